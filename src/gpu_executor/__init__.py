@@ -1,0 +1,48 @@
+"""gpu-executor: opens a GPU once and runs SPIR-V kernels on NumPy arrays again and again."""
+
+from gpu_executor import errors, kernels
+from gpu_executor.backend import open_backend
+from gpu_executor.cpu.backend import CpuBackend
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ClosedError,
+    DeviceLostError,
+    ElementRangeError,
+    GpuError,
+    KernelError,
+    NoDeviceError,
+    OutOfMemoryError,
+)
+from gpu_executor.kernel import Kernel
+from gpu_executor.plan import Plan
+from gpu_executor.settings import Settings
+from gpu_executor.version import __version__
+from gpu_executor.vulkan.instance import find_devices as devices
+from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+
+__all__ = [
+    "ArgumentShapeError",
+    "ArgumentTypeError",
+    "ClosedError",
+    "CpuBackend",
+    "DeviceInfo",
+    "DeviceLostError",
+    "ElementRangeError",
+    "GpuError",
+    "Kernel",
+    "KernelError",
+    "NoDeviceError",
+    "OutOfMemoryError",
+    "PersistentVulkanBackend",
+    "Plan",
+    "Settings",
+    "VulkanSpirvBackend",
+    "__version__",
+    "devices",
+    "errors",
+    "kernels",
+    "open_backend",
+]

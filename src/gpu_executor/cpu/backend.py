@@ -1,0 +1,66 @@
+"""CpuBackend: kernels' references on NumPy arrays, behind the interface of the GPU backends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu_executor.call import Array, check
+from gpu_executor.errors import KernelError
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels import load
+
+
+@dataclass(frozen=True, slots=True)
+class CpuStats:
+    calls: int
+    elements: int
+    seconds: float
+
+
+class CpuBackend:
+    """Runs any kernel that has a `reference`. Exact for fields, vectorised over the elements."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stats = CpuStats(0, 0, 0.0)
+
+    def run(self, kernel: Kernel, *arrays: Array) -> Any:
+        """Compute the kernel's reference on the arrays; its output, or a tuple of several."""
+        call = check(kernel, arrays)
+        if kernel.reference is None:
+            raise KernelError(f"kernel {kernel.name!r} has no reference, so the CPU cannot run it")
+        begun = time.perf_counter()
+        computed = kernel.reference(*arrays)
+        results = computed if isinstance(computed, tuple) else (computed,)
+        for target, result in zip(call.results, results, strict=True):
+            np.copyto(target, result, casting="same_kind")
+        self._count(call.count, time.perf_counter() - begun)
+        return call.result()
+
+    def run_field_add(self, a: Array, b: Array) -> Array:
+        """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
+        result: Array = self.run(load("bls12_381_fq_add"), a, b)
+        return result
+
+    def stats(self) -> CpuStats:
+        """Calls, elements and the time they took."""
+        return self._stats
+
+    def close(self) -> None:
+        """There is nothing to free."""
+
+    def __enter__(self) -> CpuBackend:
+        return self
+
+    def __exit__(self, *_exception: Any) -> None:
+        self.close()
+
+    def _count(self, elements: int, seconds: float) -> None:
+        with self._lock:
+            old = self._stats
+            self._stats = CpuStats(old.calls + 1, old.elements + elements, old.seconds + seconds)

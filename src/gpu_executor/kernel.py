@@ -1,0 +1,234 @@
+"""Kernel: what runs in one dispatch, with everything an executor must know to run it.
+
+The contract between a kernel's code and whoever runs it:
+
+- Storage buffers of descriptor set 0: the inputs at bindings 0, 1, ..., then the outputs, then the
+  status word if the kernel declares one.
+- Push constants: the number of elements as a `uint32`, followed by the kernel's own `push` bytes.
+- The work-group size is chosen by the plan where the code leaves it to a specialization constant
+  (`local_size_x_id`), and so is the number of elements per invocation where `per_invocation` names
+  its constant.
+- A status word is 0xffffffff when a dispatch begins; the kernel lowers it to
+  `element * inputs + argument` for the first element of an input that it cannot accept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.errors import KernelError, NotRunHereError
+from gpu_executor.spirv import ShaderInterface, read_interface
+
+Split = Literal["elements", "whole"]
+Constant = int | float | bool
+Shape = tuple[int, ...]
+COUNT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """What one element of an array is: a scalar, or a block of them such as six limbs."""
+
+    dtype: np.dtype[Any]
+    shape: Shape = ()
+
+    @property
+    def nbytes(self) -> int:
+        size: int = self.dtype.itemsize
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape) if self.shape else ''}"
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One dispatch of GPU code, immutable and hashable: `Kernel.from_spirv`, or loaded by name."""
+
+    name: str
+    spirv: bytes = field(repr=False)
+    inputs: int
+    outputs: int
+    split: Split
+    types: tuple[ElementType, ...] | None
+    out_shape: Callable[..., Any] | None
+    constants: tuple[tuple[int, Constant], ...]
+    push: bytes
+    status: bool
+    per_invocation: int | None
+    reference: Callable[..., Any] | None = field(repr=False)
+    interface: ShaderInterface = field(repr=False)
+    digest: str = field(repr=False)
+    """SHA-256 of the SPIR-V."""
+
+    def __post_init__(self) -> None:
+        identity = (
+            self.digest, self.name, self.inputs, self.outputs, self.split, self.types,
+            self.out_shape, self.constants, self.push, self.status, self.per_invocation,
+            self.reference,
+        )  # fmt: skip
+        object.__setattr__(self, "_identity", identity)
+        # Kernels are dictionary keys on the path of every call: hash once.
+        object.__setattr__(self, "_hash", hash(identity))
+
+    def __hash__(self) -> int:
+        value: int = self.__dict__["_hash"]
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        return bool(self.__dict__["_identity"] == other.__dict__["_identity"])
+
+    def __call__(self, *_arrays: Any) -> NoReturn:
+        raise NotRunHereError(
+            f"kernel {self.name!r} does not run by itself; give it to an executor: "
+            "gpu.run(kernel, ...)"
+        )
+
+    @property
+    def bindings(self) -> int:
+        """How many storage buffers it binds, the status word among them."""
+        return self.inputs + self.outputs + (1 if self.status else 0)
+
+    @classmethod
+    def from_spirv(
+        cls,
+        code_or_path: bytes | str | Path,
+        *,
+        inputs: int,
+        outputs: int,
+        split: Split = "elements",
+        dtypes: Sequence[npt.DTypeLike] | None = None,
+        out_shape: Callable[..., Any] | None = None,
+        constants: Mapping[int, Constant] | None = None,
+        push: bytes = b"",
+        status: bool = False,
+        per_invocation: int | None = None,
+        name: str | None = None,
+        reference: Callable[..., Any] | None = None,
+    ) -> Kernel:
+        """A kernel from SPIR-V, as bytes or in a file.
+
+        `split="elements"` says that output i follows from inputs i alone, so a call may be cut into
+        chunks anywhere; "whole" kernels are never cut. `dtypes` lists the inputs' then the outputs'
+        types; a subarray dtype such as `("u8", (6,))` makes six integers one element. Without it
+        elements are scalars and an output is like the first input. `out_shape` computes the
+        outputs' shapes from the inputs'; `constants` fixes specialization constants by their id;
+        `reference` is the same computation on NumPy arrays.
+        """
+        code = _code(code_or_path)
+        interface = read_interface(code)
+        kernel = cls(
+            name=name or _name(code_or_path, code),
+            spirv=code,
+            inputs=inputs,
+            outputs=outputs,
+            split=split,
+            types=None if dtypes is None else tuple(_element_type(dtype) for dtype in dtypes),
+            out_shape=out_shape,
+            constants=tuple(sorted((constants or {}).items())),
+            push=bytes(push),
+            status=status,
+            per_invocation=per_invocation,
+            reference=reference,
+            interface=interface,
+            digest=hashlib.sha256(code).hexdigest(),
+        )
+        _check_declaration(kernel)
+        _check_against_code(kernel)
+        return kernel
+
+
+def _code(code_or_path: bytes | str | Path) -> bytes:
+    if isinstance(code_or_path, str | Path):
+        return Path(code_or_path).read_bytes()
+    return bytes(code_or_path)
+
+
+def _name(code_or_path: bytes | str | Path, code: bytes) -> str:
+    if isinstance(code_or_path, str | Path):
+        return Path(code_or_path).stem
+    return f"spirv-{hashlib.sha256(code).hexdigest()[:8]}"
+
+
+def _element_type(dtype: npt.DTypeLike) -> ElementType:
+    whole = np.dtype(dtype)
+    base, shape = whole.subdtype or (whole, ())
+    if base.kind not in "biufc":
+        raise KernelError(f"dtypes has {whole}; a kernel's elements are numbers")
+    return ElementType(base.newbyteorder("="), tuple(shape))
+
+
+def _check_declaration(kernel: Kernel) -> None:
+    where = f"kernel {kernel.name!r}"
+    if kernel.inputs < 1 or kernel.outputs < 1:
+        raise KernelError(
+            f"{where} has {kernel.inputs} inputs and {kernel.outputs} outputs; "
+            "it needs one of each at least"
+        )
+    if kernel.split not in ("elements", "whole"):
+        raise KernelError(f"{where}: split is {kernel.split!r}; it is 'elements' or 'whole'")
+    if kernel.split == "elements" and kernel.out_shape is not None:
+        raise KernelError(
+            f"{where} is cut by elements, so its outputs' shapes follow; drop out_shape"
+        )
+    arrays = kernel.inputs + kernel.outputs
+    if kernel.types is not None and len(kernel.types) != arrays:
+        raise KernelError(
+            f"{where}: dtypes names {len(kernel.types)} types for {kernel.inputs} inputs and "
+            f"{kernel.outputs} outputs"
+        )
+
+
+def _check_against_code(kernel: Kernel) -> None:
+    where, interface = f"kernel {kernel.name!r}", kernel.interface
+    if interface.bindings != tuple(range(kernel.bindings)):
+        roles = f"{kernel.inputs} inputs, {kernel.outputs} outputs"
+        roles += ", a status word" if kernel.status else ""
+        raise KernelError(
+            f"{where}: its code binds {list(interface.bindings)}, but {roles} are bindings "
+            f"{list(range(kernel.bindings))}"
+        )
+    for binding in range(kernel.inputs, kernel.bindings):
+        if binding in interface.read_only:
+            raise KernelError(f"{where}: output binding {binding} is read-only in its code")
+    if len(kernel.push) % 4:
+        raise KernelError(f"{where}: push has {len(kernel.push)} bytes; they come in fours")
+    given = COUNT_BYTES + len(kernel.push)
+    declared = interface.push_constant_bytes
+    if given != declared and not (declared == 0 and not kernel.push):
+        raise KernelError(
+            f"{where}: its code declares {declared} bytes of push constants, but the element count "
+            f"(4 bytes) and push ({len(kernel.push)} bytes) make {given}"
+        )
+    _check_constants(kernel)
+
+
+def _check_constants(kernel: Kernel) -> None:
+    where, interface = f"kernel {kernel.name!r}", kernel.interface
+    known = [constant.spec_id for constant in interface.constants]
+    for spec_id, value in kernel.constants:
+        constant = interface.constant(spec_id)
+        if constant is None:
+            raise KernelError(
+                f"{where}: constants sets id {spec_id}, but its code has the ids {known}"
+            )
+        constant.encode(value)
+    tuned = kernel.per_invocation
+    if tuned is not None and (tuned not in known or tuned in dict(kernel.constants)):
+        raise KernelError(
+            f"{where}: per_invocation names constant {tuned}; it must be one of {known} and not "
+            "among the constants fixed already"
+        )

@@ -1,0 +1,116 @@
+"""Names to kernels: which SPIR-V, which constants, which reference."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.errors import ElementRangeError, KernelError
+from gpu_executor.kernel import Kernel
+from gpu_executor.primes import NAMED, Prime, words
+
+Array = npt.NDArray[Any]
+Arithmetic = Callable[[Prime, Array, Array], Array]
+
+FIELD_OPERATIONS: dict[str, Arithmetic] = {"add": words.add, "sub": words.sub, "mul": words.mul}
+VECTOR_KERNELS = {"vector_add_u32": np.uint32, "vector_add_f32": np.float32}
+
+# Specialization constants, as glsl/grid.glsl, field.glsl and limbs.glsl number them.
+PER_INVOCATION, WORDS, LIMBS, LIMB_BITS, NEGATIVE_INVERSE, CHAIN_LENGTH = range(1, 7)
+MODULUS_BYTES = 104
+"""The modulus array of glsl/field.glsl."""
+
+
+def names() -> list[str]:
+    """Every name that `load` knows."""
+    fields = [f"{field}_{operation}" for field in NAMED for operation in FIELD_OPERATIONS]
+    return [*VECTOR_KERNELS, *fields]
+
+
+@functools.cache
+def load(name: str) -> Kernel:
+    """The kernel of that name; the same object every time."""
+    if name in VECTOR_KERNELS:
+        return _vector_kernel(name)
+    field, _, operation = name.rpartition("_")
+    if field in NAMED and operation in FIELD_OPERATIONS:
+        return field_kernel(NAMED[field], operation)
+    raise KernelError(f"there is no kernel {name!r}; there are {', '.join(names())}")
+
+
+def field_kernel(prime: Prime, operation: str) -> Kernel:
+    """Addition, subtraction or Montgomery product modulo any prime: one SPIR-V serves them all."""
+    element = prime.element_dtype
+    multiplies = operation == "mul"
+    return Kernel.from_spirv(
+        spirv(f"field_{operation}"),
+        inputs=2,
+        outputs=1,
+        dtypes=[element] * 3,
+        constants=_limb_constants(prime) if multiplies else {WORDS: prime.words},
+        push=_padded(prime.limbs.split(prime.modulus) if multiplies else prime.modulus_words),
+        status=True,
+        per_invocation=PER_INVOCATION,
+        name=f"{prime.name}_{operation}",
+        reference=functools.partial(_field_reference, prime, operation),
+    )
+
+
+def mul_chain_kernel(prime: Prime, length: int) -> Kernel:
+    """`length` dependent Montgomery products by the same factor: what measures the multiplier."""
+    return Kernel.from_spirv(
+        spirv("field_mul_chain"),
+        inputs=2,
+        outputs=1,
+        dtypes=[prime.element_dtype] * 3,
+        constants=_limb_constants(prime) | {CHAIN_LENGTH: length, PER_INVOCATION: 1},
+        push=_padded(prime.limbs.split(prime.modulus)),
+        status=True,
+        name=f"{prime.name}_mul_chain_{length}",
+    )
+
+
+def spirv(module: str) -> bytes:
+    """A compiled module of this package."""
+    return (resources.files(__package__) / "spirv" / f"{module}.spv").read_bytes()
+
+
+def _vector_kernel(name: str) -> Kernel:
+    dtype = VECTOR_KERNELS[name]
+    return Kernel.from_spirv(
+        spirv(name),
+        inputs=2,
+        outputs=1,
+        dtypes=[dtype] * 3,
+        per_invocation=PER_INVOCATION,
+        name=name,
+        reference=np.add,
+    )
+
+
+def _limb_constants(prime: Prime) -> dict[int, int]:
+    limbs = prime.limbs
+    return {
+        WORDS: prime.words,
+        LIMBS: limbs.count,
+        LIMB_BITS: limbs.bits,
+        NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
+    }
+
+
+def _padded(modulus: tuple[int, ...]) -> bytes:
+    return struct.pack(f"<{len(modulus)}I", *modulus).ljust(MODULUS_BYTES, b"\0")
+
+
+def _field_reference(prime: Prime, operation: str, a: Array, b: Array) -> Array:
+    for argument, array in enumerate((a, b)):
+        index = words.first_not_below(prime, array)
+        if index is not None:
+            raise ElementRangeError(f"{prime.name}_{operation}", argument, index)
+    return FIELD_OPERATIONS[operation](prime, a, b)

@@ -1,0 +1,208 @@
+"""Plan: how a call will be run, decided before anything runs.
+
+Pure functions from what is asked (kernel, sizes), what the device is and what the settings say to a
+`Plan`. A plan can be printed; it says why it is as it is. Nothing here touches a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gpu_executor.call import Operand
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
+from gpu_executor.kernel import Kernel
+from gpu_executor.settings import Settings
+
+DataPath = Literal["host-visible", "device-local"]
+
+AUTO_DEVICE_LOCAL_THRESHOLD = 1 << 20
+"""Elements from which a call goes through device-local memory, where nobody says otherwise."""
+
+WORK_GROUP_SIZES = (64, 128, 256, 512)
+STATUS_CODES = (1 << 32) - 1
+"""A status word tells element * inputs + argument in 32 bits; the largest value means 'none'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of consecutive elements that one slot takes at a time."""
+
+    start: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which path, which chunk, how many slots, which work-groups, and why."""
+
+    count: int
+    path: DataPath
+    chunk: int
+    """Elements in every piece but the last."""
+    capacity: int
+    """Elements a slot has room for: the chunk rounded up, so that near sizes share slots."""
+    slots: int
+    work_group: int
+    per_invocation: int
+    reasons: tuple[str, ...]
+
+    def pieces(self) -> Iterator[Piece]:
+        for start in range(0, self.count, self.chunk):
+            yield Piece(start, min(self.chunk, self.count - start))
+
+    def groups(self, count: int) -> int:
+        """Work-groups for that many elements."""
+        return -(-count // (self.work_group * self.per_invocation))
+
+    def __str__(self) -> str:
+        pieces = -(-self.count // self.chunk)
+        head = (
+            f"{self.count:,} elements on the {self.path} path: {_several(pieces, 'piece')} of up to "
+            f"{self.chunk:,}, {_several(self.slots, 'slot')}, work-groups of {self.work_group} x "
+            f"{self.per_invocation} elements"
+        )
+        return "\n".join([head, *(f"  - {reason}" for reason in self.reasons)])
+
+
+def _several(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def make_plan(
+    kernel: Kernel,
+    operands: Sequence[Operand],
+    count: int,
+    device: DeviceInfo,
+    settings: Settings,
+    device_local: bool | None = None,
+) -> Plan:
+    """The plan for one call of `kernel` on `count` elements (1 or more)."""
+    reasons: list[str] = []
+    path = _choose_path(count, device, settings, device_local, reasons)
+    work_group, per_invocation = _choose_work_groups(kernel, count, device, reasons)
+    most = _most_elements(
+        kernel, operands, device, settings, path, work_group * per_invocation, reasons
+    )
+    if kernel.split == "whole":
+        _check_whole(kernel, operands, count, device)
+        chunk = capacity = count
+        reasons.append("one piece: the kernel is not cut by elements")
+    else:
+        chunk = min(count, most)
+        capacity = min(round_up_to_class(chunk), most)
+    return Plan(count, path, chunk, capacity, 1, work_group, per_invocation, tuple(reasons))
+
+
+def round_up_to_class(count: int) -> int:
+    """The next of 4, 5, 6, 7 times a power of two: at most a quarter of the room is wasted."""
+    if count <= 4:
+        return 4
+    step = 1 << max((count - 1).bit_length() - 3, 0)
+    return -(-count // step) * step
+
+
+def _choose_path(
+    count: int,
+    device: DeviceInfo,
+    settings: Settings,
+    asked: bool | None,
+    reasons: list[str],
+) -> DataPath:
+    if asked is not None:
+        reasons.append(f"path: asked for with device_local={asked}")
+        return "device-local" if asked else "host-visible"
+    if settings.device_local is not None:
+        reasons.append(f"path: GPU_DEVICE_LOCAL is {int(settings.device_local)}")
+        return "device-local" if settings.device_local else "host-visible"
+    if device.unified_memory:
+        reasons.append("path: all memory of the device is host-visible, staging gains nothing")
+        return "host-visible"
+    large = count >= AUTO_DEVICE_LOCAL_THRESHOLD
+    comparison = "at least" if large else "below"
+    reasons.append(f"path: {count:,} elements are {comparison} {AUTO_DEVICE_LOCAL_THRESHOLD:,}")
+    return "device-local" if large else "host-visible"
+
+
+def _choose_work_groups(
+    kernel: Kernel, count: int, device: DeviceInfo, reasons: list[str]
+) -> tuple[int, int]:
+    """The work-group size and the elements per invocation, where the code leaves them open."""
+    local = kernel.interface.local_size
+    spec_id = local.spec_ids[0]
+    fixed = dict(kernel.constants)
+    if spec_id is None or spec_id in fixed:
+        size = int(fixed[spec_id]) if spec_id is not None else local.size[0]
+        reasons.append(f"work-group: {size}, fixed by the kernel")
+    else:
+        size = _work_group_size(count, device)
+        reasons.append(f"work-group: {size} of {WORK_GROUP_SIZES} for a {device.kind} device")
+    if kernel.per_invocation is None:
+        return size, 1
+    return size, _elements_per_invocation(count, size, device)
+
+
+def _work_group_size(count: int, device: DeviceInfo) -> int:
+    wanted = 256 if device.kind == "cpu" else 128
+    if count <= 64 * 256:
+        wanted = 64
+    limit = min(device.limits.max_work_group_invocations, device.limits.max_work_group_size[0])
+    return max(size for size in WORK_GROUP_SIZES if size <= min(wanted, max(limit, 64)))
+
+
+def _elements_per_invocation(count: int, work_group: int, device: DeviceInfo) -> int:
+    if device.kind == "cpu" and count >= 64 * work_group:
+        return 8
+    return 1
+
+
+def _most_elements(
+    kernel: Kernel,
+    operands: Sequence[Operand],
+    device: DeviceInfo,
+    settings: Settings,
+    path: DataPath,
+    elements_per_group: int,
+    reasons: list[str],
+) -> int:
+    """The most elements of one chunk, by the tightest of all limits."""
+    limits = device.limits
+    largest = max(operand.type.nbytes for operand in operands)
+    per_element = sum(operand.type.nbytes for operand in operands)
+    bounds = {
+        "GPU_STREAM_CHUNK_ELEMS": settings.stream_chunk_elems,
+        "the device's largest storage buffer": limits.max_storage_buffer_range // largest,
+        "the device's work-group count": limits.max_work_group_count[0] * elements_per_group,
+        "what a status word can tell": STATUS_CODES // kernel.inputs,
+        "the memory limit": _memory_for_a_slot(device, settings, path) // per_element,
+    }
+    reason = min(bounds, key=lambda name: bounds[name])
+    most = bounds[reason]
+    if most < 1:
+        raise OutOfMemoryError(
+            f"{kernel.name}: not even one element of {per_element} bytes fits {reason}"
+        )
+    reasons.append(f"chunk: at most {most:,} elements, by {reason}")
+    return most
+
+
+def _memory_for_a_slot(device: DeviceInfo, settings: Settings, path: DataPath) -> int:
+    """Bytes for one slot's inputs and outputs: half of what there is, halved again by staging."""
+    there = min(sum(heap.bytes for heap in device.heaps), settings.memory_limit or 1 << 62)
+    return there // (4 if path == "device-local" else 2)
+
+
+def _check_whole(
+    kernel: Kernel, operands: Sequence[Operand], count: int, device: DeviceInfo
+) -> None:
+    limit = device.limits.max_storage_buffer_range
+    for index, operand in enumerate(operands):
+        if operand.nbytes > limit:
+            raise DeviceLacksError(
+                f"{kernel.name}: argument {index} has {operand.nbytes:,} bytes; {device.name} "
+                f"binds at most {limit:,} and this kernel cannot be cut"
+            )
+    if count >= 1 << 32:
+        raise DeviceLacksError(f"{kernel.name}: {count:,} elements; a kernel counts in 32 bits")

@@ -1,0 +1,87 @@
+"""What the environment can set, read once when a backend opens.
+
+GPU_DEVICE               index, UUID prefix or part of the name of the device to open
+GPU_DEVICE_LOCAL         1: always the device-local path, 0: always the host-visible one
+GPU_STREAM_CHUNK_ELEMS   the most elements in one chunk of a streamed call
+GPU_MEMORY_LIMIT         the most bytes the memory pool may hold
+GPU_CACHE                0: keep no pipeline cache on disk
+GPU_CACHE_DIR            the folder of that cache
+GPU_VALIDATION           1: open with the Khronos validation layer
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from gpu_executor.errors import SettingsError
+
+STREAM_CHUNK_ELEMS = 524_288
+SWITCH = {"1": True, "true": True, "on": True, "yes": True}
+SWITCH |= {"0": False, "false": False, "off": False, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one backend; `Settings()` are the defaults, whatever the environment says."""
+
+    device: str | None = None
+    device_local: bool | None = None
+    stream_chunk_elems: int = STREAM_CHUNK_ELEMS
+    memory_limit: int | None = None
+    cache_dir: Path | None = None
+    """Where pipelines are kept between processes; None keeps them nowhere."""
+    validation: bool = False
+
+    def __post_init__(self) -> None:
+        if self.stream_chunk_elems < 1:
+            raise SettingsError(
+                f"GPU_STREAM_CHUNK_ELEMS is {self.stream_chunk_elems}; a chunk has at least one"
+            )
+        if self.memory_limit is not None and self.memory_limit < 1:
+            raise SettingsError(
+                f"GPU_MEMORY_LIMIT is {self.memory_limit}; it takes a positive number of bytes"
+            )
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:
+        """Read the variables above; a value that means nothing is a `SettingsError`."""
+        chunk = _whole_number(environ, "GPU_STREAM_CHUNK_ELEMS")
+        return cls(
+            device=environ.get("GPU_DEVICE") or None,
+            device_local=_switch(environ, "GPU_DEVICE_LOCAL"),
+            stream_chunk_elems=STREAM_CHUNK_ELEMS if chunk is None else chunk,
+            memory_limit=_whole_number(environ, "GPU_MEMORY_LIMIT"),
+            cache_dir=_cache_dir(environ),
+            validation=_switch(environ, "GPU_VALIDATION") or False,
+        )
+
+
+def _cache_dir(environ: Mapping[str, str]) -> Path | None:
+    if _switch(environ, "GPU_CACHE") is False:
+        return None
+    named = environ.get("GPU_CACHE_DIR")
+    return Path(named).expanduser() if named else platformdirs.user_cache_path("gpu-executor")
+
+
+def _switch(environ: Mapping[str, str], name: str) -> bool | None:
+    text = environ.get(name, "").strip().lower()
+    if not text:
+        return None
+    if text not in SWITCH:
+        raise SettingsError(f"{name} is {text!r}; set it to 1 or 0, or leave it unset")
+    return SWITCH[text]
+
+
+def _whole_number(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return int(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        raise SettingsError(f"{name} is {text!r}; it takes a whole number") from None

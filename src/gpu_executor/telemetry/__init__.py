@@ -1,0 +1,1 @@
+"""What hot code records about itself."""

@@ -1,0 +1,1 @@
+"""Native Vulkan: everything that owns a Vulkan handle is in here."""

@@ -1,0 +1,184 @@
+"""The way to the Vulkan loader: its calls, its constants, its structures.
+
+`vk` has every entry point and constant under its Vulkan name. A call that returns a VkResult raises
+on errors, and what is created and destroyed is counted, so that a leak shows. The loader is opened
+at the first use: importing this module needs no Vulkan.
+
+`Arena` makes structures and keeps every one of them alive, nested ones too, until it goes itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from gpu_executor.errors import (
+    DeviceLostError,
+    LoaderNotFoundError,
+    OutOfMemoryError,
+    VulkanError,
+)
+
+Handle = Any
+"""A cffi pointer to a Vulkan object, or a structure in C memory."""
+
+WHOLE_SIZE = (1 << 64) - 1
+"""VK_WHOLE_SIZE, which the binding has as -1 and then does not take."""
+
+_live: Counter[str] = Counter()
+_live_lock = threading.Lock()
+
+
+def live_objects() -> dict[str, int]:
+    """How many objects of each kind this process has made through `vk` and not yet destroyed."""
+    with _live_lock:
+        return {kind: count for kind, count in sorted(_live.items()) if count}
+
+
+class _Vulkan:
+    """Entry points and constants by name, looked up once and then plain attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        constant = name.startswith("VK_")
+        value = getattr(_package(), name) if constant else _entry_point(name)
+        setattr(self, name, value)
+        return value
+
+    def extension(self, instance: Handle, name: str) -> Any:
+        """An entry point that the loader does not export, from the instance."""
+        pointer = self.vkGetInstanceProcAddr(instance, name.encode())
+        ffi = _package().ffi
+        return _checked(name, ffi.cast(f"PFN_{name}", pointer))
+
+    @property
+    def ffi(self) -> Any:
+        return _package().ffi
+
+
+vk = _Vulkan()
+
+
+class Arena:
+    """C structures that live as long as the arena: cffi does not keep what a pointer points to."""
+
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
+
+    def new(self, kind: str, **fields: Any) -> Handle:
+        """A pointer to a zeroed structure with `fields` set, and its sType where it has one."""
+        structure = vk.ffi.new(f"{kind} *")
+        tag = _structure_type(kind)
+        if tag is not None:
+            structure.sType = tag
+        for field, value in fields.items():
+            setattr(structure, field, value)
+        self._kept.append((structure, tuple(fields.values())))
+        return structure
+
+    def array(self, kind: str, items: Any) -> Handle:
+        """An array of `kind` from a sequence, or of a length."""
+        values = vk.ffi.new(f"{kind}[]", items)
+        self._kept.append((values, items))
+        return values
+
+    def text(self, value: str) -> Handle:
+        return self.array("char", value.encode())
+
+    def texts(self, values: list[str]) -> Handle:
+        return self.array("char *", [self.text(value) for value in values])
+
+
+def out(kind: str) -> Handle:
+    """Room for one value that a call writes."""
+    return vk.ffi.new(f"{kind} *")
+
+
+def enumerate_with(call: Callable[..., Any], kind: str, *arguments: Any) -> list[Handle]:
+    """The count-then-fill protocol of Vulkan's vkEnumerate and vkGet calls."""
+    count = out("uint32_t")
+    call(*arguments, count, vk.ffi.NULL)
+    items = vk.ffi.new(f"{kind}[]", count[0])
+    call(*arguments, count, items)
+    return [items[i] for i in range(count[0])]
+
+
+@functools.cache
+def _package() -> Any:
+    try:
+        import vulkan
+    except OSError as error:
+        raise LoaderNotFoundError(
+            "no Vulkan loader: libvulkan.so.1 was not found. Install it with "
+            "'apt-get install libvulkan1 mesa-vulkan-drivers' (Debian, Ubuntu) or your "
+            "system's Vulkan loader package"
+        ) from error
+    return vulkan
+
+
+def _entry_point(name: str) -> Any:
+    return _checked(name, getattr(_package().lib, name))
+
+
+def _checked(name: str, call: Any) -> Any:
+    """`call` with its result checked and what it makes counted; as it is where neither applies."""
+    returns_result = _package().ffi.typeof(call).result.cname == "VkResult"
+    count = _counter(name)
+    if not returns_result and count is None:
+        return call
+
+    def checked(*arguments: Any) -> Any:
+        result = call(*arguments)
+        if returns_result and result < 0:
+            raise _error(name, result)
+        if count is not None:
+            count(arguments)
+        return result
+
+    checked.__name__ = name
+    return checked
+
+
+def _counter(name: str) -> Callable[[tuple[Any, ...]], None] | None:
+    match = re.fullmatch(r"vk(Create|Allocate|Destroy|Free)(\w+)", name)
+    if match is None or match[2] in ("CommandBuffers", "DescriptorSets"):
+        return None  # the last two go with their pools
+    kind = re.sub(r"^Compute(Pipeline)s$", r"\1", match[2])
+    step = 1 if match[1] in ("Create", "Allocate") else -1
+
+    def count(_arguments: tuple[Any, ...]) -> None:
+        with _live_lock:
+            _live[kind] += step
+
+    return count
+
+
+def _error(call: str, result: int) -> Exception:
+    meaning = _result_names().get(result, "an unknown error")
+    if result == vk.VK_ERROR_DEVICE_LOST:
+        return DeviceLostError(call, result, f"{meaning}: the device is gone; reopen the backend")
+    if result in (vk.VK_ERROR_OUT_OF_DEVICE_MEMORY, vk.VK_ERROR_OUT_OF_HOST_MEMORY):
+        return OutOfMemoryError(f"{call} failed: {meaning}")
+    return VulkanError(call, result, meaning)
+
+
+@functools.cache
+def _result_names() -> dict[int, str]:
+    package = _package()
+    names = (name for name in dir(package) if name.startswith("VK_ERROR_"))
+    return {getattr(package, name): name for name in sorted(names, reverse=True)}
+
+
+@functools.cache
+def _structure_type(kind: str) -> int | None:
+    """VkBufferCreateInfo begins with VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO; some with none."""
+    fields = vk.ffi.typeof(kind).fields
+    if not fields or fields[0][0] != "sType":
+        return None
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z0-9])", "_", kind.removeprefix("Vk"))
+    words = re.sub(r"(?<=[A-Z])(?=[A-Z][a-z])", "_", words)
+    tag: int = getattr(vk, f"VK_STRUCTURE_TYPE_{words.upper()}")
+    return tag

@@ -1,0 +1,115 @@
+"""The buffers of one slot: where every operand lies, and the host's views of them.
+
+All inputs are one range (A||B) and all outputs another, each operand aligned so that it can be
+bound at its offset. On the host-visible path the kernel works in the mapped ranges; on the device-
+local one each has a twin in device memory, and the mapped ranges are its staging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_executor.call import Array, Operand
+from gpu_executor.kernel import ElementType, Kernel
+from gpu_executor.plan import DataPath
+from gpu_executor.vulkan.arrays import mapped_view
+from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, vk
+from gpu_executor.vulkan.commands import Region
+from gpu_executor.vulkan.descriptors import BufferRange
+from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose
+
+STATUS_CLEAR = 0xFFFFFFFF
+_STATUS = ElementType(np.dtype(np.uint32))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The inputs or the outputs: operands at offsets of a mapped range and the kernel's."""
+
+    operands: Sequence[Operand]
+    offsets: Sequence[int]
+    mapped: Allocation
+    kernels: Allocation
+    """What the kernel binds: the mapped range itself, or its twin in device memory."""
+    views: Sequence[Array]
+
+    @property
+    def staged(self) -> bool:
+        return self.kernels is not self.mapped
+
+    def ranges(self) -> list[BufferRange]:
+        """What descriptors bind."""
+        return [
+            BufferRange(self.kernels, offset, operand.nbytes)
+            for offset, operand in zip(self.offsets, self.operands, strict=True)
+        ]
+
+    def regions(self, count: int | None) -> list[Region]:
+        """What a copy moves: the first `count` elements of each operand, or (None) all of it."""
+        return [
+            Region(offset, operand.nbytes if count is None else count * operand.type.nbytes)
+            for offset, operand in zip(self.offsets, self.operands, strict=True)
+        ]
+
+
+class SlotBuffers:
+    """Memory of one slot, taken from the pool at once and given back at once."""
+
+    def __init__(
+        self, memory: MemoryPool, kernel: Kernel, operands: Sequence[Operand], path: DataPath
+    ) -> None:
+        self._memory = memory
+        self._allocations: list[Allocation] = []
+        staged = path == "device-local"
+        try:
+            self.inputs = self._side(operands[: kernel.inputs], Purpose.UPLOAD, staged)
+            self.outputs = self._side(operands[kernel.inputs :], Purpose.READBACK, staged)
+            self.status: Array | None = None
+            self._status_ranges: list[BufferRange] = []
+            if kernel.status:
+                # In the host's memory on both paths: a kernel touches it on bad input only.
+                word = self._allocate(Purpose.UPLOAD, _STATUS.nbytes)
+                self.status = mapped_view(word, 0, 1, _STATUS)
+                self._status_ranges = [BufferRange(word, 0, _STATUS.nbytes)]
+        except BaseException:
+            self.release()
+            raise
+
+    def ranges(self) -> list[BufferRange]:
+        """Every binding in order: inputs, outputs, status word."""
+        return [*self.inputs.ranges(), *self.outputs.ranges(), *self._status_ranges]
+
+    def make_outputs_visible(self, device: Device) -> None:
+        """Cached memory that is not coherent has to be invalidated before the host reads it."""
+        block = self.outputs.mapped.block
+        if not block.coherent:
+            info = Arena().new("VkMappedMemoryRange", memory=block.memory, size=WHOLE_SIZE)
+            vk.vkInvalidateMappedMemoryRanges(device.handle, 1, info)
+
+    def release(self) -> None:
+        for allocation in self._allocations:
+            self._memory.release(allocation)
+        self._allocations.clear()
+
+    def _side(self, operands: Sequence[Operand], purpose: Purpose, staged: bool) -> Side:
+        alignment = self._memory.alignment
+        offsets, end = [], 0
+        for operand in operands:
+            offsets.append(end)
+            end += -(-operand.nbytes // alignment) * alignment
+        mapped = self._allocate(purpose, end)
+        kernels = self._allocate(Purpose.DEVICE, end) if staged else mapped
+        views = [
+            mapped_view(mapped, offset, operand.count, operand.type)
+            for offset, operand in zip(offsets, operands, strict=True)
+        ]
+        return Side(operands, offsets, mapped, kernels, views)
+
+    def _allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
+        allocation = self._memory.allocate(purpose, nbytes)
+        self._allocations.append(allocation)
+        return allocation

@@ -1,0 +1,121 @@
+"""Recording: copies, barriers, a dispatch, into one command buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpu_executor.vulkan.binding import Arena, Handle, vk
+from gpu_executor.vulkan.descriptors import DescriptorSet
+from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.memory import Allocation
+from gpu_executor.vulkan.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Bytes to copy, at the same offset in both allocations."""
+
+    offset: int
+    nbytes: int
+
+
+class CommandPool:
+    """A VkCommandPool whose buffers can be reset one by one. One thread at a time may record."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        arena = Arena()
+        info = arena.new(
+            "VkCommandPoolCreateInfo",
+            flags=vk.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+            queueFamilyIndex=device.queue_family,
+        )
+        pool = vk.ffi.new("VkCommandPool *")
+        vk.vkCreateCommandPool(device.handle, info, vk.ffi.NULL, pool)
+        self._handle = pool[0]
+
+    def allocate(self) -> Handle:
+        arena = Arena()
+        info = arena.new(
+            "VkCommandBufferAllocateInfo",
+            commandPool=self._handle,
+            level=vk.VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+            commandBufferCount=1,
+        )
+        buffers = vk.ffi.new("VkCommandBuffer *")
+        vk.vkAllocateCommandBuffers(self._device.handle, info, buffers)
+        return buffers[0]
+
+    def close(self) -> None:
+        """Its command buffers go with it."""
+        vk.vkDestroyCommandPool(self._device.handle, self._handle, vk.ffi.NULL)
+
+
+class Recorder:
+    """Commands into one command buffer, which it resets first; use it as a context manager."""
+
+    def __init__(self, command_buffer: Handle) -> None:
+        self._commands = command_buffer
+
+    def __enter__(self) -> Recorder:
+        vk.vkResetCommandBuffer(self._commands, 0)
+        vk.vkBeginCommandBuffer(self._commands, Arena().new("VkCommandBufferBeginInfo"))
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            vk.vkEndCommandBuffer(self._commands)
+
+    def copy(self, source: Allocation, target: Allocation, regions: Sequence[Region]) -> None:
+        """One copy command with all regions."""
+        arena = Arena()
+        copies = arena.array("VkBufferCopy", len(regions))
+        for copy, region in zip(copies, regions, strict=True):
+            copy.srcOffset = source.offset + region.offset
+            copy.dstOffset = target.offset + region.offset
+            copy.size = region.nbytes
+        vk.vkCmdCopyBuffer(self._commands, source.buffer, target.buffer, len(regions), copies)
+
+    def dispatch(
+        self, pipeline: Pipeline, descriptors: DescriptorSet, push: bytes, groups: int
+    ) -> None:
+        commands, point = self._commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE
+        sets = vk.ffi.new("VkDescriptorSet[]", [descriptors.handle])
+        vk.vkCmdBindPipeline(commands, point, pipeline.handle)
+        vk.vkCmdBindDescriptorSets(commands, point, pipeline.layout, 0, 1, sets, 0, vk.ffi.NULL)
+        stage, data = vk.VK_SHADER_STAGE_COMPUTE_BIT, vk.ffi.from_buffer(push)
+        vk.vkCmdPushConstants(commands, pipeline.layout, stage, 0, len(push), data)
+        vk.vkCmdDispatch(commands, groups, 1, 1)
+
+    def copies_before_kernel(self) -> None:
+        """The kernel reads what was copied."""
+        self._barrier(
+            vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
+            vk.VK_ACCESS_TRANSFER_WRITE_BIT,
+            vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+            vk.VK_ACCESS_SHADER_READ_BIT,
+        )
+
+    def kernel_before_copies(self) -> None:
+        """Copies read what the kernel wrote."""
+        self._barrier(
+            vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+            vk.VK_ACCESS_SHADER_WRITE_BIT,
+            vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
+            vk.VK_ACCESS_TRANSFER_READ_BIT,
+        )
+
+    def all_before_host(self) -> None:
+        """The host reads what was written: a semaphore's signal alone does not show it."""
+        self._barrier(
+            vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
+            vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT,
+            vk.VK_PIPELINE_STAGE_HOST_BIT,
+            vk.VK_ACCESS_HOST_READ_BIT,
+        )
+
+    def _barrier(self, before: int, wrote: int, after: int, reads: int) -> None:
+        null = vk.ffi.NULL
+        barrier = Arena().new("VkMemoryBarrier", srcAccessMask=wrote, dstAccessMask=reads)
+        vk.vkCmdPipelineBarrier(self._commands, before, after, 0, 1, barrier, 0, null, 0, null)

@@ -1,0 +1,144 @@
+"""Descriptor sets from pools of 500, given back one by one; a full pool gets a sibling."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from gpu_executor.vulkan.binding import Arena, Handle, out, vk
+from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.memory import Allocation
+from gpu_executor.vulkan.pipeline import Pipeline
+
+SETS_PER_POOL = 500
+BUFFERS_PER_POOL = 2_000
+
+
+@dataclass(slots=True, eq=False)
+class _Pool:
+    handle: Handle
+    sets_left: int
+    buffers_left: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DescriptorSet:
+    """A set that binds ranges of buffers for one pipeline's layout."""
+
+    handle: Handle
+    pool: _Pool
+    bindings: int
+
+
+@dataclass(frozen=True, slots=True)
+class BufferRange:
+    """What one binding sees: a range of an allocation."""
+
+    allocation: Allocation
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorStats:
+    pools: int
+    sets_used: int
+
+
+class DescriptorPools:
+    """Sets of one device. What is left is counted here: drivers may hand out more than asked."""
+
+    def __init__(
+        self, device: Device, *, sets: int = SETS_PER_POOL, buffers: int = BUFFERS_PER_POOL
+    ) -> None:
+        self._device = device
+        self._sets, self._buffers = sets, buffers
+        self._pools: list[_Pool] = []
+        self._used = 0
+        self._lock = threading.Lock()
+
+    def allocate(self, pipeline: Pipeline, ranges: list[BufferRange]) -> DescriptorSet:
+        with self._lock:
+            pool = self._pool_for(len(ranges))
+            handle = self._allocate(pool, pipeline)
+            pool.sets_left -= 1
+            pool.buffers_left -= len(ranges)
+            self._used += 1
+        self._write(handle, ranges)
+        return DescriptorSet(handle, pool, len(ranges))
+
+    def release(self, descriptor_set: DescriptorSet) -> None:
+        with self._lock:
+            handles = vk.ffi.new("VkDescriptorSet[]", [descriptor_set.handle])
+            pool = descriptor_set.pool
+            vk.vkFreeDescriptorSets(self._device.handle, pool.handle, 1, handles)
+            pool.sets_left += 1
+            pool.buffers_left += descriptor_set.bindings
+            self._used -= 1
+
+    def close(self) -> None:
+        with self._lock:
+            for pool in self._pools:
+                vk.vkDestroyDescriptorPool(self._device.handle, pool.handle, vk.ffi.NULL)
+            self._pools.clear()
+            self._used = 0
+
+    def stats(self) -> DescriptorStats:
+        with self._lock:
+            return DescriptorStats(len(self._pools), self._used)
+
+    def _pool_for(self, buffers: int) -> _Pool:
+        for pool in self._pools:
+            if pool.sets_left and pool.buffers_left >= buffers:
+                return pool
+        most = max(self._buffers, buffers)
+        pool = _Pool(self._make_pool(most), self._sets, most)
+        self._pools.append(pool)
+        return pool
+
+    def _make_pool(self, buffers: int) -> Handle:
+        arena = Arena()
+        size = arena.new(
+            "VkDescriptorPoolSize",
+            type=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+            descriptorCount=buffers,
+        )
+        info = arena.new(
+            "VkDescriptorPoolCreateInfo",
+            flags=vk.VK_DESCRIPTOR_POOL_CREATE_FREE_DESCRIPTOR_SET_BIT,
+            maxSets=self._sets,
+            poolSizeCount=1,
+            pPoolSizes=size,
+        )
+        pool = out("VkDescriptorPool")
+        vk.vkCreateDescriptorPool(self._device.handle, info, vk.ffi.NULL, pool)
+        return pool[0]
+
+    def _allocate(self, pool: _Pool, pipeline: Pipeline) -> Handle:
+        arena = Arena()
+        info = arena.new(
+            "VkDescriptorSetAllocateInfo",
+            descriptorPool=pool.handle,
+            descriptorSetCount=1,
+            pSetLayouts=arena.array("VkDescriptorSetLayout", [pipeline.set_layout]),
+        )
+        handles = out("VkDescriptorSet")
+        vk.vkAllocateDescriptorSets(self._device.handle, info, handles)
+        return handles[0]
+
+    def _write(self, handle: Handle, ranges: list[BufferRange]) -> None:
+        arena = Arena()
+        writes = arena.array("VkWriteDescriptorSet", len(ranges))
+        for binding, part in enumerate(ranges):
+            buffer = arena.new(
+                "VkDescriptorBufferInfo",
+                buffer=part.allocation.buffer,
+                offset=part.allocation.offset + part.offset,
+                range=part.nbytes,
+            )
+            write = writes[binding]
+            write.sType = vk.VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET
+            write.dstSet, write.dstBinding, write.descriptorCount = handle, binding, 1
+            write.descriptorType = vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
+            write.pBufferInfo = buffer
+        vk.vkUpdateDescriptorSets(self._device.handle, len(ranges), writes, 0, vk.ffi.NULL)

@@ -1,0 +1,154 @@
+"""The Vulkan instance: the loader opened, validation switched on, devices found and ranked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import DeviceNotFoundError, NoDeviceError, VulkanError
+from gpu_executor.version import __version__
+from gpu_executor.vulkan.binding import Arena, Handle, enumerate_with, out, vk
+from gpu_executor.vulkan.describe import describe
+
+VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
+API_VERSION = 1 << 22 | 3 << 12  # Vulkan 1.3
+RANK = ("discrete", "integrated", "virtual", "cpu", "other")
+log = logging.getLogger("gpu_executor.vulkan")
+
+
+class Instance:
+    """An open VkInstance. `validation=True` adds the Khronos layer and collects its messages."""
+
+    def __init__(self, *, validation: bool = False) -> None:
+        self.messages: list[str] = []
+        """What the validation layer said, warnings and errors."""
+        self._callback = _message_callback(self.messages) if validation else None
+        arena = Arena()
+        messenger = self._messenger_info(arena) if validation else vk.ffi.NULL
+        self.handle = _create(arena, messenger, validation=validation)
+        self._messenger: Handle | None = None
+        if validation:
+            self._messenger = self._add_messenger(messenger)
+
+    def close(self) -> None:
+        if self.handle is None:
+            return
+        if self._messenger is not None:
+            destroy = vk.extension(self.handle, "vkDestroyDebugUtilsMessengerEXT")
+            destroy(self.handle, self._messenger, vk.ffi.NULL)
+        vk.vkDestroyInstance(self.handle, vk.ffi.NULL)
+        self.handle = self._messenger = None
+
+    def devices(self) -> list[tuple[Handle, DeviceInfo]]:
+        """Every physical device with its description, best first."""
+        found = enumerate_with(vk.vkEnumeratePhysicalDevices, "VkPhysicalDevice", self.handle)
+        described = [(handle, describe(handle)) for handle in found]
+        described.sort(key=lambda pair: RANK.index(pair[1].kind))
+        return [(handle, info.at(index)) for index, (handle, info) in enumerate(described)]
+
+    def _messenger_info(self, arena: Arena) -> Handle:
+        return arena.new(
+            "VkDebugUtilsMessengerCreateInfoEXT",
+            messageSeverity=vk.VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT
+            | vk.VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
+            messageType=vk.VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT
+            | vk.VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT
+            | vk.VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT,
+            pfnUserCallback=self._callback,
+        )
+
+    def _add_messenger(self, info: Handle) -> Handle:
+        create = vk.extension(self.handle, "vkCreateDebugUtilsMessengerEXT")
+        messenger = out("VkDebugUtilsMessengerEXT")
+        create(self.handle, info, vk.ffi.NULL, messenger)
+        return messenger[0]
+
+
+def choose(
+    devices: Sequence[tuple[Handle, DeviceInfo]], wanted: str | int | None
+) -> tuple[Handle, DeviceInfo]:
+    """The device asked for by index, UUID prefix or part of its name; the best one for None."""
+    if not devices:
+        raise NoDeviceError(
+            "the Vulkan loader found no device: no driver is installed. Install one with "
+            "'apt-get install mesa-vulkan-drivers' (lavapipe, a software driver, is part of it) "
+            "or your GPU vendor's driver"
+        )
+    if wanted is None:
+        return devices[0]
+    text = str(wanted).strip().lower()
+    if text.isdecimal() and int(text) < len(devices):
+        return devices[int(text)]
+    for handle, info in devices:
+        if info.uuid.startswith(text) or info.uuid.replace("-", "").startswith(text):
+            return handle, info
+    for handle, info in devices:
+        if text in info.name.lower():
+            return handle, info
+    listed = "; ".join(f"{info.index}: {info.name} ({info.uuid})" for _, info in devices)
+    raise DeviceNotFoundError(
+        f"no device matches {wanted!r} as index, UUID prefix or part of a name; found {listed}"
+    )
+
+
+def find_devices() -> list[DeviceInfo]:
+    """Every Vulkan device of this machine, best first; none where no driver is installed."""
+    instance = Instance()
+    try:
+        return [info for _, info in instance.devices()]
+    finally:
+        instance.close()
+
+
+def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
+    layers = [VALIDATION_LAYER] if validation else []
+    extensions = ["VK_EXT_debug_utils"] if validation else []
+    missing = set(layers) - set(_layers())
+    if missing:
+        raise NoDeviceError(
+            f"GPU_VALIDATION is set, but the loader has no layer {VALIDATION_LAYER}; install it "
+            "with 'apt-get install vulkan-validationlayers'"
+        )
+    application = arena.new(
+        "VkApplicationInfo",
+        pApplicationName=arena.text("gpu-executor"),
+        pEngineName=arena.text(f"gpu-executor {__version__}"),
+        apiVersion=API_VERSION,
+    )
+    info = arena.new(
+        "VkInstanceCreateInfo",
+        pNext=messenger,
+        pApplicationInfo=application,
+        enabledLayerCount=len(layers),
+        ppEnabledLayerNames=arena.texts(layers),
+        enabledExtensionCount=len(extensions),
+        ppEnabledExtensionNames=arena.texts(extensions),
+    )
+    instance = out("VkInstance")
+    try:
+        vk.vkCreateInstance(info, vk.ffi.NULL, instance)
+    except VulkanError as error:
+        raise NoDeviceError(
+            f"no Vulkan instance could be made ({error}); the loader is there, but no driver that "
+            "works: 'apt-get install mesa-vulkan-drivers' brings a software one"
+        ) from error
+    return instance[0]
+
+
+def _layers() -> list[str]:
+    found = enumerate_with(vk.vkEnumerateInstanceLayerProperties, "VkLayerProperties")
+    return [vk.ffi.string(layer.layerName).decode() for layer in found]
+
+
+def _message_callback(messages: list[str]) -> Any:
+    """A C function for the layer to call; the instance keeps it alive as long as the messenger."""
+
+    def receive(_severity: int, _kind: int, data: Handle, _user: Handle) -> int:
+        text = vk.ffi.string(data.pMessage).decode(errors="replace")
+        messages.append(text)
+        log.warning("%s", text)
+        return 0
+
+    return vk.ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", receive)

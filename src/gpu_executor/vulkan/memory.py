@@ -1,0 +1,281 @@
+"""Device memory: a type for each purpose, large blocks, a pool that hands out parts of them.
+
+A block is one VkDeviceMemory with one VkBuffer over all of it, mapped for good where the host can
+see it. An allocation is a range of a block, so taking and giving back costs no Vulkan call; whoever
+uses it binds the block's buffer at an offset.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gpu_executor.errors import OutOfMemoryError
+from gpu_executor.plan import round_up_to_class
+from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, out, vk
+from gpu_executor.vulkan.device import Device
+
+SMALLEST_BLOCK = 4 << 20
+LARGEST_BLOCK = 64 << 20
+SMALLEST_ALIGNMENT = 256
+"""No device asks for more between two storage buffers (Vulkan 1.3, table of required limits)."""
+
+
+class Purpose(enum.Enum):
+    """What memory is for decides which type of it is taken."""
+
+    DEVICE = "device"
+    """The kernel's own, as near to it as can be."""
+    UPLOAD = "upload"
+    """Written by the host, read by the device."""
+    READBACK = "readback"
+    """Written by the device, read by the host: cached, or reading it crawls."""
+
+
+DEVICE_LOCAL, HOST_VISIBLE, HOST_COHERENT, HOST_CACHED = 1, 2, 4, 8
+PREFERENCES: dict[Purpose, tuple[tuple[int, int], ...]] = {
+    # (flags wanted, flags not wanted), best first
+    Purpose.DEVICE: ((DEVICE_LOCAL, HOST_VISIBLE), (DEVICE_LOCAL, 0), (0, 0)),
+    Purpose.UPLOAD: (
+        (HOST_VISIBLE | HOST_COHERENT, DEVICE_LOCAL | HOST_CACHED),
+        (HOST_VISIBLE | HOST_COHERENT, DEVICE_LOCAL),
+        (HOST_VISIBLE | HOST_COHERENT, 0),
+    ),
+    Purpose.READBACK: (
+        (HOST_VISIBLE | HOST_COHERENT | HOST_CACHED, DEVICE_LOCAL),
+        (HOST_VISIBLE | HOST_COHERENT | HOST_CACHED, 0),
+        (HOST_VISIBLE | HOST_CACHED, 0),
+        (HOST_VISIBLE | HOST_COHERENT, 0),
+    ),
+}
+
+
+def choose_type(flags: Sequence[int], allowed: int, purpose: Purpose) -> int:
+    """The index of the best memory type; `allowed` is the buffer's bit mask of types."""
+    for wanted, unwanted in PREFERENCES[purpose]:
+        for index, has in enumerate(flags):
+            if allowed >> index & 1 and has & wanted == wanted and not has & unwanted:
+                return index
+    raise OutOfMemoryError(
+        f"the device has no memory type for {purpose.value}; it has {list(flags)}"
+    )
+
+
+@dataclass(slots=True)
+class Block:
+    """One piece of device memory and the buffer over it."""
+
+    purpose: Purpose
+    nbytes: int
+    memory: Handle
+    buffer: Handle
+    address: int
+    """Where the host sees it, 0 where it does not."""
+    coherent: bool
+    free: list[tuple[int, int]] = field(default_factory=list)
+    """Free ranges as (offset, size), in order, never two that touch."""
+
+    def take(self, nbytes: int) -> int | None:
+        """The offset of a range of that size, or None."""
+        for index, (offset, size) in enumerate(self.free):
+            if size >= nbytes:
+                if size == nbytes:
+                    del self.free[index]
+                else:
+                    self.free[index] = (offset + nbytes, size - nbytes)
+                return offset
+        return None
+
+    def give_back(self, offset: int, nbytes: int) -> None:
+        index = bisect.bisect(self.free, (offset, 0))
+        self.free.insert(index, (offset, nbytes))
+        for left in (index, index - 1):
+            if 0 <= left < len(self.free) - 1:
+                (start, size), (following, more) = self.free[left], self.free[left + 1]
+                if start + size == following:
+                    self.free[left : left + 2] = [(start, size + more)]
+
+    @property
+    def idle(self) -> bool:
+        return self.free == [(0, self.nbytes)]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A range of a block."""
+
+    block: Block
+    offset: int
+    nbytes: int
+
+    @property
+    def buffer(self) -> Handle:
+        return self.block.buffer
+
+    @property
+    def address(self) -> int:
+        return self.block.address + self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """The pool's counters: a hit was served from a block that was there already."""
+
+    hits: int
+    misses: int
+    bytes_held: int
+    bytes_used: int
+    blocks: int
+
+
+class MemoryPool:
+    """Blocks by purpose, parts of them by size class. Safe from several threads."""
+
+    def __init__(
+        self, device: Device, *, limit: int | None = None, exact_blocks: bool = False
+    ) -> None:
+        self._device = device
+        self._limit = limit
+        self._exact_blocks = exact_blocks
+        self._blocks: list[Block] = []
+        self._lock = threading.Lock()
+        self._hits = self._misses = self._used = 0
+        limits = device.info.limits
+        self.alignment = max(
+            SMALLEST_ALIGNMENT, limits.buffer_offset_alignment, limits.non_coherent_atom
+        )
+
+    def allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
+        """At least that many bytes, aligned for any use, or an `OutOfMemoryError`."""
+        units = round_up_to_class(-(-nbytes // self.alignment))
+        size = units * self.alignment
+        with self._lock:
+            for block in self._blocks:
+                if block.purpose is purpose and (offset := block.take(size)) is not None:
+                    self._hits += 1
+                    self._used += size
+                    return Allocation(block, offset, size)
+            block = self._grow(purpose, size)
+            offset = block.take(size)
+            assert offset is not None, "a new block has room for what it was made for"
+            self._misses += 1
+            self._used += size
+            return Allocation(block, offset, size)
+
+    def release(self, allocation: Allocation) -> None:
+        with self._lock:
+            allocation.block.give_back(allocation.offset, allocation.nbytes)
+            self._used -= allocation.nbytes
+
+    def trim(self) -> int:
+        """Free every block that nothing uses; returns the bytes freed."""
+        with self._lock:
+            return self._trim()
+
+    def close(self) -> None:
+        with self._lock:
+            for block in self._blocks:
+                _free_block(self._device, block)
+            self._blocks.clear()
+            self._used = 0
+
+    def stats(self) -> MemoryStats:
+        with self._lock:
+            return MemoryStats(
+                self._hits, self._misses, self._held(), self._used, len(self._blocks)
+            )
+
+    def _held(self) -> int:
+        return sum(block.nbytes for block in self._blocks)
+
+    def _trim(self) -> int:
+        idle = [block for block in self._blocks if block.idle]
+        for block in idle:
+            self._blocks.remove(block)
+            _free_block(self._device, block)
+        return sum(block.nbytes for block in idle)
+
+    def _grow(self, purpose: Purpose, size: int) -> Block:
+        """A new block: a large one first, then one of just this size, then with idle ones freed."""
+        sizes = [size] if self._exact_blocks else [max(size, self._block_size(purpose)), size]
+        error: OutOfMemoryError | None = None
+        for attempt in (*sizes, None):
+            if attempt is None and not self._trim():
+                break
+            wanted = size if attempt is None else attempt
+            if self._limit is not None and self._held() + wanted > self._limit:
+                continue
+            try:
+                block = _make_block(self._device, purpose, wanted)
+            except OutOfMemoryError as failure:
+                error = failure
+                continue
+            self._blocks.append(block)
+            return block
+        limit = "no limit" if self._limit is None else f"limit {self._limit:,}"
+        raise OutOfMemoryError(
+            f"{size:,} bytes of {purpose.value} memory could not be had on "
+            f"{self._device.info.name}: {self._held():,} held, {self._used:,} in use, {limit}"
+        ) from error
+
+    def _block_size(self, purpose: Purpose) -> int:
+        """Blocks double with what is held already, so that small uses stay small."""
+        held = sum(block.nbytes for block in self._blocks if block.purpose is purpose)
+        return min(max(held, SMALLEST_BLOCK), LARGEST_BLOCK)
+
+
+def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
+    buffer = _make_buffer(device, nbytes)
+    memory = None
+    try:
+        requirements = out("VkMemoryRequirements")
+        vk.vkGetBufferMemoryRequirements(device.handle, buffer, requirements)
+        kind = choose_type(device.memory_flags, requirements.memoryTypeBits, purpose)
+        memory = _allocate_memory(device, requirements.size, kind)
+        vk.vkBindBufferMemory(device.handle, buffer, memory, 0)
+        flags = device.memory_flags[kind]
+        address = 0
+        if flags & HOST_VISIBLE and purpose is not Purpose.DEVICE:
+            mapped = out("void *")
+            vk.vkMapMemory(device.handle, memory, 0, WHOLE_SIZE, 0, mapped)
+            address = int(vk.ffi.cast("uintptr_t", mapped[0]))
+    except BaseException:
+        vk.vkDestroyBuffer(device.handle, buffer, vk.ffi.NULL)
+        if memory is not None:
+            vk.vkFreeMemory(device.handle, memory, vk.ffi.NULL)
+        raise
+    coherent = bool(flags & HOST_COHERENT)
+    return Block(purpose, nbytes, memory, buffer, address, coherent, [(0, nbytes)])
+
+
+def _make_buffer(device: Device, nbytes: int) -> Handle:
+    arena = Arena()
+    info = arena.new(
+        "VkBufferCreateInfo",
+        size=nbytes,
+        usage=vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
+        | vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
+        | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+        sharingMode=vk.VK_SHARING_MODE_EXCLUSIVE,
+    )
+    buffer = out("VkBuffer")
+    vk.vkCreateBuffer(device.handle, info, vk.ffi.NULL, buffer)
+    return buffer[0]
+
+
+def _allocate_memory(device: Device, nbytes: int, kind: int) -> Handle:
+    arena = Arena()
+    info = arena.new("VkMemoryAllocateInfo", allocationSize=nbytes, memoryTypeIndex=kind)
+    memory = out("VkDeviceMemory")
+    vk.vkAllocateMemory(device.handle, info, vk.ffi.NULL, memory)
+    return memory[0]
+
+
+def _free_block(device: Device, block: Block) -> None:
+    if block.address:
+        vk.vkUnmapMemory(device.handle, block.memory)
+    vk.vkDestroyBuffer(device.handle, block.buffer, vk.ffi.NULL)
+    vk.vkFreeMemory(device.handle, block.memory, vk.ffi.NULL)

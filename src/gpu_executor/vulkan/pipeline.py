@@ -1,0 +1,207 @@
+"""Pipelines: made at first use, kept under the SHA-256 of their SPIR-V and their constants."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from gpu_executor.kernel import COUNT_BYTES, Constant, Kernel
+from gpu_executor.vulkan.binding import Arena, Handle, out, vk
+from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.shader import check_device_runs, check_work_group, make_module
+
+Constants = tuple[tuple[int, Constant], ...]
+Key = tuple[str, Constants, int, int]
+PIPELINES_KEPT = 64
+
+
+@dataclass(slots=True, eq=False)
+class Pipeline:
+    """A compute pipeline with what it was made from; `users` slots have it in their commands."""
+
+    key: Key
+    set_layout: Handle
+    layout: Handle
+    handle: Handle
+    bindings: int
+    users: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStats:
+    """A hit found the pipeline made; a miss compiled it."""
+
+    hits: int
+    misses: int
+    evictions: int
+    kept: int
+
+
+class PipelineCache:
+    """Pipelines of one device, the least recently used given up first. Safe from any thread."""
+
+    def __init__(self, device: Device, driver_cache: Handle, *, most: int = PIPELINES_KEPT) -> None:
+        self._device = device
+        self._driver_cache = driver_cache
+        self._most = most
+        self._pipelines: OrderedDict[Key, Pipeline] = OrderedDict()
+        self._lock = threading.Lock()
+        self._hits = self._misses = self._evictions = 0
+
+    def acquire(self, kernel: Kernel, work_group: int, per_invocation: int) -> Pipeline:
+        """The pipeline for a kernel and its tuning; `release` it when nothing recorded uses it."""
+        constants = specialization(kernel, work_group, per_invocation)
+        key = (kernel.digest, constants, kernel.bindings, len(kernel.push))
+        with self._lock:
+            pipeline = self._pipelines.get(key)
+            if pipeline is None:
+                self._misses += 1
+                pipeline = self._make(key, kernel, constants)
+                self._pipelines[key] = pipeline
+            else:
+                self._hits += 1
+                self._pipelines.move_to_end(key)
+            pipeline.users += 1
+            self._evict()
+            return pipeline
+
+    def release(self, pipeline: Pipeline) -> None:
+        with self._lock:
+            pipeline.users -= 1
+            self._evict()
+
+    def close(self) -> None:
+        with self._lock:
+            for pipeline in self._pipelines.values():
+                _destroy(self._device, pipeline)
+            self._pipelines.clear()
+
+    def stats(self) -> PipelineStats:
+        with self._lock:
+            return PipelineStats(self._hits, self._misses, self._evictions, len(self._pipelines))
+
+    def _evict(self) -> None:
+        """Give up the longest unused ones; those that recorded commands refer to stay."""
+        unused = [key for key, pipeline in self._pipelines.items() if pipeline.users == 0]
+        for key in unused[: max(0, len(self._pipelines) - self._most)]:
+            _destroy(self._device, self._pipelines.pop(key))
+            self._evictions += 1
+
+    def _make(self, key: Key, kernel: Kernel, constants: Constants) -> Pipeline:
+        check_device_runs(kernel, self._device.info)
+        check_work_group(kernel, _work_group(kernel, constants), self._device.info)
+        device, null = self._device.handle, vk.ffi.NULL
+        set_layout = _make_set_layout(self._device, kernel.bindings)
+        layout = module = None
+        try:
+            layout = _make_layout(self._device, set_layout, COUNT_BYTES + len(kernel.push))
+            module = make_module(self._device, kernel)
+            handle = _make_pipeline(
+                self._device, self._driver_cache, layout, module, kernel, constants
+            )
+        except BaseException:
+            if layout is not None:
+                vk.vkDestroyPipelineLayout(device, layout, null)
+            vk.vkDestroyDescriptorSetLayout(device, set_layout, null)
+            raise
+        finally:
+            if module is not None:
+                vk.vkDestroyShaderModule(device, module, null)
+        return Pipeline(key, set_layout, layout, handle, kernel.bindings)
+
+
+def specialization(kernel: Kernel, work_group: int, per_invocation: int) -> Constants:
+    """The kernel's own constants and those that the plan chose."""
+    values = dict(kernel.constants)
+    work_group_id = kernel.interface.local_size.spec_ids[0]
+    if work_group_id is not None:
+        values.setdefault(work_group_id, work_group)
+    if kernel.per_invocation is not None:
+        values[kernel.per_invocation] = per_invocation
+    return tuple(sorted(values.items()))
+
+
+def _work_group(kernel: Kernel, constants: Constants) -> tuple[int, int, int]:
+    values = dict(constants)
+    local = kernel.interface.local_size
+    x, y, z = (
+        size if spec_id is None else int(values.get(spec_id, size))
+        for size, spec_id in zip(local.size, local.spec_ids, strict=True)
+    )
+    return x, y, z
+
+
+def _make_set_layout(device: Device, bindings: int) -> Handle:
+    arena = Arena()
+    entries = arena.array("VkDescriptorSetLayoutBinding", bindings)
+    for binding in range(bindings):
+        entries[binding].binding = binding
+        entries[binding].descriptorType = vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
+        entries[binding].descriptorCount = 1
+        entries[binding].stageFlags = vk.VK_SHADER_STAGE_COMPUTE_BIT
+    info = arena.new("VkDescriptorSetLayoutCreateInfo", bindingCount=bindings, pBindings=entries)
+    layout = out("VkDescriptorSetLayout")
+    vk.vkCreateDescriptorSetLayout(device.handle, info, vk.ffi.NULL, layout)
+    return layout[0]
+
+
+def _make_layout(device: Device, set_layout: Handle, push_bytes: int) -> Handle:
+    arena = Arena()
+    push = arena.new(
+        "VkPushConstantRange", stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT, offset=0, size=push_bytes
+    )
+    info = arena.new(
+        "VkPipelineLayoutCreateInfo",
+        setLayoutCount=1,
+        pSetLayouts=arena.array("VkDescriptorSetLayout", [set_layout]),
+        pushConstantRangeCount=1,
+        pPushConstantRanges=push,
+    )
+    layout = out("VkPipelineLayout")
+    vk.vkCreatePipelineLayout(device.handle, info, vk.ffi.NULL, layout)
+    return layout[0]
+
+
+def _make_pipeline(
+    device: Device,
+    driver_cache: Handle,
+    layout: Handle,
+    module: Handle,
+    kernel: Kernel,
+    constants: Constants,
+) -> Handle:
+    arena = Arena()
+    info = arena.new("VkComputePipelineCreateInfo", layout=layout)
+    info.stage.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO
+    info.stage.stage = vk.VK_SHADER_STAGE_COMPUTE_BIT
+    info.stage.module = module
+    info.stage.pName = arena.text(kernel.interface.entry_point)
+    info.stage.pSpecializationInfo = _specialization_info(arena, kernel, constants)
+    pipelines = out("VkPipeline")
+    vk.vkCreateComputePipelines(device.handle, driver_cache, 1, info, vk.ffi.NULL, pipelines)
+    return pipelines[0]
+
+
+def _specialization_info(arena: Arena, kernel: Kernel, constants: Constants) -> Handle:
+    entries = arena.array("VkSpecializationMapEntry", max(len(constants), 1))
+    data = b""
+    for entry, (spec_id, value) in zip(entries, constants, strict=False):
+        constant = kernel.interface.constant(spec_id)
+        assert constant is not None, "checked when the kernel was made"
+        encoded = constant.encode(value)
+        entry.constantID, entry.offset, entry.size = spec_id, len(data), len(encoded)
+        data += encoded
+    return arena.new(
+        "VkSpecializationInfo",
+        mapEntryCount=len(constants),
+        pMapEntries=entries,
+        dataSize=len(data),
+        pData=arena.array("char", data or b"\0"),
+    )
+
+
+def _destroy(device: Device, pipeline: Pipeline) -> None:
+    vk.vkDestroyPipeline(device.handle, pipeline.handle, vk.ffi.NULL)
+    vk.vkDestroyPipelineLayout(device.handle, pipeline.layout, vk.ffi.NULL)
+    vk.vkDestroyDescriptorSetLayout(device.handle, pipeline.set_layout, vk.ffi.NULL)

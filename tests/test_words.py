@@ -1,0 +1,207 @@
+"""The NumPy field arithmetic against exact integers."""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_executor.cpu import exact
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from gpu_executor.primes import NAMED, Prime, words
+from gpu_executor.primes.prime import MAX_BITS, is_prime
+
+
+def largest_prime_below(limit: int) -> int:
+    return next(number for number in range(limit - 1, 2, -1) if is_prime(number))
+
+
+def smallest_prime_above(limit: int) -> int:
+    return next(number for number in range(limit + 1, 2 * limit) if is_prime(number))
+
+
+PRIMES = [
+    *NAMED.values(),
+    Prime("three", 3),
+    Prime("2^31-1", 2**31 - 1),
+    Prime("2^32-5", 2**32 - 5),
+    Prime("33 bits", smallest_prime_above(2**32)),
+    Prime("goldilocks", 2**64 - 2**32 + 1),
+    Prime("2^89-1", 2**89 - 1),
+    Prime("full 96 bits", largest_prime_below(2**96)),
+    Prime("97 bits", smallest_prime_above(2**96)),
+    Prime("2^127-1", 2**127 - 1),
+    Prime("secp256k1", 2**256 - 2**32 - 977),
+    Prime("2^255-19", 2**255 - 19),
+    Prime("2^521-1", 2**521 - 1),
+    # Its limbs are as large and as many as they come: the sums come closest to 2^53.
+    Prime("full 768 bits", largest_prime_below(2**MAX_BITS)),
+    Prime(
+        "random 768 bits", largest_prime_below(random.Random(5).getrandbits(MAX_BITS) | 1 << 767)
+    ),
+]
+PAIRS = {"add": (words.add, exact.add), "sub": (words.sub, exact.sub)}
+PAIRS["mul"] = (words.mul, exact.mont_mul)
+
+on_every_prime = pytest.mark.parametrize("prime", PRIMES, ids=lambda prime: prime.name)
+on_every_operation = pytest.mark.parametrize(("fast", "slow"), PAIRS.values(), ids=PAIRS.keys())
+
+Fast = Callable[[Prime, words.Elements, words.Elements], words.Elements]
+Slow = Callable[[Prime, list[int], list[int]], list[int]]
+
+
+def edges(prime: Prime) -> list[int]:
+    """Values at which carries, borrows and reductions change."""
+    p = prime.modulus
+    powers = [1 << bit for bit in range(0, prime.bits + 1, 8)]
+    near = [power + off for power in powers for off in (-1, 0, 1)]
+    values = [0, 1, 2, p // 2, p // 2 + 1, p - 2, p - 1, prime.r_mod_p, prime.r2_mod_p]
+    return sorted({value % p for value in (*values, *near, *(p - value for value in near))})
+
+
+def elements(prime: Prime) -> st.SearchStrategy[int]:
+    return st.one_of(st.sampled_from(edges(prime)), st.integers(0, prime.modulus - 1))
+
+
+def some(prime: Prime, count: int, seed: int = 1) -> list[int]:
+    draw = random.Random(seed)
+    return [draw.randrange(prime.modulus) for _ in range(count)]
+
+
+def check(prime: Prime, fast: Fast, slow: Slow, xs: list[int], ys: list[int]) -> None:
+    a, b = words.from_ints(prime, xs), words.from_ints(prime, ys)
+    out = fast(prime, a, b)
+    assert out.dtype == prime.column_dtype
+    assert out.shape == (len(xs), *prime.element_shape)
+    assert words.to_ints(prime, out) == slow(prime, xs, ys)
+    assert words.to_ints(prime, a) == xs
+    assert words.to_ints(prime, b) == ys
+
+
+@on_every_operation
+@on_every_prime
+@settings(deadline=None, max_examples=50)
+@given(data=st.data())
+def test_against_exact_integers(prime: Prime, fast: Fast, slow: Slow, data: st.DataObject) -> None:
+    pairs = data.draw(st.lists(st.tuples(elements(prime), elements(prime)), max_size=20))
+    check(prime, fast, slow, [x for x, _ in pairs], [y for _, y in pairs])
+
+
+@on_every_operation
+@on_every_prime
+def test_every_pair_of_edges(prime: Prime, fast: Fast, slow: Slow) -> None:
+    values = edges(prime)[:40] + edges(prime)[-40:]
+    check(prime, fast, slow, [x for x in values for _ in values], values * len(values))
+
+
+@on_every_operation
+@pytest.mark.parametrize("prime", [PRIMES[0], PRIMES[3], PRIMES[7]], ids=lambda prime: prime.name)
+@pytest.mark.parametrize("count", [0, 1, 2, *(words.BLOCK + off for off in (-1, 0, 1))])
+def test_sizes_about_a_block(prime: Prime, fast: Fast, slow: Slow, count: int) -> None:
+    check(prime, fast, slow, some(prime, count, 1), some(prime, count, 2))
+
+
+@on_every_operation
+@on_every_prime
+def test_several_blocks(prime: Prime, fast: Fast, slow: Slow) -> None:
+    count = 2 * words.BLOCK + 77
+    check(prime, fast, slow, some(prime, count, 3), some(prime, count, 4))
+
+
+@on_every_operation
+@on_every_prime
+def test_strided_and_many_dimensional_arrays(prime: Prime, fast: Fast, slow: Slow) -> None:
+    shape = (4, 6, 5, *prime.element_shape)
+    a = words.from_ints(prime, some(prime, 120, 5)).reshape(shape)[::2, ::-1, 1:]
+    b = words.from_ints(prime, some(prime, 120, 6)).reshape(shape)[1::2, :, :-1]
+    a.flags.writeable = b.flags.writeable = False
+    out = fast(prime, a, b)
+    assert out.shape == a.shape
+    assert words.to_ints(prime, out) == slow(
+        prime, words.to_ints(prime, a), words.to_ints(prime, b)
+    )
+
+
+@on_every_operation
+@pytest.mark.parametrize("prime", PRIMES[:5], ids=lambda prime: prime.name)
+def test_an_array_with_itself_and_with_columns_in_fortran_order(
+    prime: Prime, fast: Fast, slow: Slow
+) -> None:
+    xs = some(prime, 50)
+    a = np.asfortranarray(words.from_ints(prime, xs))
+    assert words.to_ints(prime, fast(prime, a, a)) == slow(prime, xs, xs)
+
+
+@on_every_prime
+def test_montgomery_form_and_back(prime: Prime) -> None:
+    xs = [*edges(prime), *some(prime, 20)]
+    x = words.from_ints(prime, xs)
+    into = words.from_ints(prime, [prime.r2_mod_p] * len(xs))
+    one = words.from_ints(prime, [1] * len(xs))
+    inside = words.mul(prime, x, into)
+    assert words.to_ints(prime, inside) == [value * prime.r % prime.modulus for value in xs]
+    assert words.to_ints(prime, words.mul(prime, inside, one)) == xs
+
+
+@on_every_prime
+def test_integers_go_through_words_unchanged(prime: Prime) -> None:
+    values = [0, 1, prime.modulus, prime.r - 1, *some(prime, 10)]
+    array = words.from_ints(prime, iter(values))
+    assert words.to_ints(prime, array) == values
+    assert array.flags.writeable
+    assert array.tobytes() == b"".join(v.to_bytes(prime.element_bytes, "little") for v in values)
+    assert array.dtype == prime.column_dtype
+
+
+@pytest.mark.parametrize("value", [-1, 2**384])
+def test_integers_that_do_not_fit_the_words_are_refused(value: int) -> None:
+    with pytest.raises(OverflowError):
+        words.from_ints(NAMED["bls12_381_fq"], [value])
+
+
+@on_every_prime
+@settings(deadline=None, max_examples=50)
+@given(data=st.data())
+def test_first_not_below(prime: Prime, data: st.DataObject) -> None:
+    p = prime.modulus
+    near = st.sampled_from([v for v in (0, p - 1, p, p + 1, prime.r - 1) if v < prime.r])
+    values = data.draw(st.lists(st.one_of(near, elements(prime), st.integers(0, prime.r - 1))))
+    expected = next((at for at, value in enumerate(values) if value >= p), None)
+    assert words.first_not_below(prime, words.from_ints(prime, values)) == expected
+
+
+@on_every_prime
+def test_first_not_below_is_exact_in_every_word(prime: Prime) -> None:
+    p = prime.modulus
+    for word in range(prime.words):
+        for value in (p + (1 << 32 * word), p - (1 << 32 * word)):
+            if 0 <= value < prime.r:
+                array = words.from_ints(prime, [value])
+                assert words.first_not_below(prime, array) == (0 if value >= p else None)
+
+
+@pytest.mark.parametrize("prime", PRIMES[:3], ids=lambda prime: prime.name)
+@pytest.mark.parametrize("at", [0, words.BLOCK - 1, words.BLOCK, 2 * words.BLOCK + 1])
+def test_first_not_below_across_blocks(prime: Prime, at: int) -> None:
+    values = [prime.modulus - 1] * (2 * words.BLOCK + 3)
+    array = words.from_ints(prime, values)
+    assert words.first_not_below(prime, array) is None
+    array[[at, -1]] = words.from_ints(prime, [prime.modulus])[0]
+    assert words.first_not_below(prime, array) == at
+    assert words.first_not_below(prime, array[::-1]) == 0
+    assert words.first_not_below(prime, array[:at]) is None
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    prime = NAMED["bls12_381_fq"]
+    good = words.from_ints(prime, [1, 2])
+    with pytest.raises(ArgumentTypeError, match="uint64"):
+        words.add(prime, good.astype(np.uint32), good)
+    with pytest.raises(ArgumentShapeError, match="6 columns"):
+        words.mul(prime, good[:, :4], good[:, :4])
+    with pytest.raises(ArgumentShapeError, match="differ"):
+        words.sub(prime, good, good[:1])
+    with pytest.raises(ArgumentShapeError, match="6 columns"):
+        words.first_not_below(prime, np.array(1, np.uint64))
