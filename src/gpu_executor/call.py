@@ -8,6 +8,7 @@ read-only) are taken as they are, because whoever copies them reads any layout.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,12 @@ class Call:
     results: list[Array]
     """The outputs again, in the shapes that the caller gets."""
 
+    def signature(self) -> Hashable:
+        """Equal for calls that one plan serves: the kernel, and what it leaves open."""
+        if self.kernel.types is not None and self.kernel.split == "elements":
+            return self.kernel, self.count
+        return self.kernel, *((array.dtype, array.shape) for array in (*self.inputs, *self.outputs))
+
     def operands(self) -> tuple[Operand, ...]:
         """The inputs' and outputs' types and sizes, without their data."""
         arrays = (*self.inputs, *self.outputs)
@@ -66,15 +73,25 @@ def check(kernel: Kernel, arrays: tuple[Any, ...]) -> Call:
     if len(arrays) != kernel.inputs:
         raise ArgumentTypeError(f"{kernel.name} takes {kernel.inputs} arrays and got {len(arrays)}")
     types = kernel.types or (None,) * (kernel.inputs + kernel.outputs)
-    inputs = [_rows(kernel, i, array, types[i]) for i, array in enumerate(arrays)]
+    inputs = [
+        _rows(kernel, index, array, type_)
+        for index, (array, type_) in enumerate(zip(arrays, types, strict=False))
+    ]
     count = len(inputs[0])
     if kernel.split == "elements":
-        _check_equal_counts(kernel, inputs)
+        for index, array in enumerate(inputs):
+            if len(array) != count:
+                raise ArgumentShapeError(
+                    f"{kernel.name}: argument {index} has {len(array)} elements and argument 0 has "
+                    f"{count}; they must be equal"
+                )
     elif count == 0:
         raise ArgumentShapeError(
             f"{kernel.name}: argument 0 is empty; a kernel not cut by elements needs some"
         )
     results = _outputs(kernel, arrays)
+    if inputs[0] is arrays[0] and kernel.split == "elements":
+        return Call(kernel, count, inputs, results, results)
     outputs = [
         result.reshape(-1, *(type_.shape if type_ else ()))
         for result, type_ in zip(results, types[kernel.inputs :], strict=True)
@@ -111,36 +128,22 @@ def _rows(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> 
     return array.reshape(-1, *type_.shape)
 
 
-def _check_equal_counts(kernel: Kernel, inputs: list[Array]) -> None:
-    for index, array in enumerate(inputs):
-        if len(array) != len(inputs[0]):
-            raise ArgumentShapeError(
-                f"{kernel.name}: argument {index} has {len(array)} elements and argument 0 has "
-                f"{len(inputs[0])}; they must be equal"
-            )
-
-
 def _outputs(kernel: Kernel, arrays: tuple[Array, ...]) -> list[Array]:
+    """New arrays for the outputs: as `out_shape` says, else with as many elements as argument 0."""
     first = arrays[0]
-    types = kernel.types
-    shapes = _output_shapes(kernel, arrays)
-    dtypes = [type_.dtype for type_ in types[kernel.inputs :]] if types else []
-    dtypes = dtypes or [first.dtype.newbyteorder("=")] * kernel.outputs
-    return [np.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
-
-
-def _output_shapes(kernel: Kernel, arrays: tuple[Array, ...]) -> list[Shape]:
-    if kernel.out_shape is not None:
-        return _asked_shapes(kernel, kernel.out_shape(*(array.shape for array in arrays)))
-    shape = arrays[0].shape
     if kernel.types is None:
-        return [shape] * kernel.outputs
-    width = len(kernel.types[0].shape)
-    leading = shape[: len(shape) - width]
-    return [leading + type_.shape for type_ in kernel.types[kernel.inputs :]]
+        types = (ElementType(first.dtype.newbyteorder("=")),) * kernel.outputs
+        leading = first.shape
+    else:
+        types = kernel.types[kernel.inputs :]
+        leading = first.shape[: first.ndim - len(kernel.types[0].shape)]
+    if kernel.out_shape is None:
+        return [np.empty(leading + type_.shape, type_.dtype) for type_ in types]
+    shapes = _asked_shapes(kernel, types, kernel.out_shape(*(array.shape for array in arrays)))
+    return [np.empty(shape, type_.dtype) for shape, type_ in zip(shapes, types, strict=True)]
 
 
-def _asked_shapes(kernel: Kernel, asked: Any) -> list[Shape]:
+def _asked_shapes(kernel: Kernel, types: tuple[ElementType, ...], asked: Any) -> list[Shape]:
     """What `out_shape` said: one shape, or a list of them for several outputs."""
     shapes = [asked] if kernel.outputs == 1 and not isinstance(asked, list) else list(asked)
     shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
@@ -148,9 +151,13 @@ def _asked_shapes(kernel: Kernel, asked: Any) -> list[Shape]:
         raise ArgumentShapeError(
             f"{kernel.name}: out_shape gave {len(shapes)} shapes for {kernel.outputs} outputs"
         )
-    for shape in shapes:
+    for shape, type_ in zip(shapes, types, strict=True):
         if math.prod(shape) < 1:
             raise ArgumentShapeError(f"{kernel.name}: out_shape gave {shape}, an empty output")
+        if shape[len(shape) - len(type_.shape) :] != type_.shape:
+            raise ArgumentShapeError(
+                f"{kernel.name}: out_shape gave {shape}; its last axes must be {type_.shape}"
+            )
     return shapes
 
 

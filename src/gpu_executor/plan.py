@@ -22,6 +22,8 @@ AUTO_DEVICE_LOCAL_THRESHOLD = 1 << 20
 """Elements from which a call goes through device-local memory, where nobody says otherwise."""
 
 WORK_GROUP_SIZES = (64, 128, 256, 512)
+SMALL_CALL = 1 << 14
+LARGE_CALL = 1 << 18
 STATUS_CODES = (1 << 32) - 1
 """A status word tells element * inputs + argument in 32 bits; the largest value means 'none'."""
 
@@ -60,9 +62,9 @@ class Plan:
     def __str__(self) -> str:
         pieces = -(-self.count // self.chunk)
         head = (
-            f"{self.count:,} elements on the {self.path} path: {_several(pieces, 'piece')} of up to "
-            f"{self.chunk:,}, {_several(self.slots, 'slot')}, work-groups of {self.work_group} x "
-            f"{self.per_invocation} elements"
+            f"{self.count:,} elements on the {self.path} path: {_several(pieces, 'piece')} of "
+            f"up to {self.chunk:,}, {_several(self.slots, 'slot')}, "
+            f"work-groups of {self.work_group} x {self.per_invocation} elements"
         )
         return "\n".join([head, *(f"  - {reason}" for reason in self.reasons)])
 
@@ -141,21 +143,23 @@ def _choose_work_groups(
         reasons.append(f"work-group: {size} of {WORK_GROUP_SIZES} for a {device.kind} device")
     if kernel.per_invocation is None:
         return size, 1
-    return size, _elements_per_invocation(count, size, device)
+    return size, _elements_per_invocation(count, device)
 
 
 def _work_group_size(count: int, device: DeviceInfo) -> int:
-    wanted = 256 if device.kind == "cpu" else 128
-    if count <= 64 * 256:
-        wanted = 64
+    """Small groups for small calls, to reach more of the chip; 128 for the rest.
+
+    On an NVIDIA H200, 2^24 elements, in G/s with 64, 128, 256, 512 invocations: 381-bit addition
+    27.3, 27.4, 27.8, 29.1; 381-bit product 20.1, 20.1, 19.2, 15.3. On lavapipe all are alike.
+    """
     limit = min(device.limits.max_work_group_invocations, device.limits.max_work_group_size[0])
-    return max(size for size in WORK_GROUP_SIZES if size <= min(wanted, max(limit, 64)))
+    wanted = min(64 if count < SMALL_CALL else 128, limit)
+    return max((size for size in WORK_GROUP_SIZES if size <= wanted), default=WORK_GROUP_SIZES[0])
 
 
-def _elements_per_invocation(count: int, work_group: int, device: DeviceInfo) -> int:
-    if device.kind == "cpu" and count >= 64 * work_group:
-        return 8
-    return 1
+def _elements_per_invocation(count: int, device: DeviceInfo) -> int:
+    """Two for large calls on a GPU: 381-bit addition 4.0 TB/s on an NVIDIA H200, 3.7 with one."""
+    return 2 if count >= LARGE_CALL and device.kind != "cpu" else 1
 
 
 def _most_elements(

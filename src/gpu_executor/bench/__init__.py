@@ -1,0 +1,1 @@
+"""Benchmarks: what is fast, by how much, and how far from the floor. Run by the command line."""

@@ -51,7 +51,7 @@ class Side:
     def regions(self, count: int | None) -> list[Region]:
         """What a copy moves: the first `count` elements of each operand, or (None) all of it."""
         return [
-            Region(offset, operand.nbytes if count is None else count * operand.type.nbytes)
+            Region(offset, offset, operand.nbytes if count is None else count * operand.type.nbytes)
             for offset, operand in zip(self.offsets, self.operands, strict=True)
         ]
 

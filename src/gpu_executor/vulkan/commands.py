@@ -10,13 +10,15 @@ from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.memory import Allocation
 from gpu_executor.vulkan.pipeline import Pipeline
+from gpu_executor.vulkan.timestamps import Timestamps
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Bytes to copy, at the same offset in both allocations."""
+    """Bytes to copy, by their offsets in two allocations."""
 
-    offset: int
+    source: int
+    target: int
     nbytes: int
 
 
@@ -72,8 +74,8 @@ class Recorder:
         arena = Arena()
         copies = arena.array("VkBufferCopy", len(regions))
         for copy, region in zip(copies, regions, strict=True):
-            copy.srcOffset = source.offset + region.offset
-            copy.dstOffset = target.offset + region.offset
+            copy.srcOffset = source.offset + region.source
+            copy.dstOffset = target.offset + region.target
             copy.size = region.nbytes
         vk.vkCmdCopyBuffer(self._commands, source.buffer, target.buffer, len(regions), copies)
 
@@ -87,6 +89,20 @@ class Recorder:
         stage, data = vk.VK_SHADER_STAGE_COMPUTE_BIT, vk.ffi.from_buffer(push)
         vk.vkCmdPushConstants(commands, pipeline.layout, stage, 0, len(push), data)
         vk.vkCmdDispatch(commands, groups, 1, 1)
+
+    def reset_timestamps(self, timestamps: Timestamps) -> None:
+        vk.vkCmdResetQueryPool(self._commands, timestamps.handle, 0, timestamps.count)
+
+    def timestamp(self, timestamps: Timestamps, index: int) -> None:
+        """The device's clock when everything recorded before is done."""
+        done = vk.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT
+        vk.vkCmdWriteTimestamp(self._commands, done, timestamps.handle, index)
+
+    def kernel_before_kernel(self) -> None:
+        """A kernel reads and overwrites what the one before it touched."""
+        access = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT
+        stage = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
+        self._barrier(stage, access, stage, access)
 
     def copies_before_kernel(self) -> None:
         """The kernel reads what was copied."""

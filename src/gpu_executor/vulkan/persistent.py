@@ -54,8 +54,7 @@ class PersistentVulkanBackend:
     def explain(self, kernel: Kernel, *arrays: Array, device_local: bool | None = None) -> Plan:
         """The plan that `run` would follow for these arrays; print it to read why."""
         self._check_open()
-        call = check(kernel, arrays)
-        return self._session.plan(kernel, call.operands(), max(call.count, 1), device_local)[0]
+        return self._session.plan(check(kernel, arrays), device_local)[0]
 
     def trim(self) -> int:
         """Free memory that no running call needs; returns the bytes given back to the device."""

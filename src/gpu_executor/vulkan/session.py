@@ -7,15 +7,13 @@ does with Vulkan goes through here.
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections import Counter
+from collections.abc import Hashable
 from typing import Any
 
-from gpu_executor.call import Call, Operand
-from gpu_executor.kernel import Kernel
+from gpu_executor.call import Call
 from gpu_executor.plan import Plan, make_plan
 from gpu_executor.settings import Settings
-from gpu_executor.telemetry.stages import StageTimes, StageTotals
+from gpu_executor.telemetry.stages import StageTimes, Totals
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.disk_cache import DriverCache
@@ -39,10 +37,8 @@ class Session:
     ) -> None:
         """`keep=False` sizes everything for a single call and takes nothing from disk."""
         self.settings = settings
-        self._stages = StageTotals()
-        self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
-        self._plans: dict[tuple[Any, ...], tuple[Plan, SlotLayout]] = {}
+        self._totals = Totals()
+        self._plans: dict[Hashable, tuple[Plan, SlotLayout]] = {}
         times = StageTimes()
         with times.stage("setup"), contextlib.ExitStack() as opened:
             self.instance = Instance(validation=settings.validation)
@@ -63,24 +59,24 @@ class Session:
             opened.callback(self._descriptors.close)
             timeline = Timeline(self._device)
             opened.callback(timeline.close)
-            resources = Resources(
+            self.resources = Resources(
                 self._device, self._memory, self._pipelines, self._descriptors, timeline
             )
-            self._shelf = Shelf(resources)
+            self._shelf = Shelf(self.resources)
             opened.callback(self._save_pipelines)
             opened.callback(self._shelf.close)
             self._opened = opened.pop_all()
-        self._stages.add(times)
+        self._totals.add(times, {})
 
-    def plan(
-        self, kernel: Kernel, operands: tuple[Operand, ...], count: int, device_local: bool | None
-    ) -> tuple[Plan, SlotLayout]:
+    def plan(self, call: Call, device_local: bool | None) -> tuple[Plan, SlotLayout]:
         """The plan for a call and the slots it wants; remembered, for the same call comes again."""
-        key = (kernel, count, operands, device_local)
+        key = (call.signature(), device_local)
         known = self._plans.get(key)
         if known is None:
-            plan = make_plan(kernel, operands, count, self.info, self.settings, device_local)
-            known = plan, SlotLayout.of(plan, kernel, operands)
+            operands = call.operands()
+            count = max(call.count, 1)
+            plan = make_plan(call.kernel, operands, count, self.info, self.settings, device_local)
+            known = plan, SlotLayout.of(plan, call.kernel, operands)
             if len(self._plans) >= PLANS_KEPT:
                 self._plans.clear()
             self._plans[key] = known
@@ -90,7 +86,7 @@ class Session:
         """Carry out a checked call."""
         if call.count == 0:
             return call.result()
-        plan, layout = self.plan(call.kernel, call.operands(), call.count, device_local)
+        plan, layout = self.plan(call, device_local)
         times = StageTimes()
         slot = self._shelf.take(layout, times)
         try:
@@ -106,7 +102,7 @@ class Session:
         return self._memory.trim()
 
     def stats(self) -> Stats:
-        counts = self._counts
+        counts = self._totals.counts()
         return Stats(
             device=self.info.name,
             calls=counts["calls"],
@@ -115,11 +111,11 @@ class Session:
             calls_by_path={
                 path: counts[path] for path in ("host-visible", "device-local") if counts[path]
             },
-            seconds_by_stage=self._stages.seconds(),
+            seconds_by_stage=self._totals.seconds(),
             pipelines=self._pipelines.stats(),
             disk_cache=self._driver_cache.stats(),
             slots=self._shelf.stats(),
-            recordings=self._stages.recordings(),
+            recordings=counts["recordings"],
             memory=self._memory.stats(),
             descriptors=self._descriptors.stats(),
         )
@@ -129,12 +125,14 @@ class Session:
         self._opened.close()
 
     def _count(self, call: Call, plan: Plan, times: StageTimes) -> None:
-        self._stages.add(times)
-        with self._lock:
-            self._counts["calls"] += 1
-            self._counts["elements"] += call.count
-            self._counts["pieces"] += -(-plan.count // plan.chunk)
-            self._counts[plan.path] += 1
+        counts = {
+            "calls": 1,
+            "elements": call.count,
+            "pieces": -(-plan.count // plan.chunk),
+            "recordings": times.recordings,
+            plan.path: 1,
+        }
+        self._totals.add(times, counts)
 
     def _save_pipelines(self) -> None:
         if self._pipelines.stats().misses:

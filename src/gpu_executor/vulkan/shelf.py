@@ -29,10 +29,9 @@ class Shelf:
     def __init__(self, resources: Resources, *, most: int = SLOTS_KEPT) -> None:
         self._resources = resources
         self._most = most
-        self._idle: OrderedDict[int, Slot] = OrderedDict()
-        """By the slots' own ids, for several of one layout may lie here; oldest first."""
-        self._by_layout: dict[SlotLayout, list[Slot]] = {}
-        self._in_use = self._hits = self._misses = 0
+        self._shelved: OrderedDict[SlotLayout, list[Slot]] = OrderedDict()
+        """Slots that wait, by layout, the longest unused layout first; no list is empty."""
+        self._idle = self._in_use = self._waiting = self._hits = self._misses = 0
         self._closed = False
         self._changed = threading.Condition()
 
@@ -45,10 +44,8 @@ class Shelf:
             while True:
                 if self._closed:
                     raise ClosedError("the backend is closed; open another one")
-                alike = self._by_layout.get(layout)
-                if alike:
-                    slot = alike.pop()
-                    del self._idle[id(slot)]
+                if layout in self._shelved:
+                    slot = self._unshelve(layout)
                     self._hits += 1
                     break
                 try:
@@ -59,7 +56,7 @@ class Shelf:
                     if self._idle:
                         self._give_up_oldest()
                     elif self._in_use:
-                        self._changed.wait()
+                        self._wait_for_change()
                     else:
                         raise
             self._in_use += 1
@@ -68,11 +65,13 @@ class Shelf:
     def put_back(self, slot: Slot) -> None:
         with self._changed:
             self._in_use -= 1
-            self._idle[id(slot)] = slot
-            self._by_layout.setdefault(slot.layout, []).append(slot)
-            while len(self._idle) > self._most:
+            self._idle += 1
+            self._shelved.setdefault(slot.layout, []).append(slot)
+            self._shelved.move_to_end(slot.layout)
+            while self._idle > self._most:
                 self._give_up_oldest()
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
 
     def clear(self) -> None:
         """Give up every idle slot."""
@@ -86,17 +85,27 @@ class Shelf:
             self._closed = True
             self._changed.notify_all()
             while self._in_use:
-                self._changed.wait()
+                self._wait_for_change()
         self.clear()
 
     def stats(self) -> SlotStats:
         with self._changed:
-            return SlotStats(self._hits, self._misses, len(self._idle), self._in_use)
+            return SlotStats(self._hits, self._misses, self._idle, self._in_use)
+
+    def _unshelve(self, layout: SlotLayout) -> Slot:
+        alike = self._shelved[layout]
+        slot = alike.pop()
+        if not alike:
+            del self._shelved[layout]
+        self._idle -= 1
+        return slot
 
     def _give_up_oldest(self) -> None:
-        _, slot = self._idle.popitem(last=False)
-        alike = self._by_layout[slot.layout]
-        alike.remove(slot)
-        if not alike:
-            del self._by_layout[slot.layout]
-        slot.close()
+        self._unshelve(next(iter(self._shelved))).close()
+
+    def _wait_for_change(self) -> None:
+        self._waiting += 1
+        try:
+            self._changed.wait()
+        finally:
+            self._waiting -= 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import DataPath, Piece, Plan
 from gpu_executor.telemetry.stages import StageTimes
-from gpu_executor.vulkan.binding import Handle
 from gpu_executor.vulkan.buffers import STATUS_CLEAR, SlotBuffers
 from gpu_executor.vulkan.commands import CommandPool, Recorder
 from gpu_executor.vulkan.descriptors import DescriptorPools
@@ -44,6 +43,15 @@ class SlotLayout:
     per_invocation: int
     operands: tuple[Operand, ...]
     """With the counts that the slot has room for, not those of any call."""
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Looked up twice in every call: hash once.
+        parts = (self.kernel, self.path, self.work_group, self.per_invocation, self.operands)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @classmethod
     def of(cls, plan: Plan, kernel: Kernel, operands: tuple[Operand, ...]) -> SlotLayout:
@@ -71,7 +79,7 @@ class Slot:
         kernel = layout.kernel
         self.layout = layout
         self._resources = resources
-        self._recordings: OrderedDict[int, tuple[Submission, Handle]] = OrderedDict()
+        self._recordings: OrderedDict[int, Submission] = OrderedDict()
         self._running: Submission | None = None
         with contextlib.ExitStack() as undo:
             with times.stage("pipeline"):
@@ -97,15 +105,20 @@ class Slot:
         if self._buffers.status is not None:
             self._buffers.status[0] = STATUS_CLEAR
 
+    def prepare(self, count: int, groups: int, times: StageTimes) -> Submission:
+        """The commands for that many elements, recorded now if they are not yet."""
+        submission = self._recordings.get(count)
+        if submission is None:
+            with times.stage("recording"):
+                submission = self._record(count, groups)
+                times.recordings += 1
+        return submission
+
     def submit(self, piece: Piece, groups: int, times: StageTimes) -> None:
         """Hand the piece to the device; returns at once."""
-        recording = self._recordings.get(piece.count)
-        if recording is None:
-            with times.stage("recording"):
-                recording = self._record(piece.count, groups)
-                times.recordings += 1
-        self._resources.timeline.submit(recording[0])
-        self._running = recording[0]
+        submission = self.prepare(piece.count, groups, times)
+        self._resources.timeline.submit(submission)
+        self._running = submission
 
     def wait(self) -> None:
         """Return when the device is done with what was submitted, if anything was."""
@@ -133,12 +146,12 @@ class Slot:
             return array
         return array[piece.start : piece.start + piece.count]
 
-    def _record(self, count: int, groups: int) -> tuple[Submission, Handle]:
+    def _record(self, count: int, groups: int) -> Submission:
         """Commands for that many elements, in the command buffer of the oldest such recording."""
         if len(self._recordings) < RECORDINGS_KEPT:
             commands = self._pool.allocate()
         else:
-            _, (_, commands) = self._recordings.popitem(last=False)
+            commands = self._recordings.popitem(last=False)[1].commands
         inputs, outputs = self._buffers.inputs, self._buffers.outputs
         kernel = self.layout.kernel
         moved = None if kernel.split == "whole" else count
@@ -152,6 +165,5 @@ class Slot:
                 recorder.kernel_before_copies()
                 recorder.copy(outputs.kernels, outputs.mapped, outputs.regions(moved))
             recorder.all_before_host()
-        recording = (self._resources.timeline.prepare(commands), commands)
-        self._recordings[count] = recording
-        return recording
+        submission = self._recordings[count] = self._resources.timeline.prepare(commands)
+        return submission

@@ -20,14 +20,15 @@ class Submission:
 
     __slots__ = (
         "_arena",
-        "done_at",
+        "commands",
         "submit_info",
         "value_to_signal",
         "value_to_wait",
         "wait_info",
     )
 
-    def __init__(self, semaphore: Handle, command_buffer: Handle) -> None:
+    def __init__(self, semaphore: Handle, commands: Handle) -> None:
+        self.commands = commands
         arena = self._arena = Arena()
         semaphores = arena.array("VkSemaphore", [semaphore])
         self.value_to_signal = arena.array("uint64_t", [0])
@@ -41,7 +42,7 @@ class Submission:
             "VkSubmitInfo",
             pNext=timeline,
             commandBufferCount=1,
-            pCommandBuffers=arena.array("VkCommandBuffer", [command_buffer]),
+            pCommandBuffers=arena.array("VkCommandBuffer", [commands]),
             signalSemaphoreCount=1,
             pSignalSemaphores=semaphores,
         )
@@ -51,7 +52,6 @@ class Submission:
             pSemaphores=semaphores,
             pValues=self.value_to_wait,
         )
-        self.done_at = 0
 
 
 class Timeline:
@@ -72,8 +72,8 @@ class Timeline:
         vk.vkCreateSemaphore(device.handle, info, vk.ffi.NULL, semaphore)
         self._semaphore = semaphore[0]
 
-    def prepare(self, command_buffer: Handle) -> Submission:
-        return Submission(self._semaphore, command_buffer)
+    def prepare(self, commands: Handle) -> Submission:
+        return Submission(self._semaphore, commands)
 
     def submit(self, submission: Submission) -> None:
         with self._lock:
@@ -81,7 +81,7 @@ class Timeline:
             submission.value_to_signal[0] = value
             vk.vkQueueSubmit(self._device.queue, 1, submission.submit_info, vk.ffi.NULL)
             self._value = value
-        submission.value_to_wait[0] = submission.done_at = value
+        submission.value_to_wait[0] = value
 
     def wait(self, submission: Submission) -> None:
         """Return when the device is done with it."""

@@ -1,0 +1,111 @@
+"""A kernel alone: data already in device memory, timed by the device's own clock."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import statistics
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+
+from gpu_executor.bench.samples import elements
+from gpu_executor.kernel import ElementType, Kernel
+from gpu_executor.primes import Prime
+from gpu_executor.vulkan.arrays import mapped_view
+from gpu_executor.vulkan.buffers import STATUS_CLEAR
+from gpu_executor.vulkan.commands import CommandPool, Recorder, Region
+from gpu_executor.vulkan.descriptors import BufferRange
+from gpu_executor.vulkan.memory import Allocation, Purpose
+from gpu_executor.vulkan.session import Session
+from gpu_executor.vulkan.slot import Resources
+from gpu_executor.vulkan.timestamps import Timestamps
+
+_BYTES = ElementType(np.dtype(np.uint8))
+SAMPLE = 4_096
+"""Elements uploaded; the rest of an array repeats them."""
+
+
+def kernel_seconds(
+    session: Session,
+    kernel: Kernel,
+    prime: Prime,
+    count: int,
+    *,
+    work_group: int,
+    per_invocation: int = 1,
+    repeats: int = 10,
+) -> float:
+    """The median time of one dispatch on `count` elements of device-local memory."""
+    resources = session.resources
+    nbytes = count * prime.element_bytes
+    with contextlib.ExitStack() as stack:
+        arrays = [_allocate(stack, resources, Purpose.DEVICE, nbytes) for _ in range(3)]
+        word = _allocate(stack, resources, Purpose.UPLOAD, 4)
+        status = mapped_view(word, 0, 4, _BYTES).view(np.uint32)
+        status[0] = STATUS_CLEAR
+        for seed, array in enumerate(arrays[:2]):
+            _fill(stack, resources, array, prime, count, seed)
+        pipeline = resources.pipelines.acquire(kernel, work_group, per_invocation)
+        stack.callback(resources.pipelines.release, pipeline)
+        ranges = [BufferRange(array, 0, nbytes) for array in arrays] + [BufferRange(word, 0, 4)]
+        descriptors = resources.descriptors.allocate(pipeline, ranges)
+        stack.callback(resources.descriptors.release, descriptors)
+        timestamps = Timestamps(resources.device, repeats + 1)
+        stack.callback(timestamps.close)
+        push = struct.pack("<I", count) + kernel.push
+        groups = -(-count // (work_group * per_invocation))
+        with _commands(stack, resources) as recorder:
+            recorder.reset_timestamps(timestamps)
+            recorder.dispatch(pipeline, descriptors, push, groups)
+            for index in range(repeats):
+                recorder.kernel_before_kernel()
+                recorder.timestamp(timestamps, index)
+                recorder.dispatch(pipeline, descriptors, push, groups)
+            recorder.kernel_before_kernel()
+            recorder.timestamp(timestamps, repeats)
+        if status[0] != STATUS_CLEAR:
+            raise AssertionError(f"{kernel.name} found bad elements among good ones")
+        at = timestamps.nanoseconds()
+    return statistics.median(b - a for a, b in itertools.pairwise(at)) / 1e9
+
+
+def _allocate(
+    stack: contextlib.ExitStack, resources: Resources, purpose: Purpose, nbytes: int
+) -> Allocation:
+    allocation = resources.memory.allocate(purpose, nbytes)
+    stack.callback(resources.memory.release, allocation)
+    return allocation
+
+
+def _fill(
+    stack: contextlib.ExitStack,
+    resources: Resources,
+    target: Allocation,
+    prime: Prime,
+    count: int,
+    seed: int,
+) -> None:
+    """Repeat a small sample over a whole array, copying on the device."""
+    sample = elements(prime, min(count, SAMPLE), seed)
+    staging = _allocate(stack, resources, Purpose.UPLOAD, sample.nbytes)
+    mapped_view(staging, 0, sample.nbytes, _BYTES)[:] = sample.reshape(-1).view(np.uint8)
+    nbytes, step = count * prime.element_bytes, sample.nbytes
+    regions = [Region(0, at, min(step, nbytes - at)) for at in range(0, nbytes, step)]
+    with _commands(stack, resources) as recorder:
+        recorder.copy(staging, target, regions)
+        recorder.copies_before_kernel()
+
+
+@contextlib.contextmanager
+def _commands(stack: contextlib.ExitStack, resources: Resources) -> Iterator[Recorder]:
+    """Record, submit, wait."""
+    pool = CommandPool(resources.device)
+    stack.callback(pool.close)
+    commands = pool.allocate()
+    with Recorder(commands) as recorder:
+        yield recorder
+    submission = resources.timeline.prepare(commands)
+    resources.timeline.submit(submission)
+    resources.timeline.wait(submission)
