@@ -6,7 +6,8 @@ import contextlib
 import itertools
 import statistics
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from gpu_executor.vulkan.timestamps import Timestamps
 _BYTES = ElementType(np.dtype(np.uint8))
 SAMPLE = 4_096
 """Elements uploaded; the rest of an array repeats them."""
+WARM_UP_SECONDS = 0.2
 
 
 def kernel_seconds(
@@ -37,7 +39,11 @@ def kernel_seconds(
     per_invocation: int = 1,
     repeats: int = 10,
 ) -> float:
-    """The median time of one dispatch on `count` elements of device-local memory."""
+    """The median time of one dispatch on `count` elements of device-local memory.
+
+    Submitted again and again for a while before it counts: a GPU that idled runs at a fraction of
+    its clock (345 of 1,980 MHz on an NVIDIA H200).
+    """
     resources = session.resources
     nbytes = count * prime.element_bytes
     with contextlib.ExitStack() as stack:
@@ -56,7 +62,7 @@ def kernel_seconds(
         stack.callback(timestamps.close)
         push = struct.pack("<I", count) + kernel.push
         groups = -(-count // (work_group * per_invocation))
-        with _commands(stack, resources) as recorder:
+        with _recorded(stack, resources) as (recorder, submit):
             recorder.reset_timestamps(timestamps)
             recorder.dispatch(pipeline, descriptors, push, groups)
             for index in range(repeats):
@@ -65,6 +71,10 @@ def kernel_seconds(
                 recorder.dispatch(pipeline, descriptors, push, groups)
             recorder.kernel_before_kernel()
             recorder.timestamp(timestamps, repeats)
+        warm = time.perf_counter() + WARM_UP_SECONDS
+        submit()
+        while time.perf_counter() < warm:
+            submit()
         if status[0] != STATUS_CLEAR:
             raise AssertionError(f"{kernel.name} found bad elements among good ones")
         at = timestamps.nanoseconds()
@@ -93,19 +103,25 @@ def _fill(
     mapped_view(staging, 0, sample.nbytes, _BYTES)[:] = sample.reshape(-1).view(np.uint8)
     nbytes, step = count * prime.element_bytes, sample.nbytes
     regions = [Region(0, at, min(step, nbytes - at)) for at in range(0, nbytes, step)]
-    with _commands(stack, resources) as recorder:
+    with _recorded(stack, resources) as (recorder, submit):
         recorder.copy(staging, target, regions)
         recorder.copies_before_kernel()
+    submit()
 
 
 @contextlib.contextmanager
-def _commands(stack: contextlib.ExitStack, resources: Resources) -> Iterator[Recorder]:
-    """Record, submit, wait."""
+def _recorded(
+    stack: contextlib.ExitStack, resources: Resources
+) -> Iterator[tuple[Recorder, Callable[[], None]]]:
+    """Record commands, then call what comes with the recorder to submit them and wait."""
     pool = CommandPool(resources.device)
     stack.callback(pool.close)
     commands = pool.allocate()
-    with Recorder(commands) as recorder:
-        yield recorder
     submission = resources.timeline.prepare(commands)
-    resources.timeline.submit(submission)
-    resources.timeline.wait(submission)
+
+    def submit() -> None:
+        resources.timeline.submit(submission)
+        resources.timeline.wait(submission)
+
+    with Recorder(commands) as recorder:
+        yield recorder, submit

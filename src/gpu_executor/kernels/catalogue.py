@@ -63,7 +63,7 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
 
 
 def mul_chain_kernel(prime: Prime, length: int) -> Kernel:
-    """`length` dependent Montgomery products by the same factor: what measures the multiplier."""
+    """`length` (even) dependent products by the same factor: what measures the multiplier."""
     return Kernel.from_spirv(
         spirv("field_mul_chain"),
         inputs=2,
