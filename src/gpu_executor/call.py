@@ -1,21 +1,22 @@
 """A call, checked: a kernel and the arrays it is to run on, nothing wrong with them any more.
 
-Every backend starts here. What does not fit the kernel stops with an error that names the argument,
-what was found and what fits; arrays that merely lie awkwardly in memory (strided, big-endian,
-read-only) are taken as they are, because whoever copies them reads any layout.
+Every backend starts here. The check sees dtypes and shapes only, so its outcome, the `Form`, holds
+for every later call with arrays of the same. What does not fit the kernel stops with an error that
+names the argument, what was found and what fits; arrays that merely lie awkwardly in memory
+(strided, big-endian, read-only) are taken as they are, because whoever copies them reads any layout.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
-from gpu_executor.kernel import ElementType, Kernel, Shape
+from gpu_executor.kernel import ElementType, Kernel, Shape, native
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -32,39 +33,69 @@ class Operand:
         return self.count * self.type.nbytes
 
 
-@dataclass(slots=True)
-class Call:
-    """A kernel, its inputs and its freshly made outputs, each as (elements, *element shape)."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a call is apart from its data. Arrays of equal dtypes and shapes have an equal form."""
 
     kernel: Kernel
     count: int
     """The number of elements: what the kernel gets as its first push constant."""
-    inputs: list[Array]
-    outputs: list[Array]
-    results: list[Array]
-    """The outputs again, in the shapes that the caller gets."""
+    operands: tuple[Operand, ...]
+    """The inputs, then the outputs."""
+    as_rows: bool
+    """Whether every array is (elements, *element shape) already, as nearly all are."""
+    result_shapes: tuple[Shape, ...]
+    """The outputs' shapes as the caller gets them."""
 
-    def signature(self) -> Hashable:
-        """Equal for calls that one plan serves: the kernel, and what it leaves open."""
-        if self.kernel.types is not None and self.kernel.split == "elements":
-            return self.kernel, self.count
-        return self.kernel, *((array.dtype, array.shape) for array in (*self.inputs, *self.outputs))
-
-    def operands(self) -> tuple[Operand, ...]:
-        """The inputs' and outputs' types and sizes, without their data."""
-        arrays = (*self.inputs, *self.outputs)
-        return tuple(
-            Operand(ElementType(array.dtype.newbyteorder("="), array.shape[1:]), len(array))
-            for array in arrays
+    def call(self, arrays: Sequence[Array]) -> Call:
+        """A call of this form on arrays that have it; its outputs are yet to be made."""
+        if self.as_rows:
+            return Call(self, arrays)
+        inputs = self.operands[: self.kernel.inputs]
+        return Call(
+            self,
+            [
+                array.reshape(operand.count, *operand.type.shape)
+                for array, operand in zip(arrays, inputs, strict=True)
+            ],
         )
+
+
+class Call:
+    """A kernel on arrays: inputs and outputs as (elements, *element shape)."""
+
+    __slots__ = ("form", "inputs", "outputs", "results")
+
+    def __init__(self, form: Form, inputs: Sequence[Array]) -> None:
+        self.form = form
+        self.inputs = inputs
+        self.outputs: list[Array] = []
+        self.results: list[Array] = []
+        """The outputs again, in the shapes that the caller gets."""
+
+    def make_outputs(self) -> None:
+        """Make room for the outputs; while the device works is a good time."""
+        form = self.form
+        outputs = form.operands[form.kernel.inputs :]
+        self.results = [
+            np.empty(shape, output.type.dtype)
+            for shape, output in zip(form.result_shapes, outputs, strict=True)
+        ]
+        if form.as_rows:
+            self.outputs = self.results
+            return
+        self.outputs = [
+            result.reshape(output.count, *output.type.shape)
+            for result, output in zip(self.results, outputs, strict=True)
+        ]
 
     def result(self) -> Any:
         """What the caller gets: the output, or a tuple of several."""
         return self.results[0] if len(self.results) == 1 else tuple(self.results)
 
 
-def check(kernel: Kernel, arrays: tuple[Any, ...]) -> Call:
-    """Hold the arrays against the kernel and make room for its outputs."""
+def check(kernel: Kernel, arrays: Sequence[Any]) -> Form:
+    """Hold the arrays against the kernel; what does not fit raises in words."""
     if not isinstance(kernel, Kernel):
         raise ArgumentTypeError(
             f"the first argument is {_found(kernel)}; it is a Kernel: gx.kernels.load(name) or "
@@ -72,75 +103,76 @@ def check(kernel: Kernel, arrays: tuple[Any, ...]) -> Call:
         )
     if len(arrays) != kernel.inputs:
         raise ArgumentTypeError(f"{kernel.name} takes {kernel.inputs} arrays and got {len(arrays)}")
-    types = kernel.types or (None,) * (kernel.inputs + kernel.outputs)
-    inputs = [
-        _rows(kernel, index, array, type_)
-        for index, (array, type_) in enumerate(zip(arrays, types, strict=False))
-    ]
-    count = len(inputs[0])
+    types = kernel.types or (None,) * kernel.inputs
+    inputs = [_input(kernel, index, array, types[index]) for index, array in enumerate(arrays)]
+    count = inputs[0].count
     if kernel.split == "elements":
-        for index, array in enumerate(inputs):
-            if len(array) != count:
-                raise ArgumentShapeError(
-                    f"{kernel.name}: argument {index} has {len(array)} elements and argument 0 has "
-                    f"{count}; they must be equal"
-                )
+        _check_equal_counts(kernel, inputs)
     elif count == 0:
         raise ArgumentShapeError(
             f"{kernel.name}: argument 0 is empty; a kernel not cut by elements needs some"
         )
-    results = _outputs(kernel, arrays)
-    if inputs[0] is arrays[0] and kernel.split == "elements":
-        return Call(kernel, count, inputs, results, results)
-    outputs = [
-        result.reshape(-1, *(type_.shape if type_ else ()))
-        for result, type_ in zip(results, types[kernel.inputs :], strict=True)
-    ]
-    return Call(kernel, count, inputs, outputs, results)
+    shapes, outputs = _outputs(kernel, arrays, inputs[0])
+    operands = (*inputs, *outputs)
+    actual = [*(array.shape for array in arrays), *shapes]
+    as_rows = all(
+        shape == (operand.count, *operand.type.shape)
+        for shape, operand in zip(actual, operands, strict=True)
+    )
+    return Form(kernel, count, operands, as_rows, shapes)
 
 
-def _rows(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> Array:
-    """The array as (elements, *element shape)."""
+def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> Operand:
     if not isinstance(array, np.ndarray):
         raise ArgumentTypeError(
             f"{kernel.name}: argument {index} is {_found(array)}; it takes a NumPy array"
         )
-    dtype = array.dtype
     if type_ is None:
-        if dtype.kind not in "biufc":
+        if array.dtype.kind not in "biufc":
             raise ArgumentTypeError(
-                f"{kernel.name}: argument {index} has dtype {dtype}; a kernel takes numbers"
+                f"{kernel.name}: argument {index} has dtype {array.dtype}; a kernel takes numbers"
             )
-        return array if array.ndim == 1 else array.reshape(-1)
-    if dtype != type_.dtype and dtype.newbyteorder("=") != type_.dtype:
+        return Operand(ElementType(native(array.dtype)), array.size)
+    if native(array.dtype) != type_.dtype:
         raise ArgumentTypeError(
-            f"{kernel.name}: argument {index} has dtype {dtype}; it takes {type_.dtype} "
+            f"{kernel.name}: argument {index} has dtype {array.dtype}; it takes {type_.dtype} "
             f"(convert with .astype(np.{type_.dtype}))"
         )
-    width = len(type_.shape)
-    if array.ndim == width + 1 and array.shape[1:] == type_.shape:
-        return array
-    if array.ndim < width or array.shape[array.ndim - width :] != type_.shape:
+    leading = array.ndim - len(type_.shape)
+    if leading < 0 or array.shape[leading:] != type_.shape:
         wanted = ", ".join(["n", *map(str, type_.shape)])
         raise ArgumentShapeError(
             f"{kernel.name}: argument {index} has shape {array.shape}; it takes ({wanted})"
         )
-    return array.reshape(-1, *type_.shape)
+    return Operand(type_, math.prod(array.shape[:leading]))
 
 
-def _outputs(kernel: Kernel, arrays: tuple[Array, ...]) -> list[Array]:
-    """New arrays for the outputs: as `out_shape` says, else with as many elements as argument 0."""
-    first = arrays[0]
-    if kernel.types is None:
-        types = (ElementType(first.dtype.newbyteorder("=")),) * kernel.outputs
-        leading = first.shape
-    else:
+def _check_equal_counts(kernel: Kernel, inputs: Sequence[Operand]) -> None:
+    for index, operand in enumerate(inputs):
+        if operand.count != inputs[0].count:
+            raise ArgumentShapeError(
+                f"{kernel.name}: argument {index} has {operand.count} elements and argument 0 has "
+                f"{inputs[0].count}; they must be equal"
+            )
+
+
+def _outputs(
+    kernel: Kernel, arrays: Sequence[Array], first: Operand
+) -> tuple[tuple[Shape, ...], tuple[Operand, ...]]:
+    """The outputs' shapes: as `out_shape` says, else with as many elements as argument 0."""
+    types = (first.type,) * kernel.outputs
+    if kernel.types is not None:
         types = kernel.types[kernel.inputs :]
-        leading = first.shape[: first.ndim - len(kernel.types[0].shape)]
-    if kernel.out_shape is None:
-        return [np.empty(leading + type_.shape, type_.dtype) for type_ in types]
-    shapes = _asked_shapes(kernel, types, kernel.out_shape(*(array.shape for array in arrays)))
-    return [np.empty(shape, type_.dtype) for shape, type_ in zip(shapes, types, strict=True)]
+    if kernel.out_shape is not None:
+        shapes = _asked_shapes(kernel, types, kernel.out_shape(*(array.shape for array in arrays)))
+    else:
+        leading = arrays[0].shape[: arrays[0].ndim - len(first.type.shape)]
+        shapes = [leading + type_.shape for type_ in types]
+    operands = (
+        Operand(type_, math.prod(shape[: len(shape) - len(type_.shape)]))
+        for shape, type_ in zip(shapes, types, strict=True)
+    )
+    return tuple(shapes), tuple(operands)
 
 
 def _asked_shapes(kernel: Kernel, types: tuple[ElementType, ...], asked: Any) -> list[Shape]:

@@ -168,7 +168,12 @@ def _element_type(dtype: npt.DTypeLike) -> ElementType:
     base, shape = whole.subdtype or (whole, ())
     if base.kind not in "biufc":
         raise KernelError(f"dtypes has {whole}; a kernel's elements are numbers")
-    return ElementType(base.newbyteorder("="), tuple(shape))
+    return ElementType(native(base), tuple(shape))
+
+
+def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The same number type in the machine's byte order: NumPy's own object, so `is` compares it."""
+    return np.dtype(dtype.type)
 
 
 def _check_declaration(kernel: Kernel) -> None:

@@ -31,15 +31,17 @@ class CpuBackend:
 
     def run(self, kernel: Kernel, *arrays: Array) -> Any:
         """Compute the kernel's reference on the arrays; its output, or a tuple of several."""
-        call = check(kernel, arrays)
+        form = check(kernel, arrays)
         if kernel.reference is None:
             raise KernelError(f"kernel {kernel.name!r} has no reference, so the CPU cannot run it")
+        call = form.call(arrays)
+        call.make_outputs()
         begun = time.perf_counter()
         computed = kernel.reference(*arrays)
         results = computed if isinstance(computed, tuple) else (computed,)
         for target, result in zip(call.results, results, strict=True):
             np.copyto(target, result, casting="same_kind")
-        self._count(call.count, time.perf_counter() - begun)
+        self._count(form.count, time.perf_counter() - begun)
         return call.result()
 
     def run_field_add(self, a: Array, b: Array) -> Array:

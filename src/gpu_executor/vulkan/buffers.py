@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from gpu_executor.call import Array, Operand
-from gpu_executor.kernel import ElementType, Kernel
+from gpu_executor.kernel import Kernel
 from gpu_executor.plan import DataPath
 from gpu_executor.vulkan.arrays import mapped_view
-from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, vk
+from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, vk
 from gpu_executor.vulkan.commands import Region
 from gpu_executor.vulkan.descriptors import BufferRange
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose
 
 STATUS_CLEAR = 0xFFFFFFFF
-_STATUS = ElementType(np.dtype(np.uint32))
+STATUS_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,10 @@ class Side:
             for offset, operand in zip(self.offsets, self.operands, strict=True)
         ]
 
+    def parts(self, count: int | None) -> list[Array]:
+        """The host's views of the first `count` elements of each operand, or (None) of all."""
+        return [view[:count] for view in self.views]
+
     def regions(self, count: int | None) -> list[Region]:
         """What a copy moves: the first `count` elements of each operand, or (None) all of it."""
         return [
@@ -68,13 +70,15 @@ class SlotBuffers:
         try:
             self.inputs = self._side(operands[: kernel.inputs], Purpose.UPLOAD, staged)
             self.outputs = self._side(operands[kernel.inputs :], Purpose.READBACK, staged)
-            self.status: Array | None = None
+            self.coherent = self.outputs.mapped.block.coherent
+            self._status: Handle | None = None
             self._status_ranges: list[BufferRange] = []
             if kernel.status:
                 # In the host's memory on both paths: a kernel touches it on bad input only.
-                word = self._allocate(Purpose.UPLOAD, _STATUS.nbytes)
-                self.status = mapped_view(word, 0, 1, _STATUS)
-                self._status_ranges = [BufferRange(word, 0, _STATUS.nbytes)]
+                word = self._allocate(Purpose.UPLOAD, STATUS_BYTES)
+                self._status = vk.ffi.cast("uint32_t *", word.address)
+                self._status[0] = STATUS_CLEAR
+                self._status_ranges = [BufferRange(word, 0, STATUS_BYTES)]
         except BaseException:
             self.release()
             raise
@@ -83,12 +87,18 @@ class SlotBuffers:
         """Every binding in order: inputs, outputs, status word."""
         return [*self.inputs.ranges(), *self.outputs.ranges(), *self._status_ranges]
 
+    def take_status(self) -> int | None:
+        """What the kernel reported, if it did; the word is clear again afterwards."""
+        if self._status is None or (code := int(self._status[0])) == STATUS_CLEAR:
+            return None
+        self._status[0] = STATUS_CLEAR
+        return code
+
     def make_outputs_visible(self, device: Device) -> None:
         """Cached memory that is not coherent has to be invalidated before the host reads it."""
-        block = self.outputs.mapped.block
-        if not block.coherent:
-            info = Arena().new("VkMappedMemoryRange", memory=block.memory, size=WHOLE_SIZE)
-            vk.vkInvalidateMappedMemoryRanges(device.handle, 1, info)
+        memory = self.outputs.mapped.block.memory
+        info = Arena().new("VkMappedMemoryRange", memory=memory, size=WHOLE_SIZE)
+        vk.vkInvalidateMappedMemoryRanges(device.handle, 1, info)
 
     def release(self) -> None:
         for allocation in self._allocations:

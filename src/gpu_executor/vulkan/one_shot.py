@@ -26,10 +26,10 @@ class VulkanSpirvBackend:
 
     def run(self, kernel: Kernel, *arrays: Array, device_local: bool | None = None) -> Any:
         """Open a device, run the kernel on NumPy arrays, free the device."""
-        call = check(kernel, arrays)
+        check(kernel, arrays)
         session = Session(self._settings, self._wanted, keep=False)
         try:
-            return session.run(call, device_local)
+            return session.run(kernel, arrays, device_local)
         finally:
             self._last = session.stats()
             session.close()

@@ -6,7 +6,7 @@ import weakref
 from types import TracebackType
 from typing import Any
 
-from gpu_executor.call import Array, check
+from gpu_executor.call import Array
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ClosedError
 from gpu_executor.kernel import Kernel
@@ -43,8 +43,7 @@ class PersistentVulkanBackend:
         `device_local` chooses the data path: True stages through device memory, False lets the
         kernel work on mapped host memory, None leaves it to the settings, the size and the device.
         """
-        self._check_open()
-        return self._session.run(check(kernel, arrays), device_local)
+        return self._session.run(kernel, arrays, device_local)
 
     def run_field_add(self, a: Array, b: Array, device_local: bool | None = None) -> Array:
         """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
@@ -53,8 +52,7 @@ class PersistentVulkanBackend:
 
     def explain(self, kernel: Kernel, *arrays: Array, device_local: bool | None = None) -> Plan:
         """The plan that `run` would follow for these arrays; print it to read why."""
-        self._check_open()
-        return self._session.plan(check(kernel, arrays), device_local)[0]
+        return self._session.route(kernel, arrays, device_local).plan
 
     def trim(self) -> int:
         """Free memory that no running call needs; returns the bytes given back to the device."""

@@ -7,26 +7,39 @@ does with Vulkan goes through here.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from gpu_executor.call import Call
+from gpu_executor.call import Array, Form, check
+from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Plan, make_plan
 from gpu_executor.settings import Settings
-from gpu_executor.telemetry.stages import StageTimes, Totals
+from gpu_executor.telemetry.stages import Record, summed
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.disk_cache import DriverCache
 from gpu_executor.vulkan.instance import Instance, choose
 from gpu_executor.vulkan.memory import MemoryPool
 from gpu_executor.vulkan.pipeline import PipelineCache
-from gpu_executor.vulkan.ring import turn
-from gpu_executor.vulkan.shelf import Shelf
+from gpu_executor.vulkan.ring import Step, turn
+from gpu_executor.vulkan.shelf import Row, Shelf
 from gpu_executor.vulkan.slot import Resources, SlotLayout
 from gpu_executor.vulkan.stats import Stats
 from gpu_executor.vulkan.timeline import Timeline
 
-PLANS_KEPT = 1024
+ROUTES_KEPT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Everything about a call that is the same the next time: remembered, not decided again."""
+
+    form: Form
+    plan: Plan
+    steps: tuple[Step, ...]
+    row: Row
 
 
 class Session:
@@ -37,10 +50,9 @@ class Session:
     ) -> None:
         """`keep=False` sizes everything for a single call and takes nothing from disk."""
         self.settings = settings
-        self._totals = Totals()
-        self._plans: dict[Hashable, tuple[Plan, SlotLayout]] = {}
-        times = StageTimes()
-        with times.stage("setup"), contextlib.ExitStack() as opened:
+        self._opening = Record()
+        self._routes: dict[Hashable, Route] = {}
+        with self._opening.stage("setup"), contextlib.ExitStack() as opened:
             self.instance = Instance(validation=settings.validation)
             opened.callback(self.instance.close)
             wanted = settings.device if device is None else device
@@ -66,34 +78,37 @@ class Session:
             opened.callback(self._save_pipelines)
             opened.callback(self._shelf.close)
             self._opened = opened.pop_all()
-        self._totals.add(times, {})
 
-    def plan(self, call: Call, device_local: bool | None) -> tuple[Plan, SlotLayout]:
-        """The plan for a call and the slots it wants; remembered, for the same call comes again."""
-        key = (call.signature(), device_local)
-        known = self._plans.get(key)
-        if known is None:
-            operands = call.operands()
-            count = max(call.count, 1)
-            plan = make_plan(call.kernel, operands, count, self.info, self.settings, device_local)
-            known = plan, SlotLayout.of(plan, call.kernel, operands)
-            if len(self._plans) >= PLANS_KEPT:
-                self._plans.clear()
-            self._plans[key] = known
-        return known
-
-    def run(self, call: Call, device_local: bool | None) -> Any:
-        """Carry out a checked call."""
-        if call.count == 0:
-            return call.result()
-        plan, layout = self.plan(call, device_local)
-        times = StageTimes()
-        slot = self._shelf.take(layout, times)
+    def route(self, kernel: Kernel, arrays: Sequence[Array], device_local: bool | None) -> Route:
+        """How a call of that form is run; made at its first call, remembered for the next."""
         try:
-            turn([slot], call, plan, times)
+            forms = [(type(array), array.dtype, array.shape) for array in arrays]
+        except AttributeError:
+            check(kernel, arrays)  # something among them is no array: the check says so
+            raise
+        key = (id(kernel), device_local, *forms)
+        route = self._routes.get(key)
+        if route is None:
+            route = self._make_route(check(kernel, arrays), device_local)
+            if len(self._routes) >= ROUTES_KEPT:
+                self._routes.clear()
+            self._routes[key] = route
+        return route
+
+    def run(self, kernel: Kernel, arrays: Sequence[Array], device_local: bool | None) -> Any:
+        """Check a call, plan it, carry it out."""
+        route = self.route(kernel, arrays, device_local)
+        call = route.form.call(arrays)
+        if route.form.count == 0:
+            call.make_outputs()
+            return call.result()
+        slot = self._shelf.take(route.row)
+        try:
+            turn((slot,), call, route.steps)
+            slot.record.calls += 1
+            slot.record.elements += route.form.count
         finally:
-            self._shelf.put_back(slot)
-            self._count(call, plan, times)
+            self._shelf.put_back(route.row, slot)
         return call.result()
 
     def trim(self) -> int:
@@ -102,20 +117,22 @@ class Session:
         return self._memory.trim()
 
     def stats(self) -> Stats:
-        counts = self._totals.counts()
+        by_path: defaultdict[str, int] = defaultdict(int)
+        records = self._shelf.records()
+        for path, record in records:
+            by_path[path] += record.calls
+        total = summed([self._opening, *(record for _, record in records)])
         return Stats(
             device=self.info.name,
-            calls=counts["calls"],
-            elements=counts["elements"],
-            pieces=counts["pieces"],
-            calls_by_path={
-                path: counts[path] for path in ("host-visible", "device-local") if counts[path]
-            },
-            seconds_by_stage=self._totals.seconds(),
+            calls=total.calls,
+            elements=total.elements,
+            pieces=total.pieces,
+            calls_by_path=dict(sorted(by_path.items())),
+            seconds_by_stage=total.seconds(),
             pipelines=self._pipelines.stats(),
             disk_cache=self._driver_cache.stats(),
             slots=self._shelf.stats(),
-            recordings=counts["recordings"],
+            recordings=total.recordings,
             memory=self._memory.stats(),
             descriptors=self._descriptors.stats(),
         )
@@ -124,15 +141,13 @@ class Session:
         """Wait for running calls and free everything; a second time does nothing."""
         self._opened.close()
 
-    def _count(self, call: Call, plan: Plan, times: StageTimes) -> None:
-        counts = {
-            "calls": 1,
-            "elements": call.count,
-            "pieces": -(-plan.count // plan.chunk),
-            "recordings": times.recordings,
-            plan.path: 1,
-        }
-        self._totals.add(times, counts)
+    def _make_route(self, form: Form, device_local: bool | None) -> Route:
+        kernel, operands = form.kernel, form.operands
+        count = max(form.count, 1)
+        plan = make_plan(kernel, operands, count, self.info, self.settings, device_local)
+        steps = tuple((piece, plan.groups(piece.count)) for piece in plan.pieces())
+        row = self._shelf.row(SlotLayout.of(plan, kernel, operands))
+        return Route(form, plan, steps, row)
 
     def _save_pipelines(self) -> None:
         if self._pipelines.stats().misses:

@@ -12,16 +12,16 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections import OrderedDict
-from dataclasses import dataclass, field
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter_ns
 
 from gpu_executor.call import Array, Call, Operand
 from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import DataPath, Piece, Plan
-from gpu_executor.telemetry.stages import StageTimes
-from gpu_executor.vulkan.buffers import STATUS_CLEAR, SlotBuffers
+from gpu_executor.telemetry.stages import Record
+from gpu_executor.vulkan.buffers import SlotBuffers
 from gpu_executor.vulkan.commands import CommandPool, Recorder
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device
@@ -43,15 +43,6 @@ class SlotLayout:
     per_invocation: int
     operands: tuple[Operand, ...]
     """With the counts that the slot has room for, not those of any call."""
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        # Looked up twice in every call: hash once.
-        parts = (self.kernel, self.path, self.work_group, self.per_invocation, self.operands)
-        object.__setattr__(self, "_hash", hash(parts))
-
-    def __hash__(self) -> int:
-        return self._hash
 
     @classmethod
     def of(cls, plan: Plan, kernel: Kernel, operands: tuple[Operand, ...]) -> SlotLayout:
@@ -72,86 +63,110 @@ class Resources:
     timeline: Timeline
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Commands for a number of elements, and the mapped memory of just those elements."""
+
+    submission: Submission
+    inputs: Sequence[Array]
+    outputs: Sequence[Array]
+
+
 class Slot:
     """Buffers, descriptors and commands. One call at a time uses it."""
 
-    def __init__(self, resources: Resources, layout: SlotLayout, times: StageTimes) -> None:
+    def __init__(self, resources: Resources, layout: SlotLayout) -> None:
         kernel = layout.kernel
         self.layout = layout
+        self.record = Record()
+        """What was done with this slot; its user adds to it."""
         self._resources = resources
-        self._recordings: OrderedDict[int, Submission] = OrderedDict()
-        self._running: Submission | None = None
+        self._recordings: OrderedDict[int, Recording] = OrderedDict()
+        self._running: tuple[Recording, Piece] | None = None
         with contextlib.ExitStack() as undo:
-            with times.stage("pipeline"):
+            with self.record.stage("pipeline"):
                 self._pipeline = resources.pipelines.acquire(
                     kernel, layout.work_group, layout.per_invocation
                 )
                 undo.callback(resources.pipelines.release, self._pipeline)
-            with times.stage("descriptors"):
+            with self.record.stage("descriptors"):
                 self._buffers = SlotBuffers(resources.memory, kernel, layout.operands, layout.path)
                 undo.callback(self._buffers.release)
                 self._set = resources.descriptors.allocate(self._pipeline, self._buffers.ranges())
                 undo.callback(resources.descriptors.release, self._set)
-            with times.stage("recording"):
+            with self.record.stage("recording"):
                 self._pool = CommandPool(resources.device)
                 undo.callback(self._pool.close)
             self._undo = undo.pop_all()
 
-    def fill(self, call: Call, piece: Piece) -> None:
-        """Copy a piece of the inputs into mapped memory."""
-        for view, array in zip(self._buffers.inputs.views, call.inputs, strict=True):
-            part = self._part(array, piece)
-            np.copyto(view[: len(part)], part)
-        if self._buffers.status is not None:
-            self._buffers.status[0] = STATUS_CLEAR
-
-    def prepare(self, count: int, groups: int, times: StageTimes) -> Submission:
+    def recording(self, count: int, groups: int) -> Recording:
         """The commands for that many elements, recorded now if they are not yet."""
-        submission = self._recordings.get(count)
-        if submission is None:
-            with times.stage("recording"):
-                submission = self._record(count, groups)
-                times.recordings += 1
-        return submission
+        known = self._recordings.get(count)
+        if known is None:
+            with self.record.stage("recording"):
+                known = self._recordings[count] = self._record(count, groups)
+            self.record.recordings += 1
+        return known
 
-    def submit(self, piece: Piece, groups: int, times: StageTimes) -> None:
-        """Hand the piece to the device; returns at once."""
-        submission = self.prepare(piece.count, groups, times)
-        self._resources.timeline.submit(submission)
-        self._running = submission
+    def start(self, call: Call, piece: Piece, groups: int) -> None:
+        """Fill the slot with a piece of the call and hand it to the device; returns at once."""
+        recording = self.recording(piece.count, groups)
+        begun = perf_counter_ns()
+        self.fill(recording, call, piece)
+        self.record.upload += perf_counter_ns() - begun
+        self._resources.timeline.submit(recording.submission)
+        self._running = recording, piece
+
+    def finish(self, call: Call) -> None:
+        """Wait for the piece that was started last and drain it."""
+        if self._running is None:
+            raise AssertionError("nothing was started in this slot")
+        recording, piece = self._running
+        begun = perf_counter_ns()
+        self.wait()
+        done = perf_counter_ns()
+        self.drain(recording, call, piece)
+        record = self.record
+        record.compute += done - begun
+        record.download += perf_counter_ns() - done
+        record.pieces += 1
 
     def wait(self) -> None:
-        """Return when the device is done with what was submitted, if anything was."""
+        """Return when the device is done with what was started, if anything was."""
         if self._running is not None:
-            self._resources.timeline.wait(self._running)
+            self._resources.timeline.wait(self._running[0].submission)
             self._running = None
 
-    def drain(self, call: Call, piece: Piece) -> None:
+    def fill(self, recording: Recording, call: Call, piece: Piece) -> None:
+        """Copy a piece of the inputs into mapped memory."""
+        whole = piece.count == call.form.count
+        for view, array in zip(recording.inputs, call.inputs):  # noqa: B905 - on every call's path
+            view[...] = array if whole else array[piece.start : piece.start + piece.count]
+
+    def drain(self, recording: Recording, call: Call, piece: Piece) -> None:
         """Copy a piece of the outputs to the caller's arrays; raise what the kernel found."""
-        status = self._buffers.status
-        if status is not None and (code := int(status[0])) != STATUS_CLEAR:
-            element, argument = divmod(code, call.kernel.inputs)
-            raise ElementRangeError(call.kernel.name, argument, piece.start + element)
-        self._buffers.make_outputs_visible(self._resources.device)
-        for view, array in zip(self._buffers.outputs.views, call.outputs, strict=True):
-            part = self._part(array, piece)
-            np.copyto(part, view[: len(part)])
+        code = self._buffers.take_status()
+        if code is not None:
+            kernel = self.layout.kernel
+            element, argument = divmod(code, kernel.inputs)
+            raise ElementRangeError(kernel.name, argument, piece.start + element)
+        if not self._buffers.coherent:
+            self._buffers.make_outputs_visible(self._resources.device)
+        whole = piece.count == call.form.count
+        for view, array in zip(recording.outputs, call.outputs):  # noqa: B905 - as above
+            part = array if whole else array[piece.start : piece.start + piece.count]
+            part[...] = view
 
     def close(self) -> None:
         """Give everything back. Nothing of it may be in flight."""
         self._undo.close()
 
-    def _part(self, array: Array, piece: Piece) -> Array:
-        if self.layout.kernel.split == "whole":
-            return array
-        return array[piece.start : piece.start + piece.count]
-
-    def _record(self, count: int, groups: int) -> Submission:
+    def _record(self, count: int, groups: int) -> Recording:
         """Commands for that many elements, in the command buffer of the oldest such recording."""
         if len(self._recordings) < RECORDINGS_KEPT:
             commands = self._pool.allocate()
         else:
-            commands = self._recordings.popitem(last=False)[1].commands
+            commands = self._recordings.popitem(last=False)[1].submission.commands
         inputs, outputs = self._buffers.inputs, self._buffers.outputs
         kernel = self.layout.kernel
         moved = None if kernel.split == "whole" else count
@@ -165,5 +180,5 @@ class Slot:
                 recorder.kernel_before_copies()
                 recorder.copy(outputs.kernels, outputs.mapped, outputs.regions(moved))
             recorder.all_before_host()
-        submission = self._recordings[count] = self._resources.timeline.prepare(commands)
-        return submission
+        submission = self._resources.timeline.prepare(commands)
+        return Recording(submission, inputs.parts(moved), outputs.parts(moved))
