@@ -3,7 +3,7 @@
 Every backend starts here. The check sees dtypes and shapes only, so its outcome, the `Form`, holds
 for every later call with arrays of the same. What does not fit the kernel stops with an error that
 names the argument, what was found and what fits; arrays that merely lie awkwardly in memory
-(strided, big-endian, read-only) are taken as they are, because whoever copies them reads any layout.
+(strided, big-endian, read-only) are taken as they are: whoever copies them reads any layout.
 """
 
 from __future__ import annotations

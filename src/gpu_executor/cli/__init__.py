@@ -1,0 +1,5 @@
+"""The command line: `gpu-executor devices | doctor | smoke | demo | bench`."""
+
+from gpu_executor.cli.main import main
+
+__all__ = ["main"]

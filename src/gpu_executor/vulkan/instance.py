@@ -105,7 +105,7 @@ def find_devices() -> list[DeviceInfo]:
 def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
     layers = [VALIDATION_LAYER] if validation else []
     extensions = ["VK_EXT_debug_utils"] if validation else []
-    missing = set(layers) - set(_layers())
+    missing = set(layers) - set(instance_layers())
     if missing:
         raise NoDeviceError(
             f"GPU_VALIDATION is set, but the loader has no layer {VALIDATION_LAYER}; install it "
@@ -137,7 +137,8 @@ def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
     return instance[0]
 
 
-def _layers() -> list[str]:
+def instance_layers() -> list[str]:
+    """The layers that the loader knows."""
     found = enumerate_with(vk.vkEnumerateInstanceLayerProperties, "VkLayerProperties")
     return [vk.ffi.string(layer.layerName).decode() for layer in found]
 

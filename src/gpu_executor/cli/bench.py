@@ -1,0 +1,145 @@
+"""`gpu-executor bench`: measurements as tables, and as JSON with where they were made."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.progress import Progress
+
+from gpu_executor.bench import floors, persistent, second_process
+from gpu_executor.bench.persistent import PathFigures, Row
+from gpu_executor.bench.timing import circumstances
+from gpu_executor.cli.screen import console, elements, milliseconds, per_second, table
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.settings import Settings
+from gpu_executor.telemetry.stages import STAGES
+from gpu_executor.vulkan.instance import Instance, choose
+
+Item = TypeVar("Item")
+
+
+@click.group()
+def bench() -> None:
+    """Measure this machine."""
+
+
+@bench.command("persistent")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write figures there.")
+def bench_persistent(json_file: Path | None) -> None:
+    """One-shot against persistent field additions, the floors, and kernels alone."""
+    device = _device()
+    console.print(f"{device.name}, {device.driver} {device.driver_version}\n")
+    rows = list(with_progress(persistent.rows(), len(persistent.SIZES), "sizes"))
+    console.print(comparison(rows))
+    console.print(_stages(rows))
+    settings = Settings.from_environment()
+    ratios = [floors.fixed_cost(settings), floors.copies_and_kernel(settings)]
+    console.print(_ratios(ratios))
+    rates = list(with_progress(floors.rates(settings), 6, "kernels alone"))
+    console.print(_rates(rates))
+    first = second_process.first_calls()
+    console.print(
+        f"first call of a process: {milliseconds(first.without_ms)} without the disk cache, "
+        f"{milliseconds(first.with_ms)} with it (pipeline {milliseconds(first.pipeline_without_ms)}"
+        f" and {milliseconds(first.pipeline_with_ms)}; {first.cache_bytes:,} bytes of cache)"
+    )
+    if json_file is not None:
+        figures = {
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "ratios": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in ratios],
+            "rates": [dataclasses.asdict(rate) for rate in rates],
+            "first_call_of_a_process": dataclasses.asdict(first),
+        }
+        _write(json_file, device, figures)
+
+
+def comparison(rows: list[Row]) -> Any:
+    """One-shot and persistent side by side."""
+    made = table(
+        "BLS12-381 base-field additions, NumPy to NumPy",
+        *("size", "path", "one-shot", "init", "first", "average", "speed-up", "seeds", "adds"),
+    )
+    for row in rows:
+        seed = f"{row.seed_speed_up:.1f}x" if row.seed_speed_up else ""
+        for path, figures in (("host", row.host_visible), ("device", row.device_local)):
+            first = path == "host"
+            made.add_row(
+                elements(row.elements) if first else "",
+                path,
+                milliseconds(row.one_shot_ms) if first else "",
+                *_path_cells(figures),
+                seed if first else "",
+                per_second(figures.additions_per_second),
+            )
+    return made
+
+
+def _path_cells(figures: PathFigures) -> tuple[str, str, str, str]:
+    return (
+        milliseconds(figures.init_ms),
+        milliseconds(figures.first_ms),
+        milliseconds(figures.average_ms),
+        f"{figures.speed_up:.1f}x",
+    )
+
+
+def _stages(rows: list[Row]) -> Any:
+    headings = [{"descriptors": "sets", "recording": "record"}.get(s, s) for s in STAGES]
+    made = table("Where a call goes (ms)", "size", "path", *headings)
+    for row in rows:
+        for name, stages in (
+            ("one-shot", row.one_shot_stages_ms),
+            ("host", row.host_visible.stages_ms),
+            ("device", row.device_local.stages_ms),
+        ):
+            cells = [f"{stages[stage]:.3f}" if stages.get(stage) else "-" for stage in STAGES]
+            made.add_row(elements(row.elements) if name == "one-shot" else "", name, *cells)
+    return made
+
+
+def _ratios(ratios: list[floors.Ratio]) -> Any:
+    made = table("Against the floor of the same run", "what", "took", "floor", "ratio", "aim")
+    for each in ratios:
+        made.add_row(
+            each.name,
+            f"{each.measured:.1f} {each.unit}",
+            f"{each.floor:.1f} {each.unit}",
+            f"{each.ratio:.2f}",
+            f"{each.allowed:.1f}",
+        )
+    return made
+
+
+def _rates(rates: list[floors.Rate]) -> Any:
+    made = table("Kernels alone, by the device's clock", "kernel", "size", "rate", "memory")
+    for rate in rates:
+        moved = "" if rate.bytes_per_second is None else f"{rate.bytes_per_second / 1e9:,.1f} GB/s"
+        made.add_row(rate.name, elements(rate.elements), per_second(rate.per_second), moved)
+    return made
+
+
+def with_progress(items: Iterator[Item], total: int, what: str) -> Iterator[Item]:
+    """The items as they come, with a bar that shows how many have."""
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        for item in items:
+            progress.advance(task)
+            yield item
+
+
+def _device() -> DeviceInfo:
+    instance = Instance()
+    try:
+        return choose(instance.devices(), Settings.from_environment().device)[1]
+    finally:
+        instance.close()
+
+
+def _write(path: Path, device: DeviceInfo, figures: dict[str, Any]) -> None:
+    path.write_text(json.dumps(circumstances(device) | figures, indent=2) + "\n")
+    console.print(f"written to {path}")

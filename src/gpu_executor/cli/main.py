@@ -1,0 +1,37 @@
+"""The commands, gathered."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from gpu_executor.cli.bench import bench
+from gpu_executor.cli.demo import demo
+from gpu_executor.cli.devices import devices
+from gpu_executor.cli.doctor import doctor
+from gpu_executor.cli.smoke import smoke
+from gpu_executor.errors import GpuError
+from gpu_executor.version import __version__
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gpu-executor")
+def commands() -> None:
+    """A persistent GPU executor for Python. Set GPU_DEVICE to choose a device."""
+
+
+commands.add_command(devices)
+commands.add_command(doctor)
+commands.add_command(smoke)
+commands.add_command(demo)
+commands.add_command(bench)
+
+
+def main() -> None:
+    """Run a command; what this package raises is shown as one line, not as a traceback."""
+    try:
+        commands()
+    except GpuError as error:
+        click.echo(f"gpu-executor: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,60 @@
+"""`gpu-executor smoke`: a field addition on every path against exact integers."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import click
+import numpy as np
+
+from gpu_executor.bench.samples import elements
+from gpu_executor.call import Array
+from gpu_executor.cli.screen import console
+from gpu_executor.cpu import exact
+from gpu_executor.cpu.backend import CpuBackend
+from gpu_executor.primes import BLS12_381_FQ, words
+from gpu_executor.settings import Settings
+from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+
+Adder = Callable[[Array, Array], Array]
+PATHS = {"host-visible": False, "device-local": True}
+
+
+@click.command()
+@click.option("--size", default=1_000, show_default=True, help="Elements in a call.")
+def smoke(size: int) -> None:
+    """Add field elements on every backend and data path and compare with exact integers."""
+    right = True
+    for description, agrees in check_every_path(size):
+        mark = "[green]right[/]" if agrees else "[red]wrong[/]"
+        console.print(f"{mark}  {description}", soft_wrap=True)
+        right = right and agrees
+    if not right:
+        sys.exit(1)
+
+
+def check_every_path(size: int) -> Iterator[tuple[str, bool]]:
+    """Each way to add, and whether it gave what exact integers give."""
+    prime = BLS12_381_FQ
+    a, b = elements(prime, size, 1), elements(prime, size, 2)
+    sums = exact.add(prime, words.to_ints(prime, a), words.to_ints(prime, b))
+    expected = words.from_ints(prime, sums)
+    for description, add in _adders(size):
+        yield f"{size:,} additions, {description}", bool(np.array_equal(add(a, b), expected))
+
+
+def _adders(size: int) -> Iterator[tuple[str, Adder]]:
+    yield "cpu", CpuBackend().run_field_add
+    settings = Settings.from_environment()
+    in_chunks = dataclasses.replace(settings, stream_chunk_elems=max(size // 3, 1))
+    for path, device_local in PATHS.items():
+        with VulkanSpirvBackend(settings=settings) as one_shot:
+            yield f"one-shot, {path}", partial(one_shot.run_field_add, device_local=device_local)
+        for name, chosen in (("persistent", settings), ("persistent in chunks", in_chunks)):
+            with PersistentVulkanBackend(settings=chosen) as gpu:
+                add = partial(gpu.run_field_add, device_local=device_local)
+                yield f"{name}, {path}, {gpu.device.name}", add
