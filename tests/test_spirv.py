@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glsl import compile_glsl
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv import LocalSize, ShaderInterface, SpecConstant, read_interface
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Compile = Callable[..., bytes]
-
 NONE = (None, None, None)
 VERSIONS = {"1.0": (1, 0), "1.1": (1, 3), "1.2": (1, 5), "1.3": (1, 6)}  # of Vulkan, of SPIR-V
-
-
-@pytest.fixture
-def compile_glsl(tmp_path: Path) -> Compile:
-    """Compiles a shader's body with glslc; a missing glslc fails the test."""
-
-    def compiled(body: str, vulkan: str = "1.1", stage: str = "compute") -> bytes:
-        out = tmp_path / "shader.spv"
-        command = ["glslc", f"-fshader-stage={stage}", f"--target-env=vulkan{vulkan}"]
-        subprocess.run(
-            [*command, "-", "-o", str(out)], input=f"#version 450\n{body}", text=True, check=True
-        )
-        return out.read_bytes()
-
-    return compiled
 
 
 # A tiny assembler: an instruction is its opcode and operands, a module is a list of them.
@@ -101,7 +79,7 @@ void main() {
 
 
 @pytest.mark.parametrize("vulkan", VERSIONS)
-def test_compiled_kernel_in_every_version(compile_glsl: Compile, vulkan: str) -> None:
+def test_compiled_kernel_in_every_version(vulkan: str) -> None:
     found = read_interface(compile_glsl(FULL, vulkan))
     assert found == ShaderInterface(
         version=VERSIONS[vulkan],
@@ -123,7 +101,7 @@ def test_compiled_kernel_in_every_version(compile_glsl: Compile, vulkan: str) ->
     assert found.capability_names() == ("Shader",)
 
 
-def test_wide_and_narrow_spec_constants(compile_glsl: Compile) -> None:
+def test_wide_and_narrow_spec_constants() -> None:
     found = read_interface(
         compile_glsl("""
 #extension GL_EXT_shader_explicit_arithmetic_types : require
@@ -167,7 +145,7 @@ void main() { o = double(a) + double(b) + c + double(d) + double(e) + double(f);
         ("Node a; uint b;", 12),
     ],
 )
-def test_push_constant_bytes(compile_glsl: Compile, members: str, size: int) -> None:
+def test_push_constant_bytes(members: str, size: int) -> None:
     code = compile_glsl(f"""
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_shader_explicit_arithmetic_types : require
@@ -266,16 +244,14 @@ def test_repeated_spec_id() -> None:
     ],
 )
 @pytest.mark.parametrize("vulkan", VERSIONS)
-def test_refused_resources(
-    compile_glsl: Compile, declaration: str, words: str, vulkan: str
-) -> None:
+def test_refused_resources(declaration: str, words: str, vulkan: str) -> None:
     constant = "layout(constant_id = 0) const uint N = 2;"
     body = f"layout(local_size_x = 1) in; {constant} {declaration} void main() {{}}"
     with pytest.raises(SpirvError, match=words):
         read_interface(compile_glsl(body, vulkan))
 
 
-def test_fragment_shader(compile_glsl: Compile) -> None:
+def test_fragment_shader() -> None:
     with pytest.raises(SpirvError, match=r"no GLCompute entry point \(found: Fragment\)"):
         read_interface(compile_glsl("void main() {}", stage="fragment"))
 
@@ -335,7 +311,7 @@ def test_repeated_nesting_takes_no_exponential_time() -> None:
     assert read_interface(push_kernel(*types)).push_constant_bytes == 4 + 41 * 4
 
 
-def test_truncated_at_every_word(compile_glsl: Compile) -> None:
+def test_truncated_at_every_word() -> None:
     for code in (VALID, compile_glsl(FULL, "1.3")):
         read_interface(code)
         for end in range(0, len(code), 4):

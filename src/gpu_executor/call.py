@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -178,7 +179,7 @@ def _outputs(
 def _asked_shapes(kernel: Kernel, types: tuple[ElementType, ...], asked: Any) -> list[Shape]:
     """What `out_shape` said: one shape, or a list of them for several outputs."""
     shapes = [asked] if kernel.outputs == 1 and not isinstance(asked, list) else list(asked)
-    shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    shapes = [(shape,) if isinstance(shape, Integral) else tuple(shape) for shape in shapes]
     if len(shapes) != kernel.outputs:
         raise ArgumentShapeError(
             f"{kernel.name}: out_shape gave {len(shapes)} shapes for {kernel.outputs} outputs"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections import defaultdict
+import weakref
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 
 from gpu_executor.errors import ClosedError, OutOfMemoryError
@@ -24,13 +24,12 @@ class SlotStats:
     in_use: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Row:
     """The slots of one layout: a route keeps its row at hand and need not search for slots."""
 
     layout: SlotLayout
     idle: list[Slot] = field(default_factory=list)
-    last_used: int = 0
 
 
 class Shelf:
@@ -39,17 +38,18 @@ class Shelf:
     def __init__(self, resources: Resources, *, most: int = SLOTS_KEPT) -> None:
         self._resources = resources
         self._most = most
-        self._rows: dict[SlotLayout, Row] = {}
+        self._rows: weakref.WeakValueDictionary[SlotLayout, Row] = weakref.WeakValueDictionary()
+        self._stocked: OrderedDict[Row, None] = OrderedDict()
+        """The rows that have idle slots, the longest unused first."""
         self._slots: set[Slot] = set()
         self._retired: defaultdict[str, Record] = defaultdict(Record)
-        self._clock = itertools.count(1)
-        self._idle = self._in_use = self._waiting = self._hits = self._misses = 0
+        self._idle = self._busy = self._waiting = self._hits = self._misses = 0
         self._closed = False
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
 
     def row(self, layout: SlotLayout) -> Row:
-        """The row for a layout; the same one every time."""
+        """The row for a layout; the same one as long as anybody has it."""
         with self._lock:
             return self._rows.setdefault(layout, Row(layout))
 
@@ -59,25 +59,23 @@ class Shelf:
         Where memory is short, idle slots are given up; where others' slots hold it, this waits.
         """
         with self._lock:
-            if row.idle and not self._closed:
+            if self._closed:
+                raise ClosedError("the backend is closed; open another one")
+            self._busy += 1
+            if row.idle:
                 self._hits += 1
-                self._idle -= 1
-                slot = row.idle.pop()
-            else:
-                slot = self._make(row.layout)
-            self._in_use += 1
-            return slot
+                return self._unshelve(row)
+        return self._make(row.layout)
 
     def put_back(self, row: Row, slot: Slot) -> None:
         with self._lock:
-            self._in_use -= 1
-            self._idle += 1
             row.idle.append(slot)
-            row.last_used = next(self._clock)
+            self._idle += 1
+            self._stocked[row] = None
+            self._stocked.move_to_end(row)
             if self._idle > self._most:
                 self._give_up_oldest()
-            if self._waiting:
-                self._changed.notify_all()
+            self._no_longer_busy()
 
     def clear(self) -> None:
         """Give up every idle slot."""
@@ -90,13 +88,13 @@ class Shelf:
         with self._lock:
             self._closed = True
             self._changed.notify_all()
-            while self._in_use:
+            while self._busy:
                 self._wait_for_change()
         self.clear()
 
     def stats(self) -> SlotStats:
         with self._lock:
-            return SlotStats(self._hits, self._misses, self._idle, self._in_use)
+            return SlotStats(self._hits, self._misses, self._idle, self._busy)
 
     def records(self) -> list[tuple[str, Record]]:
         """What was done with every slot there is or was, by data path."""
@@ -105,29 +103,53 @@ class Shelf:
             return [*known, *self._retired.items()]
 
     def _make(self, layout: SlotLayout) -> Slot:
-        while not self._closed:
+        """A new slot, made without the lock: compiling takes long, and others want theirs."""
+        while True:
             try:
                 slot = Slot(self._resources, layout)
-            except OutOfMemoryError:
-                if self._idle:
-                    self._give_up_oldest()
-                elif self._in_use:
-                    self._wait_for_change()
-                else:
-                    raise
-            else:
+            except OutOfMemoryError as error:
+                self._find_memory(error)
+                continue
+            except BaseException:
+                with self._lock:
+                    self._no_longer_busy()
+                raise
+            with self._lock:
                 self._misses += 1
                 self._slots.add(slot)
-                return slot
-        raise ClosedError("the backend is closed; open another one")
+            return slot
 
-    def _give_up_oldest(self) -> None:
-        row = min((row for row in self._rows.values() if row.idle), key=lambda row: row.last_used)
+    def _find_memory(self, error: OutOfMemoryError) -> None:
+        """After an allocation failed: return when another attempt may succeed, else raise it."""
+        with self._lock:
+            if self._idle:
+                self._give_up_oldest()
+                return
+            self._no_longer_busy()
+            if not self._busy:
+                raise error
+            self._wait_for_change()
+            if self._closed:
+                raise ClosedError("the backend was closed while this call waited for memory")
+            self._busy += 1
+
+    def _unshelve(self, row: Row) -> Slot:
         slot = row.idle.pop()
         self._idle -= 1
+        if not row.idle:
+            del self._stocked[row]
+        return slot
+
+    def _give_up_oldest(self) -> None:
+        slot = self._unshelve(next(iter(self._stocked)))
         self._slots.remove(slot)
         self._retired[slot.layout.path].add(slot.record)
         slot.close()
+
+    def _no_longer_busy(self) -> None:
+        self._busy -= 1
+        if self._waiting:
+            self._changed.notify_all()
 
     def _wait_for_change(self) -> None:
         self._waiting += 1

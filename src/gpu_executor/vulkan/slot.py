@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 
 from gpu_executor.call import Array, Call, Operand
-from gpu_executor.errors import ElementRangeError
+from gpu_executor.errors import DeviceLostError, ElementRangeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import DataPath, Piece, Plan
 from gpu_executor.telemetry.stages import Record
@@ -110,6 +110,8 @@ class Slot:
 
     def start(self, call: Call, piece: Piece, groups: int) -> None:
         """Fill the slot with a piece of the call and hand it to the device; returns at once."""
+        if self._running is not None:
+            self.wait()  # a call that was interrupted twice left it running
         recording = self.recording(piece.count, groups)
         begun = perf_counter_ns()
         self.fill(recording, call, piece)
@@ -158,7 +160,9 @@ class Slot:
             part[...] = view
 
     def close(self) -> None:
-        """Give everything back. Nothing of it may be in flight."""
+        """Give everything back, when the device is done with it."""
+        with contextlib.suppress(DeviceLostError):
+            self.wait()
         self._undo.close()
 
     def _record(self, count: int, groups: int) -> Recording:

@@ -1,0 +1,161 @@
+"""What every test gets: the validation layer on, its messages counted as failures, open backends.
+
+Nothing is skipped: where the loader, a device or the layer is missing, opening a backend raises an
+error that says so, and the test fails with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+
+import gpu_executor as gx
+from gpu_executor.primes import Prime
+from gpu_executor.vulkan import instance as vulkan_instance
+from gpu_executor.vulkan.session import Session
+
+# A software driver shares two cores with the tests: how long an example takes says nothing.
+hypothesis_settings.register_profile("gpu", deadline=None)
+hypothesis_settings.load_profile("gpu")
+
+# The layer can also compare one submission with the next, but 1.3.239 does not know that the host
+# waited for a timeline semaphore in between, and reports hazards that are not there.
+LAYER_SETTINGS = (
+    "khronos_validation.enables = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT\n"
+)
+UNSET = ("GPU_DEVICE_LOCAL", "GPU_STREAM_CHUNK_ELEMS", "GPU_MEMORY_LIMIT", "GPU_CACHE")
+
+CHUNK = 100
+OpenGpu = Callable[..., gx.PersistentVulkanBackend]
+RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
+
+on_both_paths = pytest.mark.parametrize(
+    "device_local", [True, False], ids=["device-local", "host-visible"]
+)
+
+
+class ValidationMessages:
+    """Everything that the validation layer tells the instances of this process."""
+
+    def __init__(self) -> None:
+        self._lists: list[list[str]] = []
+        self._taken: list[int] = []
+
+    def listen(self, messages: list[str]) -> None:
+        """Watch the list that an instance's messages go to."""
+        self._lists.append(messages)
+        self._taken.append(0)
+
+    def take(self) -> list[str]:
+        """What was said since the last time."""
+        said = []
+        for number, messages in enumerate(self._lists):
+            said += messages[self._taken[number] :]
+            self._taken[number] = len(messages)
+        return said
+
+
+def elements(prime: Prime, count: int, seed: int) -> list[int]:
+    """Field elements, every other one a value at which carries and reductions change."""
+    draw = random.Random(seed)
+    edges = [0, 1, 2, prime.modulus // 2, prime.modulus - 2, prime.modulus - 1]
+    return [
+        draw.choice(edges) if draw.random() < 0.5 else draw.randrange(prime.modulus)
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def validation_messages(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ValidationMessages]:
+    """Switches the layer on for this process and its children, before anything opens."""
+    folder = tmp_path_factory.mktemp("gpu-executor")
+    (folder / "vk_layer_settings.txt").write_text(LAYER_SETTINGS)
+    said = ValidationMessages()
+    callback_for = vulkan_instance._message_callback
+
+    def listening_callback(messages: list[str]) -> Any:
+        said.listen(messages)
+        return callback_for(messages)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VK_LAYER_SETTINGS_PATH", str(folder))
+        patch.setenv("GPU_VALIDATION", "1")
+        patch.setenv("GPU_CACHE_DIR", str(folder / "cache"))
+        for name in UNSET:
+            patch.delenv(name, raising=False)
+        patch.setattr(vulkan_instance, "_message_callback", listening_callback)
+        yield said
+    assert said.take() == [], "the validation layer spoke while the last backends closed"
+
+
+@pytest.fixture(autouse=True)
+def no_validation_messages(validation_messages: ValidationMessages) -> Iterator[None]:
+    """Fails the test during which the validation layer said anything."""
+    yield
+    said = validation_messages.take()
+    assert not said, "the validation layer says:\n" + "\n".join(said)
+
+
+@pytest.fixture(scope="session")
+def gpu(validation_messages: ValidationMessages) -> Iterator[gx.PersistentVulkanBackend]:
+    """The best device, open for all tests that do not count what it holds."""
+    with gx.PersistentVulkanBackend() as backend:
+        yield backend
+
+
+@pytest.fixture(scope="session")
+def cutting_gpu(validation_messages: ValidationMessages) -> Iterator[gx.PersistentVulkanBackend]:
+    """Another one, which streams every call of more than 100 elements."""
+    settings = dataclasses.replace(gx.Settings.from_environment(), stream_chunk_elems=CHUNK)
+    with gx.PersistentVulkanBackend(settings=settings) as backend:
+        yield backend
+
+
+@pytest.fixture
+def fresh_gpu() -> Iterator[OpenGpu]:
+    """Opens backends with some settings changed: `fresh_gpu(stream_chunk_elems=100)`."""
+    with contextlib.ExitStack() as opened:
+
+        def open_one(**changes: Any) -> gx.PersistentVulkanBackend:
+            settings = dataclasses.replace(gx.Settings.from_environment(), **changes)
+            return opened.enter_context(gx.PersistentVulkanBackend(settings=settings))
+
+        yield open_one
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    """What is behind a persistent backend, for tests of its parts."""
+    opened = Session(gx.Settings.from_environment())
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@pytest.fixture
+def run_python() -> RunPython:
+    """Runs a script in an interpreter of its own, with variables set or (None) unset."""
+
+    def run(script: str, **variables: str | None) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {name: value or "" for name, value in variables.items()}
+        for name, value in variables.items():
+            if value is None:
+                del environment[name]
+        command = [sys.executable, "-W", "error", "-c", script]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    return run

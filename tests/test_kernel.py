@@ -1,0 +1,256 @@
+"""Kernel: what a declaration may say, and that it stays as it was said."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glsl import shader
+from gpu_executor.errors import GpuError, KernelError, NotRunHereError, SpirvError
+from gpu_executor.kernel import ElementType, Kernel
+
+TUNABLE = """
+layout(constant_id = 1) const uint per_invocation = 1;
+layout(constant_id = 2) const float scale = 1.0;
+layout(constant_id = 3) const bool flag = true;
+"""
+ADD = shader("readonly", "readonly", "writeonly", more=TUNABLE)
+PUSHED = shader("", "", push="uint count; uint a; uint b;")
+NO_PUSH = shader("", "", push="")
+LAST_READ_ONLY = shader("readonly", "", "readonly")
+ONE_TO_ONE = {"code": PUSHED, "inputs": 1}
+
+
+def declare(
+    code: bytes = ADD, inputs: int = 2, outputs: int = 1, name: str | None = "add", **more: Any
+) -> Kernel:
+    return Kernel.from_spirv(code, inputs=inputs, outputs=outputs, name=name, **more)
+
+
+def test_a_kernel_knows_what_was_declared() -> None:
+    kernel = declare(dtypes=[("u8", (6,)), "f4", "i2"], constants={2: 0.5, 0: 64}, reference=np.add)
+    assert (kernel.name, kernel.inputs, kernel.outputs, kernel.split) == ("add", 2, 1, "elements")
+    assert kernel.types == (
+        ElementType(np.dtype("u8"), (6,)),
+        ElementType(np.dtype("f4")),
+        ElementType(np.dtype("i2")),
+    )
+    assert [type_.nbytes for type_ in kernel.types] == [48, 4, 2]
+    assert [str(type_) for type_ in kernel.types] == ["uint64[6]", "float32", "int16"]
+    assert kernel.constants == ((0, 64), (2, 0.5))
+    assert kernel.reference is np.add
+    assert (kernel.status, kernel.per_invocation, kernel.push) == (False, None, b"")
+    assert kernel.bindings == 3
+
+
+def test_big_endian_types_are_kept_in_native_order() -> None:
+    assert declare(dtypes=[">u4"] * 3) == declare(dtypes=["u4"] * 3)
+
+
+def test_a_kernel_does_not_change() -> None:
+    kernel = declare()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        kernel.name = "sub"  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del kernel.push
+
+
+def test_what_it_was_made_from_can_change_afterwards() -> None:
+    constants, push = {0: 32}, bytearray(8)
+    kernel = declare(PUSHED, inputs=1, constants=constants, push=push)
+    constants[0], push[0] = 64, 1
+    assert kernel.constants == ((0, 32),)
+    assert kernel.push == bytes(8)
+
+
+def test_equal_declarations_are_equal_and_one_dictionary_key() -> None:
+    first = declare(constants={1: 2, 0: 64}, dtypes=["u4"] * 3)
+    second = declare(bytes(bytearray(ADD)), constants={0: 64, 1: 2}, dtypes=[np.uint32] * 3)
+    assert first == second
+    assert hash(first) == hash(second)
+    assert {first: "found"}[second] == "found"
+    assert {copy.deepcopy(first): "found"}[second] == "found"
+
+
+def shape_of_first(first: tuple[int, ...], _second: tuple[int, ...]) -> tuple[int, ...]:
+    return first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "sub"},
+        {"constants": {0: 64}},
+        {"constants": {1: 1}},
+        {"per_invocation": 1},
+        {"dtypes": ["u4"] * 3},
+        {"dtypes": ["f4"] * 3},
+        {"split": "whole"},
+        {"split": "whole", "out_shape": shape_of_first},
+        {"inputs": 1, "outputs": 2, "code": shader("readonly", "", "writeonly")},
+        {"code": shader("readonly", "readonly", "", more=TUNABLE)},
+        {"inputs": 1, "status": True, "code": shader("", "", "")},
+        {"reference": np.add},
+    ],
+    ids=str,
+)
+def test_kernels_that_differ_in_anything_are_different(change: dict[str, Any]) -> None:
+    assert declare(**change) != declare()
+    assert len({declare(**change), declare(), declare(**change)}) == 2
+
+
+def test_kernels_that_differ_in_pushed_bytes_are_different() -> None:
+    kernels = [declare(PUSHED, inputs=1, push=bytes([byte] * 8)) for byte in (0, 1, 0)]
+    assert kernels[0] == kernels[2] != kernels[1]
+
+
+# BUG: 0.0 == -0.0, so one of them gets the pipeline that was made for the other.
+def test_kernels_that_differ_in_the_sign_of_a_zero_are_different() -> None:
+    assert declare(constants={2: 0.0}) != declare(constants={2: -0.0})
+
+
+def test_a_kernel_is_not_equal_to_other_things() -> None:
+    kernel = declare()
+    assert kernel != "add"
+    assert kernel != kernel.spirv
+
+
+# BUG: the hash is kept, and pickled with the kernel; strings hash otherwise in another process.
+def test_a_kernel_is_the_same_key_in_another_process(tmp_path: Path) -> None:
+    (tmp_path / "kernel").write_bytes(pickle.dumps(declare()))
+    (tmp_path / "add.spv").write_bytes(ADD)
+    program = """
+import pickle, pathlib
+from gpu_executor.kernel import Kernel
+sent = pickle.loads(pathlib.Path("kernel").read_bytes())
+made = Kernel.from_spirv("add.spv", inputs=2, outputs=1)
+print(sent == made, hash(sent) == hash(made))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONHASHSEED": "12345"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["True", "True"]
+
+
+@pytest.mark.parametrize("kind", [Path, str])
+def test_code_is_taken_from_a_file_and_named_after_it(
+    tmp_path: Path, kind: Callable[[Path], str | Path]
+) -> None:
+    path = tmp_path / "saxpy.spv"
+    path.write_bytes(ADD)
+    kernel = Kernel.from_spirv(kind(path), inputs=2, outputs=1)
+    assert kernel == declare(name="saxpy")
+    assert Kernel.from_spirv(kind(path), inputs=2, outputs=1, name="add") == declare()
+
+
+def test_code_given_as_bytes_is_named_after_its_digest() -> None:
+    kernel = declare(name=None)
+    assert kernel.name == f"spirv-{kernel.digest[:8]}"
+
+
+def test_code_that_is_no_spirv_is_refused() -> None:
+    with pytest.raises(SpirvError, match="source text"):
+        declare(b"#version 450\nvoid main() {}\n")
+
+
+def test_calling_a_kernel_says_how_to_run_it() -> None:
+    words = r"kernel 'add' does not run by itself; give it to an executor: gpu.run\(kernel, ...\)"
+    with pytest.raises(NotRunHereError, match=words) as raised:
+        declare()(np.zeros(3), np.zeros(3))
+    assert isinstance(raised.value, TypeError)
+    assert isinstance(raised.value, GpuError)
+
+
+def test_a_status_word_is_one_more_binding() -> None:
+    kernel = declare(shader("readonly", "readonly", "", ""), status=True)
+    assert kernel.status
+    assert kernel.bindings == 4
+
+
+def test_a_kernel_may_leave_its_element_count_unread() -> None:
+    assert declare(NO_PUSH, inputs=1).push == b""
+
+
+def test_the_plan_may_choose_a_constant_that_is_not_fixed() -> None:
+    kernel = declare(per_invocation=1, constants={0: 128})
+    assert (kernel.per_invocation, kernel.constants) == (1, ((0, 128),))
+
+
+@pytest.mark.parametrize(
+    ("declaration", "words"),
+    [
+        ({"inputs": 0}, "'add' has 0 inputs and 1 outputs; it needs one of each at least"),
+        ({"outputs": 0}, "'add' has 2 inputs and 0 outputs; it needs one of each at least"),
+        ({"inputs": -1, "outputs": 4}, "has -1 inputs and 4 outputs; it needs one of each"),
+        ({"dtypes": []}, "'add': dtypes names 0 types for 2 inputs and 1 outputs"),
+        ({"dtypes": ["u4"] * 4}, "'add': dtypes names 4 types for 2 inputs and 1 outputs"),
+        ({"dtypes": ["u4", object, "u4"]}, "dtypes has object; a kernel's elements are numbers"),
+        ({"dtypes": ["u4", "u4", "S4"]}, "dtypes has |S4; a kernel's elements are numbers"),
+        ({"dtypes": [[("a", "<u4")], "u4", "u4"]}, "dtypes has [('a', '<u4')]; a kernel's"),
+        # BUG: accepted; such elements have no bytes, and a plan divides by them.
+        ({"dtypes": ["u4", ("u4", (0,)), "u4"]}, "dtypes has"),
+        ({"split": "element"}, "'add': split is 'element'; it is 'elements' or 'whole'"),
+        ({"split": None}, "'add': split is None; it is 'elements' or 'whole'"),
+        ({"out_shape": shape_of_first}, "'add' is cut by elements, so its outputs' shapes follow;"),
+        ({"out_shape": shape_of_first}, "drop out_shape"),
+        ({"inputs": 3}, "'add': its code binds [0, 1, 2], but 3 inputs, 1 outputs are"),
+        ({"inputs": 1}, "but 1 inputs, 1 outputs are bindings [0, 1]"),
+        ({"status": True}, "2 inputs, 1 outputs, a status word are bindings [0, 1, 2, 3]"),
+        ({"code": LAST_READ_ONLY}, "'add': output binding 2 is read-only in its code"),
+        ({"code": LAST_READ_ONLY, "inputs": 1, "status": True}, "binding 2 is read-only"),
+        (ONE_TO_ONE, "'add': its code declares 12 bytes of push constants, but the element count"),
+        (ONE_TO_ONE | {"push": bytes(12)}, "(4 bytes) and push (12 bytes) make 16"),
+        (ONE_TO_ONE | {"push": bytes(7)}, "'add': push has 7 bytes; they come in fours"),
+        (ONE_TO_ONE | {"code": NO_PUSH, "push": bytes(4)}, "declares 0 bytes of push constants"),
+        ({"constants": {1: 1, 7: 1}}, "'add': constants sets id 7, but its code has the ids [0, 1"),
+        ({"per_invocation": 9}, "'add': per_invocation names constant 9; it must be one of [0, 1"),
+        ({"per_invocation": 1, "constants": {1: 4}}, "not among the constants fixed already"),
+        # BUG: accepted; the elements per invocation then replace the work-group size that the
+        # plan counts with, and one element in 64 is computed.
+        ({"per_invocation": 0}, "'add': per_invocation names constant 0"),
+        # BUG: accepted; what a plan chooses is no bool, which shows only when the kernel runs.
+        ({"per_invocation": 3}, "'add': per_invocation names constant 3"),
+    ],
+)
+def test_a_declaration_that_cannot_be_is_refused_in_words(
+    declaration: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(KernelError, match=re.escape(words)) as raised:
+        declare(**declaration)
+    assert isinstance(raised.value, GpuError)
+    assert isinstance(raised.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("spec_id", "value", "words"),
+    [
+        (1, -1, "constant 1 is a 32-bit uint: found int -1; give an int in 0 .. 4294967295"),
+        (1, 1 << 32, "found int 4294967296; give an int in 0 .. 4294967295"),
+        (1, 1.5, "found float 1.5; give an int"),
+        (1, True, "found bool True; give an int"),
+        (2, 1e40, "constant 2 is a 32-bit float: found float 1e+40; give a number"),
+        (2, "1", "found str; give a number in the range of a 32-bit float"),
+        (3, 1, "constant 3 is a 32-bit bool: found int 1; give True or False"),
+    ],
+)
+def test_a_constant_that_does_not_fit_its_type_is_refused(
+    spec_id: int, value: Any, words: str
+) -> None:
+    with pytest.raises(SpirvError, match=re.escape(words)):
+        declare(constants={spec_id: value})

@@ -1,0 +1,158 @@
+"""The kernels that come with the package: their names, and that what is built is not stale."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpu_executor import kernels
+from gpu_executor.errors import KernelError
+from gpu_executor.kernels import build
+from gpu_executor.kernels.catalogue import FIELD_OPERATIONS, field_kernel, mul_chain_kernel
+from gpu_executor.primes import NAMED, Prime
+from gpu_executor.primes.prime import MAX_BITS
+
+NAMES = [
+    "vector_add_u32",
+    "vector_add_f32",
+    "bls12_381_fq_add",
+    "bls12_381_fq_sub",
+    "bls12_381_fq_mul",
+    "bls12_381_fr_add",
+    "bls12_381_fr_sub",
+    "bls12_381_fr_mul",
+]
+GOLDILOCKS = Prime("goldilocks", 2**64 - 2**32 + 1)
+PRIMES = [*NAMED.values(), GOLDILOCKS, Prime("2^31-1", 2**31 - 1), Prime("2^521-1", 2**521 - 1)]
+MODULES = sorted(build.SPIRV.glob("*.spv"))
+
+
+def test_the_names_are_these() -> None:
+    assert kernels.names() == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_loads_the_same_kernel_each_time(name: str) -> None:
+    kernel = kernels.load(name)
+    assert kernel.name == name
+    assert kernels.load(name) is kernel
+    assert (kernel.inputs, kernel.outputs, kernel.split) == (2, 1, "elements")
+    assert kernel.reference is not None
+    assert kernel.status == name.startswith("bls12_381")
+
+
+@pytest.mark.parametrize(("field", "columns"), [("bls12_381_fq", 6), ("bls12_381_fr", 4)])
+def test_field_elements_are_64_bit_columns(field: str, columns: int) -> None:
+    for operation in FIELD_OPERATIONS:
+        types = kernels.load(f"{field}_{operation}").types
+        assert types is not None
+        assert {(type_.dtype, type_.shape) for type_ in types} == {(np.dtype("u8"), (columns,))}
+
+
+@pytest.mark.parametrize("name", ["", "add", "bls12_381_fq", "bls12_381_fq_div", "p_add", "_add"])
+def test_an_unknown_name_is_an_error_that_lists_the_names(name: str) -> None:
+    words = f"there is no kernel {name!r}; there are {', '.join(NAMES)}"
+    with pytest.raises(KernelError, match=f"^{re.escape(words)}$"):
+        kernels.load(name)
+
+
+@pytest.mark.parametrize("operation", FIELD_OPERATIONS)
+def test_one_spirv_serves_every_prime(operation: str) -> None:
+    made = [field_kernel(prime, operation) for prime in PRIMES]
+    assert len({kernel.digest for kernel in made}) == 1
+    assert len({kernel.push for kernel in made}) == len(PRIMES)
+    assert len({kernel.constants for kernel in made}) == len(PRIMES)
+    assert [kernel.name for kernel in made] == [f"{p.name}_{operation}" for p in PRIMES]
+
+
+@pytest.mark.parametrize("operation", FIELD_OPERATIONS)
+def test_primes_of_one_size_differ_in_values_and_not_in_what_is_set(operation: str) -> None:
+    first, second = (
+        field_kernel(Prime(name, modulus), operation)
+        for name, modulus in (("a", 2**64 - 2**32 + 1), ("b", 2**61 - 1))
+    )
+    assert len(first.push) == len(second.push) == 104
+    assert first.push != second.push
+    assert [spec_id for spec_id, _ in first.constants] == [i for i, _ in second.constants]
+
+
+# BUG: their references are two `functools.partial`s, and those are equal only to themselves; each
+# such kernel has plans and slots of its own.
+@pytest.mark.parametrize("operation", FIELD_OPERATIONS)
+def test_field_kernels_of_the_same_prime_are_equal(operation: str) -> None:
+    again = Prime("goldilocks", GOLDILOCKS.modulus)
+    assert field_kernel(GOLDILOCKS, operation) == field_kernel(again, operation)
+
+
+def test_the_largest_prime_fits_what_every_device_can_push() -> None:
+    largest = Prime("largest", 2**MAX_BITS - 825)  # the largest below 2^768
+    for operation in FIELD_OPERATIONS:
+        assert 4 + len(field_kernel(largest, operation).push) <= 128
+
+
+def test_a_chain_of_products_is_a_kernel_without_a_reference() -> None:
+    kernel = mul_chain_kernel(GOLDILOCKS, 64)
+    assert kernel.name == "goldilocks_mul_chain_64"
+    assert kernel.reference is None
+    assert 64 in dict(kernel.constants).values()
+
+
+def test_the_manifest_matches_the_sources_and_the_modules() -> None:
+    """Fails when `make kernels` is due."""
+    there = {
+        source.stem: {
+            "source": build.source_digest(source),
+            "spirv": hashlib.sha256((build.SPIRV / f"{source.stem}.spv").read_bytes()).hexdigest(),
+        }
+        for source in build.sources()
+    }
+    assert json.loads(build.MANIFEST.read_text()) == there
+
+
+def test_every_module_has_a_source_and_every_source_a_module() -> None:
+    assert build.sources()
+    assert [path.stem for path in MODULES] == [path.stem for path in build.sources()]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_modules_are_valid_for_vulkan_1_2(module: Path) -> None:
+    done = subprocess.run(
+        ["spirv-val", "--target-env", "vulkan1.2", str(module)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A kernel that includes a file that includes another."""
+    (tmp_path / "kernel.comp").write_text('#version 450\n#include "outer.glsl"\nvoid main() {}\n')
+    (tmp_path / "outer.glsl").write_text('#include "inner.glsl"\n')
+    (tmp_path / "inner.glsl").write_text("const uint a = 1;\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("changed", ["kernel.comp", "outer.glsl", "inner.glsl"])
+def test_a_change_in_any_included_file_makes_a_kernel_stale(sources: Path, changed: str) -> None:
+    before = build.source_digest(sources / "kernel.comp")
+    assert build.source_digest(sources / "kernel.comp") == before
+    with (sources / changed).open("a") as file:
+        file.write("\n")
+    assert build.source_digest(sources / "kernel.comp") != before
+
+
+def test_a_change_of_the_compilers_options_makes_a_kernel_stale(
+    sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = build.source_digest(sources / "kernel.comp")
+    monkeypatch.setattr(build, "COMMAND", ("glslc", "-O0"))
+    assert build.source_digest(sources / "kernel.comp") != before

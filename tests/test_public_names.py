@@ -1,0 +1,86 @@
+"""What the package exports, and the tree of errors as it is drawn."""
+
+from __future__ import annotations
+
+import re
+
+import gpu_executor
+from gpu_executor import errors
+
+NAMES = [
+    "ArgumentShapeError",
+    "ArgumentTypeError",
+    "ClosedError",
+    "CpuBackend",
+    "DeviceInfo",
+    "DeviceLostError",
+    "ElementRangeError",
+    "GpuError",
+    "Kernel",
+    "KernelError",
+    "NoDeviceError",
+    "OutOfMemoryError",
+    "PersistentVulkanBackend",
+    "Plan",
+    "Settings",
+    "VulkanSpirvBackend",
+    "__version__",
+    "devices",
+    "errors",
+    "kernels",
+    "open_backend",
+]
+MOST_NAMES = 25
+BRANCH = re.compile(r"^(?P<stem>[| ]*)\+-- (?P<name>\w+) {2,}\S.*?(?:\(also (?P<also>\w+)\))?$")
+
+
+def drawn_tree() -> dict[str, list[str]]:
+    """The bases of each error, as the module's docstring draws them."""
+    assert errors.__doc__ is not None
+    lines = errors.__doc__.splitlines()
+    root = lines.index("GpuError")
+    bases, path = {"GpuError": ["Exception"]}, ["GpuError"]
+    for line in filter(None, lines[root + 1 :]):
+        branch = BRANCH.match(line)
+        assert branch is not None, f"not a branch of the tree: {line!r}"
+        depth, rest = divmod(len(branch["stem"]), 4)
+        assert rest == 0, f"indented by no multiple of four: {line!r}"
+        del path[depth + 1 :]
+        bases[branch["name"]] = [path[depth], *filter(None, [branch["also"]])]
+        path.append(branch["name"])
+    return bases
+
+
+def written_tree() -> dict[str, list[str]]:
+    """The bases of each error, as the classes have them."""
+    return {
+        name: [base.__name__ for base in value.__bases__]
+        for name, value in vars(errors).items()
+        if isinstance(value, type)
+    }
+
+
+def test_the_public_names_are_these() -> None:
+    assert gpu_executor.__all__ == NAMES
+    assert all(hasattr(gpu_executor, name) for name in NAMES)
+
+
+def test_the_public_names_are_few() -> None:
+    assert len(gpu_executor.__all__) <= MOST_NAMES
+
+
+def test_the_tree_of_errors_is_drawn_as_it_is() -> None:
+    assert drawn_tree() == written_tree()
+
+
+def test_the_tree_is_drawn_in_the_order_of_the_classes() -> None:
+    assert list(drawn_tree()) == list(written_tree())
+
+
+def test_every_error_says_what_it_is_for() -> None:
+    for name in written_tree():
+        assert getattr(errors, name).__doc__, name
+
+
+def test_the_version_is_a_version() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+|(a|b|rc)\d+)?", gpu_executor.__version__)

@@ -1,0 +1,137 @@
+"""Settings: what the environment says, and what it must not say."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import platformdirs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_executor.errors import GpuError, SettingsError
+from gpu_executor.settings import Settings
+
+read = Settings.from_environment
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert read({}) == Settings(
+        device=None,
+        device_local=None,
+        stream_chunk_elems=524_288,
+        memory_limit=None,
+        cache_dir=platformdirs.user_cache_path("gpu-executor"),
+        validation=False,
+    )
+
+
+def test_settings_made_by_hand_keep_nothing_on_disk_and_stream_by_524288() -> None:
+    assert Settings().cache_dir is None
+    assert Settings().stream_chunk_elems == 524_288
+
+
+def test_blank_variables_count_as_unset() -> None:
+    numbers = {"GPU_STREAM_CHUNK_ELEMS": " ", "GPU_MEMORY_LIMIT": ""}
+    switches = {"GPU_DEVICE_LOCAL": "", "GPU_CACHE": " ", "GPU_VALIDATION": ""}
+    assert read({"GPU_DEVICE": "", "GPU_CACHE_DIR": ""} | numbers | switches) == read({})
+
+
+def test_the_process_environment_is_read_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_DEVICE", "llvmpipe")
+    monkeypatch.setenv("GPU_STREAM_CHUNK_ELEMS", "77")
+    settings = read()
+    assert (settings.device, settings.stream_chunk_elems) == ("llvmpipe", 77)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "field", "value"),
+    [
+        ("GPU_DEVICE", "1", "device", "1"),
+        ("GPU_DEVICE", "NVIDIA H200", "device", "NVIDIA H200"),
+        ("GPU_STREAM_CHUNK_ELEMS", "1", "stream_chunk_elems", 1),
+        ("GPU_STREAM_CHUNK_ELEMS", " 1_048_576 ", "stream_chunk_elems", 1 << 20),
+        ("GPU_MEMORY_LIMIT", "8,589,934,592", "memory_limit", 1 << 33),
+        ("GPU_CACHE_DIR", "/somewhere/else", "cache_dir", Path("/somewhere/else")),
+        ("GPU_CACHE", "0", "cache_dir", None),
+        ("GPU_CACHE", "off", "cache_dir", None),
+    ],
+)
+def test_each_variable_sets_its_own_field_alone(
+    variable: str, text: str, field: str, value: object
+) -> None:
+    found = read({variable: text})
+    assert getattr(found, field) == value
+    others = {f.name for f in dataclasses.fields(Settings)} - {field}
+    assert all(getattr(found, name) == getattr(read({}), name) for name in others)
+
+
+@pytest.mark.parametrize(
+    ("variable", "field"), [("GPU_DEVICE_LOCAL", "device_local"), ("GPU_VALIDATION", "validation")]
+)
+def test_a_switch_takes_the_usual_words(variable: str, field: str) -> None:
+    for text in ("1", "true", "ON", " Yes "):
+        assert getattr(read({variable: text}), field) is True
+    for text in ("0", "False", "off", "no"):
+        assert getattr(read({variable: text}), field) is False
+
+
+def test_the_cache_switch_wins_over_the_cache_folder() -> None:
+    assert read({"GPU_CACHE": "0", "GPU_CACHE_DIR": "/somewhere"}).cache_dir is None
+    assert read({"GPU_CACHE": "1", "GPU_CACHE_DIR": "/somewhere"}).cache_dir == Path("/somewhere")
+
+
+def test_a_tilde_in_the_cache_folder_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    found = read({"GPU_CACHE_DIR": "~/pipelines"}).cache_dir
+    assert found == Path("/home/somebody/pipelines")
+
+
+# BUG: pathlib's RuntimeError ("Could not determine home directory.") comes through.
+def test_a_tilde_of_nobody_is_an_error_that_names_the_variable() -> None:
+    with pytest.raises(SettingsError, match="GPU_CACHE_DIR is '~no-such-user/pipelines'"):
+        read({"GPU_CACHE_DIR": "~no-such-user/pipelines"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "words"),
+    [
+        ("GPU_STREAM_CHUNK_ELEMS", "many", "is 'many'; it takes a whole number"),
+        ("GPU_STREAM_CHUNK_ELEMS", "1.5", "is '1.5'; it takes a whole number"),
+        ("GPU_STREAM_CHUNK_ELEMS", "0", "is 0; a chunk has at least one"),
+        ("GPU_STREAM_CHUNK_ELEMS", "-4", "is -4; a chunk has at least one"),
+        ("GPU_MEMORY_LIMIT", "8G", "is '8G'; it takes a whole number"),
+        ("GPU_MEMORY_LIMIT", "0", "is 0; it takes a positive number of bytes"),
+        ("GPU_DEVICE_LOCAL", "2", "is '2'; set it to 1 or 0, or leave it unset"),
+        ("GPU_CACHE", "never", "is 'never'; set it to 1 or 0, or leave it unset"),
+        ("GPU_VALIDATION", "full", "is 'full'; set it to 1 or 0, or leave it unset"),
+    ],
+)
+def test_a_value_that_means_nothing_is_an_error_that_names_the_variable(
+    variable: str, text: str, words: str
+) -> None:
+    with pytest.raises(SettingsError) as raised:
+        read({variable: text})
+    assert str(raised.value) == f"{variable} {words}"
+    assert isinstance(raised.value, GpuError)
+    assert isinstance(raised.value, ValueError)
+
+
+@pytest.mark.parametrize("wrong", [{"stream_chunk_elems": 0}, {"memory_limit": -1}])
+def test_settings_made_by_hand_are_checked_too(wrong: dict[str, int]) -> None:
+    with pytest.raises(SettingsError, match="GPU_"):
+        dataclasses.replace(Settings(), **wrong)  # type: ignore[arg-type]
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().device = "another"  # type: ignore[misc]
+
+
+@given(st.text(), st.sampled_from(["GPU_STREAM_CHUNK_ELEMS", "GPU_MEMORY_LIMIT", "GPU_CACHE"]))
+def test_any_text_is_understood_or_refused_by_name(text: str, variable: str) -> None:
+    try:
+        assert isinstance(read({variable: text}), Settings)
+    except SettingsError as error:
+        assert str(error).startswith(f"{variable} is ")
