@@ -18,6 +18,7 @@ from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, words
 from gpu_executor.vulkan import binding
 
 THREADS = 8
+X = np.arange(9, dtype=np.uint32)
 PATIENCE = 60  # seconds, for a machine that is busy with other things
 
 Case = tuple[gx.Kernel, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
@@ -104,7 +105,7 @@ def test_threads_wait_for_memory_that_others_use(fresh_gpu: OpenGpu) -> None:
 
 
 class HeldWait:
-    """Lets the first call that waits for the device wait until it is released."""
+    """The first wait for the device lasts until the `with` statement ends."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self._released = threading.Event(), threading.Event()
@@ -117,7 +118,10 @@ class HeldWait:
             assert self._released.wait(PATIENCE)
         return self._wait(*arguments)
 
-    def release(self) -> None:
+    def __enter__(self) -> HeldWait:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
         self._released.set()
 
 
@@ -133,37 +137,35 @@ def test_a_call_waits_until_another_gives_its_memory_back(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu, kernel = fresh_gpu(memory_limit=40_000), gx.kernels.load("vector_add_u32")
-    x, y = (np.arange(size, dtype=np.uint32) for size in (1400, 1600))
-    held = HeldWait(monkeypatch)
-    first, first_results = in_background(lambda: gpu.run(kernel, x, x))
-    assert held.reached.wait(PATIENCE)
-    second, second_results = in_background(lambda: gpu.run(kernel, y, y))
-    second.join(0.2)
-    assert second.is_alive(), "there is no memory for it yet"
-    held.release()
+    x = np.arange(1666, dtype=np.uint32)  # a slot for it has more than half of the limit
+    with HeldWait(monkeypatch) as held:
+        first, first_results = in_background(lambda: gpu.run(kernel, x, x))
+        assert held.reached.wait(PATIENCE)
+        second, second_results = in_background(lambda: gpu.run(kernel, x, x + 1))
+        second.join(0.2)
+        assert second.is_alive(), "there is no memory for it yet"
     for thread in (first, second):
         thread.join(PATIENCE)
     np.testing.assert_array_equal(first_results, [2 * x])
-    np.testing.assert_array_equal(second_results, [2 * y])
+    np.testing.assert_array_equal(second_results, [2 * x + 1])
 
 
 def test_close_returns_when_the_last_call_is_done(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpu, kernel, x = fresh_gpu(), gx.kernels.load("vector_add_u32"), np.arange(9, dtype=np.uint32)
-    held = HeldWait(monkeypatch)
-    call, results = in_background(lambda: gpu.run(kernel, x, x))
-    assert held.reached.wait(PATIENCE)
-    closing, _ = in_background(gpu.close)
-    closing.join(0.2)
-    assert closing.is_alive(), "a call is still running"
-    with pytest.raises(gx.ClosedError):
-        gpu.run(kernel, x, x)
-    held.release()
+    gpu, kernel = fresh_gpu(), gx.kernels.load("vector_add_u32")
+    with HeldWait(monkeypatch) as held:
+        call, results = in_background(lambda: gpu.run(kernel, X, X))
+        assert held.reached.wait(PATIENCE)
+        closing, _ = in_background(gpu.close)
+        closing.join(0.2)
+        assert closing.is_alive(), "a call is still running"
+        with pytest.raises(gx.ClosedError):
+            gpu.run(kernel, X, X)
     for thread in (call, closing):
         thread.join(PATIENCE)
         assert not thread.is_alive()
-    np.testing.assert_array_equal(results, [2 * x])
+    np.testing.assert_array_equal(results, [2 * X])
 
 
 def test_trimming_while_others_run_does_no_harm(fresh_gpu: OpenGpu) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,8 @@ from gpu_executor.cli.screen import console
 from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.errors import GpuError
 from gpu_executor.settings import Settings
+from gpu_executor.vulkan.binding import out, vk
+from gpu_executor.vulkan.describe import api_version
 from gpu_executor.vulkan.instance import VALIDATION_LAYER, find_devices, instance_layers
 from gpu_executor.vulkan.session import Session
 
@@ -46,7 +47,7 @@ def doctor() -> None:
 def examine() -> Iterator[Finding]:
     """Look at one thing after the other, from the loader up."""
     yield Finding("Python", sys.version_info >= (3, 11), sys.version.split()[0])
-    yield _loader()
+    yield _looked_at("Vulkan loader", _loader)
     yield _looked_at("devices", _devices)
     yield _looked_at("opening a device", _opening)
     yield _looked_at("computing", _computing)
@@ -65,11 +66,10 @@ def _looked_at(subject: str, look: Callable[[], str]) -> Finding:
         return Finding(subject, False, str(error))
 
 
-def _loader() -> Finding:
-    found = ctypes.util.find_library("vulkan")
-    words = found or "no libvulkan: apt-get install libvulkan1 mesa-vulkan-drivers"
-    # The dynamic linker may still find one that ldconfig does not list.
-    return Finding("Vulkan loader", found is not None, words, needed=False)
+def _loader() -> str:
+    version = out("uint32_t")
+    vk.vkEnumerateInstanceVersion(version)
+    return f"Vulkan {'.'.join(map(str, api_version(version[0])))}"
 
 
 def _devices() -> str:

@@ -77,7 +77,7 @@ def describe(device: Handle) -> DeviceInfo:
         vendor=VENDORS.get(properties.vendorID, f"0x{properties.vendorID:04x}"),
         driver=_text(driver.driverName) or "unknown",
         driver_version=_text(driver.driverInfo) or f"0x{properties.driverVersion:08x}",
-        api_version=_version(properties.apiVersion),
+        api_version=api_version(properties.apiVersion),
         uuid=str(uuid.UUID(bytes=bytes(identity.deviceUUID))),
         heaps=_heaps(device),
         queue_families=_queue_families(device),
@@ -152,5 +152,6 @@ def _text(characters: Handle) -> str:
     return text
 
 
-def _version(packed: int) -> tuple[int, int, int]:
+def api_version(packed: int) -> tuple[int, int, int]:
+    """Major, minor and patch of a version as Vulkan packs it."""
     return packed >> 22 & 0x7F, packed >> 12 & 0x3FF, packed & 0xFFF
