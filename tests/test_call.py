@@ -196,7 +196,6 @@ def test_a_whole_kernel_without_out_shape_answers_like_the_first_input() -> None
 
 @pytest.mark.parametrize("asked", [7, (7,), [7], [(7,)], np.int64(7)], ids=repr)
 def test_out_shape_may_be_a_number_a_shape_or_a_list(asked: Any) -> None:
-    # BUG with the last: np.prod and the like give np.int64, and NumPy's TypeError comes through.
     call = made(whole(lambda _shape: asked), uints(3))
     assert call.result().shape == (7,)
     assert call.result().dtype == np.uint32

@@ -14,7 +14,8 @@ import pytest
 from conftest import OpenGpu, RunPython, elements
 
 import gpu_executor as gx
-from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, words
+from gpu_executor.kernels.catalogue import field_kernel
+from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime, words
 from gpu_executor.vulkan import binding
 
 THREADS = 8
@@ -102,6 +103,23 @@ def test_threads_wait_for_memory_that_others_use(fresh_gpu: OpenGpu) -> None:
     run_at_random(gpu, make_cases(2000), 25)
     assert gpu.stats().calls == THREADS * 25
     assert gpu.stats().memory.bytes_held <= limit
+
+
+def test_threads_that_each_want_most_of_the_memory_all_get_it(fresh_gpu: OpenGpu) -> None:
+    """No two slots fit at once, and no slot serves another's kernel."""
+    gpu = fresh_gpu(memory_limit=40_000)
+    x = np.arange(1600, dtype=np.uint32)
+    primes = [Prime(f"prime {number}", number) for number in (3, 5, 7, 11, 13, 17, 19, 23)]
+
+    def work(number: int) -> None:
+        kernel = field_kernel(primes[number], "add")
+        a = x % primes[number].modulus
+        for _ in range(30):
+            total = gpu.run(kernel, a, a)
+            np.testing.assert_array_equal(total, (a + a) % primes[number].modulus)
+
+    in_threads(work)
+    assert gpu.stats().calls == THREADS * 30
 
 
 class HeldWait:
