@@ -114,8 +114,6 @@ def test_an_element_not_below_the_modulus_is_named(
 def test_of_two_bad_elements_the_first_is_named(
     bad_in_first: int, bad_in_second: int, named: tuple[int, int]
 ) -> None:
-    # BUG with the last: the GPU's status word tells the smallest element, then the argument
-    # (kernel.py); here the second argument is looked at only when all of the first is good.
     a, b = fq(*[1] * 8), fq(*[1] * 8)
     a[bad_in_first] = b[bad_in_second] = fq(FQ.modulus)[0]
     with pytest.raises(ElementRangeError) as raised:
@@ -133,13 +131,11 @@ def test_leading_axes_strides_and_read_only_arrays_give_the_right_result() -> No
     assert words.to_ints(FQ, found) == expected
 
 
-# BUG: refused ("elements are uint64, not >u8"), though `check` takes it and the GPU runs it.
 def test_big_endian_arrays_give_the_right_result() -> None:
     found = CpuBackend().run_field_add(fq(1, 2).astype(">u8"), fq(3, 4))
     assert words.to_ints(FQ, found) == [4, 6]
 
 
-# BUG: the reference gets the arrays as they are; NumPy cannot broadcast them.
 @pytest.mark.parametrize("shape", [(2, 3), (6, 1)])
 def test_equal_counts_in_different_leading_axes_are_added(shape: tuple[int, ...]) -> None:
     a = np.arange(6, dtype=np.uint32)

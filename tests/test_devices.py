@@ -9,9 +9,9 @@ import uuid
 from pathlib import Path
 
 import pytest
-from conftest import RunPython
 
 import gpu_executor as gx
+from conftest import RunPython
 from gpu_executor.device_info import DeviceInfo, Kind
 from gpu_executor.errors import DeviceNotFoundError
 from gpu_executor.vulkan import instance

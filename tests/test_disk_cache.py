@@ -6,14 +6,15 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from conftest import OpenGpu, RunPython
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gpu_executor as gx
+from conftest import OpenGpu, RunPython
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.vulkan.disk_cache import cache_path, read_cache, write_cache
 
@@ -69,7 +70,8 @@ def test_a_file_with_one_bit_changed_is_ignored(
 def test_another_devices_or_drivers_file_is_ignored(
     info: DeviceInfo, tmp_path: Path, field: str
 ) -> None:
-    other = dataclasses.replace(info, **{field: "0" * 32})
+    changes: dict[str, Any] = {field: "0" * 32}
+    other = dataclasses.replace(info, **changes)
     assert cache_path(tmp_path, other) != cache_path(tmp_path, info)
     path = cache_path(tmp_path, info)
     write_cache(path, other, DATA)

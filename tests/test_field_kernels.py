@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from conftest import OpenGpu, elements, on_both_paths
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu_executor as gx
+from conftest import OpenGpu, elements, on_both_paths
 from gpu_executor.cpu import exact
 from gpu_executor.kernels.catalogue import field_kernel, mul_chain_kernel
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime, words

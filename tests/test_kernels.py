@@ -82,8 +82,6 @@ def test_primes_of_one_size_differ_in_values_and_not_in_what_is_set(operation: s
     assert [spec_id for spec_id, _ in first.constants] == [i for i, _ in second.constants]
 
 
-# BUG: their references are two `functools.partial`s, and those are equal only to themselves; each
-# such kernel has plans and slots of its own.
 @pytest.mark.parametrize("operation", FIELD_OPERATIONS)
 def test_field_kernels_of_the_same_prime_are_equal(operation: str) -> None:
     again = Prime("goldilocks", GOLDILOCKS.modulus)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import OpenGpu, elements, on_both_paths
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gpu_executor as gx
+from conftest import OpenGpu, elements, on_both_paths
 from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ, words
 from gpu_executor.vulkan import binding
@@ -150,12 +150,16 @@ def test_trim_frees_what_no_call_needs(fresh_gpu: OpenGpu) -> None:
 def test_a_memory_limit_makes_chunks_that_fit(
     fresh_gpu: OpenGpu, device_local: bool, limit: int
 ) -> None:
-    gpu, x = fresh_gpu(memory_limit=limit), words.from_ints(FQ, elements(FQ, 3000, 1)).repeat(3, 0)
-    for kernel, compute in ((load("bls12_381_fq_add"), words.add), (ADD_U32, None)):
-        arrays: list[Any] = [x, x] if compute else [np.arange(9000, dtype=np.uint32)] * 2
-        expected = compute(FQ, x, x) if compute else arrays[0] * 2
-        assert gpu.explain(kernel, *arrays, device_local=device_local).chunk < 9000 or limit > 1e5
-        result = gpu.run(kernel, *arrays, device_local=device_local)
+    gpu = fresh_gpu(memory_limit=limit)
+    x = words.from_ints(FQ, elements(FQ, 3000, 1)).repeat(3, 0)
+    y = np.arange(9000, dtype=np.uint32)
+    for kernel, array, expected in (
+        (load("bls12_381_fq_add"), x, words.add(FQ, x, x)),
+        (ADD_U32, y, 2 * y),
+    ):
+        planned = gpu.explain(kernel, array, array, device_local=device_local)
+        assert 3 * array[: planned.chunk].nbytes <= limit
+        result = gpu.run(kernel, array, array, device_local=device_local)
         np.testing.assert_array_equal(result, expected)
         assert 0 < gpu.stats().memory.bytes_held <= limit
 
@@ -164,9 +168,9 @@ def test_a_memory_limit_makes_chunks_that_fit(
 def test_a_limit_too_small_names_what_was_wanted_and_what_is_held(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
-    gpu = fresh_gpu(memory_limit=2000)
+    gpu, zeros = fresh_gpu(memory_limit=2000), np.zeros((9, 6), np.uint64)
     with pytest.raises(MemoryError) as caught:
-        gpu.run_field_add(*[np.zeros((9, 6), np.uint64)] * 2, device_local=device_local)
+        gpu.run_field_add(zeros, zeros, device_local=device_local)
     assert isinstance(caught.value, gx.OutOfMemoryError)
     said = str(caught.value)
     assert gpu.device.name in said

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from conftest import OpenGpu, on_both_paths
-from glsl import compile_glsl
 
 import gpu_executor as gx
+from conftest import OpenGpu, on_both_paths
+from glsl import compile_glsl
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.vulkan.shader import check_device_runs
 
@@ -60,9 +60,7 @@ def test_several_outputs_come_as_a_tuple(
 def test_one_input_and_no_declared_types_take_any_shape(
     cutting_gpu: gx.PersistentVulkanBackend,
 ) -> None:
-    double = kernel(
-        BODY + "y[i] = 2 * x[i];", buffer(0, "x"), buffer(1, "y"), inputs=1, outputs=1
-    )
+    double = kernel(BODY + "y[i] = 2 * x[i];", buffer(0, "x"), buffer(1, "y"), inputs=1, outputs=1)
     x = np.arange(2 * 3 * 40, dtype=np.uint32).reshape(2, 3, 40)
     np.testing.assert_array_equal(cutting_gpu.run(double, x), 2 * x)
     floats = x.astype(np.float32)  # the bits of a float, doubled as an integer
@@ -228,7 +226,7 @@ def test_wide_numbers_run_where_the_device_has_them_and_are_refused_where_not(
         f"void main() {{ {BODY} y[i] = x[i] * x[i]; }}"
     )
     square = gx.Kernel.from_spirv(code, inputs=1, outputs=1)
-    x = np.arange(-70, 70).astype(dtype) * 1_000_003
+    x: Array = np.arange(-70, 70).astype(dtype) * 1_000_003
     if f"shader{capability}" in gpu.device.features:
         np.testing.assert_array_equal(gpu.run(square, x), x * x)
     lacking = dataclasses.replace(gpu.device, features=frozenset())
@@ -255,5 +253,5 @@ def test_code_newer_than_the_device_is_refused(gpu: gx.PersistentVulkanBackend) 
 def test_more_buffers_than_the_device_binds_are_refused(gpu: gx.PersistentVulkanBackend) -> None:
     limits = dataclasses.replace(gpu.device.limits, max_bound_buffers=3)
     fewer = dataclasses.replace(gpu.device, limits=limits)
-    with pytest.raises(DeviceLacksError, match="binds 4 buffers; .* takes 3"):
+    with pytest.raises(DeviceLacksError, match=r"binds 4 buffers; .* takes 3"):
         check_device_runs(sum_and_difference(), fewer)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from conftest import CHUNK, OpenGpu, ValidationMessages, elements, on_both_paths
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu_executor as gx
+from conftest import CHUNK, OpenGpu, ValidationMessages, elements, on_both_paths
 from gpu_executor import plan
 from gpu_executor.cpu import exact
 from gpu_executor.primes import BLS12_381_FQ, NAMED, words
@@ -60,7 +60,8 @@ def test_integers_add_and_wrap_on_every_backend(
     a[0], b[0] = 0xFFFFFFFF, 2
     total = backend.run(ADD_U32, a, b, device_local=device_local)
     assert total.dtype == np.uint32
-    assert total.tolist() == [(x + y) % (1 << 32) for x, y in zip(a.tolist(), b.tolist())]
+    pairs = zip(a.tolist(), b.tolist(), strict=True)
+    assert total.tolist() == [(x + y) % (1 << 32) for x, y in pairs]
 
 
 @on_both_paths

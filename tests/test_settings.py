@@ -88,7 +88,6 @@ def test_a_tilde_in_the_cache_folder_is_the_home_folder(monkeypatch: pytest.Monk
     assert found == Path("/home/somebody/pipelines")
 
 
-# BUG: pathlib's RuntimeError ("Could not determine home directory.") comes through.
 def test_a_tilde_of_nobody_is_an_error_that_names_the_variable() -> None:
     with pytest.raises(SettingsError, match="GPU_CACHE_DIR is '~no-such-user/pipelines'"):
         read({"GPU_CACHE_DIR": "~no-such-user/pipelines"})

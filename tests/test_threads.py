@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from conftest import OpenGpu, RunPython, elements
 
 import gpu_executor as gx
-from gpu_executor.kernels.catalogue import field_kernel
-from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime, words
+from conftest import OpenGpu, RunPython, elements
+from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, words
 from gpu_executor.vulkan import binding
 
 THREADS = 8
@@ -103,87 +102,6 @@ def test_threads_wait_for_memory_that_others_use(fresh_gpu: OpenGpu) -> None:
     run_at_random(gpu, make_cases(2000), 25)
     assert gpu.stats().calls == THREADS * 25
     assert gpu.stats().memory.bytes_held <= limit
-
-
-def test_threads_that_each_want_most_of_the_memory_all_get_it(fresh_gpu: OpenGpu) -> None:
-    """No two slots fit at once, and no slot serves another's kernel."""
-    gpu = fresh_gpu(memory_limit=40_000)
-    x = np.arange(1600, dtype=np.uint32)
-    primes = [Prime(f"prime {number}", number) for number in (3, 5, 7, 11, 13, 17, 19, 23)]
-
-    def work(number: int) -> None:
-        kernel = field_kernel(primes[number], "add")
-        a = x % primes[number].modulus
-        for _ in range(30):
-            total = gpu.run(kernel, a, a)
-            np.testing.assert_array_equal(total, (a + a) % primes[number].modulus)
-
-    in_threads(work)
-    assert gpu.stats().calls == THREADS * 30
-
-
-class HeldWait:
-    """The first wait for the device lasts until the `with` statement ends."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.reached, self._released = threading.Event(), threading.Event()
-        self._wait = binding.vk.vkWaitSemaphores
-        monkeypatch.setattr(binding.vk, "vkWaitSemaphores", self)
-
-    def __call__(self, *arguments: Any) -> Any:
-        if not self.reached.is_set():
-            self.reached.set()
-            assert self._released.wait(PATIENCE)
-        return self._wait(*arguments)
-
-    def __enter__(self) -> HeldWait:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._released.set()
-
-
-def in_background(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    """Starts it; the list gets its result, or stays empty where it raises."""
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
-    thread.start()
-    return thread, results
-
-
-def test_a_call_waits_until_another_gives_its_memory_back(
-    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu, kernel = fresh_gpu(memory_limit=40_000), gx.kernels.load("vector_add_u32")
-    x = np.arange(1666, dtype=np.uint32)  # a slot for it has more than half of the limit
-    with HeldWait(monkeypatch) as held:
-        first, first_results = in_background(lambda: gpu.run(kernel, x, x))
-        assert held.reached.wait(PATIENCE)
-        second, second_results = in_background(lambda: gpu.run(kernel, x, x + 1))
-        second.join(0.2)
-        assert second.is_alive(), "there is no memory for it yet"
-    for thread in (first, second):
-        thread.join(PATIENCE)
-    np.testing.assert_array_equal(first_results, [2 * x])
-    np.testing.assert_array_equal(second_results, [2 * x + 1])
-
-
-def test_close_returns_when_the_last_call_is_done(
-    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu, kernel = fresh_gpu(), gx.kernels.load("vector_add_u32")
-    with HeldWait(monkeypatch) as held:
-        call, results = in_background(lambda: gpu.run(kernel, X, X))
-        assert held.reached.wait(PATIENCE)
-        closing, _ = in_background(gpu.close)
-        closing.join(0.2)
-        assert closing.is_alive(), "a call is still running"
-        with pytest.raises(gx.ClosedError):
-            gpu.run(kernel, X, X)
-    for thread in (call, closing):
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-    np.testing.assert_array_equal(results, [2 * X])
 
 
 def test_trimming_while_others_run_does_no_harm(fresh_gpu: OpenGpu) -> None:

@@ -9,6 +9,7 @@ names the argument, what was found and what fits; arrays that merely lie awkward
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -44,7 +45,7 @@ class Form:
     operands: tuple[Operand, ...]
     """The inputs, then the outputs."""
     as_rows: bool
-    """Whether every array is (elements, *element shape) already, as nearly all are."""
+    """Whether all are plain arrays of (elements, *element shape) already, as nearly always."""
     result_shapes: tuple[Shape, ...]
     """The outputs' shapes as the caller gets them."""
 
@@ -56,7 +57,7 @@ class Form:
         return Call(
             self,
             [
-                array.reshape(operand.count, *operand.type.shape)
+                np.asarray(array).reshape(operand.count, *operand.type.shape)
                 for array, operand in zip(arrays, inputs, strict=True)
             ],
         )
@@ -109,14 +110,12 @@ def check(kernel: Kernel, arrays: Sequence[Any]) -> Form:
     count = inputs[0].count
     if kernel.split == "elements":
         _check_equal_counts(kernel, inputs)
-    elif count == 0:
-        raise ArgumentShapeError(
-            f"{kernel.name}: argument 0 is empty; a kernel not cut by elements needs some"
-        )
+    else:
+        _check_none_empty(kernel, inputs)
     shapes, outputs = _outputs(kernel, arrays, inputs[0])
     operands = (*inputs, *outputs)
     actual = [*(array.shape for array in arrays), *shapes]
-    as_rows = all(
+    as_rows = all(type(array) is np.ndarray for array in arrays) and all(
         shape == (operand.count, *operand.type.shape)
         for shape, operand in zip(actual, operands, strict=True)
     )
@@ -127,6 +126,11 @@ def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) ->
     if not isinstance(array, np.ndarray):
         raise ArgumentTypeError(
             f"{kernel.name}: argument {index} is {_found(array)}; it takes a NumPy array"
+        )
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArgumentTypeError(
+            f"{kernel.name}: argument {index} is a masked array, whose mask a kernel cannot see; "
+            "pass its data"
         )
     if type_ is None:
         if array.dtype.kind not in "biufc":
@@ -157,6 +161,15 @@ def _check_equal_counts(kernel: Kernel, inputs: Sequence[Operand]) -> None:
             )
 
 
+def _check_none_empty(kernel: Kernel, inputs: Sequence[Operand]) -> None:
+    for index, operand in enumerate(inputs):
+        if operand.count == 0:
+            raise ArgumentShapeError(
+                f"{kernel.name}: argument {index} is empty; a kernel that is not cut by elements "
+                "needs some"
+            )
+
+
 def _outputs(
     kernel: Kernel, arrays: Sequence[Array], first: Operand
 ) -> tuple[tuple[Shape, ...], tuple[Operand, ...]]:
@@ -178,15 +191,24 @@ def _outputs(
 
 def _asked_shapes(kernel: Kernel, types: tuple[ElementType, ...], asked: Any) -> list[Shape]:
     """What `out_shape` said: one shape, or a list of them for several outputs."""
-    shapes = [asked] if kernel.outputs == 1 and not isinstance(asked, list) else list(asked)
-    shapes = [(shape,) if isinstance(shape, Integral) else tuple(shape) for shape in shapes]
+    given = asked if isinstance(asked, list) or kernel.outputs > 1 else [asked]
+    try:
+        shapes = [
+            tuple(map(operator.index, [shape] if isinstance(shape, Integral) else shape))
+            for shape in given
+        ]
+    except TypeError:
+        raise ArgumentShapeError(
+            f"{kernel.name}: out_shape gave {asked!r}; it gives a shape, or a list of "
+            f"{kernel.outputs} shapes"
+        ) from None
     if len(shapes) != kernel.outputs:
         raise ArgumentShapeError(
             f"{kernel.name}: out_shape gave {len(shapes)} shapes for {kernel.outputs} outputs"
         )
     for shape, type_ in zip(shapes, types, strict=True):
-        if math.prod(shape) < 1:
-            raise ArgumentShapeError(f"{kernel.name}: out_shape gave {shape}, an empty output")
+        if min(shape, default=1) < 1:
+            raise ArgumentShapeError(f"{kernel.name}: out_shape gave {shape}, which holds nothing")
         if shape[len(shape) - len(type_.shape) :] != type_.shape:
             raise ArgumentShapeError(
                 f"{kernel.name}: out_shape gave {shape}; its last axes must be {type_.shape}"

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.errors import KernelError, NotRunHereError
+from gpu_executor.errors import KernelError, NotRunHereError, SpirvError
 from gpu_executor.spirv import ShaderInterface, read_interface
 
 Split = Literal["elements", "whole"]
@@ -65,6 +65,9 @@ class Kernel:
     push: bytes
     status: bool
     per_invocation: int | None
+    """The specialization constant that says how many elements an invocation takes, if one does."""
+    work_group: int | None
+    """The work-group size that its author found best for large calls, if any."""
     reference: Callable[..., Any] | None = field(repr=False)
     interface: ShaderInterface = field(repr=False)
     digest: str = field(repr=False)
@@ -73,8 +76,8 @@ class Kernel:
     def __post_init__(self) -> None:
         identity = (
             self.digest, self.name, self.inputs, self.outputs, self.split, self.types,
-            self.out_shape, self.constants, self.push, self.status, self.per_invocation,
-            self.reference,
+            self.out_shape, self.encoded_constants(), self.push, self.status,
+            self.per_invocation, self.work_group, self.reference,
         )  # fmt: skip
         object.__setattr__(self, "_identity", identity)
         # Kernels are dictionary keys on the path of every call: hash once.
@@ -97,6 +100,36 @@ class Kernel:
             "gpu.run(kernel, ...)"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A hash is good in one process only, so a kernel that travels makes its own anew.
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+    def encoded_constants(self) -> tuple[tuple[int, bytes], ...]:
+        """The constants as their bytes: 0.0 and -0.0 are equal, but not the same constant."""
+        encoded = []
+        for spec_id, value in self.constants:
+            constant = self.interface.constant(spec_id)
+            if constant is None:
+                known = [each.spec_id for each in self.interface.constants]
+                raise KernelError(
+                    f"kernel {self.name!r}: constants sets id {spec_id}, but its code has the ids "
+                    f"{known}"
+                )
+            try:
+                encoded.append((spec_id, constant.encode(value)))
+            except SpirvError as error:
+                raise SpirvError(f"kernel {self.name!r}: {error}") from None
+        return tuple(encoded)
+
+    def local_size(self) -> tuple[int, int, int]:
+        """The work-group's extents with the kernel's constants; a plan may choose another first."""
+        local, fixed = self.interface.local_size, dict(self.constants)
+        x, y, z = (
+            size if spec_id is None else int(fixed.get(spec_id, size))
+            for size, spec_id in zip(local.size, local.spec_ids, strict=True)
+        )
+        return x, y, z
+
     @property
     def bindings(self) -> int:
         """How many storage buffers it binds, the status word among them."""
@@ -116,6 +149,7 @@ class Kernel:
         push: bytes = b"",
         status: bool = False,
         per_invocation: int | None = None,
+        work_group: int | None = None,
         name: str | None = None,
         reference: Callable[..., Any] | None = None,
     ) -> Kernel:
@@ -126,6 +160,8 @@ class Kernel:
         types; a subarray dtype such as `("u8", (6,))` makes six integers one element. Without it
         elements are scalars and an output is like the first input. `out_shape` computes the
         outputs' shapes from the inputs'; `constants` fixes specialization constants by their id;
+        `per_invocation` names the one that says how many elements an invocation takes, and
+        `work_group` a good work-group size for large calls; `status=True` declares a status word;
         `reference` is the same computation on NumPy arrays.
         """
         code = _code(code_or_path)
@@ -139,9 +175,10 @@ class Kernel:
             types=None if dtypes is None else tuple(_element_type(dtype) for dtype in dtypes),
             out_shape=out_shape,
             constants=tuple(sorted((constants or {}).items())),
-            push=bytes(push),
+            push=bytes(memoryview(push)),
             status=status,
             per_invocation=per_invocation,
+            work_group=work_group,
             reference=reference,
             interface=interface,
             digest=hashlib.sha256(code).hexdigest(),
@@ -166,8 +203,8 @@ def _name(code_or_path: bytes | str | Path, code: bytes) -> str:
 def _element_type(dtype: npt.DTypeLike) -> ElementType:
     whole = np.dtype(dtype)
     base, shape = whole.subdtype or (whole, ())
-    if base.kind not in "biufc":
-        raise KernelError(f"dtypes has {whole}; a kernel's elements are numbers")
+    if base.kind not in "biufc" or 0 in shape:
+        raise KernelError(f"dtypes has {whole}; a kernel's elements are one number or more")
     return ElementType(native(base), tuple(shape))
 
 
@@ -206,9 +243,11 @@ def _check_against_code(kernel: Kernel) -> None:
             f"{where}: its code binds {list(interface.bindings)}, but {roles} are bindings "
             f"{list(range(kernel.bindings))}"
         )
+    last = kernel.bindings - 1
     for binding in range(kernel.inputs, kernel.bindings):
         if binding in interface.read_only:
-            raise KernelError(f"{where}: output binding {binding} is read-only in its code")
+            role = "the status word" if kernel.status and binding == last else "an output"
+            raise KernelError(f"{where}: binding {binding}, {role}, is read-only in its code")
     if len(kernel.push) % 4:
         raise KernelError(f"{where}: push has {len(kernel.push)} bytes; they come in fours")
     given = COUNT_BYTES + len(kernel.push)
@@ -218,22 +257,21 @@ def _check_against_code(kernel: Kernel) -> None:
             f"{where}: its code declares {declared} bytes of push constants, but the element count "
             f"(4 bytes) and push ({len(kernel.push)} bytes) make {given}"
         )
-    _check_constants(kernel)
+    _check_per_invocation(kernel)
 
 
-def _check_constants(kernel: Kernel) -> None:
-    where, interface = f"kernel {kernel.name!r}", kernel.interface
-    known = [constant.spec_id for constant in interface.constants]
-    for spec_id, value in kernel.constants:
-        constant = interface.constant(spec_id)
-        if constant is None:
-            raise KernelError(
-                f"{where}: constants sets id {spec_id}, but its code has the ids {known}"
-            )
-        constant.encode(value)
+def _check_per_invocation(kernel: Kernel) -> None:
     tuned = kernel.per_invocation
-    if tuned is not None and (tuned not in known or tuned in dict(kernel.constants)):
+    if tuned is None:
+        return
+    taken = {*dict(kernel.constants), *kernel.interface.local_size.spec_ids}
+    free = [
+        constant.spec_id
+        for constant in kernel.interface.constants
+        if constant.spec_id not in taken and constant.kind in ("int", "uint")
+    ]
+    if tuned not in free:
         raise KernelError(
-            f"{where}: per_invocation names constant {tuned}; it must be one of {known} and not "
-            "among the constants fixed already"
+            f"kernel {kernel.name!r}: per_invocation names constant {tuned}; the whole-number "
+            f"constants that are neither fixed nor the work-group's are {free}"
         )

@@ -22,6 +22,7 @@ AUTO_DEVICE_LOCAL_THRESHOLD = 1 << 20
 """Elements from which a call goes through device-local memory, where nobody says otherwise."""
 
 WORK_GROUP_SIZES = (64, 128, 256, 512)
+USUAL_WORK_GROUP = 128
 SMALL_CALL = 1 << 14
 LARGE_CALL = 1 << 18
 STATUS_CODES = (1 << 32) - 1
@@ -85,14 +86,13 @@ def make_plan(
     reasons: list[str] = []
     path = _choose_path(count, device, settings, device_local, reasons)
     work_group, per_invocation = _choose_work_groups(kernel, count, device, reasons)
-    most = _most_elements(
-        kernel, operands, device, settings, path, work_group * per_invocation, reasons
-    )
+    per_group = work_group * per_invocation
     if kernel.split == "whole":
-        _check_whole(kernel, operands, count, device)
+        _check_whole(kernel, operands, count, per_group, device)
         chunk = capacity = count
         reasons.append("one piece: the kernel is not cut by elements")
     else:
+        most = _most_elements(kernel, operands, device, settings, path, per_group, reasons)
         chunk = min(count, most)
         capacity = min(round_up_to_class(chunk), most)
     return Plan(count, path, chunk, capacity, 1, work_group, per_invocation, tuple(reasons))
@@ -132,29 +132,33 @@ def _choose_work_groups(
     kernel: Kernel, count: int, device: DeviceInfo, reasons: list[str]
 ) -> tuple[int, int]:
     """The work-group size and the elements per invocation, where the code leaves them open."""
-    local = kernel.interface.local_size
-    spec_id = local.spec_ids[0]
-    fixed = dict(kernel.constants)
-    if spec_id is None or spec_id in fixed:
-        size = int(fixed[spec_id]) if spec_id is not None else local.size[0]
+    spec_id = kernel.interface.local_size.spec_ids[0]
+    size, y, z = kernel.local_size()
+    if spec_id is None or spec_id in dict(kernel.constants):
         reasons.append(f"work-group: {size}, fixed by the kernel")
     else:
-        size = _work_group_size(count, device)
-        reasons.append(f"work-group: {size} of {WORK_GROUP_SIZES} for a {device.kind} device")
+        size, why = _work_group_size(kernel, count, y * z, device)
+        reasons.append(f"work-group: {size} of {WORK_GROUP_SIZES}, {why}")
     if kernel.per_invocation is None:
         return size, 1
     return size, _elements_per_invocation(count, device)
 
 
-def _work_group_size(count: int, device: DeviceInfo) -> int:
-    """Small groups for small calls, to reach more of the chip; 128 for the rest.
-
-    On an NVIDIA H200, 2^24 elements, in G/s with 64, 128, 256, 512 invocations: 381-bit addition
-    27.3, 27.4, 27.8, 29.1; 381-bit product 20.1, 20.1, 19.2, 15.3. On lavapipe all are alike.
-    """
-    limit = min(device.limits.max_work_group_invocations, device.limits.max_work_group_size[0])
-    wanted = min(64 if count < SMALL_CALL else 128, limit)
-    return max((size for size in WORK_GROUP_SIZES if size <= wanted), default=WORK_GROUP_SIZES[0])
+def _work_group_size(
+    kernel: Kernel, count: int, others: int, device: DeviceInfo
+) -> tuple[int, str]:
+    """The size for groups that extend `others` times in the other dimensions, and why."""
+    limits = device.limits
+    limit = min(limits.max_work_group_invocations // others, limits.max_work_group_size[0])
+    if count < SMALL_CALL:
+        wanted, why = WORK_GROUP_SIZES[0], "to reach all of the chip with a small call"
+    else:
+        wanted, why = kernel.work_group or USUAL_WORK_GROUP, "the kernel's own choice"
+        if kernel.work_group is None:
+            why = "as usual"
+    if wanted > limit:
+        wanted, why = limit, "the device's largest"
+    return max((size for size in WORK_GROUP_SIZES if size <= wanted), default=wanted), why
 
 
 def _elements_per_invocation(count: int, device: DeviceInfo) -> int:
@@ -168,7 +172,7 @@ def _most_elements(
     device: DeviceInfo,
     settings: Settings,
     path: DataPath,
-    elements_per_group: int,
+    per_group: int,
     reasons: list[str],
 ) -> int:
     """The most elements of one chunk, by the tightest of all limits."""
@@ -178,7 +182,7 @@ def _most_elements(
     bounds = {
         "GPU_STREAM_CHUNK_ELEMS": settings.stream_chunk_elems,
         "the device's largest storage buffer": limits.max_storage_buffer_range // largest,
-        "the device's work-group count": limits.max_work_group_count[0] * elements_per_group,
+        "the device's work-group count": limits.max_work_group_count[0] * per_group,
         "what a status word can tell": STATUS_CODES // kernel.inputs,
         "the memory limit": _memory_for_a_slot(device, settings, path) // per_element,
     }
@@ -199,14 +203,22 @@ def _memory_for_a_slot(device: DeviceInfo, settings: Settings, path: DataPath) -
 
 
 def _check_whole(
-    kernel: Kernel, operands: Sequence[Operand], count: int, device: DeviceInfo
+    kernel: Kernel, operands: Sequence[Operand], count: int, per_group: int, device: DeviceInfo
 ) -> None:
     limit = device.limits.max_storage_buffer_range
     for index, operand in enumerate(operands):
         if operand.nbytes > limit:
+            output = index - kernel.inputs
+            which = f"argument {index}" if output < 0 else f"output {output}"
             raise DeviceLacksError(
-                f"{kernel.name}: argument {index} has {operand.nbytes:,} bytes; {device.name} "
+                f"{kernel.name}: {which} has {operand.nbytes:,} bytes; {device.name} "
                 f"binds at most {limit:,} and this kernel cannot be cut"
             )
     if count >= 1 << 32:
         raise DeviceLacksError(f"{kernel.name}: {count:,} elements; a kernel counts in 32 bits")
+    most = device.limits.max_work_group_count[0] * per_group
+    if count > most:
+        raise DeviceLacksError(
+            f"{kernel.name}: {count:,} elements; {device.name} starts work-groups for {most:,} at "
+            "most and this kernel cannot be cut"
+        )

@@ -65,16 +65,21 @@ def _cache_dir(environ: Mapping[str, str]) -> Path | None:
     if _switch(environ, "GPU_CACHE") is False:
         return None
     named = environ.get("GPU_CACHE_DIR")
-    return Path(named).expanduser() if named else platformdirs.user_cache_path("gpu-executor")
+    if not named:
+        return platformdirs.user_cache_path("gpu-executor")
+    try:
+        return Path(named).expanduser()
+    except RuntimeError as error:
+        raise SettingsError(f"GPU_CACHE_DIR is {named!r}: {error}") from None
 
 
 def _switch(environ: Mapping[str, str], name: str) -> bool | None:
-    text = environ.get(name, "").strip().lower()
+    text = environ.get(name, "").strip()
     if not text:
         return None
-    if text not in SWITCH:
+    if text.lower() not in SWITCH:
         raise SettingsError(f"{name} is {text!r}; set it to 1 or 0, or leave it unset")
-    return SWITCH[text]
+    return SWITCH[text.lower()]
 
 
 def _whole_number(environ: Mapping[str, str], name: str) -> int | None:

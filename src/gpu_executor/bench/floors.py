@@ -15,6 +15,7 @@ from gpu_executor.bench.samples import elements
 from gpu_executor.call import Call
 from gpu_executor.kernels import load
 from gpu_executor.kernels.catalogue import mul_chain_kernel
+from gpu_executor.plan import USUAL_WORK_GROUP
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.binding import vk
@@ -105,14 +106,15 @@ def rates(settings: Settings) -> Iterator[Rate]:
 
 def _operation_rate(session: Session, prime: Prime, operation: str, count: int) -> Rate:
     kernel = load(f"{prime.name}_{operation}")
-    seconds = kernel_seconds(session, kernel, prime, count, work_group=128, per_invocation=2)
+    work_group = kernel.work_group or USUAL_WORK_GROUP
+    seconds = kernel_seconds(session, kernel, prime, count, work_group=work_group, per_invocation=2)
     moved = 3 * count * prime.element_bytes
     return Rate(kernel.name, count, count / seconds, moved / seconds)
 
 
 def _chain_rate(session: Session, prime: Prime, count: int, length: int) -> Rate:
     kernel = mul_chain_kernel(prime, length)
-    seconds = kernel_seconds(session, kernel, prime, count, work_group=128)
+    seconds = kernel_seconds(session, kernel, prime, count, work_group=USUAL_WORK_GROUP)
     return Rate(f"{prime.name}_mul in a chain", count, count * length / seconds, None)
 
 

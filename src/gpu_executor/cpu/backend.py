@@ -11,7 +11,7 @@ import numpy as np
 
 from gpu_executor.call import Array, check
 from gpu_executor.errors import KernelError
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Kernel, native
 from gpu_executor.kernels import load
 
 
@@ -20,6 +20,10 @@ class CpuStats:
     calls: int
     elements: int
     seconds: float
+
+
+def _in_native_order(array: Array) -> Array:
+    return array.astype(native(array.dtype), copy=False)
 
 
 class CpuBackend:
@@ -37,9 +41,16 @@ class CpuBackend:
         call = form.call(arrays)
         call.make_outputs()
         begun = time.perf_counter()
-        computed = kernel.reference(*arrays)
-        results = computed if isinstance(computed, tuple) else (computed,)
-        for target, result in zip(call.results, results, strict=True):
+        whole = kernel.split == "whole"
+        computed = kernel.reference(*(arrays if whole else map(_in_native_order, call.inputs)))
+        results = computed if isinstance(computed, tuple | list) else (computed,)
+        targets = call.results if whole else call.outputs
+        if len(results) != len(targets):
+            raise KernelError(
+                f"kernel {kernel.name!r}: its reference gave {len(results)} results for "
+                f"{len(targets)} outputs"
+            )
+        for target, result in zip(targets, results, strict=True):
             np.copyto(target, result, casting="same_kind")
         self._count(form.count, time.perf_counter() - begun)
         return call.result()

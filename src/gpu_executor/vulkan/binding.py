@@ -52,6 +52,8 @@ class _Vulkan:
         """An entry point that the loader does not export, from the instance."""
         pointer = self.vkGetInstanceProcAddr(instance, name.encode())
         ffi = _package().ffi
+        if pointer == ffi.NULL:
+            raise _error(name, self.VK_ERROR_EXTENSION_NOT_PRESENT)
         return _checked(name, ffi.cast(f"PFN_{name}", pointer))
 
     @property
@@ -125,7 +127,7 @@ def _entry_point(name: str) -> Any:
 
 def _checked(name: str, call: Any) -> Any:
     """`call` with its result checked and what it makes counted; as it is where neither applies."""
-    returns_result = _package().ffi.typeof(call).result.cname == "VkResult"
+    returns_result = _package().ffi.typeof(call).result.cname == "enum VkResult"
     count = _counter(name)
     if not returns_result and count is None:
         return call

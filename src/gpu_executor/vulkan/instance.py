@@ -14,6 +14,11 @@ from gpu_executor.vulkan.describe import describe
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 API_VERSION = 1 << 22 | 3 << 12  # Vulkan 1.3
+INDEX_DIGITS = 3
+NO_DRIVER = (
+    "the Vulkan loader found no driver and so no device. Install one with 'apt-get install "
+    "mesa-vulkan-drivers' (lavapipe, a software driver, is part of it) or your GPU vendor's driver"
+)
 RANK = ("discrete", "integrated", "virtual", "cpu", "other")
 log = logging.getLogger("gpu_executor.vulkan")
 
@@ -30,7 +35,14 @@ class Instance:
         self.handle = _create(arena, messenger, validation=validation)
         self._messenger: Handle | None = None
         if validation:
-            self._messenger = self._add_messenger(messenger)
+            try:
+                self._messenger = self._add_messenger(messenger)
+            except BaseException as error:
+                self.close()
+                if isinstance(error, VulkanError):
+                    # Without a driver the loader may make an instance that can do nothing.
+                    raise NoDeviceError(f"{NO_DRIVER} ({error})") from error
+                raise
 
     def close(self) -> None:
         if self.handle is None:
@@ -71,26 +83,26 @@ def choose(
 ) -> tuple[Handle, DeviceInfo]:
     """The device asked for by index, UUID prefix or part of its name; the best one for None."""
     if not devices:
-        raise NoDeviceError(
-            "the Vulkan loader found no device: no driver is installed. Install one with "
-            "'apt-get install mesa-vulkan-drivers' (lavapipe, a software driver, is part of it) "
-            "or your GPU vendor's driver"
-        )
+        raise NoDeviceError(NO_DRIVER)
     if wanted is None:
         return devices[0]
     text = str(wanted).strip().lower()
-    if text.isdecimal() and int(text) < len(devices):
-        return devices[int(text)]
-    for handle, info in devices:
-        if info.uuid.startswith(text) or info.uuid.replace("-", "").startswith(text):
-            return handle, info
-    for handle, info in devices:
-        if text in info.name.lower():
-            return handle, info
+    if text.isdecimal() and len(text) <= INDEX_DIGITS:
+        # An index and nothing else: "15" is not to find "LLVM 15", or a UUID that begins so.
+        matches = list(devices[int(text) : int(text) + 1])
+    else:
+        by_uuid = [pair for pair in devices if _begins(pair[1].uuid, text)]
+        matches = by_uuid or [pair for pair in devices if text in pair[1].name.lower()]
+    if matches:
+        return matches[0]
     listed = "; ".join(f"{info.index}: {info.name} ({info.uuid})" for _, info in devices)
     raise DeviceNotFoundError(
         f"no device matches {wanted!r} as index, UUID prefix or part of a name; found {listed}"
     )
+
+
+def _begins(uuid: str, text: str) -> bool:
+    return uuid.startswith(text) or uuid.replace("-", "").startswith(text)
 
 
 def find_devices() -> list[DeviceInfo]:
@@ -130,10 +142,7 @@ def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
     try:
         vk.vkCreateInstance(info, vk.ffi.NULL, instance)
     except VulkanError as error:
-        raise NoDeviceError(
-            f"no Vulkan instance could be made ({error}); the loader is there, but no driver that "
-            "works: 'apt-get install mesa-vulkan-drivers' brings a software one"
-        ) from error
+        raise NoDeviceError(f"{NO_DRIVER} ({error})") from error
     return instance[0]
 
 

@@ -6,12 +6,13 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from gpu_executor.kernel import COUNT_BYTES, Constant, Kernel
+from gpu_executor.kernel import COUNT_BYTES, Kernel
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.shader import check_device_runs, check_work_group, make_module
 
-Constants = tuple[tuple[int, Constant], ...]
+Constants = tuple[tuple[int, bytes], ...]
+"""Specialization constants by id, as the bytes that Vulkan gets."""
 Key = tuple[str, Constants, int, int]
 PIPELINES_KEPT = 64
 
@@ -52,6 +53,7 @@ class PipelineCache:
     def acquire(self, kernel: Kernel, work_group: int, per_invocation: int) -> Pipeline:
         """The pipeline for a kernel and its tuning; `release` it when nothing recorded uses it."""
         constants = specialization(kernel, work_group, per_invocation)
+        check_work_group(kernel, work_group, self._device.info)
         key = (kernel.digest, constants, kernel.bindings, len(kernel.push))
         with self._lock:
             pipeline = self._pipelines.get(key)
@@ -90,7 +92,6 @@ class PipelineCache:
 
     def _make(self, key: Key, kernel: Kernel, constants: Constants) -> Pipeline:
         check_device_runs(kernel, self._device.info)
-        check_work_group(kernel, _work_group(kernel, constants), self._device.info)
         device, null = self._device.handle, vk.ffi.NULL
         set_layout = _make_set_layout(self._device, kernel.bindings)
         layout = module = None
@@ -113,23 +114,14 @@ class PipelineCache:
 
 def specialization(kernel: Kernel, work_group: int, per_invocation: int) -> Constants:
     """The kernel's own constants and those that the plan chose."""
-    values = dict(kernel.constants)
+    values = dict(kernel.encoded_constants())
     work_group_id = kernel.interface.local_size.spec_ids[0]
-    if work_group_id is not None:
-        values.setdefault(work_group_id, work_group)
-    if kernel.per_invocation is not None:
-        values[kernel.per_invocation] = per_invocation
+    for spec_id, chosen in ((work_group_id, work_group), (kernel.per_invocation, per_invocation)):
+        if spec_id is not None and spec_id not in values:
+            constant = kernel.interface.constant(spec_id)
+            assert constant is not None, "checked when the kernel was made"
+            values[spec_id] = constant.encode(chosen)
     return tuple(sorted(values.items()))
-
-
-def _work_group(kernel: Kernel, constants: Constants) -> tuple[int, int, int]:
-    values = dict(constants)
-    local = kernel.interface.local_size
-    x, y, z = (
-        size if spec_id is None else int(values.get(spec_id, size))
-        for size, spec_id in zip(local.size, local.spec_ids, strict=True)
-    )
-    return x, y, z
 
 
 def _make_set_layout(device: Device, bindings: int) -> Handle:
@@ -177,19 +169,16 @@ def _make_pipeline(
     info.stage.stage = vk.VK_SHADER_STAGE_COMPUTE_BIT
     info.stage.module = module
     info.stage.pName = arena.text(kernel.interface.entry_point)
-    info.stage.pSpecializationInfo = _specialization_info(arena, kernel, constants)
+    info.stage.pSpecializationInfo = _specialization_info(arena, constants)
     pipelines = out("VkPipeline")
     vk.vkCreateComputePipelines(device.handle, driver_cache, 1, info, vk.ffi.NULL, pipelines)
     return pipelines[0]
 
 
-def _specialization_info(arena: Arena, kernel: Kernel, constants: Constants) -> Handle:
+def _specialization_info(arena: Arena, constants: Constants) -> Handle:
     entries = arena.array("VkSpecializationMapEntry", max(len(constants), 1))
     data = b""
-    for entry, (spec_id, value) in zip(entries, constants, strict=False):
-        constant = kernel.interface.constant(spec_id)
-        assert constant is not None, "checked when the kernel was made"
-        encoded = constant.encode(value)
+    for entry, (spec_id, encoded) in zip(entries, constants, strict=False):
         entry.constantID, entry.offset, entry.size = spec_id, len(data), len(encoded)
         data += encoded
     return arena.new(

@@ -34,5 +34,5 @@ def turn(slots: Sequence[Slot], call: Call, steps: Sequence[Step]) -> None:
             finished += 1
     except BaseException:
         for slot in slots:
-            slot.wait()
+            slot.abandon()
         raise

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_executor.call import Array, Form, check
+from gpu_executor.errors import ClosedError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Plan, make_plan
 from gpu_executor.settings import Settings
@@ -50,6 +51,7 @@ class Session:
     ) -> None:
         """`keep=False` sizes everything for a single call and takes nothing from disk."""
         self.settings = settings
+        self._closed = False
         self._opening = Record()
         self._routes: dict[Hashable, Route] = {}
         with self._opening.stage("setup"), contextlib.ExitStack() as opened:
@@ -81,6 +83,8 @@ class Session:
 
     def route(self, kernel: Kernel, arrays: Sequence[Array], device_local: bool | None) -> Route:
         """How a call of that form is run; made at its first call, remembered for the next."""
+        if self._closed:
+            raise ClosedError("the backend is closed; open another one")
         try:
             forms = [(type(array), array.dtype, array.shape) for array in arrays]
         except AttributeError:
@@ -139,6 +143,7 @@ class Session:
 
     def close(self) -> None:
         """Wait for running calls and free everything; a second time does nothing."""
+        self._closed = True
         self._opened.close()
 
     def _make_route(self, form: Form, device_local: bool | None) -> Route:

@@ -68,9 +68,10 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
         )
 
 
-def check_work_group(kernel: Kernel, size: tuple[int, int, int], info: DeviceInfo) -> None:
+def check_work_group(kernel: Kernel, work_group: int, info: DeviceInfo) -> None:
     """Raise `DeviceLacksError` where the work-group is larger than the device's largest."""
     limits = info.limits
+    size = (work_group, *kernel.local_size()[1:])
     invocations = size[0] * size[1] * size[2]
     fits = all(s <= most for s, most in zip(size, limits.max_work_group_size, strict=True))
     if not fits or invocations > limits.max_work_group_invocations:

@@ -44,6 +44,8 @@ class Shelf:
         self._slots: set[Slot] = set()
         self._retired: defaultdict[str, Record] = defaultdict(Record)
         self._idle = self._busy = self._waiting = self._hits = self._misses = 0
+        self._changes = 0
+        """How often somebody stopped being busy."""
         self._closed = False
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -105,10 +107,11 @@ class Shelf:
     def _make(self, layout: SlotLayout) -> Slot:
         """A new slot, made without the lock: compiling takes long, and others want theirs."""
         while True:
+            changes = self._changes
             try:
                 slot = Slot(self._resources, layout)
             except OutOfMemoryError as error:
-                self._find_memory(error)
+                self._find_memory(error, changes)
                 continue
             except BaseException:
                 with self._lock:
@@ -119,11 +122,17 @@ class Shelf:
                 self._slots.add(slot)
             return slot
 
-    def _find_memory(self, error: OutOfMemoryError) -> None:
-        """After an allocation failed: return when another attempt may succeed, else raise it."""
+    def _find_memory(self, error: OutOfMemoryError, changes: int) -> None:
+        """After an allocation failed: return when another attempt may succeed, else raise it.
+
+        `changes` is what was counted when the attempt began: whoever stopped since then, another
+        failed attempt perhaps, has given memory back.
+        """
         with self._lock:
             if self._idle:
                 self._give_up_oldest()
+                return
+            if self._changes != changes:
                 return
             self._no_longer_busy()
             if not self._busy:
@@ -148,6 +157,7 @@ class Shelf:
 
     def _no_longer_busy(self) -> None:
         self._busy -= 1
+        self._changes += 1
         if self._waiting:
             self._changed.notify_all()
 

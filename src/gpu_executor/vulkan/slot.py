@@ -111,7 +111,7 @@ class Slot:
     def start(self, call: Call, piece: Piece, groups: int) -> None:
         """Fill the slot with a piece of the call and hand it to the device; returns at once."""
         if self._running is not None:
-            self.wait()  # a call that was interrupted twice left it running
+            self.abandon()  # a call that was interrupted twice left it running
         recording = self.recording(piece.count, groups)
         begun = perf_counter_ns()
         self.fill(recording, call, piece)
@@ -132,6 +132,11 @@ class Slot:
         record.compute += done - begun
         record.download += perf_counter_ns() - done
         record.pieces += 1
+
+    def abandon(self) -> None:
+        """Wait for what was started and forget it, with anything the kernel reported."""
+        self.wait()
+        self._buffers.take_status()
 
     def wait(self) -> None:
         """Return when the device is done with what was started, if anything was."""
