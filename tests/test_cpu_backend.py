@@ -136,14 +136,6 @@ def test_big_endian_arrays_give_the_right_result() -> None:
     assert words.to_ints(FQ, found) == [4, 6]
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (6, 1)])
-def test_equal_counts_in_different_leading_axes_are_added(shape: tuple[int, ...]) -> None:
-    a = np.arange(6, dtype=np.uint32)
-    found = CpuBackend().run(load("vector_add_u32"), a.reshape(shape), a)
-    assert found.shape == shape
-    assert found.ravel().tolist() == [0, 2, 4, 6, 8, 10]
-
-
 def test_one_element_and_none_give_one_and_none() -> None:
     one = CpuBackend().run_field_add(fq(2)[0], fq(3)[0])
     assert one.tolist() == [5, 0, 0, 0, 0, 0]

@@ -161,7 +161,6 @@ def test_an_opening_that_fails_leaves_nothing(
 
 
 def test_an_instance_without_its_messenger_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    # BUG: the VkInstance stays alive.
     def refuse(*_arguments: object) -> None:
         raise binding._error("vkCreateDebugUtilsMessengerEXT", vk.VK_ERROR_OUT_OF_HOST_MEMORY)
 

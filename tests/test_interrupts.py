@@ -91,8 +91,7 @@ class InFlight:
 def test_an_interrupted_call_lets_the_next_one_be_right(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, times: int
 ) -> None:
-    # BUG for times=2 (an impatient user): the second Ctrl-C arrives while the slot is waited for,
-    # which then goes back to the shelf with its commands still running.
+    # The second Ctrl-C, an impatient user's, arrives while the interrupted piece is waited for.
     gpu = fresh_gpu()
     long_call_is_right(gpu, device_local)
     interrupt(monkeypatch, times)
@@ -109,7 +108,6 @@ def test_an_interrupted_call_lets_the_next_one_be_right(
 def test_an_interrupted_call_can_be_followed_by_close(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    # BUG for times=2: close() frees what the device is still working with.
     before = binding.live_objects()
     gpu = fresh_gpu()
     interrupt(monkeypatch, times)
@@ -124,7 +122,7 @@ def test_an_interrupted_call_can_be_followed_by_close(
 def test_an_interrupted_call_leaves_no_bad_element_to_the_next(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # BUG: the status word that nobody read is the next call's ElementRangeError.
+    # Nobody read the status word; it must not become the next call's ElementRangeError.
     gpu = fresh_gpu()
     good = words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 50, 1))
     bad = np.full_like(good, np.iinfo(np.uint64).max)

@@ -198,8 +198,14 @@ def test_the_plan_may_choose_a_constant_that_is_not_fixed() -> None:
         ({"inputs": -1, "outputs": 4}, "has -1 inputs and 4 outputs; it needs one of each"),
         ({"dtypes": []}, "'add': dtypes names 0 types for 2 inputs and 1 outputs"),
         ({"dtypes": ["u4"] * 4}, "'add': dtypes names 4 types for 2 inputs and 1 outputs"),
-        ({"dtypes": ["u4", object, "u4"]}, "dtypes has object; a kernel's elements are one number or more"),
-        ({"dtypes": ["u4", "u4", "S4"]}, "dtypes has |S4; a kernel's elements are one number or more"),
+        (
+            {"dtypes": ["u4", object, "u4"]},
+            "dtypes has object; a kernel's elements are one number or more",
+        ),
+        (
+            {"dtypes": ["u4", "u4", "S4"]},
+            "dtypes has |S4; a kernel's elements are one number or more",
+        ),
         ({"dtypes": [[("a", "<u4")], "u4", "u4"]}, "dtypes has [('a', '<u4')]; a kernel's"),
         ({"dtypes": ["u4", ("u4", (0,)), "u4"]}, "dtypes has"),
         ({"split": "element"}, "'add': split is 'element'; it is 'elements' or 'whole'"),

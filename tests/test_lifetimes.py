@@ -42,7 +42,6 @@ def test_closing_twice_is_fine_and_a_closed_backend_says_so() -> None:
 
 
 def test_a_closed_backend_says_so_also_where_the_device_is_not_needed() -> None:
-    # BUG: both answer as if the backend were open.
     gpu = gx.PersistentVulkanBackend()
     gpu.close()
     with pytest.raises(gx.ClosedError):

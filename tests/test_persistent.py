@@ -19,6 +19,7 @@ from gpu_executor.vulkan import binding
 from gpu_executor.vulkan import session as session_module
 from gpu_executor.vulkan.pipeline import PipelineCache
 from gpu_executor.vulkan.session import Session
+from gpu_executor.vulkan.slot import RECORDINGS_KEPT
 
 ADD_U32 = gx.kernels.load("vector_add_u32")
 ADD_F32 = gx.kernels.load("vector_add_f32")
@@ -89,12 +90,17 @@ def test_sizes_of_one_class_share_a_slot(fresh_gpu: OpenGpu) -> None:
     assert gpu.stats().recordings == 4
 
 
-def test_many_sizes_in_one_slot_stay_right(fresh_gpu: OpenGpu) -> None:
-    gpu = fresh_gpu()
+def test_many_sizes_in_one_slot_stay_right_with_few_command_buffers(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, calls = fresh_gpu(), list[str]()
+    name = "vkAllocateCommandBuffers"
+    monkeypatch.setattr(binding.vk, name, counting(name, getattr(binding.vk, name), calls))
     for size in [*range(1793, 2049, 16)] * 2:
         x = np.arange(size, dtype=np.uint32)
         np.testing.assert_array_equal(gpu.run(ADD_U32, x, x), 2 * x)
     assert gpu.stats().slots.misses == 1
+    assert len(calls) == RECORDINGS_KEPT
 
 
 def test_pipelines_are_shared_by_kernels_that_differ_in_data_only(fresh_gpu: OpenGpu) -> None:
@@ -164,9 +170,7 @@ def test_kernels_that_nobody_uses_are_let_go(
 ) -> None:
     # Slots (32) and remembered calls keep some; a program that makes a kernel for every call, say
     # with a number in its push bytes, must not keep all of them.
-    # BUG: Shelf._rows keeps a row, and with it the kernel and its SPIR-V, for ever.
-    for name in ("ROUTES_KEPT", "PLANS_KEPT"):
-        monkeypatch.setattr(session_module, name, 8, raising=False)
+    monkeypatch.setattr(session_module, "ROUTES_KEPT", 8)
     gpu, prime = fresh_gpu(), Prime("2^61-1", 2**61 - 1)
     x, kernels = words.from_ints(prime, [1, 2]), list[weakref.ref[gx.Kernel]]()
     template = field_kernel(prime, "add")

@@ -128,8 +128,7 @@ def test_every_tuning_gives_the_same(
 ) -> None:
     gpu = fresh_gpu()
     fits = min(work_group, gpu.device.limits.max_work_group_invocations)
-    monkeypatch.setattr(plan, "_work_group_size", lambda *_: fits)
-    monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
+    monkeypatch.setattr(plan, "_choose_work_groups", lambda *_: (fits, per_invocation))
     for size in (1, fits, fits + 1, fits * per_invocation, fits * per_invocation + 1):
         a, b = random_elements(size, 1), random_elements(size, 2)
         chosen = gpu.explain(ADD_U32, random_words(size), random_words(size))
@@ -238,8 +237,8 @@ WRONG: dict[str, tuple[tuple[Any, ...], type[gx.GpuError], str]] = {
     "five columns": ((GOOD, GOOD[:, :5]), gx.ArgumentShapeError, r"argument 1 has shape \(4, 5\)"),
     "no columns": ((GOOD[:, 0], GOOD), gx.ArgumentShapeError, r"it takes \(n, 6\)"),
     "a scalar": ((GOOD, np.array(1, np.uint64)), gx.ArgumentShapeError, r"shape \(\)"),
-    "fewer": ((GOOD, GOOD[:3]), gx.ArgumentShapeError, "argument 1 has 3 elements"),
-    "empty": ((GOOD, GOOD[:0]), gx.ArgumentShapeError, "argument 1 has 0 elements"),
+    "fewer": ((GOOD, GOOD[:3]), gx.ArgumentShapeError, r"argument 1 has elements in shape \(3,\)"),
+    "empty": ((GOOD, GOOD[:0]), gx.ArgumentShapeError, r"argument 1 has elements in shape \(0,\)"),
     "one array": ((GOOD,), gx.ArgumentTypeError, "takes 2 arrays and got 1"),
     "three arrays": ((GOOD,) * 3, gx.ArgumentTypeError, "takes 2 arrays and got 3"),
 }

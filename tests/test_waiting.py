@@ -96,8 +96,6 @@ def test_two_calls_that_take_memory_from_each_other_both_get_it(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has its inputs, neither has room for its outputs, both find that out at once."""
-    # BUG: the one that asks the shelf last finds nobody busy and raises OutOfMemoryError, although
-    # the other has given everything back.
     allocate, seen = MemoryPool.allocate, threading.local()
     both_have_inputs, both_failed = threading.Barrier(2), threading.Barrier(2)
 

@@ -46,8 +46,8 @@ class Form:
     """The inputs, then the outputs."""
     as_rows: bool
     """Whether all are plain arrays of (elements, *element shape) already, as nearly always."""
-    result_shapes: tuple[Shape, ...]
-    """The outputs' shapes as the caller gets them."""
+    results: tuple[tuple[Shape, np.dtype[Any]], ...]
+    """The outputs' shapes and dtypes as the caller gets them."""
 
     def call(self, arrays: Sequence[Array]) -> Call:
         """A call of this form on arrays that have it; its outputs are yet to be made."""
@@ -78,18 +78,14 @@ class Call:
     def make_outputs(self) -> None:
         """Make room for the outputs; while the device works is a good time."""
         form = self.form
-        outputs = form.operands[form.kernel.inputs :]
-        self.results = [
-            np.empty(shape, output.type.dtype)
-            for shape, output in zip(form.result_shapes, outputs, strict=True)
-        ]
-        if form.as_rows:
-            self.outputs = self.results
-            return
-        self.outputs = [
-            result.reshape(output.count, *output.type.shape)
-            for result, output in zip(self.results, outputs, strict=True)
-        ]
+        self.outputs = self.results = [np.empty(shape, dtype) for shape, dtype in form.results]
+        if not form.as_rows:
+            self.outputs = [
+                result.reshape(output.count, *output.type.shape)
+                for result, output in zip(
+                    self.results, form.operands[form.kernel.inputs :], strict=True
+                )
+            ]
 
     def result(self) -> Any:
         """What the caller gets: the output, or a tuple of several."""
@@ -109,7 +105,7 @@ def check(kernel: Kernel, arrays: Sequence[Any]) -> Form:
     inputs = [_input(kernel, index, array, types[index]) for index, array in enumerate(arrays)]
     count = inputs[0].count
     if kernel.split == "elements":
-        _check_equal_counts(kernel, inputs)
+        _check_alike(kernel, arrays, inputs)
     else:
         _check_none_empty(kernel, inputs)
     shapes, outputs = _outputs(kernel, arrays, inputs[0])
@@ -119,7 +115,10 @@ def check(kernel: Kernel, arrays: Sequence[Any]) -> Form:
         shape == (operand.count, *operand.type.shape)
         for shape, operand in zip(actual, operands, strict=True)
     )
-    return Form(kernel, count, operands, as_rows, shapes)
+    results = tuple(
+        (shape, output.type.dtype) for shape, output in zip(shapes, outputs, strict=True)
+    )
+    return Form(kernel, count, operands, as_rows, results)
 
 
 def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> Operand:
@@ -152,13 +151,21 @@ def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) ->
     return Operand(type_, math.prod(array.shape[:leading]))
 
 
-def _check_equal_counts(kernel: Kernel, inputs: Sequence[Operand]) -> None:
-    for index, operand in enumerate(inputs):
-        if operand.count != inputs[0].count:
+def _check_alike(kernel: Kernel, arrays: Sequence[Array], inputs: Sequence[Operand]) -> None:
+    """Element i of one argument meets element i of another, so they lie in equal shapes."""
+    shapes = [_leading(array, operand.type) for array, operand in zip(arrays, inputs, strict=True)]
+    for index, shape in enumerate(shapes):
+        if shape != shapes[0]:
             raise ArgumentShapeError(
-                f"{kernel.name}: argument {index} has {operand.count} elements and argument 0 has "
-                f"{inputs[0].count}; they must be equal"
+                f"{kernel.name}: argument {index} has elements in shape {shape} and argument 0 in "
+                f"shape {shapes[0]}; they must be equal"
             )
+
+
+def _leading(array: Array, type_: ElementType) -> Shape:
+    """The shape in which the elements lie: the array's, without an element's own."""
+    shape: Shape = array.shape
+    return shape[: len(shape) - len(type_.shape)]
 
 
 def _check_none_empty(kernel: Kernel, inputs: Sequence[Operand]) -> None:
@@ -180,7 +187,7 @@ def _outputs(
     if kernel.out_shape is not None:
         shapes = _asked_shapes(kernel, types, kernel.out_shape(*(array.shape for array in arrays)))
     else:
-        leading = arrays[0].shape[: arrays[0].ndim - len(first.type.shape)]
+        leading = _leading(arrays[0], first.type)
         shapes = [leading + type_.shape for type_ in types]
     operands = (
         Operand(type_, math.prod(shape[: len(shape) - len(type_.shape)]))

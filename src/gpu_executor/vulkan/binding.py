@@ -30,7 +30,7 @@ WHOLE_SIZE = (1 << 64) - 1
 """VK_WHOLE_SIZE, which the binding has as -1 and then does not take."""
 
 _live: Counter[str] = Counter()
-_live_lock = threading.Lock()
+_live_lock = threading.RLock()  # a collected backend may be closed inside any allocation
 
 
 def live_objects() -> dict[str, int]:
@@ -40,25 +40,20 @@ def live_objects() -> dict[str, int]:
 
 
 class _Vulkan:
-    """Entry points and constants by name, looked up once and then plain attributes."""
+    """Entry points, constants and cffi's `ffi`, looked up once and then plain attributes."""
 
     def __getattr__(self, name: str) -> Any:
-        constant = name.startswith("VK_")
-        value = getattr(_package(), name) if constant else _entry_point(name)
+        plain = name == "ffi" or name.startswith("VK_")
+        value = getattr(_package(), name) if plain else _entry_point(name)
         setattr(self, name, value)
         return value
 
     def extension(self, instance: Handle, name: str) -> Any:
         """An entry point that the loader does not export, from the instance."""
         pointer = self.vkGetInstanceProcAddr(instance, name.encode())
-        ffi = _package().ffi
-        if pointer == ffi.NULL:
+        if pointer == self.ffi.NULL:
             raise _error(name, self.VK_ERROR_EXTENSION_NOT_PRESENT)
-        return _checked(name, ffi.cast(f"PFN_{name}", pointer))
-
-    @property
-    def ffi(self) -> Any:
-        return _package().ffi
+        return _checked(name, self.ffi.cast(f"PFN_{name}", pointer))
 
 
 vk = _Vulkan()
@@ -127,7 +122,7 @@ def _entry_point(name: str) -> Any:
 
 def _checked(name: str, call: Any) -> Any:
     """`call` with its result checked and what it makes counted; as it is where neither applies."""
-    returns_result = _package().ffi.typeof(call).result.cname == "enum VkResult"
+    returns_result = vk.ffi.typeof(call).result.cname == "enum VkResult"
     count = _counter(name)
     if not returns_result and count is None:
         return call

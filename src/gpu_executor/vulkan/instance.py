@@ -106,7 +106,7 @@ def _begins(uuid: str, text: str) -> bool:
 
 
 def find_devices() -> list[DeviceInfo]:
-    """Every Vulkan device of this machine, best first; none where no driver is installed."""
+    """Every Vulkan device of this machine, best first; `NoDeviceError` where there is no driver."""
     instance = Instance()
     try:
         return [info for _, info in instance.devices()]

@@ -18,20 +18,19 @@ Step = tuple[Piece, int]
 
 def turn(slots: Sequence[Slot], call: Call, steps: Sequence[Step]) -> None:
     """Run every piece of the call; at the end nothing is in flight, also when something fails."""
-    depth, started, finished = len(slots), 0, 0
+    depth = len(slots)
+    started = 0
     try:
         for piece, groups in steps:
             slot = slots[started % depth]
             if started >= depth:
                 slot.finish(call)
-                finished += 1
             slot.start(call, piece, groups)
             if not started:
                 call.make_outputs()
             started += 1
-        while finished < started:
-            slots[finished % depth].finish(call)
-            finished += 1
+        for oldest in range(started - depth if started > depth else 0, started):
+            slots[oldest % depth].finish(call)
     except BaseException:
         for slot in slots:
             slot.abandon()

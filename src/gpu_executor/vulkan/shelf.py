@@ -40,7 +40,8 @@ class Shelf:
         self._most = most
         self._rows: weakref.WeakValueDictionary[SlotLayout, Row] = weakref.WeakValueDictionary()
         self._stocked: OrderedDict[Row, None] = OrderedDict()
-        """The rows that have idle slots, the longest unused first."""
+        """The rows that have idle slots, or had, the longest unused first."""
+        self._latest: Row | None = None
         self._slots: set[Slot] = set()
         self._retired: defaultdict[str, Record] = defaultdict(Record)
         self._idle = self._busy = self._waiting = self._hits = self._misses = 0
@@ -66,15 +67,18 @@ class Shelf:
             self._busy += 1
             if row.idle:
                 self._hits += 1
-                return self._unshelve(row)
+                self._idle -= 1
+                return row.idle.pop()
         return self._make(row.layout)
 
     def put_back(self, row: Row, slot: Slot) -> None:
         with self._lock:
             row.idle.append(slot)
             self._idle += 1
-            self._stocked[row] = None
-            self._stocked.move_to_end(row)
+            if row is not self._latest:
+                self._latest = row
+                self._stocked[row] = None
+                self._stocked.move_to_end(row)
             if self._idle > self._most:
                 self._give_up_oldest()
             self._no_longer_busy()
@@ -142,18 +146,19 @@ class Shelf:
                 raise ClosedError("the backend was closed while this call waited for memory")
             self._busy += 1
 
-    def _unshelve(self, row: Row) -> Slot:
-        slot = row.idle.pop()
-        self._idle -= 1
-        if not row.idle:
-            del self._stocked[row]
-        return slot
-
     def _give_up_oldest(self) -> None:
-        slot = self._unshelve(next(iter(self._stocked)))
+        while not (oldest := next(iter(self._stocked))).idle:
+            self._forget(oldest)
+        self._idle -= 1
+        slot = oldest.idle.pop()
         self._slots.remove(slot)
         self._retired[slot.layout.path].add(slot.record)
         slot.close()
+
+    def _forget(self, row: Row) -> None:
+        del self._stocked[row]
+        if row is self._latest:
+            self._latest = None
 
     def _no_longer_busy(self) -> None:
         self._busy -= 1

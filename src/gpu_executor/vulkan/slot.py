@@ -80,7 +80,7 @@ class Slot:
         self.layout = layout
         self.record = Record()
         """What was done with this slot; its user adds to it."""
-        self._resources = resources
+        self._device, self._timeline = resources.device, resources.timeline
         self._recordings: OrderedDict[int, Recording] = OrderedDict()
         self._running: tuple[Recording, Piece] | None = None
         with contextlib.ExitStack() as undo:
@@ -116,7 +116,7 @@ class Slot:
         begun = perf_counter_ns()
         self.fill(recording, call, piece)
         self.record.upload += perf_counter_ns() - begun
-        self._resources.timeline.submit(recording.submission)
+        self._timeline.submit(recording.submission)
         self._running = recording, piece
 
     def finish(self, call: Call) -> None:
@@ -141,7 +141,7 @@ class Slot:
     def wait(self) -> None:
         """Return when the device is done with what was started, if anything was."""
         if self._running is not None:
-            self._resources.timeline.wait(self._running[0].submission)
+            self._timeline.wait(self._running[0].submission)
             self._running = None
 
     def fill(self, recording: Recording, call: Call, piece: Piece) -> None:
@@ -158,7 +158,7 @@ class Slot:
             element, argument = divmod(code, kernel.inputs)
             raise ElementRangeError(kernel.name, argument, piece.start + element)
         if not self._buffers.coherent:
-            self._buffers.make_outputs_visible(self._resources.device)
+            self._buffers.make_outputs_visible(self._device)
         whole = piece.count == call.form.count
         for view, array in zip(recording.outputs, call.outputs):  # noqa: B905 - as above
             part = array if whole else array[piece.start : piece.start + piece.count]
@@ -189,5 +189,5 @@ class Slot:
                 recorder.kernel_before_copies()
                 recorder.copy(outputs.kernels, outputs.mapped, outputs.regions(moved))
             recorder.all_before_host()
-        submission = self._resources.timeline.prepare(commands)
+        submission = self._timeline.prepare(commands)
         return Recording(submission, inputs.parts(moved), outputs.parts(moved))

@@ -7,12 +7,19 @@ next value and makes one Vulkan call. Waiting releases the GIL (cffi does, aroun
 from __future__ import annotations
 
 import threading
+from time import perf_counter_ns
 
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 
 WAIT_SLICE_NS = 100_000_000
 """Waits are cut into slices of a tenth of a second, so that Ctrl-C arrives between two."""
+
+
+SPIN_NS = 100_000
+"""How long a wait looks again and again before it sleeps. Being woken costs 20 us: submitting and
+waiting for 64 additions takes 38 us on an NVIDIA H200 with a wait that sleeps, 17 with one that
+spins. A software device needs the processor itself, and is not spun for."""
 
 
 class Submission:
@@ -61,6 +68,8 @@ class Timeline:
         self._device = device
         self._lock = threading.Lock()
         self._value = 0
+        self._spins = device.info.kind != "cpu"
+        self._queue, self._no_fence = device.queue, vk.ffi.NULL
         arena = Arena()
         kind = arena.new(
             "VkSemaphoreTypeCreateInfo",
@@ -78,15 +87,21 @@ class Timeline:
     def submit(self, submission: Submission) -> None:
         with self._lock:
             value = self._value + 1
-            submission.value_to_signal[0] = value
-            vk.vkQueueSubmit(self._device.queue, 1, submission.submit_info, vk.ffi.NULL)
+            submission.value_to_signal[0] = submission.value_to_wait[0] = value
+            vk.vkQueueSubmit(self._queue, 1, submission.submit_info, self._no_fence)
             self._value = value
-        submission.value_to_wait[0] = value
 
     def wait(self, submission: Submission) -> None:
         """Return when the device is done with it."""
-        handle, info = self._device.handle, submission.wait_info
-        while vk.vkWaitSemaphores(handle, info, WAIT_SLICE_NS) == vk.VK_TIMEOUT:
+        handle, info, pending = self._device.handle, submission.wait_info, vk.VK_TIMEOUT
+        if self._spins:
+            end = perf_counter_ns() + SPIN_NS
+            while vk.vkWaitSemaphores(handle, info, 0) == pending:
+                if perf_counter_ns() > end:
+                    break
+            else:
+                return
+        while vk.vkWaitSemaphores(handle, info, WAIT_SLICE_NS) == pending:
             pass
 
     def close(self) -> None:
