@@ -39,6 +39,11 @@ def live_objects() -> dict[str, int]:
         return {kind: count for kind, count in sorted(_live.items()) if count}
 
 
+opening = threading.RLock()
+"""Held while instances and devices are made and destroyed. Vulkan allows that from several threads,
+but the validation layer (1.3.239) was seen to crash when threads did so at once."""
+
+
 class _Vulkan:
     """Entry points, constants and cffi's `ffi`, looked up once and then plain attributes."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import NoDeviceError
-from gpu_executor.vulkan.binding import Arena, Handle, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, opening, out, vk
 from gpu_executor.vulkan.describe import (
     CORE_FEATURES,
     VULKAN11_FEATURES,
@@ -29,7 +29,8 @@ class Device:
 
     def close(self) -> None:
         if self.handle is not None:
-            vk.vkDestroyDevice(self.handle, vk.ffi.NULL)
+            with opening:
+                vk.vkDestroyDevice(self.handle, vk.ffi.NULL)
             self.handle = None
 
 
@@ -70,7 +71,8 @@ def _create(physical: Handle, info: DeviceInfo, family: int) -> Handle:
         "VkDeviceCreateInfo", pNext=core, queueCreateInfoCount=1, pQueueCreateInfos=queue
     )
     device = out("VkDevice")
-    vk.vkCreateDevice(physical, create, vk.ffi.NULL, device)
+    with opening:
+        vk.vkCreateDevice(physical, create, vk.ffi.NULL, device)
     return device[0]
 
 

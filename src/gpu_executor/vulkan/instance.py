@@ -9,7 +9,7 @@ from typing import Any
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceNotFoundError, NoDeviceError, VulkanError
 from gpu_executor.version import __version__
-from gpu_executor.vulkan.binding import Arena, Handle, enumerate_with, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, enumerate_with, opening, out, vk
 from gpu_executor.vulkan.describe import describe
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
@@ -50,7 +50,8 @@ class Instance:
         if self._messenger is not None:
             destroy = vk.extension(self.handle, "vkDestroyDebugUtilsMessengerEXT")
             destroy(self.handle, self._messenger, vk.ffi.NULL)
-        vk.vkDestroyInstance(self.handle, vk.ffi.NULL)
+        with opening:
+            vk.vkDestroyInstance(self.handle, vk.ffi.NULL)
         self.handle = self._messenger = None
 
     def devices(self) -> list[tuple[Handle, DeviceInfo]]:
@@ -140,7 +141,8 @@ def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
     )
     instance = out("VkInstance")
     try:
-        vk.vkCreateInstance(info, vk.ffi.NULL, instance)
+        with opening:
+            vk.vkCreateInstance(info, vk.ffi.NULL, instance)
     except VulkanError as error:
         raise NoDeviceError(f"{NO_DRIVER} ({error})") from error
     return instance[0]
