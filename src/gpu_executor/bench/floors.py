@@ -25,6 +25,10 @@ from gpu_executor.vulkan.timeline import Timeline
 
 SMALL, MEDIUM = 64, 1 << 20
 ROUNDS = 40
+GPU_SIZES = (1 << 24, 1 << 22, 256)
+CPU_SIZES = (1 << 16, 1 << 10, 16)
+"""Elements to add and multiply, chains, and products in a chain. Chains stay short on lavapipe,
+which ends a shader after 65,535 loop iterations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +60,12 @@ class Rate:
 def fixed_cost(settings: Settings) -> Ratio:
     """A steady call of 64 elements against submitting and waiting for the same commands, bare."""
     with _session(settings) as session, _slot(session, SMALL) as (call, route, slot):
-        bare = _bare_submission(session, slot, route)
 
         def steady() -> None:
             session.run(call.form.kernel, call.inputs, False)
 
-        taken = _interleaved([steady, bare], calls=50)
+        with _bare_submission(session, slot, route) as bare:
+            taken = _interleaved([steady, bare], calls=50)
     return Ratio(f"steady call of {SMALL}", taken[0] * 1e6, taken[1] * 1e6, "us", 1.5)
 
 
@@ -97,7 +101,7 @@ def rates(settings: Settings) -> Iterator[Rate]:
     """Addition in device memory, and chains of dependent products."""
     with _session(settings) as session:
         gpu = session.info.kind != "cpu"
-        count, chains, length = (1 << 24, 1 << 22, 256) if gpu else (1 << 16, 1 << 10, 16)
+        count, chains, length = GPU_SIZES if gpu else CPU_SIZES
         for prime in (BLS12_381_FQ, BLS12_381_FR):
             for operation in ("add", "mul"):
                 yield _operation_rate(session, prime, operation, count)
@@ -141,7 +145,8 @@ def _slot(session: Session, count: int) -> Iterator[tuple[Call, Route, Slot]]:
         slot.close()
 
 
-def _bare_submission(session: Session, slot: Slot, route: Route) -> Callable[[], None]:
+@contextlib.contextmanager
+def _bare_submission(session: Session, slot: Slot, route: Route) -> Iterator[Callable[[], None]]:
     """The slot's commands through the binding alone: two calls, structures made beforehand."""
     import vulkan
 
@@ -162,7 +167,10 @@ def _bare_submission(session: Session, slot: Slot, route: Route) -> Callable[[],
         submit(queue, 1, submission.submit_info, null)
         wait(handle, submission.wait_info, 1 << 62)
 
-    return bare
+    try:
+        yield bare
+    finally:
+        timeline.close()
 
 
 def _interleaved(functions: list[Callable[[], object]], *, calls: int) -> list[float]:

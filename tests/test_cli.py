@@ -1,0 +1,125 @@
+"""The command line, run as a user runs it: what it prints, what it writes, how it exits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from gpu_executor.bench import floors, persistent, second_process
+from gpu_executor.call import Array
+from gpu_executor.cli.main import commands, main
+from gpu_executor.telemetry.stages import STAGES
+from gpu_executor.vulkan.instance import find_devices
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, arguments)
+
+
+def test_devices_are_listed_as_a_table_and_as_json() -> None:
+    found = find_devices()
+    shown = run("devices")
+    assert shown.exit_code == 0
+    assert all(device.uuid in shown.output for device in found)
+    listed = json.loads(run("devices", "--json").output)
+    assert [each["uuid"] for each in listed] == [device.uuid for device in found]
+    assert [each["limits"]["max_storage_buffer_range"] for each in listed] == [
+        device.limits.max_storage_buffer_range for device in found
+    ]
+
+
+def test_doctor_finds_everything_that_running_needs() -> None:
+    shown = run("doctor")
+    assert shown.exit_code == 0
+    assert find_devices()[0].name in shown.output
+    assert "missing" not in shown.output
+    assert "7 ways to add give what exact integers give" in shown.output
+
+
+def test_doctor_says_what_is_missing_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_DEVICE", "Voodoo 2")
+    shown = run("doctor")
+    assert shown.exit_code == 1
+    assert "no device matches 'Voodoo 2'" in shown.output
+
+
+def test_smoke_checks_every_path() -> None:
+    shown = run("smoke", "--size", "100")
+    assert shown.exit_code == 0
+    assert shown.output.count("right  100 additions") == 7
+    for path in ("cpu", "one-shot, host-visible", "persistent in chunks, device-local"):
+        assert path in shown.output
+
+
+def test_smoke_fails_where_a_result_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(_self: PersistentVulkanBackend, a: Array, b: Array, device_local: bool) -> Array:
+        return a if device_local else np.add(a, b)
+
+    monkeypatch.setattr(PersistentVulkanBackend, "run_field_add", wrong)
+    shown = run("smoke", "--size", "100")
+    assert shown.exit_code == 1
+    assert "wrong  100 additions, persistent, device-local" in shown.output
+
+
+def test_an_error_is_one_line_on_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPU_STREAM_CHUNK_ELEMS", "many")
+    monkeypatch.setattr("sys.argv", ["gpu-executor", "smoke"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said == "gpu-executor: GPU_STREAM_CHUNK_ELEMS is 'many'; it takes a whole number\n"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Benchmarks that only show that they run."""
+    monkeypatch.setattr(persistent, "SIZES", (64, 200))
+    monkeypatch.setattr(floors, "MEDIUM", 1_000)
+    monkeypatch.setattr(floors, "ROUNDS", 8)
+    monkeypatch.setattr(floors, "GPU_SIZES", (1 << 12, 1 << 8, 4))
+    monkeypatch.setattr(floors, "CPU_SIZES", (1 << 8, 1 << 6, 4))
+    monkeypatch.setattr(second_process, "PROCESSES", 1)
+
+
+@pytest.mark.usefixtures("quick")
+def test_bench_persistent_writes_its_figures_with_where_they_were_made(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    shown = run("bench", "persistent", "--json", str(file))
+    assert shown.exit_code == 0, shown.output
+    figures = json.loads(file.read_text())
+    assert figures["device"]["uuid"] == find_devices()[0].uuid
+    assert {"date", "version", "commit", "machine"} <= figures.keys()
+    assert [row["elements"] for row in figures["rows"]] == [64, 200]
+    assert figures["rows"][0]["seed_speed_up"] == pytest.approx(26.9, abs=0.1)
+    for row in figures["rows"]:
+        for path in ("host_visible", "device_local"):
+            assert row[path]["average_ms"] > 0
+            assert row[path]["speed_up"] == pytest.approx(
+                row["one_shot_ms"] / row[path]["average_ms"]
+            )
+            assert list(row[path]["stages_ms"]) == list(STAGES)
+            # A steady call sets nothing up, compiles nothing and records nothing.
+            assert [row[path]["stages_ms"][stage] for stage in STAGES[:4]] == [0, 0, 0, 0]
+    assert len(figures["ratios"]) == 2
+    assert len(figures["rates"]) == 6
+    assert all(rate["per_second"] > 0 for rate in figures["rates"])
+    assert figures["first_call_of_a_process"]["with_ms"] > 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_demo_shows_device_check_and_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpu_executor.cli.demo.SIZES", (64,))
+    shown = run("demo")
+    assert shown.exit_code == 0
+    assert find_devices()[0].name in shown.output
+    assert shown.output.count("right") == 7
+    assert "one-shot" in shown.output
+    assert "26.9x" in shown.output
