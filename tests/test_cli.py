@@ -109,7 +109,7 @@ def test_bench_persistent_writes_its_figures_with_where_they_were_made(tmp_path:
             # A steady call sets nothing up, compiles nothing and records nothing.
             assert [row[path]["stages_ms"][stage] for stage in STAGES[:4]] == [0, 0, 0, 0]
     assert len(figures["ratios"]) == 2
-    assert len(figures["rates"]) == 6
+    assert len(figures["rates"]) == 7
     assert all(rate["per_second"] > 0 for rate in figures["rates"])
     assert figures["first_call_of_a_process"]["with_ms"] > 0
 

@@ -39,11 +39,7 @@ def kernel_seconds(
     per_invocation: int = 1,
     repeats: int = 10,
 ) -> float:
-    """The median time of one dispatch on `count` elements of device-local memory.
-
-    Submitted again and again for a while before it counts: a GPU that idled runs at a fraction of
-    its clock (345 of 1,980 MHz on an NVIDIA H200).
-    """
+    """The median time of one dispatch on `count` elements of device-local memory."""
     resources = session.resources
     nbytes = count * prime.element_bytes
     with contextlib.ExitStack() as stack:
@@ -58,26 +54,57 @@ def kernel_seconds(
         ranges = [BufferRange(array, 0, nbytes) for array in arrays] + [BufferRange(word, 0, 4)]
         descriptors = resources.descriptors.allocate(pipeline, ranges)
         stack.callback(resources.descriptors.release, descriptors)
-        timestamps = Timestamps(resources.device, repeats + 1)
-        stack.callback(timestamps.close)
         push = struct.pack("<I", count) + kernel.push
         groups = -(-count // (work_group * per_invocation))
-        with _recorded(stack, resources) as (recorder, submit):
-            recorder.reset_timestamps(timestamps)
-            recorder.dispatch(pipeline, descriptors, push, groups)
-            for index in range(repeats):
-                recorder.kernel_before_kernel()
-                recorder.timestamp(timestamps, index)
-                recorder.dispatch(pipeline, descriptors, push, groups)
-            recorder.kernel_before_kernel()
-            recorder.timestamp(timestamps, repeats)
-        warm = time.perf_counter() + WARM_UP_SECONDS
-        submit()
-        while time.perf_counter() < warm:
-            submit()
+        seconds = _timed(
+            stack,
+            resources,
+            lambda recorder: recorder.dispatch(pipeline, descriptors, push, groups),
+            repeats,
+        )
         if status[0] != STATUS_CLEAR:
             raise AssertionError(f"{kernel.name} found bad elements among good ones")
-        at = timestamps.nanoseconds()
+    return seconds
+
+
+def copy_seconds(session: Session, nbytes: int, *, repeats: int = 10) -> float:
+    """The median time of copying that many bytes within device memory: what memory can do."""
+    resources = session.resources
+    with contextlib.ExitStack() as stack:
+        source, target = (_allocate(stack, resources, Purpose.DEVICE, nbytes) for _ in range(2))
+        regions = [Region(0, 0, nbytes)]
+        return _timed(
+            stack, resources, lambda recorder: recorder.copy(source, target, regions), repeats
+        )
+
+
+def _timed(
+    stack: contextlib.ExitStack,
+    resources: Resources,
+    record: Callable[[Recorder], None],
+    repeats: int,
+) -> float:
+    """The median seconds of the recorded work by the device's clock.
+
+    Submitted again and again for a while before it counts: a GPU that idled runs at a fraction of
+    its clock (345 of 1,980 MHz on an NVIDIA H200).
+    """
+    timestamps = Timestamps(resources.device, repeats + 1)
+    stack.callback(timestamps.close)
+    with _recorded(stack, resources) as (recorder, submit):
+        recorder.reset_timestamps(timestamps)
+        record(recorder)
+        for index in range(repeats):
+            recorder.all_before_all()
+            recorder.timestamp(timestamps, index)
+            record(recorder)
+        recorder.all_before_all()
+        recorder.timestamp(timestamps, repeats)
+    warm = time.perf_counter() + WARM_UP_SECONDS
+    submit()
+    while time.perf_counter() < warm:
+        submit()
+    at = timestamps.nanoseconds()
     return statistics.median(b - a for a, b in itertools.pairwise(at)) / 1e9
 
 

@@ -40,7 +40,7 @@ def bench_persistent(json_file: Path | None) -> None:
     settings = Settings.from_environment()
     ratios = [floors.fixed_cost(settings), floors.copies_and_kernel(settings)]
     console.print(_ratios(ratios))
-    rates = list(with_progress(floors.rates(settings), 6, "kernels alone"))
+    rates = list(with_progress(floors.rates(settings), 7, "kernels alone"))
     console.print(_rates(rates))
     first = second_process.first_calls()
     console.print(

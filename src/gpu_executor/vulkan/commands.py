@@ -98,10 +98,10 @@ class Recorder:
         done = vk.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT
         vk.vkCmdWriteTimestamp(self._commands, done, timestamps.handle, index)
 
-    def kernel_before_kernel(self) -> None:
-        """A kernel reads and overwrites what the one before it touched."""
-        access = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT
-        stage = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
+    def all_before_all(self) -> None:
+        """Everything recorded before is done and seen by everything after."""
+        access = vk.VK_ACCESS_MEMORY_READ_BIT | vk.VK_ACCESS_MEMORY_WRITE_BIT
+        stage = vk.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
         self._barrier(stage, access, stage, access)
 
     def copies_before_kernel(self) -> None:
