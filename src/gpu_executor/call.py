@@ -66,11 +66,15 @@ class Form:
 class Call:
     """A kernel on arrays: inputs and outputs as (elements, *element shape)."""
 
-    __slots__ = ("form", "inputs", "outputs", "results")
+    __slots__ = ("form", "inputs", "job", "outputs", "places", "results")
 
     def __init__(self, form: Form, inputs: Sequence[Array]) -> None:
         self.form = form
         self.inputs = inputs
+        self.job: int | None = None
+        """Its number in a batch."""
+        self.places: Any = None
+        """Where a backend reaches the arrays without copying them; None where it copies all."""
         self.outputs: list[Array] = []
         self.results: list[Array] = []
         """The outputs again, in the shapes that the caller gets."""
@@ -78,6 +82,8 @@ class Call:
     def make_outputs(self) -> None:
         """Make room for the outputs; while the device works is a good time."""
         form = self.form
+        if self.results:
+            return
         self.outputs = self.results = [np.empty(shape, dtype) for shape, dtype in form.results]
         if not form.as_rows:
             self.outputs = [
@@ -86,6 +92,19 @@ class Call:
                     self.results, form.operands[form.kernel.inputs :], strict=True
                 )
             ]
+
+    def use_outputs(self, given: Any) -> None:
+        """Write into these arrays (one, or a tuple of several) instead of new ones."""
+        self.results = _check_outputs(self.form, given)
+        _check_overlaps(self)
+        if self.form.as_rows:
+            self.outputs = self.results
+            return
+        outputs = self.form.operands[self.form.kernel.inputs :]
+        self.outputs = [
+            _as_rows(self.form.kernel, array, output)
+            for array, output in zip(self.results, outputs, strict=True)
+        ]
 
     def result(self) -> Any:
         """What the caller gets: the output, or a tuple of several."""
@@ -221,6 +240,67 @@ def _asked_shapes(kernel: Kernel, types: tuple[ElementType, ...], asked: Any) ->
                 f"{kernel.name}: out_shape gave {shape}; its last axes must be {type_.shape}"
             )
     return shapes
+
+
+def _check_outputs(form: Form, given: Any) -> list[Array]:
+    kernel = form.kernel
+    arrays = list(given) if isinstance(given, tuple | list) else [given]
+    if len(arrays) != kernel.outputs:
+        raise ArgumentTypeError(
+            f"{kernel.name} has {kernel.outputs} outputs and out has {len(arrays)} arrays"
+        )
+    for index, (array, (shape, dtype)) in enumerate(zip(arrays, form.results, strict=True)):
+        if not isinstance(array, np.ndarray) or array.dtype != dtype:
+            found = _found(array) if not isinstance(array, np.ndarray) else f"dtype {array.dtype}"
+            raise ArgumentTypeError(f"{kernel.name}: out {index} is {found}; it takes {dtype}")
+        if array.shape != shape:
+            raise ArgumentShapeError(
+                f"{kernel.name}: out {index} has shape {array.shape}; it takes {shape}"
+            )
+        if not array.flags.writeable:
+            raise ArgumentTypeError(f"{kernel.name}: out {index} is read-only")
+    return arrays
+
+
+def _check_overlaps(call: Call) -> None:
+    """An output may be an input, element for element; half of one would be read after written."""
+    name = call.form.kernel.name
+    for index, target in enumerate(call.results):
+        for number, source in enumerate(call.inputs):
+            if _overlap(target, source) and not _same(target, source):
+                raise ArgumentShapeError(
+                    f"{name}: out {index} overlaps argument {number} without being it; use memory "
+                    "of its own"
+                )
+        for number, other in enumerate(call.results[:index]):
+            if _overlap(target, other):
+                raise ArgumentShapeError(f"{name}: out {index} overlaps out {number}")
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=10_000))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _same(a: Array, b: Array) -> bool:
+    place = ("data", "strides", "typestr")
+    one, other = a.__array_interface__, b.__array_interface__
+    return a.size == b.size and all(one[key] == other[key] for key in place)
+
+
+def _as_rows(kernel: Kernel, array: Array, operand: Operand) -> Array:
+    rows = array.view()
+    try:
+        rows.shape = (operand.count, *operand.type.shape)
+    except AttributeError:
+        raise ArgumentShapeError(
+            f"{kernel.name}: an out of several leading axes must be contiguous"
+        ) from None
+    return rows
 
 
 def _found(value: Any) -> str:

@@ -26,6 +26,12 @@ class QueueFamily:
     work: tuple[str, ...]
     timestamp_bits: int
 
+    @property
+    def only_copies(self) -> bool:
+        """Whether it is there for copies alone: such queues work beside those that compute."""
+        others = ("compute", "graphics", "video_decode", "video_encode")
+        return "transfer" in self.work and not any(work in self.work for work in others)
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

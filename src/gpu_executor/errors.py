@@ -66,14 +66,17 @@ class ArgumentShapeError(GpuError, ValueError):
 class ElementRangeError(GpuError, ValueError):
     """A field element is not below the modulus; says which argument and the first index."""
 
-    def __init__(self, kernel: str, argument: int, index: int) -> None:
+    def __init__(self, kernel: str, argument: int, index: int, job: int | None = None) -> None:
+        where = "" if job is None else f"job {job}: "
         super().__init__(
-            f"{kernel}: element {index} of argument {argument} is not below the modulus; "
+            f"{where}{kernel}: element {index} of argument {argument} is not below the modulus; "
             "reduce it first (the elements must be in 0 .. p-1)"
         )
         self.kernel = kernel
         self.argument = argument
         self.index = index
+        self.job = job
+        """The job of a batch that it was in, None outside batches."""
 
 
 class OutOfMemoryError(GpuError, MemoryError):

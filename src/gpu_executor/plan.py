@@ -6,25 +6,35 @@ Pure functions from what is asked (kernel, sizes), what the device is and what t
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpu_executor.call import Operand
+from gpu_executor.call import Form, Operand
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
+from gpu_executor.errors import DeviceLacksError, OutOfMemoryError, SettingsError
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings
 
 DataPath = Literal["host-visible", "device-local"]
+QueueUse = Literal["one", "split"]
+"""All of a piece on one queue, or copies in, computing and copies out on three."""
 
 AUTO_DEVICE_LOCAL_THRESHOLD = 1 << 20
 """Elements from which a call goes through device-local memory, where nobody says otherwise."""
+BATCH_DEVICE_LOCAL_THRESHOLD = 1 << 12
+"""The same for the pieces of a batch, whose copies overlap with other pieces' computing."""
+USUAL_DEPTH = 4
+MOST_SLOTS = 16
+SPLIT_BYTES = 1 << 20
+"""Input of a piece from which three queues pay for the two more submissions they take."""
 
 WORK_GROUP_SIZES = (64, 128, 256, 512)
 USUAL_WORK_GROUP = 128
 SMALL_CALL = 1 << 14
 LARGE_CALL = 1 << 18
+SMALLEST_CHUNK = 1 << 10
 STATUS_CODES = (1 << 32) - 1
 """A status word tells element * inputs + argument in 32 bits; the largest value means 'none'."""
 
@@ -48,6 +58,7 @@ class Plan:
     capacity: int
     """Elements a slot has room for: the chunk rounded up, so that near sizes share slots."""
     slots: int
+    queues: QueueUse
     work_group: int
     per_invocation: int
     reasons: tuple[str, ...]
@@ -81,10 +92,14 @@ def make_plan(
     device: DeviceInfo,
     settings: Settings,
     device_local: bool | None = None,
+    *,
+    wishes: Wishes | None = None,
+    jobs: int = 1,
 ) -> Plan:
-    """The plan for one call of `kernel` on `count` elements (1 or more)."""
+    """The plan for calls of `kernel`, the largest of them on `count` elements (1 or more)."""
     reasons: list[str] = []
-    path = _choose_path(count, device, settings, device_local, reasons)
+    threshold = AUTO_DEVICE_LOCAL_THRESHOLD if jobs == 1 else BATCH_DEVICE_LOCAL_THRESHOLD
+    path = _choose_path(count, threshold, device, settings, device_local, reasons)
     work_group, per_invocation = _choose_work_groups(kernel, count, device, reasons)
     per_group = work_group * per_invocation
     if kernel.split == "whole":
@@ -95,7 +110,96 @@ def make_plan(
         most = _most_elements(kernel, operands, device, settings, path, per_group, reasons)
         chunk = min(count, most)
         capacity = min(round_up_to_class(chunk), most)
-    return Plan(count, path, chunk, capacity, 1, work_group, per_invocation, tuple(reasons))
+    pieces = jobs * -(-count // chunk)
+    slots = _choose_depth(pieces, wishes or Wishes(), reasons)
+    queues = _choose_queues(kernel, operands, chunk, slots, path, device, reasons)
+    return Plan(
+        count, path, chunk, capacity, slots, queues, work_group, per_invocation, tuple(reasons)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the caller of a batch asks for; None leaves it to the plan."""
+
+    device_local: bool | None = None
+    pipelined: bool | None = None
+    depth: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.depth is None:
+            return
+        least = 2 if self.pipelined else 1
+        most = 1 if self.pipelined is False else MOST_SLOTS
+        if not least <= self.depth <= most:
+            raise SettingsError(
+                f"depth is {self.depth} with pipelined={self.pipelined}; it takes {least} to {most}"
+            )
+
+
+def plan_batch(
+    forms: Sequence[Form], device: DeviceInfo, settings: Settings, wishes: Wishes
+) -> Plan:
+    """The plan for jobs of one kernel, none of them empty: that of the largest, for all of them."""
+    largest = max(forms, key=lambda form: form.count)
+    return make_plan(
+        largest.kernel,
+        largest.operands,
+        largest.count,
+        device,
+        settings,
+        wishes.device_local,
+        wishes=wishes,
+        jobs=len(forms),
+    )
+
+
+def shrunk(plan: Plan) -> Plan | None:
+    """The same with half the chunk, for when memory was not to be had; None where it is small."""
+    if plan.chunk < 2 * SMALLEST_CHUNK:
+        return None
+    chunk = plan.chunk // 2
+    reason = f"chunk: {chunk:,} elements, since memory for {plan.chunk:,} was not to be had"
+    return dataclasses.replace(
+        plan, chunk=chunk, capacity=round_up_to_class(chunk), reasons=(*plan.reasons, reason)
+    )
+
+
+def _choose_depth(pieces: int, wishes: Wishes, reasons: list[str]) -> int:
+    """How many slots take turns."""
+    if wishes.depth is not None:
+        reasons.append(f"slots: {wishes.depth}, asked for")
+        return wishes.depth
+    if wishes.pipelined is False:
+        reasons.append("slots: 1, asked for with pipelined=False")
+        return 1
+    if pieces == 1 and not wishes.pipelined:
+        return 1
+    slots = max(2, min(pieces, USUAL_DEPTH))
+    reasons.append(f"slots: {slots}, so that copies and computing of {pieces:,} pieces overlap")
+    return slots
+
+
+def _choose_queues(
+    kernel: Kernel,
+    operands: Sequence[Operand],
+    chunk: int,
+    slots: int,
+    path: DataPath,
+    device: DeviceInfo,
+    reasons: list[str],
+) -> QueueUse:
+    if path == "host-visible" or slots == 1:
+        return "one"
+    if not any(family.only_copies for family in device.queue_families):
+        reasons.append("queues: one, the device has none that only copy")
+        return "one"
+    nbytes = chunk * sum(operand.type.nbytes for operand in operands[: kernel.inputs])
+    if nbytes < SPLIT_BYTES:
+        reasons.append(f"queues: one a slot, {nbytes:,} bytes of input are too few for three")
+        return "one"
+    reasons.append("queues: three, for copies in, computing and copies out")
+    return "split"
 
 
 def round_up_to_class(count: int) -> int:
@@ -108,6 +212,7 @@ def round_up_to_class(count: int) -> int:
 
 def _choose_path(
     count: int,
+    threshold: int,
     device: DeviceInfo,
     settings: Settings,
     asked: bool | None,
@@ -122,9 +227,9 @@ def _choose_path(
     if device.unified_memory:
         reasons.append("path: all memory of the device is host-visible, staging gains nothing")
         return "host-visible"
-    large = count >= AUTO_DEVICE_LOCAL_THRESHOLD
+    large = count >= threshold
     comparison = "at least" if large else "below"
-    reasons.append(f"path: {count:,} elements are {comparison} {AUTO_DEVICE_LOCAL_THRESHOLD:,}")
+    reasons.append(f"path: {count:,} elements are {comparison} {threshold:,}")
     return "device-local" if large else "host-visible"
 
 
@@ -197,9 +302,9 @@ def _most_elements(
 
 
 def _memory_for_a_slot(device: DeviceInfo, settings: Settings, path: DataPath) -> int:
-    """Bytes for one slot's inputs and outputs: half of what there is, halved again by staging."""
+    """Bytes for one slot's inputs and outputs: its share of half of what there is."""
     there = min(sum(heap.bytes for heap in device.heaps), settings.memory_limit or 1 << 62)
-    return there // (4 if path == "device-local" else 2)
+    return there // 2 // USUAL_DEPTH // (2 if path == "device-local" else 1)
 
 
 def _check_whole(

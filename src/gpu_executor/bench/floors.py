@@ -72,7 +72,6 @@ def fixed_cost(settings: Settings) -> Ratio:
 def copies_and_kernel(settings: Settings) -> Ratio:
     """A call of 1 Mi elements from plain arrays against its copies and its kernel, each alone."""
     with _session(settings) as session, _slot(session, MEDIUM) as (call, route, slot):
-        timeline = session.resources.timeline
         pieces = [(slot.recording(piece.count, groups), piece) for piece, groups in route.steps]
 
         def fill() -> None:
@@ -81,8 +80,9 @@ def copies_and_kernel(settings: Settings) -> Ratio:
 
         def run() -> None:
             for recording, _ in pieces:
-                timeline.submit(recording.submission)
-                timeline.wait(recording.submission)
+                timeline, submission = recording.submissions[0]
+                timeline.submit(submission)
+                timeline.wait(submission)
 
         def drain() -> None:
             # As a call does it: into new memory, whose pages are touched for the first time.
@@ -154,19 +154,19 @@ def _bare_submission(session: Session, slot: Slot, route: Route) -> Iterator[Cal
     import vulkan
 
     piece, groups = route.steps[0]
-    recorded = slot.recording(piece.count, groups).submission
+    _, recorded = slot.recording(piece.count, groups).submissions[0]
     device = session.resources.device
-    timeline = Timeline(device)
+    address = device.queues.compute[0]
+    timeline = Timeline(device, address)
     submission = timeline.prepare(recorded.commands)
     submit, wait = vulkan.lib.vkQueueSubmit, vulkan.lib.vkWaitSemaphores
-    signalled, awaited = submission.value_to_signal, submission.value_to_wait
-    null, queue, handle = vk.ffi.NULL, device.queue, device.handle
-    value = 0
+    null, queue, handle = vk.ffi.NULL, device.queue(address), device.handle
+    signalled, value = submission.signalled, 0
 
     def bare() -> None:
         nonlocal value
         value += 1
-        signalled[0] = awaited[0] = value
+        signalled[0] = value
         submit(queue, 1, submission.submit_info, null)
         wait(handle, submission.wait_info, 1 << 62)
 

@@ -16,11 +16,11 @@ from gpu_executor.kernel import ElementType, Kernel
 from gpu_executor.primes import Prime
 from gpu_executor.vulkan.arrays import mapped_view
 from gpu_executor.vulkan.buffers import STATUS_CLEAR
-from gpu_executor.vulkan.commands import CommandPool, Recorder, Region
+from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
 from gpu_executor.vulkan.descriptors import BufferRange
 from gpu_executor.vulkan.memory import Allocation, Purpose
+from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.session import Session
-from gpu_executor.vulkan.slot import Resources
 from gpu_executor.vulkan.timestamps import Timestamps
 
 _BYTES = ElementType(np.dtype(np.uint8))
@@ -51,7 +51,8 @@ def kernel_seconds(
             _fill(stack, resources, array, prime, count, seed)
         pipeline = resources.pipelines.acquire(kernel, work_group, per_invocation)
         stack.callback(resources.pipelines.release, pipeline)
-        ranges = [BufferRange(array, 0, nbytes) for array in arrays] + [BufferRange(word, 0, 4)]
+        ranges = [BufferRange(array.buffer, array.offset, nbytes) for array in arrays]
+        ranges.append(BufferRange(word.buffer, word.offset, 4))
         descriptors = resources.descriptors.allocate(pipeline, ranges)
         stack.callback(resources.descriptors.release, descriptors)
         push = struct.pack("<I", count) + kernel.push
@@ -72,10 +73,8 @@ def copy_seconds(session: Session, nbytes: int, *, repeats: int = 10) -> float:
     resources = session.resources
     with contextlib.ExitStack() as stack:
         source, target = (_allocate(stack, resources, Purpose.DEVICE, nbytes) for _ in range(2))
-        regions = [Region(0, 0, nbytes)]
-        return _timed(
-            stack, resources, lambda recorder: recorder.copy(source, target, regions), repeats
-        )
+        copies = [Copy(source.buffer, source.offset, target.buffer, target.offset, nbytes)]
+        return _timed(stack, resources, lambda recorder: recorder.copy(copies), repeats)
 
 
 def _timed(
@@ -89,7 +88,7 @@ def _timed(
     Submitted again and again for a while before it counts: a GPU that idled runs at a fraction of
     its clock (345 of 1,980 MHz on an NVIDIA H200).
     """
-    timestamps = Timestamps(resources.device, repeats + 1)
+    timestamps = Timestamps(resources.device, resources.compute.family, repeats + 1)
     stack.callback(timestamps.close)
     with _recorded(stack, resources) as (recorder, submit):
         recorder.reset_timestamps(timestamps)
@@ -129,9 +128,18 @@ def _fill(
     staging = _allocate(stack, resources, Purpose.UPLOAD, sample.nbytes)
     mapped_view(staging, 0, sample.nbytes, _BYTES)[:] = sample.reshape(-1).view(np.uint8)
     nbytes, step = count * prime.element_bytes, sample.nbytes
-    regions = [Region(0, at, min(step, nbytes - at)) for at in range(0, nbytes, step)]
+    copies = [
+        Copy(
+            staging.buffer,
+            staging.offset,
+            target.buffer,
+            target.offset + at,
+            min(step, nbytes - at),
+        )
+        for at in range(0, nbytes, step)
+    ]
     with _recorded(stack, resources) as (recorder, submit):
-        recorder.copy(staging, target, regions)
+        recorder.copy(copies)
         recorder.copies_before_kernel()
     submit()
 
@@ -141,14 +149,14 @@ def _recorded(
     stack: contextlib.ExitStack, resources: Resources
 ) -> Iterator[tuple[Recorder, Callable[[], None]]]:
     """Record commands, then call what comes with the recorder to submit them and wait."""
-    pool = CommandPool(resources.device)
+    pool = CommandPool(resources.device, resources.compute.family)
     stack.callback(pool.close)
     commands = pool.allocate()
-    submission = resources.timeline.prepare(commands)
+    submission = resources.compute.prepare(commands)
 
     def submit() -> None:
-        resources.timeline.submit(submission)
-        resources.timeline.wait(submission)
+        resources.compute.submit(submission)
+        resources.compute.wait(submission)
 
     with Recorder(commands) as recorder:
         yield recorder, submit

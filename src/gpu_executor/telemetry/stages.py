@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 STAGES = ("setup", "pipeline", "descriptors", "recording", "upload", "compute", "download")
-COUNTS = ("calls", "elements", "pieces", "recordings")
+COUNTS = ("calls", "elements", "pieces", "recordings", "shrunk")
 
 
 class Record:
@@ -30,6 +30,8 @@ class Record:
         self.setup = self.pipeline = self.descriptors = self.recording = 0
         self.upload = self.compute = self.download = 0
         self.calls = self.elements = self.pieces = self.recordings = 0
+        self.shrunk = 0
+        """Times that a chunk or the number of slots was cut because memory was not to be had."""
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:

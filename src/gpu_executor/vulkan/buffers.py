@@ -7,7 +7,7 @@ local one each has a twin in device memory, and the mapped ranges are its stagin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpu_executor.call import Array, Operand
@@ -15,13 +15,15 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.plan import DataPath
 from gpu_executor.vulkan.arrays import mapped_view
 from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, vk
-from gpu_executor.vulkan.commands import Region
+from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.descriptors import BufferRange
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose
+from gpu_executor.vulkan.places import Place, Places
 
 STATUS_CLEAR = 0xFFFFFFFF
 STATUS_BYTES = 4
+BufferOffset = tuple[Handle, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +41,59 @@ class Side:
     def staged(self) -> bool:
         return self.kernels is not self.mapped
 
-    def ranges(self) -> list[BufferRange]:
+    def parts(self, places: Places, count: int | None) -> list[Array | None]:
+        """What the host copies: views of the first `count` elements (None: all) without a place."""
+        return [
+            view[:count] if place is None else None
+            for view, place in zip(self.views, places, strict=True)
+        ]
+
+    def binds(self, places: Places) -> bool:
+        """Whether the kernel works on any array where it is."""
+        return any(self._bound_in_place(place) for place in places)
+
+    def ranges(self, places: Places, count: int | None) -> list[BufferRange]:
         """What descriptors bind."""
         return [
-            BufferRange(self.kernels, offset, operand.nbytes)
-            for offset, operand in zip(self.offsets, self.operands, strict=True)
+            BufferRange(place.buffer, place.offset, _nbytes(operand, count))
+            if place is not None and self._bound_in_place(place)
+            else BufferRange(self.kernels.buffer, self.kernels.offset + offset, operand.nbytes)
+            for place, offset, operand in zip(places, self.offsets, self.operands, strict=True)
         ]
 
-    def parts(self, count: int | None) -> list[Array]:
-        """The host's views of the first `count` elements of each operand, or (None) of all."""
-        return [view[:count] for view in self.views]
-
-    def regions(self, count: int | None) -> list[Region]:
-        """What a copy moves: the first `count` elements of each operand, or (None) all of it."""
+    def uploads(self, places: Places, count: int | None) -> list[Copy]:
+        """Copies to where the kernel reads, from staging or from the arrays' own places."""
         return [
-            Region(offset, offset, operand.nbytes if count is None else count * operand.type.nbytes)
-            for offset, operand in zip(self.offsets, self.operands, strict=True)
+            Copy(*host, *kernel, nbytes) for host, kernel, nbytes in self._copies(places, count)
         ]
+
+    def downloads(self, places: Places, count: int | None) -> list[Copy]:
+        """Copies from where the kernel wrote, to staging or to the arrays' own places."""
+        return [
+            Copy(*kernel, *host, nbytes) for host, kernel, nbytes in self._copies(places, count)
+        ]
+
+    def _copies(
+        self, places: Places, count: int | None
+    ) -> Iterator[tuple[BufferOffset, BufferOffset, int]]:
+        if not self.staged:
+            return
+        for place, offset, operand in zip(places, self.offsets, self.operands, strict=True):
+            if place is None:
+                host = self.mapped.buffer, self.mapped.offset + offset
+            elif place.on_card:
+                continue
+            else:
+                host = place.buffer, place.offset
+            kernel = self.kernels.buffer, self.kernels.offset + offset
+            yield host, kernel, _nbytes(operand, count)
+
+    def _bound_in_place(self, place: Place | None) -> bool:
+        return place is not None and (place.on_card or not self.staged)
+
+
+def _nbytes(operand: Operand, count: int | None) -> int:
+    return operand.nbytes if count is None else count * operand.type.nbytes
 
 
 class SlotBuffers:
@@ -72,20 +110,25 @@ class SlotBuffers:
             self.outputs = self._side(operands[kernel.inputs :], Purpose.READBACK, staged)
             self.coherent = self.outputs.mapped.block.coherent
             self._status: Handle | None = None
-            self._status_ranges: list[BufferRange] = []
+            self.status_ranges: list[BufferRange] = []
             if kernel.status:
                 # In the host's memory on both paths: a kernel touches it on bad input only.
                 word = self._allocate(Purpose.UPLOAD, STATUS_BYTES)
                 self._status = vk.ffi.cast("uint32_t *", word.address)
                 self._status[0] = STATUS_CLEAR
-                self._status_ranges = [BufferRange(word, 0, STATUS_BYTES)]
+                self.status_ranges = [BufferRange(word.buffer, word.offset, STATUS_BYTES)]
         except BaseException:
             self.release()
             raise
 
     def ranges(self) -> list[BufferRange]:
-        """Every binding in order: inputs, outputs, status word."""
-        return [*self.inputs.ranges(), *self.outputs.ranges(), *self._status_ranges]
+        """Every binding of the slot's own memory in order: inputs, outputs, status word."""
+        nowhere = [(None,) * len(side.operands) for side in (self.inputs, self.outputs)]
+        return [
+            *self.inputs.ranges(nowhere[0], None),
+            *self.outputs.ranges(nowhere[1], None),
+            *self.status_ranges,
+        ]
 
     def take_status(self) -> int | None:
         """What the kernel reported, if it did; the word is clear again afterwards."""

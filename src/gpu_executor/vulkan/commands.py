@@ -8,30 +8,31 @@ from dataclasses import dataclass
 from gpu_executor.vulkan.binding import Arena, Handle, vk
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.memory import Allocation
 from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.timestamps import Timestamps
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
-    """Bytes to copy, by their offsets in two allocations."""
+class Copy:
+    """Bytes to copy from one buffer to another."""
 
-    source: int
-    target: int
+    source: Handle
+    source_offset: int
+    target: Handle
+    target_offset: int
     nbytes: int
 
 
 class CommandPool:
     """A VkCommandPool whose buffers can be reset one by one. One thread at a time may record."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, family: int) -> None:
         self._device = device
         arena = Arena()
         info = arena.new(
             "VkCommandPoolCreateInfo",
             flags=vk.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
-            queueFamilyIndex=device.queue_family,
+            queueFamilyIndex=family,
         )
         pool = vk.ffi.new("VkCommandPool *")
         vk.vkCreateCommandPool(device.handle, info, vk.ffi.NULL, pool)
@@ -69,15 +70,17 @@ class Recorder:
         if kind is None:
             vk.vkEndCommandBuffer(self._commands)
 
-    def copy(self, source: Allocation, target: Allocation, regions: Sequence[Region]) -> None:
-        """One copy command with all regions."""
-        arena = Arena()
-        copies = arena.array("VkBufferCopy", len(regions))
-        for copy, region in zip(copies, regions, strict=True):
-            copy.srcOffset = source.offset + region.source
-            copy.dstOffset = target.offset + region.target
-            copy.size = region.nbytes
-        vk.vkCmdCopyBuffer(self._commands, source.buffer, target.buffer, len(regions), copies)
+    def copy(self, copies: Sequence[Copy]) -> None:
+        """One command for each pair of buffers, with a region for each copy between them."""
+        by_buffers: dict[tuple[Handle, Handle], list[Copy]] = {}
+        for copy in copies:
+            by_buffers.setdefault((copy.source, copy.target), []).append(copy)
+        for (source, target), among in by_buffers.items():
+            regions = Arena().array("VkBufferCopy", len(among))
+            for region, copy in zip(regions, among, strict=True):
+                region.srcOffset, region.dstOffset = copy.source_offset, copy.target_offset
+                region.size = copy.nbytes
+            vk.vkCmdCopyBuffer(self._commands, source, target, len(among), regions)
 
     def dispatch(
         self, pipeline: Pipeline, descriptors: DescriptorSet, push: bytes, groups: int
@@ -120,6 +123,15 @@ class Recorder:
             vk.VK_ACCESS_SHADER_WRITE_BIT,
             vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
             vk.VK_ACCESS_TRANSFER_READ_BIT,
+        )
+
+    def copies_before_host(self) -> None:
+        """The host reads what was copied, on a queue that only copies."""
+        self._barrier(
+            vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
+            vk.VK_ACCESS_TRANSFER_WRITE_BIT,
+            vk.VK_PIPELINE_STAGE_HOST_BIT,
+            vk.VK_ACCESS_HOST_READ_BIT,
         )
 
     def all_before_host(self) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.memory import Allocation
 from gpu_executor.vulkan.pipeline import Pipeline
 
 SETS_PER_POOL = 500
@@ -32,9 +31,9 @@ class DescriptorSet:
 
 @dataclass(frozen=True, slots=True)
 class BufferRange:
-    """What one binding sees: a range of an allocation."""
+    """What one binding sees."""
 
-    allocation: Allocation
+    buffer: Handle
     offset: int
     nbytes: int
 
@@ -132,8 +131,8 @@ class DescriptorPools:
         for binding, part in enumerate(ranges):
             buffer = arena.new(
                 "VkDescriptorBufferInfo",
-                buffer=part.allocation.buffer,
-                offset=part.allocation.offset + part.offset,
+                buffer=part.buffer,
+                offset=part.offset,
                 range=part.nbytes,
             )
             write = writes[binding]

@@ -1,6 +1,9 @@
-"""A physical device opened: the logical device, its queue, its features and memory types."""
+"""A physical device opened: the logical device, its queues, its features and memory types."""
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Callable
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import NoDeviceError
@@ -11,27 +14,53 @@ from gpu_executor.vulkan.describe import (
     VULKAN12_FEATURES,
     feature_chain,
 )
+from gpu_executor.vulkan.queues import QueueAddress, Queues, choose_queues
 
 
 class Device:
-    """An open VkDevice. Whatever was made with it has to be destroyed before `close()`."""
+    """An open VkDevice. Whatever was made with it has to be destroyed before `close()`.
 
-    def __init__(self, physical: Handle, info: DeviceInfo) -> None:
+    Memory that outlives the backend `retain`s it: it goes when the last such memory does.
+    """
+
+    def __init__(
+        self, physical: Handle, info: DeviceInfo, on_closed: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_closed` is called when the device is gone: its instance can go then."""
         _check_usable(info)
+        self._on_closed = on_closed
+        self._retained = 1
+        self._lock = threading.Lock()
         self.physical = physical
         self.info = info
-        self.queue_family = _compute_family(info)
-        self.handle = _create(physical, info, self.queue_family)
-        queue = out("VkQueue")
-        vk.vkGetDeviceQueue(self.handle, self.queue_family, 0, queue)
-        self.queue = queue[0]
+        self.queues = choose_queues(info.queue_families)
+        self.handle = _create(physical, info, self.queues)
         self.memory_flags = _memory_flags(physical)
 
+    def queue(self, address: QueueAddress) -> Handle:
+        """The queue at an address; the same handle every time."""
+        queue = out("VkQueue")
+        vk.vkGetDeviceQueue(self.handle, address.family, address.index, queue)
+        return queue[0]
+
+    def retain(self) -> None:
+        """Keep the device until a `release`."""
+        with self._lock:
+            self._retained += 1
+
+    def release(self) -> None:
+        """Undo a `retain`; the last one destroys the device."""
+        with self._lock:
+            self._retained -= 1
+            if self._retained:
+                return
+        with opening:
+            vk.vkDestroyDevice(self.handle, vk.ffi.NULL)
+        self._on_closed()
+
     def close(self) -> None:
-        if self.handle is not None:
-            with opening:
-                vk.vkDestroyDevice(self.handle, vk.ffi.NULL)
-            self.handle = None
+        """Let go of the device; call it once."""
+        self.release()
 
 
 def _check_usable(info: DeviceInfo) -> None:
@@ -43,22 +72,14 @@ def _check_usable(info: DeviceInfo) -> None:
         )
 
 
-def _compute_family(info: DeviceInfo) -> int:
-    """The first family that computes; every such family copies too (Vulkan 1.3, 6.1 Queues)."""
-    for index, family in enumerate(info.queue_families):
-        if "compute" in family.work:
-            return index
-    raise NoDeviceError(f"{info.name} has no queue that computes")
-
-
-def _create(physical: Handle, info: DeviceInfo, family: int) -> Handle:
+def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
     arena = Arena()
-    queue = arena.new(
-        "VkDeviceQueueCreateInfo",
-        queueFamilyIndex=family,
-        queueCount=1,
-        pQueuePriorities=arena.array("float", [1.0]),
-    )
+    families = arena.array("VkDeviceQueueCreateInfo", len(queues.families))
+    for asked, family in zip(families, queues.families, strict=True):
+        count = queues.in_family(family)
+        asked.sType = vk.VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO
+        asked.queueFamilyIndex, asked.queueCount = family, count
+        asked.pQueuePriorities = arena.array("float", [1.0] * count)
     core, vulkan11, vulkan12 = feature_chain(arena)
     for structure, names in (
         (core.features, CORE_FEATURES),
@@ -68,7 +89,10 @@ def _create(physical: Handle, info: DeviceInfo, family: int) -> Handle:
         for name in info.features.intersection(names):
             setattr(structure, name, 1)
     create = arena.new(
-        "VkDeviceCreateInfo", pNext=core, queueCreateInfoCount=1, pQueueCreateInfos=queue
+        "VkDeviceCreateInfo",
+        pNext=core,
+        queueCreateInfoCount=len(queues.families),
+        pQueueCreateInfos=families,
     )
     device = out("VkDevice")
     with opening:

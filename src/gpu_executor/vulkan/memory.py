@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gpu_executor.errors import OutOfMemoryError
+from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
@@ -33,6 +33,8 @@ class Purpose(enum.Enum):
     """Written by the host, read by the device."""
     READBACK = "readback"
     """Written by the device, read by the host: cached, or reading it crawls."""
+    ARRAY = "array"
+    """Users' arrays: written and read by both."""
 
 
 DEVICE_LOCAL, HOST_VISIBLE, HOST_COHERENT, HOST_CACHED = 1, 2, 4, 8
@@ -42,6 +44,11 @@ PREFERENCES: dict[Purpose, tuple[tuple[int, int], ...]] = {
     Purpose.UPLOAD: (
         (HOST_VISIBLE | HOST_COHERENT, DEVICE_LOCAL | HOST_CACHED),
         (HOST_VISIBLE | HOST_COHERENT, DEVICE_LOCAL),
+        (HOST_VISIBLE | HOST_COHERENT, 0),
+    ),
+    Purpose.ARRAY: (
+        (HOST_VISIBLE | HOST_COHERENT | HOST_CACHED, DEVICE_LOCAL),
+        (HOST_VISIBLE | HOST_COHERENT | HOST_CACHED, 0),
         (HOST_VISIBLE | HOST_COHERENT, 0),
     ),
     Purpose.READBACK: (
@@ -64,7 +71,7 @@ def choose_type(flags: Sequence[int], allowed: int, purpose: Purpose) -> int:
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Block:
     """One piece of device memory and the buffer over it."""
 
@@ -129,6 +136,8 @@ class MemoryStats:
     bytes_held: int
     bytes_used: int
     blocks: int
+    bytes_in_arrays: int
+    """Of those used, what users' arrays in mapped memory hold."""
 
 
 class MemoryPool:
@@ -142,7 +151,8 @@ class MemoryPool:
         self._exact_blocks = exact_blocks
         self._blocks: list[Block] = []
         self._lock = threading.Lock()
-        self._hits = self._misses = self._used = 0
+        self._hits = self._misses = self._used = self._in_arrays = 0
+        self._closed = False
         limits = device.info.limits
         self.alignment = max(
             SMALLEST_ALIGNMENT, limits.buffer_offset_alignment, limits.non_coherent_atom
@@ -153,22 +163,33 @@ class MemoryPool:
         units = round_up_to_class(-(-nbytes // self.alignment))
         size = units * self.alignment
         with self._lock:
+            if self._closed:
+                raise ClosedError("the backend is closed; open another one")
             for block in self._blocks:
                 if block.purpose is purpose and (offset := block.take(size)) is not None:
                     self._hits += 1
-                    self._used += size
-                    return Allocation(block, offset, size)
-            block = self._grow(purpose, size)
-            offset = block.take(size)
-            assert offset is not None, "a new block has room for what it was made for"
-            self._misses += 1
+                    break
+            else:
+                block = self._grow(purpose, size)
+                offset = block.take(size)
+                assert offset is not None, "a new block has room for what it was made for"
+                self._misses += 1
             self._used += size
+            self._in_arrays += size if purpose is Purpose.ARRAY else 0
             return Allocation(block, offset, size)
 
     def release(self, allocation: Allocation) -> None:
+        block = allocation.block
         with self._lock:
-            allocation.block.give_back(allocation.offset, allocation.nbytes)
+            if block not in self._blocks:
+                return  # it went when the pool was closed
+            block.give_back(allocation.offset, allocation.nbytes)
             self._used -= allocation.nbytes
+            self._in_arrays -= allocation.nbytes if block.purpose is Purpose.ARRAY else 0
+            if self._closed and block.idle:
+                self._blocks.remove(block)
+                _free_block(self._device, block)
+                self._device.release()
 
     def trim(self) -> int:
         """Free every block that nothing uses; returns the bytes freed."""
@@ -176,16 +197,28 @@ class MemoryPool:
             return self._trim()
 
     def close(self) -> None:
+        """Free every block but those that users' arrays lie in: these go with the last array."""
         with self._lock:
+            self._closed = True
+            kept = []
             for block in self._blocks:
-                _free_block(self._device, block)
-            self._blocks.clear()
-            self._used = 0
+                if block.purpose is Purpose.ARRAY and not block.idle:
+                    self._device.retain()
+                    kept.append(block)
+                else:
+                    _free_block(self._device, block)
+            self._blocks = kept
+            self._used = self._in_arrays
 
     def stats(self) -> MemoryStats:
         with self._lock:
             return MemoryStats(
-                self._hits, self._misses, self._held(), self._used, len(self._blocks)
+                self._hits,
+                self._misses,
+                self._held(),
+                self._used,
+                len(self._blocks),
+                self._in_arrays,
             )
 
     def _held(self) -> int:
@@ -253,13 +286,19 @@ def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
 
 def _make_buffer(device: Device, nbytes: int) -> Handle:
     arena = Arena()
+    families = device.queues.families
+    # Concurrent sharing instead of handing buffers from family to family: it costs buffers nothing
+    # on the devices seen (images are another matter), and spares a barrier on each side.
+    shared = len(families) > 1
     info = arena.new(
         "VkBufferCreateInfo",
         size=nbytes,
         usage=vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
         | vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
         | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT,
-        sharingMode=vk.VK_SHARING_MODE_EXCLUSIVE,
+        sharingMode=vk.VK_SHARING_MODE_CONCURRENT if shared else vk.VK_SHARING_MODE_EXCLUSIVE,
+        queueFamilyIndexCount=len(families) if shared else 0,
+        pQueueFamilyIndices=arena.array("uint32_t", families),
     )
     buffer = out("VkBuffer")
     vk.vkCreateBuffer(device.handle, info, vk.ffi.NULL, buffer)

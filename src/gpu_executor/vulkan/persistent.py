@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from gpu_executor.call import Array
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ClosedError
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Kernel, Shape, native
 from gpu_executor.kernels import load
-from gpu_executor.plan import Plan
+from gpu_executor.plan import Plan, Wishes
 from gpu_executor.settings import Settings
+from gpu_executor.vulkan.batch import Job, run_batch, stream
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.stats import Stats
 
@@ -37,18 +42,93 @@ class PersistentVulkanBackend:
         """The device that is open."""
         return self._session.info
 
-    def run(self, kernel: Kernel, *arrays: Array, device_local: bool | None = None) -> Any:
+    def run(
+        self, kernel: Kernel, *arrays: Array, device_local: bool | None = None, out: Any = None
+    ) -> Any:
         """Run a kernel on NumPy arrays; returns its output, or a tuple of several.
 
         `device_local` chooses the data path: True stages through device memory, False lets the
         kernel work on mapped host memory, None leaves it to the settings, the size and the device.
+        `out` is the array to write to, or a tuple of them; it may be one of the inputs.
         """
-        return self._session.run(kernel, arrays, device_local)
+        return self._session.run(kernel, arrays, device_local, out)
 
     def run_field_add(self, a: Array, b: Array, device_local: bool | None = None) -> Array:
         """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
         result: Array = self.run(load("bls12_381_fq_add"), a, b, device_local=device_local)
         return result
+
+    def run_batch(
+        self,
+        kernel: Kernel,
+        jobs: Sequence[Job],
+        *,
+        out: Sequence[Any] | None = None,
+        device_local: bool | None = None,
+        pipelined: bool | None = None,
+        depth: int | None = None,
+    ) -> list[Any]:
+        """Run a kernel on many jobs, each a tuple of arrays; their results, in order.
+
+        `pipelined=False` runs one after the other, True overlaps copies and computing in `depth`
+        slots (two or more), None leaves it to the plan. The arrays belong to the batch until it
+        returns. A job that does not fit is refused, by its index, before anything is submitted.
+        """
+        wishes = Wishes(device_local, pipelined, depth)
+        return run_batch(self._session, kernel, jobs, out, wishes)
+
+    def run_field_add_batch(
+        self, jobs: Sequence[Job], device_local: bool | None = None
+    ) -> list[Array]:
+        """`run_field_add` for many jobs, one after the other."""
+        return self.run_batch(
+            load("bls12_381_fq_add"), jobs, device_local=device_local, pipelined=False
+        )
+
+    def run_field_add_batch_pipelined(
+        self, jobs: Sequence[Job], device_local: bool | None = None
+    ) -> list[Array]:
+        """`run_field_add` for many jobs, copies and computing overlapped."""
+        return self.run_batch(
+            load("bls12_381_fq_add"), jobs, device_local=device_local, pipelined=True
+        )
+
+    def stream(
+        self,
+        kernel: Kernel,
+        jobs: Iterable[Job],
+        *,
+        device_local: bool | None = None,
+        depth: int | None = None,
+    ) -> Iterator[Any]:
+        """Results of jobs as they come, in order, however many: a bounded number is in flight.
+
+        An error in the iterable of jobs ends the stream; so does leaving it early. What is in
+        flight then is waited for and dropped, and the backend goes on working.
+        """
+        wishes = Wishes(device_local, True, depth)
+        return stream(self._session, kernel, jobs, wishes)
+
+    def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+        """A NumPy array in memory that the device sees: computing on it copies nothing here."""
+        self._check_open()
+        return self._session.mapped.empty(shape, dtype)
+
+    def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+        """The same, filled with zeros."""
+        array = self.empty(shape, dtype)
+        array[...] = 0
+        return array
+
+    def asarray(self, array: npt.ArrayLike) -> Array:
+        """An array's contents in such memory; the array itself where it lies there already."""
+        source = np.asarray(array)
+        self._check_open()
+        if self._session.mapped.any and self._session.mapped.find(source) is not None:
+            return source
+        copy = self.empty(source.shape, native(source.dtype))
+        copy[...] = source
+        return copy
 
     def explain(self, kernel: Kernel, *arrays: Array, device_local: bool | None = None) -> Plan:
         """The plan that `run` would follow for these arrays; print it to read why."""

@@ -8,29 +8,34 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_executor.call import Array, Form, check
-from gpu_executor.errors import ClosedError
+from gpu_executor.call import Array, Call, Form, Operand, check
+from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan import Plan, make_plan
+from gpu_executor.plan import Piece, Plan, Wishes, make_plan, plan_batch, shrunk
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import Record, summed
+from gpu_executor.vulkan.copying import Crew
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.disk_cache import DriverCache
 from gpu_executor.vulkan.instance import Instance, choose
+from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import MemoryPool
 from gpu_executor.vulkan.pipeline import PipelineCache
-from gpu_executor.vulkan.ring import Step, turn
+from gpu_executor.vulkan.places import Places
+from gpu_executor.vulkan.queues import QueueAddress
+from gpu_executor.vulkan.resources import Resources
+from gpu_executor.vulkan.ring import Ring, Step, turn
 from gpu_executor.vulkan.shelf import Row, Shelf
-from gpu_executor.vulkan.slot import Resources, SlotLayout
+from gpu_executor.vulkan.slot import Slot, SlotLayout
 from gpu_executor.vulkan.stats import Stats
 from gpu_executor.vulkan.timeline import Timeline
 
-ROUTES_KEPT = 1024
+REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +57,18 @@ class Session:
         """`keep=False` sizes everything for a single call and takes nothing from disk."""
         self.settings = settings
         self._closed = False
-        self._opening = Record()
+        self._own = Record()
         self._routes: dict[Hashable, Route] = {}
-        with self._opening.stage("setup"), contextlib.ExitStack() as opened:
+        self._forms: dict[Hashable, Form] = {}
+        self._batch_plans: dict[Hashable, tuple[Form, Plan]] = {}
+        with self._own.stage("setup"), contextlib.ExitStack() as opened:
             self.instance = Instance(validation=settings.validation)
-            opened.callback(self.instance.close)
-            wanted = settings.device if device is None else device
-            handle, self.info = choose(self.instance.devices(), wanted)
-            self._device = Device(handle, self.info)
+            with contextlib.ExitStack() as alone:
+                alone.callback(self.instance.close)
+                wanted = settings.device if device is None else device
+                handle, self.info = choose(self.instance.devices(), wanted)
+                self._device = Device(handle, self.info, self.instance.close)
+                alone.pop_all()  # from here on the instance goes with the device
             opened.callback(self._device.close)
             self._driver_cache = DriverCache(self._device, settings.cache_dir if keep else None)
             opened.callback(self._driver_cache.close)
@@ -69,13 +78,10 @@ class Session:
                 self._device, limit=settings.memory_limit, exact_blocks=not keep
             )
             opened.callback(self._memory.close)
+            self.mapped = MappedArrays(self._memory)
             self._descriptors = DescriptorPools(self._device)
             opened.callback(self._descriptors.close)
-            timeline = Timeline(self._device)
-            opened.callback(timeline.close)
-            self.resources = Resources(
-                self._device, self._memory, self._pipelines, self._descriptors, timeline
-            )
+            self.resources = self._make_resources(opened)
             self._shelf = Shelf(self.resources)
             opened.callback(self._save_pipelines)
             opened.callback(self._shelf.close)
@@ -86,34 +92,142 @@ class Session:
         if self._closed:
             raise ClosedError("the backend is closed; open another one")
         try:
-            forms = [(type(array), array.dtype, array.shape) for array in arrays]
+            key = (id(kernel), device_local, *_kinds(arrays))
         except AttributeError:
             check(kernel, arrays)  # something among them is no array: the check says so
             raise
-        key = (id(kernel), device_local, *forms)
         route = self._routes.get(key)
         if route is None:
             route = self._make_route(check(kernel, arrays), device_local)
-            if len(self._routes) >= ROUTES_KEPT:
-                self._routes.clear()
-            self._routes[key] = route
+            self._remember(self._routes, key, route)
         return route
 
-    def run(self, kernel: Kernel, arrays: Sequence[Array], device_local: bool | None) -> Any:
-        """Check a call, plan it, carry it out."""
+    def form(self, kernel: Kernel, arrays: Sequence[Array]) -> Form:
+        """The form of a call, checked at its first call, remembered for the next."""
+        try:
+            key = (id(kernel), *_kinds(arrays))
+        except AttributeError:
+            return check(kernel, arrays)
+        form = self._forms.get(key)
+        if form is None:
+            form = check(kernel, arrays)
+            self._remember(self._forms, key, form)
+        return form
+
+    def batch_plan(self, forms: Sequence[Form], wishes: Wishes) -> Plan:
+        """The plan for a batch of calls, none of them empty; remembered like a route."""
+        largest = max(forms, key=lambda form: form.count)
+        key = (id(largest), len(forms), wishes)
+        known = self._batch_plans.get(key)
+        if known is None:
+            plan = plan_batch(forms, self.info, self.settings, wishes)
+            known = largest, plan  # the form is kept, so that its id stays its own
+            self._remember(self._batch_plans, key, known)
+        return known[1]
+
+    def run(
+        self,
+        kernel: Kernel,
+        arrays: Sequence[Array],
+        device_local: bool | None,
+        results: Sequence[Array] | None = None,
+    ) -> Any:
+        """Check a call, plan it, carry it out; into `results`, or new arrays."""
         route = self.route(kernel, arrays, device_local)
-        call = route.form.call(arrays)
-        if route.form.count == 0:
+        form = route.form
+        call = form.call(arrays)
+        if results is not None:
+            call.use_outputs(results)
+        if form.count == 0:
             call.make_outputs()
             return call.result()
+        if route.plan.slots > 1:
+            for _ in self.run_jobs(kernel, [call], route.plan):
+                pass
+            return call.result()
+        if self.mapped.any:
+            call.places = self._places(call, route.plan)
         slot = self._shelf.take(route.row)
         try:
-            turn((slot,), call, route.steps)
+            turn(slot, call, route.steps)
             slot.record.calls += 1
-            slot.record.elements += route.form.count
+            slot.record.elements += form.count
         finally:
             self._shelf.put_back(route.row, slot)
         return call.result()
+
+    def run_jobs(self, kernel: Kernel, calls: Sequence[Call], plan: Plan) -> Iterator[Call]:
+        """Carry out the calls of a batch in order, yielding each when it is done."""
+        largest = max((call.form for call in calls), key=lambda form: form.count)
+        yield from self.run_stream(kernel, calls, plan, largest.operands)
+
+    def run_stream(
+        self, kernel: Kernel, calls: Iterable[Call], plan: Plan, operands: tuple[Operand, ...]
+    ) -> Iterator[Call]:
+        """The same for calls that come one by one, none with larger pieces than the plan's."""
+        plan, row, slots = self._take_slots(kernel, plan, operands)
+        try:
+            ring = Ring(slots)
+            try:
+                for call in calls:
+                    if self.mapped.any:
+                        call.places = self._places(call, plan)
+                    slots[0].record.calls += 1
+                    slots[0].record.elements += call.form.count
+                    yield from ring.feed(call, steps_of(plan, call.form))
+                yield from ring.flush()
+            except BaseException:
+                ring.abandon()
+                raise
+        finally:
+            # Backwards, so that they are taken in the same order again and find their recordings.
+            for slot in reversed(slots):
+                self._shelf.put_back(row, slot)
+
+    def _places(self, call: Call, plan: Plan) -> Places | None:
+        """Where the device can reach the call's arrays as they are."""
+        form = call.form
+        arrays: list[Array | None] = [*call.inputs]
+        arrays += call.outputs or [None] * form.kernel.outputs
+        found = [None if array is None else self.mapped.find(array) for array in arrays]
+        if plan.path == "host-visible":
+            # What a kernel binds must be aligned, in every piece.
+            alignment = self.info.limits.buffer_offset_alignment
+            several = plan.chunk < form.count
+            for index, (place, operand) in enumerate(zip(found, form.operands, strict=True)):
+                step = plan.chunk * operand.type.nbytes if several else 0
+                if place is not None and (place.offset % alignment or step % alignment):
+                    found[index] = None
+        return tuple(found) if any(place is not None for place in found) else None
+
+    def _take_slots(
+        self, kernel: Kernel, plan: Plan, operands: tuple[Operand, ...]
+    ) -> tuple[Plan, Row, list[Slot]]:
+        """As many slots as the plan says, or as there is memory for, smaller ones if need be.
+
+        A kernel that is not cut by elements needs all of its first slot.
+        """
+        while True:
+            row = self._shelf.row(SlotLayout.of(plan, kernel, operands))
+            try:
+                slots = [self._shelf.take(row)]
+                break
+            except OutOfMemoryError:
+                smaller = None if kernel.split == "whole" else shrunk(plan)
+                if smaller is None:
+                    raise
+                plan = smaller
+                self._own.shrunk += 1
+        try:
+            while len(slots) < plan.slots and (slot := self._shelf.take_another(row)) is not None:
+                slots.append(slot)
+        except BaseException:
+            for slot in slots:
+                self._shelf.put_back(row, slot)
+            raise
+        if len(slots) < plan.slots:
+            self._own.shrunk += 1
+        return plan, row, slots
 
     def trim(self) -> int:
         """Free what no running call needs: idle slots, empty memory blocks. Returns the bytes."""
@@ -125,7 +239,7 @@ class Session:
         records = self._shelf.records()
         for path, record in records:
             by_path[path] += record.calls
-        total = summed([self._opening, *(record for _, record in records)])
+        total = summed([self._own, *(record for _, record in records)])
         return Stats(
             device=self.info.name,
             calls=total.calls,
@@ -137,6 +251,7 @@ class Session:
             disk_cache=self._driver_cache.stats(),
             slots=self._shelf.stats(),
             recordings=total.recordings,
+            shrunk=total.shrunk,
             memory=self._memory.stats(),
             descriptors=self._descriptors.stats(),
         )
@@ -146,14 +261,58 @@ class Session:
         self._closed = True
         self._opened.close()
 
+    def _remember(self, known: dict[Hashable, Any], key: Hashable, value: object) -> None:
+        if len(known) >= REMEMBERED:
+            known.clear()
+        known[key] = value
+
+    def _make_resources(self, opened: contextlib.ExitStack) -> Resources:
+        device, queues = self._device, self._device.queues
+
+        def timeline(address: QueueAddress) -> Timeline:
+            made = Timeline(device, address)
+            opened.callback(made.close)
+            return made
+
+        computing = tuple(timeline(address) for address in queues.compute)
+        upload = None if queues.upload is None else timeline(queues.upload)
+        download = upload
+        if queues.download is not None and queues.download != queues.upload:
+            download = timeline(queues.download)
+        crew = Crew()
+        opened.callback(crew.close)
+        return Resources(
+            device,
+            self._memory,
+            self._pipelines,
+            self._descriptors,
+            computing,
+            upload,
+            download,
+            crew,
+        )
+
     def _make_route(self, form: Form, device_local: bool | None) -> Route:
         kernel, operands = form.kernel, form.operands
         count = max(form.count, 1)
         plan = make_plan(kernel, operands, count, self.info, self.settings, device_local)
-        steps = tuple((piece, plan.groups(piece.count)) for piece in plan.pieces())
         row = self._shelf.row(SlotLayout.of(plan, kernel, operands))
-        return Route(form, plan, steps, row)
+        return Route(form, plan, steps_of(plan, form), row)
 
     def _save_pipelines(self) -> None:
         if self._pipelines.stats().misses:
             self._driver_cache.save()
+
+
+def steps_of(plan: Plan, form: Form) -> tuple[Step, ...]:
+    """A call's pieces, with the work-groups for each."""
+    count, chunk = max(form.count, 1), plan.chunk
+    if count <= chunk:
+        return ((Piece(0, count), plan.groups(count)),)
+    pieces = [Piece(start, min(chunk, count - start)) for start in range(0, count, chunk)]
+    return tuple((piece, plan.groups(piece.count)) for piece in pieces)
+
+
+def _kinds(arrays: Sequence[Array]) -> list[Hashable]:
+    """What tells the forms of calls apart."""
+    return [(type(array), array.dtype, array.shape) for array in arrays]

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.telemetry.stages import Record
-from gpu_executor.vulkan.slot import Resources, Slot, SlotLayout
+from gpu_executor.vulkan.resources import Resources
+from gpu_executor.vulkan.slot import Slot, SlotLayout
 
 SLOTS_KEPT = 32
 
@@ -70,6 +71,33 @@ class Shelf:
                 self._idle -= 1
                 return row.idle.pop()
         return self._make(row.layout)
+
+    def take_another(self, row: Row) -> Slot | None:
+        """One more slot of that row for a call that has one; None where there is no memory."""
+        with self._lock:
+            self._busy += 1
+            if row.idle:
+                self._hits += 1
+                self._idle -= 1
+                return row.idle.pop()
+        while True:
+            try:
+                slot = Slot(self._resources, row.layout)
+            except OutOfMemoryError:
+                with self._lock:
+                    if self._idle:
+                        self._give_up_oldest()
+                        continue
+                    self._no_longer_busy()
+                    return None
+            except BaseException:
+                with self._lock:
+                    self._no_longer_busy()
+                raise
+            with self._lock:
+                self._misses += 1
+                self._slots.add(slot)
+            return slot
 
     def put_back(self, row: Row, slot: Slot) -> None:
         with self._lock:

@@ -1,16 +1,17 @@
-"""Slot: one set of buffers for one kernel, with its commands recorded once per number of elements.
+"""Slot: one set of buffers for one kernel, with its commands recorded once per way of using it.
 
     host-visible   fill -> kernel on mapped memory -> drain
     device-local   fill -> copy in -> kernel on device memory -> copy out -> drain
 
-The part between fill and drain is one command buffer, and submitting it again is all that a call of
-a known size does.
+What lies between fill and drain is one command buffer on one queue, or three on three queues: copy
+in, compute, copy out, each waiting for the one before it. Submitting them again is all that a call
+of a known size does. An array that the device can reach where it is (`Place`) is neither filled nor
+drained.
 """
 
 from __future__ import annotations
 
 import contextlib
-import struct
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,18 +20,16 @@ from time import perf_counter_ns
 from gpu_executor.call import Array, Call, Operand
 from gpu_executor.errors import DeviceLostError, ElementRangeError
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan import DataPath, Piece, Plan
+from gpu_executor.plan import DataPath, Piece, Plan, QueueUse
 from gpu_executor.telemetry.stages import Record
 from gpu_executor.vulkan.buffers import SlotBuffers
-from gpu_executor.vulkan.commands import CommandPool, Recorder
-from gpu_executor.vulkan.descriptors import DescriptorPools
-from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.memory import MemoryPool
-from gpu_executor.vulkan.pipeline import PipelineCache
-from gpu_executor.vulkan.timeline import Submission, Timeline
+from gpu_executor.vulkan.copying import Pair
+from gpu_executor.vulkan.places import Places, of_piece
+from gpu_executor.vulkan.recording import Recording, RecordingRoom
+from gpu_executor.vulkan.resources import Resources
 
 RECORDINGS_KEPT = 8
-"""Different element counts that a slot has commands for at once: a chunk, its tail, a few more."""
+"""Ways of using a slot that it has commands for at once: a chunk, its tail, a few arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,7 @@ class SlotLayout:
 
     kernel: Kernel
     path: DataPath
+    queues: QueueUse
     work_group: int
     per_invocation: int
     operands: tuple[Operand, ...]
@@ -49,27 +49,7 @@ class SlotLayout:
         """The layout that a plan asks for, for a call with these operands."""
         if kernel.split == "elements":
             operands = tuple(Operand(operand.type, plan.capacity) for operand in operands)
-        return cls(kernel, plan.path, plan.work_group, plan.per_invocation, operands)
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """The open device and the pools that slots are made from."""
-
-    device: Device
-    memory: MemoryPool
-    pipelines: PipelineCache
-    descriptors: DescriptorPools
-    timeline: Timeline
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """Commands for a number of elements, and the mapped memory of just those elements."""
-
-    submission: Submission
-    inputs: Sequence[Array]
-    outputs: Sequence[Array]
+        return cls(kernel, plan.path, plan.queues, plan.work_group, plan.per_invocation, operands)
 
 
 class Slot:
@@ -80,31 +60,37 @@ class Slot:
         self.layout = layout
         self.record = Record()
         """What was done with this slot; its user adds to it."""
-        self._device, self._timeline = resources.device, resources.timeline
-        self._recordings: OrderedDict[int, Recording] = OrderedDict()
+        self._device, self._crew = resources.device, resources.crew
+        self._recordings: OrderedDict[object, Recording] = OrderedDict()
         self._running: tuple[Recording, Piece] | None = None
+        self._submitted = 0
         with contextlib.ExitStack() as undo:
             with self.record.stage("pipeline"):
-                self._pipeline = resources.pipelines.acquire(
+                pipeline = resources.pipelines.acquire(
                     kernel, layout.work_group, layout.per_invocation
                 )
-                undo.callback(resources.pipelines.release, self._pipeline)
+                undo.callback(resources.pipelines.release, pipeline)
             with self.record.stage("descriptors"):
                 self._buffers = SlotBuffers(resources.memory, kernel, layout.operands, layout.path)
                 undo.callback(self._buffers.release)
-                self._set = resources.descriptors.allocate(self._pipeline, self._buffers.ranges())
-                undo.callback(resources.descriptors.release, self._set)
             with self.record.stage("recording"):
-                self._pool = CommandPool(resources.device)
-                undo.callback(self._pool.close)
+                self._room = RecordingRoom(
+                    resources, kernel, pipeline, self._buffers, layout.queues
+                )
+                undo.callback(self._room.close)
             self._undo = undo.pop_all()
 
-    def recording(self, count: int, groups: int) -> Recording:
-        """The commands for that many elements, recorded now if they are not yet."""
-        known = self._recordings.get(count)
+    def recording(self, count: int, groups: int, places: Places | None = None) -> Recording:
+        """The commands for that many elements with arrays at those places, recorded if need be."""
+        key = count if places is None else (count, places)
+        known = self._recordings.get(key)
         if known is None:
             with self.record.stage("recording"):
-                known = self._recordings[count] = self._record(count, groups)
+                oldest = None
+                if len(self._recordings) >= RECORDINGS_KEPT:
+                    _, oldest = self._recordings.popitem(last=False)
+                known = self._room.record(count, groups, places, oldest)
+                self._recordings[key] = known
             self.record.recordings += 1
         return known
 
@@ -112,12 +98,16 @@ class Slot:
         """Fill the slot with a piece of the call and hand it to the device; returns at once."""
         if self._running is not None:
             self.abandon()  # a call that was interrupted twice left it running
-        recording = self.recording(piece.count, groups)
+        places = None if call.places is None else of_piece(call.places, call.form, piece)
+        recording = self.recording(piece.count, groups, places)
         begun = perf_counter_ns()
         self.fill(recording, call, piece)
         self.record.upload += perf_counter_ns() - begun
-        self._timeline.submit(recording.submission)
+        self._submitted = 0
         self._running = recording, piece
+        for timeline, submission in recording.submissions:
+            timeline.submit(submission)
+            self._submitted += 1
 
     def finish(self, call: Call) -> None:
         """Wait for the piece that was started last and drain it."""
@@ -141,14 +131,19 @@ class Slot:
     def wait(self) -> None:
         """Return when the device is done with what was started, if anything was."""
         if self._running is not None:
-            self._timeline.wait(self._running[0].submission)
+            if self._submitted:
+                timeline, submission = self._running[0].submissions[self._submitted - 1]
+                timeline.wait(submission)
             self._running = None
 
     def fill(self, recording: Recording, call: Call, piece: Piece) -> None:
         """Copy a piece of the inputs into mapped memory."""
-        whole = piece.count == call.form.count
-        for view, array in zip(recording.inputs, call.inputs):  # noqa: B905 - on every call's path
-            view[...] = array if whole else array[piece.start : piece.start + piece.count]
+        pairs = _pairs(recording.inputs, call.inputs, call, piece)
+        if recording.small:
+            for target, source in pairs:
+                target[...] = source
+        else:
+            self._crew.copy(pairs)
 
     def drain(self, recording: Recording, call: Call, piece: Piece) -> None:
         """Copy a piece of the outputs to the caller's arrays; raise what the kernel found."""
@@ -156,38 +151,34 @@ class Slot:
         if code is not None:
             kernel = self.layout.kernel
             element, argument = divmod(code, kernel.inputs)
-            raise ElementRangeError(kernel.name, argument, piece.start + element)
+            raise ElementRangeError(kernel.name, argument, piece.start + element, call.job)
         if not self._buffers.coherent:
             self._buffers.make_outputs_visible(self._device)
-        whole = piece.count == call.form.count
-        for view, array in zip(recording.outputs, call.outputs):  # noqa: B905 - as above
-            part = array if whole else array[piece.start : piece.start + piece.count]
-            part[...] = view
+        pairs = _pairs(recording.outputs, call.outputs, call, piece)
+        if recording.small:
+            for source, target in pairs:
+                target[...] = source
+        else:
+            self._crew.copy([(target, source) for source, target in pairs])
 
     def close(self) -> None:
         """Give everything back, when the device is done with it."""
         with contextlib.suppress(DeviceLostError):
             self.wait()
+        for recording in self._recordings.values():
+            self._room.release(recording)
         self._undo.close()
 
-    def _record(self, count: int, groups: int) -> Recording:
-        """Commands for that many elements, in the command buffer of the oldest such recording."""
-        if len(self._recordings) < RECORDINGS_KEPT:
-            commands = self._pool.allocate()
-        else:
-            commands = self._recordings.popitem(last=False)[1].submission.commands
-        inputs, outputs = self._buffers.inputs, self._buffers.outputs
-        kernel = self.layout.kernel
-        moved = None if kernel.split == "whole" else count
-        with Recorder(commands) as recorder:
-            if inputs.staged:
-                recorder.copy(inputs.mapped, inputs.kernels, inputs.regions(moved))
-                recorder.copies_before_kernel()
-            push = struct.pack("<I", count) + kernel.push
-            recorder.dispatch(self._pipeline, self._set, push, groups)
-            if outputs.staged:
-                recorder.kernel_before_copies()
-                recorder.copy(outputs.kernels, outputs.mapped, outputs.regions(moved))
-            recorder.all_before_host()
-        submission = self._timeline.prepare(commands)
-        return Recording(submission, inputs.parts(moved), outputs.parts(moved))
+
+def _pairs(
+    views: Sequence[Array | None], arrays: Sequence[Array], call: Call, piece: Piece
+) -> list[Pair]:
+    """Mapped memory and the caller's part of each array that is not used where it is."""
+    if piece.count == call.form.count:
+        return [(v, a) for v, a in zip(views, arrays) if v is not None]  # noqa: B905
+    start, end = piece.start, piece.start + piece.count
+    return [
+        (view, array[start:end])
+        for view, array in zip(views, arrays, strict=True)
+        if view is not None
+    ]

@@ -25,6 +25,8 @@ class Stats:
     disk_cache: DiskCacheStats
     slots: SlotStats
     recordings: int
+    shrunk: int
+    """Times that a chunk or the number of slots was cut because memory was not to be had."""
     memory: MemoryStats
     descriptors: DescriptorStats
 
@@ -43,7 +45,7 @@ class Stats:
                 f"{self.disk_cache.bytes_loaded:,} bytes read",
                 f"  slots        {self.slots.idle} idle, {self.slots.in_use} in use, "
                 f"{self.slots.hits:,} hits, {self.slots.misses:,} made, "
-                f"{self.recordings:,} recordings",
+                f"{self.recordings:,} recordings, {self.shrunk:,} times with less than planned",
                 f"  memory       {self.memory.bytes_used:,} of {self.memory.bytes_held:,} bytes "
                 f"used in {self.memory.blocks} blocks, {self.memory.hits:,} hits, "
                 f"{self.memory.misses:,} misses",

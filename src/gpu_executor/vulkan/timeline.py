@@ -1,20 +1,22 @@
 """A queue and its timeline semaphore: submit work, wait until the semaphore counts past it.
 
 A submission's structures are made once, when its commands are recorded; submitting patches in the
-next value and makes one Vulkan call. Waiting releases the GIL (cffi does, around every C call).
+next value, and the values it waits for on other timelines, and makes one Vulkan call. Waiting
+releases the GIL (cffi does, around every C call).
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from time import perf_counter_ns
 
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.queues import QueueAddress
 
 WAIT_SLICE_NS = 100_000_000
 """Waits are cut into slices of a tenth of a second, so that Ctrl-C arrives between two."""
-
 
 SPIN_NS = 100_000
 """How long a wait looks again and again before it sleeps. Being woken costs 20 us: submitting and
@@ -23,53 +25,69 @@ spins. A software device needs the processor itself, and is not spun for."""
 
 
 class Submission:
-    """Recorded commands, ready to be submitted again and again on one timeline."""
+    """Recorded commands, ready to be submitted again and again on one timeline.
+
+    `after` are submissions on other timelines that must be done first, each time; `stage` is the
+    part of the commands that waits for them.
+    """
 
     __slots__ = (
         "_arena",
+        "after",
         "commands",
+        "signalled",
         "submit_info",
-        "value_to_signal",
-        "value_to_wait",
         "wait_info",
+        "waited_for",
     )
 
-    def __init__(self, semaphore: Handle, commands: Handle) -> None:
+    def __init__(
+        self,
+        semaphore: Handle,
+        commands: Handle,
+        after: Sequence[tuple[Handle, Submission]],
+        stage: int,
+    ) -> None:
         self.commands = commands
+        self.after = [earlier for _, earlier in after]
         arena = self._arena = Arena()
-        semaphores = arena.array("VkSemaphore", [semaphore])
-        self.value_to_signal = arena.array("uint64_t", [0])
-        self.value_to_wait = arena.array("uint64_t", [0])
+        self.signalled = arena.array("uint64_t", [0])
+        """The value that its last submission signals when it is done."""
+        self.waited_for = arena.array("uint64_t", max(len(after), 1))
+        signal = arena.array("VkSemaphore", [semaphore])
         timeline = arena.new(
             "VkTimelineSemaphoreSubmitInfo",
+            waitSemaphoreValueCount=len(after),
+            pWaitSemaphoreValues=self.waited_for,
             signalSemaphoreValueCount=1,
-            pSignalSemaphoreValues=self.value_to_signal,
+            pSignalSemaphoreValues=self.signalled,
         )
         self.submit_info = arena.new(
             "VkSubmitInfo",
             pNext=timeline,
+            waitSemaphoreCount=len(after),
+            pWaitSemaphores=arena.array("VkSemaphore", [handle for handle, _ in after]),
+            pWaitDstStageMask=arena.array("VkPipelineStageFlags", [stage] * len(after)),
             commandBufferCount=1,
             pCommandBuffers=arena.array("VkCommandBuffer", [commands]),
             signalSemaphoreCount=1,
-            pSignalSemaphores=semaphores,
+            pSignalSemaphores=signal,
         )
         self.wait_info = arena.new(
-            "VkSemaphoreWaitInfo",
-            semaphoreCount=1,
-            pSemaphores=semaphores,
-            pValues=self.value_to_wait,
+            "VkSemaphoreWaitInfo", semaphoreCount=1, pSemaphores=signal, pValues=self.signalled
         )
 
 
 class Timeline:
-    """The device's queue. Vulkan wants one thread at a time there, and values in order: a lock."""
+    """One queue. Vulkan wants one thread at a time there, and values in order: a lock."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, address: QueueAddress) -> None:
         self._device = device
+        self.family = address.family
         self._lock = threading.Lock()
         self._value = 0
         self._spins = device.info.kind != "cpu"
-        self._queue, self._no_fence = device.queue, vk.ffi.NULL
+        self._queue, self._no_fence = device.queue(address), vk.ffi.NULL
         arena = Arena()
         kind = arena.new(
             "VkSemaphoreTypeCreateInfo",
@@ -81,14 +99,24 @@ class Timeline:
         vk.vkCreateSemaphore(device.handle, info, vk.ffi.NULL, semaphore)
         self._semaphore = semaphore[0]
 
-    def prepare(self, commands: Handle) -> Submission:
-        return Submission(self._semaphore, commands)
+    def prepare(
+        self, commands: Handle, after: Sequence[tuple[Timeline, Submission]] = (), stage: int = 0
+    ) -> Submission:
+        """A submission of those commands, each time after the latest of the others."""
+        earlier = [(timeline._semaphore, submission) for timeline, submission in after]
+        return Submission(self._semaphore, commands, earlier, stage)
 
     def submit(self, submission: Submission) -> None:
+        for index, earlier in enumerate(submission.after):
+            submission.waited_for[index] = earlier.signalled[0]
         with self._lock:
-            value = self._value + 1
-            submission.value_to_signal[0] = submission.value_to_wait[0] = value
-            vk.vkQueueSubmit(self._queue, 1, submission.submit_info, self._no_fence)
+            before, value = submission.signalled[0], self._value + 1
+            submission.signalled[0] = value
+            try:
+                vk.vkQueueSubmit(self._queue, 1, submission.submit_info, self._no_fence)
+            except BaseException:
+                submission.signalled[0] = before  # nobody will signal the new one
+                raise
             self._value = value
 
     def wait(self, submission: Submission) -> None:

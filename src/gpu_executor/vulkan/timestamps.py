@@ -8,12 +8,14 @@ from gpu_executor.vulkan.device import Device
 
 
 class Timestamps:
-    """`count` timestamps that one command buffer writes."""
+    """`count` timestamps that command buffers of one queue family write."""
 
-    def __init__(self, device: Device, count: int) -> None:
-        bits = device.info.queue_families[device.queue_family].timestamp_bits
+    def __init__(self, device: Device, family: int, count: int) -> None:
+        bits = device.info.queue_families[family].timestamp_bits
         if bits == 0:
-            raise DeviceLacksError(f"{device.info.name} writes no timestamps on its compute queue")
+            raise DeviceLacksError(
+                f"{device.info.name} writes no timestamps on queues of family {family}"
+            )
         self._mask = (1 << bits) - 1
         self._device = device
         self.count = count

@@ -1,0 +1,93 @@
+"""Batches and streams: many calls of one kernel, their copies and computing overlapped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from gpu_executor.call import Array, Call, Form
+from gpu_executor.errors import ArgumentTypeError, GpuError
+from gpu_executor.kernel import Kernel
+from gpu_executor.plan import MOST_SLOTS, Plan, Wishes
+from gpu_executor.vulkan.session import Session
+
+Job = Sequence[Array]
+"""The arrays of one call."""
+
+
+def run_batch(
+    session: Session,
+    kernel: Kernel,
+    jobs: Sequence[Job],
+    out: Sequence[Any] | None,
+    wishes: Wishes,
+) -> list[Any]:
+    """Run every job; results in the jobs' order. All are checked before anything is submitted."""
+    if out is not None and len(out) != len(jobs):
+        raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
+    calls = [
+        _checked(session, kernel, job, index, None if out is None else out[index])
+        for index, job in enumerate(jobs)
+    ]
+    busy = [call for call in calls if call.form.count]
+    if busy:
+        plan = session.batch_plan([call.form for call in busy], wishes)
+        for _ in session.run_jobs(kernel, busy, plan):
+            pass
+    if len(busy) < len(calls):
+        for call in calls:
+            call.make_outputs()
+    return [call.result() for call in calls]
+
+
+def stream(session: Session, kernel: Kernel, jobs: Iterable[Job], wishes: Wishes) -> Iterator[Any]:
+    """Results as they come, in order. Slots are as large as the largest job so far needs."""
+    coming = (_checked(session, kernel, job, index, None) for index, job in enumerate(jobs))
+    call = next(coming, None)
+    while call is not None:
+        if call.form.count == 0:
+            call.make_outputs()
+            yield call.result()
+            call = next(coming, None)
+            continue
+        # A stream has no end that could be planned for: plan as for a batch of jobs like this one.
+        plan = session.batch_plan([call.form] * MOST_SLOTS, wishes)
+        feed = _UpTo(call, coming, plan)
+        for done in session.run_stream(kernel, feed, plan, call.form.operands):
+            yield done.result()
+        call = feed.next_call
+
+
+class _UpTo:
+    """The calls that fit a plan's slots; the first one that does not is left for the next plan."""
+
+    def __init__(self, first: Call, coming: Iterator[Call], plan: Plan) -> None:
+        self._first, self._coming, self._plan = first, coming, plan
+        self.next_call: Call | None = None
+
+    def __iter__(self) -> Iterator[Call]:
+        yield self._first
+        for call in self._coming:
+            if not self._fits(call.form):
+                self.next_call = call
+                return
+            yield call
+
+    def _fits(self, form: Form) -> bool:
+        if form.kernel.split == "whole":
+            return form.operands == self._first.form.operands
+        wanted = self._first.form.count
+        return 0 < form.count <= max(wanted, self._plan.chunk) or self._plan.chunk < wanted
+
+
+def _checked(session: Session, kernel: Kernel, job: Job, index: int, out: Any) -> Call:
+    """The job as a call; what is wrong with it is said with its index."""
+    try:
+        call = session.form(kernel, job).call(job)
+        call.job = index
+        if out is not None:
+            call.use_outputs(out)
+    except GpuError as error:
+        error.args = (f"job {index}: {error}",)
+        raise
+    return call

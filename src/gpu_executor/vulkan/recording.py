@@ -1,0 +1,164 @@
+"""Recordings: the commands of one way to use a slot, ready to be submitted again and again."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpu_executor.call import Array
+from gpu_executor.kernel import Kernel
+from gpu_executor.plan import QueueUse
+from gpu_executor.vulkan.binding import Handle, vk
+from gpu_executor.vulkan.buffers import SlotBuffers
+from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
+from gpu_executor.vulkan.copying import BYTES_WORTH_A_THREAD
+from gpu_executor.vulkan.descriptors import DescriptorSet
+from gpu_executor.vulkan.pipeline import Pipeline
+from gpu_executor.vulkan.places import Places
+from gpu_executor.vulkan.resources import Resources
+from gpu_executor.vulkan.timeline import Submission, Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Commands, and the mapped memory that the host fills before and drains after them."""
+
+    submissions: Sequence[tuple[Timeline, Submission]]
+    """In the order in which they are submitted; the last one is done when all are."""
+    inputs: Sequence[Array | None]
+    outputs: Sequence[Array | None]
+    """Views of just the elements that take part; None for an operand that has a place."""
+    small: bool
+    """Whether what the host copies is too little to be worth another thread."""
+    own_set: DescriptorSet | None
+    """The descriptors of a recording that binds memory beside the slot's."""
+
+
+class RecordingRoom:
+    """Makes the recordings of one slot, from its command pools and descriptors."""
+
+    def __init__(
+        self,
+        resources: Resources,
+        kernel: Kernel,
+        pipeline: Pipeline,
+        buffers: SlotBuffers,
+        queues: QueueUse,
+    ) -> None:
+        self._kernel, self._pipeline, self._buffers = kernel, pipeline, buffers
+        self._descriptors = resources.descriptors
+        self._compute = resources.next_compute()
+        self._upload, self._download = resources.upload, resources.download
+        with contextlib.ExitStack() as undo:
+            self._set = self._descriptors.allocate(pipeline, buffers.ranges())
+            undo.callback(self._descriptors.release, self._set)
+            self._pool = CommandPool(resources.device, self._compute.family)
+            undo.callback(self._pool.close)
+            self._copies: CommandPool | None = None
+            if queues == "split" and self._upload is not None:
+                self._copies = CommandPool(resources.device, self._upload.family)
+                undo.callback(self._copies.close)
+            self._undo = undo.pop_all()
+
+    def record(
+        self, count: int, groups: int, places: Places | None, oldest: Recording | None
+    ) -> Recording:
+        """Commands for that many elements; `oldest` gives its command buffers to them."""
+        reused: list[Handle] = []
+        if oldest is not None:
+            reused = [submission.commands for _, submission in oldest.submissions]
+            self.release(oldest)
+        inputs, outputs = self._buffers.inputs, self._buffers.outputs
+        places = places or (None,) * (len(inputs.operands) + len(outputs.operands))
+        sides = places[: len(inputs.operands)], places[len(inputs.operands) :]
+        moved = None if self._kernel.split == "whole" else count
+        own_set = self._own_set(sides, moved)
+        try:
+            push = struct.pack("<I", count) + self._kernel.push
+            work = _Work(
+                uploads=inputs.uploads(sides[0], moved),
+                downloads=outputs.downloads(sides[1], moved),
+                dispatch=(self._pipeline, own_set or self._set, push, groups),
+            )
+            submissions = (
+                self._record_together(work, reused)
+                if self._copies is None
+                else self._record_apart(work, self._copies, reused)
+            )
+        except BaseException:
+            if own_set is not None:
+                self._descriptors.release(own_set)
+            raise
+        filled, drained = inputs.parts(sides[0], moved), outputs.parts(sides[1], moved)
+        nbytes = [
+            sum(view.nbytes for view in views if view is not None) for views in (filled, drained)
+        ]
+        small = max(nbytes) < 2 * BYTES_WORTH_A_THREAD
+        return Recording(submissions, filled, drained, small, own_set)
+
+    def release(self, recording: Recording) -> None:
+        """Give back what a recording alone has; its command buffers stay in their pools."""
+        if recording.own_set is not None:
+            self._descriptors.release(recording.own_set)
+
+    def close(self) -> None:
+        self._undo.close()
+
+    def _own_set(self, sides: tuple[Places, Places], moved: int | None) -> DescriptorSet | None:
+        """Descriptors for arrays that the kernel reads or writes where they are."""
+        inputs, outputs = self._buffers.inputs, self._buffers.outputs
+        if not (inputs.binds(sides[0]) or outputs.binds(sides[1])):
+            return None
+        ranges = [*inputs.ranges(sides[0], moved), *outputs.ranges(sides[1], moved)]
+        return self._descriptors.allocate(self._pipeline, [*ranges, *self._buffers.status_ranges])
+
+    def _record_together(
+        self, work: _Work, reused: list[Handle]
+    ) -> list[tuple[Timeline, Submission]]:
+        """Everything in one command buffer on one queue."""
+        commands = reused[0] if reused else self._pool.allocate()
+        with Recorder(commands) as recorder:
+            if work.uploads:
+                recorder.copy(work.uploads)
+                recorder.copies_before_kernel()
+            recorder.dispatch(*work.dispatch)
+            if work.downloads:
+                recorder.kernel_before_copies()
+                recorder.copy(work.downloads)
+            recorder.all_before_host()
+        return [(self._compute, self._compute.prepare(commands))]
+
+    def _record_apart(
+        self, work: _Work, copies: CommandPool, reused: list[Handle]
+    ) -> list[tuple[Timeline, Submission]]:
+        """Copy in, compute, copy out, each on a queue of its own; semaphores stand for barriers."""
+        assert self._upload is not None
+        assert self._download is not None
+        into, compute, back = reused or (
+            copies.allocate(),
+            self._pool.allocate(),
+            copies.allocate(),
+        )
+        with Recorder(into) as recorder:
+            recorder.copy(work.uploads)
+        with Recorder(compute) as recorder:
+            recorder.dispatch(*work.dispatch)
+            recorder.all_before_host()
+        with Recorder(back) as recorder:
+            recorder.copy(work.downloads)
+            recorder.copies_before_host()
+        copied = (self._upload, self._upload.prepare(into))
+        reads = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
+        computed = (self._compute, self._compute.prepare(compute, [copied], reads))
+        copies_back = vk.VK_PIPELINE_STAGE_TRANSFER_BIT
+        fetched = (self._download, self._download.prepare(back, [computed], copies_back))
+        return [copied, computed, fetched]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    uploads: Sequence[Copy]
+    downloads: Sequence[Copy]
+    dispatch: tuple[Pipeline, DescriptorSet, bytes, int]
