@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernel import ElementType, Kernel, Shape, native
 
 Array = np.ndarray[Any, np.dtype[Any]]
+AnyArray = Array | DeviceArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Form:
     results: tuple[tuple[Shape, np.dtype[Any]], ...]
     """The outputs' shapes and dtypes as the caller gets them."""
 
-    def call(self, arrays: Sequence[Array]) -> Call:
+    def call(self, arrays: Sequence[AnyArray]) -> Call:
         """A call of this form on arrays that have it; its outputs are yet to be made."""
         if self.as_rows:
             return Call(self, arrays)
@@ -57,7 +59,9 @@ class Form:
         return Call(
             self,
             [
-                np.asarray(array).reshape(operand.count, *operand.type.shape)
+                array
+                if isinstance(array, DeviceArray)
+                else np.asarray(array).reshape(operand.count, *operand.type.shape)
                 for array, operand in zip(arrays, inputs, strict=True)
             ],
         )
@@ -68,15 +72,15 @@ class Call:
 
     __slots__ = ("form", "inputs", "job", "outputs", "places", "results")
 
-    def __init__(self, form: Form, inputs: Sequence[Array]) -> None:
+    def __init__(self, form: Form, inputs: Sequence[Any]) -> None:
         self.form = form
         self.inputs = inputs
         self.job: int | None = None
         """Its number in a batch."""
         self.places: Any = None
         """Where a backend reaches the arrays without copying them; None where it copies all."""
-        self.outputs: list[Array] = []
-        self.results: list[Array] = []
+        self.outputs: list[Any] = []
+        self.results: list[Any] = []
         """The outputs again, in the shapes that the caller gets."""
 
     def make_outputs(self) -> None:
@@ -106,6 +110,14 @@ class Call:
             for array, output in zip(self.results, outputs, strict=True)
         ]
 
+    def touches_card(self) -> bool:
+        """Whether any of its arrays is on the card."""
+        return any(isinstance(array, DeviceArray) for array in (*self.inputs, *self.results))
+
+    def keep_outputs(self, results: Sequence[DeviceArray]) -> None:
+        """Leave the outputs on the card, in these arrays."""
+        self.results = self.outputs = list(results)
+
     def result(self) -> Any:
         """What the caller gets: the output, or a tuple of several."""
         return self.results[0] if len(self.results) == 1 else tuple(self.results)
@@ -130,7 +142,7 @@ def check(kernel: Kernel, arrays: Sequence[Any]) -> Form:
     shapes, outputs = _outputs(kernel, arrays, inputs[0])
     operands = (*inputs, *outputs)
     actual = [*(array.shape for array in arrays), *shapes]
-    as_rows = all(type(array) is np.ndarray for array in arrays) and all(
+    as_rows = all(type(array) in (np.ndarray, DeviceArray) for array in arrays) and all(
         shape == (operand.count, *operand.type.shape)
         for shape, operand in zip(actual, operands, strict=True)
     )
@@ -141,7 +153,7 @@ def check(kernel: Kernel, arrays: Sequence[Any]) -> Form:
 
 
 def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> Operand:
-    if not isinstance(array, np.ndarray):
+    if not isinstance(array, np.ndarray | DeviceArray):
         raise ArgumentTypeError(
             f"{kernel.name}: argument {index} is {_found(array)}; it takes a NumPy array"
         )
@@ -267,6 +279,8 @@ def _check_overlaps(call: Call) -> None:
     name = call.form.kernel.name
     for index, target in enumerate(call.results):
         for number, source in enumerate(call.inputs):
+            if isinstance(source, DeviceArray):
+                continue
             if _overlap(target, source) and not _same(target, source):
                 raise ArgumentShapeError(
                     f"{name}: out {index} overlaps argument {number} without being it; use memory "

@@ -48,6 +48,8 @@ class Limits:
     non_coherent_atom: int
     subgroup_size: int
     timestamp_period_ns: float
+    host_import_alignment: int
+    """What imported memory is aligned to, 0 where none can be imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class DeviceInfo:
     limits: Limits
     features: frozenset[str]
     """The optional features it has, under their Vulkan names."""
+    extensions: frozenset[str]
+    """Of the extensions that this package uses, those that it has."""
     pipeline_cache_uuid: str
 
     @property
@@ -92,5 +96,6 @@ class DeviceInfo:
         """Plain values, for JSON."""
         values = dataclasses.asdict(self)
         values["features"] = sorted(self.features)
+        values["extensions"] = sorted(self.extensions)
         values["api_version"] = ".".join(map(str, self.api_version))
         return values

@@ -35,6 +35,7 @@ USUAL_WORK_GROUP = 128
 SMALL_CALL = 1 << 14
 LARGE_CALL = 1 << 18
 SMALLEST_CHUNK = 1 << 10
+CARD_STEP = 256
 STATUS_CODES = (1 << 32) - 1
 """A status word tells element * inputs + argument in 32 bits; the largest value means 'none'."""
 
@@ -151,6 +152,28 @@ def plan_batch(
         wishes.device_local,
         wishes=wishes,
         jobs=len(forms),
+    )
+
+
+def plan_on_card(form: Form, device: DeviceInfo) -> Plan:
+    """The plan for a call whose arrays are all on the card: nothing to copy, nothing to stage."""
+    kernel, reasons = form.kernel, ["path: every array is on the card"]
+    count = max(form.count, 1)
+    work_group, per_invocation = _choose_work_groups(kernel, count, device, reasons)
+    per_group = work_group * per_invocation
+    chunk = count
+    if kernel.split == "whole":
+        _check_whole(kernel, form.operands, count, per_group, device)
+    else:
+        largest = max(operand.type.nbytes for operand in form.operands)
+        chunk = min(
+            count,
+            # A multiple of what bindings are aligned to, for every kind of element.
+            device.limits.max_storage_buffer_range // largest // CARD_STEP * CARD_STEP or count,
+            device.limits.max_work_group_count[0] * per_group,
+        )
+    return Plan(
+        count, "device-local", chunk, 1, 1, "one", work_group, per_invocation, tuple(reasons)
     )
 
 

@@ -60,6 +60,13 @@ class _Vulkan:
             raise _error(name, self.VK_ERROR_EXTENSION_NOT_PRESENT)
         return _checked(name, self.ffi.cast(f"PFN_{name}", pointer))
 
+    def device_extension(self, device: Handle, name: str) -> Any:
+        """An entry point of a device extension that was switched on."""
+        pointer = self.vkGetDeviceProcAddr(device, name.encode())
+        if pointer == self.ffi.NULL:
+            raise _error(name, self.VK_ERROR_EXTENSION_NOT_PRESENT)
+        return _checked(name, self.ffi.cast(f"PFN_{name}", pointer))
+
 
 vk = _Vulkan()
 

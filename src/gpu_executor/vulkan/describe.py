@@ -31,6 +31,7 @@ QUEUE_BITS = (
     "video_encode",
 )
 
+EXTENSIONS = ("VK_EXT_external_memory_host", "VK_EXT_calibrated_timestamps")
 CORE_FEATURES = ("shaderInt64", "shaderInt16", "shaderFloat64")
 VULKAN11_FEATURES = (
     "storageBuffer16BitAccess",
@@ -63,7 +64,11 @@ def feature_chain(arena: Arena) -> tuple[Handle, Handle, Handle]:
 
 def describe(device: Handle) -> DeviceInfo:
     arena = Arena()
+    extensions = _extensions(device)
     driver = arena.new("VkPhysicalDeviceDriverProperties")
+    imports = arena.new("VkPhysicalDeviceExternalMemoryHostPropertiesEXT")
+    if "VK_EXT_external_memory_host" in extensions:
+        driver.pNext = imports
     subgroup = arena.new("VkPhysicalDeviceSubgroupProperties", pNext=driver)
     allocation = arena.new("VkPhysicalDeviceMaintenance3Properties", pNext=subgroup)
     identity = arena.new("VkPhysicalDeviceIDProperties", pNext=allocation)
@@ -81,13 +86,21 @@ def describe(device: Handle) -> DeviceInfo:
         uuid=str(uuid.UUID(bytes=bytes(identity.deviceUUID))),
         heaps=_heaps(device),
         queue_families=_queue_families(device),
-        limits=_limits(properties.limits, allocation, subgroup),
+        limits=_limits(properties.limits, allocation, subgroup, imports),
         features=_features(device),
+        extensions=extensions,
         pipeline_cache_uuid=bytes(properties.pipelineCacheUUID).hex(),
     )
 
 
-def _limits(limits: Handle, allocation: Handle, subgroup: Handle) -> Limits:
+def _extensions(device: Handle) -> frozenset[str]:
+    found = enumerate_with(
+        vk.vkEnumerateDeviceExtensionProperties, "VkExtensionProperties", device, vk.ffi.NULL
+    )
+    return frozenset(EXTENSIONS) & {_text(extension.extensionName) for extension in found}
+
+
+def _limits(limits: Handle, allocation: Handle, subgroup: Handle, imports: Handle) -> Limits:
     return Limits(
         max_storage_buffer_range=limits.maxStorageBufferRange,
         max_allocation=allocation.maxMemoryAllocationSize,
@@ -100,6 +113,7 @@ def _limits(limits: Handle, allocation: Handle, subgroup: Handle) -> Limits:
         non_coherent_atom=limits.nonCoherentAtomSize,
         subgroup_size=subgroup.subgroupSize,
         timestamp_period_ns=limits.timestampPeriod,
+        host_import_alignment=imports.minImportedHostPointerAlignment,
     )
 
 

@@ -88,11 +88,14 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
     ):
         for name in info.features.intersection(names):
             setattr(structure, name, 1)
+    extensions = sorted(info.extensions)
     create = arena.new(
         "VkDeviceCreateInfo",
         pNext=core,
         queueCreateInfoCount=len(queues.families),
         pQueueCreateInfos=families,
+        enabledExtensionCount=len(extensions),
+        ppEnabledExtensionNames=arena.texts(extensions),
     )
     device = out("VkDevice")
     with opening:

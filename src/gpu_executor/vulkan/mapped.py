@@ -60,7 +60,7 @@ class MappedArrays:
         return array.reshape(shape)
 
     def find(self, array: Any) -> Place | None:
-        """Where the device finds an array's data, if it can use it as it lies there."""
+        """Where the device finds a NumPy array's data, if it can use it as it lies there."""
         if not array.flags.c_contiguous or not array.dtype.isnative:
             return None
         address: int = array.__array_interface__["data"][0]

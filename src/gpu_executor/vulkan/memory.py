@@ -286,11 +286,18 @@ def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
 
 def _make_buffer(device: Device, nbytes: int) -> Handle:
     arena = Arena()
+    buffer = out("VkBuffer")
+    vk.vkCreateBuffer(device.handle, buffer_info(arena, device, nbytes), vk.ffi.NULL, buffer)
+    return buffer[0]
+
+
+def buffer_info(arena: Arena, device: Device, nbytes: int) -> Handle:
+    """What every buffer here is made as: for kernels and copies, on all the device's queues."""
     families = device.queues.families
     # Concurrent sharing instead of handing buffers from family to family: it costs buffers nothing
     # on the devices seen (images are another matter), and spares a barrier on each side.
     shared = len(families) > 1
-    info = arena.new(
+    return arena.new(
         "VkBufferCreateInfo",
         size=nbytes,
         usage=vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
@@ -300,9 +307,6 @@ def _make_buffer(device: Device, nbytes: int) -> Handle:
         queueFamilyIndexCount=len(families) if shared else 0,
         pQueueFamilyIndices=arena.array("uint32_t", families),
     )
-    buffer = out("VkBuffer")
-    vk.vkCreateBuffer(device.handle, info, vk.ffi.NULL, buffer)
-    return buffer[0]
 
 
 def _allocate_memory(device: Device, nbytes: int, kind: int) -> Handle:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.call import Array
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ClosedError
 from gpu_executor.kernel import Kernel, Shape, native
@@ -18,6 +19,7 @@ from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, Wishes
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.batch import Job, run_batch, stream
+from gpu_executor.vulkan.imported import ImportedArray
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.stats import Stats
 
@@ -43,15 +45,21 @@ class PersistentVulkanBackend:
         return self._session.info
 
     def run(
-        self, kernel: Kernel, *arrays: Array, device_local: bool | None = None, out: Any = None
+        self,
+        kernel: Kernel,
+        *arrays: Array | DeviceArray,
+        device_local: bool | None = None,
+        out: Any = None,
+        keep: bool = False,
     ) -> Any:
         """Run a kernel on NumPy arrays; returns its output, or a tuple of several.
 
         `device_local` chooses the data path: True stages through device memory, False lets the
         kernel work on mapped host memory, None leaves it to the settings, the size and the device.
-        `out` is the array to write to, or a tuple of them; it may be one of the inputs.
+        `out` is the array to write to, or a tuple of them; it may be one of the inputs. With
+        `keep=True` the result stays on the card as a `DeviceArray`, which kernels take as well.
         """
-        return self._session.run(kernel, arrays, device_local, out)
+        return self._session.run(kernel, arrays, device_local, out, keep=keep)
 
     def run_field_add(self, a: Array, b: Array, device_local: bool | None = None) -> Array:
         """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
@@ -129,6 +137,20 @@ class PersistentVulkanBackend:
         copy = self.empty(source.shape, native(source.dtype))
         copy[...] = source
         return copy
+
+    def to_device(self, array: npt.ArrayLike) -> DeviceArray:
+        """A copy of an array on the card, for kernels to use without the bus between them."""
+        self._check_open()
+        return self._session.cards.put(np.asarray(array))
+
+    def import_array(self, array: Array) -> ImportedArray:
+        """Let the device use an array's own memory; close the import, or use it with `with`.
+
+        Costs about as much as a copy, so it pays for an array that is used several times. Where the
+        device cannot import (VK_EXT_external_memory_host) this raises `DeviceLacksError`.
+        """
+        self._check_open()
+        return ImportedArray(self._session.resources.device, self._session.mapped, array)
 
     def explain(self, kernel: Kernel, *arrays: Array, device_local: bool | None = None) -> Plan:
         """The plan that `run` would follow for these arrays; print it to read why."""

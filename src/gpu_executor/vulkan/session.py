@@ -12,10 +12,11 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_executor.call import Array, Call, Form, Operand, check
-from gpu_executor.errors import ClosedError, OutOfMemoryError
+from gpu_executor.call import AnyArray, Array, Call, Form, Operand, check
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.errors import ArgumentTypeError, ClosedError, OutOfMemoryError
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan import Piece, Plan, Wishes, make_plan, plan_batch, shrunk
+from gpu_executor.plan import Piece, Plan, Wishes, make_plan, plan_batch, plan_on_card, shrunk
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import Record, summed
 from gpu_executor.vulkan.copying import Crew
@@ -25,8 +26,9 @@ from gpu_executor.vulkan.disk_cache import DriverCache
 from gpu_executor.vulkan.instance import Instance, choose
 from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import MemoryPool
+from gpu_executor.vulkan.on_card import CardArrays, CardStorage
 from gpu_executor.vulkan.pipeline import PipelineCache
-from gpu_executor.vulkan.places import Places
+from gpu_executor.vulkan.places import Place, Places
 from gpu_executor.vulkan.queues import QueueAddress
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.ring import Ring, Step, turn
@@ -46,6 +48,8 @@ class Route:
     plan: Plan
     steps: tuple[Step, ...]
     row: Row
+    on_card: bool
+    """Whether arrays on the card take part."""
 
 
 class Session:
@@ -82,27 +86,39 @@ class Session:
             self._descriptors = DescriptorPools(self._device)
             opened.callback(self._descriptors.close)
             self.resources = self._make_resources(opened)
+            self.cards = CardArrays(self.resources, self.mapped)
+            opened.callback(self.cards.close)
             self._shelf = Shelf(self.resources)
             opened.callback(self._save_pipelines)
             opened.callback(self._shelf.close)
             self._opened = opened.pop_all()
 
-    def route(self, kernel: Kernel, arrays: Sequence[Array], device_local: bool | None) -> Route:
+    def route(
+        self,
+        kernel: Kernel,
+        arrays: Sequence[AnyArray],
+        device_local: bool | None,
+        *,
+        keep: bool = False,
+    ) -> Route:
         """How a call of that form is run; made at its first call, remembered for the next."""
         if self._closed:
             raise ClosedError("the backend is closed; open another one")
         try:
-            key = (id(kernel), device_local, *_kinds(arrays))
+            key = (id(kernel), device_local, keep, *_kinds(arrays))
         except AttributeError:
             check(kernel, arrays)  # something among them is no array: the check says so
             raise
         route = self._routes.get(key)
         if route is None:
-            route = self._make_route(check(kernel, arrays), device_local)
+            on_card = keep or any(isinstance(array, DeviceArray) for array in arrays)
+            all_there = keep and all(isinstance(array, DeviceArray) for array in arrays)
+            form = check(kernel, arrays)
+            route = self._make_route(form, device_local, on_card=on_card, all_there=all_there)
             self._remember(self._routes, key, route)
         return route
 
-    def form(self, kernel: Kernel, arrays: Sequence[Array]) -> Form:
+    def form(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> Form:
         """The form of a call, checked at its first call, remembered for the next."""
         try:
             key = (id(kernel), *_kinds(arrays))
@@ -128,16 +144,20 @@ class Session:
     def run(
         self,
         kernel: Kernel,
-        arrays: Sequence[Array],
+        arrays: Sequence[AnyArray],
         device_local: bool | None,
-        results: Sequence[Array] | None = None,
+        out: Any = None,
+        *,
+        keep: bool = False,
     ) -> Any:
-        """Check a call, plan it, carry it out; into `results`, or new arrays."""
-        route = self.route(kernel, arrays, device_local)
+        """Check, plan and carry out a call: into `out`, new arrays, or (keep) ones on the card."""
+        route = self.route(kernel, arrays, device_local, keep=keep)
         form = route.form
         call = form.call(arrays)
-        if results is not None:
-            call.use_outputs(results)
+        if keep:
+            call.keep_outputs([self.cards.empty(shape, dtype) for shape, dtype in form.results])
+        elif out is not None:
+            call.use_outputs(out)
         if form.count == 0:
             call.make_outputs()
             return call.result()
@@ -145,7 +165,7 @@ class Session:
             for _ in self.run_jobs(kernel, [call], route.plan):
                 pass
             return call.result()
-        if self.mapped.any:
+        if self.mapped.any or route.on_card:
             call.places = self._places(call, route.plan)
         slot = self._shelf.take(route.row)
         try:
@@ -170,7 +190,7 @@ class Session:
             ring = Ring(slots)
             try:
                 for call in calls:
-                    if self.mapped.any:
+                    if self.mapped.any or call.touches_card():
                         call.places = self._places(call, plan)
                     slots[0].record.calls += 1
                     slots[0].record.elements += call.form.count
@@ -189,16 +209,26 @@ class Session:
         form = call.form
         arrays: list[Array | None] = [*call.inputs]
         arrays += call.outputs or [None] * form.kernel.outputs
-        found = [None if array is None else self.mapped.find(array) for array in arrays]
+        found = [None if array is None else self._place(array) for array in arrays]
         if plan.path == "host-visible":
             # What a kernel binds must be aligned, in every piece.
             alignment = self.info.limits.buffer_offset_alignment
             several = plan.chunk < form.count
             for index, (place, operand) in enumerate(zip(found, form.operands, strict=True)):
                 step = plan.chunk * operand.type.nbytes if several else 0
-                if place is not None and (place.offset % alignment or step % alignment):
+                if place is None or place.on_card:
+                    continue
+                if place.offset % alignment or step % alignment:
                     found[index] = None
         return tuple(found) if any(place is not None for place in found) else None
+
+    def _place(self, array: Any) -> Place | None:
+        if isinstance(array, DeviceArray):
+            storage = array.storage
+            if not isinstance(storage, CardStorage):
+                raise ArgumentTypeError("an array on the card of another kind of backend")
+            return storage.place(self.cards)
+        return self.mapped.find(array)
 
     def _take_slots(
         self, kernel: Kernel, plan: Plan, operands: tuple[Operand, ...]
@@ -292,12 +322,17 @@ class Session:
             crew,
         )
 
-    def _make_route(self, form: Form, device_local: bool | None) -> Route:
+    def _make_route(
+        self, form: Form, device_local: bool | None, *, on_card: bool, all_there: bool
+    ) -> Route:
         kernel, operands = form.kernel, form.operands
-        count = max(form.count, 1)
-        plan = make_plan(kernel, operands, count, self.info, self.settings, device_local)
+        if all_there:
+            plan = plan_on_card(form, self.info)
+        else:
+            count = max(form.count, 1)
+            plan = make_plan(kernel, operands, count, self.info, self.settings, device_local)
         row = self._shelf.row(SlotLayout.of(plan, kernel, operands))
-        return Route(form, plan, steps_of(plan, form), row)
+        return Route(form, plan, steps_of(plan, form), row, on_card)
 
     def _save_pipelines(self) -> None:
         if self._pipelines.stats().misses:
@@ -313,6 +348,6 @@ def steps_of(plan: Plan, form: Form) -> tuple[Step, ...]:
     return tuple((piece, plan.groups(piece.count)) for piece in pieces)
 
 
-def _kinds(arrays: Sequence[Array]) -> list[Hashable]:
+def _kinds(arrays: Sequence[AnyArray]) -> list[Hashable]:
     """What tells the forms of calls apart."""
     return [(type(array), array.dtype, array.shape) for array in arrays]

@@ -1,0 +1,139 @@
+"""Arrays on the card: made, filled, fetched."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpu_executor.call import Array
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.errors import ClosedError
+from gpu_executor.kernel import ElementType, Shape, native
+from gpu_executor.vulkan.arrays import mapped_view
+from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
+from gpu_executor.vulkan.mapped import MappedArrays
+from gpu_executor.vulkan.memory import Allocation, Purpose
+from gpu_executor.vulkan.places import Place
+from gpu_executor.vulkan.resources import Resources
+
+STAGING_BYTES = 32 << 20
+_BYTES = ElementType(np.dtype(np.uint8))
+
+
+class CardStorage:
+    """The memory of one array on the card."""
+
+    __slots__ = ("__weakref__", "_cards", "allocation")
+
+    def __init__(self, cards: CardArrays, allocation: Allocation) -> None:
+        self._cards = cards
+        self.allocation = allocation
+
+    def fetch(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        return self._cards.fetch(self.allocation, shape, dtype)
+
+    def place(self, cards: CardArrays) -> Place:
+        """Where kernels of the same session find it."""
+        if cards is not self._cards:
+            raise ClosedError(
+                "the array lies on the card of another backend; fetch it with numpy()"
+            )
+        return Place(self.allocation.buffer, self.allocation.offset, True)
+
+
+class CardArrays:
+    """Makes arrays on the card and moves data to and from them. Safe from several threads."""
+
+    def __init__(self, resources: Resources, mapped: MappedArrays) -> None:
+        self._resources, self._mapped = resources, mapped
+        self._lock = threading.Lock()
+        self._opened = contextlib.ExitStack()
+        self._pool: CommandPool | None = None
+        self._closed = False
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+        """Room on the card, its contents whatever was there before."""
+        nbytes = max(int(np.prod(shape)) * dtype.itemsize, 1)
+        allocation = self._resources.memory.allocate(Purpose.DEVICE, nbytes)
+        storage = CardStorage(self, allocation)
+        weakref.finalize(storage, self._resources.memory.release, allocation).atexit = False
+        return DeviceArray(shape, dtype, storage)
+
+    def put(self, array: Array) -> DeviceArray:
+        """A copy of an array on the card."""
+        made = self.empty(array.shape, native(array.dtype))
+        storage = made.storage
+        assert isinstance(storage, CardStorage)
+        place = self._mapped.find(array)
+        target = storage.allocation
+        if place is not None and array.nbytes:
+            copy = Copy(place.buffer, place.offset, target.buffer, target.offset, array.nbytes)
+            self._submit(copy)
+            return made
+        flat = np.ascontiguousarray(array, native(array.dtype)).reshape(-1).view(np.uint8)
+
+        def fill(staging: Allocation, start: int, end: int) -> None:
+            part = flat[start:end]
+            view = mapped_view(staging, 0, len(part), _BYTES)
+            self._resources.crew.copy([(view, part)])
+            offset = target.offset + start
+            self._submit(Copy(staging.buffer, staging.offset, target.buffer, offset, len(part)))
+
+        self._in_parts(Purpose.UPLOAD, len(flat), fill)
+        return made
+
+    def fetch(self, source: Allocation, shape: Shape, dtype: np.dtype[Any]) -> Array:
+        """The contents of an allocation as a NumPy array."""
+        result = np.empty(shape, dtype)
+        flat = result.reshape(-1).view(np.uint8)
+
+        def drain(staging: Allocation, start: int, end: int) -> None:
+            part = flat[start:end]
+            offset = source.offset + start
+            self._submit(Copy(source.buffer, offset, staging.buffer, staging.offset, len(part)))
+            self._resources.crew.copy([(part, mapped_view(staging, 0, len(part), _BYTES))])
+
+        self._in_parts(Purpose.READBACK, len(flat), drain)
+        return result
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._opened.close()
+
+    def _in_parts(
+        self, purpose: Purpose, nbytes: int, move: Callable[[Allocation, int, int], None]
+    ) -> None:
+        """Move data through staging memory, a part at a time."""
+        if not nbytes:
+            return
+        memory = self._resources.memory
+        staging = memory.allocate(purpose, min(nbytes, STAGING_BYTES))
+        try:
+            for start in range(0, nbytes, STAGING_BYTES):
+                move(staging, start, min(start + STAGING_BYTES, nbytes))
+        finally:
+            memory.release(staging)
+
+    def _submit(self, copy: Copy) -> None:
+        """Do one copy and wait for it."""
+        compute = self._resources.compute
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the backend that the array lies on is closed")
+            if self._pool is None:
+                self._pool = CommandPool(self._resources.device, compute.family)
+                self._opened.callback(self._pool.close)
+                self._commands = self._pool.allocate()
+            with Recorder(self._commands) as recorder:
+                recorder.copy([copy])
+                recorder.all_before_all()
+                recorder.all_before_host()
+            submission = compute.prepare(self._commands)
+            compute.submit(submission)
+            compute.wait(submission)
