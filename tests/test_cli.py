@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from gpu_executor.bench import floors, persistent, second_process
+from gpu_executor.bench import batch, floors, persistent, second_process, stream
 from gpu_executor.call import Array
 from gpu_executor.cli.main import commands, main
 from gpu_executor.telemetry.stages import STAGES
+from gpu_executor.vulkan.batch import Job
 from gpu_executor.vulkan.instance import find_devices
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
@@ -38,7 +41,7 @@ def test_doctor_finds_everything_that_running_needs() -> None:
     assert shown.exit_code == 0
     assert find_devices()[0].name in shown.output
     assert "missing" not in shown.output
-    assert "7 ways to add give what exact integers give" in shown.output
+    assert "11 ways to add give what exact integers give" in shown.output
 
 
 def test_doctor_says_what_is_missing_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +55,13 @@ def test_smoke_checks_every_path() -> None:
     shown = run("smoke", "--size", "100")
     assert shown.exit_code == 0
     assert shown.output.count("right  100 additions") == 7
-    for path in ("cpu", "one-shot, host-visible", "persistent in chunks, device-local"):
+    assert shown.output.count("right  6 jobs") == 4
+    for path in (
+        "cpu",
+        "one-shot, host-visible",
+        "persistent in chunks, device-local",
+        "6 jobs, pipelined, device-local",
+    ):
         assert path in shown.output
 
 
@@ -64,6 +73,21 @@ def test_smoke_fails_where_a_result_is_wrong(monkeypatch: pytest.MonkeyPatch) ->
     shown = run("smoke", "--size", "100")
     assert shown.exit_code == 1
     assert "wrong  100 additions, persistent, device-local" in shown.output
+
+
+def test_smoke_fails_where_a_batch_mixes_its_jobs_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = PersistentVulkanBackend.run_field_add_batch
+
+    def wrong(
+        self: PersistentVulkanBackend, jobs: Sequence[Job], device_local: bool
+    ) -> list[Array]:
+        return right(self, jobs, device_local)[::-1]
+
+    monkeypatch.setattr(PersistentVulkanBackend, "run_field_add_batch_pipelined", wrong)
+    shown = run("smoke", "--size", "100")
+    assert shown.exit_code == 1
+    assert "right  6 jobs, sequential, host-visible" in shown.output
+    assert "wrong  6 jobs, pipelined, host-visible" in shown.output
 
 
 def test_an_error_is_one_line_on_standard_error(
@@ -87,6 +111,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(floors, "GPU_SIZES", (1 << 12, 1 << 8, 4))
     monkeypatch.setattr(floors, "CPU_SIZES", (1 << 8, 1 << 6, 4))
     monkeypatch.setattr(second_process, "PROCESSES", 1)
+    monkeypatch.setattr(batch, "SIZES", (256, 1 << 14))
+    monkeypatch.setattr(batch, "JOBS", (2, 3))
+    monkeypatch.setattr(batch, "ROW_SECONDS", 0)
+    monkeypatch.setattr(batch, "HOT_PATH_ROUNDS", 10)
+    monkeypatch.setattr(stream, "TURNS", 2)
 
 
 @pytest.mark.usefixtures("quick")
@@ -109,9 +138,84 @@ def test_bench_persistent_writes_its_figures_with_where_they_were_made(tmp_path:
             # A steady call sets nothing up, compiles nothing and records nothing.
             assert [row[path]["stages_ms"][stage] for stage in STAGES[:4]] == [0, 0, 0, 0]
     assert len(figures["ratios"]) == 2
-    assert len(figures["rates"]) == 7
+    assert len(figures["rates"]) == 6
     assert all(rate["per_second"] > 0 for rate in figures["rates"])
     assert figures["first_call_of_a_process"]["with_ms"] > 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_bench_batch_writes_every_size_in_every_mode(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    shown = run("bench", "batch", "--json", str(file))
+    assert shown.exit_code == 0, shown.output
+    assert "…" not in shown.output  # as rich cuts what is too wide
+    figures = json.loads(file.read_text())
+    assert figures["device"]["uuid"] == find_devices()[0].uuid
+    rows = figures["rows"]
+    assert [(row["elements"], row["jobs"], row["arrays"]) for row in rows] == [
+        (size, jobs, arrays)
+        for size in (256, 1 << 14)
+        for arrays in ("plain", "mapped")
+        for jobs in (2, 3)
+    ]
+    assert [row["seed_speed_up"] for row in rows] == [None] * 4 + [1.13, 1.64] * 2
+    for row in rows:
+        sequential, pipelined, plan = (
+            row[f"{mode}_ms"] for mode in ("sequential", "pipelined", "plan")
+        )
+        assert min(sequential, pipelined, plan) > 0
+        assert row["job_ms"] == pytest.approx(pipelined / row["jobs"])
+        assert row["speed_up"] == pytest.approx(sequential / pipelined)
+        assert row["of_best"] == pytest.approx(min(sequential, pipelined) / plan)
+    assert figures["hot_path"][0]["queues"] == "one"
+    for each in figures["hot_path"]:
+        assert each["submissions"] == {"one": 1, "split": 3}[each["queues"]]
+        assert each["piece_us"] == pytest.approx(each["start_us"] + each["finish_us"])
+        assert min(each["start_us"], each["finish_us"]) > 0
+
+
+def test_bench_batch_spares_software_devices_the_large_sizes() -> None:
+    device = find_devices()[0]
+    software = batch.sizes_for(dataclasses.replace(device, kind="cpu"))
+    assert (1 << 16, 16) in software
+    assert (1 << 18, 4) in software
+    assert (1 << 18, 8) not in software
+    everything = batch.sizes_for(dataclasses.replace(device, kind="discrete"))
+    assert len(everything) == 20
+    assert batch.sizes_for(device, all_sizes=True) == everything
+
+
+@pytest.mark.usefixtures("quick")
+def test_bench_stream_holds_additions_against_copies_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPU_STREAM_CHUNK_ELEMS", "1000")  # more pieces than are in flight at once
+    file = tmp_path / "figures.json"
+    shown = run("bench", "stream", "--elements", "5500", "--json", str(file))
+    assert shown.exit_code == 0, shown.output
+    assert "…" not in shown.output  # as rich cuts what is too wide
+    figures = json.loads(file.read_text())
+    assert figures["device"]["uuid"] == find_devices()[0].uuid
+    assert (figures["elements"], figures["chunk"]) == (5500, 1000)
+    both, into, back = figures["copies"]
+    assert both["bytes_in_per_second"] == pytest.approx(96 * both["elements_per_second"])
+    assert both["bytes_out_per_second"] == pytest.approx(48 * both["elements_per_second"])
+    assert into["bytes_out_per_second"] == back["bytes_in_per_second"] == 0
+    assert min(into["bytes_in_per_second"], back["bytes_out_per_second"]) > 0
+    assert len(figures["streams"]) == 3
+    for each in figures["streams"]:
+        assert each["additions_per_second"] == pytest.approx(5500 / each["milliseconds"] * 1e3)
+        assert each["of_limit"] == pytest.approx(
+            each["additions_per_second"] / both["elements_per_second"]
+        )
+
+
+def test_bench_stream_notices_wrong_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "TURNS", 1)
+    monkeypatch.setattr(PersistentVulkanBackend, "run", lambda _self, _kernel, a, _b, out: a)
+    shown = run("bench", "stream", "--elements", "100")
+    assert isinstance(shown.exception, AssertionError)
+    assert "wrong sums" in str(shown.exception)
 
 
 @pytest.mark.usefixtures("quick")
@@ -120,6 +224,6 @@ def test_the_demo_shows_device_check_and_comparison(monkeypatch: pytest.MonkeyPa
     shown = run("demo")
     assert shown.exit_code == 0
     assert find_devices()[0].name in shown.output
-    assert shown.output.count("right") == 7
+    assert shown.output.count("right") == 11
     assert "one-shot" in shown.output
     assert "26.9x" in shown.output

@@ -14,7 +14,7 @@ from conftest import OpenGpu, elements, on_both_paths
 from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ, words
 from gpu_executor.vulkan import binding
-from gpu_executor.vulkan.descriptors import BufferRange, DescriptorPools
+from gpu_executor.vulkan.descriptors import BUFFERS_PER_POOL, BufferRange, DescriptorPools
 from gpu_executor.vulkan.memory import (
     DEVICE_LOCAL,
     HOST_CACHED,
@@ -168,13 +168,13 @@ def test_a_memory_limit_makes_chunks_that_fit(
 def test_a_limit_too_small_names_what_was_wanted_and_what_is_held(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
-    gpu, zeros = fresh_gpu(memory_limit=2000), np.zeros((9, 6), np.uint64)
+    gpu, zeros = fresh_gpu(memory_limit=2500), np.zeros((9, 6), np.uint64)
     with pytest.raises(MemoryError) as caught:
         gpu.run_field_add(zeros, zeros, device_local=device_local)
     assert isinstance(caught.value, gx.OutOfMemoryError)
     said = str(caught.value)
     assert gpu.device.name in said
-    assert "in use, limit 2,000" in said
+    assert "in use, limit 2,500" in said
     assert gpu.stats().memory.bytes_used == 0
 
 
@@ -202,7 +202,8 @@ def test_a_full_descriptor_pool_grows_another(session: Session, sets: int, buffe
     resources = session.resources
     pools = DescriptorPools(resources.device, sets=sets, buffers=buffers)
     pipeline = resources.pipelines.acquire(ADD_U32, 64, 1)
-    part = BufferRange(resources.memory.allocate(Purpose.UPLOAD, 256), 0, 256)
+    room = resources.memory.allocate(Purpose.UPLOAD, 256)
+    part = BufferRange(room.buffer, room.offset, 256)
     made = [pools.allocate(pipeline, [part] * 3) for _ in range(5)]
     assert (pools.stats().pools, pools.stats().sets_used) == (3, 5)
     assert len({int(binding.vk.ffi.cast("uintptr_t", one.handle)) for one in made}) == 5
@@ -216,14 +217,16 @@ def test_a_full_descriptor_pool_grows_another(session: Session, sets: int, buffe
     pools.close()
 
 
-def test_descriptor_pools_hold_500_sets_and_1000_buffers(session: Session) -> None:
+def test_descriptor_pools_hold_500_sets_and_2000_buffers(session: Session) -> None:
     resources = session.resources
     pools = DescriptorPools(resources.device)
     pipeline = resources.pipelines.acquire(ADD_U32, 64, 1)
-    part = BufferRange(resources.memory.allocate(Purpose.UPLOAD, 256), 0, 256)
+    room = resources.memory.allocate(Purpose.UPLOAD, 256)
+    part = BufferRange(room.buffer, room.offset, 256)
     for _ in range(500):
         pools.allocate(pipeline, [part] * 3)
     assert pools.stats().pools == 1
     pools.allocate(pipeline, [part] * 3)
     assert (pools.stats().pools, pools.stats().sets_used) == (2, 501)
     pools.close()
+    assert BUFFERS_PER_POOL == 2000

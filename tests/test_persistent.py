@@ -23,6 +23,7 @@ from gpu_executor.vulkan.slot import RECORDINGS_KEPT
 
 ADD_U32 = gx.kernels.load("vector_add_u32")
 ADD_F32 = gx.kernels.load("vector_add_f32")
+FQ_ADD = gx.kernels.load("bls12_381_fq_add")
 X = np.arange(50, dtype=np.uint32)
 
 
@@ -51,11 +52,15 @@ def test_a_steady_call_allocates_records_and_compiles_nothing(
     expected = words.add(BLS12_381_FQ, a, a)
     gpu.run_field_add(a, a, device_local=device_local)
     before = made_so_far(gpu)
-    assert before["recordings"] == (1 if size <= CHUNK else 2)
+    plan = gpu.explain(FQ_ADD, a, a, device_local=device_local)
+    pieces = enumerate(plan.pieces())
+    ways = {(number % plan.slots, piece.count) for number, piece in pieces}
+    assert before["recordings"] == len(ways)
+    assert (plan.slots > 1) == (size > CHUNK)
     for _ in range(20):
         np.testing.assert_array_equal(gpu.run_field_add(a, a, device_local=device_local), expected)
     assert made_so_far(gpu) == before
-    assert gpu.stats().slots.hits == 20
+    assert gpu.stats().slots.hits == 20 * plan.slots
 
 
 def counting(name: str, call: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
@@ -170,7 +175,7 @@ def test_kernels_that_nobody_uses_are_let_go(
 ) -> None:
     # Slots (32) and remembered calls keep some; a program that makes a kernel for every call, say
     # with a number in its push bytes, must not keep all of them.
-    monkeypatch.setattr(session_module, "ROUTES_KEPT", 8)
+    monkeypatch.setattr(session_module, "REMEMBERED", 8)
     gpu, prime = fresh_gpu(), Prime("2^61-1", 2**61 - 1)
     x, kernels = words.from_ints(prime, [1, 2]), list[weakref.ref[gx.Kernel]]()
     template = field_kernel(prime, "add")

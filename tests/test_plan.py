@@ -16,7 +16,14 @@ from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, Queue
 from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, Kernel
 from gpu_executor.kernels import load
-from gpu_executor.plan import WORK_GROUP_SIZES, Piece, Plan, make_plan, round_up_to_class
+from gpu_executor.plan import (
+    USUAL_DEPTH,
+    WORK_GROUP_SIZES,
+    Piece,
+    Plan,
+    make_plan,
+    round_up_to_class,
+)
 from gpu_executor.settings import Settings
 
 ADD = load("bls12_381_fq_add")
@@ -61,8 +68,10 @@ def device(
             non_coherent_atom=64,
             subgroup_size=32,
             timestamp_period_ns=1.0,
+            host_import_alignment=4096,
         ),
         features=frozenset(),
+        extensions=frozenset(),
         pipeline_cache_uuid="00",
     )
 
@@ -123,9 +132,9 @@ def test_else_the_path_changes_at_exactly_one_mi_elements() -> None:
         (100, "the device's largest storage buffer", device(storage=100 * 48 + 47), {}),
         (3 * 1024, "the device's work-group count", device(groups=3), {}),
         (3 * 512, "the device's work-group count", device(groups=3, kind="cpu"), {}),
-        (10, "the memory limit", device(), {"memory_limit": 2 * 10 * BYTES + 1}),
-        (10, "the memory limit", device(memory=2 * 10 * BYTES + 1), {}),
-        (7, "the memory limit", device(memory=2 * 7 * BYTES), {"memory_limit": 1 << 40}),
+        (10, "the memory limit", device(), {"memory_limit": 8 * 10 * BYTES + 1}),
+        (10, "the memory limit", device(memory=8 * 10 * BYTES + 1), {}),
+        (7, "the memory limit", device(memory=8 * 7 * BYTES), {"memory_limit": 1 << 40}),
         (
             ((1 << 32) - 1) // 2,
             "what a status word can tell",
@@ -143,8 +152,8 @@ def test_a_chunk_is_bounded_by(
 
 
 def test_staging_halves_what_the_memory_limit_allows() -> None:
-    assert plan(1 << 21, ask=True, memory_limit=40 * BYTES).chunk == 10
-    assert plan(1 << 21, ask=False, memory_limit=40 * BYTES).chunk == 20
+    assert plan(1 << 21, ask=True, memory_limit=160 * BYTES).chunk == 10
+    assert plan(1 << 21, ask=False, memory_limit=160 * BYTES).chunk == 20
 
 
 def test_where_not_one_element_fits_the_error_says_which_limit() -> None:
@@ -237,7 +246,7 @@ def test_there_are_work_groups_for_every_element(count: int, groups: int) -> Non
     count=st.integers(1, 1 << 33),
     chunk=st.integers(1, 1 << 22),
     storage=st.integers(48, 1 << 30),
-    memory=st.integers(4 * BYTES, 1 << 38),
+    memory=st.integers(16 * BYTES, 1 << 38),
     groups=st.integers(1, 1 << 24),
     ask=st.booleans(),
 )
@@ -249,10 +258,14 @@ def test_every_plan_keeps_every_limit(
     assert 1 <= found.chunk <= found.capacity <= chunk
     assert found.chunk <= count
     assert found.capacity * ELEMENT.nbytes <= storage
-    assert found.capacity * BYTES * (2 if ask else 1) <= memory // 2
+    assert found.capacity * BYTES * (2 if ask else 1) <= memory // 2 // USUAL_DEPTH
     assert found.groups(found.chunk) <= groups
     assert found.work_group in WORK_GROUP_SIZES
-    assert [text.split(":")[0] for text in found.reasons] == ["path", "work-group", "chunk"]
+    pieces = -(-count // found.chunk)
+    assert found.slots == min(pieces, USUAL_DEPTH)
+    about = ["path", "work-group", "chunk"]
+    about += ["slots"] * (pieces > 1) + ["queues"] * (pieces > 1 and ask)
+    assert [text.split(":")[0] for text in found.reasons] == about
 
 
 @given(count=st.integers(1, 5000), chunk=st.integers(1, 5000))
@@ -266,11 +279,13 @@ def test_pieces_cover_the_elements_once_and_in_order(count: int, chunk: int) -> 
 
 def test_a_plan_prints_itself_and_why() -> None:
     assert str(plan(1_200_000, device(kind="integrated"))).splitlines() == [
-        "1,200,000 elements on the device-local path: 3 pieces of up to 524,288, 1 slot, "
+        "1,200,000 elements on the device-local path: 3 pieces of up to 524,288, 3 slots, "
         "work-groups of 512 x 2 elements",
         "  - path: 1,200,000 elements are at least 1,048,576",
         "  - work-group: 512 of (64, 128, 256, 512), the kernel's own choice",
         "  - chunk: at most 524,288 elements, by GPU_STREAM_CHUNK_ELEMS",
+        "  - slots: 3, so that copies and computing of 3 pieces overlap",
+        "  - queues: one, the device has none that only copy",
     ]
     assert "1 piece of up to 7, 1 slot, work-groups of 64 x 1 elements" in str(plan(7))
 

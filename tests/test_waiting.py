@@ -13,10 +13,13 @@ import pytest
 
 import gpu_executor as gx
 from conftest import OpenGpu
+from gpu_executor.kernels.catalogue import spirv
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose
 
 ADD_U32 = gx.kernels.load("vector_add_u32")
+UNCUT = gx.Kernel.from_spirv(spirv("vector_add_u32"), inputs=2, outputs=1, split="whole")
+"""It takes all its memory at once; a call that is cut takes an eighth of what there is."""
 X = np.arange(9, dtype=np.uint32)
 PATIENCE = 60  # seconds, for a machine that is busy with other things
 
@@ -63,9 +66,9 @@ def test_a_call_waits_until_another_gives_its_memory_back(
     gpu = fresh_gpu(memory_limit=40_000)
     x = np.arange(1666, dtype=np.uint32)  # a slot for it has more than half of the limit
     with HeldWait(monkeypatch) as held:
-        first, first_results = in_background(lambda: gpu.run(ADD_U32, x, x))
+        first, first_results = in_background(lambda: gpu.run(UNCUT, x, x))
         assert held.reached.wait(PATIENCE)
-        second, second_results = in_background(lambda: gpu.run(ADD_U32, x, x + 1))
+        second, second_results = in_background(lambda: gpu.run(UNCUT, x, x + 1))
         second.join(0.2)
         assert second.is_alive(), "there is no memory for it yet"
     for thread in (first, second):
@@ -117,7 +120,7 @@ def test_two_calls_that_take_memory_from_each_other_both_get_it(
     monkeypatch.setattr(MemoryPool, "allocate", allocate_in_step)
     gpu = fresh_gpu(memory_limit=50_700)
     xs = [np.arange(2112, dtype=np.uint32) + number for number in range(2)]
-    calls = [in_background(functools.partial(gpu.run, ADD_U32, x, x)) for x in xs]
+    calls = [in_background(functools.partial(gpu.run, UNCUT, x, x)) for x in xs]
     for (thread, results), x in zip(calls, xs, strict=True):
         thread.join(PATIENCE)
         np.testing.assert_array_equal(results, [2 * x])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_executor.bench.kernel_rate import copy_seconds, kernel_seconds
+from gpu_executor.bench.kernel_rate import kernel_seconds
 from gpu_executor.bench.samples import elements
 from gpu_executor.call import Call
 from gpu_executor.kernels import load
@@ -102,9 +102,6 @@ def rates(settings: Settings) -> Iterator[Rate]:
     with _session(settings) as session:
         gpu = session.info.kind != "cpu"
         count, chains, length = GPU_SIZES if gpu else CPU_SIZES
-        nbytes = count * BLS12_381_FQ.element_bytes
-        seconds = copy_seconds(session, nbytes)
-        yield Rate("copy within memory", count, count / seconds, 2 * nbytes / seconds)
         for prime in (BLS12_381_FQ, BLS12_381_FR):
             for operation in ("add", "mul"):
                 yield _operation_rate(session, prime, operation, count)

@@ -68,15 +68,6 @@ def kernel_seconds(
     return seconds
 
 
-def copy_seconds(session: Session, nbytes: int, *, repeats: int = 10) -> float:
-    """The median time of copying that many bytes within device memory: what memory can do."""
-    resources = session.resources
-    with contextlib.ExitStack() as stack:
-        source, target = (_allocate(stack, resources, Purpose.DEVICE, nbytes) for _ in range(2))
-        copies = [Copy(source.buffer, source.offset, target.buffer, target.offset, nbytes)]
-        return _timed(stack, resources, lambda recorder: recorder.copy(copies), repeats)
-
-
 def _timed(
     stack: contextlib.ExitStack,
     resources: Resources,

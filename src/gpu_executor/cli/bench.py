@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from rich.progress import Progress
 
-from gpu_executor.bench import floors, persistent, second_process
+from gpu_executor.bench import batch, floors, persistent, second_process, stream
 from gpu_executor.bench.persistent import PathFigures, Row
 from gpu_executor.bench.timing import circumstances
 from gpu_executor.cli.screen import console, elements, milliseconds, per_second, table
@@ -19,6 +19,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import STAGES
 from gpu_executor.vulkan.instance import Instance, choose
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 Item = TypeVar("Item")
 
@@ -33,14 +34,14 @@ def bench() -> None:
 def bench_persistent(json_file: Path | None) -> None:
     """One-shot against persistent field additions, the floors, and kernels alone."""
     device = _device()
-    console.print(f"{device.name}, {device.driver} {device.driver_version}\n")
+    _show_device(device)
     rows = list(with_progress(persistent.rows(), len(persistent.SIZES), "sizes"))
     console.print(comparison(rows))
     console.print(_stages(rows))
     settings = Settings.from_environment()
     ratios = [floors.fixed_cost(settings), floors.copies_and_kernel(settings)]
     console.print(_ratios(ratios))
-    rates = list(with_progress(floors.rates(settings), 7, "kernels alone"))
+    rates = list(with_progress(floors.rates(settings), 6, "kernels alone"))
     console.print(_rates(rates))
     first = second_process.first_calls()
     console.print(
@@ -56,6 +57,51 @@ def bench_persistent(json_file: Path | None) -> None:
             "first_call_of_a_process": dataclasses.asdict(first),
         }
         _write(json_file, device, figures)
+
+
+@bench.command("batch")
+@click.option("--all", "all_sizes", is_flag=True, help="All sizes, on a software device too.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write figures there.")
+def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
+    """Batches one after the other, overlapped and left to the plan; the cost of a piece."""
+    with PersistentVulkanBackend() as gpu:
+        _show_device(gpu.device)
+        hot_path = batch.hot_path(gpu)
+        sizes = batch.sizes_for(gpu.device, all_sizes=all_sizes)
+        rows = list(with_progress(batch.rows(gpu, sizes), 2 * len(sizes), "batches"))
+    console.print(_batches(rows))
+    worst = min(rows, key=lambda row: row.of_best)
+    console.print(
+        f"left to the plan, {worst.of_best:.2f} of the better of the two or more (aim "
+        f"{batch.PLAN_AIM}); least at {worst.jobs} jobs of {elements(worst.elements)}, "
+        f"{worst.arrays} arrays\n"
+    )
+    console.print(_hot_path(hot_path))
+    if json_file is not None:
+        figures = {
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "hot_path": [dataclasses.asdict(each) for each in hot_path],
+        }
+        _write(json_file, gpu.device, figures)
+
+
+@bench.command("stream")
+@click.option(
+    "--elements", "count", type=click.IntRange(1), help="How many; 16 Mi, 1 Mi without a GPU."
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write figures there.")
+def bench_stream(count: int | None, json_file: Path | None) -> None:
+    """Streamed additions against the limit of the bus: the same bytes, copied alone."""
+    with PersistentVulkanBackend() as gpu:
+        _show_device(gpu.device)
+        count = count or stream.usual_elements(gpu.device)
+        figures = stream.measure(
+            gpu, count, lambda turns: with_progress(turns, stream.TURNS, "turns")
+        )
+    console.print(_copies(figures))
+    console.print(_streams(figures, gpu.device))
+    if json_file is not None:
+        _write(json_file, gpu.device, dataclasses.asdict(figures))
 
 
 def comparison(rows: list[Row]) -> Any:
@@ -123,7 +169,87 @@ def _rates(rates: list[floors.Rate]) -> Any:
     return made
 
 
-def with_progress(items: Iterator[Item], total: int, what: str) -> Iterator[Item]:
+def _batches(rows: list[batch.Row]) -> Any:
+    made = table(
+        "Batches of BLS12-381 base-field additions (ms)",
+        *("size", "arrays", "jobs", "sequential", "pipelined", "a job", "faster", "seeds"),
+        *("plan", "ratio"),
+    )
+    for row in rows:
+        first = row.jobs == batch.JOBS[0]
+        seed = "" if row.seed_speed_up is None else f"{row.seed_speed_up:.2f}x"
+        made.add_row(
+            elements(row.elements) if first and row.arrays == "plain" else "",
+            row.arrays if first else "",
+            str(row.jobs),
+            _three_figures(row.sequential_ms),
+            _three_figures(row.pipelined_ms),
+            _three_figures(row.job_ms),
+            f"{row.speed_up:.2f}x",
+            seed,
+            _three_figures(row.plan_ms),
+            f"{row.of_best:.2f}",
+        )
+    return made
+
+
+def _three_figures(value: float) -> str:
+    decimals = sum(value < limit for limit in (0.9995, 9.995, 99.95))
+    return f"{value:.{decimals}f}"
+
+
+def _hot_path(measured: list[batch.HotPath]) -> Any:
+    made = table(
+        f"Host time of a mapped piece of {batch.SMALL_PIECE} (us)",
+        *("queues", "submissions", "start", "finish", "both", "aim"),
+    )
+    names = {"one": "one", "split": "three"}
+    for each in measured:
+        made.add_row(
+            names[each.queues],
+            str(each.submissions),
+            f"{each.start_us:.1f}",
+            f"{each.finish_us:.1f}",
+            f"{each.piece_us:.1f}",
+            f"{batch.HOT_PATH_AIM_US:.0f}",
+        )
+    return made
+
+
+def _copies(figures: stream.Figures) -> Any:
+    made = table(
+        f"Copies alone, {elements(figures.chunk)} elements each",
+        *("direction", "rate", "in", "out"),
+    )
+    for each in figures.copies:
+        moved = each.bytes_in_per_second, each.bytes_out_per_second
+        made.add_row(
+            each.direction,
+            per_second(each.elements_per_second),
+            *(f"{rate / 1e9:.1f} GB/s" if rate else "" for rate in moved),
+        )
+    return made
+
+
+def _streams(figures: stream.Figures, device: DeviceInfo) -> Any:
+    made = table(
+        f"{elements(figures.elements)} BLS12-381 base-field additions",
+        *("arrays", "took", "additions", "of the limit", "aim"),
+    )
+    for each in figures.streams:
+        mapped = each.arrays == "mapped"
+        aim = f"{stream.MAPPED_AIM} of it" if mapped else f"{per_second(stream.PLAIN_AIM)} on H200"
+        made.add_row(
+            each.arrays,
+            milliseconds(each.milliseconds),
+            per_second(each.additions_per_second),
+            f"{each.of_limit:.2f}",
+            aim if device.kind == "discrete" else "",
+        )
+    return made
+
+
+def with_progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
     """The items as they come, with a bar that shows how many have."""
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task(what, total=total)
@@ -138,6 +264,10 @@ def _device() -> DeviceInfo:
         return choose(instance.devices(), Settings.from_environment().device)[1]
     finally:
         instance.close()
+
+
+def _show_device(device: DeviceInfo) -> None:
+    console.print(f"{device.name}, {device.driver} {device.driver_version}\n")
 
 
 def _write(path: Path, device: DeviceInfo, figures: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`gpu-executor smoke`: a field addition on every path against exact integers."""
+"""`gpu-executor smoke`: field additions on every path, alone and in batches, against exact ones."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 Adder = Callable[[Array, Array], Array]
 PATHS = {"host-visible": False, "device-local": True}
+JOB_SHARES = (6, 1, 4, 2, 5, 3)
+"""The sizes of a batch's jobs, in sixths of a call."""
 
 
 @click.command()
@@ -45,6 +47,7 @@ def check_every_path(size: int) -> Iterator[tuple[str, bool]]:
     expected = words.from_ints(prime, sums)
     for description, add in _adders(size):
         yield f"{size:,} additions, {description}", bool(np.array_equal(add(a, b), expected))
+    yield from _check_batches(a, b, expected)
 
 
 def _adders(size: int) -> Iterator[tuple[str, Adder]]:
@@ -58,3 +61,22 @@ def _adders(size: int) -> Iterator[tuple[str, Adder]]:
             with PersistentVulkanBackend(settings=chosen) as gpu:
                 add = partial(gpu.run_field_add, device_local=device_local)
                 yield f"{name}, {path}, {gpu.device.name}", add
+
+
+def _check_batches(a: Array, b: Array, expected: Array) -> Iterator[tuple[str, bool]]:
+    """Jobs of different sizes, cut from the arrays' ends so that no two begin alike."""
+    starts = [len(a) - max(len(a) * share // 6, 1) for share in JOB_SHARES]
+    jobs = [(a[start:], b[start:]) for start in starts]
+    with PersistentVulkanBackend() as gpu:
+        ways = {
+            "sequential": gpu.run_field_add_batch,
+            "pipelined": gpu.run_field_add_batch_pipelined,
+        }
+        for path, device_local in PATHS.items():
+            for name, run in ways.items():
+                results = run(jobs, device_local=device_local)
+                agrees = all(
+                    np.array_equal(result, expected[start:])
+                    for result, start in zip(results, starts, strict=True)
+                )
+                yield f"{len(jobs)} jobs, {name}, {path}, {gpu.device.name}", agrees

@@ -12,6 +12,7 @@ import ctypes
 import math
 import threading
 import weakref
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,8 @@ class MappedArrays:
         self._lock = threading.Lock()
         self._starts: list[int] = []
         self._regions: list[_Region] = []
+        self._gone: deque[int] = deque()
+        """Where regions began that finalizers gave back."""
         self.any = False
         """Whether there are any: calls look here first."""
 
@@ -65,6 +68,7 @@ class MappedArrays:
             return None
         address: int = array.__array_interface__["data"][0]
         with self._lock:
+            self._forget_gone()
             index = bisect.bisect(self._starts, address) - 1
             region = self._regions[index] if index >= 0 else None
         if region is None or address + array.nbytes > region.end:
@@ -74,6 +78,7 @@ class MappedArrays:
     def add(self, address: int, nbytes: int, buffer: Handle, offset: int) -> None:
         """From now on, data in that range of addresses is found at `offset` of `buffer`."""
         with self._lock:
+            self._forget_gone()
             index = bisect.bisect(self._starts, address)
             self._starts.insert(index, address)
             self._regions.insert(index, _Region(address, address + nbytes, buffer, offset))
@@ -81,11 +86,17 @@ class MappedArrays:
 
     def remove(self, address: int) -> None:
         """Forget the range that begins there."""
+        self._gone.append(address)
         with self._lock:
-            index = bisect.bisect(self._starts, address) - 1
-            del self._starts[index], self._regions[index]
-            self.any = bool(self._starts)
+            self._forget_gone()
 
     def _release(self, allocation: Allocation) -> None:
-        self.remove(allocation.address)
-        self._memory.release(allocation)
+        # A finalizer runs anywhere, where the lock is held too: leave the rest to who comes next.
+        self._gone.append(allocation.address)
+        self._memory.release_when_possible(allocation)
+
+    def _forget_gone(self) -> None:
+        while self._gone:
+            index = bisect.bisect(self._starts, self._gone.popleft()) - 1
+            del self._starts[index], self._regions[index]
+        self.any = bool(self._starts)

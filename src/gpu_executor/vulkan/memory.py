@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import enum
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -153,6 +154,8 @@ class MemoryPool:
         self._lock = threading.Lock()
         self._hits = self._misses = self._used = self._in_arrays = 0
         self._closed = False
+        self._returned: deque[Allocation] = deque()
+        """Given back by finalizers while the pool was busy."""
         limits = device.info.limits
         self.alignment = max(
             SMALLEST_ALIGNMENT, limits.buffer_offset_alignment, limits.non_coherent_atom
@@ -165,6 +168,7 @@ class MemoryPool:
         with self._lock:
             if self._closed:
                 raise ClosedError("the backend is closed; open another one")
+            self._take_returned()
             for block in self._blocks:
                 if block.purpose is purpose and (offset := block.take(size)) is not None:
                     self._hits += 1
@@ -179,26 +183,28 @@ class MemoryPool:
             return Allocation(block, offset, size)
 
     def release(self, allocation: Allocation) -> None:
-        block = allocation.block
         with self._lock:
-            if block not in self._blocks:
-                return  # it went when the pool was closed
-            block.give_back(allocation.offset, allocation.nbytes)
-            self._used -= allocation.nbytes
-            self._in_arrays -= allocation.nbytes if block.purpose is Purpose.ARRAY else 0
-            if self._closed and block.idle:
-                self._blocks.remove(block)
-                _free_block(self._device, block)
-                self._device.release()
+            self._release(allocation)
+
+    def release_when_possible(self, allocation: Allocation) -> None:
+        """From a finalizer, which may run anywhere, in the middle of a method of the pool too."""
+        self._returned.append(allocation)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._take_returned()
+            finally:
+                self._lock.release()
 
     def trim(self) -> int:
         """Free every block that nothing uses; returns the bytes freed."""
         with self._lock:
+            self._take_returned()
             return self._trim()
 
     def close(self) -> None:
         """Free every block but those that users' arrays lie in: these go with the last array."""
         with self._lock:
+            self._take_returned()
             self._closed = True
             kept = []
             for block in self._blocks:
@@ -212,6 +218,7 @@ class MemoryPool:
 
     def stats(self) -> MemoryStats:
         with self._lock:
+            self._take_returned()
             return MemoryStats(
                 self._hits,
                 self._misses,
@@ -220,6 +227,27 @@ class MemoryPool:
                 len(self._blocks),
                 self._in_arrays,
             )
+
+    @property
+    def bytes_in_arrays(self) -> int:
+        """What users' arrays in mapped memory hold."""
+        return self._in_arrays
+
+    def _release(self, allocation: Allocation) -> None:
+        block = allocation.block
+        if block not in self._blocks:
+            return  # it went when the pool was closed
+        block.give_back(allocation.offset, allocation.nbytes)
+        self._used -= allocation.nbytes
+        self._in_arrays -= allocation.nbytes if block.purpose is Purpose.ARRAY else 0
+        if self._closed and block.idle:
+            self._blocks.remove(block)
+            _free_block(self._device, block)
+            self._device.release()
+
+    def _take_returned(self) -> None:
+        while self._returned:
+            self._release(self._returned.popleft())
 
     def _held(self) -> int:
         return sum(block.nbytes for block in self._blocks)

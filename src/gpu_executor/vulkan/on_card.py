@@ -61,7 +61,9 @@ class CardArrays:
         nbytes = max(int(np.prod(shape)) * dtype.itemsize, 1)
         allocation = self._resources.memory.allocate(Purpose.DEVICE, nbytes)
         storage = CardStorage(self, allocation)
-        weakref.finalize(storage, self._resources.memory.release, allocation).atexit = False
+        weakref.finalize(
+            storage, self._resources.memory.release_when_possible, allocation
+        ).atexit = False
         return DeviceArray(shape, dtype, storage)
 
     def put(self, array: Array) -> DeviceArray:

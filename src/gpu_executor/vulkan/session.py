@@ -38,6 +38,9 @@ from gpu_executor.vulkan.stats import Stats
 from gpu_executor.vulkan.timeline import Timeline
 
 REMEMBERED = 1024
+RECYCLED_FROM, RECYCLED_TO = 256 << 10, 64 << 20
+RECYCLED_BYTES = 512 << 20
+"""Results of these sizes, as long as all of them together hold no more, lie in mapped memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class Route:
     row: Row
     on_card: bool
     """Whether arrays on the card take part."""
+    recycles: bool
+    """Whether its results are worth to lie in recycled memory."""
 
 
 class Session:
@@ -165,6 +170,8 @@ class Session:
             for _ in self.run_jobs(kernel, [call], route.plan):
                 pass
             return call.result()
+        if route.recycles:
+            self._recycle_results(call)
         if self.mapped.any or route.on_card:
             call.places = self._places(call, route.plan)
         slot = self._shelf.take(route.row)
@@ -190,6 +197,8 @@ class Session:
             ring = Ring(slots)
             try:
                 for call in calls:
+                    if recycles(call.form):
+                        self._recycle_results(call)
                     if self.mapped.any or call.touches_card():
                         call.places = self._places(call, plan)
                     slots[0].record.calls += 1
@@ -221,6 +230,17 @@ class Session:
                 if place.offset % alignment or step % alignment:
                     found[index] = None
         return tuple(found) if any(place is not None for place in found) else None
+
+    def _recycle_results(self, call: Call) -> None:
+        """Let results lie in mapped memory, which comes back when they are no longer used.
+
+        The device then writes them there itself: no copy, and no pages touched for the first time.
+        """
+        if call.results or self._memory.bytes_in_arrays > RECYCLED_BYTES:
+            return
+        with contextlib.suppress(OutOfMemoryError):
+            results = [self.mapped.empty(shape, dtype) for shape, dtype in call.form.results]
+            call.use_outputs(results if len(results) > 1 else results[0])
 
     def _place(self, array: Any) -> Place | None:
         if isinstance(array, DeviceArray):
@@ -332,11 +352,17 @@ class Session:
             count = max(form.count, 1)
             plan = make_plan(kernel, operands, count, self.info, self.settings, device_local)
         row = self._shelf.row(SlotLayout.of(plan, kernel, operands))
-        return Route(form, plan, steps_of(plan, form), row, on_card)
+        return Route(form, plan, steps_of(plan, form), row, on_card, recycles(form))
 
     def _save_pipelines(self) -> None:
         if self._pipelines.stats().misses:
             self._driver_cache.save()
+
+
+def recycles(form: Form) -> bool:
+    """Whether the results of a call are neither too small nor too large to recycle."""
+    outputs = form.operands[form.kernel.inputs :]
+    return all(RECYCLED_FROM <= output.nbytes <= RECYCLED_TO for output in outputs)
 
 
 def steps_of(plan: Plan, form: Form) -> tuple[Step, ...]:

@@ -1,0 +1,220 @@
+"""Streams: additions of many elements against the limit of the bus, measured in the same run.
+
+The limit is what copies alone reach: as many bytes in and out as the additions move, both
+directions at once, without a kernel between them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_executor.bench.batch import in_turns, medians
+from gpu_executor.bench.samples import elements
+from gpu_executor.call import Array
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels import load
+from gpu_executor.primes import BLS12_381_FQ
+from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
+from gpu_executor.vulkan.memory import Allocation, Purpose
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+from gpu_executor.vulkan.session import Session
+from gpu_executor.vulkan.timeline import Submission, Timeline
+
+GPU_ELEMENTS, CPU_ELEMENTS = 1 << 24, 1 << 20
+TURNS = 15
+IN_FLIGHT = 4
+"""Copies of one direction that the device has at once."""
+SAMPLE = 1_000
+MAPPED_AIM, PLAIN_AIM = 0.95, 150e6
+"""The share of the limit for mapped arrays on a discrete GPU; additions a second for plain ones on
+an NVIDIA H200."""
+
+ELEMENT = BLS12_381_FQ.element_bytes
+DIRECTIONS = (("both at once", 2, 1), ("in alone", 2, 0), ("out alone", 0, 1))
+"""What is copied alone, and the arrays that go in and come back with it."""
+Turns = Iterable[list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies alone, for as many elements a second; 0 bytes for a direction that rested."""
+
+    direction: str
+    elements_per_second: float
+    bytes_in_per_second: float
+    bytes_out_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """Additions through the whole of it, from arrays of one kind."""
+
+    arrays: str
+    milliseconds: float
+    additions_per_second: float
+    of_limit: float
+    """Over what copies alone reached with both directions at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One run."""
+
+    elements: int
+    chunk: int
+    """Elements of one copy: those of the plan's chunks."""
+    copies: list[Copies]
+    streams: list[Streamed]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Copies in one direction, piece by piece, on the queue for it."""
+
+    timeline: Timeline
+    submissions: list[Submission]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Arrays of one kind; new results each time where `out` is None."""
+
+    name: str
+    inputs: tuple[Array, Array]
+    out: Array | None
+
+
+def usual_elements(device: DeviceInfo) -> int:
+    """Enough for the device to show what it can keep up."""
+    return CPU_ELEMENTS if device.kind == "cpu" else GPU_ELEMENTS
+
+
+def measure(gpu: PersistentVulkanBackend, count: int, watched: Callable[[Turns], Turns]) -> Figures:
+    """Copies alone and additions of each kind of arrays, in turns, `TURNS` of them.
+
+    `watched` gets to see the turns as they are taken, and hands them on.
+    """
+    kernel, cases = load("bls12_381_fq_add"), _cases(gpu, count)
+    mapped = cases[0]
+    assert mapped.out is not None
+    chunk = gpu.explain(kernel, *mapped.inputs).chunk
+    # From within the backend: the same device, queues and arrays as the additions have.
+    with _copies_alone(gpu._session, mapped.inputs, mapped.out, chunk) as copying:
+        functions = [*copying, *(_adding(gpu, kernel, case) for case in cases)]
+        turns = in_turns(functions, budget=0, least=TURNS, most=TURNS)
+        seconds = medians(watched(turns))
+    for case in cases:
+        _check(gpu, kernel, case)
+    both, *_ = rates = [count / each for each in seconds]
+    return Figures(
+        count,
+        chunk,
+        [
+            Copies(name, rate, into * ELEMENT * rate, back * ELEMENT * rate)
+            for (name, into, back), rate in zip(DIRECTIONS, rates, strict=False)
+        ],
+        [
+            Streamed(case.name, count / rate * 1e3, rate, rate / both)
+            for case, rate in zip(cases, rates[len(DIRECTIONS) :], strict=True)
+        ],
+    )
+
+
+def _cases(gpu: PersistentVulkanBackend, count: int) -> list[Case]:
+    """The kinds of arrays; the mapped ones come first, the copies alone use them too."""
+    plain = elements(BLS12_381_FQ, count, 1), elements(BLS12_381_FQ, count, 2)
+    return [
+        Case("mapped", (gpu.asarray(plain[0]), gpu.asarray(plain[1])), gpu.empty(plain[0].shape)),
+        Case("plain, into an array", plain, np.empty_like(plain[0])),
+        Case("plain, new results", plain, None),
+    ]
+
+
+def _adding(gpu: PersistentVulkanBackend, kernel: Kernel, case: Case) -> Callable[[], Array]:
+    def add() -> Array:
+        result: Array = gpu.run(kernel, *case.inputs, out=case.out)
+        return result
+
+    return add
+
+
+def _check(gpu: PersistentVulkanBackend, kernel: Kernel, case: Case) -> None:
+    """Elements from all over the result, its first and last among them, against the reference."""
+    result = _adding(gpu, kernel, case)()
+    among = np.linspace(0, len(result) - 1, min(SAMPLE, len(result)), dtype=np.intp)
+    assert kernel.reference is not None
+    expected = kernel.reference(*(array[among] for array in case.inputs))
+    if not np.array_equal(result[among], expected):
+        raise AssertionError(f"{case.name}: wrong sums")
+
+
+@contextlib.contextmanager
+def _copies_alone(
+    session: Session, inputs: Sequence[Array], output: Array, chunk: int
+) -> Iterator[list[Callable[[], None]]]:
+    """Functions that copy whole arrays piece by piece in each of the `DIRECTIONS`."""
+    resources = session.resources
+    upload = resources.upload or resources.compute
+    download = resources.download or resources.compute
+    with (
+        _lane(session, upload, inputs, chunk, into=True) as into,
+        _lane(session, download, [output], chunk, into=False) as back,
+    ):
+        yield [lambda: _copy([into, back]), lambda: _copy([into]), lambda: _copy([back])]
+
+
+def _copy(lanes: Sequence[Lane]) -> None:
+    """Every piece of every lane, a few in flight in each; returns when all are done."""
+    for piece in range(len(lanes[0].submissions)):
+        for lane in lanes:
+            if piece >= IN_FLIGHT:
+                lane.timeline.wait(lane.submissions[piece - IN_FLIGHT])
+            lane.timeline.submit(lane.submissions[piece])
+    for lane in lanes:
+        lane.timeline.wait(lane.submissions[-1])
+
+
+@contextlib.contextmanager
+def _lane(
+    session: Session, timeline: Timeline, arrays: Sequence[Array], chunk: int, *, into: bool
+) -> Iterator[Lane]:
+    """The arrays' pieces into device memory or back from it, recorded."""
+    resources, submissions = session.resources, []
+    with contextlib.ExitStack() as stack:
+        pool = CommandPool(resources.device, timeline.family)
+        stack.callback(pool.close)
+        areas = []
+        for _ in range(IN_FLIGHT):
+            areas.append(resources.memory.allocate(Purpose.DEVICE, len(arrays) * chunk * ELEMENT))
+            stack.callback(resources.memory.release, areas[-1])
+        for number, start in enumerate(range(0, len(arrays[0]), chunk)):
+            parts = [array[start : start + chunk] for array in arrays]
+            commands = pool.allocate()
+            with Recorder(commands) as recorder:
+                recorder.copy([*_copies(session, parts, areas[number % IN_FLIGHT], into)])
+                if not into:
+                    recorder.copies_before_host()
+            submissions.append(timeline.prepare(commands))
+        try:
+            yield Lane(timeline, submissions)
+        finally:
+            for submission in submissions:
+                timeline.wait(submission)  # some are in flight where Ctrl-C ended it
+
+
+def _copies(
+    session: Session, parts: Sequence[Array], area: Allocation, into: bool
+) -> Iterator[Copy]:
+    """Mapped arrays one after the other into an area of device memory, or back from it."""
+    offset = area.offset
+    for part in parts:
+        place = session.mapped.find(part)
+        assert place is not None, "the copies alone are of mapped arrays"
+        here, there = (place.buffer, place.offset), (area.buffer, offset)
+        yield Copy(*here, *there, part.nbytes) if into else Copy(*there, *here, part.nbytes)
+        offset += part.nbytes

@@ -1,0 +1,57 @@
+"""Streams that somebody still holds: nothing waits for them that they themselves would end."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import RunPython
+
+# Each in an interpreter of its own, which shows where it hangs and ends.
+HELD = """
+import faulthandler
+faulthandler.dump_traceback_later(10, exit=True)
+import dataclasses
+import numpy as np, gpu_executor as gx
+add, x = gx.kernels.load("vector_add_u32"), np.arange({count}, dtype=np.uint32)
+settings = dataclasses.replace(gx.Settings.from_environment(), memory_limit={limit})
+gpu = gx.PersistentVulkanBackend(settings=settings)
+stream = gpu.stream(add, ((x, x) for _ in range(50)), depth={depth})
+assert (next(stream) == 2 * x).all()
+"""
+ENDINGS = {
+    # BUG: all of these wait for the slots of a stream that only this thread could go on with.
+    "close": "gpu.close()",
+    "close, then the stream": """
+gpu.close()
+try:
+    list(stream)
+except gx.ClosedError:
+    pass
+else:
+    raise SystemExit("the stream went on")
+""",
+    "with": "with gpu:\n    pass",
+    "the interpreter's end": "",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+def test_a_stream_that_is_held_keeps_nobody_from_closing(
+    run_python: RunPython, ending: str
+) -> None:
+    ran = run_python(HELD.format(count=500, limit=None, depth=3) + ending)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("depth", [None, 16])
+def test_other_calls_run_while_a_stream_is_held(run_python: RunPython, depth: int | None) -> None:
+    # BUG: sixteen slots take all of the memory, and the call waits until the stream goes on.
+    others = """
+y = np.arange(3000, dtype=np.uint32)
+assert (gpu.run(add, y, y) == 2 * y).all()
+assert (gpu.run_batch(add, [(y, y)])[0] == 2 * y).all()
+assert all((result == 2 * x).all() for result in stream)
+gpu.close()
+"""
+    ran = run_python(HELD.format(count=2000, limit=200_000, depth=depth) + others)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
