@@ -132,9 +132,14 @@ def test_else_the_path_changes_at_exactly_one_mi_elements() -> None:
         (100, "the device's largest storage buffer", device(storage=100 * 48 + 47), {}),
         (3 * 1024, "the device's work-group count", device(groups=3), {}),
         (3 * 512, "the device's work-group count", device(groups=3, kind="cpu"), {}),
-        (10, "the memory limit", device(), {"memory_limit": 8 * 10 * BYTES + 1}),
-        (10, "the memory limit", device(memory=8 * 10 * BYTES + 1), {}),
-        (7, "the memory limit", device(memory=8 * 7 * BYTES), {"memory_limit": 1 << 40}),
+        (10, "the memory limit", device(), {"memory_limit": 2 * USUAL_DEPTH * 10 * BYTES + 1}),
+        (10, "the memory limit", device(memory=2 * USUAL_DEPTH * 10 * BYTES + 1), {}),
+        (
+            7,
+            "the memory limit",
+            device(memory=2 * USUAL_DEPTH * 7 * BYTES),
+            {"memory_limit": 1 << 40},
+        ),
         (
             ((1 << 32) - 1) // 2,
             "what a status word can tell",
@@ -152,8 +157,9 @@ def test_a_chunk_is_bounded_by(
 
 
 def test_staging_halves_what_the_memory_limit_allows() -> None:
-    assert plan(1 << 21, ask=True, memory_limit=160 * BYTES).chunk == 10
-    assert plan(1 << 21, ask=False, memory_limit=160 * BYTES).chunk == 20
+    limit = 2 * USUAL_DEPTH * 20 * BYTES
+    assert plan(1 << 21, ask=True, memory_limit=limit).chunk == 10
+    assert plan(1 << 21, ask=False, memory_limit=limit).chunk == 20
 
 
 def test_where_not_one_element_fits_the_error_says_which_limit() -> None:
@@ -246,7 +252,7 @@ def test_there_are_work_groups_for_every_element(count: int, groups: int) -> Non
     count=st.integers(1, 1 << 33),
     chunk=st.integers(1, 1 << 22),
     storage=st.integers(48, 1 << 30),
-    memory=st.integers(16 * BYTES, 1 << 38),
+    memory=st.integers(4 * USUAL_DEPTH * BYTES, 1 << 38),
     groups=st.integers(1, 1 << 24),
     ask=st.booleans(),
 )

@@ -79,7 +79,7 @@ def _timed(
     Submitted again and again for a while before it counts: a GPU that idled runs at a fraction of
     its clock (345 of 1,980 MHz on an NVIDIA H200).
     """
-    timestamps = Timestamps(resources.device, resources.compute.family, repeats + 1)
+    timestamps = Timestamps(resources.device, [resources.compute.family], repeats + 1)
     stack.callback(timestamps.close)
     with _recorded(stack, resources) as (recorder, submit):
         recorder.reset_timestamps(timestamps)

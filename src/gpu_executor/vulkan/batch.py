@@ -31,7 +31,7 @@ def run_batch(
     ]
     busy = [call for call in calls if call.form.count]
     if busy:
-        plan = session.batch_plan([call.form for call in busy], wishes)
+        plan = session.batch_plan(busy, wishes)
         for _ in session.run_jobs(kernel, busy, plan):
             pass
     if len(busy) < len(calls):
@@ -51,7 +51,7 @@ def stream(session: Session, kernel: Kernel, jobs: Iterable[Job], wishes: Wishes
             call = next(coming, None)
             continue
         # A stream has no end that could be planned for: plan as for a batch of jobs like this one.
-        plan = session.batch_plan([call.form] * MOST_SLOTS, wishes)
+        plan = session.batch_plan([call] * MOST_SLOTS, wishes)
         feed = _UpTo(call, coming, plan)
         for done in session.run_stream(kernel, feed, plan, call.form.operands):
             yield done.result()

@@ -96,8 +96,10 @@ class Recorder:
     def reset_timestamps(self, timestamps: Timestamps) -> None:
         vk.vkCmdResetQueryPool(self._commands, timestamps.handle, 0, timestamps.count)
 
-    def timestamp(self, timestamps: Timestamps, index: int) -> None:
-        """The device's clock when everything recorded before is done."""
+    def timestamp(self, timestamps: Timestamps | None, index: int) -> None:
+        """The device's clock when all that was recorded before is done; nothing without any."""
+        if timestamps is None:
+            return
         done = vk.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT
         vk.vkCmdWriteTimestamp(self._commands, done, timestamps.handle, index)
 

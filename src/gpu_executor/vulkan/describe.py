@@ -48,6 +48,7 @@ VULKAN12_FEATURES = (
     "shaderSharedInt64Atomics",
     "scalarBlockLayout",
     "timelineSemaphore",
+    "hostQueryReset",
     "bufferDeviceAddress",
     "vulkanMemoryModel",
     "vulkanMemoryModelDeviceScope",

@@ -20,6 +20,7 @@ from gpu_executor.plan import Plan, Wishes
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.batch import Job, run_batch, stream
 from gpu_executor.vulkan.imported import ImportedArray
+from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.stats import Stats
 
@@ -155,6 +156,11 @@ class PersistentVulkanBackend:
     def explain(self, kernel: Kernel, *arrays: Array, device_local: bool | None = None) -> Plan:
         """The plan that `run` would follow for these arrays; print it to read why."""
         return self._session.route(kernel, arrays, device_local).plan
+
+    def profile(self) -> Profile:
+        """Watch every piece of every call until its `with` ends: `stages()`, `save_trace(path)`."""
+        self._check_open()
+        return self._session.start_profile()
 
     def trim(self) -> int:
         """Free memory that no running call needs; returns the bytes given back to the device."""

@@ -17,6 +17,7 @@ from gpu_executor.vulkan.copying import BYTES_WORTH_A_THREAD
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.places import Places
+from gpu_executor.vulkan.profile import StageMarks
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
@@ -46,8 +47,10 @@ class RecordingRoom:
         pipeline: Pipeline,
         buffers: SlotBuffers,
         queues: QueueUse,
+        marks: StageMarks | None = None,
     ) -> None:
         self._kernel, self._pipeline, self._buffers = kernel, pipeline, buffers
+        self._marks = None if marks is None else marks.timestamps
         self._descriptors = resources.descriptors
         self._compute = resources.next_compute()
         self._upload, self._download = resources.upload, resources.download
@@ -119,15 +122,22 @@ class RecordingRoom:
     ) -> list[tuple[Timeline, Submission]]:
         """Everything in one command buffer on one queue."""
         commands = reused[0] if reused else self._pool.allocate()
+        marks = self._marks
         with Recorder(commands) as recorder:
             if work.uploads:
+                recorder.timestamp(marks, 0)
                 recorder.copy(work.uploads)
                 recorder.copies_before_kernel()
+                recorder.timestamp(marks, 1)
+            recorder.timestamp(marks, 2)
             recorder.dispatch(*work.dispatch)
             if work.downloads:
                 recorder.kernel_before_copies()
+                recorder.timestamp(marks, 3)
+                recorder.timestamp(marks, 4)
                 recorder.copy(work.downloads)
             recorder.all_before_host()
+            recorder.timestamp(marks, 5 if work.downloads else 3)
         return [(self._compute, self._compute.prepare(commands))]
 
     def _record_apart(
@@ -141,14 +151,21 @@ class RecordingRoom:
             self._pool.allocate(),
             copies.allocate(),
         )
+        marks = self._marks
         with Recorder(into) as recorder:
+            recorder.timestamp(marks, 0)
             recorder.copy(work.uploads)
+            recorder.timestamp(marks, 1)
         with Recorder(compute) as recorder:
+            recorder.timestamp(marks, 2)
             recorder.dispatch(*work.dispatch)
             recorder.all_before_host()
+            recorder.timestamp(marks, 3)
         with Recorder(back) as recorder:
+            recorder.timestamp(marks, 4)
             recorder.copy(work.downloads)
             recorder.copies_before_host()
+            recorder.timestamp(marks, 5)
         copied = (self._upload, self._upload.prepare(into))
         reads = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
         computed = (self._compute, self._compute.prepare(compute, [copied], reads))

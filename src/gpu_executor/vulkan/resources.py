@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
+from gpu_executor.plan import QueueUse
 from gpu_executor.vulkan.copying import Crew
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device
@@ -33,6 +34,12 @@ class Resources:
     def compute(self) -> Timeline:
         """The first queue that computes."""
         return self.computing[0]
+
+    def families(self, queues: QueueUse) -> list[int]:
+        """The queue families that a slot submits to."""
+        if queues == "one" or self.upload is None:
+            return [self.compute.family]
+        return [self.upload.family, self.compute.family]
 
     def next_compute(self) -> Timeline:
         """The queues in turn, so that slots made one after the other work side by side."""

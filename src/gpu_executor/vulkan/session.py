@@ -14,7 +14,12 @@ from typing import Any
 
 from gpu_executor.call import AnyArray, Array, Call, Form, Operand, check
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.errors import ArgumentTypeError, ClosedError, OutOfMemoryError
+from gpu_executor.errors import (
+    ArgumentTypeError,
+    ClosedError,
+    DeviceLacksError,
+    OutOfMemoryError,
+)
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Piece, Plan, Wishes, make_plan, plan_batch, plan_on_card, shrunk
 from gpu_executor.settings import Settings
@@ -29,6 +34,7 @@ from gpu_executor.vulkan.memory import MemoryPool
 from gpu_executor.vulkan.on_card import CardArrays, CardStorage
 from gpu_executor.vulkan.pipeline import PipelineCache
 from gpu_executor.vulkan.places import Place, Places
+from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.queues import QueueAddress
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.ring import Ring, Step, turn
@@ -66,6 +72,7 @@ class Session:
         """`keep=False` sizes everything for a single call and takes nothing from disk."""
         self.settings = settings
         self._closed = False
+        self.profile: Profile | None = None
         self._own = Record()
         self._routes: dict[Hashable, Route] = {}
         self._forms: dict[Hashable, Form] = {}
@@ -110,7 +117,8 @@ class Session:
         if self._closed:
             raise ClosedError("the backend is closed; open another one")
         try:
-            key = (id(kernel), device_local, keep, *_kinds(arrays))
+            profiled = self.profile is not None
+            key = (id(kernel), device_local, keep, profiled, *_kinds(arrays))
         except AttributeError:
             check(kernel, arrays)  # something among them is no array: the check says so
             raise
@@ -135,13 +143,15 @@ class Session:
             self._remember(self._forms, key, form)
         return form
 
-    def batch_plan(self, forms: Sequence[Form], wishes: Wishes) -> Plan:
+    def batch_plan(self, calls: Sequence[Call], wishes: Wishes) -> Plan:
         """The plan for a batch of calls, none of them empty; remembered like a route."""
+        forms = [call.form for call in calls]
         largest = max(forms, key=lambda form: form.count)
-        key = (id(largest), len(forms), wishes)
+        in_place = self.mapped.any and all(self._place(array) for array in calls[0].inputs)
+        key = (id(largest), len(forms), wishes, in_place)
         known = self._batch_plans.get(key)
         if known is None:
-            plan = plan_batch(forms, self.info, self.settings, wishes)
+            plan = plan_batch(forms, self.info, self.settings, wishes, in_place=in_place)
             known = largest, plan  # the form is kept, so that its id stays its own
             self._remember(self._batch_plans, key, known)
         return known[1]
@@ -167,7 +177,8 @@ class Session:
             call.make_outputs()
             return call.result()
         if route.plan.slots > 1:
-            for _ in self.run_jobs(kernel, [call], route.plan):
+            plan = self.batch_plan([call], Wishes(device_local))
+            for _ in self.run_jobs(kernel, [call], plan):
                 pass
             return call.result()
         if route.recycles:
@@ -175,6 +186,7 @@ class Session:
         if self.mapped.any or route.on_card:
             call.places = self._places(call, route.plan)
         slot = self._shelf.take(route.row)
+        slot.profile = self.profile
         try:
             turn(slot, call, route.steps)
             slot.record.calls += 1
@@ -258,7 +270,7 @@ class Session:
         A kernel that is not cut by elements needs all of its first slot.
         """
         while True:
-            row = self._shelf.row(SlotLayout.of(plan, kernel, operands))
+            row = self._row(plan, kernel, operands)
             try:
                 slots = [self._shelf.take(row)]
                 break
@@ -277,7 +289,23 @@ class Session:
             raise
         if len(slots) < plan.slots:
             self._own.shrunk += 1
+        for slot in slots:
+            slot.profile = self.profile
         return plan, row, slots
+
+    def _row(self, plan: Plan, kernel: Kernel, operands: tuple[Operand, ...]) -> Row:
+        profiled = self.profile is not None
+        return self._shelf.row(SlotLayout.of(plan, kernel, operands, profiled=profiled))
+
+    def start_profile(self) -> Profile:
+        """From now on, calls write down what they do, until the profile's `with` ends."""
+        if "hostQueryReset" not in self.info.features:
+            raise DeviceLacksError(f"{self.info.name} cannot be profiled: it lacks hostQueryReset")
+        self.profile = Profile(self._device, self._end_profile)
+        return self.profile
+
+    def _end_profile(self) -> None:
+        self.profile = None
 
     def trim(self) -> int:
         """Free what no running call needs: idle slots, empty memory blocks. Returns the bytes."""
@@ -351,7 +379,7 @@ class Session:
         else:
             count = max(form.count, 1)
             plan = make_plan(kernel, operands, count, self.info, self.settings, device_local)
-        row = self._shelf.row(SlotLayout.of(plan, kernel, operands))
+        row = self._row(plan, kernel, operands)
         return Route(form, plan, steps_of(plan, form), row, on_card, recycles(form))
 
     def _save_pipelines(self) -> None:

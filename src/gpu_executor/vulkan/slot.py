@@ -25,11 +25,19 @@ from gpu_executor.telemetry.stages import Record
 from gpu_executor.vulkan.buffers import SlotBuffers
 from gpu_executor.vulkan.copying import Pair
 from gpu_executor.vulkan.places import Places, of_piece
+from gpu_executor.vulkan.profile import Profile, StageMarks
 from gpu_executor.vulkan.recording import Recording, RecordingRoom
 from gpu_executor.vulkan.resources import Resources
 
 RECORDINGS_KEPT = 8
 """Ways of using a slot that it has commands for at once: a chunk, its tail, a few arrays."""
+
+
+TRACKS: dict[QueueUse, tuple[str, str, str]] = {
+    "one": ("queue", "queue", "queue"),
+    "split": ("queue for copies in", "queue", "queue for copies out"),
+}
+"""Names of the queues of copy in, compute and copy out, for profiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +51,25 @@ class SlotLayout:
     per_invocation: int
     operands: tuple[Operand, ...]
     """With the counts that the slot has room for, not those of any call."""
+    profiled: bool
+    """Whether its commands write timestamps."""
 
     @classmethod
-    def of(cls, plan: Plan, kernel: Kernel, operands: tuple[Operand, ...]) -> SlotLayout:
+    def of(
+        cls, plan: Plan, kernel: Kernel, operands: tuple[Operand, ...], *, profiled: bool = False
+    ) -> SlotLayout:
         """The layout that a plan asks for, for a call with these operands."""
         if kernel.split == "elements":
             operands = tuple(Operand(operand.type, plan.capacity) for operand in operands)
-        return cls(kernel, plan.path, plan.queues, plan.work_group, plan.per_invocation, operands)
+        return cls(
+            kernel,
+            plan.path,
+            plan.queues,
+            plan.work_group,
+            plan.per_invocation,
+            operands,
+            profiled,
+        )
 
 
 class Slot:
@@ -64,6 +84,10 @@ class Slot:
         self._recordings: OrderedDict[object, Recording] = OrderedDict()
         self._running: tuple[Recording, Piece] | None = None
         self._submitted = 0
+        self.profile: Profile | None = None
+        """Where its user wants to know what happens, if the layout is a profiled one."""
+        self._number = 0
+        self._tracks = TRACKS[layout.queues]
         with contextlib.ExitStack() as undo:
             with self.record.stage("pipeline"):
                 pipeline = resources.pipelines.acquire(
@@ -74,8 +98,12 @@ class Slot:
                 self._buffers = SlotBuffers(resources.memory, kernel, layout.operands, layout.path)
                 undo.callback(self._buffers.release)
             with self.record.stage("recording"):
+                self._marks: StageMarks | None = None
+                if layout.profiled:
+                    self._marks = StageMarks(resources.device, resources.families(layout.queues))
+                    undo.callback(self._marks.close)
                 self._room = RecordingRoom(
-                    resources, kernel, pipeline, self._buffers, layout.queues
+                    resources, kernel, pipeline, self._buffers, layout.queues, self._marks
                 )
                 undo.callback(self._room.close)
             self._undo = undo.pop_all()
@@ -104,6 +132,10 @@ class Slot:
         self.fill(recording, call, piece)
         self.record.upload += perf_counter_ns() - begun
         self._submitted = 0
+        if self.profile is not None and self._marks is not None:
+            self._number = self.profile.next_piece()
+            self.profile.host("fill", begun, perf_counter_ns(), self._number)
+            self._marks.reset()
         self._running = recording, piece
         for timeline, submission in recording.submissions:
             timeline.submit(submission)
@@ -118,6 +150,9 @@ class Slot:
         self.wait()
         done = perf_counter_ns()
         self.drain(recording, call, piece)
+        if self.profile is not None and self._marks is not None:
+            self.profile.host("drain", done, perf_counter_ns(), self._number)
+            self.profile.device(self._marks.spans(self._tracks), self._number)
         record = self.record
         record.compute += done - begun
         record.download += perf_counter_ns() - done

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 
 
 class Timestamps:
-    """`count` timestamps that command buffers of one queue family write."""
+    """`count` timestamps that command buffers of some queue families write."""
 
-    def __init__(self, device: Device, family: int, count: int) -> None:
-        bits = device.info.queue_families[family].timestamp_bits
+    def __init__(self, device: Device, families: Sequence[int], count: int) -> None:
+        bits = min(device.info.queue_families[family].timestamp_bits for family in families)
         if bits == 0:
             raise DeviceLacksError(
-                f"{device.info.name} writes no timestamps on queues of family {family}"
+                f"{device.info.name} writes no timestamps on queues of families {list(families)}"
             )
         self._mask = (1 << bits) - 1
         self._device = device
@@ -36,6 +38,23 @@ class Timestamps:
         )
         period = self._device.info.limits.timestamp_period_ns
         return [(tick - ticks[0] & self._mask) * period for tick in ticks]
+
+    def reset(self) -> None:
+        """Forget what was written, from the host: a queue that only copies cannot."""
+        vk.vkResetQueryPool(self._device.handle, self.handle, 0, self.count)
+
+    def written(self) -> list[float | None]:
+        """Each timestamp in nanoseconds of the device's clock, None for one not written."""
+        values = vk.ffi.new("uint64_t[]", 2 * self.count)
+        flags = vk.VK_QUERY_RESULT_64_BIT | vk.VK_QUERY_RESULT_WITH_AVAILABILITY_BIT
+        vk.vkGetQueryPoolResults(
+            self._device.handle, self.handle, 0, self.count, 16 * self.count, values, 16, flags
+        )
+        period = self._device.info.limits.timestamp_period_ns
+        return [
+            values[2 * index] * period if values[2 * index + 1] else None
+            for index in range(self.count)
+        ]
 
     def close(self) -> None:
         vk.vkDestroyQueryPool(self._device.handle, self.handle, vk.ffi.NULL)

@@ -1,0 +1,114 @@
+"""Profile: where the time of every piece goes, on the device's queues and on the host's threads.
+
+Slots that are profiled write timestamps around each stage of their commands. The device's clock is
+brought onto the host's (VK_EXT_calibrated_timestamps), so that one picture shows both.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+from gpu_executor.telemetry.trace import Span, save_trace
+from gpu_executor.vulkan.binding import Arena, vk
+from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.timestamps import Timestamps
+
+EXTENSION = "VK_EXT_calibrated_timestamps"
+CALIBRATED_TIMESTAMP_INFO = 1000184000
+"""VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT, for which the binding has another number."""
+STAGES = ("fill", "copy in", "compute", "copy out", "drain")
+
+
+class Profile:
+    """What was recorded between the beginning and the end of a `with gpu.profile()`."""
+
+    def __init__(self, device: Device, ended: Callable[[], None]) -> None:
+        self.spans: list[Span] = []
+        self._ended = ended
+        self._offset_ns = clock_offset_ns(device)
+        self._lock = threading.Lock()
+        self._pieces = 0
+
+    def next_piece(self) -> int:
+        """A number for a piece that is about to start."""
+        with self._lock:
+            self._pieces += 1
+            return self._pieces
+
+    def host(self, stage: str, begin_ns: int, end_ns: int, piece: int) -> None:
+        """A stage on this thread."""
+        track = f"host {threading.current_thread().name}"
+        self.spans.append(Span(track, stage, begin_ns, end_ns, piece))
+
+    def device(self, marks: list[tuple[str, str, float, float]], piece: int) -> None:
+        """Stages on queues: track, stage, and the device's times of beginning and end."""
+        for track, stage, begin, end in marks:
+            offset = self._offset_ns
+            self.spans.append(Span(track, stage, int(begin) + offset, int(end) + offset, piece))
+
+    def stages(self) -> dict[str, float]:
+        """Seconds by stage, summed over all pieces; overlapping ones count in full."""
+        totals = dict.fromkeys(STAGES, 0.0)
+        for span in self.spans:
+            totals[span.stage] += span.nanoseconds / 1e9
+        return totals
+
+    def save_trace(self, path: str | Path) -> None:
+        """Write the spans for Perfetto or chrome://tracing: one track a queue and host thread."""
+        save_trace(self.spans, Path(path))
+
+    def __enter__(self) -> Profile:
+        return self
+
+    def __exit__(self, *_exception: Any) -> None:
+        self._ended()
+
+
+def clock_offset_ns(device: Device) -> int:
+    """What to add to the device's nanoseconds to get those of `time.perf_counter_ns`."""
+    if EXTENSION not in device.info.extensions:
+        return 0  # the two clocks then have zeros of their own
+    ask = vk.device_extension(device.handle, "vkGetCalibratedTimestampsEXT")
+    arena = Arena()
+    infos = arena.array("VkCalibratedTimestampInfoKHR", 2)
+    for info, domain in zip(
+        infos, (vk.VK_TIME_DOMAIN_DEVICE_KHR, vk.VK_TIME_DOMAIN_CLOCK_MONOTONIC_KHR), strict=True
+    ):
+        info.sType = CALIBRATED_TIMESTAMP_INFO
+        info.timeDomain = domain
+    stamps, deviation = arena.array("uint64_t", 2), arena.array("uint64_t", 1)
+    ask(device.handle, 2, infos, stamps, deviation)
+    # Python's clock may count from another moment than CLOCK_MONOTONIC; ask both at once.
+    skew = perf_counter_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    on_device = int(stamps[0] * device.info.limits.timestamp_period_ns)
+    return int(stamps[1]) + skew - on_device
+
+
+class StageMarks:
+    """The timestamps of one slot: begin and end of copy in, compute and copy out."""
+
+    def __init__(self, device: Device, families: list[int]) -> None:
+        self.timestamps = Timestamps(device, families, 6)
+
+    def reset(self) -> None:
+        """Before the commands that write them are submitted again."""
+        self.timestamps.reset()
+
+    def spans(self, tracks: tuple[str, str, str]) -> list[tuple[str, str, float, float]]:
+        """What was written: track, stage, begin, end; stages that did not happen are left out."""
+        at = self.timestamps.written()
+        return [
+            (track, stage, begin, end)
+            for track, stage, begin, end in zip(
+                tracks, STAGES[1:4], at[0::2], at[1::2], strict=True
+            )
+            if begin is not None and end is not None
+        ]
+
+    def close(self) -> None:
+        self.timestamps.close()
