@@ -19,7 +19,6 @@ stream = gpu.stream(add, ((x, x) for _ in range(50)), depth={depth})
 assert (next(stream) == 2 * x).all()
 """
 ENDINGS = {
-    # BUG: all of these wait for the slots of a stream that only this thread could go on with.
     "close": "gpu.close()",
     "close, then the stream": """
 gpu.close()
@@ -45,7 +44,6 @@ def test_a_stream_that_is_held_keeps_nobody_from_closing(
 
 @pytest.mark.parametrize("depth", [None, 16])
 def test_other_calls_run_while_a_stream_is_held(run_python: RunPython, depth: int | None) -> None:
-    # BUG: sixteen slots take all of the memory, and the call waits until the stream goes on.
     others = """
 y = np.arange(3000, dtype=np.uint32)
 assert (gpu.run(add, y, y) == 2 * y).all()

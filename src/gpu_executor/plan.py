@@ -144,7 +144,7 @@ class Wishes:
             return
         least = 2 if self.pipelined else 1
         most = 1 if self.pipelined is False else MOST_SLOTS
-        if not least <= self.depth <= most:
+        if not isinstance(self.depth, int) or not least <= self.depth <= most:
             raise SettingsError(
                 f"depth is {self.depth} with pipelined={self.pipelined}; it takes {least} to {most}"
             )

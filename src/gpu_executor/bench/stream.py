@@ -7,6 +7,7 @@ directions at once, without a kernel between them.
 from __future__ import annotations
 
 import contextlib
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -106,21 +107,23 @@ def measure(gpu: PersistentVulkanBackend, count: int, watched: Callable[[Turns],
     # From within the backend: the same device, queues and arrays as the additions have.
     with _copies_alone(gpu._session, mapped.inputs, mapped.out, chunk) as copying:
         functions = [*copying, *(_adding(gpu, kernel, case) for case in cases)]
-        turns = in_turns(functions, budget=0, least=TURNS, most=TURNS)
-        seconds = medians(watched(turns))
+        turns = list(watched(in_turns(functions, budget=0, least=TURNS, most=TURNS)))
     for case in cases:
         _check(gpu, kernel, case)
-    both, *_ = rates = [count / each for each in seconds]
+    rates = [count / seconds for seconds in medians(turns)]
+    # Shares within each turn, as the ratios of batches are taken, and for the same reason.
+    shares = [statistics.median(t[0] / t[i] for t in turns) for i in range(len(functions))]
+    first = len(DIRECTIONS)
     return Figures(
         count,
         chunk,
         [
             Copies(name, rate, into * ELEMENT * rate, back * ELEMENT * rate)
-            for (name, into, back), rate in zip(DIRECTIONS, rates, strict=False)
+            for (name, into, back), rate in zip(DIRECTIONS, rates[:first], strict=True)
         ],
         [
-            Streamed(case.name, count / rate * 1e3, rate, rate / both)
-            for case, rate in zip(cases, rates[len(DIRECTIONS) :], strict=True)
+            Streamed(case.name, count / rate * 1e3, rate, share)
+            for case, rate, share in zip(cases, rates[first:], shares[first:], strict=True)
         ],
     )
 

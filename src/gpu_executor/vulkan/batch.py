@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpu_executor.call import Array, Call, Form
@@ -23,6 +23,7 @@ def run_batch(
     wishes: Wishes,
 ) -> list[Any]:
     """Run every job; results in the jobs' order. All are checked before anything is submitted."""
+    session.check_open()
     if out is not None and len(out) != len(jobs):
         raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
     calls = [
@@ -40,8 +41,29 @@ def run_batch(
     return [call.result() for call in calls]
 
 
-def stream(session: Session, kernel: Kernel, jobs: Iterable[Job], wishes: Wishes) -> Iterator[Any]:
-    """Results as they come, in order. Slots are as large as the largest job so far needs."""
+class Stream(Iterator[Any]):
+    """Results as they come, in order. Who holds one holds slots; closing the backend ends it."""
+
+    def __init__(
+        self, session: Session, kernel: Kernel, jobs: Iterable[Job], wishes: Wishes
+    ) -> None:
+        self._session = session
+        self._results = _stream(session, kernel, jobs, wishes)
+        session.streams.add(self)
+
+    def __next__(self) -> Any:
+        self._session.check_open()
+        return next(self._results)
+
+    def close(self) -> None:
+        """End it: what is in flight is waited for and dropped, and its slots are free again."""
+        self._results.close()
+
+
+def _stream(
+    session: Session, kernel: Kernel, jobs: Iterable[Job], wishes: Wishes
+) -> Generator[Any, None, None]:
+    """Slots are as large as the largest job so far needs."""
     coming = (_checked(session, kernel, job, index, None) for index, job in enumerate(jobs))
     call = next(coming, None)
     while call is not None:
@@ -76,13 +98,15 @@ class _UpTo:
     def _fits(self, form: Form) -> bool:
         if form.kernel.split == "whole":
             return form.operands == self._first.form.operands
-        wanted = self._first.form.count
-        return 0 < form.count <= max(wanted, self._plan.chunk) or self._plan.chunk < wanted
+        wanted, chunk = self._first.form.count, self._plan.chunk
+        return form.count > 0 and (form.count <= max(wanted, chunk) or chunk < wanted)
 
 
 def _checked(session: Session, kernel: Kernel, job: Job, index: int, out: Any) -> Call:
     """The job as a call; what is wrong with it is said with its index."""
     try:
+        if not isinstance(job, tuple | list):
+            raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")
         call = session.form(kernel, job).call(job)
         call.job = index
         if out is not None:

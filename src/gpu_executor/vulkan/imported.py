@@ -7,6 +7,7 @@ an NVIDIA H200's host), so it pays for arrays that are used several times.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from types import TracebackType
 
 from gpu_executor.call import Array
@@ -17,6 +18,8 @@ from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import HOST_COHERENT, buffer_info
 
 EXTENSION = "VK_EXT_external_memory_host"
+_serials = itertools.count(-1, -1)
+"""Below zero, so that no block of the pool has one of them."""
 
 
 class ImportedArray:
@@ -38,7 +41,8 @@ class ImportedArray:
             memory = _import(device, buffer, start, end - start)
             undo.callback(vk.vkFreeMemory, device.handle, memory, vk.ffi.NULL)
             vk.vkBindBufferMemory(device.handle, buffer, memory, 0)
-            mapped.add(self._address, array.nbytes, buffer, self._address - start)
+            offset, serial = self._address - start, next(_serials)
+            mapped.add(self._address, array.nbytes, buffer, offset, serial)
             undo.callback(mapped.remove, self._address)
             self._undo = undo.pop_all()
 

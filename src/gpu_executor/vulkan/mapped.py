@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.call import Array
-from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernel import Shape
 from gpu_executor.vulkan.binding import Handle
 from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose
@@ -33,6 +33,7 @@ class _Region:
     end: int
     buffer: Handle
     offset: int
+    serial: int
 
 
 class MappedArrays:
@@ -53,10 +54,14 @@ class MappedArrays:
         kind = np.dtype(dtype)
         if kind.kind not in "biufc":
             raise ArgumentTypeError(f"dtype {kind} cannot lie in device memory; it takes numbers")
-        nbytes = math.prod(shape if isinstance(shape, tuple) else (shape,)) * kind.itemsize
+        extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+        if min(extents, default=0) < 0:
+            raise ArgumentShapeError(f"shape {shape} has negative extents")
+        nbytes = math.prod(extents) * kind.itemsize
         allocation = self._memory.allocate(Purpose.ARRAY, max(nbytes, 1))
         memory: Any = (ctypes.c_char * max(nbytes, 1)).from_address(allocation.address)
-        self.add(allocation.address, nbytes, allocation.buffer, allocation.offset)
+        block = allocation.block
+        self.add(allocation.address, nbytes, block.buffer, allocation.offset, block.serial)
         # Not at exit: whoever still has a view then may still use it.
         weakref.finalize(memory, self._release, allocation).atexit = False
         array: Array = np.frombuffer(memory, kind, count=nbytes // kind.itemsize)
@@ -73,15 +78,16 @@ class MappedArrays:
             region = self._regions[index] if index >= 0 else None
         if region is None or address + array.nbytes > region.end:
             return None
-        return Place(region.buffer, region.offset + address - region.start, False)
+        offset = region.offset + address - region.start
+        return Place(region.buffer, offset, False, region.serial)
 
-    def add(self, address: int, nbytes: int, buffer: Handle, offset: int) -> None:
+    def add(self, address: int, nbytes: int, buffer: Handle, offset: int, serial: int) -> None:
         """From now on, data in that range of addresses is found at `offset` of `buffer`."""
         with self._lock:
             self._forget_gone()
             index = bisect.bisect(self._starts, address)
             self._starts.insert(index, address)
-            self._regions.insert(index, _Region(address, address + nbytes, buffer, offset))
+            self._regions.insert(index, _Region(address, address + nbytes, buffer, offset, serial))
             self.any = True
 
     def remove(self, address: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import enum
+import itertools
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -85,6 +86,8 @@ class Block:
     coherent: bool
     free: list[tuple[int, int]] = field(default_factory=list)
     """Free ranges as (offset, size), in order, never two that touch."""
+    serial: int = field(default_factory=itertools.count().__next__)
+    """Unlike any other block's, for ever."""
 
     def take(self, nbytes: int) -> int | None:
         """The offset of a range of that size, or None."""
@@ -309,7 +312,7 @@ def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
             vk.vkFreeMemory(device.handle, memory, vk.ffi.NULL)
         raise
     coherent = bool(flags & HOST_COHERENT)
-    return Block(purpose, nbytes, memory, buffer, address, coherent, [(0, nbytes)])
+    return Block(purpose, nbytes, memory, buffer, address, coherent, free=[(0, nbytes)])
 
 
 def _make_buffer(device: Device, nbytes: int) -> Handle:

@@ -43,7 +43,8 @@ class CardStorage:
             raise ClosedError(
                 "the array lies on the card of another backend; fetch it with numpy()"
             )
-        return Place(self.allocation.buffer, self.allocation.offset, True)
+        block = self.allocation.block
+        return Place(block.buffer, self.allocation.offset, True, block.serial)
 
 
 class CardArrays:

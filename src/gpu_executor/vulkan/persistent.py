@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -18,7 +18,7 @@ from gpu_executor.kernel import Kernel, Shape, native
 from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, Wishes
 from gpu_executor.settings import Settings
-from gpu_executor.vulkan.batch import Job, run_batch, stream
+from gpu_executor.vulkan.batch import Job, Stream, run_batch
 from gpu_executor.vulkan.imported import ImportedArray
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.session import Session
@@ -109,19 +109,19 @@ class PersistentVulkanBackend:
         *,
         device_local: bool | None = None,
         depth: int | None = None,
-    ) -> Iterator[Any]:
+    ) -> Stream:
         """Results of jobs as they come, in order, however many: a bounded number is in flight.
 
         An error in the iterable of jobs ends the stream; so does leaving it early. What is in
         flight then is waited for and dropped, and the backend goes on working.
         """
         wishes = Wishes(device_local, True, depth)
-        return stream(self._session, kernel, jobs, wishes)
+        self._check_open()
+        return Stream(self._session, kernel, jobs, wishes)
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
         """A NumPy array in memory that the device sees: computing on it copies nothing here."""
-        self._check_open()
-        return self._session.mapped.empty(shape, dtype)
+        return self._session.empty(shape, dtype)
 
     def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
         """The same, filled with zeros."""

@@ -18,6 +18,9 @@ class Place(NamedTuple):
     buffer: Handle
     offset: int
     on_card: bool
+    serial: int
+    """Tells buffers apart that had the same handle one after the other: commands that name one that
+    is gone must not be taken for commands on the next."""
 
 
 Places = tuple[Place | None, ...]
@@ -31,6 +34,6 @@ def of_piece(places: Places, form: Form, piece: Piece) -> Places:
     return tuple(
         None
         if place is None
-        else Place(place.buffer, place.offset + piece.start * operand.type.nbytes, place.on_card)
+        else place._replace(offset=place.offset + piece.start * operand.type.nbytes)
         for place, operand in zip(places, form.operands, strict=True)
     )

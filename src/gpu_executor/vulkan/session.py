@@ -7,10 +7,15 @@ does with Vulkan goes through here.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
+import weakref
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+import numpy.typing as npt
 
 from gpu_executor.call import AnyArray, Array, Call, Form, Operand, check
 from gpu_executor.device_array import DeviceArray
@@ -20,7 +25,7 @@ from gpu_executor.errors import (
     DeviceLacksError,
     OutOfMemoryError,
 )
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.plan import Piece, Plan, Wishes, make_plan, plan_batch, plan_on_card, shrunk
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import Record, summed
@@ -49,6 +54,12 @@ RECYCLED_BYTES = 512 << 20
 """Results of these sizes, as long as all of them together hold no more, lie in mapped memory."""
 
 
+class Closeable(Protocol):
+    """Something to close."""
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """Everything about a call that is the same the next time: remembered, not decided again."""
@@ -72,6 +83,8 @@ class Session:
         """`keep=False` sizes everything for a single call and takes nothing from disk."""
         self.settings = settings
         self._closed = False
+        self.streams: weakref.WeakSet[Closeable] = weakref.WeakSet()
+        """Streams that may hold slots while nobody works on them."""
         self.profile: Profile | None = None
         self._own = Record()
         self._routes: dict[Hashable, Route] = {}
@@ -114,8 +127,7 @@ class Session:
         keep: bool = False,
     ) -> Route:
         """How a call of that form is run; made at its first call, remembered for the next."""
-        if self._closed:
-            raise ClosedError("the backend is closed; open another one")
+        self.check_open()
         try:
             profiled = self.profile is not None
             key = (id(kernel), device_local, keep, profiled, *_kinds(arrays))
@@ -142,6 +154,20 @@ class Session:
             form = check(kernel, arrays)
             self._remember(self._forms, key, form)
         return form
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` where the session is closed."""
+        if self._closed:
+            raise ClosedError("the backend is closed; open another one")
+
+    def empty(self, shape: int | Shape, dtype: npt.DTypeLike) -> Array:
+        """An array in mapped memory; idle slots are given up for it where memory is short."""
+        self.check_open()
+        try:
+            return self.mapped.empty(shape, dtype)
+        except OutOfMemoryError:
+            self.trim()
+            return self.mapped.empty(shape, dtype)
 
     def batch_plan(self, calls: Sequence[Call], wishes: Wishes) -> Plan:
         """The plan for a batch of calls, none of them empty; remembered like a route."""
@@ -185,7 +211,12 @@ class Session:
             self._recycle_results(call)
         if self.mapped.any or route.on_card:
             call.places = self._places(call, route.plan)
-        slot = self._shelf.take(route.row)
+        try:
+            slot = self._shelf.take(route.row)
+        except OutOfMemoryError:
+            for _ in self.run_jobs(kernel, [call], route.plan):  # which makes do with less
+                pass
+            return call.result()
         slot.profile = self.profile
         try:
             turn(slot, call, route.steps)
@@ -197,8 +228,16 @@ class Session:
 
     def run_jobs(self, kernel: Kernel, calls: Sequence[Call], plan: Plan) -> Iterator[Call]:
         """Carry out the calls of a batch in order, yielding each when it is done."""
-        largest = max((call.form for call in calls), key=lambda form: form.count)
-        yield from self.run_stream(kernel, calls, plan, largest.operands)
+        if kernel.split == "elements":
+            largest = max((call.form for call in calls), key=lambda form: form.count)
+            yield from self.run_stream(kernel, calls, plan, largest.operands)
+            return
+        # Slots of a kernel that is not cut fit calls of one form only.
+        for form, alike in itertools.groupby(calls, key=lambda call: call.form):
+            fitting = dataclasses.replace(
+                plan, count=form.count, chunk=form.count, capacity=form.count
+            )
+            yield from self.run_stream(kernel, alike, fitting, form.operands)
 
     def run_stream(
         self, kernel: Kernel, calls: Iterable[Call], plan: Plan, operands: tuple[Operand, ...]
@@ -241,6 +280,13 @@ class Session:
                     continue
                 if place.offset % alignment or step % alignment:
                     found[index] = None
+        if form.kernel.split == "whole" and plan.path == "host-visible":
+            # A kernel that reads anything for any result must not write over what it reads.
+            read = {place[:2] for place in found[: form.kernel.inputs] if place is not None}
+            for index in range(form.kernel.inputs, len(found)):
+                place = found[index]
+                if place is not None and place[:2] in read:
+                    found[index] = None
         return tuple(found) if any(place is not None for place in found) else None
 
     def _recycle_results(self, call: Call) -> None:
@@ -281,7 +327,10 @@ class Session:
                 plan = smaller
                 self._own.shrunk += 1
         try:
-            while len(slots) < plan.slots and (slot := self._shelf.take_another(row)) is not None:
+            while len(slots) < plan.slots and self._leaves_room():
+                slot = self._shelf.take_another(row)
+                if slot is None:
+                    break
                 slots.append(slot)
         except BaseException:
             for slot in slots:
@@ -292,6 +341,11 @@ class Session:
         for slot in slots:
             slot.profile = self.profile
         return plan, row, slots
+
+    def _leaves_room(self) -> bool:
+        """Whether half of the memory is left for others, who may come while a stream is held."""
+        limit = self.settings.memory_limit
+        return limit is None or 2 * self._memory.stats().bytes_used <= limit
 
     def _row(self, plan: Plan, kernel: Kernel, operands: tuple[Operand, ...]) -> Row:
         profiled = self.profile is not None
@@ -337,6 +391,10 @@ class Session:
     def close(self) -> None:
         """Wait for running calls and free everything; a second time does nothing."""
         self._closed = True
+        for stream in list(self.streams):
+            # One that runs in another thread cannot be closed from here; it ends by itself.
+            with contextlib.suppress(ValueError):
+                stream.close()
         self._opened.close()
 
     def _remember(self, known: dict[Hashable, Any], key: Hashable, value: object) -> None:

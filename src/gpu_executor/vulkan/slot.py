@@ -29,8 +29,8 @@ from gpu_executor.vulkan.profile import Profile, StageMarks
 from gpu_executor.vulkan.recording import Recording, RecordingRoom
 from gpu_executor.vulkan.resources import Resources
 
-RECORDINGS_KEPT = 8
-"""Ways of using a slot that it has commands for at once: a chunk, its tail, a few arrays."""
+RECORDINGS_KEPT = 64
+"""Ways of using a slot that it has commands for: a chunk, its tail, arrays at many places."""
 
 
 TRACKS: dict[QueueUse, tuple[str, str, str]] = {
@@ -51,7 +51,7 @@ class SlotLayout:
     per_invocation: int
     operands: tuple[Operand, ...]
     """With the counts that the slot has room for, not those of any call."""
-    profiled: bool
+    profiled: bool = False
     """Whether its commands write timestamps."""
 
     @classmethod
@@ -120,6 +120,8 @@ class Slot:
                 known = self._room.record(count, groups, places, oldest)
                 self._recordings[key] = known
             self.record.recordings += 1
+        elif places is not None:
+            self._recordings.move_to_end(key)
         return known
 
     def start(self, call: Call, piece: Piece, groups: int) -> None:
