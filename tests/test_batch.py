@@ -129,7 +129,6 @@ BAD: dict[str, tuple[Any, type[gx.GpuError], str]] = {
     "None": ((None, GOOD), gx.ArgumentTypeError, "argument 0 is a NoneType"),
     "too few": ((GOOD,), gx.ArgumentTypeError, "takes 2 arrays and got 1"),
     "no arrays": ((), gx.ArgumentTypeError, "takes 2 arrays and got 0"),
-    # BUG: what has no length raises a bare TypeError that does not say which job it was.
     "no job": (None, gx.ArgumentTypeError, "NoneType"),
 }
 
@@ -186,7 +185,7 @@ def test_a_bad_element_outside_batches_has_no_job(cutting_gpu: Gpu) -> None:
         (True, 1, 2, 16),
         (True, 100, 2, 16),
         (False, 2, 1, 1),
-        (None, 2.5, 1, 16),  # BUG: taken, and run with three slots
+        (None, 2.5, 1, 16),
     ],
 )
 def test_a_depth_that_cannot_be_is_refused(
@@ -237,7 +236,6 @@ def test_an_out_that_does_not_fit_is_named_by_its_job(
 
 @pytest.mark.parametrize("jobs", [[], [(GOOD[:0], GOOD[:0])], [(GOOD, GOOD)]])
 def test_a_closed_backend_runs_no_batch(fresh_gpu: OpenGpu, jobs: list[Job]) -> None:
-    # BUG: with no job, or empty ones only, it answers as if it were open; `run` does not.
     gpu = fresh_gpu()
     gpu.close()
     with pytest.raises(gx.ClosedError):

@@ -97,8 +97,10 @@ def test_a_batch_too_deep_for_the_memory_runs_with_fewer_slots(
     assert stats.shrunk == 1
     assert 1 < stats.slots.misses < 16
     assert 0 < stats.memory.bytes_held <= limit
+    check_sums(gpu.run_batch(ADD_U32, jobs, device_local=device_local, depth=16), jobs)
+    assert gpu.stats().slots.hits == gpu.stats().slots.misses == stats.slots.misses
     check_sums(gpu.run_batch(ADD_U32, jobs, device_local=device_local, depth=2), jobs)
-    assert gpu.stats().shrunk == 1
+    assert gpu.stats().shrunk == 2
 
 
 def refuse_above(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
@@ -125,13 +127,7 @@ def test_chunks_shrink_until_their_memory_is_to_be_had(
     assert stats.slots.in_use == 0
 
 
-@pytest.mark.parametrize(
-    "chunk",
-    [
-        3000,
-        100_000,  # BUG: a call of one piece does not shrink; it raises OutOfMemoryError
-    ],
-)
+@pytest.mark.parametrize("chunk", [3000, 100_000], ids=["of several pieces", "of one piece"])
 def test_a_call_shrinks_as_a_batch_does(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenGpu, RunPython, on_both_paths
 from gpu_executor.vulkan import binding
+from gpu_executor.vulkan.slot import RECORDINGS_KEPT
 from jobs import ADD_U32, FQ_ADD, check_sums, field_job
 
 Gpu = gx.PersistentVulkanBackend
@@ -60,7 +61,6 @@ def test_only_numbers_lie_in_device_memory(gpu: Gpu, dtype: Any) -> None:
 @pytest.mark.parametrize("shape", [-1, -5, (2, -3), (-2, -3)])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint64])
 def test_negative_shapes_are_refused(gpu: Gpu, shape: Any, dtype: Any) -> None:
-    # BUG: empty(-1, uint8) is an array of one byte, (-2, -3) one of six elements or an odd error.
     with pytest.raises(ValueError, match="negative"):
         gpu.empty(shape, dtype)
     with pytest.raises(ValueError, match="negative"):
@@ -195,6 +195,24 @@ def test_idle_slots_make_room_for_arrays(fresh_gpu: OpenGpu) -> None:
         gpu.run(ADD_U32, x, x)
     array = gpu.empty(180_000, np.uint8)
     assert gpu.stats().memory.bytes_in_arrays >= array.nbytes
+
+
+@on_both_paths
+def test_arrays_at_many_places_take_a_bounded_number_of_commands(
+    fresh_gpu: OpenGpu, device_local: bool
+) -> None:
+    gpu, count = fresh_gpu(), 64
+    x, out = gpu.asarray(np.arange(150 * count, dtype=np.uint32)), gpu.zeros(150 * count, np.uint32)
+    for _ in range(2):
+        for at in range(0, len(x), count):
+            part = slice(at, at + count)
+            gpu.run(ADD_U32, x[part], x[part], out=out[part], device_local=device_local)
+        np.testing.assert_array_equal(out, 2 * x)
+        out[...] = 0
+    assert gpu.stats().slots.misses == 1
+    assert gpu.stats().descriptors.sets_used <= 1 + RECORDINGS_KEPT
+    gpu.trim()
+    assert gpu.stats().descriptors.sets_used == 0
 
 
 def test_arrays_too_large_for_the_limit_say_so(fresh_gpu: OpenGpu) -> None:

@@ -72,14 +72,7 @@ def test_two_outputs_in_one_place_are_refused(gpu: Gpu) -> None:
 
 @on_both_paths
 @at_depths
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        EQUAL,
-        MIXED,  # BUG: slots have the shapes of the largest job, and the others do not fit them
-    ],
-    ids=["equal", "mixed"],
-)
+@pytest.mark.parametrize("sizes", [EQUAL, MIXED], ids=["equal", "mixed"])
 def test_whole_kernels_run_in_batches(
     cutting_gpu: Gpu, device_local: bool, depth: int, sizes: tuple[int, ...]
 ) -> None:
@@ -108,7 +101,6 @@ def test_whole_kernels_run_in_streams(
 def test_a_whole_kernel_may_write_over_its_input(
     gpu: Gpu, device_local: bool, mapped: bool
 ) -> None:
-    # BUG: in mapped memory on the host-visible path it reads what it has written already.
     x = np.arange(1000, dtype=np.uint32)
     given = gpu.asarray(x) if mapped else x.copy()
     result = gpu.run(reverse(), given, out=given, device_local=device_local)

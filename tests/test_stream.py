@@ -56,7 +56,6 @@ def test_a_stream_gives_every_result_in_order(
     gpu: Gpu, cutting_gpu: Gpu, device_local: bool, counts: list[int], depth: int | None
 ) -> None:
     jobs = field_jobs(*counts)
-    # BUG: an empty job after one that is larger than a chunk is run as if it had an element.
     for backend in (gpu, cutting_gpu):
         stream = backend.stream(FQ_ADD, iter(jobs), device_local=device_local, depth=depth)
         check_sums(list(stream), jobs)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from conftest import RunPython
+import gpu_executor as gx
+from conftest import OpenGpu, RunPython
+from jobs import ADD_U32, check_sums, word_jobs
+from test_waiting import PATIENCE, HeldWait, in_background
 
 # Each in an interpreter of its own, which shows where it hangs and ends.
 HELD = """
@@ -53,3 +57,30 @@ gpu.close()
 """
     ran = run_python(HELD.format(count=2000, limit=200_000, depth=depth) + others)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_a_stream_at_work_in_another_thread_ends_with_the_backend(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, jobs = fresh_gpu(), word_jobs(*[70] * 20)
+    stream = gpu.stream(ADD_U32, jobs, depth=3)
+    with HeldWait(monkeypatch) as held:
+        working, results = in_background(lambda: next(stream))
+        assert held.reached.wait(PATIENCE)
+        closing, _ = in_background(gpu.close)
+        closing.join(0.2)
+        assert closing.is_alive(), "the stream is at work"
+    working.join(PATIENCE)
+    check_sums(results, jobs[:1])
+    with pytest.raises(gx.ClosedError):
+        next(stream)
+    closing.join(10)
+    assert not closing.is_alive(), "the stream has its slots still"
+
+
+def test_streams_side_by_side_are_told_apart(gpu: gx.PersistentVulkanBackend) -> None:
+    jobs = word_jobs(70, 0, 71, 300, 5), word_jobs(9, 300, 1, 0, 64)
+    streams = [gpu.stream(ADD_U32, each) for each in jobs]
+    results = list(zip(*streams, strict=True))
+    for number, each in enumerate(jobs):
+        check_sums([np.asarray(result[number]) for result in results], each)

@@ -307,13 +307,11 @@ def _same(a: Array, b: Array) -> bool:
 
 
 def _as_rows(kernel: Kernel, array: Array, operand: Operand) -> Array:
-    rows = array.view()
-    try:
-        rows.shape = (operand.count, *operand.type.shape)
-    except AttributeError:
+    rows = array.reshape(operand.count, *operand.type.shape)
+    if rows.size and not np.may_share_memory(rows, array):
         raise ArgumentShapeError(
             f"{kernel.name}: an out of several leading axes must be contiguous"
-        ) from None
+        )
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -53,7 +54,10 @@ class Stream(Iterator[Any]):
 
     def __next__(self) -> Any:
         self._session.check_open()
-        return next(self._results)
+        result = next(self._results)
+        if self._session.closed:
+            self._results.close()  # closing began meanwhile, in another thread, and waits for this
+        return result
 
     def close(self) -> None:
         """End it: what is in flight is waited for and dropped, and its slots are free again."""
@@ -75,8 +79,12 @@ def _stream(
         # A stream has no end that could be planned for: plan as for a batch of jobs like this one.
         plan = session.batch_plan([call] * MOST_SLOTS, wishes)
         feed = _UpTo(call, coming, plan)
-        for done in session.run_stream(kernel, feed, plan, call.form.operands):
-            yield done.result()
+        # Closed here and now when the stream is: its slots must not wait for a collector.
+        with contextlib.closing(
+            session.run_stream(kernel, feed, plan, call.form.operands)
+        ) as running:
+            for done in running:
+                yield done.result()
         call = feed.next_call
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import weakref
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -82,7 +82,7 @@ class Session:
     ) -> None:
         """`keep=False` sizes everything for a single call and takes nothing from disk."""
         self.settings = settings
-        self._closed = False
+        self.closed = False
         self.streams: weakref.WeakSet[Closeable] = weakref.WeakSet()
         """Streams that may hold slots while nobody works on them."""
         self.profile: Profile | None = None
@@ -157,7 +157,7 @@ class Session:
 
     def check_open(self) -> None:
         """Raise `ClosedError` where the session is closed."""
-        if self._closed:
+        if self.closed:
             raise ClosedError("the backend is closed; open another one")
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike) -> Array:
@@ -241,7 +241,7 @@ class Session:
 
     def run_stream(
         self, kernel: Kernel, calls: Iterable[Call], plan: Plan, operands: tuple[Operand, ...]
-    ) -> Iterator[Call]:
+    ) -> Generator[Call, None, None]:
         """The same for calls that come one by one, none with larger pieces than the plan's."""
         plan, row, slots = self._take_slots(kernel, plan, operands)
         try:
@@ -327,7 +327,7 @@ class Session:
                 plan = smaller
                 self._own.shrunk += 1
         try:
-            while len(slots) < plan.slots and self._leaves_room():
+            while len(slots) < plan.slots and self._leaves_room(row, len(slots) + 1):
                 slot = self._shelf.take_another(row)
                 if slot is None:
                     break
@@ -342,10 +342,12 @@ class Session:
             slot.profile = self.profile
         return plan, row, slots
 
-    def _leaves_room(self) -> bool:
-        """Whether half of the memory is left for others, who may come while a stream is held."""
-        limit = self.settings.memory_limit
-        return limit is None or 2 * self._memory.stats().bytes_used <= limit
+    def _leaves_room(self, row: Row, slots: int) -> bool:
+        """Whether so many slots leave half of the memory: others come while a stream is held."""
+        limit, layout = self.settings.memory_limit, row.layout
+        copies = 2 if layout.path == "device-local" else 1
+        nbytes = slots * copies * sum(operand.nbytes for operand in layout.operands)
+        return limit is None or 2 * nbytes <= limit
 
     def _row(self, plan: Plan, kernel: Kernel, operands: tuple[Operand, ...]) -> Row:
         profiled = self.profile is not None
@@ -390,7 +392,7 @@ class Session:
 
     def close(self) -> None:
         """Wait for running calls and free everything; a second time does nothing."""
-        self._closed = True
+        self.closed = True
         for stream in list(self.streams):
             # One that runs in another thread cannot be closed from here; it ends by itself.
             with contextlib.suppress(ValueError):
