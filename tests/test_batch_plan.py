@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gpu_executor as gx
 from gpu_executor.call import Operand
 from gpu_executor.device_info import DeviceInfo, QueueFamily
 from gpu_executor.errors import SettingsError
@@ -122,3 +124,12 @@ def test_a_plan_shrinks_by_halves_to_the_smallest_chunk(chunk: int, device_local
             assert f"memory for {found.chunk:,} was not to be had" in smaller.reasons[-1]
             assert (smaller.path, smaller.slots) == (found.path, found.slots)
         found = smaller
+
+
+def test_a_plan_can_be_asked_for_by_a_number_of_elements(gpu: gx.PersistentVulkanBackend) -> None:
+    kernel = gx.kernels.load("bls12_381_fq_mul")
+    many = gpu.explain(kernel, 3_000_000_000)
+    assert (many.count, many.chunk) == (3_000_000_000, gpu.explain(kernel, 1 << 30).chunk)
+    assert many.slots > 1
+    a = np.zeros((70, 6), np.uint64)
+    assert gpu.explain(kernel, 70) == gpu.explain(kernel, a, a)

@@ -21,6 +21,7 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
+from gpu_executor.vulkan.imported import EXTENSION
 from gpu_executor.vulkan.memory import Allocation, Purpose
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.session import Session
@@ -100,16 +101,18 @@ def measure(gpu: PersistentVulkanBackend, count: int, watched: Callable[[Turns],
 
     `watched` gets to see the turns as they are taken, and hands them on.
     """
-    kernel, cases = load("bls12_381_fq_add"), _cases(gpu, count)
-    mapped = cases[0]
-    assert mapped.out is not None
-    chunk = gpu.explain(kernel, *mapped.inputs).chunk
-    # From within the backend: the same device, queues and arrays as the additions have.
-    with _copies_alone(gpu._session, mapped.inputs, mapped.out, chunk) as copying:
-        functions = [*copying, *(_adding(gpu, kernel, case) for case in cases)]
-        turns = list(watched(in_turns(functions, budget=0, least=TURNS, most=TURNS)))
-    for case in cases:
-        _check(gpu, kernel, case)
+    kernel = load("bls12_381_fq_add")
+    with contextlib.ExitStack() as imports:
+        cases = _cases(gpu, count, imports)
+        mapped = cases[0]
+        assert mapped.out is not None
+        chunk = gpu.explain(kernel, *mapped.inputs).chunk
+        # From within the backend: the same device, queues and arrays as the additions have.
+        with _copies_alone(gpu._session, mapped.inputs, mapped.out, chunk) as copying:
+            functions = [*copying, *(_adding(gpu, kernel, case) for case in cases)]
+            turns = list(watched(in_turns(functions, budget=0, least=TURNS, most=TURNS)))
+        for case in cases:
+            _check(gpu, kernel, case)
     rates = [count / seconds for seconds in medians(turns)]
     # Shares within each turn, as the ratios of batches are taken, and for the same reason.
     shares = [statistics.median(t[0] / t[i] for t in turns) for i in range(len(functions))]
@@ -128,13 +131,20 @@ def measure(gpu: PersistentVulkanBackend, count: int, watched: Callable[[Turns],
     )
 
 
-def _cases(gpu: PersistentVulkanBackend, count: int) -> list[Case]:
+def _cases(gpu: PersistentVulkanBackend, count: int, imports: contextlib.ExitStack) -> list[Case]:
     """The kinds of arrays; the mapped ones come first, the copies alone use them too."""
     plain = elements(BLS12_381_FQ, count, 1), elements(BLS12_381_FQ, count, 2)
+    imported = []
+    if EXTENSION in gpu.device.extensions:
+        theirs = plain[0].copy(), plain[1].copy(), np.zeros_like(plain[0])
+        for array in theirs:
+            imports.enter_context(gpu.import_array(array))
+        imported = [Case("imported", theirs[:2], theirs[2])]
     return [
         Case("mapped", (gpu.asarray(plain[0]), gpu.asarray(plain[1])), gpu.empty(plain[0].shape)),
         Case("plain, into an array", plain, np.empty_like(plain[0])),
         Case("plain, new results", plain, None),
+        *imported,
     ]
 
 

@@ -14,7 +14,7 @@ from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ClosedError
-from gpu_executor.kernel import Kernel, Shape, native
+from gpu_executor.kernel import ElementType, Kernel, Shape, native
 from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, Wishes
 from gpu_executor.settings import Settings
@@ -153,9 +153,14 @@ class PersistentVulkanBackend:
         self._check_open()
         return ImportedArray(self._session.resources.device, self._session.mapped, array)
 
-    def explain(self, kernel: Kernel, *arrays: Array, device_local: bool | None = None) -> Plan:
-        """The plan that `run` would follow for these arrays; print it to read why."""
-        return self._session.route(kernel, arrays, device_local).plan
+    def explain(
+        self, kernel: Kernel, *arrays: Array | int, device_local: bool | None = None
+    ) -> Plan:
+        """The plan that `run` would follow for these arrays, or n elements; it prints why."""
+        given: list[Any] = list(arrays)
+        if len(given) == 1 and isinstance(given[0], int):
+            given = _stand_ins(kernel, given[0])
+        return self._session.route(kernel, given, device_local).plan
 
     def profile(self) -> Profile:
         """Watch every piece of every call until its `with` ends: `stages()`, `save_trace(path)`."""
@@ -197,3 +202,12 @@ class PersistentVulkanBackend:
     def _check_open(self) -> None:
         if not self._finalizer.alive:
             raise ClosedError("the backend is closed; open another one")
+
+
+def _stand_ins(kernel: Kernel, count: int) -> list[Array]:
+    """Arrays of that many elements for a kernel's inputs, without memory of their own."""
+    types = kernel.types or (ElementType(np.dtype(np.uint32)),) * kernel.inputs
+    return [
+        np.broadcast_to(np.zeros((), type_.dtype), (count, *type_.shape))
+        for type_ in types[: kernel.inputs]
+    ]

@@ -19,6 +19,8 @@ from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.timestamps import Timestamps
 
 EXTENSION = "VK_EXT_calibrated_timestamps"
+CLOCK_READINGS = 8
+"""The closest of so many readings counts: a thread may be put aside between two clocks."""
 CALIBRATED_TIMESTAMP_INFO = 1000184000
 """VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT, for which the binding has another number."""
 STAGES = ("fill", "copy in", "compute", "copy out", "drain")
@@ -82,11 +84,17 @@ def clock_offset_ns(device: Device) -> int:
         info.sType = CALIBRATED_TIMESTAMP_INFO
         info.timeDomain = domain
     stamps, deviation = arena.array("uint64_t", 2), arena.array("uint64_t", 1)
-    ask(device.handle, 2, infos, stamps, deviation)
-    # Python's clock may count from another moment than CLOCK_MONOTONIC; ask both at once.
-    skew = perf_counter_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    on_device = int(stamps[0] * device.info.limits.timestamp_period_ns)
-    return int(stamps[1]) + skew - on_device
+    samples = []
+    for _ in range(CLOCK_READINGS):
+        ask(device.handle, 2, infos, stamps, deviation)
+        # Python's clock may count from another moment than CLOCK_MONOTONIC; ask both at once.
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        now = perf_counter_ns()
+        between = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - before
+        on_device = int(stamps[0] * device.info.limits.timestamp_period_ns)
+        offset = int(stamps[1]) + now - before - on_device
+        samples.append((int(deviation[0]) + between, offset))
+    return min(samples)[1]
 
 
 class StageMarks:

@@ -20,7 +20,6 @@ import numpy.typing as npt
 from gpu_executor.call import AnyArray, Array, Call, Form, Operand, check
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
-    ArgumentTypeError,
     ClosedError,
     DeviceLacksError,
     OutOfMemoryError,
@@ -33,12 +32,12 @@ from gpu_executor.vulkan.copying import Crew
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.disk_cache import DriverCache
+from gpu_executor.vulkan.in_place import InPlace, recycles
 from gpu_executor.vulkan.instance import Instance, choose
 from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import MemoryPool
-from gpu_executor.vulkan.on_card import CardArrays, CardStorage
+from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.pipeline import PipelineCache
-from gpu_executor.vulkan.places import Place, Places
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.queues import QueueAddress
 from gpu_executor.vulkan.resources import Resources
@@ -49,9 +48,6 @@ from gpu_executor.vulkan.stats import Stats
 from gpu_executor.vulkan.timeline import Timeline
 
 REMEMBERED = 1024
-RECYCLED_FROM, RECYCLED_TO = 256 << 10, 64 << 20
-RECYCLED_BYTES = 512 << 20
-"""Results of these sizes, as long as all of them together hold no more, lie in mapped memory."""
 
 
 class Closeable(Protocol):
@@ -113,6 +109,7 @@ class Session:
             self.resources = self._make_resources(opened)
             self.cards = CardArrays(self.resources, self.mapped)
             opened.callback(self.cards.close)
+            self._in_place = InPlace(self.info, self._memory, self.mapped, self.cards)
             self._shelf = Shelf(self.resources)
             opened.callback(self._save_pipelines)
             opened.callback(self._shelf.close)
@@ -173,7 +170,7 @@ class Session:
         """The plan for a batch of calls, none of them empty; remembered like a route."""
         forms = [call.form for call in calls]
         largest = max(forms, key=lambda form: form.count)
-        in_place = self.mapped.any and all(self._place(array) for array in calls[0].inputs)
+        in_place = self.mapped.any and all(map(self._in_place.find, calls[0].inputs))
         key = (id(largest), len(forms), wishes, in_place)
         known = self._batch_plans.get(key)
         if known is None:
@@ -208,9 +205,9 @@ class Session:
                 pass
             return call.result()
         if route.recycles:
-            self._recycle_results(call)
+            self._in_place.recycle(call)
         if self.mapped.any or route.on_card:
-            call.places = self._places(call, route.plan)
+            call.places = self._in_place.places(call, route.plan)
         try:
             slot = self._shelf.take(route.row)
         except OutOfMemoryError:
@@ -249,9 +246,9 @@ class Session:
             try:
                 for call in calls:
                     if recycles(call.form):
-                        self._recycle_results(call)
+                        self._in_place.recycle(call)
                     if self.mapped.any or call.touches_card():
-                        call.places = self._places(call, plan)
+                        call.places = self._in_place.places(call, plan)
                     slots[0].record.calls += 1
                     slots[0].record.elements += call.form.count
                     yield from ring.feed(call, steps_of(plan, call.form))
@@ -263,50 +260,6 @@ class Session:
             # Backwards, so that they are taken in the same order again and find their recordings.
             for slot in reversed(slots):
                 self._shelf.put_back(row, slot)
-
-    def _places(self, call: Call, plan: Plan) -> Places | None:
-        """Where the device can reach the call's arrays as they are."""
-        form = call.form
-        arrays: list[Array | None] = [*call.inputs]
-        arrays += call.outputs or [None] * form.kernel.outputs
-        found = [None if array is None else self._place(array) for array in arrays]
-        if plan.path == "host-visible":
-            # What a kernel binds must be aligned, in every piece.
-            alignment = self.info.limits.buffer_offset_alignment
-            several = plan.chunk < form.count
-            for index, (place, operand) in enumerate(zip(found, form.operands, strict=True)):
-                step = plan.chunk * operand.type.nbytes if several else 0
-                if place is None or place.on_card:
-                    continue
-                if place.offset % alignment or step % alignment:
-                    found[index] = None
-        if form.kernel.split == "whole" and plan.path == "host-visible":
-            # A kernel that reads anything for any result must not write over what it reads.
-            read = {place[:2] for place in found[: form.kernel.inputs] if place is not None}
-            for index in range(form.kernel.inputs, len(found)):
-                place = found[index]
-                if place is not None and place[:2] in read:
-                    found[index] = None
-        return tuple(found) if any(place is not None for place in found) else None
-
-    def _recycle_results(self, call: Call) -> None:
-        """Let results lie in mapped memory, which comes back when they are no longer used.
-
-        The device then writes them there itself: no copy, and no pages touched for the first time.
-        """
-        if call.results or self._memory.bytes_in_arrays > RECYCLED_BYTES:
-            return
-        with contextlib.suppress(OutOfMemoryError):
-            results = [self.mapped.empty(shape, dtype) for shape, dtype in call.form.results]
-            call.use_outputs(results if len(results) > 1 else results[0])
-
-    def _place(self, array: Any) -> Place | None:
-        if isinstance(array, DeviceArray):
-            storage = array.storage
-            if not isinstance(storage, CardStorage):
-                raise ArgumentTypeError("an array on the card of another kind of backend")
-            return storage.place(self.cards)
-        return self.mapped.find(array)
 
     def _take_slots(
         self, kernel: Kernel, plan: Plan, operands: tuple[Operand, ...]
@@ -445,12 +398,6 @@ class Session:
     def _save_pipelines(self) -> None:
         if self._pipelines.stats().misses:
             self._driver_cache.save()
-
-
-def recycles(form: Form) -> bool:
-    """Whether the results of a call are neither too small nor too large to recycle."""
-    outputs = form.operands[form.kernel.inputs :]
-    return all(RECYCLED_FROM <= output.nbytes <= RECYCLED_TO for output in outputs)
 
 
 def steps_of(plan: Plan, form: Form) -> tuple[Step, ...]:

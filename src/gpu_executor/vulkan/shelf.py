@@ -67,9 +67,7 @@ class Shelf:
                 raise ClosedError("the backend is closed; open another one")
             self._busy += 1
             if row.idle:
-                self._hits += 1
-                self._idle -= 1
-                return row.idle.pop()
+                return self._unshelve(row)
         return self._make(row.layout)
 
     def take_another(self, row: Row) -> Slot | None:
@@ -77,27 +75,11 @@ class Shelf:
         with self._lock:
             self._busy += 1
             if row.idle:
-                self._hits += 1
-                self._idle -= 1
-                return row.idle.pop()
-        while True:
-            try:
-                slot = Slot(self._resources, row.layout)
-            except OutOfMemoryError:
-                with self._lock:
-                    if self._idle:
-                        self._give_up_oldest()
-                        continue
-                    self._no_longer_busy()
-                    return None
-            except BaseException:
-                with self._lock:
-                    self._no_longer_busy()
-                raise
-            with self._lock:
-                self._misses += 1
-                self._slots.add(slot)
-            return slot
+                return self._unshelve(row)
+        try:
+            return self._make(row.layout, patient=False)
+        except OutOfMemoryError:
+            return None
 
     def put_back(self, row: Row, slot: Slot) -> None:
         with self._lock:
@@ -136,14 +118,19 @@ class Shelf:
             known = [(slot.layout.path, slot.record) for slot in self._slots]
             return [*known, *self._retired.items()]
 
-    def _make(self, layout: SlotLayout) -> Slot:
+    def _unshelve(self, row: Row) -> Slot:
+        self._hits += 1
+        self._idle -= 1
+        return row.idle.pop()
+
+    def _make(self, layout: SlotLayout, *, patient: bool = True) -> Slot:
         """A new slot, made without the lock: compiling takes long, and others want theirs."""
         while True:
             changes = self._changes
             try:
                 slot = Slot(self._resources, layout)
             except OutOfMemoryError as error:
-                self._find_memory(error, changes)
+                self._find_memory(error, changes, patient=patient)
                 continue
             except BaseException:
                 with self._lock:
@@ -154,7 +141,7 @@ class Shelf:
                 self._slots.add(slot)
             return slot
 
-    def _find_memory(self, error: OutOfMemoryError, changes: int) -> None:
+    def _find_memory(self, error: OutOfMemoryError, changes: int, *, patient: bool) -> None:
         """After an allocation failed: return when another attempt may succeed, else raise it.
 
         `changes` is what was counted when the attempt began: whoever stopped since then, another
@@ -164,10 +151,10 @@ class Shelf:
             if self._idle:
                 self._give_up_oldest()
                 return
-            if self._changes != changes:
+            if self._changes != changes and patient:
                 return
             self._no_longer_busy()
-            if not self._busy:
+            if not (self._busy and patient):
                 raise error
             self._wait_for_change()
             if self._closed:
