@@ -24,8 +24,8 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     pairs_of, nbytes = slot_module._pairs, list[int]()
 
     def noting(*arguments: Any) -> Any:
-        pairs = pairs_of(*arguments)
-        nbytes.extend(target.nbytes for target, _ in pairs)
+        pairs = list(pairs_of(*arguments))
+        nbytes.extend(view.nbytes for view, _ in pairs if view is not None)
         return pairs
 
     monkeypatch.setattr(slot_module, "_pairs", noting)

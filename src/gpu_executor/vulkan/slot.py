@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 
@@ -23,7 +23,6 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.plan import DataPath, Piece, Plan, QueueUse
 from gpu_executor.telemetry.stages import Record
 from gpu_executor.vulkan.buffers import SlotBuffers
-from gpu_executor.vulkan.copying import Pair
 from gpu_executor.vulkan.places import Places, of_piece
 from gpu_executor.vulkan.profile import Profile, StageMarks
 from gpu_executor.vulkan.recording import Recording, RecordingRoom
@@ -175,12 +174,13 @@ class Slot:
 
     def fill(self, recording: Recording, call: Call, piece: Piece) -> None:
         """Copy a piece of the inputs into mapped memory."""
-        pairs = _pairs(recording.inputs, call.inputs, call, piece)
         if recording.small:
-            for target, source in pairs:
-                target[...] = source
-        else:
-            self._crew.copy(pairs)
+            for target, source in _pairs(recording.inputs, call.inputs, call, piece):
+                if target is not None:
+                    target[...] = source
+            return
+        pairs = _pairs(recording.inputs, call.inputs, call, piece)
+        self._crew.copy([(target, source) for target, source in pairs if target is not None])
 
     def drain(self, recording: Recording, call: Call, piece: Piece) -> None:
         """Copy a piece of the outputs to the caller's arrays; raise what the kernel found."""
@@ -191,12 +191,13 @@ class Slot:
             raise ElementRangeError(kernel.name, argument, piece.start + element, call.job)
         if not self._buffers.coherent:
             self._buffers.make_outputs_visible(self._device)
-        pairs = _pairs(recording.outputs, call.outputs, call, piece)
         if recording.small:
-            for source, target in pairs:
-                target[...] = source
-        else:
-            self._crew.copy([(target, source) for source, target in pairs])
+            for source, target in _pairs(recording.outputs, call.outputs, call, piece):
+                if source is not None:
+                    target[...] = source
+            return
+        pairs = _pairs(recording.outputs, call.outputs, call, piece)
+        self._crew.copy([(target, source) for source, target in pairs if source is not None])
 
     def close(self) -> None:
         """Give everything back, when the device is done with it."""
@@ -209,13 +210,12 @@ class Slot:
 
 def _pairs(
     views: Sequence[Array | None], arrays: Sequence[Array], call: Call, piece: Piece
-) -> list[Pair]:
-    """Mapped memory and the caller's part of each array that is not used where it is."""
+) -> Iterable[tuple[Array | None, Array]]:
+    """Mapped memory (None for an array that is used where it is) and the caller's part of each."""
     if piece.count == call.form.count:
-        return [(v, a) for v, a in zip(views, arrays) if v is not None]  # noqa: B905
+        return zip(views, arrays)  # noqa: B905 - on the path of every call
     start, end = piece.start, piece.start + piece.count
     return [
-        (view, array[start:end])
+        (view, array if view is None else array[start:end])
         for view, array in zip(views, arrays, strict=True)
-        if view is not None
     ]

@@ -107,8 +107,9 @@ class Timeline:
         return Submission(self._semaphore, commands, earlier, stage)
 
     def submit(self, submission: Submission) -> None:
-        for index, earlier in enumerate(submission.after):
-            submission.waited_for[index] = earlier.signalled[0]
+        if submission.after:
+            for index, earlier in enumerate(submission.after):
+                submission.waited_for[index] = earlier.signalled[0]
         with self._lock:
             before, value = submission.signalled[0], self._value + 1
             submission.signalled[0] = value
