@@ -12,6 +12,7 @@ NAMES = [
     "ArgumentTypeError",
     "ClosedError",
     "CpuBackend",
+    "DeviceArray",
     "DeviceInfo",
     "DeviceLostError",
     "ElementRangeError",

@@ -3,6 +3,7 @@
 from gpu_executor import errors, kernels
 from gpu_executor.backend import open_backend
 from gpu_executor.cpu.backend import CpuBackend
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
     ArgumentShapeError,
@@ -28,6 +29,7 @@ __all__ = [
     "ArgumentTypeError",
     "ClosedError",
     "CpuBackend",
+    "DeviceArray",
     "DeviceInfo",
     "DeviceLostError",
     "ElementRangeError",
