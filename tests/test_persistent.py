@@ -195,3 +195,19 @@ def test_kernels_that_nobody_uses_are_let_go(
     del kernel
     gc.collect()
     assert sum(reference() is not None for reference in kernels) <= 50
+
+
+def test_both_inputs_go_to_the_device_in_one_copy_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A||B: one range for the inputs, a region for each, and one for the output on the way back."""
+    copy, regions = binding.vk.vkCmdCopyBuffer, list[int]()
+
+    def noting(*arguments: Any) -> None:
+        regions.append(arguments[3])
+        copy(*arguments)
+
+    monkeypatch.setattr(binding.vk, "vkCmdCopyBuffer", noting)
+    with gx.PersistentVulkanBackend() as gpu:
+        gpu.run(ADD_U32, X, X, device_local=True)
+        assert regions == [2, 1]
+        gpu.run(ADD_U32, X, X, device_local=False)
+        assert regions == [2, 1]

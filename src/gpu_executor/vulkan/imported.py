@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from types import TracebackType
 
 from gpu_executor.call import Array
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, DeviceLacksError
@@ -53,12 +52,7 @@ class ImportedArray:
     def __enter__(self) -> ImportedArray:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
 

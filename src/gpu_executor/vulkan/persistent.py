@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -187,12 +186,7 @@ class PersistentVulkanBackend:
     def __enter__(self) -> PersistentVulkanBackend:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
