@@ -13,16 +13,10 @@ import gpu_executor as gx
 from gpu_executor.call import Operand
 from gpu_executor.device_info import DeviceInfo, QueueFamily
 from gpu_executor.errors import SettingsError
-from gpu_executor.plan import (
-    MOST_SLOTS,
-    SMALLEST_CHUNK,
-    SPLIT_BYTES,
-    USUAL_DEPTH,
-    Plan,
-    Wishes,
-    make_plan,
-    shrunk,
-)
+from gpu_executor.plan import MOST_SLOTS, Plan, Request, Wishes, make_plan, shrunk
+from gpu_executor.plan.bounds import USUAL_DEPTH
+from gpu_executor.plan.plan import SMALLEST_CHUNK
+from gpu_executor.plan.thresholds import SPLIT_BYTES
 from gpu_executor.settings import Settings
 from test_plan import ADD, ELEMENT, device, reason
 
@@ -45,17 +39,9 @@ def plan(
     depth: int | None = None,
 ) -> Plan:
     """The plan for a batch of field additions."""
-    return make_plan(
-        ADD,
-        [Operand(ELEMENT, count)] * 3,
-        count,
-        on,
-        Settings(stream_chunk_elems=chunk),
-        device_local,
-        wishes=Wishes(device_local, pipelined, depth),
-        jobs=jobs,
-        in_place=in_place,
-    )
+    wishes = Wishes(device_local, pipelined, depth)
+    request = Request(ADD, (Operand(ELEMENT, count),) * 3, count, jobs, wishes, in_place)
+    return make_plan(request, on, Settings(stream_chunk_elems=chunk))
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, MOST_SLOTS])

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_executor.vulkan import copying
-from gpu_executor.vulkan.copying import BYTES_WORTH_A_THREAD, Crew, Pair, _cut
+from gpu_executor.vulkan.copying import SMALLEST_PART, Crew, Pair, _cut
 from test_threads import in_threads
 
 Array = npt.NDArray[Any]
-LARGE = 8 * BYTES_WORTH_A_THREAD  # worth eight threads
+LARGE = 16 * SMALLEST_PART
 
 
 @pytest.fixture(params=[1, 2, 8])
@@ -82,7 +82,7 @@ def test_few_long_rows_are_copied(crew: Crew) -> None:
 
 def test_small_copies_start_no_thread() -> None:
     before = set(threading.enumerate())
-    crew, source = Crew(8), np.arange(BYTES_WORTH_A_THREAD // 8 * 2 - 1)
+    crew, source = Crew(8), np.arange(SMALLEST_PART // 8 * 2 - 1)
     target = np.zeros_like(source)
     crew.copy([(target, source)])
     np.testing.assert_array_equal(target, source)
@@ -90,21 +90,75 @@ def test_small_copies_start_no_thread() -> None:
 
 
 def test_a_large_copy_is_shared_among_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut, parts = copying._cut, list[int]()
+    cut, numbers_of_parts = copying._cut, list[int]()
 
     def cutting(pairs: Any, nbytes: int, number: int) -> Any:
-        parts.append(number)
+        numbers_of_parts.append(number)
         return cut(pairs, nbytes, number)
 
     monkeypatch.setattr(copying, "_cut", cutting)
     before = set(threading.enumerate())
     crew, source = Crew(4), numbers(LARGE, np.uint64)
-    for part in (source, source[: len(source) // 4]):  # worth eight threads, and two
+    started = []
+    for part in (source[: len(source) // 8], source):  # worth two parts, and more than enough
         crew.copy([(np.empty_like(part), part)])
-    assert parts == [4, 2]
-    assert len(set(threading.enumerate()) - before) == 3
+        started.append(len(set(threading.enumerate()) - before))
+    assert numbers_of_parts == [2, 12]
+    assert started == [1, 3]
     crew.close()
     assert set(threading.enumerate()) == before
+    crew.close()
+
+
+def test_the_caller_copies_what_the_others_are_too_slow_for() -> None:
+    crew, source, asleep = Crew(2), numbers(LARGE, np.uint64), threading.Event()
+    crew._tasks.put(Sleeper(asleep))  # type: ignore[arg-type]
+    target = np.zeros_like(source)
+    crew.copy([(target, source)])  # would not return if it waited for the one who sleeps
+    np.testing.assert_array_equal(target, source)
+    asleep.set()
+    crew.close()
+
+
+class Sleeper:
+    """A task that keeps a thread busy until the event comes."""
+
+    def __init__(self, until: threading.Event) -> None:
+        self._until = until
+
+    def help(self) -> None:
+        self._until.wait()
+
+
+def test_an_interrupted_copy_waits_for_the_others_and_drops_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crew, source = Crew(2), numbers(LARGE, np.uint64)
+    target = np.zeros_like(source)
+
+    begun, may_end = threading.Event(), threading.Event()
+
+    def interrupted(_parts: copying._Parts) -> None:
+        begun.wait()
+        raise KeyboardInterrupt
+
+    def helping(parts: copying._Parts) -> None:
+        parts._busy.append(None)
+        begun.set()
+        may_end.wait()
+        target[-1] = 7
+        parts._busy.pop()
+        parts._left.put(None)
+
+    monkeypatch.setattr(copying._Parts, "help", helping)
+    monkeypatch.setattr(copying._Parts, "copy", interrupted)
+    threading.Timer(0.05, may_end.set).start()
+    with pytest.raises(KeyboardInterrupt):
+        crew.copy([(target, source)])
+    assert target[-1] == 7 and not target[:-1].any()
+    monkeypatch.undo()
+    crew.copy([(target, source)])
+    np.testing.assert_array_equal(target, source)
     crew.close()
 
 

@@ -16,14 +16,9 @@ from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, Queue
 from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, Kernel
 from gpu_executor.kernels import load
-from gpu_executor.plan import (
-    USUAL_DEPTH,
-    WORK_GROUP_SIZES,
-    Piece,
-    Plan,
-    make_plan,
-    round_up_to_class,
-)
+from gpu_executor.plan import Piece, Plan, Request, Wishes, make_plan, round_up_to_class
+from gpu_executor.plan.bounds import USUAL_DEPTH
+from gpu_executor.plan.work_groups import WORK_GROUP_SIZES
 from gpu_executor.settings import Settings
 
 ADD = load("bls12_381_fq_add")
@@ -81,14 +76,14 @@ LARGE = device()
 
 def plan(count: int, on: DeviceInfo = LARGE, ask: bool | None = None, **settings: Any) -> Plan:
     """The plan for a field addition."""
-    operands = [Operand(ELEMENT, count)] * 3
-    return make_plan(ADD, operands, count, on, Settings(**settings), ask)
+    request = Request(ADD, (Operand(ELEMENT, count),) * 3, count, wishes=Wishes(ask))
+    return make_plan(request, on, Settings(**settings))
 
 
 def plan_of(count: int, on: DeviceInfo, size: str = "local_size_x_id = 0", **more: Any) -> Plan:
     """The plan for a kernel of one input and one output, declared by the test."""
     kernel = Kernel.from_spirv(shader("", "", size=size), inputs=1, outputs=1, name="own", **more)
-    return make_plan(kernel, [Operand(WORD, count)] * 2, count, on, Settings())
+    return make_plan(Request(kernel, (Operand(WORD, count),) * 2, count), on, Settings())
 
 
 def reason(plan: Plan, about: str) -> str:

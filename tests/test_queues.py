@@ -12,13 +12,12 @@ import pytest
 
 import gpu_executor as gx
 from conftest import OpenGpu
-from gpu_executor import plan
 from gpu_executor.call import check
 from gpu_executor.device_info import QueueFamily
 from gpu_executor.errors import NoDeviceError
-from gpu_executor.plan import Piece
+from gpu_executor.plan import Piece, thresholds
 from gpu_executor.vulkan.binding import Arena, vk
-from gpu_executor.vulkan.queues import COMPUTE_QUEUES, QueueAddress, choose_queues
+from gpu_executor.vulkan.queues import SIDE_BY_SIDE, QueueAddress, choose_queues
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import Slot, SlotLayout
@@ -36,24 +35,27 @@ SHORT_NS, LONG_NS = 50_000_000, 60_000_000_000
 
 def test_an_h200_computes_on_one_family_and_copies_both_ways_on_another() -> None:
     found = choose_queues([ALL, COPIES, COMPUTES, DECODES, ENCODES])
-    assert found.compute == tuple(QueueAddress(0, index) for index in range(COMPUTE_QUEUES))
+    assert found.compute == QueueAddress(0, 0)
+    assert found.side_by_side == tuple(QueueAddress(2, index) for index in range(SIDE_BY_SIDE))
     assert (found.upload, found.download) == (QueueAddress(1, 0), QueueAddress(1, 1))
-    assert found.families == [0, 1]
-    assert (found.in_family(0), found.in_family(1)) == (COMPUTE_QUEUES, 2)
+    assert found.families == [0, 1, 2]
+    assert [found.in_family(family) for family in found.families] == [1, 2, SIDE_BY_SIDE]
 
 
 @pytest.mark.parametrize("family", [ALL, COMPUTES, QueueFamily(1, ("compute",), 0)])
 def test_a_device_of_one_family_does_everything_there(family: QueueFamily) -> None:
     found = choose_queues([family])
     assert (found.upload, found.download, found.families) == (None, None, [0])
-    assert 1 <= len(found.compute) <= family.count
+    assert found.compute == QueueAddress(0, 0)
+    alone = "graphics" in family.work or family.count == 1
+    assert len(found.side_by_side) == (0 if alone else SIDE_BY_SIDE)
 
 
 def test_a_single_copying_queue_goes_both_ways() -> None:
     found = choose_queues([dataclasses.replace(COPIES, count=1), COMPUTES])
     assert found.upload == found.download == QueueAddress(0, 0)
-    assert found.compute[0] == QueueAddress(1, 0)
-    assert (found.families, found.in_family(0)) == ([0, 1], 1)
+    assert found.compute == QueueAddress(1, 0)
+    assert (found.families, found.in_family(0), found.in_family(1)) == ([0, 1], 1, SIDE_BY_SIDE)
 
 
 def test_of_several_copying_families_the_one_with_most_queues_copies() -> None:
@@ -81,7 +83,7 @@ def three_timelines(resources: Resources, opened: ExitStack) -> Resources:
     if resources.upload is not None and resources.download is not resources.upload:
         return resources
     queues = resources.device.queues
-    address = queues.upload or queues.compute[0]
+    address = queues.upload or queues.compute
     made = [Timeline(resources.device, address) for _ in range(2)]
     for timeline in made:
         opened.callback(timeline.close)
@@ -92,7 +94,7 @@ def three_timelines(resources: Resources, opened: ExitStack) -> Resources:
 def split_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> gx.PersistentVulkanBackend:
     """A backend that copies and computes on three timelines, in pieces of 100 elements."""
     make = Session._make_resources
-    monkeypatch.setattr(plan, "_choose_queues", lambda *_, **__: "split")
+    monkeypatch.setattr(thresholds, "_queues", lambda *_: ("split", "queues: three"))
     monkeypatch.setattr(
         Session,
         "_make_resources",

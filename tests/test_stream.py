@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import gpu_executor as gx
 from conftest import CHUNK, OpenGpu, on_both_paths
 from gpu_executor.errors import SettingsError
-from gpu_executor.plan import MOST_SLOTS, USUAL_DEPTH
+from gpu_executor.plan import MOST_SLOTS
+from gpu_executor.plan.bounds import USUAL_DEPTH
 from gpu_executor.vulkan import binding
 from jobs import (
     ADD_U32,

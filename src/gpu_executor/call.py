@@ -85,30 +85,24 @@ class Call:
 
     def make_outputs(self) -> None:
         """Make room for the outputs; while the device works is a good time."""
-        form = self.form
-        if self.results:
-            return
-        self.outputs = self.results = [np.empty(shape, dtype) for shape, dtype in form.results]
-        if not form.as_rows:
-            self.outputs = [
-                result.reshape(output.count, *output.type.shape)
-                for result, output in zip(
-                    self.results, form.operands[form.kernel.inputs :], strict=True
-                )
-            ]
+        if not self.results:
+            self.set_outputs([np.empty(shape, dtype) for shape, dtype in self.form.results])
 
     def use_outputs(self, given: Any) -> None:
         """Write into these arrays (one, or a tuple of several) instead of new ones."""
-        self.results = _check_outputs(self.form, given)
-        _check_overlaps(self)
-        if self.form.as_rows:
-            self.outputs = self.results
-            return
-        outputs = self.form.operands[self.form.kernel.inputs :]
-        self.outputs = [
-            _as_rows(self.form.kernel, array, output)
-            for array, output in zip(self.results, outputs, strict=True)
-        ]
+        results = _check_outputs(self.form, given)
+        _check_overlaps(self.form.kernel.name, self.inputs, results)
+        self.set_outputs(results)
+
+    def set_outputs(self, results: list[Any]) -> None:
+        """Write into these arrays, which fit."""
+        self.outputs = self.results = results
+        if not self.form.as_rows:
+            outputs = self.form.operands[self.form.kernel.inputs :]
+            self.outputs = [
+                _as_rows(self.form.kernel, array, output)
+                for array, output in zip(results, outputs, strict=True)
+            ]
 
     def touches_card(self) -> bool:
         """Whether any of its arrays is on the card."""
@@ -274,11 +268,10 @@ def _check_outputs(form: Form, given: Any) -> list[Array]:
     return arrays
 
 
-def _check_overlaps(call: Call) -> None:
+def _check_overlaps(name: str, inputs: Sequence[Any], results: Sequence[Array]) -> None:
     """An output may be an input, element for element; half of one would be read after written."""
-    name = call.form.kernel.name
-    for index, target in enumerate(call.results):
-        for number, source in enumerate(call.inputs):
+    for index, target in enumerate(results):
+        for number, source in enumerate(inputs):
             if isinstance(source, DeviceArray):
                 continue
             if _overlap(target, source) and not _same(target, source):
@@ -286,7 +279,7 @@ def _check_overlaps(call: Call) -> None:
                     f"{name}: out {index} overlaps argument {number} without being it; use memory "
                     "of its own"
                 )
-        for number, other in enumerate(call.results[:index]):
+        for number, other in enumerate(results[:index]):
             if _overlap(target, other):
                 raise ArgumentShapeError(f"{name}: out {index} overlaps out {number}")
 

@@ -32,6 +32,11 @@ class QueueFamily:
         others = ("compute", "graphics", "video_decode", "video_encode")
         return "transfer" in self.work and not any(work in self.work for work in others)
 
+    @property
+    def only_computes(self) -> bool:
+        """Whether it computes and does not draw: its queues can work side by side."""
+        return "compute" in self.work and "graphics" not in self.work
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

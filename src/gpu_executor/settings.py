@@ -6,6 +6,7 @@ GPU_STREAM_CHUNK_ELEMS   the most elements in one chunk of a streamed call
 GPU_MEMORY_LIMIT         the most bytes the memory pool may hold
 GPU_CACHE                0: keep no pipeline cache on disk
 GPU_CACHE_DIR            the folder of that cache
+GPU_CALIBRATE            0: plan without the device's figures
 GPU_VALIDATION           1: open with the Khronos validation layer
 """
 
@@ -20,7 +21,6 @@ import platformdirs
 
 from gpu_executor.errors import SettingsError
 
-STREAM_CHUNK_ELEMS = 524_288
 SWITCH = {"1": True, "true": True, "on": True, "yes": True}
 SWITCH |= {"0": False, "false": False, "off": False, "no": False}
 
@@ -31,14 +31,17 @@ class Settings:
 
     device: str | None = None
     device_local: bool | None = None
-    stream_chunk_elems: int = STREAM_CHUNK_ELEMS
+    stream_chunk_elems: int | None = None
+    """None: 524,288 at first, then what suits the device best."""
     memory_limit: int | None = None
     cache_dir: Path | None = None
     """Where pipelines are kept between processes; None keeps them nowhere."""
+    calibrate: bool = True
+    """Whether plans go by what the device was measured to do, where that can be kept on disk."""
     validation: bool = False
 
     def __post_init__(self) -> None:
-        if self.stream_chunk_elems < 1:
+        if self.stream_chunk_elems is not None and self.stream_chunk_elems < 1:
             raise SettingsError(
                 f"GPU_STREAM_CHUNK_ELEMS is {self.stream_chunk_elems}; a chunk has at least one"
             )
@@ -50,13 +53,13 @@ class Settings:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:
         """Read the variables above; a value that means nothing is a `SettingsError`."""
-        chunk = _whole_number(environ, "GPU_STREAM_CHUNK_ELEMS")
         return cls(
             device=environ.get("GPU_DEVICE") or None,
             device_local=_switch(environ, "GPU_DEVICE_LOCAL"),
-            stream_chunk_elems=STREAM_CHUNK_ELEMS if chunk is None else chunk,
+            stream_chunk_elems=_whole_number(environ, "GPU_STREAM_CHUNK_ELEMS"),
             memory_limit=_whole_number(environ, "GPU_MEMORY_LIMIT"),
             cache_dir=_cache_dir(environ),
+            calibrate=_switch(environ, "GPU_CALIBRATE") is not False,
             validation=_switch(environ, "GPU_VALIDATION") or False,
         )
 

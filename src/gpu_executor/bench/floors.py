@@ -15,11 +15,12 @@ from gpu_executor.bench.samples import elements
 from gpu_executor.call import Call
 from gpu_executor.kernels import load
 from gpu_executor.kernels.catalogue import mul_chain_kernel
-from gpu_executor.plan import USUAL_WORK_GROUP
+from gpu_executor.plan.work_groups import USUAL_WORK_GROUP
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.binding import vk
-from gpu_executor.vulkan.session import Route, Session
+from gpu_executor.vulkan.routes import Route
+from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import Slot
 from gpu_executor.vulkan.timeline import Timeline
 
@@ -153,7 +154,7 @@ def _bare_submission(session: Session, slot: Slot, route: Route) -> Iterator[Cal
     piece, groups = route.steps[0]
     _, recorded = slot.recording(piece.count, groups).submissions[0]
     device = session.resources.device
-    address = device.queues.compute[0]
+    address = device.queues.compute
     timeline = Timeline(device, address)
     submission = timeline.prepare(recorded.commands)
     submit, wait = vulkan.lib.vkQueueSubmit, vulkan.lib.vkWaitSemaphores

@@ -7,6 +7,7 @@ directions at once, without a kernel between them.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,17 +21,16 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ
-from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
+from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.imported import EXTENSION
+from gpu_executor.vulkan.lane import IN_FLIGHT, Lane, open_lane, run_lanes
 from gpu_executor.vulkan.memory import Allocation, Purpose
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.session import Session
-from gpu_executor.vulkan.timeline import Submission, Timeline
+from gpu_executor.vulkan.timeline import Timeline
 
 GPU_ELEMENTS, CPU_ELEMENTS = 1 << 24, 1 << 20
 TURNS = 15
-IN_FLIGHT = 4
-"""Copies of one direction that the device has at once."""
 SAMPLE = 1_000
 MAPPED_AIM, PLAIN_AIM = 0.95, 150e6
 """The share of the limit for mapped arrays on a discrete GPU; additions a second for plain ones on
@@ -72,14 +72,6 @@ class Figures:
     """Elements of one copy: those of the plan's chunks."""
     copies: list[Copies]
     streams: list[Streamed]
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """Copies in one direction, piece by piece, on the queue for it."""
-
-    timeline: Timeline
-    submissions: list[Submission]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,46 +170,31 @@ def _copies_alone(
         _lane(session, upload, inputs, chunk, into=True) as into,
         _lane(session, download, [output], chunk, into=False) as back,
     ):
-        yield [lambda: _copy([into, back]), lambda: _copy([into]), lambda: _copy([back])]
-
-
-def _copy(lanes: Sequence[Lane]) -> None:
-    """Every piece of every lane, a few in flight in each; returns when all are done."""
-    for piece in range(len(lanes[0].submissions)):
-        for lane in lanes:
-            if piece >= IN_FLIGHT:
-                lane.timeline.wait(lane.submissions[piece - IN_FLIGHT])
-            lane.timeline.submit(lane.submissions[piece])
-    for lane in lanes:
-        lane.timeline.wait(lane.submissions[-1])
+        yield [
+            lambda: run_lanes([into, back]),
+            lambda: run_lanes([into]),
+            lambda: run_lanes([back]),
+        ]
 
 
 @contextlib.contextmanager
 def _lane(
     session: Session, timeline: Timeline, arrays: Sequence[Array], chunk: int, *, into: bool
 ) -> Iterator[Lane]:
-    """The arrays' pieces into device memory or back from it, recorded."""
-    resources, submissions = session.resources, []
+    """The arrays' pieces into device memory or back from it."""
+    memory = session.resources.memory
     with contextlib.ExitStack() as stack:
-        pool = CommandPool(resources.device, timeline.family)
-        stack.callback(pool.close)
         areas = []
         for _ in range(IN_FLIGHT):
-            areas.append(resources.memory.allocate(Purpose.DEVICE, len(arrays) * chunk * ELEMENT))
-            stack.callback(resources.memory.release, areas[-1])
-        for number, start in enumerate(range(0, len(arrays[0]), chunk)):
-            parts = [array[start : start + chunk] for array in arrays]
-            commands = pool.allocate()
-            with Recorder(commands) as recorder:
-                recorder.copy([*_copies(session, parts, areas[number % IN_FLIGHT], into)])
-                if not into:
-                    recorder.copies_before_host()
-            submissions.append(timeline.prepare(commands))
-        try:
-            yield Lane(timeline, submissions)
-        finally:
-            for submission in submissions:
-                timeline.wait(submission)  # some are in flight where Ctrl-C ended it
+            areas.append(memory.allocate(Purpose.DEVICE, len(arrays) * chunk * ELEMENT))
+            stack.callback(memory.release, areas[-1])
+        pieces = [
+            [*_copies(session, [array[start : start + chunk] for array in arrays], area, into)]
+            for area, start in zip(
+                itertools.cycle(areas), range(0, len(arrays[0]), chunk), strict=False
+            )
+        ]
+        yield stack.enter_context(open_lane(session.resources, timeline, pieces))
 
 
 def _copies(

@@ -33,8 +33,8 @@ def run_batch(
     ]
     busy = [call for call in calls if call.form.count]
     if busy:
-        plan = session.batch_plan(busy, wishes)
-        for _ in session.run_jobs(kernel, busy, plan):
+        route = session.batch_route(busy, wishes)
+        for _ in session.run_jobs(busy, route):
             pass
     if len(busy) < len(calls):
         for call in calls:
@@ -77,12 +77,10 @@ def _stream(
             call = next(coming, None)
             continue
         # A stream has no end that could be planned for: plan as for a batch of jobs like this one.
-        plan = session.batch_plan([call] * MOST_SLOTS, wishes)
-        feed = _UpTo(call, coming, plan)
+        route = session.batch_route([call] * MOST_SLOTS, wishes)
+        feed = _UpTo(call, coming, route.plan)
         # Closed here and now when the stream is: its slots must not wait for a collector.
-        with contextlib.closing(
-            session.run_stream(kernel, feed, plan, call.form.operands)
-        ) as running:
+        with contextlib.closing(session.run_stream(feed, route)) as running:
             for done in running:
                 yield done.result()
         call = feed.next_call
@@ -115,7 +113,7 @@ def _checked(session: Session, kernel: Kernel, job: Job, index: int, out: Any) -
     try:
         if not isinstance(job, tuple | list):
             raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")
-        call = session.form(kernel, job).call(job)
+        call = session.routes.form(kernel, job).call(job)
         call.job = index
         if out is not None:
             call.use_outputs(out)

@@ -1,13 +1,15 @@
 """Copies between NumPy arrays, large ones by several threads at once.
 
 NumPy lets go of the GIL while it copies. One thread moves 9 GB/s on the H200's host, four 26, eight
-34; handing a part to a thread costs some 10 us, so small copies stay where they are.
+34. A large copy is cut into parts, and whoever is free takes the next: the caller begins at once,
+and a thread that takes long to wake up (30 us are usual) costs nothing but its help.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Sequence
 from queue import SimpleQueue
 
@@ -15,10 +17,12 @@ from gpu_executor.call import Array
 
 Pair = tuple[Array, Array]
 """Where to, where from: equal shapes."""
-_Task = tuple[list[Pair], "_Shared"]
 
 MOST_THREADS = 8
-BYTES_WORTH_A_THREAD = 512 << 10
+SMALLEST_PART = 256 << 10
+"""Bytes that take one thread about as long as waking another one does."""
+PARTS_PER_THREAD = 3
+"""So that nobody waits long for whoever has the last part."""
 
 
 class Crew:
@@ -26,32 +30,35 @@ class Crew:
 
     def __init__(self, threads: int | None = None) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        self.threads = threads or min(MOST_THREADS, cores or 1)
-        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self.most = threads or min(MOST_THREADS, cores or 1)
+        self.threads = self.most
+        """How many copy at once, the caller among them: `most`, or fewer where that is faster."""
+        self._tasks: SimpleQueue[_Parts | None] = SimpleQueue()
         self._workers: list[threading.Thread] = []
         self._lock = threading.Lock()
 
-    def copy(self, pairs: Sequence[Pair]) -> None:
-        """Copy each pair; returns when all are done."""
+    def copy(self, pairs: Sequence[Pair], *, threads: int | None = None) -> None:
+        """Copy each pair, by so many threads at most; returns when all are done."""
         nbytes = sum([target.nbytes for target, _ in pairs])
-        helpers = min(self.threads, nbytes // BYTES_WORTH_A_THREAD) - 1
+        threads = threads or self.threads
+        number = min(nbytes // SMALLEST_PART, threads * PARTS_PER_THREAD)
+        helpers = min(threads, number) - 1
         if helpers < 1:
             for target, source in pairs:
                 target[...] = source
             return
-        self._start_workers()
-        mine, *others = _cut(pairs, nbytes, helpers + 1)
-        shared = _Shared(len(others))
-        for part in others:
-            self._tasks.put((part, shared))
+        if len(self._workers) < helpers:
+            self._start_workers(helpers)
+        parts = _Parts(_cut(pairs, nbytes, number))
+        for _ in range(helpers):
+            self._tasks.put(parts)
         try:
-            for target, source in mine:
-                target[...] = source
+            parts.copy()
         finally:
             # The arrays stay in use until every part is done, whatever happens here.
-            shared.wait()
-        if shared.error is not None:
-            raise shared.error
+            parts.wait()
+        if parts.error is not None:
+            raise parts.error
 
     def close(self) -> None:
         with self._lock:
@@ -61,49 +68,62 @@ class Crew:
                 worker.join()
             self._workers.clear()
 
-    def _start_workers(self) -> None:
-        if self._workers:
-            return
+    def _start_workers(self, number: int) -> None:
         with self._lock:
-            while len(self._workers) < self.threads - 1:
+            while len(self._workers) < number:
                 worker = threading.Thread(target=_work, args=(self._tasks,), daemon=True)
                 worker.start()
                 self._workers.append(worker)
 
 
-class _Shared:
-    """Counts the parts of one copy that are not done yet, with a single wake-up at the end.
+class _Parts:
+    """The parts of one copy that nobody has taken yet, and who else is at work on one.
 
-    Popping from a list is one step under the GIL, so whoever gets the last token is the last one.
-    threading's own semaphores and events are Python code, and cost more than a small part.
+    Appending to and popping from lists and deques are single steps under the GIL; threading's own
+    conditions are Python code, and cost more than a small part.
     """
 
-    __slots__ = ("_finished", "_tokens", "error")
+    __slots__ = ("_busy", "_left", "_todo", "error")
 
-    def __init__(self, parts: int) -> None:
-        self._tokens = list(range(parts))
-        self._finished = threading.Lock()
-        self._finished.acquire()
+    def __init__(self, parts: list[list[Pair]]) -> None:
+        self._todo = deque(parts)
+        self._busy: list[None] = []
+        self._left: SimpleQueue[None] = SimpleQueue()
         self.error: BaseException | None = None
 
-    def one_done(self) -> None:
-        if self._tokens.pop() == 0:
-            self._finished.release()
+    def copy(self) -> None:
+        """Copy one part after the other until none is left."""
+        while self._todo:
+            try:
+                part = self._todo.popleft()
+            except IndexError:
+                return  # somebody else took it
+            for target, source in part:
+                target[...] = source
+
+    def help(self) -> None:
+        """The same in another thread than the one that waits."""
+        # Busy before a part is taken: whoever sees no part and nobody busy knows that all is done.
+        self._busy.append(None)
+        try:
+            self.copy()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._busy.pop()
+            self._left.put(None)
 
     def wait(self) -> None:
-        self._finished.acquire()
+        """Return when nobody is at work any more; parts that were not begun are dropped."""
+        self._todo.clear()
+        while self._busy:
+            self._left.get()
 
 
-def _work(tasks: SimpleQueue[_Task | None]) -> None:
-    while (task := tasks.get()) is not None:
-        pairs, shared = task
-        try:
-            for target, source in pairs:
-                target[...] = source
-        except BaseException as error:
-            shared.error = error
-        del task, pairs, target, source  # hold no array longer than its copy takes
-        shared.one_done()
+def _work(tasks: SimpleQueue[_Parts | None]) -> None:
+    while (parts := tasks.get()) is not None:
+        parts.help()
+        del parts  # and with it an error's traceback, which holds arrays
 
 
 def _cut(pairs: Sequence[Pair], nbytes: int, parts: int) -> list[list[Pair]]:

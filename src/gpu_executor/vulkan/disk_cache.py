@@ -76,8 +76,12 @@ class DriverCache:
 
 
 def cache_path(folder: Path, info: DeviceInfo) -> Path:
-    """One file per device and driver."""
-    return folder / f"pipelines-{hashlib.sha256(_identity(info)).hexdigest()[:16]}.bin"
+    return folder / f"pipelines-{fingerprint(info)}.bin"
+
+
+def fingerprint(info: DeviceInfo) -> str:
+    """What tells the files of devices and drivers apart."""
+    return hashlib.sha256(_identity(info)).hexdigest()[:16]
 
 
 def read_cache(path: Path, info: DeviceInfo) -> bytes:
@@ -96,16 +100,21 @@ def read_cache(path: Path, info: DeviceInfo) -> bytes:
 
 def write_cache(path: Path, info: DeviceInfo, data: bytes) -> int:
     """Write the file in one step; returns the bytes of driver data in it."""
+    write_in_one_step(path, MAGIC + _digest(info, data) + data)
+    return len(data)
+
+
+def write_in_one_step(path: Path, content: bytes) -> None:
+    """Whoever reads the file meanwhile sees all of the old or all of the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(MAGIC + _digest(info, data) + data)
+            file.write(content)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    return len(data)
 
 
 def _digest(info: DeviceInfo, data: bytes) -> bytes:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Sequence
 from typing import Any
 
-from gpu_executor.call import Array, Call, Form
+from gpu_executor.call import Call, Form
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import ArgumentTypeError, OutOfMemoryError
+from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.plan import Plan
 from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import MemoryPool
-from gpu_executor.vulkan.on_card import CardArrays, CardStorage
+from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.places import Place, Places
 
 RECYCLED_FROM, RECYCLED_TO = 256 << 10, 64 << 20
@@ -37,35 +37,43 @@ class InPlace:
 
     def find(self, array: Any) -> Place | None:
         """Where the device reaches an array, if it does."""
-        if not isinstance(array, DeviceArray):
-            return self._mapped.find(array)
-        storage = array.storage
-        if not isinstance(storage, CardStorage):
-            raise ArgumentTypeError("an array on the card of another kind of backend")
-        return storage.place(self._cards)
+        if isinstance(array, DeviceArray):
+            return self._cards.place(array)
+        return self._mapped.find(array)
 
-    def places(self, call: Call, plan: Plan) -> Places | None:
-        """The places of a call's arrays; None where it has none."""
+    def places(self, call: Call, plan: Plan, results: Sequence[Place] = ()) -> Places | None:
+        """The places of a call's arrays; None where it has none.
+
+        Those of results that were recycled are known already.
+        """
         inputs = call.form.kernel.inputs
-        arrays: list[Array | None] = [*call.inputs]
-        arrays += call.outputs or [None] * call.form.kernel.outputs
-        found = [None if array is None else self.find(array) for array in arrays]
+        found = [self.find(array) for array in call.inputs]
+        if results:
+            found += results
+        elif call.outputs:
+            found += [self.find(array) for array in call.outputs]
+        else:
+            found += [None] * call.form.kernel.outputs
         if plan.path == "host-visible":
             self._keep_aligned(found, call.form, plan)
             if call.form.kernel.split == "whole":
                 _keep_unread(found, inputs)
         return tuple(found) if any(place is not None for place in found) else None
 
-    def recycle(self, call: Call) -> None:
+    def recycle(self, call: Call) -> Sequence[Place]:
         """Let results lie in mapped memory, which comes back when they are no longer used.
 
         The device then writes them there itself: no copy, and no pages touched for the first time.
+        Returns where they are; nothing where the call has results, or there is no memory for them.
         """
         if call.results or self._memory.bytes_in_arrays > RECYCLED_BYTES:
-            return
-        with contextlib.suppress(OutOfMemoryError):
-            results = [self._mapped.empty(shape, dtype) for shape, dtype in call.form.results]
-            call.use_outputs(results if len(results) > 1 else results[0])
+            return ()
+        try:
+            made = [self._mapped.make(shape, dtype) for shape, dtype in call.form.results]
+        except OutOfMemoryError:
+            return ()
+        call.set_outputs([array for array, _ in made])
+        return [place for _, place in made]
 
     def _keep_aligned(self, found: list[Place | None], form: Form, plan: Plan) -> None:
         """What a kernel binds must be aligned, in every piece."""

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from gpu_executor.call import Array
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernel import Shape
-from gpu_executor.vulkan.binding import Handle
+from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose
 from gpu_executor.vulkan.places import Place
 
@@ -51,6 +51,10 @@ class MappedArrays:
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike) -> Array:
         """An array of that shape, its contents whatever was there before."""
+        return self.make(shape, dtype)[0]
+
+    def make(self, shape: int | Shape, dtype: npt.DTypeLike) -> tuple[Array, Place]:
+        """The same, and where the device finds it."""
         kind = np.dtype(dtype)
         if kind.kind not in "biufc":
             raise ArgumentTypeError(f"dtype {kind} cannot lie in device memory; it takes numbers")
@@ -64,14 +68,14 @@ class MappedArrays:
         self.add(allocation.address, nbytes, block.buffer, allocation.offset, block.serial)
         # Not at exit: whoever still has a view then may still use it.
         weakref.finalize(memory, self._release, allocation).atexit = False
-        array: Array = np.frombuffer(memory, kind, count=nbytes // kind.itemsize)
-        return array.reshape(shape)
+        array: Array = np.ndarray(extents, kind, memory)
+        return array, Place(block.buffer, allocation.offset, False, block.serial)
 
     def find(self, array: Any) -> Place | None:
         """Where the device finds a NumPy array's data, if it can use it as it lies there."""
         if not array.flags.c_contiguous or not array.dtype.isnative:
             return None
-        address: int = array.__array_interface__["data"][0]
+        address = int(vk.ffi.cast("uintptr_t", vk.ffi.from_buffer(array)))
         with self._lock:
             self._forget_gone()
             index = bisect.bisect(self._starts, address) - 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.errors import ClosedError
+from gpu_executor.errors import ArgumentTypeError, ClosedError
 from gpu_executor.kernel import ElementType, Shape, native
 from gpu_executor.vulkan.arrays import mapped_view
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
@@ -37,14 +37,10 @@ class CardStorage:
     def fetch(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
         return self._cards.fetch(self.allocation, shape, dtype)
 
-    def place(self, cards: CardArrays) -> Place:
-        """Where kernels of the same session find it."""
-        if cards is not self._cards:
-            raise ClosedError(
-                "the array lies on the card of another backend; fetch it with numpy()"
-            )
-        block = self.allocation.block
-        return Place(block.buffer, self.allocation.offset, True, block.serial)
+    @property
+    def cards(self) -> CardArrays:
+        """Those that it is one of."""
+        return self._cards
 
 
 class CardArrays:
@@ -89,6 +85,18 @@ class CardArrays:
 
         self._in_parts(Purpose.UPLOAD, len(flat), fill)
         return made
+
+    def place(self, array: DeviceArray) -> Place:
+        """Where kernels find an array of these."""
+        storage = array.storage
+        if not isinstance(storage, CardStorage):
+            raise ArgumentTypeError("an array on the card of another kind of backend")
+        if storage.cards is not self:
+            raise ClosedError(
+                "the array lies on the card of another backend; fetch it with numpy()"
+            )
+        block = storage.allocation.block
+        return Place(block.buffer, storage.allocation.offset, True, block.serial)
 
     def fetch(self, source: Allocation, shape: Shape, dtype: np.dtype[Any]) -> Array:
         """The contents of an allocation as a NumPy array."""

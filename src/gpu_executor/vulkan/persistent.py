@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.calibration import Calibration
 from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
@@ -160,6 +161,20 @@ class PersistentVulkanBackend:
         if len(given) == 1 and isinstance(given[0], int):
             given = _stand_ins(kernel, given[0])
         return self._session.route(kernel, given, device_local).plan
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What the device was measured to do; None where plans go by fixed thresholds.
+
+        Where the settings name a cache folder, the first batch or large call measures a new device,
+        once, and the figures are kept there for later processes.
+        """
+        return self._session.routes.figures
+
+    def calibrate(self) -> Calibration:
+        """Measure the device again, in about half a second, and plan by the figures from now on."""
+        self._check_open()
+        return self._session.calibrate()
 
     def profile(self) -> Profile:
         """Watch every piece of every call until its `with` ends: `stages()`, `save_trace(path)`."""

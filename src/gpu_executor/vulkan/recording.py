@@ -13,7 +13,7 @@ from gpu_executor.plan import QueueUse
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.buffers import SlotBuffers
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
-from gpu_executor.vulkan.copying import BYTES_WORTH_A_THREAD
+from gpu_executor.vulkan.copying import SMALLEST_PART
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.places import Places
@@ -52,7 +52,7 @@ class RecordingRoom:
         self._kernel, self._pipeline, self._buffers = kernel, pipeline, buffers
         self._marks = None if marks is None else marks.timestamps
         self._descriptors = resources.descriptors
-        self._compute = resources.next_compute()
+        self._compute = resources.computing(queues)
         self._upload, self._download = resources.upload, resources.download
         with contextlib.ExitStack() as undo:
             self._set = self._descriptors.allocate(pipeline, buffers.ranges())
@@ -98,7 +98,7 @@ class RecordingRoom:
         nbytes = [
             sum(view.nbytes for view in views if view is not None) for views in (filled, drained)
         ]
-        small = max(nbytes) < 2 * BYTES_WORTH_A_THREAD
+        small = max(nbytes) < 2 * SMALLEST_PART
         return Recording(submissions, filled, drained, small, own_set)
 
     def release(self, recording: Recording) -> None:

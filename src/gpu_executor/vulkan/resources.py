@@ -22,25 +22,24 @@ class Resources:
     memory: MemoryPool
     pipelines: PipelineCache
     descriptors: DescriptorPools
-    computing: tuple[Timeline, ...]
-    """The queues that compute."""
+    compute: Timeline
+    """The queue that computes."""
+    side_by_side: tuple[Timeline, ...]
+    """Queues that compute beside each other, where the device has them."""
     upload: Timeline | None
     download: Timeline | None
     """Queues that only copy, where the device has them."""
     crew: Crew
     _turns: itertools.count[int] = field(default_factory=itertools.count)
 
-    @property
-    def compute(self) -> Timeline:
-        """The first queue that computes."""
-        return self.computing[0]
-
     def families(self, queues: QueueUse) -> list[int]:
         """The queue families that a slot submits to."""
-        if queues == "one" or self.upload is None:
-            return [self.compute.family]
-        return [self.upload.family, self.compute.family]
+        if queues == "split" and self.upload is not None:
+            return [self.upload.family, self.compute.family]
+        return [self.side_by_side[0].family if queues == "several" else self.compute.family]
 
-    def next_compute(self) -> Timeline:
-        """The queues in turn, so that slots made one after the other work side by side."""
-        return self.computing[next(self._turns) % len(self.computing)]
+    def computing(self, queues: QueueUse) -> Timeline:
+        """The queue that a slot computes on; of several another one each time."""
+        if queues != "several":
+            return self.compute
+        return self.side_by_side[next(self._turns) % len(self.side_by_side)]

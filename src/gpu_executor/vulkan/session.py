@@ -7,33 +7,35 @@ does with Vulkan goes through here.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
+import logging
+import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from gpu_executor.call import AnyArray, Array, Call, Form, Operand, check
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.calibration import Calibration
+from gpu_executor.call import AnyArray, Array, Call
 from gpu_executor.errors import (
     ClosedError,
     DeviceLacksError,
     OutOfMemoryError,
 )
 from gpu_executor.kernel import Kernel, Shape
-from gpu_executor.plan import Piece, Plan, Wishes, make_plan, plan_batch, plan_on_card, shrunk
+from gpu_executor.plan import Wishes, shrunk
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import Record, summed
+from gpu_executor.vulkan.calibrate import measure
 from gpu_executor.vulkan.copying import Crew
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.disk_cache import DriverCache
 from gpu_executor.vulkan.in_place import InPlace, recycles
 from gpu_executor.vulkan.instance import Instance, choose
+from gpu_executor.vulkan.kept_figures import keep_figures, read_figures
 from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import MemoryPool
 from gpu_executor.vulkan.on_card import CardArrays
@@ -41,33 +43,20 @@ from gpu_executor.vulkan.pipeline import PipelineCache
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.queues import QueueAddress
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.ring import Ring, Step, turn
+from gpu_executor.vulkan.ring import Ring, turn
+from gpu_executor.vulkan.routes import Route, Routes, steps_of
 from gpu_executor.vulkan.shelf import Row, Shelf
-from gpu_executor.vulkan.slot import Slot, SlotLayout
+from gpu_executor.vulkan.slot import Slot
 from gpu_executor.vulkan.stats import Stats
 from gpu_executor.vulkan.timeline import Timeline
 
-REMEMBERED = 1024
+log = logging.getLogger("gpu_executor.vulkan")
 
 
 class Closeable(Protocol):
     """Something to close."""
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Everything about a call that is the same the next time: remembered, not decided again."""
-
-    form: Form
-    plan: Plan
-    steps: tuple[Step, ...]
-    row: Row
-    on_card: bool
-    """Whether arrays on the card take part."""
-    recycles: bool
-    """Whether its results are worth to lie in recycled memory."""
 
 
 class Session:
@@ -83,9 +72,6 @@ class Session:
         """Streams that may hold slots while nobody works on them."""
         self.profile: Profile | None = None
         self._own = Record()
-        self._routes: dict[Hashable, Route] = {}
-        self._forms: dict[Hashable, Form] = {}
-        self._batch_plans: dict[Hashable, tuple[Form, Plan]] = {}
         with self._own.stage("setup"), contextlib.ExitStack() as opened:
             self.instance = Instance(validation=settings.validation)
             with contextlib.ExitStack() as alone:
@@ -111,6 +97,12 @@ class Session:
             opened.callback(self.cards.close)
             self._in_place = InPlace(self.info, self._memory, self.mapped, self.cards)
             self._shelf = Shelf(self.resources)
+            self.routes = Routes(self.info, settings, self._shelf, self._measure_first)
+            self._kept = settings.cache_dir if keep and settings.calibrate else None
+            """Where the device's figures are kept; None uses none that nobody asked for."""
+            self._measuring = threading.Lock()
+            if self._kept is not None:
+                self._use_figures(read_figures(self._kept, self.info))
             opened.callback(self._save_pipelines)
             opened.callback(self._shelf.close)
             self._opened = opened.pop_all()
@@ -123,34 +115,17 @@ class Session:
         *,
         keep: bool = False,
     ) -> Route:
-        """How a call of that form is run; made at its first call, remembered for the next."""
-        self.check_open()
-        try:
-            profiled = self.profile is not None
-            key = (id(kernel), device_local, keep, profiled, *_kinds(arrays))
-        except AttributeError:
-            check(kernel, arrays)  # something among them is no array: the check says so
-            raise
-        route = self._routes.get(key)
-        if route is None:
-            on_card = keep or any(isinstance(array, DeviceArray) for array in arrays)
-            all_there = keep and all(isinstance(array, DeviceArray) for array in arrays)
-            form = check(kernel, arrays)
-            route = self._make_route(form, device_local, on_card=on_card, all_there=all_there)
-            self._remember(self._routes, key, route)
-        return route
+        """How a call on these arrays is run."""
+        if self.closed:
+            self.check_open()
+        profiled = self.profile is not None
+        return self.routes.single(kernel, arrays, device_local, keep=keep, profiled=profiled)
 
-    def form(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> Form:
-        """The form of a call, checked at its first call, remembered for the next."""
-        try:
-            key = (id(kernel), *_kinds(arrays))
-        except AttributeError:
-            return check(kernel, arrays)
-        form = self._forms.get(key)
-        if form is None:
-            form = check(kernel, arrays)
-            self._remember(self._forms, key, form)
-        return form
+    def batch_route(self, calls: Sequence[Call], wishes: Wishes) -> Route:
+        """How a batch of calls is run, none of them empty."""
+        in_place = self.mapped.any and all(map(self._in_place.find, calls[0].inputs))
+        profiled = self.profile is not None
+        return self.routes.batch(calls, wishes, in_place=in_place, profiled=profiled)
 
     def check_open(self) -> None:
         """Raise `ClosedError` where the session is closed."""
@@ -165,19 +140,6 @@ class Session:
         except OutOfMemoryError:
             self.trim()
             return self.mapped.empty(shape, dtype)
-
-    def batch_plan(self, calls: Sequence[Call], wishes: Wishes) -> Plan:
-        """The plan for a batch of calls, none of them empty; remembered like a route."""
-        forms = [call.form for call in calls]
-        largest = max(forms, key=lambda form: form.count)
-        in_place = self.mapped.any and all(map(self._in_place.find, calls[0].inputs))
-        key = (id(largest), len(forms), wishes, in_place)
-        known = self._batch_plans.get(key)
-        if known is None:
-            plan = plan_batch(forms, self.info, self.settings, wishes, in_place=in_place)
-            known = largest, plan  # the form is kept, so that its id stays its own
-            self._remember(self._batch_plans, key, known)
-        return known[1]
 
     def run(
         self,
@@ -200,18 +162,17 @@ class Session:
             call.make_outputs()
             return call.result()
         if route.plan.slots > 1:
-            plan = self.batch_plan([call], Wishes(device_local))
-            for _ in self.run_jobs(kernel, [call], plan):
+            route = self.batch_route([call], Wishes(device_local))
+            for _ in self.run_jobs([call], route):
                 pass
             return call.result()
-        if route.recycles:
-            self._in_place.recycle(call)
+        recycled = self._in_place.recycle(call) if route.recycles else ()
         if self.mapped.any or route.on_card:
-            call.places = self._in_place.places(call, route.plan)
+            call.places = self._in_place.places(call, route.plan, recycled)
         try:
             slot = self._shelf.take(route.row)
         except OutOfMemoryError:
-            for _ in self.run_jobs(kernel, [call], route.plan):  # which makes do with less
+            for _ in self.run_jobs([call], route):  # which makes do with less
                 pass
             return call.result()
         slot.profile = self.profile
@@ -223,35 +184,30 @@ class Session:
             self._shelf.put_back(route.row, slot)
         return call.result()
 
-    def run_jobs(self, kernel: Kernel, calls: Sequence[Call], plan: Plan) -> Iterator[Call]:
+    def run_jobs(self, calls: Sequence[Call], route: Route) -> Iterator[Call]:
         """Carry out the calls of a batch in order, yielding each when it is done."""
-        if kernel.split == "elements":
-            largest = max((call.form for call in calls), key=lambda form: form.count)
-            yield from self.run_stream(kernel, calls, plan, largest.operands)
+        if route.form.kernel.split == "elements":
+            yield from self.run_stream(calls, route)
             return
         # Slots of a kernel that is not cut fit calls of one form only.
         for form, alike in itertools.groupby(calls, key=lambda call: call.form):
-            fitting = dataclasses.replace(
-                plan, count=form.count, chunk=form.count, capacity=form.count
-            )
-            yield from self.run_stream(kernel, alike, fitting, form.operands)
+            yield from self.run_stream(alike, self.routes.for_whole(route, form))
 
-    def run_stream(
-        self, kernel: Kernel, calls: Iterable[Call], plan: Plan, operands: tuple[Operand, ...]
-    ) -> Generator[Call, None, None]:
-        """The same for calls that come one by one, none with larger pieces than the plan's."""
-        plan, row, slots = self._take_slots(kernel, plan, operands)
+    def run_stream(self, calls: Iterable[Call], route: Route) -> Generator[Call, None, None]:
+        """The same for calls that come one by one, none with larger pieces than the route's."""
+        route, slots = self._take_slots(route)
+        form, plan = route.form, route.plan
         try:
             ring = Ring(slots)
             try:
                 for call in calls:
-                    if recycles(call.form):
-                        self._in_place.recycle(call)
+                    steps = route.steps if call.form is form else steps_of(plan, call.form)
+                    recycled = self._in_place.recycle(call) if recycles(call.form) else ()
                     if self.mapped.any or call.touches_card():
-                        call.places = self._in_place.places(call, plan)
+                        call.places = self._in_place.places(call, plan, recycled)
                     slots[0].record.calls += 1
                     slots[0].record.elements += call.form.count
-                    yield from ring.feed(call, steps_of(plan, call.form))
+                    yield from ring.feed(call, steps)
                 yield from ring.flush()
             except BaseException:
                 ring.abandon()
@@ -259,28 +215,27 @@ class Session:
         finally:
             # Backwards, so that they are taken in the same order again and find their recordings.
             for slot in reversed(slots):
-                self._shelf.put_back(row, slot)
+                self._shelf.put_back(route.row, slot)
 
-    def _take_slots(
-        self, kernel: Kernel, plan: Plan, operands: tuple[Operand, ...]
-    ) -> tuple[Plan, Row, list[Slot]]:
+    def _take_slots(self, route: Route) -> tuple[Route, list[Slot]]:
         """As many slots as the plan says, or as there is memory for, smaller ones if need be.
 
         A kernel that is not cut by elements needs all of its first slot.
         """
         while True:
-            row = self._row(plan, kernel, operands)
             try:
-                slots = [self._shelf.take(row)]
+                slots = [self._shelf.take(route.row)]
                 break
             except OutOfMemoryError:
-                smaller = None if kernel.split == "whole" else shrunk(plan)
+                whole = route.form.kernel.split == "whole"
+                smaller = None if whole else shrunk(route.plan)
                 if smaller is None:
                     raise
-                plan = smaller
+                route = self.routes.by_plan(route, route.form, smaller)
                 self._own.shrunk += 1
+        row, wanted = route.row, route.plan.slots
         try:
-            while len(slots) < plan.slots and self._leaves_room(row, len(slots) + 1):
+            while len(slots) < wanted and self._leaves_room(row, len(slots) + 1):
                 slot = self._shelf.take_another(row)
                 if slot is None:
                     break
@@ -289,22 +244,52 @@ class Session:
             for slot in slots:
                 self._shelf.put_back(row, slot)
             raise
-        if len(slots) < plan.slots:
+        if len(slots) < wanted:
             self._own.shrunk += 1
         for slot in slots:
             slot.profile = self.profile
-        return plan, row, slots
+        return route, slots
 
     def _leaves_room(self, row: Row, slots: int) -> bool:
         """Whether so many slots leave half of the memory: others come while a stream is held."""
         limit, layout = self.settings.memory_limit, row.layout
+        if limit is None:
+            return True
         copies = 2 if layout.path == "device-local" else 1
-        nbytes = slots * copies * sum(operand.nbytes for operand in layout.operands)
-        return limit is None or 2 * nbytes <= limit
+        return 2 * slots * copies * sum(operand.nbytes for operand in layout.operands) <= limit
 
-    def _row(self, plan: Plan, kernel: Kernel, operands: tuple[Operand, ...]) -> Row:
-        profiled = self.profile is not None
-        return self._shelf.row(SlotLayout.of(plan, kernel, operands, profiled=profiled))
+    def calibrate(self) -> Calibration:
+        """Measure the device, keep the figures and plan by them from now on."""
+        with self._measuring:
+            figures = measure(self.resources, self.mapped, self.cards, self.info)
+        if self.settings.cache_dir is not None:
+            keep_figures(self.settings.cache_dir, self.info, figures)
+        self._use_figures(figures)
+        return figures
+
+    def _measure_first(self) -> None:
+        """The same when the first plan is made that they matter for, if nobody is disturbed."""
+        if self._kept is None or not self._measuring.acquire(blocking=False):
+            return
+        try:
+            before = self._shelf.stats()
+            if before.in_use or self.routes.figures is not None:
+                return
+            figures = measure(self.resources, self.mapped, self.cards, self.info)
+            if self._shelf.stats() == before:  # else calls came meanwhile: the next time, then
+                keep_figures(self._kept, self.info, figures)
+                self._use_figures(figures)
+        except OutOfMemoryError as error:
+            self._kept = None
+            log.warning("plans go without the device's figures: %s", error)
+        finally:
+            self._measuring.release()
+
+    def _use_figures(self, figures: Calibration | None) -> None:
+        self.routes.figures = figures
+        if figures is not None:
+            crew = self.resources.crew
+            crew.threads = min(crew.most, figures.best_threads())
 
     def start_profile(self) -> Profile:
         """From now on, calls write down what they do, until the profile's `with` ends."""
@@ -352,11 +337,6 @@ class Session:
                 stream.close()
         self._opened.close()
 
-    def _remember(self, known: dict[Hashable, Any], key: Hashable, value: object) -> None:
-        if len(known) >= REMEMBERED:
-            known.clear()
-        known[key] = value
-
     def _make_resources(self, opened: contextlib.ExitStack) -> Resources:
         device, queues = self._device, self._device.queues
 
@@ -365,7 +345,11 @@ class Session:
             opened.callback(made.close)
             return made
 
-        computing = tuple(timeline(address) for address in queues.compute)
+        compute = timeline(queues.compute)
+        side_by_side = tuple(
+            compute if address == queues.compute else timeline(address)
+            for address in queues.side_by_side
+        )
         upload = None if queues.upload is None else timeline(queues.upload)
         download = upload
         if queues.download is not None and queues.download != queues.upload:
@@ -377,38 +361,13 @@ class Session:
             self._memory,
             self._pipelines,
             self._descriptors,
-            computing,
+            compute,
+            side_by_side,
             upload,
             download,
             crew,
         )
 
-    def _make_route(
-        self, form: Form, device_local: bool | None, *, on_card: bool, all_there: bool
-    ) -> Route:
-        kernel, operands = form.kernel, form.operands
-        if all_there:
-            plan = plan_on_card(form, self.info)
-        else:
-            count = max(form.count, 1)
-            plan = make_plan(kernel, operands, count, self.info, self.settings, device_local)
-        row = self._row(plan, kernel, operands)
-        return Route(form, plan, steps_of(plan, form), row, on_card, recycles(form))
-
     def _save_pipelines(self) -> None:
         if self._pipelines.stats().misses:
             self._driver_cache.save()
-
-
-def steps_of(plan: Plan, form: Form) -> tuple[Step, ...]:
-    """A call's pieces, with the work-groups for each."""
-    count, chunk = max(form.count, 1), plan.chunk
-    if count <= chunk:
-        return ((Piece(0, count), plan.groups(count)),)
-    pieces = [Piece(start, min(chunk, count - start)) for start in range(0, count, chunk)]
-    return tuple((piece, plan.groups(piece.count)) for piece in pieces)
-
-
-def _kinds(arrays: Sequence[AnyArray]) -> list[Hashable]:
-    """What tells the forms of calls apart."""
-    return [(type(array), array.dtype, array.shape) for array in arrays]

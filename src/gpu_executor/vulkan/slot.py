@@ -35,6 +35,7 @@ RECORDINGS_KEPT = 64
 TRACKS: dict[QueueUse, tuple[str, str, str]] = {
     "one": ("queue", "queue", "queue"),
     "split": ("queue for copies in", "queue", "queue for copies out"),
+    "several": ("queues side by side",) * 3,
 }
 """Names of the queues of copy in, compute and copy out, for profiles."""
 

@@ -1,0 +1,92 @@
+"""Calibration: what a device and its host can do, in figures that plans are made from.
+
+Measured once per device and driver by a backend, kept in a file, read again by the next process.
+Rates are bytes a second, times are seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+VERSION = 1
+MAY_BE_MISSING = ("piece_split", "piece_several")
+WAKING = 30e-6
+"""Before threads that sleep take part in a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The figures of one device, as measured."""
+
+    copy_in: float
+    """From mapped memory to the device's own, alone."""
+    copy_out: float
+    """Back, alone."""
+    copy_both: float
+    """Two bytes in for each one out at the same time, all of them together."""
+    host_copy: tuple[tuple[int, float], ...]
+    """From plain arrays into mapped memory, by the number of threads."""
+    call_mapped: float
+    """A call of a few elements in mapped memory, from its submission until it is seen done."""
+    call_staged: float
+    """The same with copies to device memory and back."""
+    piece_mapped: float
+    """What one more such piece adds to a batch that overlaps."""
+    piece_staged: float
+    piece_split: float | None
+    """The same with copies on queues of their own; None where the device has none."""
+    piece_several: float | None
+    """The same with each piece on another of several queues; None where there are none."""
+    kernel: float
+    """An addition in device memory: what it reads and writes."""
+    kernel_mapped: float
+    """The same in mapped memory."""
+    seconds: float
+    """What measuring took."""
+    when: str
+    """The date, as 2026-11-15."""
+
+    def best_threads(self) -> int:
+        """The fewest threads that copy within a twentieth of the best."""
+        best = max(rate for _, rate in self.host_copy)
+        return next(threads for threads, rate in self.host_copy if rate >= best / 1.05)
+
+    def host_seconds(self, nbytes: float) -> float:
+        """How long the host copies that many bytes, by as many threads as are best."""
+        alone = nbytes / self.host_copy[0][1]
+        return min(alone, WAKING + nbytes / max(rate for _, rate in self.host_copy))
+
+    def to_json(self) -> str:
+        return json.dumps({"version": VERSION, **dataclasses.asdict(self)}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Calibration:
+        """What `to_json` wrote; anything else is a `ValueError`."""
+        content = json.loads(text)
+        if not isinstance(content, dict) or content.pop("version", None) != VERSION:
+            raise ValueError(f"not figures of version {VERSION}")
+        names = {field.name for field in dataclasses.fields(cls)}
+        if content.keys() != names:
+            raise ValueError(f"figures {sorted(content.keys() ^ names)} are missing or unknown")
+        pairs, when = content.pop("host_copy"), content.pop("when")
+        missing = {name: None for name in MAY_BE_MISSING if content[name] is None}
+        if not isinstance(when, str) or not isinstance(pairs, list) or not pairs:
+            raise ValueError("figures of the wrong kind")
+        try:
+            threads = tuple((int(number), _positive(rate)) for number, rate in pairs)
+            figures: dict[str, Any] = {
+                name: _positive(value) for name, value in content.items() if name not in missing
+            }
+        except TypeError as error:
+            raise ValueError(f"figures of the wrong kind: {error}") from None
+        return cls(**(figures | missing), host_copy=threads, when=when)
+
+
+def _positive(value: float) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{value} is no rate and no time")
+    return float(value)

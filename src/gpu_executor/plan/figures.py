@@ -1,0 +1,135 @@
+"""The choice for a device that was measured: the way that is foreseen to be fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpu_executor.calibration import Calibration
+from gpu_executor.plan.bounds import Bounds
+from gpu_executor.plan.choice import Choice, asked_reason, slots_reason
+from gpu_executor.plan.forecast import DataPath, Way, forecast, pace
+from gpu_executor.plan.request import MOST_SLOTS, Request
+from gpu_executor.plan.thresholds import STREAM_CHUNK_ELEMS
+
+SMALLEST_PIECE_BYTES, LARGEST_PIECE_BYTES = 256 << 10, 64 << 20
+"""Input and output of a piece that was cut because it is foreseen to be faster."""
+ALIKE = 1.03
+"""Forecasts within this ratio are taken to be equal."""
+WORTH_CUTTING = 1.1
+"""What a call must gain by being cut into pieces: they cost memory, and forecasts are rough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A way, and how long it will take."""
+
+    seconds: float
+    way: Way
+    chunk: int
+
+
+def choose_by_figures(bounds: Bounds, figures: Calibration) -> Choice:
+    request = bounds.request
+    paths, path_reason = bounds.paths()
+    work = request.work
+    options = [
+        Option(forecast(figures, work, request.jobs, way), way, chunk)
+        for path in paths
+        for chunk in _chunks(bounds, path)
+        for way in _ways(bounds, figures, path, request.pieces(chunk))
+    ]
+    chosen = _best(request, options)
+    way = chosen.way
+    if len(paths) > 1:
+        other = min(option.seconds for option in options if option.way.path != way.path)
+        path_reason = f"path: {way.path}, {_ms(chosen)} foreseen and {other * 1e3:.3g} on the other"
+    reasons = [path_reason]
+    if bounds.settings.stream_chunk_elems is None and chosen.chunk < request.count:
+        reasons.append(f"chunk: {chosen.chunk:,} elements, {_ms(chosen)} foreseen")
+    else:
+        reasons.append(bounds.most_elements(way.path, None)[1])
+    slots = _slots(request, figures, way, reasons)
+    if way.overlaps and way.path == "device-local":
+        reasons.append(_queues_reason(chosen, options))
+    return Choice(way.path, chosen.chunk, slots, way.queues, tuple(reasons), chosen.seconds)
+
+
+def _chunks(bounds: Bounds, path: DataPath) -> Iterator[int]:
+    """As large as may be, then powers of two below it, unless the settings say how large."""
+    request = bounds.request
+    most, _ = bounds.most_elements(path, None)
+    settled = request.kernel.split == "whole" or bounds.settings.stream_chunk_elems is not None
+    per_element = (request.bytes_in + request.bytes_out) / request.count
+    if not settled:
+        most = min(most, max(STREAM_CHUNK_ELEMS, int(LARGEST_PIECE_BYTES / per_element)))
+    largest = min(request.count, most)
+    yield largest
+    if settled:
+        return
+    chunk = 1 << (largest - 1).bit_length() - 1
+    while chunk * per_element >= SMALLEST_PIECE_BYTES:
+        yield chunk
+        chunk //= 2
+
+
+def _ways(bounds: Bounds, figures: Calibration, path: DataPath, pieces: int) -> Iterator[Way]:
+    slots, pipelined = bounds.request.wishes.slots, bounds.request.wishes.pipelined
+    if slots == 1 or (slots is None and not pipelined):
+        yield Way(path, "one", pieces, overlaps=False)
+    if slots == 1 or (slots is None and not pipelined and pieces == 1):
+        return
+    yield Way(path, "one", pieces, overlaps=True)
+    if path == "device-local":
+        if figures.piece_split is not None:
+            yield Way(path, "split", pieces, overlaps=True)
+        if figures.piece_several is not None:
+            yield Way(path, "several", pieces, overlaps=True)
+
+
+def _best(request: Request, options: list[Option]) -> Option:
+    """The fastest; among those that are alike, the one that needs least or is most usual."""
+    fastest = min(option.seconds for option in options)
+    if request.jobs == 1:
+        undivided = [option for option in options if option.way.pieces == 1]
+        best = min(undivided, key=lambda option: option.seconds, default=None)
+        if best is not None and best.seconds <= fastest * WORTH_CUTTING:
+            return best
+    alike = [option for option in options if option.seconds <= fastest * ALIKE]
+    return min(alike, key=_preference)
+
+
+def _preference(option: Option) -> tuple[bool, bool, float]:
+    """Overlapping, which forgives wrong forecasts; few queues; a usual chunk."""
+    ratio = option.chunk / STREAM_CHUNK_ELEMS
+    return not option.way.overlaps, option.way.queues != "one", max(ratio, 1 / ratio)
+
+
+def _slots(request: Request, figures: Calibration, way: Way, reasons: list[str]) -> int:
+    wishes = request.wishes
+    if wishes.slots is not None:
+        reasons.append(asked_reason(wishes.slots, pipelined=wishes.pipelined))
+        return wishes.slots
+    if not way.overlaps:
+        if way.pieces > 1:
+            reasons.append("slots: 1, overlapping would take longer")
+        return 1
+    wanted = pace(figures, request.work, request.jobs, way).slots
+    slots = max(2, min(wanted, way.pieces, MOST_SLOTS))
+    reasons.append(slots_reason(slots, way.pieces))
+    return slots
+
+
+def _queues_reason(chosen: Option, options: list[Option]) -> str:
+    number = {"one": "one", "split": "three", "several": "several"}
+    told = ", ".join(
+        f"{_ms(option)} with {number[option.way.queues]}"
+        for option in options
+        if option.way.overlaps
+        and (option.way.path, option.chunk) == (chosen.way.path, chosen.chunk)
+    )
+    return f"queues: {number[chosen.way.queues]}, {told} foreseen"
+
+
+def _ms(option: Option) -> str:
+    return f"{option.seconds * 1e3:.3g} ms"

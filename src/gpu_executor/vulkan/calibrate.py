@@ -1,0 +1,201 @@
+"""Measures a device: what its bus, its queues and its memory do, and how fast the host copies.
+
+Each figure is the best of what fits into a few hundredths of a second: a GPU that idled needs some
+of it to reach its clock, and what else the machine does only ever slows it down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+
+from gpu_executor.calibration import Calibration
+from gpu_executor.call import Call, check
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.kernel import ElementType
+from gpu_executor.kernels import load
+from gpu_executor.plan import DataPath, Plan, QueueUse
+from gpu_executor.vulkan.arrays import mapped_view
+from gpu_executor.vulkan.commands import Copy
+from gpu_executor.vulkan.lane import IN_FLIGHT, Lane, open_lane, run_lanes
+from gpu_executor.vulkan.mapped import MappedArrays
+from gpu_executor.vulkan.memory import Allocation, Purpose
+from gpu_executor.vulkan.on_card import CardArrays
+from gpu_executor.vulkan.places import Places
+from gpu_executor.vulkan.resources import Resources
+from gpu_executor.vulkan.ring import Ring, turn
+from gpu_executor.vulkan.routes import steps_of
+from gpu_executor.vulkan.slot import Slot, SlotLayout
+from gpu_executor.vulkan.timeline import Timeline
+
+KERNEL = "bls12_381_fq_add"
+"""Reads two bytes for each one it writes and hardly computes: the bus and the memory show."""
+COPIED = 32 << 20
+"""Bytes that are copied in; half as many come back."""
+FEW = 64
+MANY, MANY_ON_A_CPU = 1 << 19, 1 << 14
+"""Elements of small and of large calls."""
+PIECES = 24
+SLOTS = 4
+WORK_GROUP = 128
+SECONDS = 0.03
+"""For each figure."""
+SHORTEST = 1e-6
+"""Seconds below which two times are the same."""
+
+
+def measure(
+    resources: Resources, mapped: MappedArrays, cards: CardArrays, info: DeviceInfo
+) -> Calibration:
+    """All figures, in about half a second. Whatever else the device does meanwhile spoils them."""
+    begun = perf_counter()
+    into, back, both = _bus(resources)
+    adding = _Additions(resources, mapped, cards, info)
+    call_mapped, kernel_mapped = adding.alone("host-visible", adding.in_mapped_memory)
+    _, kernel = adding.alone("device-local", adding.on_card)
+    return Calibration(
+        copy_in=into,
+        copy_out=back,
+        copy_both=both,
+        host_copy=_host_copies(resources),
+        call_mapped=call_mapped,
+        call_staged=adding.call("device-local", adding.in_mapped_memory, FEW),
+        piece_mapped=adding.piece("host-visible", "one"),
+        piece_staged=adding.piece("device-local", "one"),
+        piece_split=adding.piece("device-local", "split") if resources.upload else None,
+        piece_several=adding.piece("device-local", "several") if resources.side_by_side else None,
+        kernel=kernel,
+        kernel_mapped=kernel_mapped,
+        seconds=perf_counter() - begun,
+        when=datetime.datetime.now(datetime.UTC).date().isoformat(),
+    )
+
+
+def _best(function: Callable[[], object]) -> float:
+    """The seconds of the fastest of some turns."""
+    taken: list[float] = []
+    end = perf_counter() + SECONDS
+    while len(taken) < 3 or perf_counter() < end:
+        begun = perf_counter()
+        function()
+        taken.append(perf_counter() - begun)
+    return min(taken)
+
+
+def _bus(resources: Resources) -> tuple[float, float, float]:
+    """Bytes a second into device memory, back, and both ways at once."""
+    upload = resources.upload or resources.compute
+    download = resources.download or resources.compute
+    with contextlib.ExitStack() as stack:
+
+        def lane(timeline: Timeline, host: Purpose, nbytes: int, *, into: bool) -> Lane:
+            ends = [_allocate(stack, resources, kind, nbytes) for kind in (host, Purpose.DEVICE)]
+            source, target = ends if into else reversed(ends)
+            step = nbytes // IN_FLIGHT
+            copies = [
+                Copy(source.buffer, source.offset + at, target.buffer, target.offset + at, step)
+                for at in range(0, nbytes, step)
+            ]
+            pieces = [[copy] for copy in copies]
+            return stack.enter_context(open_lane(resources, timeline, pieces))
+
+        there = lane(upload, Purpose.UPLOAD, COPIED, into=True)
+        back = lane(download, Purpose.READBACK, COPIED // 2, into=False)
+        return (
+            COPIED / _best(lambda: run_lanes([there])),
+            COPIED // 2 / _best(lambda: run_lanes([back])),
+            (COPIED + COPIED // 2) / _best(lambda: run_lanes([there, back])),
+        )
+
+
+def _host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
+    """Bytes a second from a plain array into mapped memory, by threads."""
+    crew = resources.crew
+    with contextlib.ExitStack() as stack:
+        room = _allocate(stack, resources, Purpose.UPLOAD, COPIED)
+        target = mapped_view(room, 0, COPIED, ElementType(np.dtype(np.uint8)))
+        source = np.ones(COPIED, np.uint8)
+        numbers = [threads for threads in (1, 2, 4, 8, 16) if threads < crew.most]
+        rates = []
+        for threads in (*numbers, crew.most):
+            copy = functools.partial(crew.copy, [(target, source)], threads=threads)
+            rates.append((threads, COPIED / _best(copy)))
+        return tuple(rates)
+
+
+def _allocate(
+    stack: contextlib.ExitStack, resources: Resources, purpose: Purpose, nbytes: int
+) -> Allocation:
+    allocation = resources.memory.allocate(purpose, nbytes)
+    stack.callback(resources.memory.release, allocation)
+    return allocation
+
+
+class _Additions:
+    """Additions of few and of many elements, of zeros, by slots that nobody else uses."""
+
+    def __init__(
+        self, resources: Resources, mapped: MappedArrays, cards: CardArrays, info: DeviceInfo
+    ) -> None:
+        self._resources, self._kernel = resources, load(KERNEL)
+        self._many = MANY_ON_A_CPU if info.kind == "cpu" else MANY
+        assert self._kernel.types is not None
+        self._type = self._kernel.types[0]
+        made = [mapped.make((self._many, *self._type.shape), self._type.dtype) for _ in range(3)]
+        self._arrays = [array for array, _ in made]
+        self.in_mapped_memory: Places = tuple(place for _, place in made)
+        for array in self._arrays:
+            array[...] = 0
+        self._there = [cards.put(array) for array in self._arrays]
+        self.on_card: Places = tuple(cards.place(array) for array in self._there)
+
+    def alone(self, path: DataPath, places: Places) -> tuple[float, float]:
+        """The seconds of a call of few elements, and the bytes a second that more ones add."""
+        few, many = (self.call(path, places, count) for count in (FEW, self._many))
+        moved = 3 * self._type.nbytes * (self._many - FEW)
+        return few, moved / max(many - few, SHORTEST)
+
+    def call(self, path: DataPath, places: Places, count: int) -> float:
+        """The seconds of a call."""
+        plan, call = self._plan(path, "one", count), self._call(places, count)
+        steps = steps_of(plan, call.form)
+        with contextlib.closing(self._slot(plan, call)) as slot:
+            return _best(lambda: turn(slot, call, steps))
+
+    def piece(self, path: DataPath, queues: QueueUse) -> float:
+        """The seconds of each of several small pieces that overlap."""
+        plan = self._plan(path, queues, FEW)
+        calls = [self._call(self.in_mapped_memory, FEW) for _ in range(PIECES)]
+        steps = steps_of(plan, calls[0].form)
+        with contextlib.ExitStack() as stack:
+            slots = [
+                stack.enter_context(contextlib.closing(self._slot(plan, calls[0])))
+                for _ in range(SLOTS)
+            ]
+
+            def batch() -> None:
+                ring = Ring(slots)
+                for call in calls:
+                    deque(ring.feed(call, steps), maxlen=0)
+                deque(ring.flush(), maxlen=0)
+
+            return _best(batch) / PIECES
+
+    def _call(self, places: Places, count: int) -> Call:
+        arrays = [array[:count] for array in self._arrays]
+        call = check(self._kernel, arrays[:2]).call(arrays[:2])
+        call.set_outputs([arrays[2]])
+        call.places = places
+        return call
+
+    def _slot(self, plan: Plan, call: Call) -> Slot:
+        return Slot(self._resources, SlotLayout.of(plan, self._kernel, call.form.operands))
+
+    def _plan(self, path: DataPath, queues: QueueUse, count: int) -> Plan:
+        return Plan(count, path, count, count, 1, queues, WORK_GROUP, 1, ())
