@@ -112,22 +112,13 @@ def test_a_large_copy_is_shared_among_the_threads(monkeypatch: pytest.MonkeyPatc
 
 def test_the_caller_copies_what_the_others_are_too_slow_for() -> None:
     crew, source, asleep = Crew(2), numbers(LARGE, np.uint64), threading.Event()
-    crew._tasks.put(Sleeper(asleep))  # type: ignore[arg-type]
+    crew.hand_over(lambda: (asleep.wait(), None)[1])
+    crew.hand_over(lambda: (asleep.wait(), None)[1])
     target = np.zeros_like(source)
     crew.copy([(target, source)])  # would not return if it waited for the one who sleeps
     np.testing.assert_array_equal(target, source)
     asleep.set()
     crew.close()
-
-
-class Sleeper:
-    """A task that keeps a thread busy until the event comes."""
-
-    def __init__(self, until: threading.Event) -> None:
-        self._until = until
-
-    def help(self) -> None:
-        self._until.wait()
 
 
 def test_an_interrupted_copy_waits_for_the_others_and_drops_the_rest(

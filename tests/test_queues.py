@@ -187,8 +187,8 @@ class SplitSlot:
 
     def start(self) -> list[Submission]:
         self.slot.start(self.call, Piece(0, 70), 2)
-        assert self.slot._running is not None
-        return [submission for _, submission in self.slot._running[0].submissions]
+        recording, _ = self.slot._prepared()
+        return [submission for _, submission in recording.submissions]
 
     def done(self, submission: Submission, timeout: int) -> bool:
         return bool(vk.vkWaitSemaphores(self.device, submission.wait_info, timeout) == 0)

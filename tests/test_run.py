@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import gpu_executor as gx
 from conftest import CHUNK, OpenGpu, ValidationMessages, elements, on_both_paths
-from gpu_executor import plan
 from gpu_executor.cpu import exact
+from gpu_executor.plan import plan as planning
 from gpu_executor.primes import BLS12_381_FQ, NAMED, words
 
 Array = npt.NDArray[Any]
@@ -128,7 +128,7 @@ def test_every_tuning_gives_the_same(
 ) -> None:
     gpu = fresh_gpu()
     fits = min(work_group, gpu.device.limits.max_work_group_invocations)
-    monkeypatch.setattr(plan, "_choose_work_groups", lambda *_: (fits, per_invocation))
+    monkeypatch.setattr(planning, "choose_work_groups", lambda *_: (fits, per_invocation))
     for size in (1, fits, fits + 1, fits * per_invocation, fits * per_invocation + 1):
         a, b = random_elements(size, 1), random_elements(size, 2)
         chosen = gpu.explain(ADD_U32, random_words(size), random_words(size))

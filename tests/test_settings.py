@@ -20,14 +20,15 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert read({}) == Settings(
         device=None,
         device_local=None,
-        stream_chunk_elems=524_288,
+        stream_chunk_elems=None,
         memory_limit=None,
         cache_dir=platformdirs.user_cache_path("gpu-executor"),
+        calibrate=True,
         validation=False,
     )
 
 
-def test_settings_made_by_hand_keep_nothing_on_disk_and_stream_by_524288() -> None:
+def test_settings_made_by_hand_keep_nothing_on_disk_and_leave_chunks_to_the_plan() -> None:
     assert Settings().cache_dir is None
     assert Settings().stream_chunk_elems is None
 

@@ -14,8 +14,8 @@ from typing import Any
 
 VERSION = 1
 MAY_BE_MISSING = ("piece_split", "piece_several")
-WAKING = 30e-6
-"""Before threads that sleep take part in a copy."""
+MUCH_TO_COPY = 1 << 20
+"""Bytes from which a copy is left to other threads than the caller's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,10 @@ class Calibration:
     """Two bytes in for each one out at the same time, all of them together."""
     host_copy: tuple[tuple[int, float], ...]
     """From plain arrays into mapped memory, by the number of threads."""
+    pieces_copy: float
+    """The same while pieces overlap, by threads that each copy for another piece."""
+    handing_over: float
+    """What leaving the copies of a piece to other threads adds to it, however little they copy."""
     call_mapped: float
     """A call of a few elements in mapped memory, from its submission until it is seen done."""
     call_staged: float
@@ -52,13 +56,19 @@ class Calibration:
 
     def best_threads(self) -> int:
         """The fewest threads that copy within a twentieth of the best."""
-        best = max(rate for _, rate in self.host_copy)
+        best = self.fastest_host_copy
         return next(threads for threads, rate in self.host_copy if rate >= best / 1.05)
 
-    def host_seconds(self, nbytes: float) -> float:
-        """How long the host copies that many bytes, by as many threads as are best."""
-        alone = nbytes / self.host_copy[0][1]
-        return min(alone, WAKING + nbytes / max(rate for _, rate in self.host_copy))
+    @property
+    def fastest_host_copy(self) -> float:
+        """With as many threads as are best."""
+        return max(rate for _, rate in self.host_copy)
+
+    def shared_copy(self, nbytes: float) -> float:
+        """The seconds of one copy that all threads share, or that one makes where it is short."""
+        if nbytes < MUCH_TO_COPY:
+            return nbytes / self.host_copy[0][1]
+        return self.handing_over + nbytes / self.fastest_host_copy
 
     def to_json(self) -> str:
         return json.dumps({"version": VERSION, **dataclasses.asdict(self)}, indent=1)

@@ -73,23 +73,24 @@ def fixed_cost(settings: Settings) -> Ratio:
 def copies_and_kernel(settings: Settings) -> Ratio:
     """A call of 1 Mi elements from plain arrays against its copies and its kernel, each alone."""
     with _session(settings) as session, _slot(session, MEDIUM) as (call, route, slot):
-        pieces = [(slot.recording(piece.count, groups), piece) for piece, groups in route.steps]
 
         def fill() -> None:
-            for recording, piece in pieces:
-                slot.fill(recording, call, piece)
+            for piece, groups in route.steps:
+                slot.prepare(call, piece, groups)
+                slot.fill(call)
 
         def run() -> None:
-            for recording, _ in pieces:
-                timeline, submission = recording.submissions[0]
-                timeline.submit(submission)
-                timeline.wait(submission)
+            for piece, groups in route.steps:
+                slot.prepare(call, piece, groups)
+                slot.submit()
+                slot.wait()
 
         def drain() -> None:
             # As a call does it: into new memory, whose pages are touched for the first time.
             call.outputs[0] = np.empty_like(call.outputs[0])
-            for recording, piece in pieces:
-                slot.drain(recording, call, piece)
+            for piece, groups in route.steps:
+                slot.prepare(call, piece, groups)
+                slot.drain(call)
 
         def whole() -> None:
             session.run(call.form.kernel, call.inputs, False)

@@ -1,9 +1,9 @@
 """How calls will be run: pure functions from what is asked and what there is to a `Plan`."""
 
 from gpu_executor.plan.bounds import round_up_to_class
-from gpu_executor.plan.forecast import DataPath, QueueUse
+from gpu_executor.plan.forecast import MOST_SLOTS, DataPath, QueueUse
 from gpu_executor.plan.plan import Piece, Plan, make_plan, plan_on_card, shrunk
-from gpu_executor.plan.request import MOST_SLOTS, Request, Wishes
+from gpu_executor.plan.request import Request, Wishes
 
 __all__ = [
     "MOST_SLOTS",

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from gpu_executor.calibration import Calibration
 from gpu_executor.plan.bounds import Bounds
 from gpu_executor.plan.choice import Choice, asked_reason, slots_reason
-from gpu_executor.plan.forecast import DataPath, Way, forecast, pace
-from gpu_executor.plan.request import MOST_SLOTS, Request
+from gpu_executor.plan.forecast import DataPath, Way, forecast
+from gpu_executor.plan.request import Request
 from gpu_executor.plan.thresholds import STREAM_CHUNK_ELEMS
 
 SMALLEST_PIECE_BYTES, LARGEST_PIECE_BYTES = 256 << 10, 64 << 20
 """Input and output of a piece that was cut because it is foreseen to be faster."""
 ALIKE = 1.03
-"""Forecasts within this ratio are taken to be equal."""
+"""Forecasts of two kinds of ways within this ratio are taken to be equal."""
+CHUNKS_ALIKE = 1.1
+"""The same for chunks of one kind: the usual chunk is taken where others gain little."""
 WORTH_CUTTING = 1.1
 """What a call must gain by being cut into pieces: they cost memory, and forecasts are rough."""
 
@@ -25,6 +27,7 @@ class Option:
     """A way, and how long it will take."""
 
     seconds: float
+    slots: int
     way: Way
     chunk: int
 
@@ -34,7 +37,7 @@ def choose_by_figures(bounds: Bounds, figures: Calibration) -> Choice:
     paths, path_reason = bounds.paths()
     work = request.work
     options = [
-        Option(forecast(figures, work, request.jobs, way), way, chunk)
+        Option(*forecast(figures, work, request.jobs, way), way, chunk)
         for path in paths
         for chunk in _chunks(bounds, path)
         for way in _ways(bounds, figures, path, request.pieces(chunk))
@@ -49,10 +52,15 @@ def choose_by_figures(bounds: Bounds, figures: Calibration) -> Choice:
         reasons.append(f"chunk: {chosen.chunk:,} elements, {_ms(chosen)} foreseen")
     else:
         reasons.append(bounds.most_elements(way.path, None)[1])
-    slots = _slots(request, figures, way, reasons)
-    if way.overlaps and way.path == "device-local":
+    if (asked := request.wishes.slots) is not None:
+        reasons.append(asked_reason(asked, pipelined=request.wishes.pipelined))
+    elif chosen.slots > 1:
+        reasons.append(slots_reason(chosen.slots, way.pieces))
+    elif way.pieces > 1:
+        reasons.append("slots: 1, overlapping would take longer")
+    if chosen.slots > 1 and way.path == "device-local":
         reasons.append(_queues_reason(chosen, options))
-    return Choice(way.path, chosen.chunk, slots, way.queues, tuple(reasons), chosen.seconds)
+    return Choice(way.path, chosen.chunk, chosen.slots, way.queues, tuple(reasons), chosen.seconds)
 
 
 def _chunks(bounds: Bounds, path: DataPath) -> Iterator[int]:
@@ -74,17 +82,18 @@ def _chunks(bounds: Bounds, path: DataPath) -> Iterator[int]:
 
 
 def _ways(bounds: Bounds, figures: Calibration, path: DataPath, pieces: int) -> Iterator[Way]:
-    slots, pipelined = bounds.request.wishes.slots, bounds.request.wishes.pipelined
-    if slots == 1 or (slots is None and not pipelined):
-        yield Way(path, "one", pieces, overlaps=False)
-    if slots == 1 or (slots is None and not pipelined and pieces == 1):
+    wishes = bounds.request.wishes
+    left_open = wishes.slots is None and not wishes.pipelined
+    if wishes.slots == 1 or left_open:
+        yield Way(path, "one", pieces, slots=1)
+    if wishes.slots == 1 or (left_open and pieces == 1):
         return
-    yield Way(path, "one", pieces, overlaps=True)
+    yield Way(path, "one", pieces, wishes.slots)
     if path == "device-local":
         if figures.piece_split is not None:
-            yield Way(path, "split", pieces, overlaps=True)
+            yield Way(path, "split", pieces, wishes.slots)
         if figures.piece_several is not None:
-            yield Way(path, "several", pieces, overlaps=True)
+            yield Way(path, "several", pieces, wishes.slots)
 
 
 def _best(request: Request, options: list[Option]) -> Option:
@@ -95,29 +104,23 @@ def _best(request: Request, options: list[Option]) -> Option:
         best = min(undivided, key=lambda option: option.seconds, default=None)
         if best is not None and best.seconds <= fastest * WORTH_CUTTING:
             return best
-    alike = [option for option in options if option.seconds <= fastest * ALIKE]
-    return min(alike, key=_preference)
+    kind = _kind(min((o for o in options if o.seconds <= fastest * ALIKE), key=_kind))
+    alike = [option for option in options if _kind(option) == kind]
+    fastest = min(option.seconds for option in alike)
+    return min((o for o in alike if o.seconds <= fastest * CHUNKS_ALIKE), key=_distance)
 
 
-def _preference(option: Option) -> tuple[bool, bool, float]:
-    """Overlapping, which forgives wrong forecasts; few queues; a usual chunk."""
+def _kind(option: Option) -> tuple[bool, bool, str, str]:
+    """What tells options apart but for their chunks. The least is preferred: one that overlaps,
+    which forgives wrong forecasts, through one queue."""
+    way = option.way
+    return option.slots == 1, way.queues != "one", way.queues, way.path
+
+
+def _distance(option: Option) -> float:
+    """How far its chunk is from the usual one."""
     ratio = option.chunk / STREAM_CHUNK_ELEMS
-    return not option.way.overlaps, option.way.queues != "one", max(ratio, 1 / ratio)
-
-
-def _slots(request: Request, figures: Calibration, way: Way, reasons: list[str]) -> int:
-    wishes = request.wishes
-    if wishes.slots is not None:
-        reasons.append(asked_reason(wishes.slots, pipelined=wishes.pipelined))
-        return wishes.slots
-    if not way.overlaps:
-        if way.pieces > 1:
-            reasons.append("slots: 1, overlapping would take longer")
-        return 1
-    wanted = pace(figures, request.work, request.jobs, way).slots
-    slots = max(2, min(wanted, way.pieces, MOST_SLOTS))
-    reasons.append(slots_reason(slots, way.pieces))
-    return slots
+    return max(ratio, 1 / ratio)
 
 
 def _queues_reason(chosen: Option, options: list[Option]) -> str:
@@ -125,8 +128,7 @@ def _queues_reason(chosen: Option, options: list[Option]) -> str:
     told = ", ".join(
         f"{_ms(option)} with {number[option.way.queues]}"
         for option in options
-        if option.way.overlaps
-        and (option.way.path, option.chunk) == (chosen.way.path, chosen.chunk)
+        if option.slots > 1 and (option.way.path, option.chunk) == (chosen.way.path, chosen.chunk)
     )
     return f"queues: {number[chosen.way.queues]}, {told} foreseen"
 

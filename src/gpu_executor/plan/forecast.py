@@ -1,7 +1,8 @@
 """Forecasts: how long a way of running jobs will take on a device whose figures are known.
 
-    one slot       every piece:  fill, copy in, compute, copy out, drain, one after the other
-    several slots  the longest of what the host does and what the device does sets the pace
+    one slot       every piece: fill, copy in, compute, copy out, drain, one after the other
+    several slots  pieces side by side, as fast as the slowest of the host's main thread, the host's
+                   copies and the device, if there are slots enough for all to be busy
 
 All that is unknown here is the kernel, which is taken to be as fast as an addition: one that
 computes for longer takes longer on every way alike.
@@ -13,7 +14,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from gpu_executor.calibration import Calibration
+from gpu_executor.calibration import MUCH_TO_COPY, Calibration
+
+MOST_SLOTS = 16
 
 DataPath = Literal["host-visible", "device-local"]
 QueueUse = Literal["one", "split", "several"]
@@ -41,53 +44,73 @@ class Way:
     queues: QueueUse
     pieces: int
     """Of all jobs together."""
-    overlaps: bool
-    """Whether pieces take turns in several slots."""
+    slots: int | None
+    """1 is one after the other; None is as many as are of use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What one piece takes of the host's time and of the device's."""
+    """Pieces that overlap: the time of one, and the time between one and the next."""
 
-    host: float
-    device: float
-    """Of the busiest part of the device."""
     through: float
-    """From its submission until it is done."""
+    apart: float
+    """What the slowest part takes for a piece, however many there are side by side."""
 
     @property
     def slots(self) -> int:
-        """Enough for all that a piece passes through to be busy (Little's law), and one to spare:
-        2 where nearly all time is the host's or the device's, up to 5 where all parts share it."""
-        return 1 + max(1, math.ceil((self.host + self.through) / max(self.host, self.device) - 0.1))
+        """Enough for the slowest part to be always busy (Little's law), and one to spare."""
+        return math.ceil(self.through / self.apart - 0.1) + 1
+
+    def seconds(self, pieces: int, slots: int) -> float:
+        """For all of them."""
+        return self.through + (pieces - 1) * max(self.apart, self.through / slots)
 
 
-def pace(figures: Calibration, work: Work, jobs: int, way: Way) -> Pace:
-    """The time of one of the way's pieces, where pieces overlap."""
+def forecast(figures: Calibration, work: Work, jobs: int, way: Way) -> tuple[float, int]:
+    """Seconds for all jobs, and the slots that it takes."""
     share = jobs / way.pieces
-    into, back = work.bytes_in * share, work.bytes_out * share
-    host = figures.host_seconds(work.filled * share) + figures.host_seconds(work.drained * share)
+    filled, drained = work.filled * share, work.drained * share
+    device, busiest = _device_seconds(figures, work.bytes_in * share, work.bytes_out * share, way)
+    if way.slots == 1:
+        call = figures.call_mapped if way.path == "host-visible" else figures.call_staged
+        copies = figures.shared_copy(filled) + figures.shared_copy(drained)
+        return way.pieces * (copies + call + device), 1
+    caller, others = _piece_seconds(figures, way), 0.0
+    for nbytes in (filled, drained):
+        if nbytes < MUCH_TO_COPY:
+            caller += nbytes / figures.host_copy[0][1]
+        else:
+            caller += figures.handing_over
+            others += nbytes
+    through = caller + others / figures.host_copy[0][1] + device
+    pace = Pace(through, max(caller, others / figures.pieces_copy, busiest))
+    slots = way.slots or max(2, min(pace.slots, way.pieces, MOST_SLOTS))
+    return pace.seconds(way.pieces, slots), slots
+
+
+def _device_seconds(
+    figures: Calibration, into: float, back: float, way: Way
+) -> tuple[float, float]:
+    """A piece's time on the device, and that of the part of the device that is busiest with it."""
     if way.path == "host-visible":
-        device = (into + back) / figures.kernel_mapped
-        return Pace(host + figures.piece_mapped, device, device)
+        seconds = (into + back) / figures.kernel_mapped
+        return seconds, seconds
     computing = (into + back) / figures.kernel
-    through = into / figures.copy_in + computing + back / figures.copy_out
-    if way.queues == "one":
-        return Pace(host + figures.piece_staged, through, through)
-    bus = max(into / figures.copy_in, back / figures.copy_out, (into + back) / figures.copy_both)
-    piece = figures.piece_split if way.queues == "split" else figures.piece_several
-    assert piece is not None, "queues that the device has"
-    return Pace(host + piece, max(bus, computing), through)
+    seconds = into / figures.copy_in + computing + back / figures.copy_out
+    if way.queues != "split":
+        return seconds, seconds
+    both = (into + back) / figures.copy_both
+    return seconds, max(into / figures.copy_in, back / figures.copy_out, both, computing)
 
 
-def forecast(figures: Calibration, work: Work, jobs: int, way: Way) -> float:
-    """Seconds for all jobs."""
-    one = pace(figures, work, jobs, way)
+def _piece_seconds(figures: Calibration, way: Way) -> float:
+    """What a piece costs however small it is."""
     if way.path == "host-visible":
-        call, piece = figures.call_mapped, figures.piece_mapped
-    else:
-        call, piece = figures.call_staged, figures.piece_staged
-    if not way.overlaps:
-        return way.pieces * (one.host - piece + call + one.through)
-    pieces = way.pieces * max(one.host, one.device)
-    return pieces + min(one.host, one.through) + max(call - piece, 0)
+        return figures.piece_mapped
+    seconds = {
+        "one": figures.piece_staged,
+        "split": figures.piece_split,
+        "several": figures.piece_several,
+    }[way.queues]
+    assert seconds is not None, "queues that the device has"
+    return seconds

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from gpu_executor.call import Form, Operand
 from gpu_executor.errors import SettingsError
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan.forecast import Work
-
-MOST_SLOTS = 16
+from gpu_executor.plan.forecast import MOST_SLOTS, Work
 
 
 @dataclass(frozen=True, slots=True)

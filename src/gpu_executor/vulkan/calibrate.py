@@ -10,26 +10,28 @@ import contextlib
 import datetime
 import functools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from time import perf_counter
 
 import numpy as np
 
 from gpu_executor.calibration import Calibration
-from gpu_executor.call import Call, check
+from gpu_executor.call import Array, Call, check
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import ElementType
 from gpu_executor.kernels import load
 from gpu_executor.plan import DataPath, Plan, QueueUse
 from gpu_executor.vulkan.arrays import mapped_view
 from gpu_executor.vulkan.commands import Copy
+from gpu_executor.vulkan.copying import Crew, Pair
 from gpu_executor.vulkan.lane import IN_FLIGHT, Lane, open_lane, run_lanes
 from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import Allocation, Purpose
 from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.places import Places
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.ring import Ring, turn
+from gpu_executor.vulkan.ring import Ring, Step, turn
 from gpu_executor.vulkan.routes import steps_of
 from gpu_executor.vulkan.slot import Slot, SlotLayout
 from gpu_executor.vulkan.timeline import Timeline
@@ -39,12 +41,16 @@ KERNEL = "bls12_381_fq_add"
 COPIED = 32 << 20
 """Bytes that are copied in; half as many come back."""
 FEW = 64
-MANY, MANY_ON_A_CPU = 1 << 19, 1 << 14
+MANY, MANY_ON_A_CPU = 1 << 19, 1 << 16
 """Elements of small and of large calls."""
 PIECES = 24
 SLOTS = 4
+PLAIN = (1 << 14, 1 << 16)
+PLAIN_PIECES_ON_A_CPU = 5
+PLAIN_SLOTS = 8
+"""Two sizes of pieces from plain arrays, and the slots for them."""
 WORK_GROUP = 128
-SECONDS = 0.03
+SECONDS = 0.02
 """For each figure."""
 SHORTEST = 1e-6
 """Seconds below which two times are the same."""
@@ -57,17 +63,26 @@ def measure(
     begun = perf_counter()
     into, back, both = _bus(resources)
     adding = _Additions(resources, mapped, cards, info)
+    host = _host_copies(resources)
     call_mapped, kernel_mapped = adding.alone("host-visible", adding.in_mapped_memory)
     _, kernel = adding.alone("device-local", adding.on_card)
+    piece_staged = adding.piece("device-local", "one")
+    handed, pieces_copy = adding.plain_pieces()
+    # Where they were as fast as the device allows, they say nothing of the host's copies.
+    device = 1 / (1 / into + 0.5 / back + 1.5 / kernel)
+    if pieces_copy > 0.6 * device:
+        pieces_copy = max(rate for _, rate in host)
     return Calibration(
         copy_in=into,
         copy_out=back,
         copy_both=both,
-        host_copy=_host_copies(resources),
+        host_copy=host,
+        pieces_copy=pieces_copy,
+        handing_over=max(handed - piece_staged, SHORTEST),
         call_mapped=call_mapped,
         call_staged=adding.call("device-local", adding.in_mapped_memory, FEW),
         piece_mapped=adding.piece("host-visible", "one"),
-        piece_staged=adding.piece("device-local", "one"),
+        piece_staged=piece_staged,
         piece_split=adding.piece("device-local", "split") if resources.upload else None,
         piece_several=adding.piece("device-local", "several") if resources.side_by_side else None,
         kernel=kernel,
@@ -81,7 +96,7 @@ def _best(function: Callable[[], object]) -> float:
     """The seconds of the fastest of some turns."""
     taken: list[float] = []
     end = perf_counter() + SECONDS
-    while len(taken) < 3 or perf_counter() < end:
+    while len(taken) < 2 or perf_counter() < end:
         begun = perf_counter()
         function()
         taken.append(perf_counter() - begun)
@@ -115,18 +130,43 @@ def _bus(resources: Resources) -> tuple[float, float, float]:
 
 
 def _host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
-    """Bytes a second from a plain array into mapped memory, by threads."""
+    """Bytes a second from a plain array into mapped memory, by threads that fill slots."""
     crew = resources.crew
     with contextlib.ExitStack() as stack:
         room = _allocate(stack, resources, Purpose.UPLOAD, COPIED)
         target = mapped_view(room, 0, COPIED, ElementType(np.dtype(np.uint8)))
         source = np.ones(COPIED, np.uint8)
-        numbers = [threads for threads in (1, 2, 4, 8, 16) if threads < crew.most]
-        rates = []
-        for threads in (*numbers, crew.most):
-            copy = functools.partial(crew.copy, [(target, source)], threads=threads)
-            rates.append((threads, COPIED / _best(copy)))
-        return tuple(rates)
+
+        def by(threads: int) -> float:
+            crew.threads = threads
+            share = COPIED // threads
+            starts = range(0, share * threads, share)
+            parts = [(target[at : at + share], source[at : at + share]) for at in starts]
+            return share * threads / _best(lambda: _copy_side_by_side(crew, parts))
+
+        fewer = [threads for threads in (1, 2, 4, 8, 16) if threads < crew.most]
+        return tuple((threads, by(threads)) for threads in (*fewer, crew.most))
+
+
+def _copy_side_by_side(crew: Crew, parts: Sequence[Pair]) -> None:
+    """Each part by another thread."""
+    done: SimpleQueue[None] = SimpleQueue()
+
+    def copy(target: Array, source: Array) -> None:
+        target[...] = source
+        done.put(None)
+
+    for part in parts:
+        crew.hand_over(functools.partial(copy, *part))
+    for _ in parts:
+        done.get()
+
+
+def _run_ring(slots: list[Slot], crew: Crew, calls: Sequence[Call], steps: Sequence[Step]) -> None:
+    ring = Ring(slots, crew)
+    for call in calls:
+        deque(ring.feed(call, steps), maxlen=0)
+    deque(ring.flush(), maxlen=0)
 
 
 def _allocate(
@@ -144,7 +184,8 @@ class _Additions:
         self, resources: Resources, mapped: MappedArrays, cards: CardArrays, info: DeviceInfo
     ) -> None:
         self._resources, self._kernel = resources, load(KERNEL)
-        self._many = MANY_ON_A_CPU if info.kind == "cpu" else MANY
+        self._on_cpu = info.kind == "cpu"
+        self._many = MANY_ON_A_CPU if self._on_cpu else MANY
         assert self._kernel.types is not None
         self._type = self._kernel.types[0]
         made = [mapped.make((self._many, *self._type.shape), self._type.dtype) for _ in range(3)]
@@ -172,25 +213,39 @@ class _Additions:
         """The seconds of each of several small pieces that overlap."""
         plan = self._plan(path, queues, FEW)
         calls = [self._call(self.in_mapped_memory, FEW) for _ in range(PIECES)]
-        steps = steps_of(plan, calls[0].form)
+        return self._ring_seconds(plan, calls, SLOTS) / PIECES
+
+    def _ring_seconds(self, plan: Plan, calls: Sequence[Call], depth: int) -> float:
+        """Of all the calls, in so many slots."""
+        steps, crew = steps_of(plan, calls[0].form), self._resources.crew
         with contextlib.ExitStack() as stack:
             slots = [
                 stack.enter_context(contextlib.closing(self._slot(plan, calls[0])))
-                for _ in range(SLOTS)
+                for _ in range(depth)
             ]
+            return _best(lambda: _run_ring(slots, crew, calls, steps))
 
-            def batch() -> None:
-                ring = Ring(slots)
-                for call in calls:
-                    deque(ring.feed(call, steps), maxlen=0)
-                deque(ring.flush(), maxlen=0)
+    def plain_pieces(self) -> tuple[float, float]:
+        """A line through two sizes of plain pieces: seconds at nothing, then bytes a second."""
+        (few, seconds_few), (many, seconds_many) = (
+            (2 * self._type.nbytes * count, self._plain_piece(count)) for count in PLAIN
+        )
+        slope = max(seconds_many - seconds_few, SHORTEST) / (many - few)
+        return max(seconds_few - few * slope, 0.0), 1 / slope
 
-            return _best(batch) / PIECES
+    def _plain_piece(self, count: int) -> float:
+        """The seconds of each of several pieces whose inputs other threads copy."""
+        plan = self._plan("device-local", "one", count)
+        number = PLAIN_PIECES_ON_A_CPU if self._on_cpu else PIECES
+        source = np.zeros((number, 2, count, *self._type.shape), self._type.dtype)
+        calls = [self._call((None, None, self.in_mapped_memory[2]), count, pair) for pair in source]
+        return self._ring_seconds(plan, calls, PLAIN_SLOTS) / number
 
-    def _call(self, places: Places, count: int) -> Call:
-        arrays = [array[:count] for array in self._arrays]
-        call = check(self._kernel, arrays[:2]).call(arrays[:2])
-        call.set_outputs([arrays[2]])
+    def _call(self, places: Places, count: int, inputs: Sequence[Array] | None = None) -> Call:
+        """On the mapped arrays' first elements, or on other inputs."""
+        given = [array[:count] for array in self._arrays[:2]] if inputs is None else list(inputs)
+        call = check(self._kernel, given).call(given)
+        call.set_outputs([self._arrays[2][:count]])
         call.places = places
         return call
 

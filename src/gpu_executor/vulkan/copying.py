@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from gpu_executor.call import Array
 
 Pair = tuple[Array, Array]
 """Where to, where from: equal shapes."""
+Task = Callable[[], None]
 
 MOST_THREADS = 8
 SMALLEST_PART = 256 << 10
@@ -33,25 +34,23 @@ class Crew:
         self.most = threads or min(MOST_THREADS, cores or 1)
         self.threads = self.most
         """How many copy at once, the caller among them: `most`, or fewer where that is faster."""
-        self._tasks: SimpleQueue[_Parts | None] = SimpleQueue()
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._workers: list[threading.Thread] = []
         self._lock = threading.Lock()
 
-    def copy(self, pairs: Sequence[Pair], *, threads: int | None = None) -> None:
-        """Copy each pair, by so many threads at most; returns when all are done."""
+    def copy(self, pairs: Sequence[Pair]) -> None:
+        """Copy each pair; returns when all are done."""
         nbytes = sum([target.nbytes for target, _ in pairs])
-        threads = threads or self.threads
-        number = min(nbytes // SMALLEST_PART, threads * PARTS_PER_THREAD)
-        helpers = min(threads, number) - 1
+        number = min(nbytes // SMALLEST_PART, self.threads * PARTS_PER_THREAD)
+        helpers = min(self.threads, number) - 1
         if helpers < 1:
             for target, source in pairs:
                 target[...] = source
             return
-        if len(self._workers) < helpers:
-            self._start_workers(helpers)
+        self._need_workers(helpers)
         parts = _Parts(_cut(pairs, nbytes, number))
         for _ in range(helpers):
-            self._tasks.put(parts)
+            self._tasks.put(parts.help)
         try:
             parts.copy()
         finally:
@@ -59,6 +58,11 @@ class Crew:
             parts.wait()
         if parts.error is not None:
             raise parts.error
+
+    def hand_over(self, task: Task) -> None:
+        """Let one of the threads do it, soon; it must not raise."""
+        self._need_workers(self.threads)
+        self._tasks.put(task)
 
     def close(self) -> None:
         with self._lock:
@@ -68,7 +72,9 @@ class Crew:
                 worker.join()
             self._workers.clear()
 
-    def _start_workers(self, number: int) -> None:
+    def _need_workers(self, number: int) -> None:
+        if len(self._workers) >= number:
+            return
         with self._lock:
             while len(self._workers) < number:
                 worker = threading.Thread(target=_work, args=(self._tasks,), daemon=True)
@@ -120,10 +126,10 @@ class _Parts:
             self._left.get()
 
 
-def _work(tasks: SimpleQueue[_Parts | None]) -> None:
-    while (parts := tasks.get()) is not None:
-        parts.help()
-        del parts  # and with it an error's traceback, which holds arrays
+def _work(tasks: SimpleQueue[Task | None]) -> None:
+    while (task := tasks.get()) is not None:
+        task()
+        del task  # and with it an error's traceback, which holds arrays
 
 
 def _cut(pairs: Sequence[Pair], nbytes: int, parts: int) -> list[list[Pair]]:

@@ -8,32 +8,25 @@ from typing import Any
 from gpu_executor.call import Call, Form
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.plan import Plan
 from gpu_executor.vulkan.mapped import MappedArrays
-from gpu_executor.vulkan.memory import MemoryPool
 from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.places import Place, Places
-
-RECYCLED_FROM, RECYCLED_TO = 256 << 10, 64 << 20
-RECYCLED_BYTES = 512 << 20
-"""Results of these sizes, as long as all of them together hold no more, lie in mapped memory."""
-
-
-def recycles(form: Form) -> bool:
-    """Whether the results of a call are neither too small nor too large to recycle."""
-    outputs = form.operands[form.kernel.inputs :]
-    return all(RECYCLED_FROM <= output.nbytes <= RECYCLED_TO for output in outputs)
+from gpu_executor.vulkan.recycled import RecycledResults
 
 
 class InPlace:
     """Finds the places of arrays in mapped and imported memory and on the card."""
 
     def __init__(
-        self, info: DeviceInfo, memory: MemoryPool, mapped: MappedArrays, cards: CardArrays
+        self,
+        info: DeviceInfo,
+        mapped: MappedArrays,
+        cards: CardArrays,
+        recycled: RecycledResults,
     ) -> None:
         self._alignment = info.limits.buffer_offset_alignment
-        self._memory, self._mapped, self._cards = memory, mapped, cards
+        self._mapped, self._cards, self._recycled = mapped, cards, recycled
 
     def find(self, array: Any) -> Place | None:
         """Where the device reaches an array, if it does."""
@@ -61,18 +54,12 @@ class InPlace:
         return tuple(found) if any(place is not None for place in found) else None
 
     def recycle(self, call: Call) -> Sequence[Place]:
-        """Let results lie in mapped memory, which comes back when they are no longer used.
-
-        The device then writes them there itself: no copy, and no pages touched for the first time.
-        Returns where they are; nothing where the call has results, or there is no memory for them.
-        """
-        if call.results or self._memory.bytes_in_arrays > RECYCLED_BYTES:
+        """Let results lie in recycled memory; returns where, or nothing where they do not."""
+        if call.results:
             return ()
-        try:
-            made = [self._mapped.make(shape, dtype) for shape, dtype in call.form.results]
-        except OutOfMemoryError:
-            return ()
-        call.set_outputs([array for array, _ in made])
+        made = self._recycled.make(call.form)
+        if made:
+            call.set_outputs([array for array, _ in made])
         return [place for _, place in made]
 
     def _keep_aligned(self, found: list[Place | None], form: Form, plan: Plan) -> None:

@@ -12,7 +12,7 @@ import enum
 import itertools
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpu_executor.errors import ClosedError, OutOfMemoryError
@@ -159,6 +159,8 @@ class MemoryPool:
         self._closed = False
         self._returned: deque[Allocation] = deque()
         """Given back by finalizers while the pool was busy."""
+        self.reclaim: Callable[[], None] = lambda: None
+        """Called when memory is short: whoever keeps some that nobody uses lets it go."""
         limits = device.info.limits
         self.alignment = max(
             SMALLEST_ALIGNMENT, limits.buffer_offset_alignment, limits.non_coherent_atom
@@ -172,18 +174,27 @@ class MemoryPool:
             if self._closed:
                 raise ClosedError("the backend is closed; open another one")
             self._take_returned()
-            for block in self._blocks:
-                if block.purpose is purpose and (offset := block.take(size)) is not None:
-                    self._hits += 1
-                    break
-            else:
-                block = self._grow(purpose, size)
-                offset = block.take(size)
-                assert offset is not None, "a new block has room for what it was made for"
-                self._misses += 1
+            try:
+                block, offset = self._take(purpose, size)
+            except OutOfMemoryError:
+                self.reclaim()
+                self._take_returned()
+                block, offset = self._take(purpose, size)
             self._used += size
             self._in_arrays += size if purpose is Purpose.ARRAY else 0
             return Allocation(block, offset, size)
+
+    def _take(self, purpose: Purpose, size: int) -> tuple[Block, int]:
+        """A range of a block that is there, or of a new one."""
+        for block in self._blocks:
+            if block.purpose is purpose and (offset := block.take(size)) is not None:
+                self._hits += 1
+                return block, offset
+        block = self._grow(purpose, size)
+        offset = block.take(size)
+        assert offset is not None, "a new block has room for what it was made for"
+        self._misses += 1
+        return block, offset
 
     def release(self, allocation: Allocation) -> None:
         with self._lock:

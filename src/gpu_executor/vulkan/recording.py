@@ -7,13 +7,13 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpu_executor.calibration import MUCH_TO_COPY
 from gpu_executor.call import Array
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import QueueUse
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.buffers import SlotBuffers
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
-from gpu_executor.vulkan.copying import SMALLEST_PART
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.places import Places
@@ -31,8 +31,9 @@ class Recording:
     inputs: Sequence[Array | None]
     outputs: Sequence[Array | None]
     """Views of just the elements that take part; None for an operand that has a place."""
-    small: bool
-    """Whether what the host copies is too little to be worth another thread."""
+    much_to_fill: bool
+    much_to_drain: bool
+    """Whether what the host copies is worth another thread."""
     own_set: DescriptorSet | None
     """The descriptors of a recording that binds memory beside the slot's."""
 
@@ -95,11 +96,7 @@ class RecordingRoom:
                 self._descriptors.release(own_set)
             raise
         filled, drained = inputs.parts(sides[0], moved), outputs.parts(sides[1], moved)
-        nbytes = [
-            sum(view.nbytes for view in views if view is not None) for views in (filled, drained)
-        ]
-        small = max(nbytes) < 2 * SMALLEST_PART
-        return Recording(submissions, filled, drained, small, own_set)
+        return Recording(submissions, filled, drained, _is_much(filled), _is_much(drained), own_set)
 
     def release(self, recording: Recording) -> None:
         """Give back what a recording alone has; its command buffers stay in their pools."""
@@ -172,6 +169,10 @@ class RecordingRoom:
         copies_back = vk.VK_PIPELINE_STAGE_TRANSFER_BIT
         fetched = (self._download, self._download.prepare(back, [computed], copies_back))
         return [copied, computed, fetched]
+
+
+def _is_much(views: Sequence[Array | None]) -> bool:
+    return sum(view.nbytes for view in views if view is not None) >= MUCH_TO_COPY
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,68 +1,198 @@
 """The ring: pieces of calls, one after the other, each taking the next slot.
 
-One slot runs the pieces one by one. With more, the host fills one slot while the device works on
-those before it. A slot is drained before it is filled again, so results arrive in order.
+One slot runs the pieces one by one. With more, pieces pass through it side by side:
+
+    fill       the caller's thread where there is little to copy, else one of the crew's
+    submit     whoever filled the oldest piece that is not submitted yet
+    drain      like fill, when the device is done
+
+Pieces are submitted and handed back in the order in which they came. A slot is drained before it is
+filled again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 
 from gpu_executor.call import Call
 from gpu_executor.plan import Piece
+from gpu_executor.vulkan.copying import Crew
 from gpu_executor.vulkan.slot import Slot
 
 Step = tuple[Piece, int]
 """A piece and the work-groups for it."""
 
 
+class Turn:
+    """A piece on its way through a slot."""
+
+    __slots__ = ("call", "drained", "error", "filled", "last", "slot", "submitted")
+
+    def __init__(self, slot: Slot, call: Call, *, last: bool) -> None:
+        self.slot, self.call, self.last = slot, call, last
+        """`last` is the piece that ends its call."""
+        self.filled = True
+        self.submitted: threading.Event | None = None
+        """Set when another thread has submitted it, or failed to; None where this one has."""
+        self.drained: threading.Event | None = None
+        """Set when another thread has drained it, or failed to; None where none does."""
+        self.error: BaseException | None = None
+
+
 class Ring:
     """Slots in rotation. Feed it calls; it hands back those that are done, in order."""
 
-    def __init__(self, slots: Sequence[Slot]) -> None:
-        self._slots = slots
+    def __init__(self, slots: Sequence[Slot], crew: Crew) -> None:
+        self._slots, self._crew = slots, crew
         self._depth = len(slots)
-        self._started = self._finished = 0
-        self._calls: list[tuple[Call, bool] | None] = [None] * self._depth
-        """The call that each slot works for, and whether with its last piece."""
+        self._started = 0
+        self._turns: deque[Turn] = deque()
+        """All in flight, the oldest first."""
+        self._unsubmitted: deque[Turn] = deque()
+        self._submitting = threading.Lock()
+        self._lock = threading.Lock()
+        self._busy = 0
+        """How many of the crew are at work for this ring."""
+        self._abandoned = False
+        self._idle = threading.Event()
+        """Set when it is abandoned and nobody is at work for it any more."""
 
     def feed(self, call: Call, steps: Sequence[Step]) -> Iterator[Call]:
         """Start every piece of a call; yields earlier calls as their last pieces are done."""
         last = len(steps) - 1
         for number, (piece, groups) in enumerate(steps):
-            at = self._started % self._depth
-            if self._started - self._finished == self._depth:
-                done = self._finish_oldest()
+            if len(self._turns) == self._depth:
+                done = self._retire_oldest()
                 if done is not None:
                     yield done
-            self._slots[at].start(call, piece, groups)
-            self._calls[at] = call, number == last
+            slot = self._slots[self._started % self._depth]
             self._started += 1
+            self._start(Turn(slot, call, last=number == last), piece, groups)
             if number == 0 and not call.results:
                 call.make_outputs()  # while the device works
 
     def flush(self) -> Iterator[Call]:
         """Finish what is in flight."""
-        while self._finished < self._started:
-            done = self._finish_oldest()
+        while self._turns:
+            done = self._retire_oldest()
             if done is not None:
                 yield done
 
     def abandon(self) -> None:
-        """Wait for what is in flight and forget it."""
+        """Wait for what is in flight and forget it. The ring is of no use afterwards."""
+        with self._lock:
+            self._abandoned = True
+            if not self._busy:
+                self._idle.set()
+        interrupt = None
+        while not self._idle.is_set():
+            try:
+                self._idle.wait()
+            except KeyboardInterrupt as error:  # not before: others still write to the slots
+                interrupt = error
         for slot in self._slots:
             slot.abandon()
-        self._finished = self._started
+        if interrupt is not None:
+            raise interrupt
 
-    def _finish_oldest(self) -> Call | None:
-        at = self._finished % self._depth
-        entry = self._calls[at]
-        assert entry is not None
-        call, last = entry
-        self._slots[at].finish(call)
-        self._calls[at] = None
-        self._finished += 1
-        return call if last else None
+    def _hand_over(self, work: Callable[[Turn], None], turn: Turn) -> None:
+        """Let the crew do it, unless the ring is abandoned before they come to it."""
+
+        def task() -> None:
+            with self._lock:
+                if self._abandoned:
+                    return
+                self._busy += 1
+            try:
+                work(turn)
+            finally:
+                with self._lock:
+                    self._busy -= 1
+                    if self._abandoned and not self._busy:
+                        self._idle.set()
+
+        self._crew.hand_over(task)
+
+    def _start(self, turn: Turn, piece: Piece, groups: int) -> None:
+        slot = turn.slot
+        slot.prepare(turn.call, piece, groups)
+        self._turns.append(turn)
+        if not self._unsubmitted and (self._depth == 1 or not slot.much_to_fill):
+            slot.fill(turn.call)
+            slot.submit()
+            return
+        turn.submitted, turn.filled = threading.Event(), False
+        self._unsubmitted.append(turn)
+        if slot.much_to_fill:
+            self._hand_over(self._fill, turn)
+        else:
+            self._fill(turn)
+
+    def _fill(self, turn: Turn) -> None:
+        """In any thread."""
+        try:
+            turn.slot.fill(turn.call, alone=True)
+        except BaseException as error:
+            turn.error = error
+        turn.filled = True
+        with self._submitting:
+            while self._unsubmitted and self._unsubmitted[0].filled:
+                first = self._unsubmitted.popleft()
+                try:
+                    if first.error is None:
+                        first.slot.submit()
+                except BaseException as error:
+                    first.error = error
+                finally:
+                    assert first.submitted is not None
+                    first.submitted.set()
+
+    def _retire_oldest(self) -> Call | None:
+        """Its call, where that is done with it."""
+        self._drain_what_is_done()
+        oldest = self._turns[0]
+        if oldest.drained is None:
+            self._begin_to_drain(oldest)
+        if oldest.drained is not None:
+            oldest.drained.wait()
+        if oldest.error is not None:
+            raise oldest.error
+        self._turns.popleft()
+        return oldest.call if oldest.last else None
+
+    def _drain_what_is_done(self) -> None:
+        """Let others drain what the device is done with, so that they do so side by side."""
+        for turn in self._turns:
+            if turn.drained is None:
+                submitted = turn.submitted is None or turn.submitted.is_set()
+                if not (turn.slot.much_to_drain and submitted and turn.slot.is_done()):
+                    return
+                self._begin_to_drain(turn)
+
+    def _begin_to_drain(self, turn: Turn) -> None:
+        if turn.submitted is not None:
+            turn.submitted.wait()
+        if turn.error is not None:
+            return
+        spin = not self._unsubmitted
+        if self._depth == 1 or not turn.slot.much_to_drain:
+            turn.slot.finish(turn.call, spin=spin)
+            return
+        turn.slot.wait(spin=spin)
+        turn.drained = threading.Event()
+        self._hand_over(self._drain, turn)
+
+    def _drain(self, turn: Turn) -> None:
+        """In another thread."""
+        try:
+            turn.slot.drain(turn.call, alone=True)
+        except BaseException as error:
+            turn.error = error
+        finally:
+            assert turn.drained is not None
+            turn.drained.set()
 
 
 def turn(slot: Slot, call: Call, steps: Sequence[Step]) -> None:

@@ -14,7 +14,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Piece, Plan, Request, Wishes, make_plan, plan_on_card
 from gpu_executor.settings import Settings
-from gpu_executor.vulkan.in_place import recycles
+from gpu_executor.vulkan.recycled import recycles
 from gpu_executor.vulkan.ring import Step
 from gpu_executor.vulkan.shelf import Row, Shelf
 from gpu_executor.vulkan.slot import SlotLayout

@@ -33,7 +33,7 @@ from gpu_executor.vulkan.copying import Crew
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.disk_cache import DriverCache
-from gpu_executor.vulkan.in_place import InPlace, recycles
+from gpu_executor.vulkan.in_place import InPlace
 from gpu_executor.vulkan.instance import Instance, choose
 from gpu_executor.vulkan.kept_figures import keep_figures, read_figures
 from gpu_executor.vulkan.mapped import MappedArrays
@@ -42,6 +42,7 @@ from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.pipeline import PipelineCache
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.queues import QueueAddress
+from gpu_executor.vulkan.recycled import RecycledResults, recycles
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.ring import Ring, turn
 from gpu_executor.vulkan.routes import Route, Routes, steps_of
@@ -95,7 +96,10 @@ class Session:
             self.resources = self._make_resources(opened)
             self.cards = CardArrays(self.resources, self.mapped)
             opened.callback(self.cards.close)
-            self._in_place = InPlace(self.info, self._memory, self.mapped, self.cards)
+            self._recycled = RecycledResults(self._memory, self.mapped)
+            opened.callback(self._recycled.clear)
+            self._memory.reclaim = self._recycled.clear
+            self._in_place = InPlace(self.info, self.mapped, self.cards, self._recycled)
             self._shelf = Shelf(self.resources)
             self.routes = Routes(self.info, settings, self._shelf, self._measure_first)
             self._kept = settings.cache_dir if keep and settings.calibrate else None
@@ -198,7 +202,7 @@ class Session:
         route, slots = self._take_slots(route)
         form, plan = route.form, route.plan
         try:
-            ring = Ring(slots)
+            ring = Ring(slots, self.resources.crew)
             try:
                 for call in calls:
                     steps = route.steps if call.form is form else steps_of(plan, call.form)
@@ -304,6 +308,7 @@ class Session:
     def trim(self) -> int:
         """Free what no running call needs: idle slots, empty memory blocks. Returns the bytes."""
         self._shelf.clear()
+        self._recycled.clear()
         return self._memory.trim()
 
     def stats(self) -> Stats:

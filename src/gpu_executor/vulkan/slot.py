@@ -82,8 +82,11 @@ class Slot:
         """What was done with this slot; its user adds to it."""
         self._device, self._crew = resources.device, resources.crew
         self._recordings: OrderedDict[object, Recording] = OrderedDict()
-        self._running: tuple[Recording, Piece] | None = None
+        self._recording: Recording | None = None
+        self._piece: Piece | None = None
+        """What it was prepared for last."""
         self._submitted = 0
+        """How many of its submissions the device has, or may have."""
         self.profile: Profile | None = None
         """Where its user wants to know what happens, if the layout is a profiled one."""
         self._number = 0
@@ -126,65 +129,77 @@ class Slot:
 
     def start(self, call: Call, piece: Piece, groups: int) -> None:
         """Fill the slot with a piece of the call and hand it to the device; returns at once."""
-        if self._running is not None:
+        self.prepare(call, piece, groups)
+        self.fill(call)
+        self.submit()
+
+    def finish(self, call: Call, *, spin: bool = True) -> None:
+        """Wait for the piece that was started last and drain it."""
+        self.wait(spin=spin)
+        self.drain(call)
+
+    def prepare(self, call: Call, piece: Piece, groups: int) -> None:
+        """Find or record the commands for a piece of the call; the slot is its own from now on."""
+        if self._submitted:
             self.abandon()  # a call that was interrupted twice left it running
         places = None if call.places is None else of_piece(call.places, call.form, piece)
-        recording = self.recording(piece.count, groups, places)
-        begun = perf_counter_ns()
-        self.fill(recording, call, piece)
-        self.record.upload += perf_counter_ns() - begun
-        self._submitted = 0
-        if self.profile is not None and self._marks is not None:
+        self._recording, self._piece = self.recording(piece.count, groups, places), piece
+        if self.profile is not None:
             self._number = self.profile.next_piece()
-            self.profile.host("fill", begun, perf_counter_ns(), self._number)
+
+    @property
+    def much_to_fill(self) -> bool:
+        """Whether filling is worth another thread."""
+        return self._recording is not None and self._recording.much_to_fill
+
+    @property
+    def much_to_drain(self) -> bool:
+        return self._recording is not None and self._recording.much_to_drain
+
+    def fill(self, call: Call, *, alone: bool = False) -> None:
+        """Copy the piece's inputs into mapped memory; `alone` in this thread only."""
+        recording, piece = self._prepared()
+        begun = perf_counter_ns()
+        pairs = _pairs(recording.inputs, call.inputs, call, piece)
+        if alone or not recording.much_to_fill:
+            for target, source in pairs:
+                if target is not None:
+                    target[...] = source
+        else:
+            self._crew.copy([(target, source) for target, source in pairs if target is not None])
+        end = perf_counter_ns()
+        self.record.upload += end - begun
+        if self.profile is not None:
+            self.profile.host("fill", begun, end, self._number)
+
+    def submit(self) -> None:
+        """Hand the piece to the device."""
+        recording, _ = self._prepared()
+        if self._marks is not None:
             self._marks.reset()
-        self._running = recording, piece
         for timeline, submission in recording.submissions:
             timeline.submit(submission)
             self._submitted += 1
 
-    def finish(self, call: Call) -> None:
-        """Wait for the piece that was started last and drain it."""
-        if self._running is None:
-            raise AssertionError("nothing was started in this slot")
-        recording, piece = self._running
+    def is_done(self) -> bool:
+        """Whether the device is done with what was submitted."""
+        recording, _ = self._prepared()
+        timeline, submission = recording.submissions[-1]
+        return timeline.is_done(submission)
+
+    def wait(self, *, spin: bool = True) -> None:
+        """Return when the device is done with what was submitted, if anything was."""
+        if self._submitted and self._recording is not None:
+            begun = perf_counter_ns()
+            timeline, submission = self._recording.submissions[self._submitted - 1]
+            timeline.wait(submission, spin=spin)
+            self._submitted = 0
+            self.record.compute += perf_counter_ns() - begun
+
+    def drain(self, call: Call, *, alone: bool = False) -> None:
+        """Copy the piece's outputs to the caller's arrays; raise what the kernel found."""
+        recording, piece = self._prepared()
         begun = perf_counter_ns()
-        self.wait()
-        done = perf_counter_ns()
-        self.drain(recording, call, piece)
-        if self.profile is not None and self._marks is not None:
-            self.profile.host("drain", done, perf_counter_ns(), self._number)
-            self.profile.device(self._marks.spans(self._tracks), self._number)
-        record = self.record
-        record.compute += done - begun
-        record.download += perf_counter_ns() - done
-        record.pieces += 1
-
-    def abandon(self) -> None:
-        """Wait for what was started and forget it, with anything the kernel reported."""
-        self.wait()
-        self._buffers.take_status()
-
-    def wait(self) -> None:
-        """Return when the device is done with what was started, if anything was."""
-        if self._running is not None:
-            if self._submitted:
-                timeline, submission = self._running[0].submissions[self._submitted - 1]
-                timeline.wait(submission)
-            self._running = None
-
-    def fill(self, recording: Recording, call: Call, piece: Piece) -> None:
-        """Copy a piece of the inputs into mapped memory."""
-        if recording.small:
-            for target, source in _pairs(recording.inputs, call.inputs, call, piece):
-                if target is not None:
-                    target[...] = source
-            return
-        pairs = _pairs(recording.inputs, call.inputs, call, piece)
-        self._crew.copy([(target, source) for target, source in pairs if target is not None])
-
-    def drain(self, recording: Recording, call: Call, piece: Piece) -> None:
-        """Copy a piece of the outputs to the caller's arrays; raise what the kernel found."""
         code = self._buffers.take_status()
         if code is not None:
             kernel = self.layout.kernel
@@ -192,13 +207,29 @@ class Slot:
             raise ElementRangeError(kernel.name, argument, piece.start + element, call.job)
         if not self._buffers.coherent:
             self._buffers.make_outputs_visible(self._device)
-        if recording.small:
-            for source, target in _pairs(recording.outputs, call.outputs, call, piece):
+        pairs = _pairs(recording.outputs, call.outputs, call, piece)
+        if alone or not recording.much_to_drain:
+            for source, target in pairs:
                 if source is not None:
                     target[...] = source
-            return
-        pairs = _pairs(recording.outputs, call.outputs, call, piece)
-        self._crew.copy([(target, source) for source, target in pairs if source is not None])
+        else:
+            self._crew.copy([(target, source) for source, target in pairs if source is not None])
+        end = perf_counter_ns()
+        self.record.download += end - begun
+        self.record.pieces += 1
+        if self.profile is not None and self._marks is not None:
+            self.profile.host("drain", begun, end, self._number)
+            self.profile.device(self._marks.spans(self._tracks), self._number)
+
+    def abandon(self) -> None:
+        """Wait for what was submitted and forget it, with anything the kernel reported."""
+        self.wait()
+        self._buffers.take_status()
+
+    def _prepared(self) -> tuple[Recording, Piece]:
+        if self._recording is None or self._piece is None:
+            raise AssertionError("nothing was prepared in this slot")
+        return self._recording, self._piece
 
     def close(self) -> None:
         """Give everything back, when the device is done with it."""
