@@ -187,8 +187,7 @@ class SplitSlot:
 
     def start(self) -> list[Submission]:
         self.slot.start(self.call, Piece(0, 70), 2)
-        recording, _ = self.slot._prepared()
-        return [submission for _, submission in recording.submissions]
+        return [submission for _, submission in self.slot._recording.submissions]
 
     def done(self, submission: Submission, timeout: int) -> bool:
         return bool(vk.vkWaitSemaphores(self.device, submission.wait_info, timeout) == 0)

@@ -30,10 +30,14 @@ class Calibration:
     """Two bytes in for each one out at the same time, all of them together."""
     host_copy: tuple[tuple[int, float], ...]
     """From plain arrays into mapped memory, by the number of threads."""
+    shared_copy: float
+    """The same where the threads share one piece."""
+    sharing: float
+    """What sharing it adds, however little there is to copy."""
     pieces_copy: float
     """The same while pieces overlap, by threads that each copy for another piece."""
     handing_over: float
-    """What leaving the copies of a piece to other threads adds to it, however little they copy."""
+    """What leaving the copies of a piece to others adds to it."""
     call_mapped: float
     """A call of a few elements in mapped memory, from its submission until it is seen done."""
     call_staged: float
@@ -56,19 +60,14 @@ class Calibration:
 
     def best_threads(self) -> int:
         """The fewest threads that copy within a twentieth of the best."""
-        best = self.fastest_host_copy
+        best = max(rate for _, rate in self.host_copy)
         return next(threads for threads, rate in self.host_copy if rate >= best / 1.05)
 
-    @property
-    def fastest_host_copy(self) -> float:
-        """With as many threads as are best."""
-        return max(rate for _, rate in self.host_copy)
-
-    def shared_copy(self, nbytes: float) -> float:
-        """The seconds of one copy that all threads share, or that one makes where it is short."""
+    def piece_copy(self, nbytes: float) -> float:
+        """The seconds of a copy that all threads share, or that one makes where it is short."""
         if nbytes < MUCH_TO_COPY:
             return nbytes / self.host_copy[0][1]
-        return self.handing_over + nbytes / self.fastest_host_copy
+        return self.sharing + nbytes / self.shared_copy
 
     def to_json(self) -> str:
         return json.dumps({"version": VERSION, **dataclasses.asdict(self)}, indent=1)

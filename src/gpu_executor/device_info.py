@@ -93,6 +93,12 @@ class DeviceInfo:
         """Bytes in its own heaps."""
         return sum(heap.bytes for heap in self.heaps if heap.device_local)
 
+    @property
+    def host_memory(self) -> int:
+        """Bytes of the host's memory that it sees, as far as it says."""
+        shared = [heap.bytes for heap in self.heaps if not heap.device_local or self.unified_memory]
+        return max(shared, default=0)
+
     def at(self, index: int) -> DeviceInfo:
         """The same device at a place in a ranking."""
         return dataclasses.replace(self, index=index)

@@ -7,6 +7,7 @@ import sys
 import click
 
 from gpu_executor.cli.bench import bench
+from gpu_executor.cli.calibrate import calibrate
 from gpu_executor.cli.demo import demo
 from gpu_executor.cli.devices import devices
 from gpu_executor.cli.doctor import doctor
@@ -25,6 +26,7 @@ commands.add_command(devices)
 commands.add_command(doctor)
 commands.add_command(smoke)
 commands.add_command(demo)
+commands.add_command(calibrate)
 commands.add_command(bench)
 
 

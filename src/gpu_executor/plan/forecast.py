@@ -73,7 +73,7 @@ def forecast(figures: Calibration, work: Work, jobs: int, way: Way) -> tuple[flo
     device, busiest = _device_seconds(figures, work.bytes_in * share, work.bytes_out * share, way)
     if way.slots == 1:
         call = figures.call_mapped if way.path == "host-visible" else figures.call_staged
-        copies = figures.shared_copy(filled) + figures.shared_copy(drained)
+        copies = figures.piece_copy(filled) + figures.piece_copy(drained)
         return way.pieces * (copies + call + device), 1
     caller, others = _piece_seconds(figures, way), 0.0
     for nbytes in (filled, drained):
@@ -85,7 +85,9 @@ def forecast(figures: Calibration, work: Work, jobs: int, way: Way) -> tuple[flo
     through = caller + others / figures.host_copy[0][1] + device
     pace = Pace(through, max(caller, others / figures.pieces_copy, busiest))
     slots = way.slots or max(2, min(pace.slots, way.pieces, MOST_SLOTS))
-    return pace.seconds(way.pieces, slots), slots
+    # The first slots are all filled at once, so that none of them is ready early.
+    first = caller + min(slots, way.pieces) * others / figures.pieces_copy + device
+    return pace.seconds(way.pieces, slots) + max(first - through, 0.0), slots
 
 
 def _device_seconds(

@@ -1,7 +1,7 @@
 """Measures a device: what its bus, its queues and its memory do, and how fast the host copies.
 
-Each figure is the best of what fits into a few hundredths of a second: a GPU that idled needs some
-of it to reach its clock, and what else the machine does only ever slows it down.
+Each figure comes from what fits into a few hundredths of a second. Of the device's own work the
+best turn counts: one that idled needs some of them to reach its clock.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
+import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
@@ -45,12 +46,12 @@ MANY, MANY_ON_A_CPU = 1 << 19, 1 << 16
 """Elements of small and of large calls."""
 PIECES = 24
 SLOTS = 4
-PLAIN = (1 << 14, 1 << 16)
-PLAIN_PIECES_ON_A_CPU = 5
+PLAIN_BYTES = (3 << 19, 6 << 20)
+PLAIN_PIECES = 12
 PLAIN_SLOTS = 8
-"""Two sizes of pieces from plain arrays, and the slots for them."""
+"""Two sizes of pieces from plain arrays, how many of them, and the slots for them."""
 WORK_GROUP = 128
-SECONDS = 0.02
+SECONDS = 0.025
 """For each figure."""
 SHORTEST = 1e-6
 """Seconds below which two times are the same."""
@@ -61,24 +62,27 @@ def measure(
 ) -> Calibration:
     """All figures, in about half a second. Whatever else the device does meanwhile spoils them."""
     begun = perf_counter()
-    into, back, both = _bus(resources)
-    adding = _Additions(resources, mapped, cards, info)
+    # The host's copies first: they leave the device idle, and it would be slow to wake up after.
     host = _host_copies(resources)
+    adding = _Additions(resources, mapped, cards, info)
+    into, back, both = _bus(resources)
     call_mapped, kernel_mapped = adding.alone("host-visible", adding.in_mapped_memory)
     _, kernel = adding.alone("device-local", adding.on_card)
     piece_staged = adding.piece("device-local", "one")
-    handed, pieces_copy = adding.plain_pieces()
-    # Where they were as fast as the device allows, they say nothing of the host's copies.
-    device = 1 / (1 / into + 0.5 / back + 1.5 / kernel)
-    if pieces_copy > 0.6 * device:
-        pieces_copy = max(rate for _, rate in host)
+    sharing, shared_copy = _shared_copies(resources)
+    handing_over, pieces_copy = sharing, max(rate for _, rate in host)
+    if 1 / (1 / into + 0.5 / back + 1.5 / kernel) > host[0][1]:  # else all wait for the device
+        handed, pieces_copy = adding.plain_pieces()
+        handing_over = handed - piece_staged
     return Calibration(
         copy_in=into,
         copy_out=back,
         copy_both=both,
         host_copy=host,
+        shared_copy=shared_copy,
+        sharing=max(sharing, SHORTEST),
         pieces_copy=pieces_copy,
-        handing_over=max(handed - piece_staged, SHORTEST),
+        handing_over=max(handing_over, SHORTEST),
         call_mapped=call_mapped,
         call_staged=adding.call("device-local", adding.in_mapped_memory, FEW),
         piece_mapped=adding.piece("host-visible", "one"),
@@ -92,15 +96,25 @@ def measure(
     )
 
 
-def _best(function: Callable[[], object]) -> float:
-    """The seconds of the fastest of some turns."""
+def _times(function: Callable[[], object]) -> list[float]:
+    """The seconds of some turns."""
     taken: list[float] = []
     end = perf_counter() + SECONDS
     while len(taken) < 2 or perf_counter() < end:
         begun = perf_counter()
         function()
         taken.append(perf_counter() - begun)
-    return min(taken)
+    return taken
+
+
+def _best(function: Callable[[], object]) -> float:
+    """The seconds of the fastest turn."""
+    return min(_times(function))
+
+
+def _usual(function: Callable[[], object]) -> float:
+    """The seconds of most turns, for what depends on how threads are woken."""
+    return statistics.median(_times(function))
 
 
 def _bus(resources: Resources) -> tuple[float, float, float]:
@@ -142,7 +156,7 @@ def _host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
             share = COPIED // threads
             starts = range(0, share * threads, share)
             parts = [(target[at : at + share], source[at : at + share]) for at in starts]
-            return share * threads / _best(lambda: _copy_side_by_side(crew, parts))
+            return share * threads / _usual(lambda: _copy_side_by_side(crew, parts))
 
         fewer = [threads for threads in (1, 2, 4, 8, 16) if threads < crew.most]
         return tuple((threads, by(threads)) for threads in (*fewer, crew.most))
@@ -162,11 +176,37 @@ def _copy_side_by_side(crew: Crew, parts: Sequence[Pair]) -> None:
         done.get()
 
 
+def _shared_copies(resources: Resources) -> tuple[float, float]:
+    """Seconds at nothing and bytes a second of a copy that the threads share."""
+    with contextlib.ExitStack() as stack:
+        room = _allocate(stack, resources, Purpose.UPLOAD, PLAIN_BYTES[-1])
+        target = mapped_view(room, 0, PLAIN_BYTES[-1], ElementType(np.dtype(np.uint8)))
+        sources = np.ones((PLAIN_PIECES, PLAIN_BYTES[-1]), np.uint8)
+
+        def copy_all(nbytes: int) -> None:
+            for source in sources:
+                resources.crew.copy([(target[:nbytes], source[:nbytes])])
+
+        return _line(lambda nbytes: _usual(lambda: copy_all(nbytes)) / PLAIN_PIECES)
+
+
+def _line(seconds: Callable[[int], float]) -> tuple[float, float]:
+    """Through the times for two numbers of bytes: seconds at nothing, then bytes a second."""
+    few, many = PLAIN_BYTES
+    begun = seconds(few)
+    slope = max(seconds(many) - begun, SHORTEST) / (many - few)
+    return max(begun - few * slope, 0.0), 1 / slope
+
+
 def _run_ring(slots: list[Slot], crew: Crew, calls: Sequence[Call], steps: Sequence[Step]) -> None:
     ring = Ring(slots, crew)
-    for call in calls:
-        deque(ring.feed(call, steps), maxlen=0)
-    deque(ring.flush(), maxlen=0)
+    try:
+        for call in calls:
+            deque(ring.feed(call, steps), maxlen=0)
+        deque(ring.flush(), maxlen=0)
+    except BaseException:
+        ring.abandon()
+        raise
 
 
 def _allocate(
@@ -184,8 +224,7 @@ class _Additions:
         self, resources: Resources, mapped: MappedArrays, cards: CardArrays, info: DeviceInfo
     ) -> None:
         self._resources, self._kernel = resources, load(KERNEL)
-        self._on_cpu = info.kind == "cpu"
-        self._many = MANY_ON_A_CPU if self._on_cpu else MANY
+        self._many = MANY_ON_A_CPU if info.kind == "cpu" else MANY
         assert self._kernel.types is not None
         self._type = self._kernel.types[0]
         made = [mapped.make((self._many, *self._type.shape), self._type.dtype) for _ in range(3)]
@@ -223,23 +262,19 @@ class _Additions:
                 stack.enter_context(contextlib.closing(self._slot(plan, calls[0])))
                 for _ in range(depth)
             ]
-            return _best(lambda: _run_ring(slots, crew, calls, steps))
+            return _usual(lambda: _run_ring(slots, crew, calls, steps))
 
     def plain_pieces(self) -> tuple[float, float]:
-        """A line through two sizes of plain pieces: seconds at nothing, then bytes a second."""
-        (few, seconds_few), (many, seconds_many) = (
-            (2 * self._type.nbytes * count, self._plain_piece(count)) for count in PLAIN
-        )
-        slope = max(seconds_many - seconds_few, SHORTEST) / (many - few)
-        return max(seconds_few - few * slope, 0.0), 1 / slope
+        """Seconds at nothing and bytes a second of pieces whose inputs other threads copy."""
+        return _line(lambda nbytes: self._plain_piece(nbytes // (2 * self._type.nbytes)))
 
     def _plain_piece(self, count: int) -> float:
-        """The seconds of each of several pieces whose inputs other threads copy."""
+        """The seconds of each of several."""
         plan = self._plan("device-local", "one", count)
-        number = PLAIN_PIECES_ON_A_CPU if self._on_cpu else PIECES
-        source = np.zeros((number, 2, count, *self._type.shape), self._type.dtype)
+        source = np.empty((PLAIN_PIECES, 2, count, *self._type.shape), self._type.dtype)
+        source[...] = 0  # written, so that it is memory of its own
         calls = [self._call((None, None, self.in_mapped_memory[2]), count, pair) for pair in source]
-        return self._ring_seconds(plan, calls, PLAIN_SLOTS) / number
+        return self._ring_seconds(plan, calls, PLAIN_SLOTS) / PLAIN_PIECES
 
     def _call(self, places: Places, count: int, inputs: Sequence[Array] | None = None) -> Call:
         """On the mapped arrays' first elements, or on other inputs."""

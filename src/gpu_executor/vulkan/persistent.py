@@ -160,7 +160,7 @@ class PersistentVulkanBackend:
         given: list[Any] = list(arrays)
         if len(given) == 1 and isinstance(given[0], int):
             given = _stand_ins(kernel, given[0])
-        return self._session.route(kernel, given, device_local).plan
+        return self._session.explain(kernel, given, device_local)
 
     @property
     def calibration(self) -> Calibration | None:

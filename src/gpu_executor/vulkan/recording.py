@@ -31,11 +31,14 @@ class Recording:
     inputs: Sequence[Array | None]
     outputs: Sequence[Array | None]
     """Views of just the elements that take part; None for an operand that has a place."""
-    much_to_fill: bool
-    much_to_drain: bool
-    """Whether what the host copies is worth another thread."""
     own_set: DescriptorSet | None
     """The descriptors of a recording that binds memory beside the slot's."""
+    fills: bool = False
+    drains: bool = False
+    """Whether the host copies anything."""
+    much_to_fill: bool = False
+    much_to_drain: bool = False
+    """Whether it is so much that other threads are worth it."""
 
 
 class RecordingRoom:
@@ -96,7 +99,17 @@ class RecordingRoom:
                 self._descriptors.release(own_set)
             raise
         filled, drained = inputs.parts(sides[0], moved), outputs.parts(sides[1], moved)
-        return Recording(submissions, filled, drained, _is_much(filled), _is_much(drained), own_set)
+        into, back = _nbytes(filled), _nbytes(drained)
+        return Recording(
+            submissions,
+            filled,
+            drained,
+            own_set,
+            fills=into > 0,
+            drains=back > 0,
+            much_to_fill=into >= MUCH_TO_COPY,
+            much_to_drain=back >= MUCH_TO_COPY,
+        )
 
     def release(self, recording: Recording) -> None:
         """Give back what a recording alone has; its command buffers stay in their pools."""
@@ -171,8 +184,8 @@ class RecordingRoom:
         return [copied, computed, fetched]
 
 
-def _is_much(views: Sequence[Array | None]) -> bool:
-    return sum(view.nbytes for view in views if view is not None) >= MUCH_TO_COPY
+def _nbytes(views: Sequence[Array | None]) -> int:
+    return sum(view.nbytes for view in views if view is not None)
 
 
 @dataclass(frozen=True, slots=True)

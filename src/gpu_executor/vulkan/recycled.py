@@ -16,16 +16,21 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.call import Array, Form
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.kernel import Shape
 from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import MemoryPool
 from gpu_executor.vulkan.places import Place
 
-SMALLEST, LARGEST = 256 << 10, 64 << 20
-"""Bytes of results that are worth it, and not too much to keep."""
-MOST_BYTES = 512 << 20
-"""As long as users' arrays in mapped memory hold no more, these among them."""
+SMALLEST = 256 << 10
+"""Bytes of results that are worth it."""
+LARGE = 64 << 20
+"""Mapped memory takes long to make. From here on a size must be asked for twice to be recycled."""
+MOST_BYTES, MOST_OF_HOST = 512 << 20, 16
+"""Users' arrays in mapped memory, these among them, hold no more than so many bytes, or than that
+part of the host's memory."""
+LARGE_SIZES_SEEN = 64
 LOOKED_AT = 4
 """How many of one size are asked before another is made."""
 Entry = tuple[Any, Place]
@@ -33,16 +38,17 @@ Entry = tuple[Any, Place]
 
 
 def recycles(form: Form) -> bool:
-    """Whether the results of a call are neither too small nor too large."""
-    outputs = form.operands[form.kernel.inputs :]
-    return all(SMALLEST <= output.nbytes <= LARGEST for output in outputs)
+    """Whether the results of a call are large enough."""
+    return all(output.nbytes >= SMALLEST for output in form.operands[form.kernel.inputs :])
 
 
 class RecycledResults:
     """Memory for results by size. Safe from several threads."""
 
-    def __init__(self, memory: MemoryPool, mapped: MappedArrays) -> None:
+    def __init__(self, memory: MemoryPool, mapped: MappedArrays, info: DeviceInfo) -> None:
         self._memory, self._mapped = memory, mapped
+        self._most = max(MOST_BYTES, info.host_memory // MOST_OF_HOST)
+        self._seen: deque[int] = deque(maxlen=LARGE_SIZES_SEEN)
         self._lock = threading.Lock()
         self._by_size: dict[int, deque[Entry]] = {}
 
@@ -76,9 +82,12 @@ class RecycledResults:
         return None
 
     def _new(self, shape: Shape, dtype: np.dtype[Any], nbytes: int) -> tuple[Array, Place] | None:
-        if self._memory.bytes_in_arrays > MOST_BYTES:
+        if nbytes > LARGE and nbytes not in self._seen:
+            self._seen.append(nbytes)
+            return None
+        if self._memory.bytes_in_arrays + nbytes > self._most:
             self.clear()
-            if self._memory.bytes_in_arrays > MOST_BYTES:
+            if self._memory.bytes_in_arrays + nbytes > self._most:
                 return None
         try:
             array, place = self._mapped.make(shape, dtype)

@@ -25,7 +25,7 @@ from gpu_executor.errors import (
     OutOfMemoryError,
 )
 from gpu_executor.kernel import Kernel, Shape
-from gpu_executor.plan import Wishes, shrunk
+from gpu_executor.plan import Plan, Wishes, shrunk
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import Record, summed
 from gpu_executor.vulkan.calibrate import measure
@@ -96,7 +96,7 @@ class Session:
             self.resources = self._make_resources(opened)
             self.cards = CardArrays(self.resources, self.mapped)
             opened.callback(self.cards.close)
-            self._recycled = RecycledResults(self._memory, self.mapped)
+            self._recycled = RecycledResults(self._memory, self.mapped, self.info)
             opened.callback(self._recycled.clear)
             self._memory.reclaim = self._recycled.clear
             self._in_place = InPlace(self.info, self.mapped, self.cards, self._recycled)
@@ -130,6 +130,15 @@ class Session:
         in_place = self.mapped.any and all(map(self._in_place.find, calls[0].inputs))
         profiled = self.profile is not None
         return self.routes.batch(calls, wishes, in_place=in_place, profiled=profiled)
+
+    def explain(
+        self, kernel: Kernel, arrays: Sequence[AnyArray], device_local: bool | None
+    ) -> Plan:
+        """The plan that `run` follows for these arrays."""
+        route = self.route(kernel, arrays, device_local)
+        if route.plan.slots > 1:
+            route = self.batch_route([route.form.call(arrays)], Wishes(device_local))
+        return route.plan
 
     def check_open(self) -> None:
         """Raise `ClosedError` where the session is closed."""

@@ -32,6 +32,7 @@ RECORDINGS_KEPT = 64
 """Ways of using a slot that it has commands for: a chunk, its tail, arrays at many places."""
 
 
+NOTHING = Recording((), (), (), None)
 TRACKS: dict[QueueUse, tuple[str, str, str]] = {
     "one": ("queue", "queue", "queue"),
     "split": ("queue for copies in", "queue", "queue for copies out"),
@@ -82,8 +83,7 @@ class Slot:
         """What was done with this slot; its user adds to it."""
         self._device, self._crew = resources.device, resources.crew
         self._recordings: OrderedDict[object, Recording] = OrderedDict()
-        self._recording: Recording | None = None
-        self._piece: Piece | None = None
+        self._recording, self._piece = NOTHING, Piece(0, 0)
         """What it was prepared for last."""
         self._submitted = 0
         """How many of its submissions the device has, or may have."""
@@ -150,17 +150,19 @@ class Slot:
     @property
     def much_to_fill(self) -> bool:
         """Whether filling is worth another thread."""
-        return self._recording is not None and self._recording.much_to_fill
+        return self._recording.much_to_fill
 
     @property
     def much_to_drain(self) -> bool:
-        return self._recording is not None and self._recording.much_to_drain
+        return self._recording.much_to_drain
 
     def fill(self, call: Call, *, alone: bool = False) -> None:
         """Copy the piece's inputs into mapped memory; `alone` in this thread only."""
-        recording, piece = self._prepared()
+        recording = self._recording
+        if not recording.fills:
+            return
         begun = perf_counter_ns()
-        pairs = _pairs(recording.inputs, call.inputs, call, piece)
+        pairs = _pairs(recording.inputs, call.inputs, call, self._piece)
         if alone or not recording.much_to_fill:
             for target, source in pairs:
                 if target is not None:
@@ -169,27 +171,25 @@ class Slot:
             self._crew.copy([(target, source) for target, source in pairs if target is not None])
         end = perf_counter_ns()
         self.record.upload += end - begun
-        if self.profile is not None:
+        if self.profile is not None and self._marks is not None:
             self.profile.host("fill", begun, end, self._number)
 
     def submit(self) -> None:
         """Hand the piece to the device."""
-        recording, _ = self._prepared()
         if self._marks is not None:
             self._marks.reset()
-        for timeline, submission in recording.submissions:
+        for timeline, submission in self._recording.submissions:
             timeline.submit(submission)
             self._submitted += 1
 
     def is_done(self) -> bool:
         """Whether the device is done with what was submitted."""
-        recording, _ = self._prepared()
-        timeline, submission = recording.submissions[-1]
+        timeline, submission = self._recording.submissions[-1]
         return timeline.is_done(submission)
 
     def wait(self, *, spin: bool = True) -> None:
         """Return when the device is done with what was submitted, if anything was."""
-        if self._submitted and self._recording is not None:
+        if self._submitted:
             begun = perf_counter_ns()
             timeline, submission = self._recording.submissions[self._submitted - 1]
             timeline.wait(submission, spin=spin)
@@ -198,7 +198,7 @@ class Slot:
 
     def drain(self, call: Call, *, alone: bool = False) -> None:
         """Copy the piece's outputs to the caller's arrays; raise what the kernel found."""
-        recording, piece = self._prepared()
+        recording, piece = self._recording, self._piece
         begun = perf_counter_ns()
         code = self._buffers.take_status()
         if code is not None:
@@ -207,13 +207,15 @@ class Slot:
             raise ElementRangeError(kernel.name, argument, piece.start + element, call.job)
         if not self._buffers.coherent:
             self._buffers.make_outputs_visible(self._device)
-        pairs = _pairs(recording.outputs, call.outputs, call, piece)
-        if alone or not recording.much_to_drain:
-            for source, target in pairs:
-                if source is not None:
-                    target[...] = source
-        else:
-            self._crew.copy([(target, source) for source, target in pairs if source is not None])
+        if recording.drains:
+            pairs = _pairs(recording.outputs, call.outputs, call, piece)
+            if alone or not recording.much_to_drain:
+                for source, target in pairs:
+                    if source is not None:
+                        target[...] = source
+            else:
+                among = [(target, source) for source, target in pairs if source is not None]
+                self._crew.copy(among)
         end = perf_counter_ns()
         self.record.download += end - begun
         self.record.pieces += 1
@@ -225,11 +227,6 @@ class Slot:
         """Wait for what was submitted and forget it, with anything the kernel reported."""
         self.wait()
         self._buffers.take_status()
-
-    def _prepared(self) -> tuple[Recording, Piece]:
-        if self._recording is None or self._piece is None:
-            raise AssertionError("nothing was prepared in this slot")
-        return self._recording, self._piece
 
     def close(self) -> None:
         """Give everything back, when the device is done with it."""
