@@ -13,7 +13,7 @@ from test_waiting import PATIENCE, HeldWait, in_background
 # Each in an interpreter of its own, which shows where it hangs and ends.
 HELD = """
 import faulthandler
-faulthandler.dump_traceback_later(10, exit=True)
+faulthandler.dump_traceback_later(60, exit=True)
 import dataclasses
 import numpy as np, gpu_executor as gx
 add, x = gx.kernels.load("vector_add_u32"), np.arange({count}, dtype=np.uint32)

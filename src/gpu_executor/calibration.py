@@ -75,7 +75,10 @@ class Calibration:
     @classmethod
     def from_json(cls, text: str) -> Calibration:
         """What `to_json` wrote; anything else is a `ValueError`."""
-        content = json.loads(text)
+        try:
+            content = json.loads(text)
+        except RecursionError:
+            raise ValueError("figures within figures") from None
         if not isinstance(content, dict) or content.pop("version", None) != VERSION:
             raise ValueError(f"not figures of version {VERSION}")
         names = {field.name for field in dataclasses.fields(cls)}
@@ -86,13 +89,19 @@ class Calibration:
         if not isinstance(when, str) or not isinstance(pairs, list) or not pairs:
             raise ValueError("figures of the wrong kind")
         try:
-            threads = tuple((int(number), _positive(rate)) for number, rate in pairs)
+            threads = tuple((_number(number), _positive(rate)) for number, rate in pairs)
             figures: dict[str, Any] = {
                 name: _positive(value) for name, value in content.items() if name not in missing
             }
-        except TypeError as error:
+        except (TypeError, OverflowError) as error:
             raise ValueError(f"figures of the wrong kind: {error}") from None
         return cls(**(figures | missing), host_copy=threads, when=when)
+
+
+def _number(value: int) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{value} is no number of threads")
+    return value
 
 
 def _positive(value: float) -> float:

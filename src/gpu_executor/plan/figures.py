@@ -78,11 +78,11 @@ def _chunks(bounds: Bounds, path: DataPath) -> list[int]:
     per_element = (request.bytes_in + request.bytes_out) / request.count
     most = min(most, max(STREAM_CHUNK_ELEMS, int(LARGEST_PIECE_BYTES / per_element)))
     chunks = [min(request.count, most)]
-    chunk = 1 << (chunks[0] - 1).bit_length() - 1
+    chunk = 1 << max((chunks[0] - 1).bit_length() - 1, 0)
     least = max(SMALLEST_PIECE_BYTES / per_element, 1)
     if not request.in_place:
         least = max(least, LEAST_FILLED * request.count / request.bytes_in)
-    while chunk >= least:
+    while least <= chunk < chunks[-1]:
         chunks.append(chunk)
         chunk //= 2
     return chunks

@@ -147,6 +147,7 @@ def _host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
     """Bytes a second from a plain array into mapped memory, by threads that fill slots."""
     crew = resources.crew
     with contextlib.ExitStack() as stack:
+        stack.callback(setattr, crew, "threads", crew.most)
         room = _allocate(stack, resources, Purpose.UPLOAD, COPIED)
         target = mapped_view(room, 0, COPIED, ElementType(np.dtype(np.uint8)))
         source = np.ones(COPIED, np.uint8)
@@ -170,10 +171,21 @@ def _copy_side_by_side(crew: Crew, parts: Sequence[Pair]) -> None:
         target[...] = source
         done.put(None)
 
-    for part in parts:
-        crew.hand_over(functools.partial(copy, *part))
-    for _ in parts:
-        done.get()
+    interrupt, left = None, 0
+    try:
+        for part in parts:
+            left += 1
+            crew.hand_over(functools.partial(copy, *part))
+    except KeyboardInterrupt as error:
+        interrupt = error
+    while left:
+        try:
+            done.get()
+            left -= 1
+        except KeyboardInterrupt as error:  # not before: they still write
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def _shared_copies(resources: Resources) -> tuple[float, float]:

@@ -139,13 +139,15 @@ class Ring:
         turn.filled = True
         with self._submitting:
             while self._unsubmitted and self._unsubmitted[0].filled:
-                first = self._unsubmitted.popleft()
+                first = self._unsubmitted[0]
                 try:
                     if first.error is None:
                         first.slot.submit()
                 except BaseException as error:
                     first.error = error
                 finally:
+                    # Not before: who finds none here submits at once.
+                    self._unsubmitted.popleft()
                     assert first.submitted is not None
                     first.submitted.set()
 

@@ -349,7 +349,8 @@ class Session:
             # One that runs in another thread cannot be closed from here; it ends by itself.
             with contextlib.suppress(ValueError):
                 stream.close()
-        self._opened.close()
+        with self._measuring:
+            self._opened.close()
 
     def _make_resources(self, opened: contextlib.ExitStack) -> Resources:
         device, queues = self._device, self._device.queues

@@ -87,6 +87,8 @@ class Slot:
         """What it was prepared for last."""
         self._submitted = 0
         """How many of its submissions the device has, or may have."""
+        self._call: Call | None = None
+        """Whose arrays the device may still use."""
         self.profile: Profile | None = None
         """Where its user wants to know what happens, if the layout is a profiled one."""
         self._number = 0
@@ -142,6 +144,7 @@ class Slot:
         """Find or record the commands for a piece of the call; the slot is its own from now on."""
         if self._submitted:
             self.abandon()  # a call that was interrupted twice left it running
+        self._call = call
         places = None if call.places is None else of_piece(call.places, call.form, piece)
         self._recording, self._piece = self.recording(piece.count, groups, places), piece
         if self.profile is not None:
@@ -193,7 +196,7 @@ class Slot:
             begun = perf_counter_ns()
             timeline, submission = self._recording.submissions[self._submitted - 1]
             timeline.wait(submission, spin=spin)
-            self._submitted = 0
+            self._submitted, self._call = 0, None
             self.record.compute += perf_counter_ns() - begun
 
     def drain(self, call: Call, *, alone: bool = False) -> None:
@@ -225,7 +228,9 @@ class Slot:
 
     def abandon(self) -> None:
         """Wait for what was submitted and forget it, with anything the kernel reported."""
-        self.wait()
+        with contextlib.suppress(DeviceLostError):  # it will not go on with it
+            self.wait()
+        self._submitted, self._call = 0, None
         self._buffers.take_status()
 
     def close(self) -> None:

@@ -1,0 +1,84 @@
+"""Figures of devices for tests of plans: a large GPU's, a software driver's, and any others."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from hypothesis import strategies as st
+
+from gpu_executor.calibration import Calibration
+
+H200 = Calibration(
+    copy_in=45.7e9,
+    copy_out=43.6e9,
+    copy_both=52.2e9,
+    host_copy=((1, 9.8e9), (2, 21.7e9), (4, 41.7e9), (8, 68.8e9)),
+    shared_copy=34.0e9,
+    sharing=40e-6,
+    pieces_copy=68.8e9,
+    handing_over=33.6e-6,
+    call_mapped=20.7e-6,
+    call_staged=35e-6,
+    piece_mapped=15.9e-6,
+    piece_staged=27.4e-6,
+    piece_split=23.4e-6,
+    piece_several=26.2e-6,
+    kernel=3.0e12,
+    kernel_mapped=21.9e9,
+    seconds=0.6,
+    when="2026-11-15",
+)
+LAVAPIPE = Calibration(
+    copy_in=17.5e9,
+    copy_out=17.4e9,
+    copy_both=17.9e9,
+    host_copy=((1, 15.6e9), (2, 30.0e9)),
+    shared_copy=20.0e9,
+    sharing=25e-6,
+    pieces_copy=30.0e9,
+    handing_over=118e-6,
+    call_mapped=68e-6,
+    call_staged=72e-6,
+    piece_mapped=49e-6,
+    piece_staged=59e-6,
+    piece_split=None,
+    piece_several=None,
+    kernel=0.98e9,
+    kernel_mapped=0.97e9,
+    seconds=0.5,
+    when="2026-11-15",
+)
+RATES = (
+    "copy_in",
+    "copy_out",
+    "copy_both",
+    "shared_copy",
+    "pieces_copy",
+    "kernel",
+    "kernel_mapped",
+)
+TIMES = (
+    "sharing",
+    "handing_over",
+    "call_mapped",
+    "call_staged",
+    "piece_mapped",
+    "piece_staged",
+)
+MAYBE_TIMES = ("piece_split", "piece_several")
+
+rates = st.floats(1e3, 1e15)
+times = st.floats(1e-9, 10.0)
+thread_rates = st.lists(rates, min_size=1, max_size=5).map(
+    lambda found: tuple((1 << at, rate) for at, rate in enumerate(found))
+)
+
+
+@st.composite
+def strange_figures(draw: st.DrawFn) -> Calibration:
+    """Of devices that nobody has ever seen."""
+    changes: dict[str, Any] = {name: draw(rates) for name in RATES}
+    changes |= {name: draw(times) for name in TIMES}
+    changes |= {name: draw(st.none() | times) for name in MAYBE_TIMES}
+    return dataclasses.replace(H200, host_copy=draw(thread_rates), **changes)
