@@ -44,6 +44,27 @@ def test_doctor_finds_everything_that_running_needs() -> None:
     assert "11 ways to add give what exact integers give" in shown.output
 
 
+def test_calibrate_measures_keeps_and_shows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path))
+    missing = run("calibrate", "--show")
+    assert missing.exit_code == 1
+    assert "there are no figures of" in missing.output
+    measured = run("calibrate")
+    assert measured.exit_code == 0
+    kept = next(tmp_path.glob("calibration-*.json"))
+    assert str(kept) in measured.output.replace("\n", "")
+    assert "copies to the device" in measured.output
+    shown = json.loads(run("calibrate", "--show", "--json").output)
+    assert shown == json.loads(kept.read_text())
+    assert shown["kernel_mapped"] > 0
+    renewed = run("calibrate", "--json")
+    assert json.loads(renewed.output) == json.loads(kept.read_text()) != shown
+    monkeypatch.setenv("GPU_CACHE", "0")
+    assert "not kept: GPU_CACHE is 0" in run("calibrate").output
+
+
 def test_doctor_says_what_is_missing_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_DEVICE", "Voodoo 2")
     shown = run("doctor")

@@ -14,15 +14,18 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from conftest import OpenGpu
+from conftest import OpenGpu, RunPython
 from crew import pools_destroyed_at_work, press_ctrl_c
 from figures import H200, LAVAPIPE
 from gpu_executor.calibration import Calibration
+from gpu_executor.kernel import ElementType
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan import session as session_module
+from gpu_executor.vulkan.arrays import mapped_view
 from gpu_executor.vulkan.copying import Crew, Task
 from gpu_executor.vulkan.kept_figures import figures_path, keep_figures, read_figures
-from jobs import ADD_U32, FQ_ADD, check_sums, field_jobs, watch, word_jobs
+from gpu_executor.vulkan.memory import Allocation, Block
+from jobs import ADD_U32, FQ_ADD, Array, check_sums, field_jobs, watch, word_jobs
 from test_calibration import is_sound
 from test_threads import in_threads
 from test_waiting import PATIENCE, HeldWait, in_background
@@ -361,29 +364,63 @@ def test_ctrl_c_while_measuring_leaves_nothing_behind(
     assert set(threading.enumerate()) <= threads
 
 
-def test_ctrl_c_while_the_host_copies_arrives_when_all_copies_are_done(
+def test_after_ctrl_c_nobody_writes_to_memory_that_was_given_back(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handed_over: list[Task] = []
-    done: list[Task] = []
+    arrived, late = threading.Event(), threading.Event()
     hand_over = Crew.hand_over
 
-    def slowly(crew: Crew, task: Task) -> None:
+    def interrupt_the_first(crew: Crew, task: Task) -> None:
         def work() -> None:
-            if len(handed_over) == 1:
+            if not late.is_set():
                 press_ctrl_c("_copy_side_by_side")
-                time.sleep(0.05)
+                arrived.wait(0.2)  # in vain where this one is waited for
             task()
-            done.append(task)
+            late.set()
 
-        handed_over.append(task)
         hand_over(crew, work)
 
     gpu = fresh_gpu()
     crew = gpu._session.resources.crew
     with monkeypatch.context() as patch:
-        patch.setattr(Crew, "hand_over", slowly)
+        patch.setattr(Crew, "hand_over", interrupt_the_first)
         with pytest.raises(KeyboardInterrupt):
             gpu.calibrate()
-        assert done == handed_over, "somebody writes to memory that was given back"
+    blocks = gpu._session.resources.memory._blocks
+    assert blocks
+    for block in blocks:
+        assert block.idle
+        mapped_bytes(block)[...] = 7
+    arrived.set()
+    assert late.wait(PATIENCE)
+    assert all((mapped_bytes(block) == 7).all() for block in blocks)
     assert crew.threads == crew.most
+
+
+def mapped_bytes(block: Block) -> Array:
+    whole = Allocation(block, 0, block.nbytes)
+    return mapped_view(whole, 0, block.nbytes, ElementType(np.dtype(np.uint8)))
+
+
+# In an interpreter of its own, which shows where it hangs and ends.
+CTRL_C_BEFORE_A_COPY_IS_HANDED_OVER = """
+import faulthandler
+faulthandler.dump_traceback_later(60, exit=True)
+import gpu_executor as gx
+from gpu_executor.vulkan.copying import Crew
+need = Crew._need_workers
+def interrupted(crew, number):
+    Crew._need_workers = need
+    raise KeyboardInterrupt
+Crew._need_workers = interrupted
+with gx.PersistentVulkanBackend() as gpu:
+    try:
+        gpu.calibrate()
+    except KeyboardInterrupt:
+        print("arrived")
+"""
+
+
+def test_ctrl_c_while_threads_are_started_arrives(run_python: RunPython) -> None:
+    ran = run_python(CTRL_C_BEFORE_A_COPY_IS_HANDED_OVER)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "arrived\n", "")

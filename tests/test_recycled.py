@@ -386,4 +386,3 @@ def test_what_the_device_still_writes_to_is_not_given_to_the_next(
             gpu.run(LONG, a, a)
     assert (gpu.run(FQ_ADD, a, a) == 2).all()
     assert not (running[1] and made[1] == made[0])
-    gpu.run(LONG, a, a)

@@ -10,7 +10,7 @@ from rich.table import Table
 from gpu_executor.calibration import Calibration
 from gpu_executor.cli.screen import console, milliseconds, per_second, table
 from gpu_executor.settings import Settings
-from gpu_executor.vulkan.kept_figures import figures_path
+from gpu_executor.vulkan.kept_figures import figures_path, read_figures
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 
@@ -20,10 +20,13 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 def calibrate(show: bool, as_json: bool) -> None:
     """Measure the device, show its figures and keep them for plans to be made from."""
     settings = Settings.from_environment()
+    folder = settings.cache_dir
     with PersistentVulkanBackend(settings=settings) as gpu:
-        figures = gpu.calibration if show else gpu.calibrate()
-        name = gpu.device.name
-        kept = None if settings.cache_dir is None else figures_path(settings.cache_dir, gpu.device)
+        device = gpu.device
+        figures = None if show else gpu.calibrate()
+    if show and folder is not None:
+        figures = read_figures(folder, device)
+    name = device.name
     if figures is None:
         click.echo(f"there are no figures of {name}: gpu-executor calibrate measures it", err=True)
         sys.exit(1)
@@ -31,7 +34,9 @@ def calibrate(show: bool, as_json: bool) -> None:
         click.echo(figures.to_json())
         return
     console.print(_table(name, figures))
-    where = "not kept: GPU_CACHE is 0" if kept is None else f"kept in {kept}"
+    where = (
+        "not kept: GPU_CACHE is 0" if folder is None else f"kept in {figures_path(folder, device)}"
+    )
     took = milliseconds(figures.seconds * 1e3)
     console.print(f"measured on {figures.when} in {took}, {where}", soft_wrap=True)
 
