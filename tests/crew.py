@@ -105,8 +105,9 @@ def press_ctrl_c(waiting_in: str) -> None:
         while frame is not None and frame.f_code.co_name != waiting_in:
             frame = frame.f_back
         if waits and frame is not None:
-            break
-    signal.pthread_kill(thread, signal.SIGINT)
+            signal.pthread_kill(thread, signal.SIGINT)
+            return
+    raise AssertionError(f"the thread that runs the tests never waits in {waiting_in}")
 
 
 class Submitted(NamedTuple):

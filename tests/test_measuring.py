@@ -19,10 +19,9 @@ from crew import pools_destroyed_at_work, press_ctrl_c
 from figures import H200, LAVAPIPE
 from gpu_executor.calibration import Calibration
 from gpu_executor.kernel import ElementType
-from gpu_executor.vulkan import binding
+from gpu_executor.vulkan import binding, copying
 from gpu_executor.vulkan import session as session_module
 from gpu_executor.vulkan.arrays import mapped_view
-from gpu_executor.vulkan.copying import Crew, Task
 from gpu_executor.vulkan.kept_figures import figures_path, keep_figures, read_figures
 from gpu_executor.vulkan.memory import Allocation, Block
 from jobs import ADD_U32, FQ_ADD, Array, check_sums, field_jobs, watch, word_jobs
@@ -368,22 +367,21 @@ def test_after_ctrl_c_nobody_writes_to_memory_that_was_given_back(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrived, late = threading.Event(), threading.Event()
-    hand_over = Crew.hand_over
+    copy, main = copying._Parts.copy, threading.main_thread()
 
-    def interrupt_the_first(crew: Crew, task: Task) -> None:
-        def work() -> None:
-            if not late.is_set():
-                press_ctrl_c("_copy_side_by_side")
-                arrived.wait(0.2)  # in vain where this one is waited for
-            task()
-            late.set()
-
-        hand_over(crew, work)
+    def interrupt_the_first(parts: copying._Parts) -> None:
+        if late.is_set() or threading.current_thread() is main:
+            copy(parts)
+            return
+        press_ctrl_c("copy")
+        arrived.wait(0.2)  # in vain where this one is waited for
+        copy(parts)
+        late.set()
 
     gpu = fresh_gpu()
     crew = gpu._session.resources.crew
     with monkeypatch.context() as patch:
-        patch.setattr(Crew, "hand_over", interrupt_the_first)
+        patch.setattr(copying._Parts, "copy", interrupt_the_first)
         with pytest.raises(KeyboardInterrupt):
             gpu.calibrate()
     blocks = gpu._session.resources.memory._blocks

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import functools
 import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
 from time import perf_counter
 
 import numpy as np
@@ -25,7 +23,7 @@ from gpu_executor.kernels import load
 from gpu_executor.plan import DataPath, Plan, QueueUse
 from gpu_executor.vulkan.arrays import mapped_view
 from gpu_executor.vulkan.commands import Copy
-from gpu_executor.vulkan.copying import Crew, Pair
+from gpu_executor.vulkan.copying import Crew
 from gpu_executor.vulkan.lane import IN_FLIGHT, Lane, open_lane, run_lanes
 from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import Allocation, Purpose
@@ -145,7 +143,7 @@ def _bus(resources: Resources) -> tuple[float, float, float]:
 
 
 def _host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
-    """Bytes a second from a plain array into mapped memory, by threads that fill slots."""
+    """Bytes a second from a plain array into mapped memory, by threads."""
     crew = resources.crew
     with contextlib.ExitStack() as stack:
         stack.callback(setattr, crew, "threads", crew.most)
@@ -155,38 +153,10 @@ def _host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
 
         def by(threads: int) -> float:
             crew.threads = threads
-            share = COPIED // threads
-            starts = range(0, share * threads, share)
-            parts = [(target[at : at + share], source[at : at + share]) for at in starts]
-            return share * threads / _usual(lambda: _copy_side_by_side(crew, parts))
+            return COPIED / _usual(lambda: crew.copy([(target, source)]))
 
         fewer = [threads for threads in (1, 2, 4, 8, 16) if threads < crew.most]
         return tuple((threads, by(threads)) for threads in (*fewer, crew.most))
-
-
-def _copy_side_by_side(crew: Crew, parts: Sequence[Pair]) -> None:
-    """Each part by another thread."""
-    done: SimpleQueue[None] = SimpleQueue()
-
-    def copy(target: Array, source: Array) -> None:
-        target[...] = source
-        done.put(None)
-
-    interrupt, left = None, 0
-    try:
-        for part in parts:
-            left += 1
-            crew.hand_over(functools.partial(copy, *part))
-    except KeyboardInterrupt as error:
-        interrupt = error
-    while left:
-        try:
-            done.get()
-            left -= 1
-        except KeyboardInterrupt as error:  # not before: they still write
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
 
 
 def _shared_copies(resources: Resources) -> tuple[float, float]:
