@@ -23,8 +23,8 @@ BACKENDS = {
 class Backend(Protocol):
     """What every backend can do."""
 
-    def run(self, kernel: Kernel, *arrays: Array) -> Any:
-        """Run a kernel on arrays; its output, or a tuple of several."""
+    def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
+        """Run a kernel on arrays; its output, or a tuple of several, in `out` if that is given."""
 
     def run_field_add(self, a: Array, b: Array) -> Array:
         """Add BLS12-381 base-field elements, (n, 6) `uint64`."""

@@ -33,12 +33,14 @@ class CpuBackend:
         self._lock = threading.Lock()
         self._stats = CpuStats(0, 0, 0.0)
 
-    def run(self, kernel: Kernel, *arrays: Array) -> Any:
-        """Compute the kernel's reference on the arrays; its output, or a tuple of several."""
+    def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
+        """Compute the kernel's reference on the arrays, into `out` where it is given."""
         form = check(kernel, arrays)
         if kernel.reference is None:
             raise KernelError(f"kernel {kernel.name!r} has no reference, so the CPU cannot run it")
         call = form.call(arrays)
+        if out is not None:
+            call.use_outputs(out)
         call.make_outputs()
         begun = time.perf_counter()
         whole = kernel.split == "whole"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from gpu_executor.vulkan.session import Session
 
 Job = Sequence[Array]
 """The arrays of one call."""
+NO_MORE = object()
 
 
 def run_batch(
@@ -46,10 +48,16 @@ class Stream(Iterator[Any]):
     """Results as they come, in order. Who holds one holds slots; closing the backend ends it."""
 
     def __init__(
-        self, session: Session, kernel: Kernel, jobs: Iterable[Job], wishes: Wishes
+        self,
+        session: Session,
+        kernel: Kernel,
+        jobs: Iterable[Job],
+        out: Iterable[Any] | None,
+        wishes: Wishes,
     ) -> None:
         self._session = session
-        self._results = _stream(session, kernel, jobs, wishes)
+        coming = _checked_jobs(session, kernel, jobs, out)
+        self._results = _stream(session, coming, wishes)
         session.streams.add(self)
 
     def __next__(self) -> Any:
@@ -64,11 +72,20 @@ class Stream(Iterator[Any]):
         self._results.close()
 
 
-def _stream(
-    session: Session, kernel: Kernel, jobs: Iterable[Job], wishes: Wishes
-) -> Generator[Any, None, None]:
+def _checked_jobs(
+    session: Session, kernel: Kernel, jobs: Iterable[Job], out: Iterable[Any] | None
+) -> Iterator[Call]:
+    """The jobs as calls, as they come."""
+    targets = itertools.repeat(None) if out is None else iter(out)
+    for index, job in enumerate(jobs):
+        target = next(targets, NO_MORE)
+        if target is NO_MORE:
+            raise ArgumentTypeError(f"job {index}: out has ended")
+        yield _checked(session, kernel, job, index, target)
+
+
+def _stream(session: Session, coming: Iterator[Call], wishes: Wishes) -> Generator[Any, None, None]:
     """Slots are as large as the largest job so far needs."""
-    coming = (_checked(session, kernel, job, index, None) for index, job in enumerate(jobs))
     call = next(coming, None)
     while call is not None:
         if call.form.count == 0:

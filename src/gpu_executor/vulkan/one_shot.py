@@ -23,12 +23,20 @@ class VulkanSpirvBackend:
         self._last: Stats | None = None
         self._messages: list[str] = []
 
-    def run(self, kernel: Kernel, *arrays: Array, device_local: bool | None = None) -> Any:
+    def run(
+        self,
+        kernel: Kernel,
+        *arrays: Array,
+        device_local: bool | None = None,
+        out: Any = None,
+    ) -> Any:
         """Open a device, run the kernel on NumPy arrays, free the device."""
-        check(kernel, arrays)
+        form = check(kernel, arrays)
+        if out is not None:
+            form.call(arrays).use_outputs(out)  # what does not fit is said before a device opens
         session = Session(self._settings, self._wanted, keep=False)
         try:
-            return session.run(kernel, arrays, device_local)
+            return session.run(kernel, arrays, device_local, out)
         finally:
             self._last = session.stats()
             session.close()

@@ -62,9 +62,12 @@ class PersistentVulkanBackend:
         """
         return self._session.run(kernel, arrays, device_local, out, keep=keep)
 
-    def run_field_add(self, a: Array, b: Array, device_local: bool | None = None) -> Array:
+    def run_field_add(
+        self, a: Array, b: Array, device_local: bool | None = None, out: Array | None = None
+    ) -> Array:
         """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
-        result: Array = self.run(load("bls12_381_fq_add"), a, b, device_local=device_local)
+        add = load("bls12_381_fq_add")
+        result: Array = self.run(add, a, b, device_local=device_local, out=out)
         return result
 
     def run_batch(
@@ -87,37 +90,44 @@ class PersistentVulkanBackend:
         return run_batch(self._session, kernel, jobs, out, wishes)
 
     def run_field_add_batch(
-        self, jobs: Sequence[Job], device_local: bool | None = None
+        self,
+        jobs: Sequence[Job],
+        device_local: bool | None = None,
+        out: Sequence[Array] | None = None,
     ) -> list[Array]:
         """`run_field_add` for many jobs, one after the other."""
-        return self.run_batch(
-            load("bls12_381_fq_add"), jobs, device_local=device_local, pipelined=False
-        )
+        add = load("bls12_381_fq_add")
+        return self.run_batch(add, jobs, out=out, device_local=device_local, pipelined=False)
 
     def run_field_add_batch_pipelined(
-        self, jobs: Sequence[Job], device_local: bool | None = None
+        self,
+        jobs: Sequence[Job],
+        device_local: bool | None = None,
+        out: Sequence[Array] | None = None,
     ) -> list[Array]:
         """`run_field_add` for many jobs, copies and computing overlapped."""
-        return self.run_batch(
-            load("bls12_381_fq_add"), jobs, device_local=device_local, pipelined=True
-        )
+        add = load("bls12_381_fq_add")
+        return self.run_batch(add, jobs, out=out, device_local=device_local, pipelined=True)
 
     def stream(
         self,
         kernel: Kernel,
         jobs: Iterable[Job],
         *,
+        out: Iterable[Any] | None = None,
         device_local: bool | None = None,
         depth: int | None = None,
     ) -> Stream:
         """Results of jobs as they come, in order, however many: a bounded number is in flight.
 
-        An error in the iterable of jobs ends the stream; so does leaving it early. What is in
-        flight then is waited for and dropped, and the backend goes on working.
+        `out` yields an array (or a tuple of several) for each job, to write its result to; arrays
+        may come again when their result was taken. An error in the iterable of jobs ends the stream;
+        so does leaving it early. What is in flight then is waited for and dropped, and the backend
+        goes on working.
         """
         wishes = Wishes(device_local, True, depth)
         self._check_open()
-        return Stream(self._session, kernel, jobs, wishes)
+        return Stream(self._session, kernel, jobs, out, wishes)
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
         """A NumPy array in memory that the device sees: computing on it copies nothing here."""
