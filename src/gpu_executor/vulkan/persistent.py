@@ -121,9 +121,9 @@ class PersistentVulkanBackend:
         """Results of jobs as they come, in order, however many: a bounded number is in flight.
 
         `out` yields an array (or a tuple of several) for each job, to write its result to; arrays
-        may come again when their result was taken. An error in the iterable of jobs ends the stream;
-        so does leaving it early. What is in flight then is waited for and dropped, and the backend
-        goes on working.
+        may come again when their result was taken. An error in the iterable of jobs ends the
+        stream; so does leaving it early. What is in flight then is waited for and dropped, and the
+        backend goes on working.
         """
         wishes = Wishes(device_local, True, depth)
         self._check_open()
