@@ -24,11 +24,11 @@ clean:
 .venv/runs: pyproject.toml tools/system-parts
 	@tools/system-parts run
 	@test -x $(PYTHON) || python3 -m venv .venv
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable .
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[webgpu]'
 	@touch $@
 
 .venv/develops: pyproject.toml tools/system-parts
 	@tools/system-parts develop
 	@test -x $(PYTHON) || python3 -m venv .venv
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev,webgpu]'
 	@touch $@ .venv/runs

@@ -20,7 +20,7 @@ FLOORS: list[set[str]] = [
     {"errors", "version"},  # import nothing of the package
     # Plain data; of telemetry the records that hot code appends (exporters belong at the top).
     {"settings", "device_info", "device_array", "calibration", "telemetry"},
-    {"spirv"},  # reads SPIR-V, without Vulkan
+    {"spirv", "wgsl"},  # the languages of kernels, without a device
     {"primes"},  # a prime in, every constant out
     {"kernel"},  # what runs in one dispatch
     {"kernels"},  # those that come with the package

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -18,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
-from gpu_executor.kernel import ElementType, Kernel, Shape, native
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, KernelError
+from gpu_executor.kernel import COUNT_BYTES, ElementType, Kernel, Shape, native
 
 Array = np.ndarray[Any, np.dtype[Any]]
 AnyArray = Array | DeviceArray
@@ -50,6 +51,8 @@ class Form:
     """Whether all are plain arrays of (elements, *element shape) already, as nearly always."""
     results: tuple[tuple[Shape, np.dtype[Any]], ...]
     """The outputs' shapes and dtypes as the caller gets them."""
+    shape_words: bytes = b""
+    """What the kernel's `push_of` makes of the inputs' shapes."""
 
     def call(self, arrays: Sequence[AnyArray]) -> Call:
         """A call of this form on arrays that have it; its outputs are yet to be made."""
@@ -143,7 +146,20 @@ def check(kernel: Kernel, arrays: Sequence[Any]) -> Form:
     results = tuple(
         (shape, output.type.dtype) for shape, output in zip(shapes, outputs, strict=True)
     )
-    return Form(kernel, count, operands, as_rows, results)
+    return Form(kernel, count, operands, as_rows, results, _shape_words(kernel, arrays))
+
+
+def _shape_words(kernel: Kernel, arrays: Sequence[Any]) -> bytes:
+    if kernel.push_of is None:
+        return b""
+    words = kernel.push_of(*(array.shape for array in arrays))
+    room = kernel.interface.push_constant_bytes - COUNT_BYTES - len(kernel.push)
+    if kernel.spirv and 4 * len(words) != room:
+        raise KernelError(
+            f"kernel {kernel.name!r}: push_of gave {len(words)} words; its code has room for "
+            f"{room // 4} behind the element count and push"
+        )
+    return struct.pack(f"<{len(words)}I", *words)
 
 
 def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> Operand:

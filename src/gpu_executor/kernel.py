@@ -4,7 +4,8 @@ The contract between a kernel's code and whoever runs it:
 
 - Storage buffers of descriptor set 0: the inputs at bindings 0, 1, ..., then the outputs, then the
   status word if the kernel declares one.
-- Push constants: the number of elements as a `uint32`, followed by the kernel's own `push` bytes.
+- Push constants: the number of elements as a `uint32`, followed by the kernel's own `push` bytes
+  and, where the kernel has `push_of`, what that makes of the inputs' shapes.
 - The work-group size is chosen by the plan where the code leaves it to a specialization constant
   (`local_size_x_id`), and so is the number of elements per invocation where `per_invocation` names
   its constant.
@@ -24,12 +25,17 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.errors import KernelError, NotRunHereError, SpirvError
-from gpu_executor.spirv import ShaderInterface, read_interface
+from gpu_executor.spirv import LocalSize, ShaderInterface, read_interface
+from gpu_executor.wgsl import WgslCode
 
 Split = Literal["elements", "whole"]
 Constant = int | float | bool
 Shape = tuple[int, ...]
 COUNT_BYTES = 4
+NO_INTERFACE = ShaderInterface(
+    (0, 0), "", LocalSize((1, 1, 1), (None, None, None)), (), frozenset(), 0, (), frozenset()
+)
+"""Of a kernel without SPIR-V."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +78,16 @@ class Kernel:
     interface: ShaderInterface = field(repr=False)
     digest: str = field(repr=False)
     """SHA-256 of the SPIR-V."""
+    push_of: Callable[..., Sequence[int]] | None = field(default=None, repr=False)
+    """Words that follow `push`, from the inputs' shapes."""
+    wgsl: WgslCode | None = field(default=None, repr=False)
+    """The same kernel for WebGPU."""
 
     def __post_init__(self) -> None:
         identity = (
             self.digest, self.name, self.inputs, self.outputs, self.split, self.types,
             self.out_shape, self.encoded_constants(), self.push, self.status,
-            self.per_invocation, self.work_group, self.reference,
+            self.per_invocation, self.work_group, self.reference, self.push_of, self.wgsl,
         )  # fmt: skip
         object.__setattr__(self, "_identity", identity)
         # Kernels are dictionary keys on the path of every call: hash once.
@@ -147,11 +157,13 @@ class Kernel:
         out_shape: Callable[..., Any] | None = None,
         constants: Mapping[int, Constant] | None = None,
         push: bytes = b"",
+        push_of: Callable[..., Sequence[int]] | None = None,
         status: bool = False,
         per_invocation: int | None = None,
         work_group: int | None = None,
         name: str | None = None,
         reference: Callable[..., Any] | None = None,
+        wgsl: WgslCode | None = None,
     ) -> Kernel:
         """A kernel from SPIR-V, as bytes or in a file.
 
@@ -159,10 +171,11 @@ class Kernel:
         chunks anywhere; "whole" kernels are never cut. `dtypes` lists the inputs' then the outputs'
         types; a subarray dtype such as `("u8", (6,))` makes six integers one element. Without it
         elements are scalars and an output is like the first input. `out_shape` computes the
-        outputs' shapes from the inputs'; `constants` fixes specialization constants by their id;
+        outputs' shapes from the inputs', and `push_of` whole numbers that follow `push`;
+        `constants` fixes specialization constants by their id;
         `per_invocation` names the one that says how many elements an invocation takes, and
         `work_group` a good work-group size for large calls; `status=True` declares a status word;
-        `reference` is the same computation on NumPy arrays.
+        `reference` is the same computation on NumPy arrays, `wgsl` the same code for WebGPU.
         """
         code = _code(code_or_path)
         interface = read_interface(code)
@@ -182,9 +195,55 @@ class Kernel:
             reference=reference,
             interface=interface,
             digest=hashlib.sha256(code).hexdigest(),
+            push_of=push_of,
+            wgsl=wgsl,
         )
         _check_declaration(kernel)
         _check_against_code(kernel)
+        return kernel
+
+    @classmethod
+    def from_wgsl(
+        cls,
+        text: str,
+        *,
+        inputs: int,
+        outputs: int,
+        split: Split = "elements",
+        dtypes: Sequence[npt.DTypeLike] | None = None,
+        out_shape: Callable[..., Any] | None = None,
+        data: bytes = b"",
+        push_of: Callable[..., Sequence[int]] | None = None,
+        status: bool = False,
+        work_group: int | None = None,
+        name: str | None = None,
+        reference: Callable[..., Any] | None = None,
+    ) -> Kernel:
+        """A kernel from WGSL, for WebGPU alone; `wgsl.py` says what the text finds and must have.
+
+        `data` are the words behind the number of elements, the rest is as for SPIR-V.
+        """
+        code = WgslCode(text, bytes(memoryview(data)))
+        kernel = cls(
+            name=name or f"wgsl-{code.digest[:8]}",
+            spirv=b"",
+            inputs=inputs,
+            outputs=outputs,
+            split=split,
+            types=None if dtypes is None else tuple(_element_type(dtype) for dtype in dtypes),
+            out_shape=out_shape,
+            constants=(),
+            push=b"",
+            status=status,
+            per_invocation=None,
+            work_group=work_group,
+            reference=reference,
+            interface=NO_INTERFACE,
+            digest="",
+            push_of=push_of,
+            wgsl=code,
+        )
+        _check_declaration(kernel)
         return kernel
 
 
@@ -252,7 +311,9 @@ def _check_against_code(kernel: Kernel) -> None:
         raise KernelError(f"{where}: push has {len(kernel.push)} bytes; they come in fours")
     given = COUNT_BYTES + len(kernel.push)
     declared = interface.push_constant_bytes
-    if given != declared and not (declared == 0 and not kernel.push):
+    # How much `push_of` adds is seen when there are shapes.
+    grows = kernel.push_of is not None and declared > given
+    if not grows and given != declared and not (declared == 0 and not kernel.push):
         raise KernelError(
             f"{where}: its code declares {declared} bytes of push constants, but the element count "
             f"(4 bytes) and push ({len(kernel.push)} bytes) make {given}"

@@ -190,7 +190,7 @@ def _row(
 def _hot_path(session: Session, queues: QueueUse) -> HotPath:
     call, plan = _small_pieces(session)
     plan, groups = dataclasses.replace(plan, queues=queues), plan.groups(SMALL_PIECE)
-    slot = Slot(session.resources, SlotLayout.of(plan, call.form.kernel, call.form.operands))
+    slot = Slot(session.resources, SlotLayout.of(plan, call.form))
     with contextlib.closing(slot):
         pieces = [Piece(n * SMALL_PIECE, SMALL_PIECE) for n in range(SMALL_PIECES)]
         # Recorded here, so that starting a piece finds its commands.

@@ -268,7 +268,7 @@ class _Additions:
         return call
 
     def _slot(self, plan: Plan, call: Call) -> Slot:
-        return Slot(self._resources, SlotLayout.of(plan, self._kernel, call.form.operands))
+        return Slot(self._resources, SlotLayout.of(plan, call.form))
 
     def _plan(self, path: DataPath, queues: QueueUse, count: int) -> Plan:
         return Plan(count, path, count, count, 1, queues, WORK_GROUP, 1, ())

@@ -48,12 +48,14 @@ class RecordingRoom:
         self,
         resources: Resources,
         kernel: Kernel,
+        push: bytes,
         pipeline: Pipeline,
         buffers: SlotBuffers,
         queues: QueueUse,
         marks: StageMarks | None = None,
     ) -> None:
-        self._kernel, self._pipeline, self._buffers = kernel, pipeline, buffers
+        self._kernel, self._push = kernel, push
+        self._pipeline, self._buffers = pipeline, buffers
         self._marks = None if marks is None else marks.timestamps
         self._descriptors = resources.descriptors
         self._compute = resources.computing(queues)
@@ -83,7 +85,7 @@ class RecordingRoom:
         moved = None if self._kernel.split == "whole" else count
         own_set = self._own_set(sides, moved)
         try:
-            push = struct.pack("<I", count) + self._kernel.push
+            push = struct.pack("<I", count) + self._push
             work = _Work(
                 uploads=inputs.uploads(sides[0], moved),
                 downloads=outputs.downloads(sides[1], moved),

@@ -11,6 +11,7 @@ from gpu_executor.calibration import Calibration
 from gpu_executor.call import AnyArray, Call, Form, check
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Piece, Plan, Request, Wishes, make_plan, plan_on_card
 from gpu_executor.settings import Settings
@@ -126,7 +127,9 @@ class Routes:
 
     def of(self, form: Form, plan: Plan, *, on_card: bool = False, profiled: bool = False) -> Route:
         """The route for calls of a form by a plan."""
-        layout = SlotLayout.of(plan, form.kernel, form.operands, profiled=profiled)
+        if not form.kernel.spirv:
+            raise KernelError(f"kernel {form.kernel.name!r} has no SPIR-V; it runs on WebGPU")
+        layout = SlotLayout.of(plan, form, profiled=profiled)
         row = self._shelf.row(layout)
         return Route(form, plan, steps_of(plan, form), row, on_card, recycles(form))
 

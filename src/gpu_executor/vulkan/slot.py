@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 
-from gpu_executor.call import Array, Call, Operand
+from gpu_executor.call import Array, Call, Form, Operand
 from gpu_executor.errors import DeviceLostError, ElementRangeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import DataPath, Piece, Plan, QueueUse
@@ -54,12 +54,13 @@ class SlotLayout:
     """With the counts that the slot has room for, not those of any call."""
     profiled: bool = False
     """Whether its commands write timestamps."""
+    shape_words: bytes = b""
+    """What the kernel finds behind its own push constants."""
 
     @classmethod
-    def of(
-        cls, plan: Plan, kernel: Kernel, operands: tuple[Operand, ...], *, profiled: bool = False
-    ) -> SlotLayout:
-        """The layout that a plan asks for, for a call with these operands."""
+    def of(cls, plan: Plan, form: Form, *, profiled: bool = False) -> SlotLayout:
+        """The layout that a plan asks for, for calls of that form."""
+        kernel, operands = form.kernel, form.operands
         if kernel.split == "elements":
             operands = tuple(Operand(operand.type, plan.capacity) for operand in operands)
         return cls(
@@ -70,6 +71,7 @@ class SlotLayout:
             plan.per_invocation,
             operands,
             profiled,
+            form.shape_words,
         )
 
 
@@ -107,8 +109,9 @@ class Slot:
                 if layout.profiled:
                     self._marks = StageMarks(resources.device, resources.families(layout.queues))
                     undo.callback(self._marks.close)
+                push = kernel.push + layout.shape_words
                 self._room = RecordingRoom(
-                    resources, kernel, pipeline, self._buffers, layout.queues, self._marks
+                    resources, kernel, push, pipeline, self._buffers, layout.queues, self._marks
                 )
                 undo.callback(self._room.close)
             self._undo = undo.pop_all()
