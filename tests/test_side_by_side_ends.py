@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpu_executor as gx
@@ -13,6 +14,7 @@ from conftest import OpenGpu, on_both_paths
 from crew import WORKERS, Watched, check_works, crewed, in_time, press_ctrl_c
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.copying import Crew, _Parts
 from jobs import FQ_ADD, TOO_LARGE, check_sums, field_jobs, watch
 from test_waiting import PATIENCE, in_background
 
@@ -105,6 +107,34 @@ def test_ctrl_c_arrives_when_the_others_are_done(
             assert set(jobs_begun) == set(watched.ended[name])
         assert len(watched.ended["drain"]) < 12
     check_works(crewed_gpu)
+
+
+def test_ctrl_c_in_a_copy_that_is_shared_arrives_when_the_others_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy, begun, ended = _Parts.copy, threading.Event(), threading.Event()
+
+    def slow(parts: _Parts) -> None:
+        if threading.current_thread() is threading.main_thread():
+            assert begun.wait(PATIENCE)
+        else:
+            part = parts._todo.popleft()
+            begun.set()
+            press_ctrl_c("wait")
+            time.sleep(0.05)
+            parts._todo.append(part)
+            copy(parts)
+            ended.set()
+
+    monkeypatch.setattr(_Parts, "copy", slow)
+    crew, source = Crew(2), np.ones(4 << 20, np.uint8)
+    target = np.zeros_like(source)
+    with pytest.raises(KeyboardInterrupt):
+        crew.copy([(target, source)])
+    done = ended.is_set()
+    assert ended.wait(PATIENCE)
+    crew.close()
+    assert done, "somebody still writes to the arrays"
 
 
 def test_a_stream_is_closed_when_those_who_fill_are_done(

@@ -122,8 +122,14 @@ class _Parts:
     def wait(self) -> None:
         """Return when nobody is at work any more; parts that were not begun are dropped."""
         self._todo.clear()
+        interrupt = None
         while self._busy:
-            self._left.get()
+            try:
+                self._left.get()
+            except KeyboardInterrupt as error:  # not before: they still write
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
 
 def _work(tasks: SimpleQueue[Task | None]) -> None:
