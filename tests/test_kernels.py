@@ -21,6 +21,14 @@ from gpu_executor.primes.prime import MAX_BITS
 NAMES = [
     "vector_add_u32",
     "vector_add_f32",
+    "matmul_u32",
+    "matmul_f32",
+    "reduce_sum_u32",
+    "reduce_sum_f32",
+    "reduce_min_u32",
+    "reduce_min_f32",
+    "reduce_max_u32",
+    "reduce_max_f32",
     "bls12_381_fq_add",
     "bls12_381_fq_sub",
     "bls12_381_fq_mul",
@@ -42,7 +50,10 @@ def test_every_name_loads_the_same_kernel_each_time(name: str) -> None:
     kernel = kernels.load(name)
     assert kernel.name == name
     assert kernels.load(name) is kernel
-    assert (kernel.inputs, kernel.outputs, kernel.split) == (2, 1, "elements")
+    whole = name.startswith(("matmul", "reduce"))
+    assert (kernel.outputs, kernel.split) == (1, "whole" if whole else "elements")
+    assert kernel.inputs == (1 if name.startswith("reduce") else 2)
+    assert kernel.wgsl is not None
     assert kernel.reference is not None
     assert kernel.status == name.startswith("bls12_381")
 

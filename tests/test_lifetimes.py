@@ -13,7 +13,7 @@ import pytest
 import gpu_executor as gx
 from conftest import RunPython
 from gpu_executor.errors import DeviceLacksError
-from gpu_executor.kernels.catalogue import spirv
+from gpu_executor.kernels.modules import spirv
 from gpu_executor.vulkan import binding
 
 ADD_U32 = gx.kernels.load("vector_add_u32")

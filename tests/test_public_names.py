@@ -25,6 +25,7 @@ NAMES = [
     "Plan",
     "Settings",
     "VulkanSpirvBackend",
+    "WgpuExecutor",
     "__version__",
     "devices",
     "errors",

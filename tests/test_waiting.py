@@ -13,7 +13,7 @@ import pytest
 
 import gpu_executor as gx
 from conftest import OpenGpu
-from gpu_executor.kernels.catalogue import spirv
+from gpu_executor.kernels.modules import spirv
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose
 

@@ -23,6 +23,7 @@ from gpu_executor.version import __version__
 from gpu_executor.vulkan.instance import find_devices as devices
 from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+from gpu_executor.webgpu.executor import WgpuExecutor
 
 __all__ = [
     "ArgumentShapeError",
@@ -42,6 +43,7 @@ __all__ = [
     "Plan",
     "Settings",
     "VulkanSpirvBackend",
+    "WgpuExecutor",
     "__version__",
     "devices",
     "errors",

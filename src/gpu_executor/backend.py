@@ -16,6 +16,7 @@ from gpu_executor.kernel import Kernel
 BACKENDS = {
     "vulkan": "gpu_executor.vulkan.persistent:PersistentVulkanBackend",
     "vulkan-one-shot": "gpu_executor.vulkan.one_shot:VulkanSpirvBackend",
+    "webgpu": "gpu_executor.webgpu.executor:WgpuExecutor",
     "cpu": "gpu_executor.cpu.backend:CpuBackend",
 }
 

@@ -82,12 +82,15 @@ class Kernel:
     """Words that follow `push`, from the inputs' shapes."""
     wgsl: WgslCode | None = field(default=None, repr=False)
     """The same kernel for WebGPU."""
+    wgsl_grid: Callable[..., tuple[int, int]] | None = field(default=None, repr=False)
+    """Its work-groups in two dimensions from the words of `push_of`; else by elements."""
 
     def __post_init__(self) -> None:
         identity = (
             self.digest, self.name, self.inputs, self.outputs, self.split, self.types,
             self.out_shape, self.encoded_constants(), self.push, self.status,
             self.per_invocation, self.work_group, self.reference, self.push_of, self.wgsl,
+            self.wgsl_grid,
         )  # fmt: skip
         object.__setattr__(self, "_identity", identity)
         # Kernels are dictionary keys on the path of every call: hash once.
@@ -141,6 +144,12 @@ class Kernel:
         return x, y, z
 
     @property
+    def push_bytes(self) -> int:
+        """All push constants: the element count, `push`, and what `push_of` makes."""
+        own = COUNT_BYTES + len(self.push)
+        return own if self.push_of is None else max(own, self.interface.push_constant_bytes)
+
+    @property
     def bindings(self) -> int:
         """How many storage buffers it binds, the status word among them."""
         return self.inputs + self.outputs + (1 if self.status else 0)
@@ -164,6 +173,7 @@ class Kernel:
         name: str | None = None,
         reference: Callable[..., Any] | None = None,
         wgsl: WgslCode | None = None,
+        wgsl_grid: Callable[..., tuple[int, int]] | None = None,
     ) -> Kernel:
         """A kernel from SPIR-V, as bytes or in a file.
 
@@ -175,7 +185,8 @@ class Kernel:
         `constants` fixes specialization constants by their id;
         `per_invocation` names the one that says how many elements an invocation takes, and
         `work_group` a good work-group size for large calls; `status=True` declares a status word;
-        `reference` is the same computation on NumPy arrays, `wgsl` the same code for WebGPU.
+        `reference` is the same computation on NumPy arrays, `wgsl` the same code for WebGPU and
+        `wgsl_grid` its work-groups in two dimensions from the words of `push_of`.
         """
         code = _code(code_or_path)
         interface = read_interface(code)
@@ -197,6 +208,7 @@ class Kernel:
             digest=hashlib.sha256(code).hexdigest(),
             push_of=push_of,
             wgsl=wgsl,
+            wgsl_grid=wgsl_grid,
         )
         _check_declaration(kernel)
         _check_against_code(kernel)
@@ -216,6 +228,7 @@ class Kernel:
         push_of: Callable[..., Sequence[int]] | None = None,
         status: bool = False,
         work_group: int | None = None,
+        grid: Callable[..., tuple[int, int]] | None = None,
         name: str | None = None,
         reference: Callable[..., Any] | None = None,
     ) -> Kernel:
@@ -242,6 +255,7 @@ class Kernel:
             digest="",
             push_of=push_of,
             wgsl=code,
+            wgsl_grid=grid,
         )
         _check_declaration(kernel)
         return kernel

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ import numpy.typing as npt
 
 from gpu_executor.errors import ElementRangeError, KernelError
 from gpu_executor.kernel import Kernel
+from gpu_executor.kernels import matrices, reductions, wgsl_texts
+from gpu_executor.kernels.modules import spirv
 from gpu_executor.primes import NAMED, Prime, words
 
 Array = npt.NDArray[Any]
@@ -34,7 +35,7 @@ MODULUS_BYTES = 104
 def names() -> list[str]:
     """Every name that `load` knows."""
     fields = [f"{field}_{operation}" for field in NAMED for operation in FIELD_OPERATIONS]
-    return [*VECTOR_KERNELS, *fields]
+    return [*VECTOR_KERNELS, *matrices.NAMES, *reductions.NAMES, *fields]
 
 
 @functools.cache
@@ -42,6 +43,11 @@ def load(name: str) -> Kernel:
     """The kernel of that name; the same object every time."""
     if name in VECTOR_KERNELS:
         return _vector_kernel(name)
+    if name in matrices.NAMES:
+        return matrices.matmul_kernel(name.removeprefix("matmul_"))
+    if name in reductions.NAMES:
+        _, operation, type_ = name.split("_")
+        return reductions.reduction_kernel(operation, type_)
     field, _, operation = name.rpartition("_")
     if field in NAMED and operation in FIELD_OPERATIONS:
         return field_kernel(NAMED[field], operation)
@@ -65,6 +71,7 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
         work_group=WORK_GROUPS[operation],
         name=f"{prime.name}_{operation}",
         reference=functools.partial(_field_reference, prime, operation),
+        wgsl=wgsl_texts.field_operation(prime, operation),
     )
 
 
@@ -83,11 +90,6 @@ def mul_chain_kernel(prime: Prime, length: int) -> Kernel:
     )
 
 
-def spirv(module: str) -> bytes:
-    """A compiled module of this package."""
-    return (resources.files(__package__) / "spirv" / f"{module}.spv").read_bytes()
-
-
 def _vector_kernel(name: str) -> Kernel:
     dtype = VECTOR_KERNELS[name]
     return Kernel.from_spirv(
@@ -98,6 +100,7 @@ def _vector_kernel(name: str) -> Kernel:
         per_invocation=PER_INVOCATION,
         name=name,
         reference=np.add,
+        wgsl=wgsl_texts.vector_add(dtype),
     )
 
 

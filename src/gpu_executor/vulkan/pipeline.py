@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from gpu_executor.kernel import COUNT_BYTES, Kernel
+from gpu_executor.kernel import Kernel
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.shader import check_device_runs, check_work_group, make_module
@@ -54,7 +54,7 @@ class PipelineCache:
         """The pipeline for a kernel and its tuning; `release` it when nothing recorded uses it."""
         constants = specialization(kernel, work_group, per_invocation)
         check_work_group(kernel, work_group, self._device.info)
-        key = (kernel.digest, constants, kernel.bindings, len(kernel.push))
+        key = (kernel.digest, constants, kernel.bindings, kernel.push_bytes)
         with self._lock:
             pipeline = self._pipelines.get(key)
             if pipeline is None:
@@ -96,7 +96,7 @@ class PipelineCache:
         set_layout = _make_set_layout(self._device, kernel.bindings)
         layout = module = None
         try:
-            layout = _make_layout(self._device, set_layout, COUNT_BYTES + len(kernel.push))
+            layout = _make_layout(self._device, set_layout, kernel.push_bytes)
             module = make_module(self._device, kernel)
             handle = _make_pipeline(
                 self._device, self._driver_cache, layout, module, kernel, constants

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceLacksError
-from gpu_executor.kernel import COUNT_BYTES, Kernel
+from gpu_executor.kernel import Kernel
 from gpu_executor.spirv import CAPABILITY_NAMES
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
@@ -57,9 +57,9 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
             raise DeviceLacksError(f"{where} needs {name}, which is not among what is switched on")
         if feature not in info.features:
             raise DeviceLacksError(f"{where} needs {name}; {info.name} lacks {feature}")
-    if COUNT_BYTES + len(kernel.push) > limits.max_push_constants:
+    if kernel.push_bytes > limits.max_push_constants:
         raise DeviceLacksError(
-            f"{where} pushes {COUNT_BYTES + len(kernel.push)} bytes; {info.name} takes "
+            f"{where} pushes {kernel.push_bytes} bytes; {info.name} takes "
             f"{limits.max_push_constants}"
         )
     if kernel.bindings > limits.max_bound_buffers:

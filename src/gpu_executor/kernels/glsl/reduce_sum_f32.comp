@@ -1,0 +1,15 @@
+// The sum of each block of 4096 elements.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+
+#define TYPE float
+// -0.0 changes no number that it is added to, where 0.0 would change -0.0.
+float identity() { return uintBitsToFloat(0x80000000u); }
+float combine(float x, float y) {
+    precise float sum = x + y;
+    return sum;
+}
+float from_memory(float x) { return x; }
+float to_memory(float x) { return x; }
+
+#include "reduce.glsl"

@@ -1,0 +1,10 @@
+"""The compiled SPIR-V modules of this package."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+
+def spirv(module: str) -> bytes:
+    """A module by its name."""
+    return (resources.files(__package__) / "spirv" / f"{module}.spv").read_bytes()

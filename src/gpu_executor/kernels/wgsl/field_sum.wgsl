@@ -1,0 +1,7 @@
+        // r and `carry`: a + b.
+        var carry = false;
+        //repeat word
+        var r$w = a$w + b$w + u32(carry);
+        carry = select(r$w < a$w, r$w <= a$w, carry);
+        //end
+

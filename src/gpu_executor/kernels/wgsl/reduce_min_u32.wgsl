@@ -1,0 +1,4 @@
+fn identity() -> u32 { return 0xffffffffu; }
+fn combine(x: u32, y: u32) -> u32 { return min(x, y); }
+fn from_memory(x: u32) -> u32 { return x; }
+fn to_memory(x: u32) -> u32 { return x; }

@@ -1,0 +1,197 @@
+"""The texts of the kernels for WebGPU, filled in from `wgsl/*.wgsl`.
+
+WGSL has no preprocessor, and constants of the pipeline size no arrays, so the texts are templates:
+`$name` stands for a value, and the lines from `//repeat name` to `//end` are repeated for each row
+of values under that name. Comments explain the templates; a filled-in text has none.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from string import Template
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.errors import KernelError
+from gpu_executor.primes.prime import WORD_BITS, LimbLayout, Prime
+from gpu_executor.wgsl import WgslCode
+
+Row = Mapping[str, int | str]
+
+REDUCTION_BLOCK = 4096
+"""How many elements one dispatch of a reduction makes into one; glsl/reduce.glsl has it too."""
+REDUCTION_INVOCATIONS = 256
+REDUCTIONS = ("sum", "min", "max")
+MATRIX_TILE = 16
+"""Rows and columns of the part of a matrix product that one work-group makes."""
+LIMB_BITS = 13
+"""The width of limbs in products; wgsl/limbs.wgsl says why."""
+LIMBS_WITHOUT_CARRY = 32
+"""As many limbs of 13 bits can be multiplied with no carry before the end."""
+
+_FIELD_PARTS = {
+    "add": ("field_sum", "field_reduce_once"),
+    "sub": ("field_difference",),
+    "mul": ("field_product", "field_reduce_once"),
+}
+_TYPES = {"uint32": "u32", "float32": "f32"}
+_REPEATED = re.compile(r"^ *//repeat (\w+)\n(.*?)^ *//end\n", re.MULTILINE | re.DOTALL)
+_COMMENTS = re.compile(r"^ *//(?!repeat |end\n).*\n|^\n", re.MULTILINE)
+
+
+def vector_add(dtype: npt.DTypeLike) -> WgslCode:
+    """c[i] = a[i] + b[i], of uint32 or float32."""
+    return _vector_add(_type(dtype))
+
+
+def field_operation(prime: Prime, operation: str) -> WgslCode:
+    """Sum, difference or Montgomery product modulo a prime, with a status word.
+
+    The data are the modulus's words and, for "mul", -1/p modulo 2^13.
+    """
+    if operation not in _FIELD_PARTS:
+        raise KernelError(f"there is no field operation {operation!r}")
+    data = prime.modulus_words
+    if operation == "mul":
+        data += (_limbs(prime.words).negative_inverse(prime.modulus),)
+    text = _field_text(prime.words, operation)
+    return WgslCode(text, struct.pack(f"<{len(data)}I", *data))
+
+
+def reduction(operation: str, dtype: npt.DTypeLike) -> WgslCode:
+    """Sum, minimum or maximum of each block of 4096 elements; repeated until one is left.
+
+    A work-group has 256 invocations, whatever the plan says, and any number of work-groups reduces
+    all blocks. The minimum and the maximum are NaN if any element is.
+    """
+    if operation not in REDUCTIONS:
+        raise KernelError(f"there is no reduction {operation!r}")
+    return _reduction(operation, _type(dtype))
+
+
+def matrix_product(dtype: npt.DTypeLike) -> WgslCode:
+    """a @ b by rows, of uint32 (wrapping) or float32; whoever runs it gives m, n, k as data.
+
+    A work-group has 16 x 16 invocations; x of them cover the columns of the product, y the rows.
+    """
+    return _matrix_product(_type(dtype))
+
+
+@functools.cache
+def _vector_add(type_: str) -> WgslCode:
+    return WgslCode(_fill(_template("vector_add"), {"type": type_}))
+
+
+@functools.cache
+def _reduction(operation: str, type_: str) -> WgslCode:
+    values: Row = {
+        "operation": _template(f"reduce_{operation}_{type_}"),
+        # Floats are compared as whole numbers, so they are read as such.
+        "type": type_ if operation == "sum" else "u32",
+        "block": REDUCTION_BLOCK,
+        "invocations": REDUCTION_INVOCATIONS,
+    }
+    return WgslCode(_fill(_template("reduce"), values))
+
+
+@functools.cache
+def _matrix_product(type_: str) -> WgslCode:
+    return WgslCode(_fill(_template("matrix_product"), {"type": type_, "tile": MATRIX_TILE}))
+
+
+@functools.cache
+def _field_text(words: int, operation: str) -> str:
+    body = "".join(_template(part) for part in _FIELD_PARTS[operation])
+    whole = _template("field").replace("\n$operation", "\n" + body)
+    if operation == "mul":
+        whole = _template("limbs") + whole
+    limbs = _limbs(words)
+    in_quads = words % 4 == 0
+    values: Row = {
+        "words": words,
+        "stored": "vec4<u32>" if in_quads else "u32",
+        "quads": words // 4,
+        "limbs": limbs.count,
+        "bits": limbs.bits,
+        "mask": (1 << limbs.bits) - 1,
+        "shift": limbs.shift,
+        "negative_inverse": words + 1,
+        "half": (limbs.count + 1) // 2,
+    }
+    each_word = [{"w": word, "parameter": word + 1} for word in range(words)]
+    carries = limbs.count > LIMBS_WITHOUT_CARRY
+    sections: Mapping[str, Iterable[Row]] = {
+        "word": each_word,
+        "quad": _quads(words) if in_quads else [],
+        "single": [] if in_quads else each_word,
+        "limb": [_limb(limbs, words, limb) for limb in range(limbs.count)],
+        "upper_limb": [{"i": limb, "below": limb - 1} for limb in range(2, limbs.count)],
+        "midway": [{}] if carries else [],
+        "midway_carry": [
+            {"i": limb, "next": limb + 1} for limb in range(limbs.count - 2 if carries else 0)
+        ],
+    }
+    return _fill(whole, values, sections)
+
+
+def _limbs(words: int) -> LimbLayout:
+    return LimbLayout.covering(words, LIMB_BITS)
+
+
+def _quads(words: int) -> list[Row]:
+    return [
+        {"q": quad} | {f"w{within}": 4 * quad + within for within in range(4)}
+        for quad in range(words // 4)
+    ]
+
+
+def _limb(limbs: LimbLayout, words: int, limb: int) -> Row:
+    """Where a limb lies in an element's words, and where in those of b shifted left."""
+    word, offset = divmod(limb * limbs.bits, WORD_BITS)
+    shifted_word, shifted_offset = divmod(limb * limbs.bits - limbs.shift, WORD_BITS)
+
+    def name(array: str, word: int) -> str:
+        return f"{array}{word}" if 0 <= word < words else "none"
+
+    return {
+        "i": limb,
+        "word": word,
+        "word_above": word + 1,
+        "offset": offset,
+        "back": WORD_BITS - 1 - offset,
+        "shifted_offset": shifted_offset,
+        "a_low": name("a", word),
+        "a_high": name("a", word + 1),
+        "p_low": name("p", word),
+        "p_high": name("p", word + 1),
+        "b_low": name("b", shifted_word),
+        "b_high": name("b", shifted_word + 1),
+    }
+
+
+def _type(dtype: npt.DTypeLike) -> str:
+    name = np.dtype(dtype).name
+    if name not in _TYPES:
+        raise KernelError(f"kernels for WebGPU take uint32 and float32, not {name}")
+    return _TYPES[name]
+
+
+def _template(name: str) -> str:
+    return (resources.files(__package__) / "wgsl" / f"{name}.wgsl").read_text()
+
+
+def _fill(template: str, values: Row, sections: Mapping[str, Iterable[Row]] | None = None) -> str:
+    """The template with its comments dropped, its lines repeated and its values put in."""
+
+    def repeat(found: re.Match[str]) -> str:
+        lines = Template(found[2])
+        return "".join(lines.substitute(values, **row) for row in (sections or {})[found[1]])
+
+    # An operation is a value with comments of its own, so they are dropped again at the end.
+    repeated = _REPEATED.sub(repeat, _COMMENTS.sub("", template))
+    return _COMMENTS.sub("", Template(repeated).substitute(values))

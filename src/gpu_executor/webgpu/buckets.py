@@ -1,0 +1,147 @@
+"""Buckets: sizes that near sizes share, so that what is made for one serves them all.
+
+A bucket is a number of elements. Its pipeline is compiled once, with the work-group size that suits
+it; its buffer sets have room for as many elements, so a task of any size in the bucket can use any
+of them, with the bind group that was made with the set.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gpu_executor.kernel import Kernel
+from gpu_executor.webgpu.programs import Program
+from gpu_executor.webgpu.sets import BufferSet
+
+SMALLEST_BUCKET = 16_384
+BUCKETS_KEPT = 32
+LARGE_BUCKET = 1 << 18
+
+
+def size_bucket(count: int) -> int:
+    """The next power of two, 16,384 at least."""
+    return max(SMALLEST_BUCKET, 1 << max(count - 1, 0).bit_length())
+
+
+@dataclass(frozen=True, slots=True)
+class BucketStats:
+    """What one bucket of one kernel has done and holds."""
+
+    kernel: str
+    bucket: int
+    hits: int
+    """Tasks that found a buffer set."""
+    misses: int
+    """Tasks for which one was made."""
+    compile_seconds: float
+    bytes_held: int
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """The program of one kernel for tasks of up to `size` elements, and idle buffer sets for it."""
+
+    kernel: Kernel
+    size: int
+    program: Program
+    idle: list[BufferSet] = field(default_factory=list)
+    busy: int = 0
+    """Sets that tasks have."""
+    hits: int = 0
+    misses: int = 0
+
+    def stats(self) -> BucketStats:
+        held = sum(each.nbytes for each in self.idle)
+        return BucketStats(
+            self.kernel.name, self.size, self.hits, self.misses, self.program.seconds, held
+        )
+
+
+class BucketCache:
+    """Buckets by kernel and size, made when they are first used. Safe from several threads.
+
+    The least recently used are given up first, and none that a task is in flight in.
+    """
+
+    def __init__(
+        self,
+        compile_program: Callable[[Kernel, int], Program],
+        make_set: Callable[[Kernel, int, Program], BufferSet],
+        *,
+        most: int = BUCKETS_KEPT,
+    ) -> None:
+        self._compile, self._make_set, self._most = compile_program, make_set, most
+        self._buckets: OrderedDict[tuple[Kernel, int], Bucket] = OrderedDict()
+        self._lock = threading.RLock()
+        self.evictions = 0
+
+    def get_or_create(self, bucket: int, kernel: Kernel) -> Bucket:
+        """The bucket of that size for a kernel."""
+        key = kernel, bucket
+        with self._lock:
+            known = self._buckets.get(key)
+            if known is not None:
+                self._buckets.move_to_end(key)
+                return known
+        made = Bucket(kernel, bucket, self._compile(kernel, bucket))
+        with self._lock:
+            known = self._buckets.setdefault(key, made)  # another thread may have been faster
+            self._buckets.move_to_end(key)
+            self._evict()
+        return known
+
+    def take_set(self, bucket: Bucket) -> BufferSet:
+        """A buffer set of a bucket for one task; give it back with `put_back`."""
+        with self._lock:
+            bucket.busy += 1
+            if bucket.idle:
+                bucket.hits += 1
+                return bucket.idle.pop()
+            bucket.misses += 1
+        try:
+            return self._make_set(bucket.kernel, bucket.size, bucket.program)
+        except BaseException:
+            with self._lock:
+                bucket.busy -= 1
+            raise
+
+    def put_back(self, bucket: Bucket, buffers: BufferSet) -> None:
+        """When the device is done with what used them."""
+        with self._lock:
+            bucket.busy -= 1
+            if (bucket.kernel, bucket.size) in self._buckets:
+                bucket.idle.append(buffers)
+            else:
+                buffers.release()
+            self._evict()
+
+    def sizes(self) -> list[int]:
+        """The sizes that are cached, each once."""
+        with self._lock:
+            return sorted({bucket.size for bucket in self._buckets.values()})
+
+    def stats(self) -> list[BucketStats]:
+        with self._lock:
+            return [bucket.stats() for bucket in self._buckets.values()]
+
+    def clear(self) -> None:
+        """Give up all that no task is in flight in."""
+        with self._lock:
+            for key in [key for key, bucket in self._buckets.items() if not bucket.busy]:
+                self._give_up(key)
+
+    def _evict(self) -> None:
+        if len(self._buckets) <= self._most:
+            return
+        for key in [key for key, bucket in self._buckets.items() if not bucket.busy]:
+            if len(self._buckets) <= self._most:
+                return
+            self._give_up(key)
+            self.evictions += 1
+
+    def _give_up(self, key: tuple[Kernel, int]) -> None:
+        for buffers in self._buckets.pop(key).idle:
+            buffers.release()

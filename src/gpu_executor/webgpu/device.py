@@ -1,0 +1,91 @@
+"""A WebGPU device: which adapter, opened with which features and limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpu_executor.errors import NoDeviceError
+
+KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
+BACKENDS = ("Vulkan", "Metal", "D3D12", "D3D11", "OpenGL")
+"""Best first."""
+LIMITS = (
+    "max-buffer-size",
+    "max-storage-buffer-binding-size",
+    "max-storage-buffers-per-shader-stage",
+    "max-compute-workgroup-size-x",
+    "max-compute-invocations-per-workgroup",
+    "max-compute-workgroup-storage-size",
+    "max-compute-workgroups-per-dimension",
+)
+IMMEDIATES, IMMEDIATE_SIZE, IMMEDIATE_BYTES = "immediates", "max-immediate-size", 128
+
+
+class WebGpuDevice:
+    """Opened at once; everything made from it goes when it is closed."""
+
+    def __init__(self, wanted: str | int | None = None) -> None:
+        self.wgpu = _import_wgpu()
+        adapter = _choose(_adapters(self.wgpu), wanted)
+        info = adapter.info
+        self.name: str = info["device"]
+        self.kind: str = info["adapter_type"]
+        self.backend: str = info["backend_type"]
+        self.immediates = (
+            IMMEDIATES in adapter.features
+            and adapter.limits.get(IMMEDIATE_SIZE, 0) >= IMMEDIATE_BYTES
+        )
+        limits = {name: adapter.limits[name] for name in LIMITS}
+        if self.immediates:
+            limits[IMMEDIATE_SIZE] = IMMEDIATE_BYTES
+        self.device: Any = adapter.request_device_sync(
+            required_features=[IMMEDIATES] if self.immediates else [], required_limits=limits
+        )
+        self.limits: dict[str, int] = limits
+
+    @property
+    def most_bytes(self) -> int:
+        """Of one buffer that a kernel sees."""
+        return min(self.limits["max-storage-buffer-binding-size"], self.limits["max-buffer-size"])
+
+    def close(self) -> None:
+        self.device.destroy()
+
+
+def _import_wgpu() -> Any:
+    try:
+        import wgpu
+    except ImportError as error:
+        raise NoDeviceError(
+            f"WebGPU needs wgpu-py: pip install 'gpu-executor[webgpu]' ({error})"
+        ) from None
+    return wgpu
+
+
+def _adapters(wgpu: Any) -> list[Any]:
+    """Every adapter, best first."""
+
+    def rank(adapter: Any) -> tuple[int, int]:
+        kind, backend = adapter.info["adapter_type"], adapter.info["backend_type"]
+        return (
+            KINDS.index(kind) if kind in KINDS else len(KINDS),
+            BACKENDS.index(backend) if backend in BACKENDS else len(BACKENDS),
+        )
+
+    return sorted(wgpu.gpu.enumerate_adapters_sync(), key=rank)
+
+
+def _choose(adapters: list[Any], wanted: str | int | None) -> Any:
+    if not adapters:
+        raise NoDeviceError("WebGPU finds no adapter; is there a driver for the GPU?")
+    if wanted is None:
+        return adapters[0]
+    names = [f"{adapter.info['device']} ({adapter.info['backend_type']})" for adapter in adapters]
+    if isinstance(wanted, int):
+        if not 0 <= wanted < len(adapters):
+            raise NoDeviceError(f"there is no adapter {wanted}; there are {', '.join(names)}")
+        return adapters[wanted]
+    for adapter, name in zip(adapters, names, strict=True):
+        if wanted.lower() in name.lower():
+            return adapter
+    raise NoDeviceError(f"no adapter matches {wanted!r}; there are {', '.join(names)}")

@@ -1,0 +1,346 @@
+"""WgpuExecutor: kernels on NumPy arrays through WebGPU, with caches by bucket and by exact size."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_executor.call import Array, Call, Form, Operand, check
+from gpu_executor.errors import ArgumentTypeError, ClosedError, DeviceLacksError, GpuError
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels import load
+from gpu_executor.plan import Piece
+from gpu_executor.webgpu.buckets import (
+    LARGE_BUCKET,
+    SMALLEST_BUCKET,
+    Bucket,
+    BucketCache,
+    BucketStats,
+    size_bucket,
+)
+from gpu_executor.webgpu.buffers import BufferPool
+from gpu_executor.webgpu.device import WebGpuDevice
+from gpu_executor.webgpu.exact import ExactCache
+from gpu_executor.webgpu.programs import Program, compile_program
+from gpu_executor.webgpu.sets import BufferSet
+from gpu_executor.webgpu.stats import WgpuStats
+from gpu_executor.webgpu.waiting import Readable, choose_waiting
+
+IN_FLIGHT_BYTES = 256 << 20
+"""Buffers of tasks that were submitted and not read yet."""
+USUAL_WORK_GROUP, SMALL_WORK_GROUP = 128, 64
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A piece of a call on its way through a buffer set."""
+
+    call: Call
+    piece: Piece
+    bucket: Bucket | None
+    """None where the set is an exact one."""
+    buffers: BufferSet
+    readable: Readable | None = None
+
+
+class WgpuExecutor:
+    """WebGPU held open. Use it with `with`, or `close()` it; calls may come from any thread.
+
+    `device` is an index or a part of the adapter's name; `private=False` waits through wgpu-py's
+    public promises alone.
+    """
+
+    def __init__(self, device: str | int | None = None, *, private: bool = True) -> None:
+        self._device = WebGpuDevice(device)
+        self._waiting = choose_waiting(self._device.wgpu, self._device.device, private=private)
+        self._pool = BufferPool(self._device.device)
+        self._programs: dict[tuple[Kernel, int, int], Program] = {}
+        self._compiling = threading.Lock()
+        self._buckets = BucketCache(self._program, self._bucket_set)
+        self._exact = ExactCache()
+        self._calls = self._elements = self._tasks = self._submissions = self._sets = 0
+        self._finalizer = weakref.finalize(self, self._device.close)
+
+    @property
+    def device_name(self) -> str:
+        """The adapter's name."""
+        return self._device.name
+
+    def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
+        """Run a kernel on NumPy arrays; returns its output, or a tuple of several."""
+        self._check_open()
+        call = check(kernel, arrays).call(arrays)
+        if out is not None:
+            call.use_outputs(out)
+        call.make_outputs()
+        if call.form.count:
+            self._run_calls([call])
+        return call.result()
+
+    def run_field_add(self, a: Array, b: Array) -> Array:
+        """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
+        result: Array = self.run(load("bls12_381_fq_add"), a, b)
+        return result
+
+    def run_batch(
+        self, kernel: Kernel, jobs: Sequence[Sequence[Array]], *, out: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """Run a kernel on many jobs, each a tuple of arrays; their results, in order.
+
+        Jobs are grouped by bucket, and each group is one submission: the results of the first
+        groups are read while the later ones are computed.
+        """
+        self._check_open()
+        if out is not None and len(out) != len(jobs):
+            raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
+        calls = [
+            _checked(kernel, job, index, None if out is None else out[index])
+            for index, job in enumerate(jobs)
+        ]
+        self._run_calls([call for call in calls if call.form.count])
+        return [call.result() for call in calls]
+
+    def warm_up(self, kernel: Kernel, sizes: Sequence[int]) -> None:
+        """Compile for calls of so many elements, and make a buffer set for each."""
+        self._check_open()
+        for bucket in sorted({size_bucket(size) for size in sizes}):
+            made = self._buckets.get_or_create(bucket, kernel)
+            self._buckets.put_back(made, self._buckets.take_set(made))
+
+    def stats(self) -> WgpuStats:
+        """Calls, caches and what they hold."""
+        programs = list(self._programs.values())
+        return WgpuStats(
+            device=self._device.name,
+            backend=self._device.backend,
+            calls=self._calls,
+            elements=self._elements,
+            tasks=self._tasks,
+            submissions=self._submissions,
+            pipelines=len(programs),
+            compile_seconds=sum(program.seconds for program in programs),
+            buffer_sets=self._sets,
+            exact_hits=self._exact.hits,
+            exact_entries=len(self._exact),
+            bucket_sizes=tuple(self._buckets.sizes()),
+            buckets=tuple(self._buckets.stats()),
+            bucket_evictions=self._buckets.evictions,
+            pool=self._pool.stats(),
+        )
+
+    def bucket_cache_stats(self) -> list[BucketStats]:
+        """Per bucket: hits, misses, compile time, bytes held."""
+        return self._buckets.stats()
+
+    def print_stats(self) -> None:
+        """Write the caches' state to standard error."""
+        print(self.stats(), file=sys.stderr)
+
+    def close(self) -> None:
+        """Free everything. Twice is fine."""
+        if self._finalizer.alive:
+            self._buckets.clear()
+            self._exact.clear()
+            self._pool.clear()
+        self._finalizer()
+
+    def __enter__(self) -> WgpuExecutor:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "open" if self._finalizer.alive else "closed"
+        return f"<WgpuExecutor on {self._device.name}, {state}>"
+
+    def _run_calls(self, calls: Sequence[Call]) -> None:
+        """Submit group after group; read the oldest when much is in flight, the rest at the end."""
+        flying: deque[list[Task]] = deque()
+        nbytes = 0
+        try:
+            for bucket, pieces in self._groups(calls):
+                group = self._submit(bucket, pieces)
+                flying.append(group)
+                nbytes += sum(task.buffers.nbytes for task in group)
+                while nbytes > IN_FLIGHT_BYTES and len(flying) > 1:
+                    done = flying.popleft()
+                    nbytes -= sum(task.buffers.nbytes for task in done)
+                    self._finish(done)
+            while flying:
+                self._finish(flying.popleft())
+        except BaseException:
+            for group in flying:
+                self._abandon(group)
+            raise
+        self._calls += len(calls)
+        self._elements += sum(call.form.count for call in calls)
+
+    def _groups(
+        self, calls: Sequence[Call]
+    ) -> list[tuple[tuple[Kernel, int], list[tuple[Call, Piece]]]]:
+        """Pieces by bucket, and within it by size."""
+        pieces = [(call, piece) for call in calls for piece in self._pieces(call.form)]
+
+        def order(entry: tuple[Call, Piece]) -> tuple[int, int]:
+            return self._bucket_size(entry[0].form, entry[1].count), entry[1].count
+
+        pieces.sort(key=order)
+        return [
+            ((among[0][0].form.kernel, size), among)
+            for size, group in itertools.groupby(pieces, key=lambda entry: order(entry)[0])
+            for among in [list(group)]
+        ]
+
+    def _pieces(self, form: Form) -> list[Piece]:
+        """A call that is larger than a buffer may be is cut, where its kernel can be."""
+        largest = max(operand.type.nbytes for operand in form.operands)
+        most = self._device.most_bytes
+        if form.kernel.split == "whole":
+            if max(operand.nbytes for operand in form.operands) > most:
+                raise DeviceLacksError(
+                    f"{form.kernel.name}: an array has more than the {most:,} bytes that "
+                    f"{self._device.name} binds, and this kernel cannot be cut"
+                )
+            return [Piece(0, form.count)]
+        chunk = 1 << (most // largest).bit_length() - 1  # a bucket, so that the last one is full
+        starts = range(0, form.count, chunk)
+        return [Piece(start, min(chunk, form.count - start)) for start in starts]
+
+    def _bucket_size(self, form: Form, count: int) -> int:
+        return form.count if form.kernel.split == "whole" else size_bucket(count)
+
+    def _submit(self, key: tuple[Kernel, int], pieces: list[tuple[Call, Piece]]) -> list[Task]:
+        """One encoder, one pass, one submission for a group."""
+        kernel, size = key
+        tasks: list[Task] = []
+        device = self._device.device
+        try:
+            for call, piece in pieces:
+                tasks.append(self._task(kernel, size, call, piece, single=len(pieces) == 1))
+            encoder = device.create_command_encoder()
+            compute_pass = encoder.begin_compute_pass()
+            compute_pass.set_pipeline(self._program(kernel, size).pipeline)
+            for task in tasks:
+                task.buffers.write(task.call, task.piece)
+                task.buffers.dispatch(compute_pass, task.call, task.piece)
+            compute_pass.end()
+            for task in tasks:
+                task.buffers.copy_out(encoder, task.call, task.piece)
+            submitted = self._waiting.submit([encoder.finish()])
+            for task in tasks:
+                task.readable = task.buffers.begin_to_read(
+                    self._waiting, task.call, task.piece, submitted
+                )
+        except BaseException:
+            self._abandon(tasks)
+            raise
+        self._submissions += 1
+        self._tasks += len(tasks)
+        return tasks
+
+    def _task(self, kernel: Kernel, size: int, call: Call, piece: Piece, *, single: bool) -> Task:
+        form = call.form
+        if (single and piece.count == form.count) or kernel.split == "whole":
+            exact = self._exact.take(form)
+            if exact is None and (kernel.split == "whole" or self._exact.comes_again(form)):
+                exact = self._make_set(kernel, form.operands, self._program(kernel, size))
+            if exact is not None:
+                return Task(call, piece, None, exact)
+        bucket = self._buckets.get_or_create(size, kernel)
+        return Task(call, piece, bucket, self._buckets.take_set(bucket))
+
+    def _finish(self, group: list[Task]) -> None:
+        """Read the results of a group; its sets are free again, whatever happens."""
+        error: BaseException | None = None
+        for task in group:
+            assert task.readable is not None
+            try:
+                view = task.readable.wait()
+                try:
+                    if error is None:
+                        task.buffers.read(view, task.call, task.piece)
+                finally:
+                    del view
+                    task.readable.done()
+            except BaseException as failure:
+                error = error or failure
+            self._put_back(task)
+        if error is not None:
+            raise error
+
+    def _abandon(self, group: list[Task]) -> None:
+        """Wait for what is in flight and forget it."""
+        for task in group:
+            if task.readable is not None:
+                task.readable.wait()
+                task.readable.done()
+            self._put_back(task)
+
+    def _put_back(self, task: Task) -> None:
+        if task.bucket is None:
+            self._exact.put_back(task.call.form, task.buffers)
+        else:
+            self._buckets.put_back(task.bucket, task.buffers)
+
+    def _program(self, kernel: Kernel, bucket: int) -> Program:
+        """Compiled once for each choice of work-groups, whichever buckets share it."""
+        work_group, per_invocation = self._tuning(kernel, bucket)
+        key = kernel, work_group, per_invocation
+        known = self._programs.get(key)
+        if known is None:
+            with self._compiling:
+                known = self._programs.get(key)
+                if known is None:
+                    known = compile_program(self._device, kernel, work_group, per_invocation)
+                    self._programs[key] = known
+        return known
+
+    def _tuning(self, kernel: Kernel, bucket: int) -> tuple[int, int]:
+        """Small work-groups to reach all of the chip with a small task, two elements each for a
+        large one."""
+        limits = self._device.limits
+        most = min(
+            limits["max-compute-workgroup-size-x"],
+            limits["max-compute-invocations-per-workgroup"],
+        )
+        usual = kernel.work_group or USUAL_WORK_GROUP
+        wanted = SMALL_WORK_GROUP if bucket <= SMALLEST_BUCKET else usual
+        large = bucket >= LARGE_BUCKET and self._device.kind != "CPU"
+        return min(wanted, most), 2 if large else 1
+
+    def _bucket_set(self, kernel: Kernel, bucket: int, program: Program) -> BufferSet:
+        types = kernel.types
+        assert types is not None, "kernels for WebGPU name their types"
+        operands = [Operand(type_, bucket) for type_ in types]
+        return self._make_set(kernel, operands, program)
+
+    def _make_set(self, kernel: Kernel, operands: Sequence[Operand], program: Program) -> BufferSet:
+        self._sets += 1
+        return BufferSet(self._device, self._pool, kernel, operands, program)
+
+    def _check_open(self) -> None:
+        if not self._finalizer.alive:
+            raise ClosedError("the executor is closed; open another one")
+
+
+def _checked(kernel: Kernel, job: Sequence[Array], index: int, out: Any) -> Call:
+    """The job as a call with its outputs; what is wrong with it is said with its index."""
+    try:
+        if not isinstance(job, tuple | list):
+            raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")
+        call = check(kernel, job).call(job)
+        call.job = index
+        if out is not None:
+            call.use_outputs(out)
+        call.make_outputs()
+    except GpuError as error:
+        error.args = (f"job {index}: {error}",)
+        raise
+    return call

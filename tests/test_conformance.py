@@ -1,0 +1,154 @@
+"""One suite for every backend and every kernel that they share, against the exact reference."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gpu_executor as gx
+from conftest import elements
+from gpu_executor.backend import BACKENDS, Backend, open_backend
+from gpu_executor.primes import NAMED, words
+
+Array = npt.NDArray[Any]
+ELEMENTWISE = [name for name in gx.kernels.names() if not name.startswith(("matmul", "reduce"))]
+REDUCTIONS = [name for name in gx.kernels.names() if name.startswith("reduce")]
+PRODUCTS = [name for name in gx.kernels.names() if name.startswith("matmul")]
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    with open_backend(request.param) as opened:
+        yield opened
+
+
+def inputs(kernel: gx.Kernel, count: int, seed: int = 1) -> list[Array]:
+    """Arrays that a kernel of elements takes."""
+    draw = np.random.default_rng(seed)
+    field = kernel.name.rpartition("_")[0]
+    if field in NAMED:
+        prime = NAMED[field]
+        return [words.from_ints(prime, elements(prime, count, seed + n)) for n in range(2)]
+    if kernel.name.endswith("f32"):
+        return [draw.standard_normal(count).astype(np.float32) for _ in range(2)]
+    return [draw.integers(0, 1 << 32, count, np.uint32) for _ in range(2)]
+
+
+def reference(kernel: gx.Kernel, *arrays: Array) -> Array:
+    assert kernel.reference is not None
+    with np.errstate(all="ignore"):
+        result: Array = kernel.reference(*arrays)
+    return result
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
+def test_elements(backend: Backend, name: str, count: int) -> None:
+    kernel = gx.kernels.load(name)
+    arrays = inputs(kernel, count)
+    for _ in range(3):  # the first time, again, and from whatever is cached by then
+        np.testing.assert_array_equal(backend.run(kernel, *arrays), reference(kernel, *arrays))
+
+
+@pytest.mark.parametrize("name", ["vector_add_u32", "bls12_381_fr_mul"])
+def test_arrays_that_lie_awkwardly(backend: Backend, name: str) -> None:
+    kernel = gx.kernels.load(name)
+    a, b = inputs(kernel, 120)
+    expected = reference(kernel, a, b)
+    np.testing.assert_array_equal(backend.run(kernel, a[::-3], b[::-3]), expected[::-3])
+    big = a.astype(a.dtype.newbyteorder(">"))
+    np.testing.assert_array_equal(backend.run(kernel, big, np.asfortranarray(b)), expected)
+    shape = (4, 5, 6, *a.shape[1:])
+    result = backend.run(kernel, a.reshape(shape), b.reshape(shape))
+    np.testing.assert_array_equal(result, expected.reshape(shape))
+    a.flags.writeable = False
+    target = np.zeros_like(expected)
+    assert backend.run(kernel, a, b, out=target) is target
+    np.testing.assert_array_equal(target, expected)
+
+
+@pytest.mark.parametrize("name", [name for name in ELEMENTWISE if name.startswith("bls")])
+@pytest.mark.parametrize(("argument", "index"), [(0, 0), (1, 299), (1, 17)])
+def test_an_element_that_is_not_below_the_modulus_is_named(
+    backend: Backend, name: str, argument: int, index: int
+) -> None:
+    kernel = gx.kernels.load(name)
+    arrays = inputs(kernel, 300)
+    good = [array.copy() for array in arrays]
+    arrays[argument][index] = np.iinfo(arrays[argument].dtype).max
+    with pytest.raises(gx.ElementRangeError) as caught:
+        backend.run(kernel, *arrays)
+    assert (caught.value.argument, caught.value.index) == (argument, index)
+    np.testing.assert_array_equal(backend.run(kernel, *good), reference(kernel, *good))
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("count", [1, 2, 4095, 4096, 4097, 50_000])
+def test_reductions(backend: Backend, name: str, count: int) -> None:
+    kernel = gx.kernels.load(name)
+    assert kernel.types is not None
+    draw = np.random.default_rng(count)
+    x = draw.integers(0, 1 << 32, count, np.uint32)
+    if kernel.types[0].dtype == np.float32:
+        x = ((x.astype(np.float64) / 2**31 - 1) * 1e6).astype(np.float32)
+    expected = reference(kernel, x)
+    np.testing.assert_array_equal(backend.run(kernel, x), expected)
+    blocks = [x[start : start + 4096] for start in range(0, count, 4096)]
+    operation = {"sum": np.add, "min": np.minimum, "max": np.maximum}[name.split("_")[1]]
+    by_numpy = np.array([operation.reduce(block) for block in blocks], x.dtype)
+    np.testing.assert_allclose(expected, by_numpy, rtol=1e-4, atol=1e2)
+
+
+@pytest.mark.parametrize("name", ["reduce_min_f32", "reduce_max_f32", "reduce_sum_f32"])
+def test_reductions_of_floats_that_are_no_numbers(backend: Backend, name: str) -> None:
+    kernel = gx.kernels.load(name)
+    x = np.ones(5000, np.float32)
+    x[[3, 4500]] = np.nan, np.inf
+    result = backend.run(kernel, x)
+    assert np.isnan(result[0])
+    assert result[1] == (1 if "min" in name else np.inf)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (16, 16, 16), (17, 5, 33), (3, 100, 2), (40, 1, 50)])
+def test_matrix_products(backend: Backend, name: str, sizes: tuple[int, int, int]) -> None:
+    kernel = gx.kernels.load(name)
+    assert kernel.types is not None
+    m, k, n = sizes
+    draw = np.random.default_rng(m)
+    a = draw.integers(0, 1 << 32, (m, k), np.uint32)
+    b = draw.integers(0, 1 << 32, (k, n), np.uint32)
+    if kernel.types[0].dtype == np.float32:
+        a, b = (a / 2**32).astype(np.float32), (b / 2**32).astype(np.float32)
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        np.testing.assert_allclose(backend.run(kernel, a, b), exact, rtol=1e-5)
+        return
+    np.testing.assert_array_equal(backend.run(kernel, a, b), a @ b)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_matrices_that_do_not_fit_are_refused_in_words(backend: Backend, name: str) -> None:
+    kernel = gx.kernels.load(name)
+    assert kernel.types is not None
+    a = np.ones((3, 4), kernel.types[0].dtype)
+    for b in (np.ones((3, 4), a.dtype), np.ones(4, a.dtype)):
+        with pytest.raises(gx.ArgumentShapeError, match=r"takes \(m, k\) and \(k, n\)"):
+            backend.run(kernel, a, b)
+
+
+def test_what_does_not_fit_is_refused_alike(backend: Backend) -> None:
+    kernel = gx.kernels.load("vector_add_u32")
+    a = np.ones(5, np.uint32)
+    with pytest.raises(gx.ArgumentTypeError, match="takes 2 arrays and got 1"):
+        backend.run(kernel, a)
+    with pytest.raises(gx.ArgumentTypeError, match="argument 1 has dtype float32"):
+        backend.run(kernel, a, a.astype(np.float32))
+    with pytest.raises(gx.ArgumentShapeError, match="argument 1 has elements in shape"):
+        backend.run(kernel, a, a[1:])
+    with contextlib.suppress(AttributeError):
+        assert backend.stats() is not None
