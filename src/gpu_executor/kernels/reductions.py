@@ -51,7 +51,7 @@ def _blocks(shape: Shape) -> int:
 
 def _identity(operation: str, dtype: Any) -> Any:
     if operation == "sum":
-        return 0
+        return 0 if dtype is np.uint32 else -0.0  # 0.0 would change the sign of -0.0
     limits: Any = np.iinfo(np.uint32)
     ends = (limits.min, limits.max) if dtype is np.uint32 else (-np.inf, np.inf)
     return ends[operation == "min"]

@@ -1,8 +1,8 @@
 """Buckets: sizes that near sizes share, so that what is made for one serves them all.
 
-A bucket is a number of elements. Its pipeline is compiled once, with the work-group size that suits
-it; its buffer sets have room for as many elements, so a task of any size in the bucket can use any
-of them, with the bind group that was made with the set.
+A bucket is a number of elements. Its buffer sets have room for as many, so a task of any size in
+the bucket can use any of them, with the bind group that was made with the set; the pipeline that
+suits the bucket is compiled once (`programs.py`).
 """
 
 from __future__ import annotations
@@ -13,17 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpu_executor.kernel import Kernel
-from gpu_executor.webgpu.programs import Program
 from gpu_executor.webgpu.sets import BufferSet
 
-SMALLEST_BUCKET = 16_384
 BUCKETS_KEPT = 32
-LARGE_BUCKET = 1 << 18
-
-
-def size_bucket(count: int) -> int:
-    """The next power of two, 16,384 at least."""
-    return max(SMALLEST_BUCKET, 1 << max(count - 1, 0).bit_length())
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +28,15 @@ class BucketStats:
     """Tasks that found a buffer set."""
     misses: int
     """Tasks for which one was made."""
-    compile_seconds: float
     bytes_held: int
 
 
 @dataclass(slots=True, eq=False)
 class Bucket:
-    """The program of one kernel for tasks of up to `size` elements, and idle buffer sets for it."""
+    """Idle buffer sets for tasks of one kernel with up to `size` elements."""
 
     kernel: Kernel
     size: int
-    program: Program
     idle: list[BufferSet] = field(default_factory=list)
     busy: int = 0
     """Sets that tasks have."""
@@ -55,9 +45,7 @@ class Bucket:
 
     def stats(self) -> BucketStats:
         held = sum(each.nbytes for each in self.idle)
-        return BucketStats(
-            self.kernel.name, self.size, self.hits, self.misses, self.program.seconds, held
-        )
+        return BucketStats(self.kernel.name, self.size, self.hits, self.misses, held)
 
 
 class BucketCache:
@@ -67,13 +55,9 @@ class BucketCache:
     """
 
     def __init__(
-        self,
-        compile_program: Callable[[Kernel, int], Program],
-        make_set: Callable[[Kernel, int, Program], BufferSet],
-        *,
-        most: int = BUCKETS_KEPT,
+        self, make_set: Callable[[Kernel, int], BufferSet], *, most: int = BUCKETS_KEPT
     ) -> None:
-        self._compile, self._make_set, self._most = compile_program, make_set, most
+        self._make_set, self._most = make_set, most
         self._buckets: OrderedDict[tuple[Kernel, int], Bucket] = OrderedDict()
         self._lock = threading.RLock()
         self.evictions = 0
@@ -86,12 +70,9 @@ class BucketCache:
             if known is not None:
                 self._buckets.move_to_end(key)
                 return known
-        made = Bucket(kernel, bucket, self._compile(kernel, bucket))
-        with self._lock:
-            known = self._buckets.setdefault(key, made)  # another thread may have been faster
-            self._buckets.move_to_end(key)
+            made = self._buckets[key] = Bucket(kernel, bucket)
             self._evict()
-        return known
+        return made
 
     def take_set(self, bucket: Bucket) -> BufferSet:
         """A buffer set of a bucket for one task; give it back with `put_back`."""
@@ -102,7 +83,7 @@ class BucketCache:
                 return bucket.idle.pop()
             bucket.misses += 1
         try:
-            return self._make_set(bucket.kernel, bucket.size, bucket.program)
+            return self._make_set(bucket.kernel, bucket.size)
         except BaseException:
             with self._lock:
                 bucket.busy -= 1
@@ -117,6 +98,14 @@ class BucketCache:
             else:
                 buffers.release()
             self._evict()
+
+    def used(self) -> dict[str, list[int]]:
+        """Sizes by the name of a kernel."""
+        with self._lock:
+            names: dict[str, set[int]] = {}
+            for bucket in self._buckets.values():
+                names.setdefault(bucket.kernel.name, set()).add(bucket.size)
+        return {name: sorted(sizes) for name, sizes in names.items()}
 
     def sizes(self) -> list[int]:
         """The sizes that are cached, each once."""

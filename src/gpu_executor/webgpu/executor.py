@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -14,27 +13,22 @@ from typing import Any
 from gpu_executor.call import Array, Call, Form, Operand, check
 from gpu_executor.errors import ArgumentTypeError, ClosedError, DeviceLacksError, GpuError
 from gpu_executor.kernel import Kernel
-from gpu_executor.kernels import load
+from gpu_executor.kernels import load, names
 from gpu_executor.plan import Piece
-from gpu_executor.webgpu.buckets import (
-    LARGE_BUCKET,
-    SMALLEST_BUCKET,
-    Bucket,
-    BucketCache,
-    BucketStats,
-    size_bucket,
-)
+from gpu_executor.settings import Settings
+from gpu_executor.webgpu.borders import Borders
+from gpu_executor.webgpu.buckets import Bucket, BucketCache, BucketStats
 from gpu_executor.webgpu.buffers import BufferPool
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.exact import ExactCache
-from gpu_executor.webgpu.programs import Program, compile_program
+from gpu_executor.webgpu.kept import Kept, keep, kept_path, read_kept
+from gpu_executor.webgpu.programs import Programs
 from gpu_executor.webgpu.sets import BufferSet
 from gpu_executor.webgpu.stats import WgpuStats
 from gpu_executor.webgpu.waiting import Readable, choose_waiting
 
 IN_FLIGHT_BYTES = 256 << 20
 """Buffers of tasks that were submitted and not read yet."""
-USUAL_WORK_GROUP, SMALL_WORK_GROUP = 128, 64
 
 
 @dataclass(slots=True, eq=False)
@@ -52,17 +46,29 @@ class Task:
 class WgpuExecutor:
     """WebGPU held open. Use it with `with`, or `close()` it; calls may come from any thread.
 
-    `device` is an index or a part of the adapter's name; `private=False` waits through wgpu-py's
-    public promises alone.
+    `device` is an index or a part of the adapter's name. With `adaptive=True` the borders of
+    buckets follow the sizes that come. `private=False` waits through wgpu-py's public promises
+    alone. `settings` replaces what is read from the environment.
     """
 
-    def __init__(self, device: str | int | None = None, *, private: bool = True) -> None:
+    def __init__(
+        self,
+        device: str | int | None = None,
+        *,
+        adaptive: bool = False,
+        private: bool = True,
+        settings: Settings | None = None,
+    ) -> None:
         self._device = WebGpuDevice(device)
         self._waiting = choose_waiting(self._device.wgpu, self._device.device, private=private)
         self._pool = BufferPool(self._device.device)
-        self._programs: dict[tuple[Kernel, int, int], Program] = {}
-        self._compiling = threading.Lock()
-        self._buckets = BucketCache(self._program, self._bucket_set)
+        self._programs = Programs(self._device)
+        self._buckets = BucketCache(self._bucket_set)
+        folder = (settings or Settings.from_environment()).cache_dir
+        self._kept_at = None if folder is None else kept_path(folder, self._device.name)
+        kept = Kept() if self._kept_at is None else read_kept(self._kept_at)
+        self._used_before = kept.used
+        self._borders = Borders(adaptive=adaptive, known=kept.borders if adaptive else ())
         self._exact = ExactCache()
         self._calls = self._elements = self._tasks = self._submissions = self._sets = 0
         self._finalizer = weakref.finalize(self, self._device.close)
@@ -106,16 +112,28 @@ class WgpuExecutor:
         self._run_calls([call for call in calls if call.form.count])
         return [call.result() for call in calls]
 
-    def warm_up(self, kernel: Kernel, sizes: Sequence[int]) -> None:
-        """Compile for calls of so many elements, and make a buffer set for each."""
+    def warm_up(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
+        """Compile for calls of so many elements, and make a buffer set for each.
+
+        Without a kernel: for those of this package's kernels that earlier processes used.
+        """
         self._check_open()
-        for bucket in sorted({size_bucket(size) for size in sizes}):
+        if kernel is not None:
+            self._warm_up(kernel, {self._borders.bucket(size) for size in sizes})
+            return
+        for name, buckets in self._used_before.items():
+            if name in names():
+                self._warm_up(load(name), set(buckets))
+
+    def _warm_up(self, kernel: Kernel, buckets: set[int]) -> None:
+        for bucket in sorted(buckets):
+            self._programs.warm_up(kernel, bucket)
             made = self._buckets.get_or_create(bucket, kernel)
             self._buckets.put_back(made, self._buckets.take_set(made))
 
     def stats(self) -> WgpuStats:
         """Calls, caches and what they hold."""
-        programs = list(self._programs.values())
+        programs = self._programs.all()
         return WgpuStats(
             device=self._device.name,
             backend=self._device.backend,
@@ -131,6 +149,8 @@ class WgpuExecutor:
             bucket_sizes=tuple(self._buckets.sizes()),
             buckets=tuple(self._buckets.stats()),
             bucket_evictions=self._buckets.evictions,
+            borders=tuple(self._borders.own),
+            padding=self._borders.waste(),
             pool=self._pool.stats(),
         )
 
@@ -145,6 +165,9 @@ class WgpuExecutor:
     def close(self) -> None:
         """Free everything. Twice is fine."""
         if self._finalizer.alive:
+            if self._kept_at is not None:
+                keep(self._kept_at, Kept(self._borders.own, self._buckets.used()))
+            self._programs.close()
             self._buckets.clear()
             self._exact.clear()
             self._pool.clear()
@@ -186,17 +209,17 @@ class WgpuExecutor:
         self, calls: Sequence[Call]
     ) -> list[tuple[tuple[Kernel, int], list[tuple[Call, Piece]]]]:
         """Pieces by bucket, and within it by size."""
-        pieces = [(call, piece) for call in calls for piece in self._pieces(call.form)]
-
-        def order(entry: tuple[Call, Piece]) -> tuple[int, int]:
-            return self._bucket_size(entry[0].form, entry[1].count), entry[1].count
-
-        pieces.sort(key=order)
-        return [
-            ((among[0][0].form.kernel, size), among)
-            for size, group in itertools.groupby(pieces, key=lambda entry: order(entry)[0])
-            for among in [list(group)]
+        pieces = [
+            (self._bucket_size(call.form, piece.count), call, piece)
+            for call in calls
+            for piece in self._pieces(call.form)
         ]
+        pieces.sort(key=lambda entry: (entry[0], entry[2].count))
+        groups = []
+        for size, group in itertools.groupby(pieces, key=lambda entry: entry[0]):
+            among = [(call, piece) for _, call, piece in group]
+            groups.append(((among[0][0].form.kernel, size), among))
+        return groups
 
     def _pieces(self, form: Form) -> list[Piece]:
         """A call that is larger than a buffer may be is cut, where its kernel can be."""
@@ -214,11 +237,12 @@ class WgpuExecutor:
         return [Piece(start, min(chunk, form.count - start)) for start in starts]
 
     def _bucket_size(self, form: Form, count: int) -> int:
-        return form.count if form.kernel.split == "whole" else size_bucket(count)
+        return form.count if form.kernel.split == "whole" else self._borders.bucket(count)
 
     def _submit(self, key: tuple[Kernel, int], pieces: list[tuple[Call, Piece]]) -> list[Task]:
         """One encoder, one pass, one submission for a group."""
         kernel, size = key
+        program = self._programs.get(kernel, size)
         tasks: list[Task] = []
         device = self._device.device
         try:
@@ -226,10 +250,10 @@ class WgpuExecutor:
                 tasks.append(self._task(kernel, size, call, piece, single=len(pieces) == 1))
             encoder = device.create_command_encoder()
             compute_pass = encoder.begin_compute_pass()
-            compute_pass.set_pipeline(self._program(kernel, size).pipeline)
+            compute_pass.set_pipeline(program.pipeline)
             for task in tasks:
                 task.buffers.write(task.call, task.piece)
-                task.buffers.dispatch(compute_pass, task.call, task.piece)
+                task.buffers.dispatch(compute_pass, program, task.call, task.piece)
             compute_pass.end()
             for task in tasks:
                 task.buffers.copy_out(encoder, task.call, task.piece)
@@ -250,7 +274,7 @@ class WgpuExecutor:
         if (single and piece.count == form.count) or kernel.split == "whole":
             exact = self._exact.take(form)
             if exact is None and (kernel.split == "whole" or self._exact.comes_again(form)):
-                exact = self._make_set(kernel, form.operands, self._program(kernel, size))
+                exact = self._make_set(kernel, form.operands)
             if exact is not None:
                 return Task(call, piece, None, exact)
         bucket = self._buckets.get_or_create(size, kernel)
@@ -289,41 +313,16 @@ class WgpuExecutor:
         else:
             self._buckets.put_back(task.bucket, task.buffers)
 
-    def _program(self, kernel: Kernel, bucket: int) -> Program:
-        """Compiled once for each choice of work-groups, whichever buckets share it."""
-        work_group, per_invocation = self._tuning(kernel, bucket)
-        key = kernel, work_group, per_invocation
-        known = self._programs.get(key)
-        if known is None:
-            with self._compiling:
-                known = self._programs.get(key)
-                if known is None:
-                    known = compile_program(self._device, kernel, work_group, per_invocation)
-                    self._programs[key] = known
-        return known
-
-    def _tuning(self, kernel: Kernel, bucket: int) -> tuple[int, int]:
-        """Small work-groups to reach all of the chip with a small task, two elements each for a
-        large one."""
-        limits = self._device.limits
-        most = min(
-            limits["max-compute-workgroup-size-x"],
-            limits["max-compute-invocations-per-workgroup"],
-        )
-        usual = kernel.work_group or USUAL_WORK_GROUP
-        wanted = SMALL_WORK_GROUP if bucket <= SMALLEST_BUCKET else usual
-        large = bucket >= LARGE_BUCKET and self._device.kind != "CPU"
-        return min(wanted, most), 2 if large else 1
-
-    def _bucket_set(self, kernel: Kernel, bucket: int, program: Program) -> BufferSet:
+    def _bucket_set(self, kernel: Kernel, bucket: int) -> BufferSet:
         types = kernel.types
         assert types is not None, "kernels for WebGPU name their types"
         operands = [Operand(type_, bucket) for type_ in types]
-        return self._make_set(kernel, operands, program)
+        return self._make_set(kernel, operands)
 
-    def _make_set(self, kernel: Kernel, operands: Sequence[Operand], program: Program) -> BufferSet:
+    def _make_set(self, kernel: Kernel, operands: Sequence[Operand]) -> BufferSet:
         self._sets += 1
-        return BufferSet(self._device, self._pool, kernel, operands, program)
+        layout = self._programs.layout(kernel)
+        return BufferSet(self._device, self._pool, kernel, operands, layout)
 
     def _check_open(self) -> None:
         if not self._finalizer.alive:

@@ -1,26 +1,36 @@
-"""Programs: a kernel's WGSL compiled for one choice of work-groups."""
+"""Programs: kernels' WGSL compiled, one for each choice of work-groups, kept for ever.
+
+Every program of a kernel computes the same, and they share one bind group layout. So while the one
+that suits a bucket is being compiled in the background, another serves.
+"""
 
 from __future__ import annotations
 
 import re
+import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
+from gpu_executor.webgpu.borders import SMALLEST_BUCKET
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.wgsl import PARAMETER_WORDS, PRELUDE_LINES
 
 PARAMETER_BYTES = 4 * PARAMETER_WORDS
+LARGE_BUCKET = 1 << 18
+USUAL_WORK_GROUP, SMALL_WORK_GROUP = 128, 64
+Tuning = tuple[int, int]
+"""The work-group size and the elements per invocation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A pipeline with its layout, and how the work is cut for it."""
+    """A pipeline, and how the work is cut for it."""
 
     pipeline: Any
-    bind_group_layout: Any
     work_group: int
     per_invocation: int
     seconds: float
@@ -32,34 +42,105 @@ class Program:
         return (groups, 1) if groups <= most else (most, -(-groups // most))
 
 
-def compile_program(
-    device: WebGpuDevice, kernel: Kernel, work_group: int, per_invocation: int
-) -> Program:
-    """Compile it; a text that is wrong is a `KernelError` with the compiler's words and line."""
-    if kernel.wgsl is None:
-        raise KernelError(f"kernel {kernel.name!r} has no WGSL, so WebGPU cannot run it")
-    begun = time.perf_counter()
-    uniform_at = None if device.immediates else kernel.bindings
-    text = kernel.wgsl.whole(uniform_at=uniform_at)
-    wgpu = device.wgpu
-    try:
-        layout = device.device.create_bind_group_layout(entries=_entries(kernel, uniform_at))
-        module = device.device.create_shader_module(code=text, label=kernel.name)
-        pipeline = device.device.create_compute_pipeline(
-            layout=device.device.create_pipeline_layout(
-                bind_group_layouts=[layout],
-                immediate_size=PARAMETER_BYTES if device.immediates else 0,
-            ),
-            compute={
-                "module": module,
-                "entry_point": "main",
-                "constants": _constants(text, work_group, per_invocation),
-            },
+class Programs:
+    """Compiles what is asked for, once. Safe from several threads."""
+
+    def __init__(self, device: WebGpuDevice) -> None:
+        self._device = device
+        self._lock = threading.Lock()
+        self._layouts: dict[Kernel, Any] = {}
+        self._compiled: dict[Kernel, dict[Tuning, Program]] = {}
+        self._coming: dict[tuple[Kernel, Tuning], Future[Program]] = {}
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="gpu-executor compiles")
+
+    def get(self, kernel: Kernel, bucket: int) -> Program:
+        """The program for a bucket, or another of the kernel's while that one is compiled."""
+        tuning = self._tuning(kernel, bucket)
+        known = self._compiled.get(kernel)
+        if known is not None:
+            program = known.get(tuning)
+            if program is not None:
+                return program
+            self._begin(kernel, tuning)
+            return min(known.values(), key=lambda each: abs(each.work_group - tuning[0]))
+        return self._begin(kernel, tuning).result()
+
+    def warm_up(self, kernel: Kernel, bucket: int) -> None:
+        """Return when the program for a bucket is compiled."""
+        self._begin(kernel, self._tuning(kernel, bucket)).result()
+
+    def layout(self, kernel: Kernel) -> Any:
+        """The bind group layout of all of a kernel's programs."""
+        with self._lock:
+            known = self._layouts.get(kernel)
+            if known is None:
+                entries = _entries(kernel, self._uniform_at(kernel))
+                known = self._device.device.create_bind_group_layout(entries=entries)
+                self._layouts[kernel] = known
+            return known
+
+    def all(self) -> list[Program]:
+        with self._lock:
+            return [program for each in self._compiled.values() for program in each.values()]
+
+    def close(self) -> None:
+        """Wait for what is being compiled."""
+        self._background.shutdown(wait=True)
+
+    def _begin(self, kernel: Kernel, tuning: Tuning) -> Future[Program]:
+        with self._lock:
+            coming = self._coming.get((kernel, tuning))
+            if coming is None:
+                coming = self._background.submit(self._compile, kernel, tuning)
+                self._coming[kernel, tuning] = coming
+        return coming
+
+    def _compile(self, kernel: Kernel, tuning: Tuning) -> Program:
+        """A text that is wrong is a `KernelError` with the compiler's words and line."""
+        try:
+            program = self._compiled_now(kernel, tuning)
+        except BaseException:
+            with self._lock:
+                del self._coming[kernel, tuning]  # whoever asks again is told again
+            raise
+        with self._lock:
+            self._compiled.setdefault(kernel, {})[tuning] = program
+        return program
+
+    def _compiled_now(self, kernel: Kernel, tuning: Tuning) -> Program:
+        if kernel.wgsl is None:
+            raise KernelError(f"kernel {kernel.name!r} has no WGSL, so WebGPU cannot run it")
+        begun = time.perf_counter()
+        text = kernel.wgsl.whole(uniform_at=self._uniform_at(kernel))
+        device = self._device.device
+        immediate_size = PARAMETER_BYTES if self._device.immediates else 0
+        try:
+            layout = device.create_pipeline_layout(
+                bind_group_layouts=[self.layout(kernel)], immediate_size=immediate_size
+            )
+            module = device.create_shader_module(code=text, label=kernel.name)
+            constants = _constants(text, *tuning)
+            stage = {"module": module, "entry_point": "main", "constants": constants}
+            pipeline = device.create_compute_pipeline(layout=layout, compute=stage)
+        except self._device.wgpu.GPUError as error:
+            raise KernelError(f"kernel {kernel.name!r}: {_in_own_lines(str(error))}") from None
+        return Program(pipeline, *tuning, time.perf_counter() - begun)
+
+    def _uniform_at(self, kernel: Kernel) -> int | None:
+        return None if self._device.immediates else kernel.bindings
+
+    def _tuning(self, kernel: Kernel, bucket: int) -> Tuning:
+        """Small work-groups reach all of the chip with a small task; of a large one an invocation
+        takes two elements."""
+        limits = self._device.limits
+        most = min(
+            limits["max-compute-workgroup-size-x"],
+            limits["max-compute-invocations-per-workgroup"],
         )
-    except wgpu.GPUError as error:
-        raise KernelError(f"kernel {kernel.name!r}: {_in_own_lines(str(error))}") from None
-    seconds = time.perf_counter() - begun
-    return Program(pipeline, layout, work_group, per_invocation, seconds)
+        usual = kernel.work_group or USUAL_WORK_GROUP
+        wanted = SMALL_WORK_GROUP if bucket <= SMALLEST_BUCKET else usual
+        large = bucket >= LARGE_BUCKET and self._device.kind != "CPU"
+        return min(wanted, most), 2 if large else 1
 
 
 def _constants(text: str, work_group: int, per_invocation: int) -> dict[str, int]:

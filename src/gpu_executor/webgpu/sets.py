@@ -36,9 +36,9 @@ class BufferSet:
         pool: BufferPool,
         kernel: Kernel,
         operands: Sequence[Operand],
-        program: Program,
+        layout: Any,
     ) -> None:
-        self._device, self._pool, self._kernel, self._program = device, pool, kernel, program
+        self._device, self._pool, self._kernel = device, pool, kernel
         usage = device.wgpu.BufferUsage
         self._buffers: list[Any] = []
         self._operands = operands
@@ -64,7 +64,7 @@ class BufferSet:
         staged = STATUS_BYTES + sum(padded(o.nbytes, 8) for o in operands[kernel.inputs :])
         self._staging = self._acquire(staged, usage.MAP_READ | usage.COPY_DST)
         self._bind_group = device.device.create_bind_group(
-            layout=program.bind_group_layout,
+            layout=layout,
             entries=[
                 {"binding": index, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
                 for index, buffer in enumerate(bound)
@@ -81,7 +81,7 @@ class BufferSet:
         for buffer, array in zip(self._inputs, call.inputs, strict=True):
             queue.write_buffer(buffer, 0, _in_fours(_part(array, call, piece)))
 
-    def dispatch(self, compute_pass: Any, call: Call, piece: Piece) -> None:
+    def dispatch(self, compute_pass: Any, program: Program, call: Call, piece: Piece) -> None:
         """Record the kernel; the program's pipeline is set."""
         parameters = struct.pack("<I", piece.count) + call.form.shape_words
         assert self._kernel.wgsl is not None
@@ -92,14 +92,14 @@ class BufferSet:
             compute_pass.set_immediates(0, parameters, 0, PARAMETER_BYTES)
         else:
             self._device.device.queue.write_buffer(self._uniform, 0, parameters)
-        compute_pass.dispatch_workgroups(*self._grid(call, piece))
+        compute_pass.dispatch_workgroups(*self._grid(program, call, piece))
 
-    def _grid(self, call: Call, piece: Piece) -> tuple[int, int]:
+    def _grid(self, program: Program, call: Call, piece: Piece) -> tuple[int, int]:
         if self._kernel.wgsl_grid is not None:
             words = call.form.shape_words
             return self._kernel.wgsl_grid(*struct.unpack(f"<{len(words) // 4}I", words))
         most = self._device.limits["max-compute-workgroups-per-dimension"]
-        return self._program.groups(piece.count, most)
+        return program.groups(piece.count, most)
 
     def copy_out(self, encoder: Any, call: Call, piece: Piece) -> None:
         """Record the copies to where the host reads."""

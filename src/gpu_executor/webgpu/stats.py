@@ -27,6 +27,10 @@ class WgpuStats:
     bucket_sizes: tuple[int, ...]
     buckets: tuple[BucketStats, ...]
     bucket_evictions: int
+    borders: tuple[int, ...]
+    """Beside the powers of two, where they follow the load."""
+    padding: float
+    """The share of padding in what came lately, where that is watched."""
     pool: PoolStats
 
     def __str__(self) -> str:

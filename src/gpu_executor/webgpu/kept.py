@@ -1,0 +1,76 @@
+"""What a process leaves to the next: bucket borders, and what was used and is worth warming up.
+
+Pipelines themselves stay behind: wgpu-native can hand out a pipeline cache's data, wgpu-py 0.32 has
+no call for it (`create_compute_pipeline` takes no cache).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("gpu_executor.webgpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Borders, and buckets by the name of a kernel of this package."""
+
+    borders: list[int] = field(default_factory=list)
+    used: dict[str, list[int]] = field(default_factory=dict)
+
+
+def kept_path(folder: Path, device: str) -> Path:
+    """One file per adapter."""
+    return folder / f"webgpu-{hashlib.sha256(device.encode()).hexdigest()[:16]}.json"
+
+
+def read_kept(path: Path) -> Kept:
+    """What was kept; nothing where there is no file, or none that can be read."""
+    try:
+        return _parsed(json.loads(path.read_text("utf-8")))
+    except OSError:
+        return Kept()
+    except (ValueError, RecursionError) as error:
+        log.warning("%s will be replaced: %s", path, error)
+        return Kept()
+
+
+def keep(path: Path, kept: Kept) -> None:
+    """Written in one step; where the disk refuses, it is not kept and no more."""
+    content = json.dumps({"borders": kept.borders, "used": kept.used}, indent=1)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(content)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        log.warning("buckets were not kept: %s", error)
+
+
+def _parsed(content: Any) -> Kept:
+    if not isinstance(content, dict) or content.keys() != {"borders", "used"}:
+        raise ValueError("it is not a file of buckets")
+    used = content["used"]
+    if not isinstance(used, dict):
+        raise ValueError("it names no kernels")
+    return Kept(
+        _sizes(content["borders"]), {str(name): _sizes(sizes) for name, sizes in used.items()}
+    )
+
+
+def _sizes(values: Any) -> list[int]:
+    if not isinstance(values, list) or not all(type(each) is int and each > 0 for each in values):
+        raise ValueError(f"{values!r} are no sizes")
+    return sorted(set(values))
