@@ -6,14 +6,15 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 from rich.progress import Progress
 
-from gpu_executor.bench import batch, floors, persistent, second_process, stream
+from gpu_executor.bench import batch, buckets, floors, persistent, second_process, stream
 from gpu_executor.bench.persistent import PathFigures, Row
 from gpu_executor.bench.timing import circumstances
+from gpu_executor.cli import bench_buckets as bucket_tables
 from gpu_executor.cli.screen import console, elements, milliseconds, per_second, table
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.settings import Settings
@@ -102,6 +103,28 @@ def bench_stream(count: int | None, json_file: Path | None) -> None:
     console.print(_streams(figures, gpu.device))
     if json_file is not None:
         _write(json_file, gpu.device, dataclasses.asdict(figures))
+
+
+@bench.command("buckets")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write figures there.")
+def bench_buckets(json_file: Path | None) -> None:
+    """Batches of mixed sizes on WebGPU: nothing kept, pipelines kept, buckets; a small task."""
+    with buckets.opened() as on:
+        console.print(f"{on.adapter.name}, {on.adapter.backend}, wgpu-py {on.adapter.wgpu}\n")
+        rows = list(with_progress(buckets.rows(on), len(buckets.SCENARIOS), "batches"))
+        singles = buckets.singles(on)
+    console.print(bucket_tables.batches(rows))
+    console.print(bucket_tables.legend(rows))
+    console.print(bucket_tables.single_tasks(singles))
+    for paragraph in bucket_tables.analysis(rows, singles):
+        console.print(f"- {paragraph}")
+    if json_file is not None:
+        figures = {
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "singles": [dataclasses.asdict(each) | {"tail": each.tail} for each in singles],
+        }
+        # It is asked for what it is and for nothing else, as devices are.
+        _write(json_file, cast(DeviceInfo, on.adapter), figures)
 
 
 def comparison(rows: list[Row]) -> Any:

@@ -6,7 +6,7 @@ import itertools
 import sys
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,12 @@ from gpu_executor.webgpu.buffers import BufferPool
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.exact import ExactCache
 from gpu_executor.webgpu.kept import Kept, keep, kept_path, read_kept
-from gpu_executor.webgpu.programs import Programs
+from gpu_executor.webgpu.programs import Program, Programs
 from gpu_executor.webgpu.sets import BufferSet
 from gpu_executor.webgpu.stats import WgpuStats
-from gpu_executor.webgpu.waiting import Readable, choose_waiting
+from gpu_executor.webgpu.waiting import choose_waiting
 
+FORMS_KEPT = 1024
 IN_FLIGHT_BYTES = 256 << 20
 """Buffers of tasks that were submitted and not read yet."""
 
@@ -40,7 +41,8 @@ class Task:
     bucket: Bucket | None
     """None where the set is an exact one."""
     buffers: BufferSet
-    readable: Readable | None = None
+    flies: bool = False
+    """Whether its results are being mapped."""
 
 
 class WgpuExecutor:
@@ -70,6 +72,7 @@ class WgpuExecutor:
         self._used_before = kept.used
         self._borders = Borders(adaptive=adaptive, known=kept.borders if adaptive else ())
         self._exact = ExactCache()
+        self._forms: dict[Hashable, Form] = {}
         self._calls = self._elements = self._tasks = self._submissions = self._sets = 0
         self._finalizer = weakref.finalize(self, self._device.close)
 
@@ -81,12 +84,12 @@ class WgpuExecutor:
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """Run a kernel on NumPy arrays; returns its output, or a tuple of several."""
         self._check_open()
-        call = check(kernel, arrays).call(arrays)
+        call = self._form(kernel, arrays).call(arrays)
         if out is not None:
             call.use_outputs(out)
         call.make_outputs()
         if call.form.count:
-            self._run_calls([call])
+            self._run_single(call)
         return call.result()
 
     def run_field_add(self, a: Array, b: Array) -> Array:
@@ -106,7 +109,7 @@ class WgpuExecutor:
         if out is not None and len(out) != len(jobs):
             raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
         calls = [
-            _checked(kernel, job, index, None if out is None else out[index])
+            self._checked(kernel, job, index, None if out is None else out[index])
             for index, job in enumerate(jobs)
         ]
         self._run_calls([call for call in calls if call.form.count])
@@ -183,6 +186,34 @@ class WgpuExecutor:
         state = "open" if self._finalizer.alive else "closed"
         return f"<WgpuExecutor on {self._device.name}, {state}>"
 
+    def _form(self, kernel: Kernel, arrays: Sequence[Array]) -> Form:
+        """The form of a call, checked at its first call, remembered for the next."""
+        try:
+            key = (id(kernel), *((type(a), a.dtype, a.shape) for a in arrays))
+        except AttributeError:
+            return check(kernel, arrays)  # something among them is no array: the check says so
+        form = self._forms.get(key)
+        if form is None:
+            form = check(kernel, arrays)
+            if len(self._forms) >= FORMS_KEPT:
+                self._forms.clear()
+            self._forms[key] = form
+        return form
+
+    def _run_single(self, call: Call) -> None:
+        """A call that comes again at its size has all that it needs at hand."""
+        form = call.form
+        buffers = self._exact.take(form)
+        if buffers is None:
+            self._run_calls([call])
+            return
+        piece = Piece(0, form.count)
+        size = self._bucket_size(form, form.count)
+        task = Task(call, piece, None, buffers)
+        self._finish(self._submit_tasks(self._programs.get(form.kernel, size), [task]))
+        self._calls += 1
+        self._elements += form.count
+
     def _run_calls(self, calls: Sequence[Call]) -> None:
         """Submit group after group; read the oldest when much is in flight, the rest at the end."""
         flying: deque[list[Task]] = deque()
@@ -244,24 +275,26 @@ class WgpuExecutor:
         kernel, size = key
         program = self._programs.get(kernel, size)
         tasks: list[Task] = []
-        device = self._device.device
         try:
             for call, piece in pieces:
                 tasks.append(self._task(kernel, size, call, piece, single=len(pieces) == 1))
-            encoder = device.create_command_encoder()
-            compute_pass = encoder.begin_compute_pass()
-            compute_pass.set_pipeline(program.pipeline)
-            for task in tasks:
+        except BaseException:
+            self._abandon(tasks)
+            raise
+        return self._submit_tasks(program, tasks)
+
+    def _submit_tasks(self, program: Program, tasks: list[Task]) -> list[Task]:
+        try:
+            uses = [task.buffers.use(task.call, task.piece) for task in tasks]
+            dispatches = []
+            for task, use in zip(tasks, uses, strict=True):
                 task.buffers.write(task.call, task.piece)
-                task.buffers.dispatch(compute_pass, program, task.call, task.piece)
-            compute_pass.end()
-            for task in tasks:
-                task.buffers.copy_out(encoder, task.call, task.piece)
-            submitted = self._waiting.submit([encoder.finish()])
-            for task in tasks:
-                task.readable = task.buffers.begin_to_read(
-                    self._waiting, task.call, task.piece, submitted
-                )
+                dispatches.append(task.buffers.dispatch(program, use))
+            copies = [copy for use in uses for copy in use.copies]
+            submitted = self._waiting.submit(program.pipeline, dispatches, copies)
+            for task, use in zip(tasks, uses, strict=True):
+                task.buffers.reader.begin(use.read, submitted)
+                task.flies = True
         except BaseException:
             self._abandon(tasks)
             raise
@@ -284,15 +317,14 @@ class WgpuExecutor:
         """Read the results of a group; its sets are free again, whatever happens."""
         error: BaseException | None = None
         for task in group:
-            assert task.readable is not None
             try:
-                view = task.readable.wait()
+                view = task.buffers.reader.wait()
                 try:
                     if error is None:
                         task.buffers.read(view, task.call, task.piece)
                 finally:
                     del view
-                    task.readable.done()
+                    task.buffers.reader.end()
             except BaseException as failure:
                 error = error or failure
             self._put_back(task)
@@ -302,9 +334,9 @@ class WgpuExecutor:
     def _abandon(self, group: list[Task]) -> None:
         """Wait for what is in flight and forget it."""
         for task in group:
-            if task.readable is not None:
-                task.readable.wait()
-                task.readable.done()
+            if task.flies:
+                task.buffers.reader.wait()
+                task.buffers.reader.end()
             self._put_back(task)
 
     def _put_back(self, task: Task) -> None:
@@ -322,24 +354,23 @@ class WgpuExecutor:
     def _make_set(self, kernel: Kernel, operands: Sequence[Operand]) -> BufferSet:
         self._sets += 1
         layout = self._programs.layout(kernel)
-        return BufferSet(self._device, self._pool, kernel, operands, layout)
+        return BufferSet(self._device, self._pool, kernel, operands, layout, self._waiting)
 
     def _check_open(self) -> None:
         if not self._finalizer.alive:
             raise ClosedError("the executor is closed; open another one")
 
-
-def _checked(kernel: Kernel, job: Sequence[Array], index: int, out: Any) -> Call:
-    """The job as a call with its outputs; what is wrong with it is said with its index."""
-    try:
-        if not isinstance(job, tuple | list):
-            raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")
-        call = check(kernel, job).call(job)
-        call.job = index
-        if out is not None:
-            call.use_outputs(out)
-        call.make_outputs()
-    except GpuError as error:
-        error.args = (f"job {index}: {error}",)
-        raise
-    return call
+    def _checked(self, kernel: Kernel, job: Sequence[Array], index: int, out: Any) -> Call:
+        """The job as a call with its outputs; what is wrong with it is said with its index."""
+        try:
+            if not isinstance(job, tuple | list):
+                raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")
+            call = self._form(kernel, job).call(job)
+            call.job = index
+            if out is not None:
+                call.use_outputs(out)
+            call.make_outputs()
+        except GpuError as error:
+            error.args = (f"job {index}: {error}",)
+            raise
+        return call

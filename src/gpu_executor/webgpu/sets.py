@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,30 @@ from gpu_executor.plan import Piece
 from gpu_executor.webgpu.buffers import BufferPool
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.programs import PARAMETER_BYTES, Program
-from gpu_executor.webgpu.waiting import Readable, Waiting
+from gpu_executor.webgpu.waiting import CopyOut, Dispatch, Waiting
 
 STATUS_BYTES = 8
 """In staging: mapped ranges begin at multiples of 8."""
 STATUS_CLEAR = b"\xff\xff\xff\xff"
+
+
+USES_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A number of elements in a set: what the kernel is told, and where results are read."""
+
+    count: int
+    parameters: bytes
+    ranges: tuple[tuple[int, int], ...]
+    """Offset in staging and bytes of every output."""
+    copies: tuple[CopyOut, ...]
+    """From what the kernel wrote to staging."""
+    read: int
+    """All bytes that are read."""
+    grid: tuple[int, int] | None
+    """Work-groups, where the kernel says how many."""
 
 
 class BufferSet:
@@ -37,8 +57,11 @@ class BufferSet:
         kernel: Kernel,
         operands: Sequence[Operand],
         layout: Any,
+        waiting: Waiting,
     ) -> None:
         self._device, self._pool, self._kernel = device, pool, kernel
+        self._waiting = waiting
+        self._uses: dict[tuple[int, bytes], Use] = {}
         usage = device.wgpu.BufferUsage
         self._buffers: list[Any] = []
         self._operands = operands
@@ -63,6 +86,7 @@ class BufferSet:
             bound.append(self._uniform)
         staged = STATUS_BYTES + sum(padded(o.nbytes, 8) for o in operands[kernel.inputs :])
         self._staging = self._acquire(staged, usage.MAP_READ | usage.COPY_DST)
+        self.reader = waiting.reader(self._staging)
         self._bind_group = device.device.create_bind_group(
             layout=layout,
             entries=[
@@ -75,43 +99,31 @@ class BufferSet:
     def nbytes(self) -> int:
         return sum(buffer.size for buffer in self._buffers)
 
+    def use(self, call: Call, piece: Piece) -> Use:
+        """What a piece of that size needs, worked out once."""
+        key = piece.count, call.form.shape_words
+        known = self._uses.get(key)
+        if known is None:
+            if len(self._uses) >= USES_KEPT:
+                self._uses.clear()
+            known = self._uses[key] = self._make_use(call, piece)
+        return known
+
     def write(self, call: Call, piece: Piece) -> None:
         """Hand the inputs of a piece to the queue, which copies them."""
-        queue = self._device.device.queue
         for buffer, array in zip(self._inputs, call.inputs, strict=True):
-            queue.write_buffer(buffer, 0, _in_fours(_part(array, call, piece)))
+            self._waiting.write(buffer, _in_fours(_part(array, call, piece)))
 
-    def dispatch(self, compute_pass: Any, program: Program, call: Call, piece: Piece) -> None:
-        """Record the kernel; the program's pipeline is set."""
-        parameters = struct.pack("<I", piece.count) + call.form.shape_words
-        assert self._kernel.wgsl is not None
-        parameters = parameters[:4] + self._kernel.wgsl.data + parameters[4:]
-        parameters = parameters.ljust(PARAMETER_BYTES, b"\0")
-        compute_pass.set_bind_group(0, self._bind_group)
+    def dispatch(self, program: Program, use: Use) -> Dispatch:
+        """The kernel on what was written."""
+        grid = use.grid
+        if grid is None:
+            most = self._device.limits["max-compute-workgroups-per-dimension"]
+            grid = program.groups(use.count, most)
         if self._uniform is None:
-            compute_pass.set_immediates(0, parameters, 0, PARAMETER_BYTES)
-        else:
-            self._device.device.queue.write_buffer(self._uniform, 0, parameters)
-        compute_pass.dispatch_workgroups(*self._grid(program, call, piece))
-
-    def _grid(self, program: Program, call: Call, piece: Piece) -> tuple[int, int]:
-        if self._kernel.wgsl_grid is not None:
-            words = call.form.shape_words
-            return self._kernel.wgsl_grid(*struct.unpack(f"<{len(words) // 4}I", words))
-        most = self._device.limits["max-compute-workgroups-per-dimension"]
-        return program.groups(piece.count, most)
-
-    def copy_out(self, encoder: Any, call: Call, piece: Piece) -> None:
-        """Record the copies to where the host reads."""
-        if self._status is not None:
-            encoder.copy_buffer_to_buffer(self._status, 0, self._staging, 0, len(STATUS_CLEAR))
-        for buffer, (offset, nbytes) in zip(self._outputs, self._ranges(call, piece), strict=True):
-            encoder.copy_buffer_to_buffer(buffer, 0, self._staging, offset, padded(nbytes, 4))
-
-    def begin_to_read(self, waiting: Waiting, call: Call, piece: Piece, submitted: Any) -> Readable:
-        """Ask for the results to be mapped."""
-        end = STATUS_BYTES + sum(padded(nbytes, 8) for _, nbytes in self._ranges(call, piece))
-        return waiting.map(self._staging, end, submitted)
+            return Dispatch(self._bind_group, use.parameters, grid)
+        self._waiting.write(self._uniform, np.frombuffer(use.parameters, np.uint8))
+        return Dispatch(self._bind_group, None, grid)
 
     def read(self, view: memoryview, call: Call, piece: Piece) -> None:
         """Copy results to the caller's arrays; raise what the kernel found."""
@@ -120,7 +132,7 @@ class BufferSet:
             self._clear_status()
             element, argument = divmod(code, self._kernel.inputs)
             raise ElementRangeError(self._kernel.name, argument, piece.start + element, call.job)
-        for array, (offset, nbytes) in zip(call.outputs, self._ranges(call, piece), strict=True):
+        for array, (offset, nbytes) in zip(call.outputs, self.use(call, piece).ranges, strict=True):
             target = _part(array, call, piece)
             source = np.frombuffer(view, target.dtype, nbytes // target.dtype.itemsize, offset)
             target[...] = source.reshape(target.shape)
@@ -137,17 +149,26 @@ class BufferSet:
         return buffer
 
     def _clear_status(self) -> None:
-        self._device.device.queue.write_buffer(self._status, 0, STATUS_CLEAR)
+        self._waiting.write(self._status, np.frombuffer(STATUS_CLEAR, np.uint8))
 
-    def _ranges(self, call: Call, piece: Piece) -> list[tuple[int, int]]:
-        """Offset in staging and bytes of every output of a piece."""
-        ranges, offset = [], STATUS_BYTES
-        for operand in call.form.operands[self._kernel.inputs :]:
-            whole = self._kernel.split == "whole"
+    def _make_use(self, call: Call, piece: Piece) -> Use:
+        kernel, words = self._kernel, call.form.shape_words
+        assert kernel.wgsl is not None
+        parameters = struct.pack("<I", piece.count) + kernel.wgsl.data + words
+        ranges, copies, offset = [], [], STATUS_BYTES
+        if self._status is not None:
+            copies.append(CopyOut(self._status, self._staging, 0, len(STATUS_CLEAR)))
+        whole = kernel.split == "whole"
+        for buffer, operand in zip(self._outputs, call.form.operands[kernel.inputs :], strict=True):
             nbytes = operand.nbytes if whole else piece.count * operand.type.nbytes
             ranges.append((offset, nbytes))
+            copies.append(CopyOut(buffer, self._staging, offset, padded(nbytes, 4)))
             offset += padded(nbytes, 8)
-        return ranges
+        grid = None
+        if kernel.wgsl_grid is not None:
+            grid = kernel.wgsl_grid(*struct.unpack(f"<{len(words) // 4}I", words))
+        parameters = parameters.ljust(PARAMETER_BYTES, b"\0")
+        return Use(piece.count, parameters, tuple(ranges), tuple(copies), offset, grid)
 
 
 def padded(nbytes: int, unit: int) -> int:

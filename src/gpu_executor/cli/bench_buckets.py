@@ -1,0 +1,136 @@
+"""What `gpu-executor bench buckets` prints: tables, and what they say in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gpu_executor.bench import buckets
+from gpu_executor.bench.buckets import Row, Single, Spread
+from gpu_executor.cli.screen import milliseconds, table
+
+
+def batches(rows: Sequence[Row]) -> Any:
+    """The ways side by side."""
+    made = table(
+        "Batches of additions of uint32, NumPy to NumPy (ms)",
+        *("tasks", "no caches", "pipelines", "buckets", "kernel", "gain", "quartiles", "aim"),
+        *("met", "made"),
+    )
+    for row in rows:
+        gain = row.over_pipelines
+        made.add_row(
+            row.name,
+            _figures(row.no_caches_ms),
+            _figures(row.pipelines_ms),
+            _figures(row.buckets_ms),
+            _figures(row.kernel_ms),
+            f"{gain.median:.2f}x",
+            f"{gain.low:.2f}-{gain.high:.2f}",
+            *_aim(gain.median, row.aim),
+            str(row.made.total),
+        )
+    return made
+
+
+def single_tasks(singles: Sequence[Single]) -> Any:
+    """One small task, the executor's against the plain program's."""
+    made = table(
+        f"One task of {buckets.SINGLE_ELEMENTS:,} elements, again and again",
+        *("waiting", "plain", "executor", "ratio", "aim", "met", "95th", "95th/median", "aim"),
+        *("met", "made"),
+    )
+    for each in singles:
+        made.add_row(
+            "private" if each.private else "public",
+            milliseconds(each.plain_us / 1e3),
+            milliseconds(each.median_us / 1e3),
+            f"{each.ratio:.2f}",
+            f"{each.aim}",
+            _met(each.ratio <= each.aim),
+            milliseconds(each.p95_us / 1e3),
+            f"{each.tail:.2f}",
+            f"{buckets.TAIL_AIM}",
+            _met(each.tail <= buckets.TAIL_AIM),
+            str(each.made.total),
+        )
+    return made
+
+
+def legend(rows: Sequence[Row]) -> str:
+    """What the columns are."""
+    return (
+        "no caches: all made for every task. pipelines: one pipeline, one submission, buffers\n"
+        "for every task. buckets: WgpuExecutor.run_batch, called before. kernel: the dispatches\n"
+        "alone. gain: pipelines over buckets, the median of each turn's own ratio "
+        f"({min(row.turns for row in rows)} to {max(row.turns for row in rows)} turns).\n"
+        "made: pipelines, buffer sets and buffers that the executor made during the turns.\n"
+    )
+
+
+def analysis(rows: Sequence[Row], singles: Sequence[Single]) -> Iterator[str]:
+    """What the figures say, a paragraph for each line of the tables."""
+    for row in rows:
+        yield f"{row.name}: {_verdict(row.over_pipelines)}. {_sources(row)}"
+    plain = singles[0]
+    for each in singles:
+        name = "private" if each.private else "public"
+        yield (
+            f"single task, {name} waiting: {each.ratio:.2f} of the plain program's time; the 95th "
+            f"percentile is {each.tail:.2f} of the median (the plain program's "
+            f"{plain.plain_tail:.2f} in the same turns)."
+        )
+    total = sum(row.made.total for row in rows) + sum(each.made.total for each in singles)
+    yield f"made in steady state: {total}"
+
+
+def _verdict(gain: Spread) -> str:
+    spread = f"(quartiles {gain.low:.2f} to {gain.high:.2f})"
+    if gain.low > 1:
+        return f"buckets are {gain.median:.2f}x as fast as pipelines {spread}"
+    if gain.high < 1:
+        return f"buckets lose, {gain.median:.2f}x the speed of pipelines {spread}"
+    return f"buckets and pipelines are about even, {gain.median:.2f}x {spread}"
+
+
+def _sources(row: Row) -> str:
+    """Which step saves how much, and what the one to buckets could save at most."""
+    steps = (
+        ("one pipeline for all", row.no_caches_ms - row.pipelines_ms),
+        ("buffers and bind groups that are there", row.pipelines_ms - row.public_ms),
+        ("waiting in the private way", row.public_ms - row.buckets_ms),
+    )
+    saved = "; ".join(f"{name} {_signed(ms)} ms" for name, ms in steps)
+    parts, text = row.parts, ""
+    beside = row.pipelines_ms - row.kernel_ms
+    if beside > 0:
+        share = (row.pipelines_ms - row.buckets_ms) / beside
+        text = (
+            f" With that kernel nothing can gain more than "
+            f"{row.pipelines_ms / row.kernel_ms:.2f}x; buckets save {share:.0%} of what is not "
+            f"the kernel."
+        )
+    return (
+        f"What saves how much: {saved}. Pipelines' {_figures(row.pipelines_ms)} ms are "
+        f"{_figures(parts.making_ms)} of making buffers, {_figures(parts.submitting_ms)} of "
+        f"recording and {_figures(parts.reading_ms)} of waiting and reading, the kernel's "
+        f"{_figures(row.kernel_ms)} among them.{text} The executor submits {row.submissions} "
+        f"times for {len(row.sizes)} tasks."
+    )
+
+
+def _aim(value: float, aim: float | None) -> tuple[str, str]:
+    return ("", "") if aim is None else (f"{aim}x", _met(value >= aim))
+
+
+def _met(met: bool) -> str:
+    return "yes" if met else "no"
+
+
+def _figures(value: float) -> str:
+    decimals = sum(value < limit for limit in (9.995, 99.95))
+    return f"{value:.{decimals}f}"
+
+
+def _signed(value: float) -> str:
+    return f"{'-' if value < 0 else ''}{_figures(abs(value))}"
