@@ -8,7 +8,7 @@ suits the bucket is compiled once (`programs.py`).
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -28,7 +28,12 @@ class BucketStats:
     """Tasks that found a buffer set."""
     misses: int
     """Tasks for which one was made."""
+    evictions: int
+    """How often it was given up."""
     bytes_held: int
+    pipelines: int = 0
+    """Compiled for it: one, or none where another serves meanwhile."""
+    compile_seconds: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -43,9 +48,9 @@ class Bucket:
     hits: int = 0
     misses: int = 0
 
-    def stats(self) -> BucketStats:
+    def stats(self, evictions: int) -> BucketStats:
         held = sum(each.nbytes for each in self.idle)
-        return BucketStats(self.kernel.name, self.size, self.hits, self.misses, held)
+        return BucketStats(self.kernel.name, self.size, self.hits, self.misses, evictions, held)
 
 
 class BucketCache:
@@ -60,7 +65,7 @@ class BucketCache:
         self._make_set, self._most = make_set, most
         self._buckets: OrderedDict[tuple[Kernel, int], Bucket] = OrderedDict()
         self._lock = threading.RLock()
-        self.evictions = 0
+        self._evictions: Counter[tuple[str, int]] = Counter()
 
     def get_or_create(self, bucket: int, kernel: Kernel) -> Bucket:
         """The bucket of that size for a kernel."""
@@ -112,9 +117,18 @@ class BucketCache:
         with self._lock:
             return sorted({bucket.size for bucket in self._buckets.values()})
 
-    def stats(self) -> list[BucketStats]:
+    @property
+    def evictions(self) -> int:
+        """How often a bucket was given up for another."""
+        return self._evictions.total()
+
+    def stats(self) -> list[tuple[Kernel, BucketStats]]:
+        """Of every bucket that is there."""
         with self._lock:
-            return [bucket.stats() for bucket in self._buckets.values()]
+            return [
+                (bucket.kernel, bucket.stats(self._evictions[bucket.kernel.name, bucket.size]))
+                for bucket in self._buckets.values()
+            ]
 
     def clear(self) -> None:
         """Give up all that no task is in flight in."""
@@ -129,7 +143,7 @@ class BucketCache:
             if len(self._buckets) <= self._most:
                 return
             self._give_up(key)
-            self.evictions += 1
+            self._evictions[key[0].name, key[1]] += 1
 
     def _give_up(self, key: tuple[Kernel, int]) -> None:
         for buffers in self._buckets.pop(key).idle:

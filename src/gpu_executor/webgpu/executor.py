@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import sys
 import weakref
@@ -150,7 +151,7 @@ class WgpuExecutor:
             exact_hits=self._exact.hits,
             exact_entries=len(self._exact),
             bucket_sizes=tuple(self._buckets.sizes()),
-            buckets=tuple(self._buckets.stats()),
+            buckets=tuple(self.bucket_cache_stats()),
             bucket_evictions=self._buckets.evictions,
             borders=tuple(self._borders.own),
             padding=self._borders.waste(),
@@ -158,8 +159,14 @@ class WgpuExecutor:
         )
 
     def bucket_cache_stats(self) -> list[BucketStats]:
-        """Per bucket: hits, misses, compile time, bytes held."""
-        return self._buckets.stats()
+        """Per bucket: hits, misses, evictions, pipelines, compile time, bytes held."""
+        found = []
+        for kernel, stats in self._buckets.stats():
+            program = self._programs.of(kernel, stats.bucket)
+            if program is not None:
+                stats = dataclasses.replace(stats, pipelines=1, compile_seconds=program.seconds)
+            found.append(stats)
+        return found
 
     def print_stats(self) -> None:
         """Write the caches' state to standard error."""

@@ -79,6 +79,10 @@ class Programs:
                 self._layouts[kernel] = known
             return known
 
+    def of(self, kernel: Kernel, bucket: int) -> Program | None:
+        """The program that suits a bucket, if it is compiled."""
+        return self._compiled.get(kernel, {}).get(self._tuning(kernel, bucket))
+
     def all(self) -> list[Program]:
         with self._lock:
             return [program for each in self._compiled.values() for program in each.values()]
