@@ -116,6 +116,7 @@ def bench_buckets(json_file: Path | None) -> None:
     console.print(bucket_tables.batches(rows))
     console.print(bucket_tables.legend(rows))
     console.print(bucket_tables.single_tasks(singles))
+    console.print(bucket_tables.made_in_steady_state(rows, singles))
     for paragraph in bucket_tables.analysis(rows, singles):
         console.print(f"- {paragraph}")
     if json_file is not None:

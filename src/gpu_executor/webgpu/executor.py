@@ -163,9 +163,9 @@ class WgpuExecutor:
         found = []
         for kernel, stats in self._buckets.stats():
             program = self._programs.of(kernel, stats.bucket)
-            if program is not None:
-                stats = dataclasses.replace(stats, pipelines=1, compile_seconds=program.seconds)
-            found.append(stats)
+            made = int(program is not None)
+            seconds = 0.0 if program is None else program.seconds
+            found.append(dataclasses.replace(stats, pipelines=made, compile_seconds=seconds))
         return found
 
     def print_stats(self) -> None:
