@@ -29,7 +29,7 @@ from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.executor import WgpuExecutor
 
 K = 1 << 10
-ROW_SECONDS, LEAST_TURNS, MOST_TURNS = 4.5, 7, 300
+ROW_SECONDS, LEAST_TURNS, MOST_TURNS = 4.0, 7, 300
 SINGLE_ELEMENTS, SINGLE_SECONDS, SINGLE_TURNS = K, 3.0, 3_000
 CALLS_BEFORE = 3
 """A size is known as one that comes again at its second call, and found at its third."""
@@ -111,6 +111,24 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
+class Saved:
+    """What each step saves of a batch, in milliseconds: medians of each turn's own differences."""
+
+    one_pipeline_ms: float
+    reuse_ms: float
+    """Of buffers and bind groups, both ways waiting alike."""
+    private_ms: float
+    """By waiting in the private way."""
+    beside_kernel_ms: float
+    """All that the middle way takes beside the kernel: what the last two could save."""
+
+    @classmethod
+    def of(cls, turns: Sequence[Sequence[float]]) -> Saved:
+        pairs = ((0, 1), (1, 3), (3, 2), (1, 4))
+        return cls(*(1e3 * statistics.median(t[i] - t[j] for t in turns) for i, j in pairs))
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One batch, run in each way. Ratios are of each turn's own times."""
 
@@ -126,7 +144,10 @@ class Row:
     """Its dispatches alone, on buffers that are there: no way takes less with that text."""
     over_no_caches: Spread
     over_pipelines: Spread
+    most: float
+    """What that would be if a batch took no longer than the kernel alone."""
     aim: float | None
+    saved: Saved
     submissions: int
     """Of a batch of the executor's."""
     parts: Parts
@@ -373,7 +394,9 @@ def rows(
             kernel_ms=alone,
             over_no_caches=Spread.of([turn[0] / turn[2] for turn in turns]),
             over_pipelines=Spread.of([turn[1] / turn[2] for turn in turns]),
+            most=statistics.median(turn[1] / turn[4] for turn in turns),
             aim=scenario.aim,
+            saved=Saved.of(turns),
             submissions=submissions,
             parts=Parts(*(1e3 * seconds for seconds in medians(map(list, parts)))),
             made=made,

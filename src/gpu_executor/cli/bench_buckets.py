@@ -100,26 +100,17 @@ def _verdict(gain: Spread) -> str:
 
 def _sources(row: Row) -> str:
     """Which step saves how much, and how much there was to save."""
-    steps = (
-        ("one pipeline for all", row.no_caches_ms - row.pipelines_ms),
-        ("buffers and bind groups reused", row.pipelines_ms - row.public_ms),
-        ("private waiting", row.public_ms - row.buckets_ms),
-    )
-    saved = ", ".join(f"{name} {_signed(ms)}" for name, ms in steps)
-    parts, beside = row.parts, row.pipelines_ms - row.kernel_ms
+    saved, parts = row.saved, row.parts
     times = "once" if row.submissions == 1 else f"{row.submissions} times"
-    text = (
-        f"Saved, in ms: {saved}. Pipelines spend {_figures(parts.making_ms)} making buffers, "
+    share = (saved.reuse_ms + saved.private_ms) / saved.beside_kernel_ms
+    return (
+        f"Saved, in ms: one pipeline for all {_figures(saved.one_pipeline_ms)}, buffers and bind "
+        f"groups reused {_figures(saved.reuse_ms)}, private waiting {_figures(saved.private_ms)}. "
+        f"Pipelines spend {_figures(parts.making_ms)} making buffers, "
         f"{_figures(parts.submitting_ms)} recording, {_figures(parts.reading_ms)} waiting and "
-        f"reading; the executor submits {times}."
+        f"reading; the executor submits {times}. Of the {_figures(saved.beside_kernel_ms)} beside "
+        f"the kernel, buckets save {share:.0%}; all of it would be {row.most:.2f}x."
     )
-    if beside > 0:
-        share = (row.pipelines_ms - row.buckets_ms) / beside
-        text += (
-            f" Of the {_figures(beside)} that are not the kernel, buckets save {share:.0%}; all of "
-            f"it would be {row.pipelines_ms / row.kernel_ms:.2f}x."
-        )
-    return text
 
 
 def _aim(value: float, aim: float | None) -> tuple[str, str]:
@@ -131,9 +122,5 @@ def _met(met: bool) -> str:
 
 
 def _figures(value: float) -> str:
-    decimals = sum(value < limit for limit in (9.995, 99.95))
+    decimals = sum(abs(value) < limit for limit in (9.995, 99.95))
     return f"{value:.{decimals}f}"
-
-
-def _signed(value: float) -> str:
-    return f"{'-' if value < 0 else ''}{_figures(abs(value))}"

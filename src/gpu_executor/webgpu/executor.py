@@ -324,27 +324,38 @@ class WgpuExecutor:
         """Read the results of a group; its sets are free again, whatever happens."""
         error: BaseException | None = None
         for task in group:
-            try:
-                view = task.buffers.reader.wait()
-                try:
-                    if error is None:
-                        task.buffers.read(view, task.call, task.piece)
-                finally:
-                    del view
-                    task.buffers.reader.end()
-            except BaseException as failure:
-                error = error or failure
-            self._put_back(task)
+            error = self._read(task, drop=error is not None) or error
         if error is not None:
             raise error
 
     def _abandon(self, group: list[Task]) -> None:
         """Wait for what is in flight and forget it."""
         for task in group:
-            if task.flies:
-                task.buffers.reader.wait()
-                task.buffers.reader.end()
-            self._put_back(task)
+            self._read(task, drop=True)
+
+    def _read(self, task: Task, *, drop: bool) -> BaseException | None:
+        """Read a task's results, or drop them, and give its set back; what went wrong, if it did.
+
+        An interrupt does not end the wait: the device still writes.
+        """
+        error: BaseException | None = None
+        try:
+            while task.flies:
+                try:
+                    view = task.buffers.reader.wait()
+                except KeyboardInterrupt as interrupt:
+                    error = interrupt
+                    continue
+                task.flies = False
+                try:
+                    task.buffers.read(view, task.call, task.piece, drop=drop or error is not None)
+                finally:
+                    del view
+                    task.buffers.reader.end()
+        except BaseException as failure:
+            error = error or failure
+        self._put_back(task)
+        return error
 
     def _put_back(self, task: Task) -> None:
         if task.bucket is None:

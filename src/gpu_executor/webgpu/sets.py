@@ -125,13 +125,17 @@ class BufferSet:
         self._waiting.write(self._uniform, np.frombuffer(use.parameters, np.uint8))
         return Dispatch(self._bind_group, None, grid)
 
-    def read(self, view: memoryview, call: Call, piece: Piece) -> None:
-        """Copy results to the caller's arrays; raise what the kernel found."""
+    def read(self, view: memoryview, call: Call, piece: Piece, *, drop: bool = False) -> None:
+        """Copy results to the caller's arrays; raise what the kernel found. Or drop both."""
         if self._status is not None and view[:4] != STATUS_CLEAR:
             (code,) = struct.unpack("<I", view[:4])
             self._clear_status()
+            if drop:
+                return
             element, argument = divmod(code, self._kernel.inputs)
             raise ElementRangeError(self._kernel.name, argument, piece.start + element, call.job)
+        if drop:
+            return
         for array, (offset, nbytes) in zip(call.outputs, self.use(call, piece).ranges, strict=True):
             target = _part(array, call, piece)
             source = np.frombuffer(view, target.dtype, nbytes // target.dtype.itemsize, offset)
