@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from gpu_executor.errors import KernelError, NotRunHereError, SpirvError
 from gpu_executor.spirv import LocalSize, ShaderInterface, read_interface
-from gpu_executor.wgsl import WgslCode
+from gpu_executor.wgsl import PARAMETER_WORDS, WgslCode
 
 Split = Literal["elements", "whole"]
 Constant = int | float | bool
@@ -298,6 +298,13 @@ def _check_declaration(kernel: Kernel) -> None:
     if kernel.split == "elements" and kernel.out_shape is not None:
         raise KernelError(
             f"{where} is cut by elements, so its outputs' shapes follow; drop out_shape"
+        )
+    if kernel.wgsl is not None and len(kernel.wgsl.data) % 4:
+        raise KernelError(f"{where}: data has {len(kernel.wgsl.data)} bytes; they come in fours")
+    if kernel.wgsl is not None and len(kernel.wgsl.data) > 4 * (PARAMETER_WORDS - 1):
+        raise KernelError(
+            f"{where}: data has {len(kernel.wgsl.data)} bytes; there is room for "
+            f"{4 * (PARAMETER_WORDS - 1)} behind the number of elements"
         )
     arrays = kernel.inputs + kernel.outputs
     if kernel.types is not None and len(kernel.types) != arrays:

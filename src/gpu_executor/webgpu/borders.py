@@ -31,7 +31,7 @@ class Borders:
 
     def __init__(self, *, adaptive: bool = False, known: Iterable[int] = ()) -> None:
         self.adaptive = adaptive
-        self._own: list[int] = sorted(set(known))
+        self._own = sorted({border for border in known if border >= SMALLEST_BUCKET})
         """Borders beside the powers of two."""
         self._sizes: dict[int, deque[int]] = {}
         """What came lately, by bucket."""
@@ -86,7 +86,8 @@ class Borders:
             return False
         bisect.insort(self._own, best)
         if len(self._own) > MOST_BORDERS:
-            self._own.remove(min(self._own, key=lambda each: len(self._sizes.get(each, ()))))
+            others = [border for border in self._own if border != best]
+            self._own.remove(min(others, key=lambda each: len(self._sizes.get(each, ()))))
         self._sizes.pop(bucket)  # judged anew, by what comes from now on
         self.moves += 1
         return True

@@ -76,7 +76,7 @@ class BucketCache:
                 self._buckets.move_to_end(key)
                 return known
             made = self._buckets[key] = Bucket(kernel, bucket)
-            self._evict()
+            self._evict(keep=key)
         return made
 
     def take_set(self, bucket: Bucket) -> BufferSet:
@@ -98,7 +98,7 @@ class BucketCache:
         """When the device is done with what used them."""
         with self._lock:
             bucket.busy -= 1
-            if (bucket.kernel, bucket.size) in self._buckets:
+            if self._buckets.get((bucket.kernel, bucket.size)) is bucket:
                 bucket.idle.append(buffers)
             else:
                 buffers.release()
@@ -136,10 +136,11 @@ class BucketCache:
             for key in [key for key, bucket in self._buckets.items() if not bucket.busy]:
                 self._give_up(key)
 
-    def _evict(self) -> None:
+    def _evict(self, keep: tuple[Kernel, int] | None = None) -> None:
         if len(self._buckets) <= self._most:
             return
-        for key in [key for key, bucket in self._buckets.items() if not bucket.busy]:
+        idle = [key for key, bucket in self._buckets.items() if not bucket.busy and key != keep]
+        for key in idle:
             if len(self._buckets) <= self._most:
                 return
             self._give_up(key)

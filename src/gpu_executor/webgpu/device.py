@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from gpu_executor.errors import NoDeviceError
@@ -18,6 +19,8 @@ LIMITS = (
     "max-compute-workgroup-storage-size",
     "max-compute-workgroups-per-dimension",
 )
+_opening = threading.Lock()
+"""Adapters that are looked for in several threads at once end the process (in wgpu-hal's EGL)."""
 IMMEDIATES, IMMEDIATE_SIZE, IMMEDIATE_BYTES = "immediates", "max-immediate-size", 128
 
 
@@ -26,7 +29,10 @@ class WebGpuDevice:
 
     def __init__(self, wanted: str | int | None = None) -> None:
         self.wgpu = _import_wgpu()
-        adapter = _choose(_adapters(self.wgpu), wanted)
+        with _opening:
+            self._open(_choose(_adapters(self.wgpu), wanted))
+
+    def _open(self, adapter: Any) -> None:
         info = adapter.info
         self.name: str = info["device"]
         self.kind: str = info["adapter_type"]

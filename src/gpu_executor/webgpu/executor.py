@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Hashable, Sequence
@@ -31,6 +32,41 @@ from gpu_executor.webgpu.waiting import choose_waiting
 FORMS_KEPT = 1024
 IN_FLIGHT_BYTES = 256 << 20
 """Buffers of tasks that were submitted and not read yet."""
+
+
+class InUse:
+    """Counts the calls under way: closing waits for them, and turns later ones away."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._calls = 0
+        self._closed = False
+
+    def __enter__(self) -> None:
+        with self._changed:
+            if self._closed:
+                raise ClosedError("the executor is closed; open another one")
+            self._calls += 1
+
+    def __exit__(self, *_exception: object) -> None:
+        with self._changed:
+            self._calls -= 1
+            self._changed.notify_all()
+
+    def end(self) -> bool:
+        """Return when no call is under way; whether this was the first to end it."""
+        with self._changed:
+            first, self._closed = not self._closed, True
+            while self._calls:
+                self._changed.wait()
+        return first
+
+
+def _bytes_of_set(form: Form, size: int) -> int:
+    """About what a buffer set takes: inputs, outputs and staging."""
+    if form.kernel.split == "whole":
+        return sum(operand.nbytes for operand in form.operands)
+    return size * sum(operand.type.nbytes for operand in form.operands)
 
 
 @dataclass(slots=True, eq=False)
@@ -70,10 +106,12 @@ class WgpuExecutor:
         folder = (settings or Settings.from_environment()).cache_dir
         self._kept_at = None if folder is None else kept_path(folder, self._device.name)
         kept = Kept() if self._kept_at is None else read_kept(self._kept_at)
-        self._used_before = kept.used
+        self._kept = kept
         self._borders = Borders(adaptive=adaptive, known=kept.borders if adaptive else ())
+        self._use = InUse()
         self._exact = ExactCache()
         self._forms: dict[Hashable, Form] = {}
+        self._counting = threading.Lock()
         self._calls = self._elements = self._tasks = self._submissions = self._sets = 0
         self._finalizer = weakref.finalize(self, self._device.close)
 
@@ -84,13 +122,13 @@ class WgpuExecutor:
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """Run a kernel on NumPy arrays; returns its output, or a tuple of several."""
-        self._check_open()
         call = self._form(kernel, arrays).call(arrays)
         if out is not None:
             call.use_outputs(out)
         call.make_outputs()
-        if call.form.count:
-            self._run_single(call)
+        with self._use:
+            if call.form.count:
+                self._run_single(call)
         return call.result()
 
     def run_field_add(self, a: Array, b: Array) -> Array:
@@ -106,14 +144,14 @@ class WgpuExecutor:
         Jobs are grouped by bucket, and each group is one submission: the results of the first
         groups are read while the later ones are computed.
         """
-        self._check_open()
         if out is not None and len(out) != len(jobs):
             raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
         calls = [
             self._checked(kernel, job, index, None if out is None else out[index])
             for index, job in enumerate(jobs)
         ]
-        self._run_calls([call for call in calls if call.form.count])
+        with self._use:
+            self._run_calls([call for call in calls if call.form.count])
         return [call.result() for call in calls]
 
     def warm_up(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
@@ -121,13 +159,13 @@ class WgpuExecutor:
 
         Without a kernel: for those of this package's kernels that earlier processes used.
         """
-        self._check_open()
-        if kernel is not None:
-            self._warm_up(kernel, {self._borders.bucket(size) for size in sizes})
-            return
-        for name, buckets in self._used_before.items():
-            if name in names():
-                self._warm_up(load(name), set(buckets))
+        with self._use:
+            if kernel is not None:
+                self._warm_up(kernel, {self._borders.bucket(size) for size in sizes})
+                return
+            for name, buckets in self._kept.used.items():
+                if name in names():
+                    self._warm_up(load(name), set(buckets))
 
     def _warm_up(self, kernel: Kernel, buckets: set[int]) -> None:
         for bucket in sorted(buckets):
@@ -174,14 +212,22 @@ class WgpuExecutor:
 
     def close(self) -> None:
         """Free everything. Twice is fine."""
-        if self._finalizer.alive:
+        if self._use.end():
             if self._kept_at is not None:
-                keep(self._kept_at, Kept(self._borders.own, self._buckets.used()))
+                keep(self._kept_at, self._to_keep())
             self._programs.close()
             self._buckets.clear()
             self._exact.clear()
             self._pool.clear()
         self._finalizer()
+
+    def _to_keep(self) -> Kept:
+        """What was kept before, and what was used since."""
+        borders = self._borders.own if self._borders.adaptive else self._kept.borders
+        used = dict(self._kept.used)
+        for name, sizes in self._buckets.used().items():
+            used[name] = sorted({*used.get(name, ()), *sizes})
+        return Kept(borders, used)
 
     def __enter__(self) -> WgpuExecutor:
         return self
@@ -218,8 +264,7 @@ class WgpuExecutor:
         size = self._bucket_size(form, form.count)
         task = Task(call, piece, None, buffers)
         self._finish(self._submit_tasks(self._programs.get(form.kernel, size), [task]))
-        self._calls += 1
-        self._elements += form.count
+        self._count(1, form.count)
 
     def _run_calls(self, calls: Sequence[Call]) -> None:
         """Submit group after group; read the oldest when much is in flight, the rest at the end."""
@@ -240,8 +285,7 @@ class WgpuExecutor:
             for group in flying:
                 self._abandon(group)
             raise
-        self._calls += len(calls)
-        self._elements += sum(call.form.count for call in calls)
+        self._count(len(calls), sum(call.form.count for call in calls))
 
     def _groups(
         self, calls: Sequence[Call]
@@ -256,7 +300,10 @@ class WgpuExecutor:
         groups = []
         for size, group in itertools.groupby(pieces, key=lambda entry: entry[0]):
             among = [(call, piece) for _, call, piece in group]
-            groups.append(((among[0][0].form.kernel, size), among))
+            form = among[0][0].form
+            most = max(1, IN_FLIGHT_BYTES // (2 * _bytes_of_set(form, size)))
+            for start in range(0, len(among), most):
+                groups.append(((form.kernel, size), among[start : start + most]))
         return groups
 
     def _pieces(self, form: Form) -> list[Piece]:
@@ -305,8 +352,9 @@ class WgpuExecutor:
         except BaseException:
             self._abandon(tasks)
             raise
-        self._submissions += 1
-        self._tasks += len(tasks)
+        with self._counting:
+            self._submissions += 1
+            self._tasks += len(tasks)
         return tasks
 
     def _task(self, kernel: Kernel, size: int, call: Call, piece: Piece, *, single: bool) -> Task:
@@ -370,13 +418,15 @@ class WgpuExecutor:
         return self._make_set(kernel, operands)
 
     def _make_set(self, kernel: Kernel, operands: Sequence[Operand]) -> BufferSet:
-        self._sets += 1
+        with self._counting:
+            self._sets += 1
         layout = self._programs.layout(kernel)
         return BufferSet(self._device, self._pool, kernel, operands, layout, self._waiting)
 
-    def _check_open(self) -> None:
-        if not self._finalizer.alive:
-            raise ClosedError("the executor is closed; open another one")
+    def _count(self, calls: int, elements: int) -> None:
+        with self._counting:
+            self._calls += calls
+            self._elements += elements
 
     def _checked(self, kernel: Kernel, job: Sequence[Array], index: int, out: Any) -> Call:
         """The job as a call with its outputs; what is wrong with it is said with its index."""

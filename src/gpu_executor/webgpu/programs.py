@@ -62,7 +62,7 @@ class Programs:
             if program is not None:
                 return program
             self._begin(kernel, tuning)
-            return min(known.values(), key=lambda each: abs(each.work_group - tuning[0]))
+            return min([*known.values()], key=lambda each: abs(each.work_group - tuning[0]))
         return self._begin(kernel, tuning).result()
 
     def warm_up(self, kernel: Kernel, bucket: int) -> None:

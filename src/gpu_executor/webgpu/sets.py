@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.call import Array, Call, Operand
-from gpu_executor.errors import ElementRangeError
+from gpu_executor.errors import DeviceLacksError, ElementRangeError, KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Piece
 from gpu_executor.webgpu.buffers import BufferPool
@@ -62,8 +62,16 @@ class BufferSet:
         self._device, self._pool, self._kernel = device, pool, kernel
         self._waiting = waiting
         self._uses: dict[tuple[int, bytes], Use] = {}
-        usage = device.wgpu.BufferUsage
         self._buffers: list[Any] = []
+        try:
+            self._make(operands, layout)
+        except BaseException:
+            self.release()
+            raise
+
+    def _make(self, operands: Sequence[Operand], layout: Any) -> None:
+        device, kernel = self._device, self._kernel
+        usage = device.wgpu.BufferUsage
         self._operands = operands
         self._inputs = [
             self._acquire(operand.nbytes, usage.STORAGE | usage.COPY_DST)
@@ -86,7 +94,7 @@ class BufferSet:
             bound.append(self._uniform)
         staged = STATUS_BYTES + sum(padded(o.nbytes, 8) for o in operands[kernel.inputs :])
         self._staging = self._acquire(staged, usage.MAP_READ | usage.COPY_DST)
-        self.reader = waiting.reader(self._staging)
+        self.reader = self._waiting.reader(self._staging)
         self._bind_group = device.device.create_bind_group(
             layout=layout,
             entries=[
@@ -159,6 +167,11 @@ class BufferSet:
         kernel, words = self._kernel, call.form.shape_words
         assert kernel.wgsl is not None
         parameters = struct.pack("<I", piece.count) + kernel.wgsl.data + words
+        if len(parameters) > PARAMETER_BYTES:
+            raise KernelError(
+                f"kernel {kernel.name!r} has {len(parameters)} bytes of parameters; there is room "
+                f"for {PARAMETER_BYTES}"
+            )
         ranges, copies, offset = [], [], STATUS_BYTES
         if self._status is not None:
             copies.append(CopyOut(self._status, self._staging, 0, len(STATUS_CLEAR)))
@@ -171,6 +184,12 @@ class BufferSet:
         grid = None
         if kernel.wgsl_grid is not None:
             grid = kernel.wgsl_grid(*struct.unpack(f"<{len(words) // 4}I", words))
+            most = self._device.limits["max-compute-workgroups-per-dimension"]
+            if max(grid) > most:
+                raise DeviceLacksError(
+                    f"{kernel.name}: {max(grid):,} work-groups in one dimension; "
+                    f"{self._device.name} starts {most:,} at most"
+                )
         parameters = parameters.ljust(PARAMETER_BYTES, b"\0")
         return Use(piece.count, parameters, tuple(ranges), tuple(copies), offset, grid)
 

@@ -1,0 +1,179 @@
+"""Which bucket a size falls into: powers of two, or borders that follow the load."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_executor.webgpu.borders import (
+    ENOUGH,
+    MOST_BORDERS,
+    SMALLEST_BUCKET,
+    WASTE,
+    Borders,
+    size_bucket,
+)
+from test_threads import in_threads
+
+POWERS = [1 << exponent for exponent in range(14, 31)]
+
+
+def skewed(seed: int, count: int) -> list[int]:
+    """Sizes that fill little more than half of a bucket of 131,072."""
+    draw = random.Random(seed)
+    return [draw.randrange(70_000, 80_001) for _ in range(count)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 100, 16_383, 16_384])
+def test_small_sizes_share_the_smallest_bucket(count: int) -> None:
+    assert size_bucket(count) == 16_384
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_a_power_of_two_is_its_own_bucket_and_one_more_is_in_the_next(power: int) -> None:
+    assert size_bucket(power - 1) == size_bucket(power) == power
+    assert size_bucket(power + 1) == 2 * power
+
+
+@given(st.integers(0, 1 << 40))
+def test_a_bucket_is_the_least_power_of_two_that_holds_its_size(count: int) -> None:
+    bucket = size_bucket(count)
+    assert bucket >= max(count, SMALLEST_BUCKET)
+    assert bucket & (bucket - 1) == 0
+    if count > SMALLEST_BUCKET:
+        assert bucket < 2 * count
+
+
+@given(st.lists(st.integers(0, 1 << 24), max_size=200))
+def test_fixed_borders_never_move(counts: list[int]) -> None:
+    borders = Borders()
+    for count in [*counts, *skewed(1, 50)]:
+        assert borders.bucket(count) == size_bucket(count)
+    assert (borders.moves, borders.own, borders.waste()) == (0, [], 0.0)
+
+
+def test_a_skewed_load_gets_a_border_of_its_own() -> None:
+    borders = Borders(adaptive=True)
+    sizes = skewed(2, 400)
+    room = sum(size_bucket(size) for size in sizes)
+    assert 1 - sum(sizes) / room > 0.4
+    buckets = [borders.bucket(size) for size in sizes]
+    assert borders.moves >= 1
+    assert all(70_000 <= border < 131_072 for border in borders.own)
+    assert borders.waste() < WASTE
+    late = sizes[100:], buckets[100:]
+    assert 1 - sum(late[0]) / sum(late[1]) < WASTE
+
+
+def test_a_border_comes_only_when_enough_sizes_have_come() -> None:
+    borders = Borders(adaptive=True)
+    sizes = skewed(3, ENOUGH)
+    for size in sizes[:-1]:
+        assert borders.bucket(size) == 131_072
+    assert borders.moves == 0
+    assert borders.bucket(min(sizes)) < 131_072
+    assert borders.moves == 1
+
+
+def test_sizes_that_fill_their_buckets_move_nothing() -> None:
+    borders = Borders(adaptive=True)
+    draw = random.Random(4)
+    for _ in range(1000):
+        power = draw.choice(POWERS[1:8])
+        size = draw.randrange(power * 7 // 8, power + 1)
+        assert borders.bucket(size) == power
+    assert (borders.moves, borders.own) == (0, [])
+    assert 0 < borders.waste() < WASTE
+
+
+def test_sizes_that_lie_evenly_in_a_bucket_move_nothing() -> None:
+    borders = Borders(adaptive=True)
+    draw = random.Random(5)
+    evenly = [*range(65_600, 131_073, 512)] * 8
+    draw.shuffle(evenly)
+    for size in evenly[:16]:  # begin in the upper half, so that a few small ones decide nothing
+        borders.bucket(131_072 - size // 16)
+    for size in evenly:
+        borders.bucket(size)
+    assert borders.waste() < 0.3
+    assert borders.moves <= 1
+
+
+def test_small_sizes_are_left_in_the_smallest_bucket() -> None:
+    borders = Borders(adaptive=True)
+    for size in [0, 1, 7, 100, 9000] * 100:
+        assert borders.bucket(size) == SMALLEST_BUCKET
+    assert borders.moves == 0
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.integers(0, 1 << 22), st.integers(66_000, 70_000), st.integers(17_000, 20_000)
+        ),
+        min_size=50,
+        max_size=400,
+    )
+)
+def test_whatever_comes_a_bucket_holds_it(counts: list[int]) -> None:
+    borders = Borders(adaptive=True)
+    for count in counts:
+        bucket = borders.bucket(count)
+        assert max(count, SMALLEST_BUCKET) <= bucket <= size_bucket(count)
+        assert len(borders.own) <= MOST_BORDERS
+    assert all(border > SMALLEST_BUCKET for border in borders.own)
+    assert borders.own == sorted(set(borders.own))
+    assert 0 <= borders.waste() <= 1
+
+
+def test_there_are_never_more_borders_than_are_kept() -> None:
+    borders = Borders(adaptive=True)
+    for exponent in range(15, 60):
+        for size in [(1 << exponent) * 17 // 16] * 2 * ENOUGH:
+            assert size <= borders.bucket(size) <= size_bucket(size)
+        assert len(borders.own) <= MOST_BORDERS
+    assert borders.moves > MOST_BORDERS
+
+
+def test_borders_that_are_known_are_used_from_the_first_size() -> None:
+    first = Borders(adaptive=True)
+    for size in skewed(6, 200):
+        first.bucket(size)
+    again = Borders(adaptive=True, known=first.own)
+    assert again.own == first.own
+    assert again.moves == 0
+    for size in skewed(7, 200):
+        assert size <= again.bucket(size) < 131_072
+    assert again.waste() < WASTE
+
+
+def test_known_borders_are_sorted_and_each_is_there_once() -> None:
+    borders = Borders(adaptive=True, known=[90_112, 73_728, 90_112])
+    assert borders.own == [73_728, 90_112]
+    assert [borders.bucket(size) for size in (66_000, 73_728, 73_729, 90_113)] == [
+        73_728, 73_728, 90_112, 131_072,
+    ]  # fmt: skip
+
+
+def test_the_list_of_borders_is_the_callers_own() -> None:
+    borders = Borders(adaptive=True, known=[73_728])
+    borders.own.clear()
+    assert borders.own == [73_728]
+
+
+def test_many_threads_move_borders_at_once() -> None:
+    borders = Borders(adaptive=True)
+
+    def work(number: int) -> None:
+        draw = random.Random(number)
+        for _ in range(500):
+            size = draw.choice([1, 17_000, 37_000]) * draw.randrange(1, 1 << number % 4 + 1)
+            assert size <= borders.bucket(size) <= size_bucket(size)
+            assert 0 <= borders.waste() <= 1
+
+    in_threads(work)
+    assert borders.own == sorted(set(borders.own))
+    assert len(borders.own) <= MOST_BORDERS
