@@ -15,6 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 PRIVATE_FOR = "0.32.0"
+READ, READ_AS_IT_IS = "READ", "READ_NOSYNC"
+"""To map a buffer wgpu-py makes an empty submission first; the second word, which its own
+`read_buffer` uses, spares that. Mapping waits for what was submitted before either way."""
 
 
 class Dispatch(NamedTuple):
@@ -67,8 +70,8 @@ class Waiting(Protocol):
 class PublicWaiting:
     """By promises."""
 
-    def __init__(self, device: Any) -> None:
-        self._device, self._queue = device, device.queue
+    def __init__(self, device: Any, mode: str = READ) -> None:
+        self._device, self._queue, self._mode = device, device.queue, mode
 
     def write(self, buffer: Any, data: npt.NDArray[Any]) -> None:
         self._queue.write_buffer(buffer, 0, data)
@@ -90,18 +93,18 @@ class PublicWaiting:
         self._queue.submit([encoder.finish()])
 
     def reader(self, buffer: Any) -> Reader:
-        return _Promised(buffer)
+        return _Promised(buffer, self._mode)
 
 
 class _Promised:
-    def __init__(self, buffer: Any) -> None:
-        self._buffer = buffer
+    def __init__(self, buffer: Any, mode: str) -> None:
+        self._buffer, self._mode = buffer, mode
         self._nbytes = 0
         self._promise: Any = None
 
     def begin(self, nbytes: int, submitted: None) -> None:
         self._nbytes = nbytes
-        self._promise = self._buffer.map_async("READ", 0, nbytes)
+        self._promise = self._buffer.map_async(self._mode, 0, nbytes)
 
     def wait(self) -> memoryview:
         self._promise.sync_wait()
@@ -196,6 +199,7 @@ class _Polled:
 def choose_waiting(wgpu: Any, device: Any, *, private: bool = True) -> Waiting:
     """The private way where wgpu-py is the version it was written for, else the public one."""
     native = type(device).__module__.startswith("wgpu.backends.wgpu_native")
-    if private and native and wgpu.__version__ == PRIVATE_FOR:
+    known = native and wgpu.__version__ == PRIVATE_FOR
+    if private and known:
         return PrivateWaiting(device)
-    return PublicWaiting(device)
+    return PublicWaiting(device, READ_AS_IT_IS if known else READ)
