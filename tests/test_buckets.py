@@ -413,14 +413,15 @@ def test_the_least_recently_used_exact_set_is_released() -> None:
     assert cache.take(form(2)) is None
 
 
-def test_a_second_set_of_one_form_is_not_kept_beside_the_first() -> None:
-    cache, first, second = ExactCache(), fake(), fake()
-    cache.put_back(form(1), first)
-    cache.put_back(form(1), second)
-    assert first.releases + second.releases == 1
-    kept = cache.take(form(1))
-    assert kept in (first, second)
-    assert cast(Any, kept).releases == 0
+def test_sets_of_one_form_are_kept_side_by_side_and_each_counts() -> None:
+    cache = ExactCache(most=2)
+    sets: list[Any] = [fake(n) for n in range(3)]
+    for each in sets:
+        cache.put_back(form(1), each)
+    assert [each.releases for each in sets] == [1, 0, 0]
+    taken = [cache.take(form(1)) for _ in range(3)]
+    assert sorted(map(sets.index, filter(None, taken))) == [1, 2]
+    assert (taken[2], len(cache)) == (None, 0)
 
 
 def test_clearing_the_exact_cache_releases_what_is_idle() -> None:

@@ -625,3 +625,16 @@ def test_field_elements_are_added_by_their_own_call(open_webgpu: OpenWebGpu) -> 
     a, b = field_job(300)
     np.testing.assert_array_equal(gpu.run_field_add(a, b), words.add(FQ, a, b))
     assert [each.kernel for each in gpu.bucket_cache_stats()] == ["bls12_381_fq_add"]
+
+
+def test_batches_of_whole_kernels_make_nothing_in_steady_state(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    a = np.arange(12, dtype=np.uint32).reshape(3, 4)
+    jobs = [(a, a.T.copy())] * 5
+    for _ in range(2):
+        gpu.run_batch(MATMUL, jobs)
+    before = gpu.stats()
+    for result in gpu.run_batch(MATMUL, jobs):
+        np.testing.assert_array_equal(result, a @ a.T)
+    after = gpu.stats()
+    assert (after.buffer_sets, after.pool.misses) == (before.buffer_sets, before.pool.misses)

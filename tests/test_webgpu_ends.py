@@ -18,6 +18,7 @@ from gpu_executor.plan import Piece
 from gpu_executor.webgpu import executor as executor_module
 from gpu_executor.webgpu.buckets import BucketCache
 from gpu_executor.webgpu.buffers import BufferPool
+from gpu_executor.webgpu.exact import ENTRIES_KEPT
 from gpu_executor.webgpu.sets import BufferSet
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, Job, check_sums, field_jobs, word_jobs
 from test_threads import THREADS, in_threads, make_cases
@@ -92,7 +93,8 @@ def test_one_size_from_many_threads_is_right(open_webgpu: OpenWebGpu, private: b
     stats = gpu.stats()
     assert idle(gpu)
     assert stats.pipelines == 1
-    assert stats.exact_entries <= 1
+    assert stats.exact_entries <= ENTRIES_KEPT
+    assert stats.buffer_sets <= 2 * 8, "a set or two for each thread"
 
 
 def test_a_bad_element_of_one_thread_is_not_anothers(open_webgpu: OpenWebGpu) -> None:

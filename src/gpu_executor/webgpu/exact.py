@@ -17,12 +17,14 @@ Key = tuple[Kernel, tuple[Operand, ...]]
 class ExactCache:
     """Sets by kernel and sizes, the least recently used given up first. Safe from many threads.
 
-    A set that a task has is not in here, so it cannot be given up while it is in flight.
+    There are several of one form where a batch of calls that cannot share buckets needs them. A set
+    that a task has is not in here, so it cannot be given up while it is in flight.
     """
 
     def __init__(self, *, most: int = ENTRIES_KEPT) -> None:
         self._most = most
-        self._idle: OrderedDict[Key, BufferSet] = OrderedDict()
+        self._idle: OrderedDict[Key, list[BufferSet]] = OrderedDict()
+        self._number = 0
         self._seen: deque[Key] = deque(maxlen=SIZES_SEEN)
         self._lock = threading.Lock()
         self.hits = 0
@@ -30,8 +32,15 @@ class ExactCache:
     def take(self, form: Form) -> BufferSet | None:
         """The set for calls of that form, if there is one that is idle."""
         with self._lock:
-            found = self._idle.pop((form.kernel, form.operands), None)
-            self.hits += found is not None
+            key = form.kernel, form.operands
+            sets = self._idle.get(key)
+            if sets is None:
+                return None
+            self.hits += 1
+            self._number -= 1
+            found = sets.pop()
+            if not sets:
+                del self._idle[key]
             return found
 
     def comes_again(self, form: Form) -> bool:
@@ -47,19 +56,26 @@ class ExactCache:
         """When the device is done with it."""
         key = form.kernel, form.operands
         with self._lock:
-            surplus = [self._idle.pop(key)] if key in self._idle else []
-            self._idle[key] = buffers
-            while len(self._idle) > self._most:
-                surplus.append(self._idle.popitem(last=False)[1])
+            self._idle.setdefault(key, []).append(buffers)
+            self._idle.move_to_end(key)
+            self._number += 1
+            surplus = []
+            while self._number > self._most:
+                oldest, sets = next(iter(self._idle.items()))
+                surplus.append(sets.pop(0))
+                self._number -= 1
+                if not sets:
+                    del self._idle[oldest]
         for each in surplus:
             each.release()
 
     def clear(self) -> None:
         with self._lock:
-            idle = list(self._idle.values())
+            idle = [buffers for sets in self._idle.values() for buffers in sets]
             self._idle.clear()
+            self._number = 0
         for buffers in idle:
             buffers.release()
 
     def __len__(self) -> int:
-        return len(self._idle)
+        return self._number
