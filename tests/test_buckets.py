@@ -207,6 +207,17 @@ def test_clear_gives_up_all_that_is_idle() -> None:
     assert made.released == [4, 8, 12]
 
 
+def test_a_bucket_that_is_given_up_while_somebody_has_it_in_hand_holds_no_released_set() -> None:
+    made = Made()
+    cache = BucketCache(made, most=1)
+    in_hand = cache.get_or_create(1, ADD_U32)
+    cache.put_back(in_hand, cache.take_set(in_hand))
+    cache.get_or_create(2, ADD_U32)
+    assert [each.releases for each in made.sets] == [1]
+    taken = cast(FakeSet, cache.take_set(in_hand))
+    assert taken.releases == 0
+
+
 def test_threads_share_buckets_and_no_set_is_had_by_two() -> None:
     made = Made()
     cache = BucketCache(made, most=3)

@@ -147,5 +147,7 @@ class BucketCache:
             self._evictions[key[0].name, key[1]] += 1
 
     def _give_up(self, key: tuple[Kernel, int]) -> None:
-        for buffers in self._buckets.pop(key).idle:
+        given_up = self._buckets.pop(key)
+        for buffers in given_up.idle:
             buffers.release()
+        given_up.idle.clear()  # somebody may have it in hand already, about to take a set
