@@ -19,12 +19,13 @@ ROOT = Path(gpu_executor.__file__).parent
 FLOORS: list[set[str]] = [
     {"errors", "version"},  # import nothing of the package
     # Plain data; of telemetry the records that hot code appends (exporters belong at the top).
-    {"settings", "device_info", "device_array", "calibration", "telemetry"},
+    {"settings", "device_info", "device_array", "calibration", "files", "telemetry"},
     {"spirv", "wgsl"},  # the languages of kernels, without a device
     {"primes"},  # a prime in, every constant out
     {"kernel"},  # what runs in one dispatch
     {"kernels"},  # those that come with the package
     {"call"},  # a kernel and the arrays it fits
+    {"forms"},  # what the check of a call said, remembered
     {"plan"},  # how a call will be run
     {"backend"},  # what a backend is; names them in strings only
     {"vulkan", "cpu", "webgpu"},  # the backends

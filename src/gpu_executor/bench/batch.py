@@ -221,11 +221,11 @@ def _small_pieces(session: Session) -> tuple[Call, Plan]:
     ]
     for seed, array in enumerate(arrays[:2]):
         array[...] = elements(BLS12_381_FQ, count, seed)
-    call = session.routes.form(kernel, arrays[:2]).call(arrays[:2])
+    call = session.routes.forms.form(kernel, arrays[:2]).call(arrays[:2])
     call.use_outputs(arrays[2])
     call.places = tuple(session.mapped.find(array) for array in arrays)
     parts = [array[:SMALL_PIECE] for array in arrays[:2]]
-    job = session.routes.form(kernel, parts).call(parts)
+    job = session.routes.forms.form(kernel, parts).call(parts)
     # Through device memory for one queue and for three, so that only their number differs.
     wishes = Wishes(device_local=True, pipelined=True)
     return call, session.batch_route([job] * SMALL_PIECES, wishes).plan

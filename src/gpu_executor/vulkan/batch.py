@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpu_executor.call import Array, Call, Form
-from gpu_executor.errors import ArgumentTypeError, GpuError
+from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import MOST_SLOTS, Plan, Wishes
 from gpu_executor.vulkan.session import Session
@@ -30,7 +30,7 @@ def run_batch(
     if out is not None and len(out) != len(jobs):
         raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
     calls = [
-        _checked(session, kernel, job, index, None if out is None else out[index])
+        session.routes.forms.job(kernel, job, index, None if out is None else out[index])
         for index, job in enumerate(jobs)
     ]
     busy = [call for call in calls if call.form.count]
@@ -81,7 +81,7 @@ def _checked_jobs(
         target = next(targets, NO_MORE)
         if target is NO_MORE:
             raise ArgumentTypeError(f"job {index}: out has ended")
-        yield _checked(session, kernel, job, index, target)
+        yield session.routes.forms.job(kernel, job, index, target)
 
 
 def _stream(session: Session, coming: Iterator[Call], wishes: Wishes) -> Generator[Any, None, None]:
@@ -123,18 +123,3 @@ class _UpTo:
             return form.operands == self._first.form.operands
         wanted, chunk = self._first.form.count, self._plan.chunk
         return form.count > 0 and (form.count <= max(wanted, chunk) or chunk < wanted)
-
-
-def _checked(session: Session, kernel: Kernel, job: Job, index: int, out: Any) -> Call:
-    """The job as a call; what is wrong with it is said with its index."""
-    try:
-        if not isinstance(job, tuple | list):
-            raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")
-        call = session.routes.form(kernel, job).call(job)
-        call.job = index
-        if out is not None:
-            call.use_outputs(out)
-    except GpuError as error:
-        error.args = (f"job {index}: {error}",)
-        raise
-    return call

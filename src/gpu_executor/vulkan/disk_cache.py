@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.files import write_in_one_step
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 
@@ -102,19 +101,6 @@ def write_cache(path: Path, info: DeviceInfo, data: bytes) -> int:
     """Write the file in one step; returns the bytes of driver data in it."""
     write_in_one_step(path, MAGIC + _digest(info, data) + data)
     return len(data)
-
-
-def write_in_one_step(path: Path, content: bytes) -> None:
-    """Whoever reads the file meanwhile sees all of the old or all of the new content."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _digest(info: DeviceInfo, data: bytes) -> bytes:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gpu_executor.calibration import Calibration
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.vulkan.disk_cache import fingerprint, write_in_one_step
+from gpu_executor.files import write_in_one_step
+from gpu_executor.vulkan.disk_cache import fingerprint
 
 log = logging.getLogger("gpu_executor.vulkan")
 

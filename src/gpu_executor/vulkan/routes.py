@@ -12,6 +12,7 @@ from gpu_executor.call import AnyArray, Call, Form, check
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
+from gpu_executor.forms import REMEMBERED, Forms, kinds
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Piece, Plan, Request, Wishes, make_plan, plan_on_card
 from gpu_executor.settings import Settings
@@ -20,7 +21,6 @@ from gpu_executor.vulkan.ring import Step
 from gpu_executor.vulkan.shelf import Row, Shelf
 from gpu_executor.vulkan.slot import SlotLayout
 
-REMEMBERED = 1024
 LARGE_BYTES = 1 << 20
 """Input of a call that gains by a plan made for the device."""
 
@@ -53,7 +53,7 @@ class Routes:
         self._info, self._settings, self._shelf = info, settings, shelf
         self._measure = measure
         self._figures: Calibration | None = None
-        self._forms: dict[Hashable, Form] = {}
+        self.forms = Forms()
         self._single: dict[Hashable, Route] = {}
         self._batches: dict[Hashable, Route] = {}
 
@@ -68,18 +68,6 @@ class Routes:
         self._single.clear()
         self._batches.clear()
 
-    def form(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> Form:
-        """The form of a call."""
-        try:
-            key = (id(kernel), *_kinds(arrays))
-        except AttributeError:
-            return check(kernel, arrays)  # something among them is no array: the check says so
-        form = self._forms.get(key)
-        if form is None:
-            form = check(kernel, arrays)
-            _remember(self._forms, key, form)
-        return form
-
     def single(
         self,
         kernel: Kernel,
@@ -91,7 +79,7 @@ class Routes:
     ) -> Route:
         """For a call on these arrays; `keep` leaves its results on the card."""
         try:
-            key = (id(kernel), device_local, keep, profiled, *_kinds(arrays))
+            key = (id(kernel), device_local, keep, profiled, *kinds(arrays))
         except AttributeError:
             check(kernel, arrays)
             raise
@@ -163,11 +151,6 @@ def steps_of(plan: Plan, form: Form) -> tuple[Step, ...]:
 
 def _count(form: Form) -> int:
     return form.count
-
-
-def _kinds(arrays: Sequence[AnyArray]) -> list[Hashable]:
-    """What tells the forms of calls apart."""
-    return [(type(array), array.dtype, array.shape) for array in arrays]
 
 
 def _remember(known: dict[Hashable, Any], key: Hashable, value: object) -> None:

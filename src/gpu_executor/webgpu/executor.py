@@ -8,12 +8,13 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_executor.call import Array, Call, Form, Operand, check
-from gpu_executor.errors import ArgumentTypeError, ClosedError, DeviceLacksError, GpuError
+from gpu_executor.call import Array, Call, Form, Operand
+from gpu_executor.errors import ArgumentTypeError, DeviceLacksError
+from gpu_executor.forms import Forms
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load, names
 from gpu_executor.plan import Piece
@@ -23,43 +24,15 @@ from gpu_executor.webgpu.buckets import Bucket, BucketCache, BucketStats
 from gpu_executor.webgpu.buffers import BufferPool
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.exact import ExactCache
+from gpu_executor.webgpu.in_use import InUse
 from gpu_executor.webgpu.kept import Kept, keep, kept_path, read_kept
 from gpu_executor.webgpu.programs import Program, Programs
 from gpu_executor.webgpu.sets import BufferSet
 from gpu_executor.webgpu.stats import WgpuStats
 from gpu_executor.webgpu.waiting import choose_waiting
 
-FORMS_KEPT = 1024
 IN_FLIGHT_BYTES = 256 << 20
 """Buffers of tasks that were submitted and not read yet."""
-
-
-class InUse:
-    """Counts the calls under way: closing waits for them, and turns later ones away."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._calls = 0
-        self._closed = False
-
-    def __enter__(self) -> None:
-        with self._changed:
-            if self._closed:
-                raise ClosedError("the executor is closed; open another one")
-            self._calls += 1
-
-    def __exit__(self, *_exception: object) -> None:
-        with self._changed:
-            self._calls -= 1
-            self._changed.notify_all()
-
-    def end(self) -> bool:
-        """Return when no call is under way; whether this was the first to end it."""
-        with self._changed:
-            first, self._closed = not self._closed, True
-            while self._calls:
-                self._changed.wait()
-        return first
 
 
 def _bytes_of_set(form: Form, size: int) -> int:
@@ -110,7 +83,7 @@ class WgpuExecutor:
         self._borders = Borders(adaptive=adaptive, known=kept.borders if adaptive else ())
         self._use = InUse()
         self._exact = ExactCache()
-        self._forms: dict[Hashable, Form] = {}
+        self._forms = Forms()
         self._counting = threading.Lock()
         self._calls = self._elements = self._tasks = self._submissions = self._sets = 0
         self._finalizer = weakref.finalize(self, self._device.close)
@@ -122,7 +95,7 @@ class WgpuExecutor:
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """Run a kernel on NumPy arrays; returns its output, or a tuple of several."""
-        call = self._form(kernel, arrays).call(arrays)
+        call = self._forms.form(kernel, arrays).call(arrays)
         if out is not None:
             call.use_outputs(out)
         call.make_outputs()
@@ -147,9 +120,11 @@ class WgpuExecutor:
         if out is not None and len(out) != len(jobs):
             raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
         calls = [
-            self._checked(kernel, job, index, None if out is None else out[index])
+            self._forms.job(kernel, job, index, None if out is None else out[index])
             for index, job in enumerate(jobs)
         ]
+        for call in calls:
+            call.make_outputs()
         with self._use:
             self._run_calls([call for call in calls if call.form.count])
         return [call.result() for call in calls]
@@ -238,20 +213,6 @@ class WgpuExecutor:
     def __repr__(self) -> str:
         state = "open" if self._finalizer.alive else "closed"
         return f"<WgpuExecutor on {self._device.name}, {state}>"
-
-    def _form(self, kernel: Kernel, arrays: Sequence[Array]) -> Form:
-        """The form of a call, checked at its first call, remembered for the next."""
-        try:
-            key = (id(kernel), *((type(a), a.dtype, a.shape) for a in arrays))
-        except AttributeError:
-            return check(kernel, arrays)  # something among them is no array: the check says so
-        form = self._forms.get(key)
-        if form is None:
-            form = check(kernel, arrays)
-            if len(self._forms) >= FORMS_KEPT:
-                self._forms.clear()
-            self._forms[key] = form
-        return form
 
     def _run_single(self, call: Call) -> None:
         """A call that comes again at its size has all that it needs at hand."""
@@ -427,18 +388,3 @@ class WgpuExecutor:
         with self._counting:
             self._calls += calls
             self._elements += elements
-
-    def _checked(self, kernel: Kernel, job: Sequence[Array], index: int, out: Any) -> Call:
-        """The job as a call with its outputs; what is wrong with it is said with its index."""
-        try:
-            if not isinstance(job, tuple | list):
-                raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")
-            call = self._form(kernel, job).call(job)
-            call.job = index
-            if out is not None:
-                call.use_outputs(out)
-            call.make_outputs()
-        except GpuError as error:
-            error.args = (f"job {index}: {error}",)
-            raise
-        return call

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from gpu_executor.files import write_in_one_step
 
 log = logging.getLogger("gpu_executor.webgpu")
 
@@ -46,15 +46,7 @@ def keep(path: Path, kept: Kept) -> None:
     """Written in one step; where the disk refuses, it is not kept and no more."""
     content = json.dumps({"borders": kept.borders, "used": kept.used}, indent=1)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(content)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_in_one_step(path, content.encode())
     except OSError as error:
         log.warning("buckets were not kept: %s", error)
 

@@ -72,7 +72,6 @@ class BufferSet:
     def _make(self, operands: Sequence[Operand], layout: Any) -> None:
         device, kernel = self._device, self._kernel
         usage = device.wgpu.BufferUsage
-        self._operands = operands
         self._inputs = [
             self._acquire(operand.nbytes, usage.STORAGE | usage.COPY_DST)
             for operand in operands[: kernel.inputs]
