@@ -28,7 +28,8 @@ hypothesis_settings.register_profile("gpu", deadline=None)
 hypothesis_settings.load_profile("gpu")
 
 # The layer can also compare one submission with the next, but 1.3.239 does not know that the host
-# waited for a timeline semaphore in between, and reports hazards that are not there.
+# waited for a timeline semaphore in between, and reports hazards that are not there;
+# test_submission_hazards.py lets it where the host does not wait.
 LAYER_SETTINGS = (
     "khronos_validation.enables = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT\n"
 )
