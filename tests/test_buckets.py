@@ -21,6 +21,7 @@ from jobs import ADD_U32, FQ_ADD
 from test_threads import in_threads
 
 SMALLEST = SMALLEST_UNITS * UNIT
+LARGEST = 1 << 30
 COPY, MAP = 4, 1
 
 
@@ -268,7 +269,7 @@ class FakeDevice:
 
 def test_a_buffer_is_found_again_by_its_size_class() -> None:
     device = FakeDevice()
-    pool = BufferPool(device)
+    pool = BufferPool(device, largest=LARGEST)
     buffer = pool.acquire(5000, COPY)
     assert buffer.size == 5120
     pool.release(buffer)
@@ -283,7 +284,7 @@ def test_a_buffer_is_found_again_by_its_size_class() -> None:
 
 
 def test_a_buffer_of_another_usage_is_another_buffer() -> None:
-    pool = BufferPool(FakeDevice())
+    pool = BufferPool(FakeDevice(), largest=LARGEST)
     buffer = pool.acquire(5000, COPY)
     pool.release(buffer)
     other = pool.acquire(5000, COPY | MAP)
@@ -294,23 +295,23 @@ def test_a_buffer_of_another_usage_is_another_buffer() -> None:
 
 @pytest.mark.parametrize("nbytes", [0, 1, 4, 255, 256])
 def test_small_buffers_are_of_one_class(nbytes: int) -> None:
-    assert BufferPool(FakeDevice()).acquire(nbytes, COPY).size == SMALLEST
+    assert BufferPool(FakeDevice(), largest=LARGEST).acquire(nbytes, COPY).size == SMALLEST
 
 
 @pytest.mark.parametrize("nbytes", [257, 1000, 4096, 100_001, 786_432, 1 << 27])
 def test_a_buffer_holds_what_was_asked_for_and_a_quarter_more_at_most(nbytes: int) -> None:
-    size = BufferPool(FakeDevice()).acquire(nbytes, COPY).size
+    size = BufferPool(FakeDevice(), largest=LARGEST).acquire(nbytes, COPY).size
     assert nbytes <= size <= nbytes * 1.25 + UNIT
     assert size % 4 == 0
 
 
 def test_the_hit_rate_is_zero_before_anything_is_asked_for() -> None:
-    assert BufferPool(FakeDevice()).stats().hit_rate == 0.0
+    assert BufferPool(FakeDevice(), largest=LARGEST).stats().hit_rate == 0.0
 
 
 def test_the_pool_keeps_no_more_bytes_than_it_may_and_the_longest_unused_goes_first() -> None:
     device = FakeDevice()
-    pool = BufferPool(device, most_bytes=3 * 1024)
+    pool = BufferPool(device, largest=LARGEST, most_bytes=3 * 1024)
     buffers = [pool.acquire(1024, COPY) for _ in range(5)]
     for buffer in buffers:
         pool.release(buffer)
@@ -324,14 +325,14 @@ def test_the_pool_keeps_no_more_bytes_than_it_may_and_the_longest_unused_goes_fi
 
 def test_a_buffer_larger_than_the_pool_is_not_kept() -> None:
     device = FakeDevice()
-    pool = BufferPool(device, most_bytes=1000)
+    pool = BufferPool(device, largest=LARGEST, most_bytes=1000)
     pool.release(pool.acquire(5000, COPY))
     assert (device.made[0].destroyed, pool.stats().bytes_idle) == (1, 0)
 
 
 def test_clearing_the_pool_destroys_what_is_idle_and_no_more() -> None:
     device = FakeDevice()
-    pool = BufferPool(device)
+    pool = BufferPool(device, largest=LARGEST)
     kept, idle = pool.acquire(100, COPY), pool.acquire(100, COPY)
     pool.release(idle)
     pool.clear()
@@ -342,14 +343,14 @@ def test_clearing_the_pool_destroys_what_is_idle_and_no_more() -> None:
 def test_a_device_without_memory_is_told_in_words() -> None:
     device = FakeDevice()
     device.fails = True
-    pool = BufferPool(device)
+    pool = BufferPool(device, largest=LARGEST)
     with pytest.raises(gx.OutOfMemoryError, match="5,120 bytes could not be had from WebGPU: not"):
         pool.acquire(5000, COPY)
 
 
 def test_no_buffer_of_the_pool_is_had_by_two_threads() -> None:
     device = FakeDevice()
-    pool = BufferPool(device, most_bytes=8 * 1024)
+    pool = BufferPool(device, largest=LARGEST, most_bytes=8 * 1024)
     having: set[int] = set()
     lock = threading.Lock()
 

@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,12 +15,14 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.kernel import Kernel
 from gpu_executor.primes import words
+from gpu_executor.webgpu import device as device_module
 from gpu_executor.webgpu import executor as executor_module
-from gpu_executor.webgpu import waiting
+from gpu_executor.webgpu import private_waiting
 from gpu_executor.webgpu.device import WebGpuDevice, _adapters, _choose
+from gpu_executor.webgpu.private_waiting import PrivateWaiting, choose_waiting
 from gpu_executor.webgpu.programs import Program, Programs, Tuning
+from gpu_executor.webgpu.public_waiting import PublicWaiting
 from gpu_executor.webgpu.stats import WgpuStats
-from gpu_executor.webgpu.waiting import PrivateWaiting, PublicWaiting, choose_waiting
 from jobs import ADD_U32, FQ, FQ_ADD, TOO_LARGE, check_sums, field_job, field_jobs, word_jobs
 
 OpenWebGpu = Callable[..., gx.WgpuExecutor]
@@ -519,7 +521,12 @@ def test_parameters_in_a_uniform_buffer_give_the_same(
         gpu.run(FQ_ADD, fields[0][0], bad)
 
 
-def test_both_ways_of_waiting_give_the_same(open_webgpu: OpenWebGpu) -> None:
+@pytest.mark.parametrize("shares", [True, False], ids=["one memory", "memory of its own"])
+def test_both_ways_of_waiting_give_the_same(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, shares: bool
+) -> None:
+    if not shares:
+        monkeypatch.setattr(device_module, "SHARING_KINDS", ())
     jobs, fields = word_jobs(5, 20_000, 7, 70_000, 0), field_jobs(3, 300, 20_000)
     stats = []
     for private, kind in ((True, PrivateWaiting), (False, PublicWaiting)):
@@ -533,10 +540,17 @@ def test_both_ways_of_waiting_give_the_same(open_webgpu: OpenWebGpu) -> None:
     assert (stats[0].submissions, stats[0].tasks) == (stats[1].submissions, stats[1].tasks)
 
 
+def test_only_a_device_that_shares_the_hosts_memory_binds_what_the_host_maps(
+    open_webgpu: OpenWebGpu,
+) -> None:
+    device = open_webgpu()._device
+    assert device.shares_memory == (device.kind in ("CPU", "IntegratedGPU"))
+
+
 def test_another_version_of_wgpu_is_waited_for_publicly(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "PRIVATE_FOR", "0.1.0")
+    monkeypatch.setattr(private_waiting, "PRIVATE_FOR", "0.1.0")
     gpu = open_webgpu()
     assert isinstance(gpu._waiting, PublicWaiting)
     check_sums([gpu.run(ADD_U32, *word_jobs(50)[0])], word_jobs(50))
@@ -546,10 +560,13 @@ def test_another_implementation_of_webgpu_is_waited_for_publicly() -> None:
     class Other:
         queue = None
 
-    class Wgpu:
-        __version__ = waiting.PRIVATE_FOR
+    class Device:
+        device = Other()
 
-    assert isinstance(choose_waiting(Wgpu(), Other()), PublicWaiting)
+        class wgpu:  # noqa: N801
+            __version__ = private_waiting.PRIVATE_FOR
+
+    assert isinstance(choose_waiting(cast(WebGpuDevice, Device())), PublicWaiting)
 
 
 def test_an_adapter_is_chosen_by_index_or_a_part_of_its_name(open_webgpu: OpenWebGpu) -> None:

@@ -12,7 +12,7 @@ import math
 import operator
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
@@ -53,6 +53,15 @@ class Form:
     """The outputs' shapes and dtypes as the caller gets them."""
     shape_words: bytes = b""
     """What the kernel's `push_of` makes of the inputs' shapes."""
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Forms are dictionary keys on the path of every call: hash once.
+        identity = self.kernel, self.count, self.operands, self.as_rows, self.results
+        object.__setattr__(self, "_hash", hash(identity))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def call(self, arrays: Sequence[AnyArray]) -> Call:
         """A call of this form on arrays that have it; its outputs are yet to be made."""
@@ -120,8 +129,11 @@ class Call:
         return self.results[0] if len(self.results) == 1 else tuple(self.results)
 
 
-def check(kernel: Kernel, arrays: Sequence[Any]) -> Form:
-    """Hold the arrays against the kernel; what does not fit raises in words."""
+def check(kernel: Kernel, arrays: Sequence[Any], *, on_card: bool = True) -> Form:
+    """Hold the arrays against the kernel; what does not fit raises in words.
+
+    With `on_card=False` arrays must be the host's: for backends that reach no others.
+    """
     if not isinstance(kernel, Kernel):
         raise ArgumentTypeError(
             f"the first argument is {_found(kernel)}; it is a Kernel: gx.kernels.load(name) or "
@@ -129,6 +141,8 @@ def check(kernel: Kernel, arrays: Sequence[Any]) -> Form:
         )
     if len(arrays) != kernel.inputs:
         raise ArgumentTypeError(f"{kernel.name} takes {kernel.inputs} arrays and got {len(arrays)}")
+    if not on_card:
+        _check_on_host(kernel, arrays)
     types = kernel.types or (None,) * kernel.inputs
     inputs = [_input(kernel, index, array, types[index]) for index, array in enumerate(arrays)]
     count = inputs[0].count
@@ -160,6 +174,15 @@ def _shape_words(kernel: Kernel, arrays: Sequence[Any]) -> bytes:
             f"{room // 4} behind the element count and push"
         )
     return struct.pack(f"<{len(words)}I", *words)
+
+
+def _check_on_host(kernel: Kernel, arrays: Sequence[Any]) -> None:
+    for index, array in enumerate(arrays):
+        if isinstance(array, DeviceArray):
+            raise ArgumentTypeError(
+                f"{kernel.name}: argument {index} is on a card that this backend does not reach; "
+                "fetch it with .numpy()"
+            )
 
 
 def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> Operand:

@@ -18,9 +18,10 @@ def kinds(arrays: Sequence[AnyArray]) -> list[Hashable]:
 
 
 class Forms:
-    """One of these belongs to a backend."""
+    """One of these belongs to a backend; `on_card` says whether it takes arrays on the card."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_card: bool = True) -> None:
+        self._on_card = on_card
         self._known: dict[Hashable, Form] = {}
 
     def form(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> Form:
@@ -28,10 +29,12 @@ class Forms:
         try:
             key = (id(kernel), *kinds(arrays))
         except AttributeError:
-            return check(kernel, arrays)  # something among them is no array: the check says so
+            return check(
+                kernel, arrays, on_card=self._on_card
+            )  # something among them is no array: the check says so
         form = self._known.get(key)
         if form is None:
-            form = check(kernel, arrays)
+            form = check(kernel, arrays, on_card=self._on_card)
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             self._known[key] = form  # it keeps the kernel, so that its id stays its own

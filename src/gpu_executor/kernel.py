@@ -16,6 +16,7 @@ The contract between a kernel's code and whoever runs it:
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -258,6 +259,7 @@ class Kernel:
             wgsl_grid=grid,
         )
         _check_declaration(kernel)
+        _check_work_group(kernel)
         return kernel
 
 
@@ -340,6 +342,19 @@ def _check_against_code(kernel: Kernel) -> None:
             f"(4 bytes) and push ({len(kernel.push)} bytes) make {given}"
         )
     _check_per_invocation(kernel)
+
+
+def _check_work_group(kernel: Kernel) -> None:
+    """Work-groups are counted by the size that was chosen for them, so a text must take it."""
+    assert kernel.wgsl is not None
+    found = re.search(r"@workgroup_size\s*\(([^)]*)\)", kernel.wgsl.text)
+    own = found is not None and not re.search(r"\bwork_group\b", found[1])
+    if own and kernel.split == "elements" and kernel.wgsl_grid is None:
+        assert found is not None
+        raise KernelError(
+            f"kernel {kernel.name!r}: its {found[0]} is its own; write "
+            "@workgroup_size(work_group), or say with grid= how many work-groups there are"
+        )
 
 
 def _check_per_invocation(kernel: Kernel) -> None:

@@ -8,7 +8,8 @@ The contract is that of SPIR-V kernels (`kernel.py`) in WebGPU's words:
 - `param(0u)` is the number of elements, `param(1u)` and so on are the words of the code's own
   `data`. They are immediates or a uniform buffer, as the device has it.
 - `first_element(group, groups, local)` is where an invocation begins; it takes `per_invocation`
-  elements, `work_group` apart.
+  elements, `work_group` apart. A text that says so (`at_once`) counts in vectors of so many
+  elements instead; every buffer has room for whole ones.
 
 These names, and `params`, are taken.
 """
@@ -40,10 +41,13 @@ class WgslCode:
 
     text: str
     data: bytes = b""
+    at_once: int = 1
+    """How many elements one step of an invocation takes: 4 where the text works on `vec4`."""
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        digest = hashlib.sha256(self.text.encode() + b"\0" + self.data).hexdigest()
+        identity = self.text.encode() + b"\0" + self.data
+        digest = hashlib.sha256(identity).hexdigest()
         object.__setattr__(self, "digest", digest)
 
     def whole(self, *, uniform_at: int | None) -> str:

@@ -107,12 +107,21 @@ def hot_path(gpu: PersistentVulkanBackend) -> list[HotPath]:
 
 
 def in_turns(
-    functions: Sequence[Callable[[], object]], *, budget: float, least: int, most: int
+    functions: Sequence[Callable[[], object]],
+    *,
+    budget: float,
+    least: int,
+    most: int,
+    run_up: int = 0,
+    counted: int = 1,
 ) -> Iterator[list[float]]:
     """The seconds of each, turn after turn, so that a slow spell of the machine hits all.
 
     Every turn begins with another of them. Each is called once before it counts; then there are
     `most` turns, or as many as the budget in seconds allows, `least` anyway.
+
+    A turn calls a function `run_up` times without counting, then `counted` times, all in a row:
+    for functions that pay when another has run before them. It gives `counted` lists of seconds.
     """
     for function in functions:
         function()
@@ -121,13 +130,16 @@ def in_turns(
     for turn in range(most):
         if turn >= least and time.perf_counter() > end:
             return
-        taken = [0.0] * len(functions)
+        taken = [[0.0] * len(functions) for _ in range(counted)]
         for index in order:
-            begun = time.perf_counter()
-            functions[index]()
-            taken[index] = time.perf_counter() - begun
+            for _ in range(run_up):
+                functions[index]()
+            for seconds in taken:
+                begun = time.perf_counter()
+                functions[index]()
+                seconds[index] = time.perf_counter() - begun
         order.rotate(-1)
-        yield taken
+        yield from taken
 
 
 def _warm_up(gpu: PersistentVulkanBackend) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpu_executor.bench import buckets
-from gpu_executor.bench.buckets import Row, Single, Spread
+from gpu_executor.bench.bucket_figures import NOTHING, Row, Single, Spread
 from gpu_executor.cli.screen import milliseconds, table
 
 
@@ -62,7 +62,7 @@ def legend(rows: Sequence[Row]) -> str:
         "no caches: all is made for every task. pipelines: one pipeline and one submission, "
         "buffers made for every task. buckets: WgpuExecutor.run_batch, called before. kernel: the "
         "dispatches alone. gain: pipelines over buckets, the median of each turn's own ratio, "
-        f"{min(turns)} to {max(turns)} turns.\n"
+        f"{min(turns)} to {max(turns)} turns. Each is called once more right before it is timed.\n"
     )
 
 
@@ -82,7 +82,7 @@ def analysis(rows: Sequence[Row], singles: Sequence[Single]) -> Iterator[str]:
 def made_in_steady_state(rows: Sequence[Row], singles: Sequence[Single]) -> str:
     """What executors made while they were timed."""
     grown = [row.made for row in rows] + [single.made for single in singles]
-    made = sum(grown, buckets.NOTHING)
+    made = sum(grown, NOTHING)
     return (
         f"made in steady state: {made.total} ({made.pipelines} pipelines, {made.buffer_sets} "
         f"buffer sets, {made.buffers} buffers; aim 0)\n"

@@ -35,7 +35,7 @@ class CpuBackend:
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """Compute the kernel's reference on the arrays, into `out` where it is given."""
-        form = check(kernel, arrays)
+        form = check(kernel, arrays, on_card=False)
         if kernel.reference is None:
             raise KernelError(f"kernel {kernel.name!r} has no reference, so the CPU cannot run it")
         call = form.call(arrays)

@@ -27,6 +27,8 @@ REDUCTION_BLOCK = 4096
 """How many elements one dispatch of a reduction makes into one; glsl/reduce.glsl has it too."""
 REDUCTION_INVOCATIONS = 256
 REDUCTIONS = ("sum", "min", "max")
+QUAD = 4
+"""Elements of a vec4, which sums take at once."""
 MATRIX_TILE = 16
 """Rows and columns of the part of a matrix product that one work-group makes."""
 LIMB_BITS = 13
@@ -84,7 +86,7 @@ def matrix_product(dtype: npt.DTypeLike) -> WgslCode:
 
 @functools.cache
 def _vector_add(type_: str) -> WgslCode:
-    return WgslCode(_fill(_template("vector_add"), {"type": type_}))
+    return WgslCode(_fill(_template("vector_add"), {"type": type_}), at_once=QUAD)
 
 
 @functools.cache

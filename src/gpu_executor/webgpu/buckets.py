@@ -104,6 +104,12 @@ class BucketCache:
                 buffers.release()
             self._evict()
 
+    def lose_set(self, bucket: Bucket) -> None:
+        """A set that was taken does not come back."""
+        with self._lock:
+            bucket.busy -= 1
+            self._evict()
+
     def used(self) -> dict[str, list[int]]:
         """Sizes by the name of a kernel."""
         with self._lock:

@@ -36,8 +36,9 @@ class BufferPool:
     Whoever gives a buffer back says with it that no submission uses it any more.
     """
 
-    def __init__(self, device: Any, *, most_bytes: int = POOL_BYTES) -> None:
-        self._device, self._most_bytes = device, most_bytes
+    def __init__(self, device: Any, *, largest: int, most_bytes: int = POOL_BYTES) -> None:
+        """`largest` is what one buffer can have."""
+        self._device, self._largest, self._most_bytes = device, largest, most_bytes
         self._idle: OrderedDict[Any, tuple[int, int]] = OrderedDict()
         """Buffers with their class, the longest unused first."""
         self._lock = threading.Lock()
@@ -46,6 +47,7 @@ class BufferPool:
     def acquire(self, nbytes: int, usage: int) -> Any:
         """A buffer of at least that many bytes for that usage."""
         size = round_up_to_class(max(-(-nbytes // UNIT), SMALLEST_UNITS)) * UNIT
+        size = max(nbytes, min(size, self._largest))
         with self._lock:
             for buffer, kind in reversed(self._idle.items()):
                 if kind == (size, usage):

@@ -22,6 +22,10 @@ LIMITS = (
 _opening = threading.Lock()
 """Adapters that are looked for in several threads at once end the process (in wgpu-hal's EGL)."""
 IMMEDIATES, IMMEDIATE_SIZE, IMMEDIATE_BYTES = "immediates", "max-immediate-size", 128
+MAPPABLE = "mappable-primary-buffers"
+"""Kernels may bind what the host maps. Not asked for on a GPU with memory of its own, where a
+kernel would reach over the bus for every access."""
+SHARING_KINDS = ("IntegratedGPU", "CPU")
 
 
 class WebGpuDevice:
@@ -41,18 +45,30 @@ class WebGpuDevice:
             IMMEDIATES in adapter.features
             and adapter.limits.get(IMMEDIATE_SIZE, 0) >= IMMEDIATE_BYTES
         )
+        self.shares_memory = MAPPABLE in adapter.features and self.kind in SHARING_KINDS
         limits = {name: adapter.limits[name] for name in LIMITS}
         if self.immediates:
             limits[IMMEDIATE_SIZE] = IMMEDIATE_BYTES
+        wanted = {IMMEDIATES: self.immediates, MAPPABLE: self.shares_memory}
         self.device: Any = adapter.request_device_sync(
-            required_features=[IMMEDIATES] if self.immediates else [], required_limits=limits
+            required_features=[name for name, has in wanted.items() if has],
+            required_limits=limits,
         )
         self.limits: dict[str, int] = limits
 
     @property
-    def most_bytes(self) -> int:
-        """Of one buffer that a kernel sees."""
-        return min(self.limits["max-storage-buffer-binding-size"], self.limits["max-buffer-size"])
+    def is_software(self) -> bool:
+        return self.kind == "CPU"
+
+    @property
+    def most_bound(self) -> int:
+        """Bytes of one array that a kernel sees."""
+        return self.limits["max-storage-buffer-binding-size"]
+
+    @property
+    def most_in_buffer(self) -> int:
+        """Bytes of one buffer."""
+        return self.limits["max-buffer-size"]
 
     def close(self) -> None:
         self.device.destroy()
@@ -87,6 +103,8 @@ def _choose(adapters: list[Any], wanted: str | int | None) -> Any:
     if wanted is None:
         return adapters[0]
     names = [f"{adapter.info['device']} ({adapter.info['backend_type']})" for adapter in adapters]
+    if isinstance(wanted, str) and wanted.isdecimal():
+        wanted = int(wanted)
     if isinstance(wanted, int):
         if not 0 <= wanted < len(adapters):
             raise NoDeviceError(f"there is no adapter {wanted}; there are {', '.join(names)}")

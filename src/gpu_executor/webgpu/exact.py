@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 
-from gpu_executor.call import Form, Operand
-from gpu_executor.kernel import Kernel
+from gpu_executor.call import Form
 from gpu_executor.webgpu.sets import BufferSet
 
 ENTRIES_KEPT = 16
 SIZES_SEEN = 64
-Key = tuple[Kernel, tuple[Operand, ...]]
 
 
 class ExactCache:
@@ -23,41 +21,38 @@ class ExactCache:
 
     def __init__(self, *, most: int = ENTRIES_KEPT) -> None:
         self._most = most
-        self._idle: OrderedDict[Key, list[BufferSet]] = OrderedDict()
+        self._idle: OrderedDict[Form, list[BufferSet]] = OrderedDict()
         self._number = 0
-        self._seen: deque[Key] = deque(maxlen=SIZES_SEEN)
+        self._seen: deque[Form] = deque(maxlen=SIZES_SEEN)
         self._lock = threading.Lock()
         self.hits = 0
 
     def take(self, form: Form) -> BufferSet | None:
         """The set for calls of that form, if there is one that is idle."""
         with self._lock:
-            key = form.kernel, form.operands
-            sets = self._idle.get(key)
+            sets = self._idle.get(form)
             if sets is None:
                 return None
             self.hits += 1
             self._number -= 1
             found = sets.pop()
             if not sets:
-                del self._idle[key]
+                del self._idle[form]
             return found
 
     def comes_again(self, form: Form) -> bool:
         """Whether a call of that form came before; remembers that one came."""
-        key = form.kernel, form.operands
         with self._lock:
-            if key in self._seen:
+            if form in self._seen:
                 return True
-            self._seen.append(key)
+            self._seen.append(form)
             return False
 
     def put_back(self, form: Form, buffers: BufferSet) -> None:
         """When the device is done with it."""
-        key = form.kernel, form.operands
         with self._lock:
-            self._idle.setdefault(key, []).append(buffers)
-            self._idle.move_to_end(key)
+            self._idle.setdefault(form, []).append(buffers)
+            self._idle.move_to_end(form)
             self._number += 1
             surplus = []
             while self._number > self._most:

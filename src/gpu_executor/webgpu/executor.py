@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_executor.call import Array, Call, Form, Operand
-from gpu_executor.errors import ArgumentTypeError, DeviceLacksError
+from gpu_executor.errors import ArgumentTypeError, DeviceLacksError, ElementRangeError
 from gpu_executor.forms import Forms
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load, names
@@ -26,10 +26,10 @@ from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.exact import ExactCache
 from gpu_executor.webgpu.in_use import InUse
 from gpu_executor.webgpu.kept import Kept, keep, kept_path, read_kept
+from gpu_executor.webgpu.private_waiting import choose_waiting
 from gpu_executor.webgpu.programs import Program, Programs
-from gpu_executor.webgpu.sets import BufferSet
+from gpu_executor.webgpu.sets import BufferSet, fits
 from gpu_executor.webgpu.stats import WgpuStats
-from gpu_executor.webgpu.waiting import choose_waiting
 
 IN_FLIGHT_BYTES = 256 << 20
 """Buffers of tasks that were submitted and not read yet."""
@@ -51,16 +51,14 @@ class Task:
     bucket: Bucket | None
     """None where the set is an exact one."""
     buffers: BufferSet
-    flies: bool = False
-    """Whether its results are being mapped."""
 
 
 class WgpuExecutor:
     """WebGPU held open. Use it with `with`, or `close()` it; calls may come from any thread.
 
-    `device` is an index or a part of the adapter's name. With `adaptive=True` the borders of
-    buckets follow the sizes that come. `private=False` waits through wgpu-py's public promises
-    alone. `settings` replaces what is read from the environment.
+    `device` is an index or a part of the adapter's name, else what GPU_DEVICE says. With
+    `adaptive=True` the borders of buckets follow the sizes that come. `private=False` waits through
+    wgpu-py's public promises alone. `settings` replaces what is read from the environment.
     """
 
     def __init__(
@@ -71,19 +69,22 @@ class WgpuExecutor:
         private: bool = True,
         settings: Settings | None = None,
     ) -> None:
-        self._device = WebGpuDevice(device)
-        self._waiting = choose_waiting(self._device.wgpu, self._device.device, private=private)
-        self._pool = BufferPool(self._device.device)
+        settings = settings or Settings.from_environment()
+        self._device = WebGpuDevice(settings.device if device is None else device)
+        self._waiting = choose_waiting(self._device, private=private)
+        self._pool = BufferPool(self._device.device, largest=self._device.most_in_buffer)
         self._programs = Programs(self._device)
         self._buckets = BucketCache(self._bucket_set)
-        folder = (settings or Settings.from_environment()).cache_dir
+        folder = settings.cache_dir
         self._kept_at = None if folder is None else kept_path(folder, self._device.name)
         kept = Kept() if self._kept_at is None else read_kept(self._kept_at)
         self._kept = kept
         self._borders = Borders(adaptive=adaptive, known=kept.borders if adaptive else ())
         self._use = InUse()
         self._exact = ExactCache()
-        self._forms = Forms()
+        self._lost: list[BufferSet] = []
+        """Kept until the device is closed: their buffers may yet call back."""
+        self._forms = Forms(on_card=False)
         self._counting = threading.Lock()
         self._calls = self._elements = self._tasks = self._submissions = self._sets = 0
         self._finalizer = weakref.finalize(self, self._device.close)
@@ -224,12 +225,15 @@ class WgpuExecutor:
         piece = Piece(0, form.count)
         size = self._bucket_size(form, form.count)
         task = Task(call, piece, None, buffers)
-        self._finish(self._submit_tasks(self._programs.get(form.kernel, size), [task]))
+        found = self._finish(self._submit_tasks(self._programs.get(form.kernel, size), [task]))
+        if found:
+            raise found[0]
         self._count(1, form.count)
 
     def _run_calls(self, calls: Sequence[Call]) -> None:
         """Submit group after group; read the oldest when much is in flight, the rest at the end."""
         flying: deque[list[Task]] = deque()
+        found: list[ElementRangeError] = []
         nbytes = 0
         try:
             for bucket, pieces in self._groups(calls):
@@ -239,13 +243,15 @@ class WgpuExecutor:
                 while nbytes > IN_FLIGHT_BYTES and len(flying) > 1:
                     done = flying.popleft()
                     nbytes -= sum(task.buffers.nbytes for task in done)
-                    self._finish(done)
+                    found += self._finish(done)
             while flying:
-                self._finish(flying.popleft())
+                found += self._finish(flying.popleft())
         except BaseException:
             for group in flying:
                 self._abandon(group)
             raise
+        if found:  # groups are by size; who called thinks in jobs
+            raise min(found, key=lambda error: (error.job or 0, error.index))
         self._count(len(calls), sum(call.form.count for call in calls))
 
     def _groups(
@@ -268,17 +274,19 @@ class WgpuExecutor:
         return groups
 
     def _pieces(self, form: Form) -> list[Piece]:
-        """A call that is larger than a buffer may be is cut, where its kernel can be."""
-        largest = max(operand.type.nbytes for operand in form.operands)
-        most = self._device.most_bytes
-        if form.kernel.split == "whole":
-            if max(operand.nbytes for operand in form.operands) > most:
-                raise DeviceLacksError(
-                    f"{form.kernel.name}: an array has more than the {most:,} bytes that "
-                    f"{self._device.name} binds, and this kernel cannot be cut"
-                )
+        """A call that is larger than buffers may be is cut, where its kernel can be."""
+        kernel = form.kernel
+        if fits(kernel, [operand.nbytes for operand in form.operands], self._device):
             return [Piece(0, form.count)]
-        chunk = 1 << (most // largest).bit_length() - 1  # a bucket, so that the last one is full
+        if kernel.split == "whole":
+            raise DeviceLacksError(
+                f"{kernel.name}: these arrays need more than the {self._device.most_bound:,} bytes "
+                f"that {self._device.name} binds or the {self._device.most_in_buffer:,} of a "
+                "buffer, and this kernel cannot be cut"
+            )
+        chunk = 1 << form.count.bit_length()  # a bucket, so that all but the last are full
+        while not fits(kernel, [chunk * o.type.nbytes for o in form.operands], self._device):
+            chunk //= 2
         starts = range(0, form.count, chunk)
         return [Piece(start, min(chunk, form.count - start)) for start in starts]
 
@@ -305,11 +313,11 @@ class WgpuExecutor:
             for task, use in zip(tasks, uses, strict=True):
                 task.buffers.write(task.call, task.piece)
                 dispatches.append(task.buffers.dispatch(program, use))
-            copies = [copy for use in uses for copy in use.copies]
-            submitted = self._waiting.submit(program.pipeline, dispatches, copies)
+            copies_in = [copy for use in uses for copy in use.copies_in]
+            copies_out = [copy for use in uses for copy in use.copies_out]
+            submitted = self._waiting.submit(program.pipeline, copies_in, dispatches, copies_out)
             for task, use in zip(tasks, uses, strict=True):
-                task.buffers.reader.begin(use.read, submitted)
-                task.flies = True
+                task.buffers.begin(use, submitted)
         except BaseException:
             self._abandon(tasks)
             raise
@@ -329,48 +337,33 @@ class WgpuExecutor:
         bucket = self._buckets.get_or_create(size, kernel)
         return Task(call, piece, bucket, self._buckets.take_set(bucket))
 
-    def _finish(self, group: list[Task]) -> None:
-        """Read the results of a group; its sets are free again, whatever happens."""
-        error: BaseException | None = None
-        for task in group:
-            error = self._read(task, drop=error is not None) or error
-        if error is not None:
-            raise error
+    def _finish(self, group: list[Task]) -> list[ElementRangeError]:
+        """Read the results of a group, and give its sets back; what its kernels found."""
+        found = []
+        for done, task in enumerate(group):
+            try:
+                reader = task.buffers.reader
+                error = task.buffers.read(reader.wait(), task.call, task.piece)
+                reader.end()
+            except BaseException:
+                self._abandon(group[done:])
+                raise
+            if error is not None:
+                found.append(error)
+            if task.bucket is None:
+                self._exact.put_back(task.call.form, task.buffers)
+            else:
+                self._buckets.put_back(task.bucket, task.buffers)
+        return found
 
     def _abandon(self, group: list[Task]) -> None:
-        """Wait for what is in flight and forget it."""
+        """Forget tasks, and their sets with them: where an error or an interrupt came, nobody knows
+        which buffers are mapped."""
         for task in group:
-            self._read(task, drop=True)
-
-    def _read(self, task: Task, *, drop: bool) -> BaseException | None:
-        """Read a task's results, or drop them, and give its set back; what went wrong, if it did.
-
-        An interrupt does not end the wait: the device still writes.
-        """
-        error: BaseException | None = None
-        try:
-            while task.flies:
-                try:
-                    view = task.buffers.reader.wait()
-                except KeyboardInterrupt as interrupt:
-                    error = interrupt
-                    continue
-                task.flies = False
-                try:
-                    task.buffers.read(view, task.call, task.piece, drop=drop or error is not None)
-                finally:
-                    del view
-                    task.buffers.reader.end()
-        except BaseException as failure:
-            error = error or failure
-        self._put_back(task)
-        return error
-
-    def _put_back(self, task: Task) -> None:
-        if task.bucket is None:
-            self._exact.put_back(task.call.form, task.buffers)
-        else:
-            self._buckets.put_back(task.bucket, task.buffers)
+            task.buffers.discard()
+            if task.bucket is not None:
+                self._buckets.lose_set(task.bucket)
+            self._lost.append(task.buffers)
 
     def _bucket_set(self, kernel: Kernel, bucket: int) -> BufferSet:
         types = kernel.types

@@ -33,12 +33,14 @@ class Program:
     pipeline: Any
     work_group: int
     per_invocation: int
+    at_once: int
+    """Elements of one step of an invocation."""
     seconds: float
     """What compiling took."""
 
     def groups(self, count: int, most: int) -> tuple[int, int]:
         """Work-groups for that many elements, in a grid of at most `most` a side."""
-        groups = -(-count // (self.work_group * self.per_invocation))
+        groups = -(-count // (self.work_group * self.per_invocation * self.at_once))
         return (groups, 1) if groups <= most else (most, -(-groups // most))
 
 
@@ -128,7 +130,7 @@ class Programs:
             pipeline = device.create_compute_pipeline(layout=layout, compute=stage)
         except self._device.wgpu.GPUError as error:
             raise KernelError(f"kernel {kernel.name!r}: {_in_own_lines(str(error))}") from None
-        return Program(pipeline, *tuning, time.perf_counter() - begun)
+        return Program(pipeline, *tuning, kernel.wgsl.at_once, time.perf_counter() - begun)
 
     def _uniform_at(self, kernel: Kernel) -> int | None:
         return None if self._device.immediates else kernel.bindings
@@ -143,7 +145,7 @@ class Programs:
         )
         usual = kernel.work_group or USUAL_WORK_GROUP
         wanted = SMALL_WORK_GROUP if bucket <= SMALLEST_BUCKET else usual
-        large = bucket >= LARGE_BUCKET and self._device.kind != "CPU"
+        large = bucket >= LARGE_BUCKET and not self._device.is_software
         return min(wanted, most), 2 if large else 1
 
 
