@@ -19,7 +19,7 @@ ROOT = Path(gpu_executor.__file__).parent
 FLOORS: list[set[str]] = [
     {"errors", "version"},  # import nothing of the package
     # Plain data; of telemetry the records that hot code appends (exporters belong at the top).
-    {"settings", "device_info", "device_array", "calibration", "files", "telemetry"},
+    {"settings", "device_info", "device_array", "calibration", "files", "recycling", "telemetry"},
     {"spirv", "wgsl"},  # the languages of kernels, without a device
     {"primes"},  # a prime in, every constant out
     {"kernel"},  # what runs in one dispatch

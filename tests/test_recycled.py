@@ -14,8 +14,9 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenGpu, on_both_paths
 from crew import watch_submissions
+from gpu_executor.recycling import LOOKED_AT, SMALLEST
 from gpu_executor.vulkan import binding, recycled
-from gpu_executor.vulkan.recycled import LOOKED_AT, SMALLEST, RecycledResults
+from gpu_executor.vulkan.recycled import RecycledResults
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
 from test_interrupts import LONG, interrupt
 from test_mapped_lifetimes import lies_in_mapped_memory

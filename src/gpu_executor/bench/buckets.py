@@ -42,7 +42,7 @@ ROW_SECONDS, LEAST_TURNS, MOST_TURNS = 4.0, 5, 300
 """With the run-up. In five turns each of the five functions is the first once."""
 ROW_RUN_UP = 1
 SINGLE_ELEMENTS, SINGLE_SECONDS, LEAST_SINGLE_TURNS, SINGLE_TURNS = K, 3.0, 3, 300
-SINGLE_RUN_UP, SINGLE_COUNTED = 2, 10
+SINGLE_RUN_UP, SINGLE_COUNTED = 10, 50
 """Calls in a row: small tasks are too short for a run-up each."""
 CALLS_BEFORE = 3
 """A size is known as one that comes again at its second call, and found at its third."""

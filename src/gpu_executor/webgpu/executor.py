@@ -28,6 +28,7 @@ from gpu_executor.webgpu.in_use import InUse
 from gpu_executor.webgpu.kept import Kept, keep, kept_path, read_kept
 from gpu_executor.webgpu.private_waiting import choose_waiting
 from gpu_executor.webgpu.programs import Program, Programs
+from gpu_executor.webgpu.results import Results
 from gpu_executor.webgpu.sets import BufferSet, fits
 from gpu_executor.webgpu.stats import WgpuStats
 
@@ -82,6 +83,7 @@ class WgpuExecutor:
         self._borders = Borders(adaptive=adaptive, known=kept.borders if adaptive else ())
         self._use = InUse()
         self._exact = ExactCache()
+        self._results = Results()
         self._lost: list[BufferSet] = []
         """Kept until the device is closed: their buffers may yet call back."""
         self._forms = Forms(on_card=False)
@@ -99,7 +101,7 @@ class WgpuExecutor:
         call = self._forms.form(kernel, arrays).call(arrays)
         if out is not None:
             call.use_outputs(out)
-        call.make_outputs()
+        self._results.make(call)
         with self._use:
             if call.form.count:
                 self._run_single(call)
@@ -125,7 +127,7 @@ class WgpuExecutor:
             for index, job in enumerate(jobs)
         ]
         for call in calls:
-            call.make_outputs()
+            self._results.make(call)
         with self._use:
             self._run_calls([call for call in calls if call.form.count])
         return [call.result() for call in calls]
@@ -194,6 +196,7 @@ class WgpuExecutor:
             self._programs.close()
             self._buckets.clear()
             self._exact.clear()
+            self._results.clear()
             self._pool.clear()
         self._finalizer()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.webgpu.waiting import Copy, Dispatch, in_fours
@@ -12,6 +13,8 @@ from gpu_executor.webgpu.waiting import Copy, Dispatch, in_fours
 READ, READ_AS_IT_IS = "READ", "READ_NOSYNC"
 """To map a buffer wgpu-py makes an empty submission first; the second word, which its own
 `read_buffer` uses, spares that. Mapping waits for what was submitted before either way."""
+
+GATHERED_BYTES = 64 << 10
 
 
 class PublicWaiting:
@@ -52,15 +55,30 @@ class PublicWaiting:
 
 
 class _QueueWriter:
-    """The queue keeps a copy and writes it before the next submission."""
+    """The queue keeps a copy and writes it before the next submission.
+
+    Small inputs are gathered first: a call of the queue costs more than copying them twice.
+    """
 
     def __init__(self, queue: Any, buffer: Any) -> None:
         self._queue, self._buffer = queue, buffer
+        small = buffer.size <= GATHERED_BYTES
+        self._gathered = np.zeros(buffer.size, np.uint8) if small else None
+        self._end = 0
 
     def write(self, offset: int, data: npt.NDArray[Any]) -> None:
-        self._queue.write_buffer(self._buffer, offset, in_fours(data))
+        if self._gathered is None:
+            self._queue.write_buffer(self._buffer, offset, in_fours(data))
+            return
+        end = offset + data.nbytes
+        room = self._gathered[offset:end].view(data.dtype.newbyteorder("<"))
+        room.reshape(data.shape)[...] = data
+        self._end = max(self._end, -(-end // 4) * 4)
 
-    def end(self) -> None: ...
+    def end(self) -> None:
+        if self._gathered is not None:
+            self._queue.write_buffer(self._buffer, 0, self._gathered, 0, self._end)
+            self._end = 0
 
     def begin(self, submitted: None) -> None: ...
 
