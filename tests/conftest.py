@@ -37,6 +37,7 @@ UNSET = ("GPU_DEVICE_LOCAL", "GPU_STREAM_CHUNK_ELEMS", "GPU_MEMORY_LIMIT", "GPU_
 
 CHUNK = 100
 OpenGpu = Callable[..., gx.PersistentVulkanBackend]
+OpenWebGpu = Callable[..., gx.WgpuExecutor]
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 
 on_both_paths = pytest.mark.parametrize(
@@ -133,6 +134,18 @@ def fresh_gpu() -> Iterator[OpenGpu]:
         def open_one(**changes: Any) -> gx.PersistentVulkanBackend:
             settings = dataclasses.replace(gx.Settings.from_environment(), **changes)
             return opened.enter_context(gx.PersistentVulkanBackend(settings=settings))
+
+        yield open_one
+
+
+@pytest.fixture
+def open_webgpu() -> Iterator[OpenWebGpu]:
+    """Opens WebGPU executors that keep nothing on disk unless told to, and closes them."""
+    with contextlib.ExitStack() as opened:
+
+        def open_one(**options: Any) -> gx.WgpuExecutor:
+            options.setdefault("settings", gx.Settings())
+            return opened.enter_context(gx.WgpuExecutor(**options))
 
         yield open_one
 

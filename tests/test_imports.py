@@ -24,7 +24,7 @@ FLOORS: list[set[str]] = [
     {"primes"},  # a prime in, every constant out
     {"kernel"},  # what runs in one dispatch
     {"kernels"},  # those that come with the package
-    {"call"},  # a kernel and the arrays it fits
+    {"call", "dispatch"},  # a kernel and the arrays it fits, the host's and the card's
     {"forms"},  # what the check of a call said, remembered
     {"plan"},  # how a call will be run
     {"backend"},  # what a backend is; names them in strings only

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpu_executor as gx
-from conftest import OpenGpu, elements, on_both_paths
+from conftest import OpenGpu, OpenWebGpu, elements, on_both_paths
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernels.catalogue import field_kernel
@@ -158,3 +159,27 @@ def test_an_import_may_outlive_the_backend(importing: OpenGpu) -> None:
     imported.close()
     assert binding.live_objects() == before
     assert array.sum() == 4999 * 2500
+
+
+def test_backends_that_do_not_reach_the_card_ask_for_a_copy(
+    gpu: gx.PersistentVulkanBackend, open_webgpu: OpenWebGpu
+) -> None:
+    webgpu, cpu, x = open_webgpu(), gx.CpuBackend(), np.arange(1000, dtype=np.uint32)
+    there = gpu.to_device(x)
+    runs: list[Callable[..., Any]] = [
+        webgpu.run,
+        cpu.run,
+        lambda kernel, a, b: webgpu.run_batch(kernel, [(x, x), (a, b)])[1],
+    ]
+    for run in runs:
+        for arrays, number in (((there, x), 0), ((x, there), 1), ((there, there), 0)):
+            with pytest.raises(ArgumentTypeError, match=rf"argument {number} .*\.numpy\(\)"):
+                run(ADD_U32, *arrays)
+        np.testing.assert_array_equal(run(ADD_U32, there.numpy(), x), 2 * x)
+    jobs: list[Any] = [(x, x), (there, x)]
+    with pytest.raises(ArgumentTypeError, match="job 1: vector_add_u32: argument 0"):
+        webgpu.run_batch(ADD_U32, jobs)
+    for other in (webgpu, cpu):
+        with pytest.raises(ArgumentTypeError, match="out 0 is a DeviceArray"):
+            other.run(ADD_U32, x, x, out=there)
+    np.testing.assert_array_equal(there.numpy(), x)

@@ -91,6 +91,8 @@ HOLDS: dict[str, Callable[[Any], Any]] = {
     "a memoryview": memoryview,
     "a part of a memoryview": lambda r: memoryview(r).cast("B").cast("I")[5:9],
     "an array from a memoryview": lambda r: np.frombuffer(memoryview(r)[2:6], np.uint32),
+    "what asarray makes of a memoryview": lambda r: np.asarray(memoryview(r)),
+    "what asarray makes of a slice": lambda r: np.asarray(r[3:])[2:5],
     "an array from dlpack": lambda r: np.from_dlpack(r)[1:],
     "a ctypes array": lambda r: np.ctypeslib.as_ctypes(r[:9]),
     "what it lies in": lambda r: r.base,

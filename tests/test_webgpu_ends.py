@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from conftest import RunPython
+from conftest import OpenWebGpu, RunPython
 from gpu_executor.call import Call
 from gpu_executor.plan import Piece
 from gpu_executor.webgpu import executor as executor_module
@@ -22,35 +22,9 @@ from gpu_executor.webgpu.exact import ENTRIES_KEPT
 from gpu_executor.webgpu.sets import BufferSet
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, Job, check_sums, field_jobs, word_jobs
 from test_threads import THREADS, in_threads, make_cases
-from test_webgpu import OpenWebGpu, finish_compiling, idle, made
-from test_webgpu import open_webgpu as open_webgpu  # noqa: PLC0414
+from webgpu import InjectedError, fail_once, finish_compiling, idle, made
 
 MIXED = (5, 20_000, 300, 40_000, 7, 16_385)
-
-
-class InjectedError(Exception):
-    """Nobody else raises it."""
-
-
-def fail_once(
-    monkeypatch: pytest.MonkeyPatch,
-    owner: Any,
-    name: str,
-    *,
-    at: int = 1,
-    error: BaseException | None = None,
-) -> list[int]:
-    """Let the call number `at` of a method raise; the list counts the calls."""
-    call, calls = getattr(owner, name), [0]
-
-    def failing(*arguments: Any, **more: Any) -> Any:
-        calls[0] += 1
-        if calls[0] == at:
-            raise error or InjectedError(name)
-        return call(*arguments, **more)
-
-    monkeypatch.setattr(owner, name, failing)
-    return calls
 
 
 def check_all_is_well(gpu: gx.WgpuExecutor, jobs: list[Job]) -> None:

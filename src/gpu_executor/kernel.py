@@ -347,7 +347,8 @@ def _check_against_code(kernel: Kernel) -> None:
 def _check_work_group(kernel: Kernel) -> None:
     """Work-groups are counted by the size that was chosen for them, so a text must take it."""
     assert kernel.wgsl is not None
-    found = re.search(r"@workgroup_size\s*\(([^)]*)\)", kernel.wgsl.text)
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", kernel.wgsl.text, flags=re.DOTALL | re.MULTILINE)
+    found = re.search(r"@workgroup_size\s*\(([^)]*)\)", text)
     own = found is not None and not re.search(r"\bwork_group\b", found[1])
     if own and kernel.split == "elements" and kernel.wgsl_grid is None:
         assert found is not None

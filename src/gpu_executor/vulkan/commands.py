@@ -109,6 +109,12 @@ class Recorder:
         stage = vk.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
         self._barrier(stage, access, stage, access)
 
+    def kernels_in_order(self) -> None:
+        """The kernels after it see what those before it wrote."""
+        stage = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
+        access = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT
+        self._barrier(stage, vk.VK_ACCESS_SHADER_WRITE_BIT, stage, access)
+
     def copies_before_kernel(self) -> None:
         """The kernel reads what was copied."""
         self._barrier(

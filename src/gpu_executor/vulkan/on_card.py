@@ -5,16 +5,23 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.errors import ArgumentTypeError, ClosedError
+from gpu_executor.dispatch import Dispatch
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ClosedError,
+    DeviceLacksError,
+)
 from gpu_executor.kernel import ElementType, Shape, native
 from gpu_executor.vulkan.arrays import mapped_view
+from gpu_executor.vulkan.chain import Chain
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
 from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import Allocation, Purpose
@@ -34,8 +41,8 @@ class CardStorage:
         self._cards = cards
         self.allocation = allocation
 
-    def fetch(self, shape: Shape, dtype: np.dtype[Any]) -> Array:
-        return self._cards.fetch(self.allocation, shape, dtype)
+    def fetch(self, shape: Shape, dtype: np.dtype[Any], offset: int) -> Array:
+        return self._cards.fetch(self.allocation, shape, dtype, offset)
 
     @property
     def cards(self) -> CardArrays:
@@ -44,10 +51,13 @@ class CardStorage:
 
 
 class CardArrays:
-    """Makes arrays on the card and moves data to and from them. Safe from several threads."""
+    """Makes arrays on the card, moves data to and from them and runs dispatches on them: a `Card`.
+    Safe from several threads."""
 
     def __init__(self, resources: Resources, mapped: MappedArrays) -> None:
         self._resources, self._mapped = resources, mapped
+        self.chain = Chain(resources)
+        self.info = resources.device.info
         self._lock = threading.Lock()
         self._opened = contextlib.ExitStack()
         self._pool: CommandPool | None = None
@@ -96,16 +106,40 @@ class CardArrays:
                 "the array lies on the card of another backend; fetch it with numpy()"
             )
         block = storage.allocation.block
-        return Place(block.buffer, storage.allocation.offset, True, block.serial)
+        offset = storage.allocation.offset + array.offset
+        alignment = self.info.limits.buffer_offset_alignment
+        if offset % alignment:
+            raise ArgumentShapeError(
+                f"an array that begins {array.offset:,} bytes into another; kernels on "
+                f"{self.info.name} take what begins at a multiple of {alignment}"
+            )
+        return Place(block.buffer, offset, True, block.serial)
 
-    def fetch(self, source: Allocation, shape: Shape, dtype: np.dtype[Any]) -> Array:
-        """The contents of an allocation as a NumPy array."""
+    def submit(self, dispatches: Sequence[Dispatch]) -> None:
+        """Run them in this order, after all that was submitted before; returns at once."""
+        self.chain.submit(
+            [(each, [self._bound(each, array) for array in each.arrays]) for each in dispatches]
+        )
+
+    def _bound(self, dispatch: Dispatch, array: DeviceArray) -> Place:
+        place = self.place(array)
+        if array.nbytes > self.info.limits.max_storage_buffer_range:
+            raise DeviceLacksError(
+                f"{dispatch.kernel.name}: an array of {array.nbytes:,} bytes; {self.info.name} "
+                f"binds {self.info.limits.max_storage_buffer_range:,} at most"
+            )
+        return place
+
+    def fetch(
+        self, source: Allocation, shape: Shape, dtype: np.dtype[Any], skipped: int = 0
+    ) -> Array:
+        """The contents of an allocation, from a byte on, as a NumPy array."""
         result = np.empty(shape, dtype)
         flat = result.reshape(-1).view(np.uint8)
 
         def drain(staging: Allocation, start: int, end: int) -> None:
             part = flat[start:end]
-            offset = source.offset + start
+            offset = source.offset + skipped + start
             self._submit(Copy(source.buffer, offset, staging.buffer, staging.offset, len(part)))
             self._resources.crew.copy([(part, mapped_view(staging, 0, len(part), _BYTES))])
 
@@ -113,6 +147,7 @@ class CardArrays:
         return result
 
     def close(self) -> None:
+        self.chain.close()
         with self._lock:
             self._closed = True
             self._opened.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
 import sys
@@ -84,6 +85,7 @@ class WgpuExecutor:
         self._use = InUse()
         self._exact = ExactCache()
         self._results = Results()
+        self._most: dict[Kernel, int] = {}
         self._lost: list[BufferSet] = []
         """Kept until the device is closed: their buffers may yet call back."""
         self._forms = Forms(on_card=False)
@@ -101,8 +103,8 @@ class WgpuExecutor:
         call = self._forms.form(kernel, arrays).call(arrays)
         if out is not None:
             call.use_outputs(out)
-        self._results.make(call)
         with self._use:
+            self._results.make(call)
             if call.form.count:
                 self._run_single(call)
         return call.result()
@@ -126,9 +128,9 @@ class WgpuExecutor:
             self._forms.job(kernel, job, index, None if out is None else out[index])
             for index, job in enumerate(jobs)
         ]
-        for call in calls:
-            self._results.make(call)
         with self._use:
+            for call in calls:
+                self._results.make(call)
             self._run_calls([call for call in calls if call.form.count])
         return [call.result() for call in calls]
 
@@ -139,7 +141,7 @@ class WgpuExecutor:
         """
         with self._use:
             if kernel is not None:
-                self._warm_up(kernel, {self._borders.bucket(size) for size in sizes})
+                self._warm_up(kernel, {self._bucket(kernel, size) for size in sizes})
                 return
             for name, buckets in self._kept.used.items():
                 if name in names():
@@ -287,14 +289,30 @@ class WgpuExecutor:
                 f"that {self._device.name} binds or the {self._device.most_in_buffer:,} of a "
                 "buffer, and this kernel cannot be cut"
             )
-        chunk = 1 << form.count.bit_length()  # a bucket, so that all but the last are full
-        while not fits(kernel, [chunk * o.type.nbytes for o in form.operands], self._device):
-            chunk //= 2
+        chunk = self._most_elements(kernel)
         starts = range(0, form.count, chunk)
         return [Piece(start, min(chunk, form.count - start)) for start in starts]
 
     def _bucket_size(self, form: Form, count: int) -> int:
-        return form.count if form.kernel.split == "whole" else self._borders.bucket(count)
+        return form.count if form.kernel.split == "whole" else self._bucket(form.kernel, count)
+
+    def _bucket(self, kernel: Kernel, count: int) -> int:
+        """The bucket of so many elements, which are no more than a buffer set can have."""
+        return max(count, min(self._borders.bucket(count), self._most_elements(kernel)))
+
+    def _most_elements(self, kernel: Kernel) -> int:
+        """How many a buffer set can have room for."""
+        known = self._most.get(kernel)
+        if known is None:
+            types = kernel.types
+            assert types is not None, "kernels for WebGPU name their types"
+            known = bisect.bisect_left(
+                range(1, self._device.most_bound),
+                True,
+                key=lambda n: not fits(kernel, [n * each.nbytes for each in types], self._device),
+            )
+            self._most[kernel] = known
+        return known
 
     def _submit(self, key: tuple[Kernel, int], pieces: list[tuple[Call, Piece]]) -> list[Task]:
         """One encoder, one pass, one submission for a group."""
@@ -312,6 +330,11 @@ class WgpuExecutor:
     def _submit_tasks(self, program: Program, tasks: list[Task]) -> list[Task]:
         try:
             uses = [task.buffers.use(task.call, task.piece) for task in tasks]
+        except BaseException:
+            for task in tasks:
+                self._put_back(task)  # nothing was done with them
+            raise
+        try:
             dispatches = []
             for task, use in zip(tasks, uses, strict=True):
                 task.buffers.write(task.call, task.piece)
@@ -353,11 +376,14 @@ class WgpuExecutor:
                 raise
             if error is not None:
                 found.append(error)
-            if task.bucket is None:
-                self._exact.put_back(task.call.form, task.buffers)
-            else:
-                self._buckets.put_back(task.bucket, task.buffers)
+            self._put_back(task)
         return found
+
+    def _put_back(self, task: Task) -> None:
+        if task.bucket is None:
+            self._exact.put_back(task.call.form, task.buffers)
+        else:
+            self._buckets.put_back(task.bucket, task.buffers)
 
     def _abandon(self, group: list[Task]) -> None:
         """Forget tasks, and their sets with them: where an error or an interrupt came, nobody knows

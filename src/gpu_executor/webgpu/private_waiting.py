@@ -7,6 +7,7 @@ for only. A single task of 1 K elements takes 0.25 to 0.4 of the time that it ta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import get_ident
 from time import perf_counter
 from typing import Any
 
@@ -34,6 +35,8 @@ class PrivateWaiting:
         self._api = _api
         self._queue, self._device = device.device.queue._internal, device.device._internal
         self._spin = 0.0 if device.is_software else SPIN_SECONDS
+        self._interrupts: list[int] = []
+        """Threads that were interrupted in a callback and do not know it yet."""
 
     def submit(
         self,
@@ -74,7 +77,7 @@ class PrivateWaiting:
         return self._mapping(buffer, self._api.lib.WGPUMapMode_Read)
 
     def _mapping(self, buffer: Any, mode: int) -> _Mapping:
-        return _Mapping(self._api, self._device, buffer, mode, self._spin)
+        return _Mapping(self._api, self._device, buffer, mode, self._spin, self._interrupts)
 
     def _copy(self, encoder: Any, copies: Sequence[Copy]) -> None:
         copy = self._api.lib.wgpuCommandEncoderCopyBufferToBuffer
@@ -85,18 +88,19 @@ class PrivateWaiting:
 class _Mapping:
     """A buffer that is mapped again and again, for reading or for writing."""
 
-    def __init__(self, api: Any, device: Any, buffer: Any, mode: int, spin: float) -> None:
+    def __init__(
+        self, api: Any, device: Any, buffer: Any, mode: int, spin: float, interrupts: list[int]
+    ) -> None:
         self._lib, self._ffi, self._device = api.lib, api.ffi, device
         self._buffer, self._handle = buffer, buffer._internal
-        self._mode, self._spin = mode, spin
+        self._mode, self._spin, self._interrupts = mode, spin, interrupts
         self._nbytes, self._submitted = 0, None
-        self._answers: list[Any] = []
-        # Kept: the library calls it whenever the buffer is mapped. An interrupt may come just
-        # there, and must not swallow the answer.
+        self._answers: list[int | None] = []
+        # Kept: the library calls it whenever the buffer is mapped, in whichever thread polls.
         self._callback = api.ffi.callback(
             "void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)",
             lambda status, *_: self._answers.append(status),
-            onerror=lambda _, error, __: self._answers.append(error),
+            onerror=self._interrupted,
         )
         self._info = api.ffi.new("WGPUBufferMapCallbackInfo *")
         self._info.mode = api.lib.WGPUCallbackMode_AllowProcessEvents
@@ -111,18 +115,25 @@ class _Mapping:
         if not self._answers:
             self._poll()
         answer = self._answers[0]
-        if isinstance(answer, BaseException):
-            raise answer
-        if answer != self._lib.WGPUMapAsyncStatus_Success:
+        if answer not in (None, self._lib.WGPUMapAsyncStatus_Success):
             raise RuntimeError(f"a buffer could not be mapped ({answer})")
         if self._mode == self._lib.WGPUMapMode_Read:
             address = self._lib.wgpuBufferGetConstMappedRange(self._handle, 0, self._nbytes)
         else:
             address = self._lib.wgpuBufferGetMappedRange(self._handle, 0, self._nbytes)
+        if address == self._ffi.NULL:
+            raise RuntimeError("a buffer could not be mapped")
         return memoryview(self._ffi.buffer(address, self._nbytes))
 
     def end(self) -> None:
         self._lib.wgpuBufferUnmap(self._handle)
+
+    def _interrupted(self, _kind: object, error: object, _trace: object) -> None:
+        """An interrupt that comes in the callback swallows the answer, and nobody hears of it: the
+        answer is given here, and the thread that polls is told."""
+        self._answers.append(None)
+        if isinstance(error, KeyboardInterrupt):
+            self._interrupts.append(get_ident())
 
     def _poll(self) -> None:
         poll, null = self._lib.wgpuDevicePoll, self._ffi.NULL
@@ -132,6 +143,9 @@ class _Mapping:
         submitted = self._submitted
         while not self._answers:
             poll(self._device, submitted is not None, null if submitted is None else submitted)
+        if self._interrupts and self._interrupts[0] == get_ident():
+            self._interrupts.clear()
+            raise KeyboardInterrupt
 
 
 class _MappedWriter:

@@ -1,0 +1,173 @@
+"""Chains on the card: in order, not waited for, what is in use kept, errors in words."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from conftest import OpenGpu
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.dispatch import Dispatch
+from gpu_executor.vulkan import chain as chain_module
+from gpu_executor.vulkan.on_card import CardArrays
+from jobs import ADD_U32, FQ_ADD
+
+WORD = np.dtype(np.uint32)
+COUNT = 5000
+
+
+def cards(gpu: gx.PersistentVulkanBackend) -> CardArrays:
+    return gpu._session.cards
+
+
+def numbers(seed: int, count: int = COUNT) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
+    return np.random.default_rng(seed).integers(0, 1 << 32, count, dtype=np.uint32)
+
+
+def sum_of(card: CardArrays, a: DeviceArray, b: DeviceArray) -> DeviceArray:
+    result = card.empty(a.shape, WORD)
+    card.submit([Dispatch(ADD_U32, (a, b, result), a.size)])
+    return result
+
+
+def test_each_dispatch_sees_what_the_one_before_it_wrote(gpu: gx.PersistentVulkanBackend) -> None:
+    card, a, b = cards(gpu), numbers(1), numbers(2)
+    x, step = card.put(a), card.put(b)
+    for _ in range(200):
+        x = sum_of(card, x, step)
+    np.testing.assert_array_equal(x.numpy(), a + np.uint32(200) * b)
+
+
+def test_one_submission_has_barriers_only_where_they_are_needed(fresh_gpu: OpenGpu) -> None:
+    card = cards(fresh_gpu())
+    a, b = card.put(numbers(1)), card.put(numbers(2))
+    apart = [card.empty((COUNT,), WORD) for _ in range(3)]
+    card.submit([Dispatch(ADD_U32, (a, b, c), COUNT) for c in apart])
+    assert card.chain.barriers == 0
+    x, y = (card.empty((COUNT,), WORD) for _ in range(2))
+    card.submit(
+        [
+            Dispatch(ADD_U32, (a, b, x), COUNT),
+            Dispatch(ADD_U32, (x, b, y), COUNT),  # reads what was written
+            Dispatch(ADD_U32, (a, a, x), COUNT),  # writes what was read
+            Dispatch(ADD_U32, (b, b, x), COUNT),  # writes what was written
+        ]
+    )
+    assert card.chain.barriers == 3
+    np.testing.assert_array_equal(y.numpy(), numbers(1) + 2 * numbers(2))
+    np.testing.assert_array_equal(x.numpy(), 2 * numbers(2))
+    for c in apart:
+        np.testing.assert_array_equal(c.numpy(), numbers(1) + numbers(2))
+
+
+def test_arrays_that_nobody_holds_live_until_the_device_is_done(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    card = cards(gpu)
+    a, b = numbers(3, 1 << 20), numbers(4, 1 << 20)
+    x, step = card.put(a), card.put(b)
+    for _ in range(20):
+        x = sum_of(card, x, step)  # the one before it is dropped at once
+        gpu.run(ADD_U32, numbers(5), numbers(6))  # takes memory meanwhile
+    np.testing.assert_array_equal(x.numpy(), a + np.uint32(20) * b)
+    storage = weakref.ref(x.storage)
+    del x, step
+    card.chain.wait()
+    gc.collect()
+    assert storage() is None
+
+
+def test_more_submissions_than_commands_wait_for_the_oldest(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain_module, "IN_FLIGHT", 2)
+    monkeypatch.setattr(chain_module, "SETS_KEPT", 3)
+    card, a, b = cards(fresh_gpu()), numbers(1), numbers(2)
+    x, step = card.put(a), card.put(b)
+    held = [x]
+    for _ in range(30):
+        x = sum_of(card, x, step)
+        held.append(x)
+    assert len(card.chain._links) <= 2
+    for number, each in enumerate(held):
+        np.testing.assert_array_equal(each.numpy(), a + np.uint32(number) * b)
+
+
+def test_calls_and_chains_see_each_others_results(gpu: gx.PersistentVulkanBackend) -> None:
+    card, a, b = cards(gpu), numbers(1, 100_000), numbers(2, 100_000)
+    x, step = card.put(a), card.put(b)
+    for _ in range(5):
+        x = sum_of(card, x, step)
+        x = gpu.run(ADD_U32, x, step, keep=True)
+    np.testing.assert_array_equal(gpu.run(ADD_U32, x, step), a + np.uint32(11) * b)
+
+
+def test_many_threads_share_a_chain(gpu: gx.PersistentVulkanBackend) -> None:
+    card, wrong = cards(gpu), []
+
+    def work(seed: int) -> None:
+        a, b = numbers(seed), numbers(seed + 100)
+        x, step = card.put(a), card.put(b)
+        for _ in range(30):
+            x = sum_of(card, x, step)
+        if not np.array_equal(x.numpy(), a + np.uint32(30) * b):
+            wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_slices_and_shapes_are_views(gpu: gx.PersistentVulkanBackend) -> None:
+    card, a = cards(gpu), numbers(7, 4096)
+    x = card.put(a)
+    np.testing.assert_array_equal(x[1024:3072].numpy(), a[1024:3072])
+    np.testing.assert_array_equal(x.reshape(4, -1)[2].numpy(), a.reshape(4, -1)[2])
+    np.testing.assert_array_equal(x.reshape(2, 2, 1024)[-1].numpy(), a.reshape(2, 2, 1024)[-1])
+    np.testing.assert_array_equal(sum_of(card, x[:2048], x[2048:]).numpy(), a[:2048] + a[2048:])
+    assert x[5:3].shape == (0,)
+    with pytest.raises(gx.ArgumentShapeError, match="in runs"):
+        x[::2]
+    with pytest.raises(gx.ArgumentShapeError, match="reshaped"):
+        x.reshape(3, -1)
+    with pytest.raises(IndexError):
+        x[4096]
+
+
+def test_what_cannot_be_bound_is_refused_in_words(fresh_gpu: OpenGpu) -> None:
+    gpu, other = fresh_gpu(), fresh_gpu()
+    card = cards(gpu)
+    x = card.put(numbers(1))
+    with pytest.raises(gx.ArgumentShapeError, match="begins 4 bytes into another"):
+        sum_of(card, x[1:], x[1:])
+    with pytest.raises(gx.ClosedError, match="another backend"):
+        sum_of(card, x, cards(other).put(numbers(1)))
+    with pytest.raises(gx.KernelError, match="push constants"):
+        card.submit([Dispatch(ADD_U32, (x, x, x), COUNT, words=tuple(range(40)))])
+    with pytest.raises(gx.errors.DeviceLacksError, match="work-groups"):
+        card.submit([Dispatch(ADD_U32, (x, x, x), COUNT, groups=1 << 31)])
+    np.testing.assert_array_equal(sum_of(card, x, x).numpy(), 2 * numbers(1))
+
+
+def test_a_closed_backend_takes_no_more(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    card = cards(gpu)
+    x = card.put(numbers(1))
+    y = sum_of(card, x, x)
+    gpu.close()
+    with pytest.raises(gx.ClosedError):
+        sum_of(card, x, y)
+
+
+def test_a_kernel_with_a_status_word_is_for_calls(gpu: gx.PersistentVulkanBackend) -> None:
+    card = cards(gpu)
+    x = card.put(np.zeros((10, 6), np.uint64))
+    with pytest.raises(gx.KernelError, match="status"):
+        card.submit([Dispatch(FQ_ADD, (x, x, x), 10)])
