@@ -10,7 +10,7 @@ import gpu_executor as gx
 from conftest import OpenWebGpu, RunPython
 from gpu_executor.webgpu.sets import BufferSet
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, word_jobs
-from webgpu import InjectedError, cached_sets, fail_once, idle, made
+from webgpu import InjectedError, cached_sets, fail_once, finish_compiling, idle, made
 
 MIXED = (5, 20_000, 300, 40_000, 7, 16_385, 40_001)
 """Three jobs of the first bucket, two of each of the next."""
@@ -149,6 +149,7 @@ def test_a_range_error_discards_nothing(open_webgpu: OpenWebGpu, private: bool) 
     for _ in range(2):
         check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
         check_sums([gpu.run(FQ_ADD, *job) for job in jobs], jobs)
+    finish_compiling(gpu)
     before, sets = gpu.stats(), set(cached_sets(gpu))
     for _ in range(3):
         with pytest.raises(gx.ElementRangeError):
