@@ -16,7 +16,9 @@ from gpu_executor.backend import BACKENDS, Backend, open_backend
 from gpu_executor.primes import NAMED, words
 
 Array = npt.NDArray[Any]
-ELEMENTWISE = [name for name in gx.kernels.names() if not name.startswith(("matmul", "reduce"))]
+# One field for each number of words that kernels tell apart: 12, 8, 2, 1.
+FIELDS = ("bls12_381_fq", "bls12_381_fr", "goldilocks", "babybear")
+ELEMENTWISE = [name for name in gx.kernels.names() if name.startswith(("vector", *FIELDS))]
 REDUCTIONS = [name for name in gx.kernels.names() if name.startswith("reduce")]
 PRODUCTS = [name for name in gx.kernels.names() if name.startswith("matmul")]
 

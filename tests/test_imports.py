@@ -29,6 +29,8 @@ FLOORS: list[set[str]] = [
     {"plan"},  # how a call will be run
     {"backend"},  # what a backend is; names them in strings only
     {"vulkan", "cpu", "webgpu"},  # the backends
+    {"ops"},  # what takes several dispatches
+    {"fields"},  # the mathematics that users meet
     {"bench"},  # measures them
     {"cli"},  # shows everything
 ]

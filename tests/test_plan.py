@@ -64,6 +64,7 @@ def device(
             subgroup_size=32,
             timestamp_period_ns=1.0,
             host_import_alignment=4096,
+            max_shared_memory=32_768,
         ),
         features=frozenset(),
         extensions=frozenset(),

@@ -103,10 +103,9 @@ def test_what_is_not_an_odd_prime_of_the_right_size_is_refused(number: int, word
     assert "refused" in str(raised.value)
 
 
-def test_named_primes_are_the_published_ones() -> None:
+def test_the_bls12_381_primes_are_the_published_ones() -> None:
     assert BLS12_381_FQ.modulus == PUBLISHED_Q
     assert BLS12_381_FR.modulus == PUBLISHED_R
-    assert NAMED == {"bls12_381_fq": BLS12_381_FQ, "bls12_381_fr": BLS12_381_FR}
     assert (BLS12_381_FQ.bits, BLS12_381_FR.bits) == (381, 255)
     assert (BLS12_381_FQ.words, BLS12_381_FR.words) == (12, 8)
 
@@ -116,11 +115,6 @@ def test_bls12_381_curve_has_a_subgroup_of_order_r_and_embedding_degree_12() -> 
     trace = BLS12_381_X + 1
     assert (q + 1 - trace) % r == 0
     assert [degree for degree in range(1, 13) if pow(q, degree, r) == 1] == [12]
-
-
-def test_fr_has_two_adicity_32() -> None:
-    assert (BLS12_381_FR.modulus - 1) % 2**32 == 0
-    assert (BLS12_381_FR.modulus - 1) % 2**33 != 0
 
 
 @pytest.mark.parametrize(
@@ -202,3 +196,22 @@ def test_primes_compare_hash_and_pickle_by_value() -> None:
     assert again == BLS12_381_FQ
     assert hash(again) == hash(BLS12_381_FQ)
     assert pickle.loads(pickle.dumps(BLS12_381_FQ)) == BLS12_381_FQ
+    assert Prime("bls12_381_fq", PUBLISHED_Q, canonical=True) != BLS12_381_FQ
+
+
+@pytest.mark.parametrize("prime", NAMED.values(), ids=lambda prime: prime.name)
+def test_forms(prime: Prime) -> None:
+    p = prime.modulus
+    assert prime.form == ("canonical" if prime.canonical else "montgomery")
+    assert prime.one == (1 if prime.canonical else prime.r_mod_p)
+    for value in (0, 1, p - 1, p, -1, 12345 * p + 6):
+        assert 0 <= prime.in_form(value) < p
+        assert prime.in_form(value) == value * prime.one % p
+
+
+def test_only_goldilocks_and_mersenne31_are_canonical() -> None:
+    assert [name for name, prime in NAMED.items() if prime.canonical] == [
+        "goldilocks",
+        "mersenne31",
+    ]
+    assert not Prime("p", 2**31 - 1).canonical

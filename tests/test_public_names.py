@@ -16,6 +16,7 @@ NAMES = [
     "DeviceInfo",
     "DeviceLostError",
     "ElementRangeError",
+    "Field",
     "GpuError",
     "Kernel",
     "KernelError",
@@ -29,6 +30,7 @@ NAMES = [
     "__version__",
     "devices",
     "errors",
+    "fields",
     "kernels",
     "open_backend",
 ]

@@ -22,8 +22,9 @@ def smallest_prime_above(limit: int) -> int:
     return next(number for number in range(limit + 1, 2 * limit) if is_prime(number))
 
 
-PRIMES = [
-    *NAMED.values(),
+SIZES = [
+    NAMED["bls12_381_fq"],
+    NAMED["bls12_381_fr"],
     Prime("three", 3),
     Prime("2^31-1", 2**31 - 1),
     Prime("2^32-5", 2**32 - 5),
@@ -42,6 +43,8 @@ PRIMES = [
         "random 768 bits", largest_prime_below(random.Random(5).getrandbits(MAX_BITS) | 1 << 767)
     ),
 ]
+MODULI = {prime.modulus for prime in SIZES}
+PRIMES = [*SIZES, *(prime for prime in NAMED.values() if prime.modulus not in MODULI)]
 PAIRS = {"add": (words.add, exact.add), "sub": (words.sub, exact.sub)}
 PAIRS["mul"] = (words.mul, exact.mont_mul)
 

@@ -1,6 +1,6 @@
 """gpu-executor: opens a GPU once and runs SPIR-V kernels on NumPy arrays again and again."""
 
-from gpu_executor import errors, kernels
+from gpu_executor import errors, fields, kernels
 from gpu_executor.backend import open_backend
 from gpu_executor.cpu.backend import CpuBackend
 from gpu_executor.device_array import DeviceArray
@@ -16,6 +16,7 @@ from gpu_executor.errors import (
     NoDeviceError,
     OutOfMemoryError,
 )
+from gpu_executor.fields import Field
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Plan
 from gpu_executor.settings import Settings
@@ -34,6 +35,7 @@ __all__ = [
     "DeviceInfo",
     "DeviceLostError",
     "ElementRangeError",
+    "Field",
     "GpuError",
     "Kernel",
     "KernelError",
@@ -47,6 +49,7 @@ __all__ = [
     "__version__",
     "devices",
     "errors",
+    "fields",
     "kernels",
     "open_backend",
 ]

@@ -16,6 +16,10 @@ Shape = tuple[int, ...]
 class Storage(Protocol):
     """Where a backend keeps the data of such an array."""
 
+    @property
+    def card(self) -> Any:
+        """The `Card` that it is on."""
+
     def fetch(self, shape: Shape, dtype: np.dtype[Any], offset: int) -> npt.NDArray[Any]:
         """The data from a byte on as a NumPy array."""
 

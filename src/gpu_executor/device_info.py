@@ -47,6 +47,8 @@ class Limits:
     max_work_group_invocations: int
     max_work_group_size: tuple[int, int, int]
     max_work_group_count: tuple[int, int, int]
+    max_shared_memory: int
+    """Bytes that a work-group shares."""
     max_push_constants: int
     max_bound_buffers: int
     buffer_offset_alignment: int

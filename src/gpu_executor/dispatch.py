@@ -6,9 +6,9 @@ hand dispatches on them to the card. Nothing waits until somebody fetches a resu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ import numpy.typing as npt
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel
+
+T = TypeVar("T")
+Moved_co = TypeVar("Moved_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,18 @@ class Dispatch:
     """Push constants behind the kernel's own."""
     groups: int | None = None
     """Work-groups; None: as many as the elements need."""
+    strides: bool = False
+    """Whether the kernel takes all elements with fewer work-groups than they need, too."""
     work_group: int | None = None
     """Invocations in one; None: what suits the kernel and the elements."""
+
+
+@runtime_checkable
+class MovesToCard(Protocol[Moved_co]):
+    """An array of another kind that can be copied to a card."""
+
+    def to_card(self, card: Card) -> Moved_co:
+        """The copy."""
 
 
 class Card(Protocol):
@@ -46,6 +59,9 @@ class Card(Protocol):
 
     def put(self, array: npt.NDArray[Any]) -> DeviceArray:
         """A copy of an array."""
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made under that key before, or is made now, such as tables on the card."""
 
     def submit(self, dispatches: Sequence[Dispatch]) -> None:
         """Run them in this order, after all that was submitted before; returns at once."""

@@ -1,7 +1,12 @@
-"""Compiles `glsl/*.comp` to `spirv/*.spv` and writes a manifest; `make kernels` runs it.
+"""Compiles the kernels of `glsl/` to `spirv/*.spv` and writes a manifest; `make kernels` runs it.
 
-The manifest holds the SHA-256 of each kernel's source (with what it includes) and of its SPIR-V, so
-that a stale file shows without a compiler. Only whoever changes a kernel needs `glslc`.
+A source in `glsl/` is one module. Those of `glsl/elements`, `glsl/scans` and `glsl/transforms` are
+compiled for each family of primes, those of `glsl/conversions` for each that has a Montgomery form:
+`<family>_<operation>.spv`.
+
+The manifest holds the SHA-256 of each module's source (with what it includes and the compiler's
+options) and of its SPIR-V, so that a stale file shows without a compiler. Only whoever changes a
+kernel needs `glslc`.
 """
 
 from __future__ import annotations
@@ -12,23 +17,60 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from gpu_executor.kernels.families import FAMILIES, MONTGOMERY_FAMILIES
 
 GLSL = Path(__file__).parent / "glsl"
 SPIRV = Path(__file__).parent / "spirv"
 MANIFEST = SPIRV / "manifest.json"
 COMMAND = ("glslc", "-O", "--target-env=vulkan1.2")
+FOLDERS: dict[str, Sequence[str]] = {
+    "elements": FAMILIES,
+    "conversions": MONTGOMERY_FAMILIES,
+    "scans": FAMILIES,
+    "transforms": FAMILIES,
+}
+"""The folders whose kernels are compiled once for each of several families."""
 
 
-def sources() -> list[Path]:
-    """The kernels' sources; the files they include are not among them."""
-    return sorted(GLSL.glob("*.comp"))
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one module is compiled from."""
+
+    path: Path
+    family: str | None = None
+
+    @property
+    def stem(self) -> str:
+        """The module's name."""
+        return self.path.stem if self.family is None else f"{self.family}_{self.path.stem}"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What the compiler is told besides what it is told for every module."""
+        return () if self.family is None else (f"-DFAMILY_{self.family.upper()}",)
 
 
-def source_digest(source: Path) -> str:
+def sources() -> list[Source]:
+    """What is compiled, in the order of the modules' names; included files are not among it."""
+    plain = [Source(path) for path in GLSL.glob("*.comp")]
+    by_family = [
+        Source(path, family)
+        for folder, families in FOLDERS.items()
+        for path in (GLSL / folder).glob("*.comp")
+        for family in families
+    ]
+    return sorted(plain + by_family, key=lambda source: f"{source.stem}.spv")
+
+
+def source_digest(source: Source | Path) -> str:
     """SHA-256 over the compiler's options, a source and everything it includes."""
-    digest = hashlib.sha256(" ".join(COMMAND).encode())
-    for path in _with_includes(source):
+    source = Source(source) if isinstance(source, Path) else source
+    digest = hashlib.sha256(" ".join([*COMMAND, *source.options]).encode())
+    for path in _with_includes(source.path):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
@@ -38,17 +80,19 @@ def build() -> None:
     if shutil.which(COMMAND[0]) is None:
         sys.exit("glslc is missing: apt-get install glslc")
     SPIRV.mkdir(exist_ok=True)
-    for old in SPIRV.glob("*.spv"):
-        old.unlink()
     manifest = {}
     for source in sources():
         target = SPIRV / f"{source.stem}.spv"
-        subprocess.run([*COMMAND, "-o", str(target), str(source)], check=True)
+        command = [*COMMAND, *source.options, "-o", "-", str(source.path)]
+        target.write_bytes(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
         manifest[source.stem] = {
             "source": source_digest(source),
             "spirv": hashlib.sha256(target.read_bytes()).hexdigest(),
         }
         print(f"{target.name}: {target.stat().st_size:,} bytes")
+    for module in SPIRV.glob("*.spv"):
+        if module.stem not in manifest:
+            module.unlink()
     MANIFEST.write_text(json.dumps(manifest, indent=2) + "\n")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +12,25 @@ import numpy.typing as npt
 from gpu_executor.errors import ElementRangeError, KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import matrices, reductions, wgsl_texts
+from gpu_executor.kernels.constants import (
+    CHAIN_LENGTH,
+    PER_INVOCATION,
+    STRIDES,
+    WORDS,
+    limb_constants,
+    packed_modulus,
+)
 from gpu_executor.kernels.modules import spirv
 from gpu_executor.primes import NAMED, Prime, words
+
+__all__ = [
+    "FIELD_OPERATIONS",
+    "PER_INVOCATION",
+    "field_kernel",
+    "load",
+    "mul_chain_kernel",
+    "names",
+]
 
 Array = npt.NDArray[Any]
 Arithmetic = Callable[[Prime, Array, Array], Array]
@@ -25,11 +41,6 @@ WORK_GROUPS = {"add": 512, "sub": 512, "mul": 128}
 two elements each: 381-bit addition 27.5, 27.7, 27.9, 29.2; 381-bit product 20.1, 20.1, 19.2, 15.3.
 """
 VECTOR_KERNELS = {"vector_add_u32": np.uint32, "vector_add_f32": np.float32}
-
-# Specialization constants, as glsl/grid.glsl, field.glsl and limbs.glsl number them.
-PER_INVOCATION, WORDS, LIMBS, LIMB_BITS, NEGATIVE_INVERSE, CHAIN_LENGTH = range(1, 7)
-MODULUS_BYTES = 104
-"""The modulus array of glsl/field.glsl."""
 
 
 def names() -> list[str]:
@@ -59,13 +70,15 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
     """Addition, subtraction or Montgomery product modulo any prime: one SPIR-V serves them all."""
     element = prime.element_dtype
     multiplies = operation == "mul"
+    modulus = prime.limbs.split(prime.modulus) if multiplies else prime.modulus_words
     return Kernel.from_spirv(
         spirv(f"field_{operation}"),
         inputs=2,
         outputs=1,
         dtypes=[element] * 3,
-        constants=_limb_constants(prime) if multiplies else {WORDS: prime.words},
-        push=_padded(prime.limbs.split(prime.modulus) if multiplies else prime.modulus_words),
+        constants=(limb_constants(prime) if multiplies else {WORDS: prime.words})
+        | {STRIDES: False},
+        push=packed_modulus(modulus),
         status=True,
         per_invocation=PER_INVOCATION,
         work_group=WORK_GROUPS[operation],
@@ -83,8 +96,8 @@ def mul_chain_kernel(prime: Prime, length: int) -> Kernel:
         inputs=2,
         outputs=1,
         dtypes=[prime.element_dtype] * 3,
-        constants=_limb_constants(prime) | {CHAIN_LENGTH: length, PER_INVOCATION: 1},
-        push=_padded(prime.limbs.split(prime.modulus)),
+        constants=limb_constants(prime) | {CHAIN_LENGTH: length, PER_INVOCATION: 1},
+        push=packed_modulus(prime.limbs.split(prime.modulus)),
         status=True,
         name=f"{prime.name}_mul_chain_{length}",
     )
@@ -102,20 +115,6 @@ def _vector_kernel(name: str) -> Kernel:
         reference=np.add,
         wgsl=wgsl_texts.vector_add(dtype),
     )
-
-
-def _limb_constants(prime: Prime) -> dict[int, int]:
-    limbs = prime.limbs
-    return {
-        WORDS: prime.words,
-        LIMBS: limbs.count,
-        LIMB_BITS: limbs.bits,
-        NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
-    }
-
-
-def _padded(modulus: tuple[int, ...]) -> bytes:
-    return struct.pack(f"<{len(modulus)}I", *modulus).ljust(MODULUS_BYTES, b"\0")
 
 
 def _field_reference(prime: Prime, operation: str, a: Array, b: Array) -> Array:

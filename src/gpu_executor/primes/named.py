@@ -1,14 +1,47 @@
-"""The primes that come by name."""
+"""The primes that come by name.
 
+Roots of unity come from the smallest generator. For all of these that is also the generator their
+users agree on; where some take other roots, it is said beside the prime.
+"""
+
+from gpu_executor.primes import moduli
 from gpu_executor.primes.prime import Prime
 
-# BLS curves of embedding degree 12 are one family: its parameter gives the order of the group, a
-# value of the 12th cyclotomic polynomial, and the field that the curve is over.
-_BLS12_381_X = -0xD201000000010000
-_BLS12_381_R = _BLS12_381_X**4 - _BLS12_381_X**2 + 1
-_BLS12_381_Q = (_BLS12_381_X - 1) ** 2 * _BLS12_381_R // 3 + _BLS12_381_X
+BLS12_381_FQ = Prime("bls12_381_fq", moduli.BLS12_381_Q)
+BLS12_381_FR = Prime("bls12_381_fr", moduli.BLS12_381_R)
+"""Its generator is 7, as in EIP-4844."""
+BN254_FQ = Prime("bn254_fq", moduli.BN254_Q)
+BN254_FR = Prime("bn254_fr", moduli.BN254_R)
+"""Its generator is 5; halo2 takes roots of unity as powers of 7, which generates too."""
+BLS12_377_FQ = Prime("bls12_377_fq", moduli.BLS12_377_Q)
+BLS12_377_FR = Prime("bls12_377_fr", moduli.BLS12_377_R)
+SECP256K1 = Prime("secp256k1", moduli.SECP256K1_Q)
+"""The field that the curve is over: its coordinates."""
+SECP256K1_FN = Prime("secp256k1_fn", moduli.SECP256K1_R)
+"""The order n of its group: its scalars."""
+CURVE25519 = Prime("curve25519", moduli.CURVE25519_Q)
+"""The field that the curve, and Ed25519, is over."""
+PALLAS = Prime("pallas", moduli.PALLAS_Q)
+"""The field that Pallas is over, which is Vesta's scalar field."""
+VESTA = Prime("vesta", moduli.VESTA_Q)
+"""The field that Vesta is over, which is Pallas's scalar field."""
+GOLDILOCKS = Prime("goldilocks", moduli.GOLDILOCKS_P, canonical=True)
+"""Its generator is 7, and its root of order 2^32 is 1753635133440165772; Plonky2 and Winterfell
+take 7277203076849721926 as that root."""
+BABYBEAR = Prime("babybear", moduli.BABYBEAR_P)
+"""Its generator is 31, and its root of order 2^27 is 31^15; RISC Zero takes 137 as that root."""
+KOALABEAR = Prime("koalabear", moduli.KOALABEAR_P)
+MERSENNE31 = Prime("mersenne31", moduli.MERSENNE31_P, canonical=True)
 
-BLS12_381_FQ = Prime("bls12_381_fq", _BLS12_381_Q)
-BLS12_381_FR = Prime("bls12_381_fr", _BLS12_381_R)
-
-NAMED: dict[str, Prime] = {prime.name: prime for prime in (BLS12_381_FQ, BLS12_381_FR)}
+NAMED: dict[str, Prime] = {
+    prime.name: prime
+    for prime in (
+        *(BLS12_381_FQ, BLS12_381_FR),
+        *(BN254_FQ, BN254_FR),
+        *(BLS12_377_FQ, BLS12_377_FR),
+        *(SECP256K1, SECP256K1_FN),
+        CURVE25519,
+        *(PALLAS, VESTA),
+        *(GOLDILOCKS, BABYBEAR, KOALABEAR, MERSENNE31),
+    )
+}

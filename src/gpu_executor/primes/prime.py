@@ -1,19 +1,39 @@
 """A prime modulus, how its elements lie in memory, and how kernels cut them into limbs.
 
 In memory an element is k = ceil(bits / 32) little-endian 32-bit words, in Montgomery form with
-R = 2^(32k). Inside a kernel it is L limbs of B bits, B < 32, so that products of limbs can be
-summed before their carries are taken. L*B is at least 32k; a kernel makes up the difference by
-shifting one operand left by L*B - 32k bits while it unpacks it, which leaves R as it is.
+R = 2^(32k), or in canonical form, as it is, where a prime has a cheaper reduction of its own.
+Inside a kernel it is L limbs of B bits, B < 32, so that products of limbs can be summed before
+their carries are taken. L*B is at least 32k; a kernel makes up the difference by shifting one
+operand left by L*B - 32k bits while it unpacks it, which leaves R as it is.
 """
 
-import hashlib
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from gpu_executor.errors import KernelError
+from gpu_executor.primes import structure
+from gpu_executor.primes.factoring import odd_prime_factors
+from gpu_executor.primes.moduli import ODD_FACTORS
+from gpu_executor.primes.primality import is_prime
+
+__all__ = [
+    "LIMB_BITS",
+    "MAX_BITS",
+    "MAX_LIMBS",
+    "MAX_MODULUS_BYTES",
+    "WORD_BITS",
+    "WORD_BYTES",
+    "Form",
+    "LimbLayout",
+    "Prime",
+    "is_prime",
+    "limb_layout",
+]
+
+Form = Literal["montgomery", "canonical"]
 
 WORD_BITS = 32
 WORD_BYTES = WORD_BITS // 8
@@ -25,12 +45,6 @@ MAX_MODULUS_BYTES = 104
 MAX_LIMBS = MAX_MODULUS_BYTES // WORD_BYTES
 
 LIMB_BITS = range(28, 31)
-
-# Miller-Rabin with these bases is a proof below this bound (Sorenson and Webster, 2015).
-_PROVING_BASES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
-_PROVED_BELOW = 3_317_044_064_679_887_385_961_981
-# Above it a composite passes one base in four at most, so 4^-40 = 2^-80 for all of these.
-_HASHED_BASES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +85,17 @@ def limb_layout(words: int) -> LimbLayout:
 
 @dataclass(frozen=True)
 class Prime:
-    """A prime modulus under a name; everything else follows from the modulus."""
+    """A prime modulus under a name; everything else follows from the modulus.
+
+    `canonical` keeps elements as they are instead of in Montgomery form. `factors` are the prime
+    factors of p - 1, for moduli whose generator is wanted and whose p - 1 is hard to factor.
+    """
 
     name: str
     modulus: int
+    _: KW_ONLY
+    canonical: bool = False
+    factors: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.modulus < 3:
@@ -83,8 +104,13 @@ class Prime:
             raise KernelError(f"{self.name}: {self.modulus:#x} is even; Montgomery form needs odd")
         if self.bits > MAX_BITS:
             raise KernelError(f"{self.name}: {self.bits} bits, and {MAX_BITS} are the most")
-        if not is_prime(self.modulus):
+        # The tests prove the well-known ones, which would take 0.1 s of every import.
+        if self.modulus not in ODD_FACTORS and not is_prime(self.modulus):
             raise KernelError(f"{self.name}: {self.modulus:#x} is not prime")
+        if self.factors:
+            checked = structure.checked_factors(self.name, self.modulus, self.factors)
+            # The dataclass is frozen, and a factorization in another order is the same.
+            object.__setattr__(self, "factors", checked)
 
     @property
     def bits(self) -> int:
@@ -110,6 +136,20 @@ class Prime:
     def r_mod_p(self) -> int:
         """R mod p: the Montgomery form of 1."""
         return self.r % self.modulus
+
+    @property
+    def form(self) -> Form:
+        """What an element's words hold: x * R mod p, or x itself."""
+        return "canonical" if self.canonical else "montgomery"
+
+    def in_form(self, value: int) -> int:
+        """What an element's words hold for `value`, any integer."""
+        return (value if self.canonical else value * self.r) % self.modulus
+
+    @property
+    def one(self) -> int:
+        """What an element's words hold for 1."""
+        return self.in_form(1)
 
     @cached_property
     def r2_mod_p(self) -> int:
@@ -148,40 +188,52 @@ class Prime:
         """How kernels cut an element into limbs."""
         return limb_layout(self.words)
 
+    @cached_property
+    def two_adicity(self) -> int:
+        """How often 2 divides p - 1: there are roots of unity of every order up to 2^this."""
+        return structure.two_adicity(self.modulus - 1)
 
-def is_prime(number: int) -> bool:
-    """Miller-Rabin: a proof below 3.3 * 10^24, wrong with chance at most 2^-80 above."""
-    if number < 2:
-        return False
-    for prime in _PROVING_BASES:
-        if number % prime == 0:
-            return number == prime
-    bases = _PROVING_BASES if number < _PROVED_BELOW else _hashed_bases(number)
-    return all(_passes(number, base) for base in bases)
+    @property
+    def odd_part(self) -> int:
+        """p - 1 without its factors 2."""
+        return self.modulus - 1 >> self.two_adicity
 
+    @cached_property
+    def odd_factors(self) -> tuple[int, ...] | None:
+        """The odd primes that divide p - 1: given, well known, or found within a few seconds.
 
-def _hashed_bases(number: int) -> tuple[int, ...]:
-    """Bases drawn from a hash of the number.
+        None where they are not (`factoring` says how far it looks).
+        """
+        return self.factors or ODD_FACTORS.get(self.modulus) or odd_prime_factors(self.modulus - 1)
 
-    The same number always gets the same answer, yet nobody can build a composite to suit bases
-    that change with it.
-    """
-    # 16 bytes more than the number has, so that reducing them favours no base noticeably.
-    size = (number.bit_length() + 7) // 8 + 16
-    stream = hashlib.shake_256(number.to_bytes(size, "little")).digest(size * _HASHED_BASES)
-    draws = (stream[start : start + size] for start in range(0, len(stream), size))
-    return tuple(2 + int.from_bytes(draw, "little") % (number - 3) for draw in draws)
+    @cached_property
+    def generator(self) -> int:
+        """The smallest element whose powers are all elements but zero."""
+        if self.odd_factors is None:
+            raise KernelError(
+                f"{self.name}: a generator is known by the prime factors of p - 1, and they were "
+                "not found in the steps allowed; give factors="
+            )
+        return structure.smallest_generator(self.modulus, self.odd_factors)
 
+    def root_of_unity(self, log2_order: int) -> int:
+        """An element of order 2^log2_order, as an integer: generator^((p-1) / 2^log2_order).
 
-def _passes(number: int, base: int) -> bool:
-    """Whether `number`, odd, is a strong probable prime to `base`."""
-    # number - 1 = odd * 2^twos
-    twos = (number - 1 & 1 - number).bit_length() - 1
-    power = pow(base, number - 1 >> twos, number)
-    if power in (1, number - 1):
-        return True
-    for _ in range(twos - 1):
-        power = power * power % number
-        if power == number - 1:
-            return True
-    return False
+        Each is the square of the next. Where the prime factors of p - 1 are not known, the
+        smallest quadratic non-residue takes the generator's place, which gives the same orders.
+        """
+        if not 0 <= log2_order <= self.two_adicity:
+            raise KernelError(
+                f"{self.name}: there is no root of unity of order 2^{log2_order}; "
+                f"the largest power of two that divides p - 1 is 2^{self.two_adicity}"
+            )
+        if log2_order <= 1:  # 1 and -1 whatever the generator, so it need not be looked for
+            return (1, self.modulus - 1)[log2_order]
+        return pow(self._non_residue, self.modulus - 1 >> log2_order, self.modulus)
+
+    @cached_property
+    def _non_residue(self) -> int:
+        """What roots of unity are powers of."""
+        if self.odd_factors is None:
+            return structure.smallest_non_residue(self.modulus)
+        return self.generator

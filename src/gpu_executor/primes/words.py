@@ -5,10 +5,11 @@ column. `add`, `sub` and `mul` take elements below the modulus (`first_not_below
 return elements below it. Words are little-endian, as in every machine that Vulkan runs on.
 """
 
+from array import array as machine_array
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from itertools import pairwise
-from typing import Any, NamedTuple
+from itertools import islice, pairwise, repeat
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,25 +26,45 @@ Bits = npt.NDArray[np.bool_]
 # 10^6 BLS12-381 Fq products a second: 0.86 by 1024, 1.31 by 4096, 1.40 by 8192, 1.34 by 16384.
 BLOCK = 8192
 
+# Elements of one column by their number of words: what `array` calls uint32 and uint64.
+_ARRAY_CODES = {1: "I", 2: "Q"}
+# Integers converted at once: what is between them and the words stays in the cache. On the same
+# core, a million of 255 bits to words take 265 ms in one piece and 161 by 1024; back, 206 and 164.
+_INTS = 1024
+_LITTLE: Literal["little"] = "little"
+
 
 def to_ints(prime: Prime, array: Elements) -> list[int]:
     """The elements as Python integers, in the array's flat order."""
-    size = prime.element_bytes
-    data = _rows(prime, array).tobytes()
-    return [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
+    rows = np.ascontiguousarray(element_rows(prime, array))
+    if prime.columns == 1:
+        return rows.ravel().tolist()
+    # NumPy's byte strings end before their last zeros, which are the highest bytes here.
+    strings = rows.view(f"S{prime.element_bytes}").ravel()
+    ints: list[int] = []
+    for start in range(0, len(strings), _INTS):
+        some = strings[start : start + _INTS].tolist()
+        ints.extend(map(int.from_bytes, some, repeat(_LITTLE)))
+    return ints
 
 
 def from_ints(prime: Prime, ints: Iterable[int]) -> Elements:
     """A one-dimensional array of elements; the integers may be anything in 0 .. R-1."""
-    size = prime.element_bytes
-    data = bytearray().join([value.to_bytes(size, "little") for value in ints])
-    columns: Elements = np.frombuffer(data, prime.column_dtype)
-    return columns.reshape(-1, *prime.element_shape)
+    columns: Elements
+    if prime.columns == 1:
+        packed = machine_array(_ARRAY_CODES[prime.words], iter(ints))
+        columns = np.frombuffer(packed, prime.column_dtype)
+        return columns
+    size, rest, data = prime.element_bytes, iter(ints), bytearray()
+    while some := b"".join(map(int.to_bytes, islice(rest, _INTS), repeat(size), repeat(_LITTLE))):
+        data += some
+    columns = np.frombuffer(data, prime.column_dtype)
+    return columns.reshape(-1, prime.columns)
 
 
 def first_not_below(prime: Prime, a: Elements) -> int | None:
     """The flat index of the first element that is not below the modulus, if there is one."""
-    rows = _rows(prime, a)
+    rows = element_rows(prime, a)
     modulus = _modulus_columns(prime)
     for block in _blocks(len(rows)):
         found = np.flatnonzero(_not_below(rows[block], modulus))
@@ -85,7 +106,7 @@ def mul(prime: Prime, a: Elements, b: Elements) -> Elements:
 # --- arrays, rows and blocks ---
 
 
-def _rows(prime: Prime, array: Elements) -> Elements:
+def element_rows(prime: Prime, array: Elements) -> Elements:
     """The array with one row for each element; a view where the strides allow one."""
     if array.dtype != prime.column_dtype:
         raise ArgumentTypeError(
@@ -110,7 +131,7 @@ def _blockwise(
 ) -> Elements:
     if a.shape != b.shape:
         raise ArgumentShapeError(f"{prime.name}: the shapes {a.shape} and {b.shape} differ")
-    a_rows, b_rows = _rows(prime, a), _rows(prime, b)
+    a_rows, b_rows = element_rows(prime, a), element_rows(prime, b)
     out: Elements = np.empty(a_rows.shape, prime.column_dtype)
     for block in _blocks(len(out)):
         operation(a_rows[block], b_rows[block], out[block])

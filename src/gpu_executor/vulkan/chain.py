@@ -167,6 +167,8 @@ class Chain:
         if groups is None:
             groups = -(-dispatch.count // (size * per_invocation))
         most = info.limits.max_work_group_count[0]
+        if dispatch.strides:
+            groups = min(groups, most)
         if groups > most:
             raise DeviceLacksError(
                 f"{kernel.name}: {groups:,} work-groups; {info.name} starts {most:,} at most"

@@ -108,6 +108,7 @@ def _limits(limits: Handle, allocation: Handle, subgroup: Handle, imports: Handl
         max_work_group_invocations=limits.maxComputeWorkGroupInvocations,
         max_work_group_size=tuple(limits.maxComputeWorkGroupSize),
         max_work_group_count=tuple(limits.maxComputeWorkGroupCount),
+        max_shared_memory=limits.maxComputeSharedMemorySize,
         max_push_constants=limits.maxPushConstantsSize,
         max_bound_buffers=limits.maxPerStageDescriptorStorageBuffers,
         buffer_offset_alignment=limits.minStorageBufferOffsetAlignment,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from gpu_executor.vulkan.places import Place
 from gpu_executor.vulkan.resources import Resources
 
 STAGING_BYTES = 32 << 20
+KEPT = 64
+"""Tables and the like that operations of several dispatches keep on the card."""
+T = TypeVar("T")
 _BYTES = ElementType(np.dtype(np.uint8))
 
 
@@ -45,7 +49,7 @@ class CardStorage:
         return self._cards.fetch(self.allocation, shape, dtype, offset)
 
     @property
-    def cards(self) -> CardArrays:
+    def card(self) -> CardArrays:
         """Those that it is one of."""
         return self._cards
 
@@ -57,6 +61,8 @@ class CardArrays:
     def __init__(self, resources: Resources, mapped: MappedArrays) -> None:
         self._resources, self._mapped = resources, mapped
         self.chain = Chain(resources)
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._keeping = threading.RLock()
         self.info = resources.device.info
         self._lock = threading.Lock()
         self._opened = contextlib.ExitStack()
@@ -101,7 +107,7 @@ class CardArrays:
         storage = array.storage
         if not isinstance(storage, CardStorage):
             raise ArgumentTypeError("an array on the card of another kind of backend")
-        if storage.cards is not self:
+        if storage.card is not self:
             raise ClosedError(
                 "the array lies on the card of another backend; fetch it with numpy()"
             )
@@ -114,6 +120,18 @@ class CardArrays:
                 f"{self.info.name} take what begins at a multiple of {alignment}"
             )
         return Place(block.buffer, offset, True, block.serial)
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made under that key before, or is made now; the longest unused is forgotten."""
+        with self._keeping:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            else:
+                self._kept[key] = make()
+                if len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+            found: T = self._kept[key]
+            return found
 
     def submit(self, dispatches: Sequence[Dispatch]) -> None:
         """Run them in this order, after all that was submitted before; returns at once."""
@@ -148,6 +166,8 @@ class CardArrays:
 
     def close(self) -> None:
         self.chain.close()
+        with self._keeping:
+            self._kept.clear()
         with self._lock:
             self._closed = True
             self._opened.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from gpu_executor.calibration import Calibration
 from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.dispatch import MovesToCard
 from gpu_executor.errors import ClosedError
 from gpu_executor.kernel import ElementType, Kernel, Shape, native
 from gpu_executor.kernels import load
@@ -23,6 +24,8 @@ from gpu_executor.vulkan.imported import ImportedArray
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.stats import Stats
+
+T = TypeVar("T")
 
 
 class PersistentVulkanBackend:
@@ -149,9 +152,20 @@ class PersistentVulkanBackend:
         copy[...] = source
         return copy
 
-    def to_device(self, array: npt.ArrayLike) -> DeviceArray:
-        """A copy of an array on the card, for kernels to use without the bus between them."""
+    @overload
+    def to_device(self, array: MovesToCard[T]) -> T: ...
+
+    @overload
+    def to_device(self, array: npt.ArrayLike) -> DeviceArray: ...
+
+    def to_device(self, array: Any) -> Any:
+        """A copy of an array on the card, for kernels to use without the bus between them.
+
+        A `FieldArray` stays one, in the form that its field computes in.
+        """
         self._check_open()
+        if isinstance(array, MovesToCard):
+            return array.to_card(self._session.cards)
         return self._session.cards.put(np.asarray(array))
 
     def import_array(self, array: Array) -> ImportedArray:

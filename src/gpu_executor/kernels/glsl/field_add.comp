@@ -1,23 +1,15 @@
-// out[i] = (a[i] + b[i]) mod p
+// result[i] = (a[i] + b[i]) mod p
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "field.glsl"
-#include "words.glsl"
 
-void main() {
-    uint p[WORDS];
-    load_modulus(p);
-    uint i = first_element();
-    for (uint k = 0; k < PER_INVOCATION; ++k, i += gl_WorkGroupSize.x) {
-        if (i >= count) return;
-        uint a[WORDS], b[WORDS], sum[WORDS], reduced[WORDS], result[WORDS];
-        load_a(i, a);
-        load_b(i, b);
-        check(a, p, i, 0);
-        check(b, p, i, 1);
-        uint carry = add(a, b, sum);
-        uint borrow = sub(sum, p, reduced);
-        choose(carry >= borrow, reduced, sum, result);
-        store(i, result);
-    }
+ELEMENTWISE(i) {
+    uint p[WORDS], a[WORDS], b[WORDS], sum[WORDS];
+    load_modulus_words(p);
+    load_a(i, a);
+    load_b(i, b);
+    if (!below_words(a, p)) report(i, 0);
+    if (!below_words(b, p)) report(i, 1);
+    add_modulo(a, b, p, sum);
+    store_result(i, sum);
 }

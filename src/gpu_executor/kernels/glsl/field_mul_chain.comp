@@ -1,31 +1,33 @@
-// out[i] = a[i] * (b[i] / R)^LENGTH mod p, for primes below R/2: LENGTH dependent products
+// result[i] = a[i] * (b[i] / R)^LENGTH mod p, for primes below R/2: LENGTH dependent products
 // without memory between them, which measures the multiplier alone.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "field.glsl"
 #include "limbs.glsl"
+#include "products.glsl"
 
 layout(constant_id = 6) const uint LENGTH = 64; // even
 
 void main() {
     uint i = first_element();
     if (i >= count) return;
-    uint p[LIMBS], words[WORDS], x[LIMBS], b[LIMBS], result[LIMBS];
-    load_modulus(p);
+    uint p[LIMBS], words[WORDS], x[LIMBS], b[LIMBS], reduced[LIMBS];
+    load_modulus_limbs(p);
     load_b(i, words);
     unpack(words, 0, b);
-    check(b, p, i, 1);
+    if (!below_limbs(b, p)) report(i, 1);
     unpack(words, SHIFT, b);
     load_a(i, words);
     unpack(words, 0, x);
-    check(x, p, i, 0);
-    // With p < R/2 a factor below 2p gives a product below 2p again: one reduction at the end will do.
+    if (!below_limbs(x, p)) report(i, 0);
+    // With p < R/2 a factor below 2p gives a product below 2p again: one reduction at the end will
+    // do.
     for (uint k = 0; k < LENGTH / 2; ++k) {
         uint next[LIMBS];
         product(x, b, p, next);
         product(next, b, p, x);
     }
-    reduce_once(x, p, result);
-    pack(result, words);
-    store(i, words);
+    reduce_once(x, p, reduced);
+    pack(reduced, words);
+    store_result(i, words);
 }

@@ -1,11 +1,20 @@
-// Addition and subtraction on packed 32-bit words, the modulus as words too.
-// Include field.glsl first. `add` and `sub` return the last carry or borrow, 0 or 1.
+// Packed 32-bit words, the least significant first: how every element of more than one lies in
+// memory, and sums and differences of such elements.
+//
+// The number of words is a specialization constant, so that after specialization every array has a
+// fixed size and every loop unrolls. Whoever includes this has declared `modulus`.
 
-void load_modulus(out uint p[WORDS]) {
+#extension GL_EXT_control_flow_attributes : require
+
+layout(constant_id = 2) const uint WORDS = 12;
+
+// The modulus, where it is given as words.
+void load_modulus_words(out uint p[WORDS]) {
     [[unroll]] for (uint i = 0; i < WORDS; ++i) p[i] = modulus[i];
 }
 
-uint add(uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {
+// x + y and x - y; they return the last carry or borrow, 0 or 1.
+uint add_words(uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {
     uint carry = 0;
     [[unroll]] for (uint i = 0; i < WORDS; ++i) {
         uint c1, c2;
@@ -15,7 +24,7 @@ uint add(uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {
     return carry;
 }
 
-uint sub(uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {
+uint sub_words(uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {
     uint borrow = 0;
     [[unroll]] for (uint i = 0; i < WORDS; ++i) {
         uint b1, b2;
@@ -25,12 +34,26 @@ uint sub(uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {
     return borrow;
 }
 
-void choose(bool first, uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {
+bool below_words(uint x[WORDS], uint y[WORDS]) {
+    uint unused[WORDS];
+    return sub_words(x, y, unused) != 0;
+}
+
+void choose_words(bool first, uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {
     [[unroll]] for (uint i = 0; i < WORDS; ++i) z[i] = first ? x[i] : y[i];
 }
 
-// A valid element borrows when the modulus is subtracted from it.
-void check(uint x[WORDS], uint p[WORDS], uint element, uint argument) {
-    uint unused[WORDS];
-    if (sub(x, p, unused) == 0) report(element, argument);
+// (x + y) mod p and (x - y) mod p, both operands below p.
+void add_modulo(uint x[WORDS], uint y[WORDS], uint p[WORDS], out uint z[WORDS]) {
+    uint sum[WORDS], reduced[WORDS];
+    uint carry = add_words(x, y, sum);
+    uint borrow = sub_words(sum, p, reduced);
+    choose_words(carry >= borrow, reduced, sum, z);
+}
+
+void sub_modulo(uint x[WORDS], uint y[WORDS], uint p[WORDS], out uint z[WORDS]) {
+    uint difference[WORDS], wrapped[WORDS];
+    uint borrow = sub_words(x, y, difference);
+    add_words(difference, p, wrapped);
+    choose_words(borrow == 0, difference, wrapped, z);
 }

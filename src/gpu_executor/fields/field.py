@@ -1,0 +1,370 @@
+"""Field: arithmetic modulo a prime, on arrays wherever they live."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.dispatch import Card, Dispatch
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
+from gpu_executor.fields.array import FieldArray, Form, Words
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels.elements import element_kernel
+from gpu_executor.ops import scans
+from gpu_executor.ops.transform import Order, Way, transform
+from gpu_executor.primes import NAMED, Prime, encoding, words
+
+Operand = Any
+"""A FieldArray, or an integer that stands for an element."""
+AT_ONCE = 65_535 * 64
+"""Elements that every device takes with a work-group for each 64; more need a kernel that strides,
+which costs lavapipe a third of its products."""
+
+
+class Field:
+    """The integers modulo an odd prime of up to 768 bits.
+
+    Operations take arrays of this field, and integers for single elements. On a card they are
+    submitted and not waited for: fetching a result waits. Shorter operands are repeated as NumPy
+    repeats over leading axes.
+    """
+
+    def __init__(
+        self, modulus: int, *, name: str | None = None, factors: Sequence[int] = ()
+    ) -> None:
+        """`factors` are the odd prime factors of modulus - 1, where they cannot be found."""
+        known = {prime.modulus: prime for prime in NAMED.values()}
+        if modulus in known and name is None and not factors:
+            self.prime = known[modulus]
+        else:
+            self.prime = Prime(
+                name or f"prime of {modulus.bit_length()} bits", modulus, factors=tuple(factors)
+            )
+
+    @property
+    def name(self) -> str:
+        return self.prime.name
+
+    @property
+    def modulus(self) -> int:
+        return self.prime.modulus
+
+    @property
+    def form(self) -> Form:
+        """The form in which it computes."""
+        form: Form = self.prime.form
+        return form
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Field) and other.prime == self.prime
+
+    def __hash__(self) -> int:
+        return hash(self.prime)
+
+    def __repr__(self) -> str:
+        return f"<Field {self.name}>"
+
+    # --- from and to integers, bytes, words ---
+
+    def encode(self, values: Any, *, reduce: bool = False) -> FieldArray:
+        """Integers 0 .. p-1 (any with `reduce`), in lists or arrays, as elements on the host."""
+        found = encoding.ints_to_words(self.prime, values, reduce=reduce)
+        return FieldArray(self, found, "canonical")
+
+    def decode(self, array: FieldArray) -> npt.NDArray[np.object_]:
+        """The elements as Python integers, in an array of their shape."""
+        own = self._own(array).in_form("canonical")
+        found: npt.NDArray[np.object_] = encoding.words_to_ints(self.prime, own.numpy())
+        return found
+
+    def from_bytes(
+        self, data: Any, *, byteorder: encoding.ByteOrder = "big", width: int | None = None
+    ) -> FieldArray:
+        """Elements from bytes of a fixed width each (32 for 255 bits), or arrays of such rows."""
+        found = encoding.bytes_to_words(self.prime, data, byteorder=byteorder, width=width)
+        return FieldArray(self, found, "canonical")
+
+    def to_bytes(
+        self,
+        array: FieldArray,
+        *,
+        byteorder: encoding.ByteOrder = "big",
+        width: int | None = None,
+    ) -> npt.NDArray[np.uint8]:
+        """The elements as bytes, the last axis an element's."""
+        own = self._own(array).in_form("canonical")
+        return encoding.words_to_bytes(self.prime, own.numpy(), byteorder=byteorder, width=width)
+
+    def from_words(self, data: Words, form: Form) -> FieldArray:
+        """Words as they lie in memory, in the form that the caller says they have."""
+        if form not in ("canonical", "montgomery"):
+            raise ArgumentTypeError(f"a form is 'canonical' or 'montgomery', not {form!r}")
+        if form == "montgomery" and self.form == "canonical":
+            raise ArgumentTypeError(f"{self.name} has no Montgomery form")
+        bad = words.first_not_below(self.prime, data)
+        if bad is not None:
+            raise ElementRangeError(self.name, 0, bad)
+        return FieldArray(self, data, form)
+
+    # --- element by element ---
+
+    def add(self, a: Operand, b: Operand) -> FieldArray:
+        return self._elementwise("add", a, b, commutes=True)
+
+    def sub(self, a: Operand, b: Operand) -> FieldArray:
+        return self._elementwise("sub", a, b)
+
+    def mul(self, a: Operand, b: Operand) -> FieldArray:
+        return self._elementwise("mul", a, b, commutes=True)
+
+    def neg(self, a: FieldArray) -> FieldArray:
+        return self._elementwise("neg", a)
+
+    def double(self, a: FieldArray) -> FieldArray:
+        return self._elementwise("double", a)
+
+    def square(self, a: FieldArray) -> FieldArray:
+        return self._elementwise("square", a)
+
+    def fma(self, a: Operand, b: Operand, c: Operand) -> FieldArray:
+        """a * b + c."""
+        return self._elementwise("fma", a, b, c)
+
+    def equal(self, a: Operand, b: Operand) -> npt.NDArray[np.bool_]:
+        """Where they are equal, on the host."""
+        array, *others = self._alike([a, b], commutes=True)
+        found = self._applied("equal", [array, *others])
+        host = found.numpy() if isinstance(found, DeviceArray) else found
+        return host.astype(np.bool_)
+
+    def power(self, a: FieldArray, exponent: int) -> FieldArray:
+        """Every element to the same power; below 0 of the inverse, where 0 stays 0."""
+        array = self._own(a).in_form(self.form)
+        order = self.modulus - 1
+        bits = exponent if exponent >= 0 else exponent % order or order
+        found = _words_of(bits)
+        exponents = (
+            self._kept_words(array.card, found) if array.on_card else np.array(found, np.uint32)
+        )
+        kernel = element_kernel(self.prime, "power")
+        result = self.apply(kernel, [array.data, exponents], (len(found),))
+        return FieldArray(self, result, self.form)
+
+    def inverse(self, a: FieldArray, *, zero: Literal["zero", "error"] = "zero") -> FieldArray:
+        """1 / a; of 0 it is 0, or with `zero="error"` an error that names the first."""
+        array = self._own(a).in_form(self.form)
+        if zero == "error" and array.size:
+            found = np.flatnonzero(self.equal(array, 0))
+            if found.size:
+                raise ZeroDivisionError(f"{self.name}: element {found[0]} is 0, without an inverse")
+        data = array.data
+        if not isinstance(data, DeviceArray):
+            return self.power(array, self.modulus - 2)
+        result = array.card.empty(data.shape, data.dtype)
+        if array.size:
+            scans.invert(array.card, self.prime, data, result)
+        return FieldArray(self, result, self.form)
+
+    # --- along the last axis ---
+
+    def sum(self, a: FieldArray, *, axis: Literal[-1] | None = None) -> FieldArray:
+        """The sum of all elements, or of each row."""
+        array = self._own(a).in_form(self.form)
+        rows, columns, shape = self._rows(array, axis)
+        if columns == 0:
+            return self._zeros(shape, array)
+        data = array.data
+        if isinstance(data, DeviceArray):
+            sums = scans.sum_rows(array.card, self.prime, data, rows, columns)
+            return FieldArray(self, sums.reshape(*shape, *self.prime.element_shape), self.form)
+        ints = words.to_ints(self.prime, data)
+        totals = [sum(ints[row * columns : (row + 1) * columns]) for row in range(rows)]
+        found = words.from_ints(self.prime, [total % self.modulus for total in totals])
+        return FieldArray(self, found.reshape(*shape, *self.prime.element_shape), self.form)
+
+    def dot(self, a: FieldArray, b: FieldArray, *, axis: Literal[-1] | None = None) -> FieldArray:
+        """The sum of the products of elements, of all of them or in each row."""
+        return self.sum(self.mul(a, b), axis=axis)
+
+    def prefix_product(self, a: FieldArray) -> FieldArray:
+        """Every element times all before it in its row."""
+        array = self._own(a).in_form(self.form)
+        rows, columns, _ = self._rows(array, -1)
+        data = array.data
+        if isinstance(data, DeviceArray):
+            result = array.card.empty(data.shape, data.dtype)
+            if array.size:
+                scans.running_products(array.card, self.prime, data, result, rows, columns)
+            return FieldArray(self, result, self.form)
+        ints = words.to_ints(self.prime, array.in_form("canonical").numpy())
+        found = [
+            product
+            for row in range(rows)
+            for product in accumulate(
+                ints[row * columns : (row + 1) * columns], lambda x, y: x * y % self.modulus
+            )
+        ]
+        plain = words.from_ints(self.prime, found).reshape(data.shape)
+        return FieldArray(self, plain, "canonical").in_form(self.form)
+
+    def _rows(self, array: FieldArray, axis: int | None) -> tuple[int, int, Shape]:
+        """Rows, their length, and the shape of a result of one element for each."""
+        if axis not in (None, -1):
+            raise ArgumentShapeError(f"axis is -1, the last, or None for all; not {axis}")
+        if axis is None or array.ndim < 1:
+            return 1, array.size, ()
+        *leading, columns = array.shape
+        return math.prod(leading), columns, tuple(leading)
+
+    def _zeros(self, shape: Shape, like: FieldArray) -> FieldArray:
+        zeros = np.zeros((*shape, *self.prime.element_shape), self.prime.column_dtype)
+        data = like.card.put(zeros) if like.on_card else zeros
+        return FieldArray(self, data, self.form)
+
+    # --- transforms ---
+
+    def ntt(
+        self,
+        a: FieldArray,
+        *,
+        coset: int | None = None,
+        order_in: Order = "natural",
+        order_out: Order = "natural",
+    ) -> FieldArray:
+        """The values of polynomials, whose coefficients run along the last axis, at the powers of a
+        root of unity, or at `coset` times those."""
+        return self._transform(a, Way(False, order_in, order_out, coset))
+
+    def intt(
+        self,
+        a: FieldArray,
+        *,
+        coset: int | None = None,
+        order_in: Order = "natural",
+        order_out: Order = "natural",
+    ) -> FieldArray:
+        """The coefficients again, of what `ntt` gave."""
+        return self._transform(a, Way(True, order_in, order_out, coset))
+
+    def _transform(self, a: FieldArray, way: Way) -> FieldArray:
+        array = self._own(a).in_form(self.form)
+        length = array.shape[-1] if array.ndim else 0
+        if length < 1 or length & length - 1:
+            raise ArgumentShapeError(
+                f"a transform takes rows of 2^k elements, not of {length} (shape {array.shape})"
+            )
+        data = array.data
+        if not isinstance(data, DeviceArray):
+            raise ArgumentTypeError("transforms run on a card: gpu.to_device(array) first")
+        card = array.card
+        result = card.empty(data.shape, data.dtype)
+        transform(card, self.prime, data, length.bit_length() - 1, way, result)
+        return FieldArray(self, result, self.form)
+
+    # --- how ---
+
+    def apply(
+        self,
+        kernel: Kernel,
+        arrays: Sequence[Words | DeviceArray],
+        told: tuple[int, ...] = (),
+    ) -> Words | DeviceArray:
+        """A kernel on arrays that are all on one card, or all on the host."""
+        first = arrays[0]
+        assert kernel.types is not None
+        out = kernel.types[-1]
+        columns = len(kernel.types[0].shape)
+        shape = first.shape[: len(first.shape) - columns] + out.shape
+        if isinstance(first, DeviceArray):
+            card: Card = first.storage.card
+            result = card.empty(shape, out.dtype)
+            count = first.nbytes // kernel.types[0].nbytes
+            if count:
+                there = tuple(each for each in arrays if isinstance(each, DeviceArray))
+                card.submit([Dispatch(kernel, (*there, result), count, told, strides=True)])
+            return result
+        assert kernel.reference is not None
+        computed: Words = kernel.reference(*arrays)
+        return computed.reshape(shape)
+
+    def _elementwise(
+        self, operation: str, *operands: Operand, commutes: bool = False
+    ) -> FieldArray:
+        arrays = self._alike(operands, commutes=commutes)
+        return FieldArray(self, self._applied(operation, arrays), self.form)
+
+    def _applied(self, operation: str, arrays: Sequence[FieldArray]) -> Words | DeviceArray:
+        first, *others = arrays
+        sizes = [each.size for each in others]
+        repeats = any(size != first.size for size in sizes)
+        strides = repeats or first.size > AT_ONCE
+        kernel = element_kernel(self.prime, operation, broadcast=repeats, strides=strides)
+        told = tuple(0 if size == first.size else size for size in sizes) if repeats else ()
+        data = [each.data for each in arrays]
+        if repeats and not first.on_card:
+            columns = self.prime.element_shape
+            data = [np.broadcast_to(each.numpy(), first.shape + columns) for each in arrays]
+            kernel = element_kernel(self.prime, operation)
+        return self.apply(kernel, data, told)
+
+    def _alike(self, operands: Sequence[Operand], *, commutes: bool = False) -> list[FieldArray]:
+        """The operands as arrays in one place, the first the largest, the others its repeats."""
+        arrays = [each for each in operands if isinstance(each, FieldArray)]
+        if not arrays:
+            raise ArgumentTypeError(f"{self.name}: one operand at least is a FieldArray")
+        places = {id(each.card) if each.on_card else None for each in arrays}
+        if len(places) > 1:
+            raise ArgumentTypeError(
+                "operands on the host and on a card, or on two: gpu.to_device(array) moves one"
+            )
+        made = [self._as_array(each, arrays[0]) for each in operands]
+        if commutes and made[1].size > made[0].size:
+            made.reverse()
+        first, *others = made
+        for each in others:
+            if each.size != 1 and each.shape != first.shape[first.ndim - each.ndim :]:
+                raise ArgumentShapeError(
+                    f"{self.name}: shapes {first.shape} and {each.shape} do not go together"
+                )
+        return made
+
+    def _as_array(self, operand: Operand, like: FieldArray) -> FieldArray:
+        if isinstance(operand, FieldArray):
+            return self._own(operand).in_form(self.form)
+        if isinstance(operand, bool) or not isinstance(operand, int | np.integer):
+            raise ArgumentTypeError(
+                f"{self.name}: an operand is a FieldArray or an integer, not a "
+                f"{type(operand).__name__}"
+            )
+        value = self.prime.in_form(int(operand) % self.modulus)
+        element = words.from_ints(self.prime, [value])
+        if not like.on_card:
+            return FieldArray(self, element, self.form)
+        card = like.card
+        data = card.kept(("element", self.prime, value), lambda: card.put(element))
+        return FieldArray(self, data, self.form)
+
+    def _own(self, array: FieldArray) -> FieldArray:
+        if not isinstance(array, FieldArray):
+            raise ArgumentTypeError(
+                f"{self.name}: a FieldArray is wanted, not a {type(array).__name__}; "
+                "encode(ints), from_bytes(data) and from_words(words, form) make one"
+            )
+        if array.field != self:
+            raise ArgumentTypeError(f"an array of {array.field.name}, and this is {self.name}")
+        return array
+
+    def _kept_words(self, card: Card, numbers: Iterable[int]) -> DeviceArray:
+        found = np.array(list(numbers), np.uint32)
+        return card.kept(("words", found.tobytes()), lambda: card.put(found))
+
+
+def _words_of(number: int) -> list[int]:
+    count = max(-(-number.bit_length() // 32), 1)
+    return [number >> 32 * index & 0xFFFFFFFF for index in range(count)]

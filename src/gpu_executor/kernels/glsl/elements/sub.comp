@@ -1,0 +1,18 @@
+// result[i] = a[i] - b[i]
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#define KERNEL_PUSH uint b_period;
+#include "../element.glsl"
+#include "../broadcast.glsl"
+
+ELEMENTS_IN(0, a)
+ELEMENTS_IN(1, b)
+ELEMENTS_OUT(2, result)
+
+ELEMENTWISE(i) {
+    ELEMENT a, b, difference;
+    load_a(i, a);
+    load_b(met_by(i, b_period), b);
+    f_sub(a, b, difference);
+    store_result(i, difference);
+}

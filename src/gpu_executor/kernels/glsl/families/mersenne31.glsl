@@ -1,0 +1,17 @@
+// Elements of p = 2^31 - 1: one word, as it is. 2^31 is 1 modulo p.
+
+layout(push_constant) uniform Push { uint count; KERNEL_PUSH };
+
+const uint P = 0x7fffffffu;
+#include "words31.glsl"
+
+void f_one(out uint z) { z = 1; }
+
+// The product is high31 * 2^31 + low31, and so high31 + low31, which is below 2p.
+void f_mul(uint x, uint y, out uint z) {
+    uint high, low;
+    umulExtended(x, y, high, low);
+    z = reduce_once((high << 1 | low >> 31) + (low & P));
+}
+
+void f_square(uint x, out uint z) { f_mul(x, x, z); }

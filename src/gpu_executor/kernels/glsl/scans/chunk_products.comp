@@ -1,0 +1,22 @@
+// The product of each run of `chunk` elements, rows of `columns` apart.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#define PRODUCTS
+#define KERNEL_PUSH uint columns; uint chunk; uint chunks;
+#include "../element.glsl"
+
+ELEMENTS_IN(0, x)
+ELEMENTS_OUT(1, product)
+
+void main() {
+    EACH_ELEMENT(t) {
+        uint row = t / chunks, first = (t % chunks) * chunk, end = min(first + chunk, columns);
+        ELEMENT running, x;
+        load_x(row * columns + first, running);
+        for (uint i = first + 1; i < end; ++i) {
+            load_x(row * columns + i, x);
+            f_mul(running, x, running);
+        }
+        store_product(t, running);
+    }
+}

@@ -1,0 +1,1 @@
+"""Operations of several dispatches, on arrays on a card."""

@@ -1,0 +1,99 @@
+"""Sums, running products and inverses on the card, in a few passes over the elements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.dispatch import Card, Dispatch
+from gpu_executor.kernels.elements import element_kernel
+from gpu_executor.kernels.scans import scan_kernel
+from gpu_executor.primes import Prime
+
+TOGETHER = 32
+"""Elements that an invocation takes one after the other."""
+FEW = 4096
+"""So many are inverted each by itself: an H200 does as many at once."""
+CHUNK = 32
+
+
+def invert(card: Card, prime: Prime, x: DeviceArray, y: DeviceArray) -> None:
+    """y = 1 / x, and 0 where x is: all but a few inverses at the price of three products each."""
+    work: list[Dispatch] = []
+    _invert(card, prime, x, y, work)
+    card.submit(work)
+
+
+def _invert(card: Card, prime: Prime, x: DeviceArray, y: DeviceArray, work: list[Dispatch]) -> None:
+    count = x.nbytes // prime.element_bytes
+    if count <= FEW:
+        exponent = _exponent(card, prime.modulus - 2)
+        work.append(
+            Dispatch(element_kernel(prime, "power"), (x, exponent, y), count, (exponent.size,))
+        )
+        return
+    groups = max(-(-count // TOGETHER), FEW)
+    before = card.empty(x.shape, x.dtype)
+    products, inverses = (_elements(card, prime, groups) for _ in range(2))
+    first, second = scan_kernel(prime, "partial_products"), scan_kernel(prime, "inverses")
+    work.append(Dispatch(first, (x, before, products), groups, (count,), strides=True))
+    _invert(card, prime, products, inverses, work)
+    work.append(Dispatch(second, (x, before, inverses, y), groups, (count,), strides=True))
+
+
+def sum_rows(card: Card, prime: Prime, x: DeviceArray, rows: int, columns: int) -> DeviceArray:
+    """The sum of each row, as one element a row."""
+    work: list[Dispatch] = []
+    kernel = scan_kernel(prime, "partial_sums")
+    while True:
+        groups = -(-columns // TOGETHER)
+        sums = _elements(card, prime, rows * groups)
+        work.append(Dispatch(kernel, (x, sums), rows * groups, (columns, groups), strides=True))
+        if groups == 1:
+            card.submit(work)
+            return sums
+        x, columns = sums, groups
+
+
+def running_products(
+    card: Card, prime: Prime, x: DeviceArray, y: DeviceArray, rows: int, columns: int
+) -> None:
+    """y[i] = x[0] * x[1] * ... * x[i] in every row."""
+    work: list[Dispatch] = []
+    _running_products(card, prime, x, y, rows, columns, work)
+    card.submit(work)
+
+
+def _running_products(
+    card: Card,
+    prime: Prime,
+    x: DeviceArray,
+    y: DeviceArray,
+    rows: int,
+    columns: int,
+    work: list[Dispatch],
+) -> None:
+    chunks = -(-columns // CHUNK)
+    told = columns, CHUNK, chunks
+    count = rows * chunks
+    before = x  # nothing is read of it where there is one chunk
+    if chunks > 1:
+        products, before = (_elements(card, prime, count) for _ in range(2))
+        work.append(
+            Dispatch(scan_kernel(prime, "chunk_products"), (x, products), count, told, strides=True)
+        )
+        _running_products(card, prime, products, before, rows, chunks, work)
+    work.append(
+        Dispatch(scan_kernel(prime, "running_products"), (x, before, y), count, told, strides=True)
+    )
+
+
+def _elements(card: Card, prime: Prime, count: int) -> DeviceArray:
+    return card.empty((count, *prime.element_shape), prime.column_dtype)
+
+
+def _exponent(card: Card, number: int) -> DeviceArray:
+    """A number's 32-bit words on the card, the least significant first."""
+    size = -(-number.bit_length() // 32) * 4
+    found = np.frombuffer(number.to_bytes(size, "little"), np.uint32)
+    return card.kept(("words", found.tobytes()), lambda: card.put(found))
