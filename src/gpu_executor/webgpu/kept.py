@@ -1,7 +1,7 @@
 """What a process leaves to the next: bucket borders, and what was used and is worth warming up.
 
-Pipelines themselves stay behind: wgpu-native can hand out a pipeline cache's data, wgpu-py 0.32 has
-no call for it (`create_compute_pipeline` takes no cache).
+Pipelines themselves stay behind: wgpu has pipeline caches, but the wgpu-native under wgpu-py 0.32
+makes every pipeline without one (gfx-rs/wgpu-native, pull request 618).
 """
 
 from __future__ import annotations
