@@ -14,25 +14,32 @@ from gpu_executor.primes.prime import LIMB_BITS as LIMB_WIDTHS
 from gpu_executor.primes.prime import LimbLayout
 
 # Specialization constants, as glsl/transform.glsl numbers them.
-LEVELS, COLUMNS, TWISTS, DIRECT = range(60, 64)
+LEVELS, COLUMNS, TWISTS, DIRECT, REVERSES = range(60, 65)
 SPARE_BITS = 2
 """Numbers in work are below 4p (glsl/families/wide_work.glsl)."""
 
 
 @functools.cache
 def pass_kernel(
-    prime: Prime, *, gathers: bool, levels: int, columns: int, twists: bool, direct: bool
+    prime: Prime,
+    *,
+    gathers: bool,
+    levels: int,
+    columns: int,
+    twists: bool,
+    direct: bool,
+    reverses: bool = False,
 ) -> Kernel:
-    """One pass; inputs x, roots, low and high factors. It is told log_m and low_bits."""
+    """One pass; inputs x, roots, low and high factors. It is told log_m, low_bits and log_n."""
     name = "gather" if gathers else "scatter"
-    tuning = {LEVELS: levels, COLUMNS: columns, TWISTS: twists, DIRECT: direct}
+    tuning = {
+        LEVELS: levels,
+        COLUMNS: columns,
+        TWISTS: twists,
+        DIRECT: direct,
+        REVERSES: reverses,
+    }
     return _kernel(prime, name, inputs=4, tuning=tuning)
-
-
-@functools.cache
-def reverse_kernel(prime: Prime) -> Kernel:
-    """Elements in bit-reversed order; it is told log_n."""
-    return dispatched_kernel(prime, "reverse", inputs=1)
 
 
 @functools.cache

@@ -21,7 +21,6 @@ from gpu_executor.kernels.transforms import (
     factors,
     pass_kernel,
     powers_kernel,
-    reverse_kernel,
     work_bytes,
 )
 from gpu_executor.primes import Prime
@@ -43,20 +42,24 @@ class Pass:
     """One pass over all elements."""
 
     kernel: Kernel
+    reversing: Kernel
+    """The same, with the outcome in the other order."""
     roots: DeviceArray
     low: DeviceArray
     high: DeviceArray
-    log_m: int
-    low_bits: int
+    told: tuple[int, int, int]
+    """log_m, low_bits, log_n."""
     log_tile: int
     """Elements of a tile."""
 
-    def dispatch(self, x: DeviceArray, y: DeviceArray, count: int, most_groups: int) -> Dispatch:
+    def dispatch(
+        self, x: DeviceArray, y: DeviceArray, count: int, most_groups: int, *, reverse: bool
+    ) -> Dispatch:
         return Dispatch(
-            self.kernel,
+            self.reversing if reverse else self.kernel,
             (x, self.roots, self.low, self.high, y),
             count,
-            (self.log_m, self.low_bits),
+            self.told,
             groups=min(count >> self.log_tile, most_groups),
             work_group=max(1 << self.log_tile >> 1, 1),
         )
@@ -82,12 +85,19 @@ class Transform:
         passes = list(self._passes())
         self._in_order = passes[::-1] if gathers else passes
 
-    def dispatches(self, x: DeviceArray, y: DeviceArray, count: int) -> Iterator[Dispatch]:
-        """From x to y, which may be one array."""
+    def dispatches(
+        self, x: DeviceArray, y: DeviceArray, count: int, *, reverse: bool
+    ) -> Iterator[Dispatch]:
+        """From x to y, which may be one array; to `reverse` the outcome's order it may not."""
         most = self.card.info.limits.max_work_group_count[0]
-        for each in self._in_order:
-            yield each.dispatch(x, y, count, most)
-            x = y
+        *passes, last = self._in_order
+        between = y
+        if passes and reverse:
+            between = self.card.empty(y.shape, y.dtype)
+        for each in passes:
+            yield each.dispatch(x, between, count, most, reverse=False)
+            x = between
+        yield last.dispatch(x, y, count, most, reverse=reverse)
 
     def _root(self, log_order: int) -> int:
         root = self.prime.root_of_unity(log_order)
@@ -111,15 +121,21 @@ class Transform:
             if twists and not direct:
                 step = pow(root, 1 << low_bits, self.prime.modulus)
                 high = self._table(step, 1 << (log_m - low_bits))
-            kernel = pass_kernel(
-                self.prime,
-                gathers=self._gathers,
-                levels=levels,
-                columns=columns,
-                twists=twists,
-                direct=direct,
-            )
-            yield Pass(kernel, roots, low, high, log_m, low_bits, levels + columns)
+            kernels = [
+                pass_kernel(
+                    self.prime,
+                    gathers=self._gathers,
+                    levels=levels,
+                    columns=columns,
+                    twists=twists,
+                    direct=direct,
+                    reverses=reverses,
+                )
+                for reverses in (False, True)
+            ]
+            told = log_m, low_bits, self.log_n
+            plain, reversing = kernels
+            yield Pass(plain, reversing, roots, low, high, told, levels + columns)
             log_m, scale = log_r, 1
 
     def _columns(self, levels: int, log_r: int) -> int:
@@ -176,7 +192,7 @@ class Way:
 def transform(
     card: Card, prime: Prime, x: DeviceArray, log_n: int, way: Way, y: DeviceArray
 ) -> None:
-    """Transform x, one or more rows of 2^log_n elements, to y."""
+    """Transform x, one or more rows of 2^log_n elements, to y, another array."""
     count = x.nbytes // prime.element_bytes
     if log_n > prime.two_adicity:
         raise ArgumentShapeError(
@@ -189,14 +205,11 @@ def transform(
     )
     work: list[Dispatch] = []
     if way.coset is not None and not way.inverse:
-        by_powers(card, prime, work, x, y, log_n, way.coset, way.order_in)
-        x = y
+        multiplied = card.empty(x.shape, x.dtype)
+        by_powers(card, prime, work, x, multiplied, log_n, way.coset, way.order_in)
+        x = multiplied
     came_out: Order = "natural" if way.gathers else "reversed"
-    in_order = came_out == way.order_out
-    target = y if in_order else card.empty(y.shape, y.dtype)
-    work += passes.dispatches(x, target, count)
-    if not in_order:
-        work.append(Dispatch(reverse_kernel(prime), (target, y), count, (log_n,), strides=True))
+    work += passes.dispatches(x, y, count, reverse=came_out != way.order_out)
     if way.coset is not None and way.inverse:
         inverse = pow(way.coset, -1, prime.modulus)
         by_powers(card, prime, work, y, y, log_n, inverse, way.order_out)

@@ -43,7 +43,7 @@ void main() {
             WORK x;
             get_tile(spot.in_tile, x);
             w_to(x, words);
-            store_y(spot.at, words);
+            store_y(place(spot), words);
         }
     }
 }

@@ -48,7 +48,7 @@ void main() {
             get_tile(spot.in_tile, x);
             if (TWISTS) twist(x, spot);
             w_to(x, words);
-            store_y(spot.at, words);
+            store_y(place(spot), words);
         }
     }
 }
