@@ -12,7 +12,7 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenGpu
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Dispatch
+from gpu_executor.dispatch import Copying, Dispatch
 from gpu_executor.vulkan import chain as chain_module
 from gpu_executor.vulkan.on_card import CardArrays
 from jobs import ADD_U32, FQ_ADD
@@ -132,6 +132,12 @@ def test_slices_and_shapes_are_views(gpu: gx.PersistentVulkanBackend) -> None:
     np.testing.assert_array_equal(x.reshape(4, -1)[2].numpy(), a.reshape(4, -1)[2])
     np.testing.assert_array_equal(x.reshape(2, 2, 1024)[-1].numpy(), a.reshape(2, 2, 1024)[-1])
     np.testing.assert_array_equal(sum_of(card, x[:2048], x[2048:]).numpy(), a[:2048] + a[2048:])
+    np.testing.assert_array_equal(  # where none can be bound, a copy is
+        sum_of(card, x[1:-1], x[2:]).numpy(), a[1:-1] + a[2:]
+    )
+    y = card.put(np.zeros(10, np.uint32))
+    card.submit([Copying(x[3:8], y[1:6]), Copying(x[:2], y[8:])])
+    assert y.numpy().tolist() == [0, *a[3:8], 0, 0, *a[:2]]
     assert x[5:3].shape == (0,)
     with pytest.raises(gx.ArgumentShapeError, match="in runs"):
         x[::2]
@@ -146,7 +152,11 @@ def test_what_cannot_be_bound_is_refused_in_words(fresh_gpu: OpenGpu) -> None:
     card = cards(gpu)
     x = card.put(numbers(1))
     with pytest.raises(gx.ArgumentShapeError, match="begins 4 bytes into another"):
-        sum_of(card, x[1:], x[1:])
+        gpu.run(ADD_U32, x[1:], x[1:])
+    with pytest.raises(gx.ArgumentShapeError, match="begins 4 bytes into another"):
+        card.submit([Dispatch(ADD_U32, (x[2:], x[2:], x[1:-1]), COUNT - 2)])
+    with pytest.raises(gx.ArgumentShapeError, match="cannot be copied"):
+        card.submit([Copying(x, x[1:])])
     with pytest.raises(gx.ClosedError, match="another backend"):
         sum_of(card, x, cards(other).put(numbers(1)))
     with pytest.raises(gx.KernelError, match="push constants"):

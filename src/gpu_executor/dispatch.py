@@ -39,6 +39,18 @@ class Dispatch:
     """Invocations in one; None: what suits the kernel and the elements."""
 
 
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """The contents of one array to another of as many bytes, at any place of their storage."""
+
+    source: DeviceArray
+    target: DeviceArray
+
+
+Step = Dispatch | Copying
+"""What a card does in one step."""
+
+
 @runtime_checkable
 class MovesToCard(Protocol[Moved_co]):
     """An array of another kind that can be copied to a card."""
@@ -63,5 +75,5 @@ class Card(Protocol):
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """What was made under that key before, or is made now, such as tables on the card."""
 
-    def submit(self, dispatches: Sequence[Dispatch]) -> None:
+    def submit(self, steps: Sequence[Step]) -> None:
         """Run them in this order, after all that was submitted before; returns at once."""

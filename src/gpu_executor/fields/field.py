@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import Card, Dispatch
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
+from gpu_executor.fields import polynomials
 from gpu_executor.fields.array import FieldArray, Form, Words
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.elements import element_kernel
@@ -143,6 +144,17 @@ class Field:
         host = found.numpy() if isinstance(found, DeviceArray) else found
         return host.astype(np.bool_)
 
+    def select(self, condition: npt.ArrayLike, a: Operand, b: Operand) -> FieldArray:
+        """a where the condition holds, else b; the condition is a host's array of a's shape."""
+        first, *others = self._alike([a, b])
+        chosen = np.ascontiguousarray(condition, np.bool_).astype(np.uint32)
+        if chosen.shape != first.shape:
+            raise ArgumentShapeError(
+                f"{self.name}: a condition of shape {chosen.shape} for elements of {first.shape}"
+            )
+        where = first.card.put(chosen) if first.on_card else chosen
+        return FieldArray(self, self._applied("select", [first, *others], where), self.form)
+
     def power(self, a: FieldArray, exponent: int) -> FieldArray:
         """Every element to the same power; below 0 of the inverse, where 0 stays 0."""
         array = self._own(a).in_form(self.form)
@@ -267,6 +279,21 @@ class Field:
         transform(card, self.prime, data, length.bit_length() - 1, way, result)
         return FieldArray(self, result, self.form)
 
+    # --- polynomials, their coefficients along the last axis, the constant first ---
+
+    def poly_mul(self, a: FieldArray, b: FieldArray) -> FieldArray:
+        """The product of polynomials."""
+        return polynomials.multiplied(self, self._own(a), self._own(b))
+
+    def poly_eval(self, a: FieldArray, points: FieldArray) -> FieldArray:
+        """One polynomial at many points; at all roots of unity `ntt` is faster."""
+        own, at = (self._own(each).in_form(self.form) for each in (a, points))
+        return polynomials.evaluated(self, own, at)
+
+    def poly_divide_vanishing(self, a: FieldArray, n: int) -> tuple[FieldArray, FieldArray]:
+        """Quotient and remainder by X^n - 1."""
+        return polynomials.divided_by_vanishing(self, self._own(a).in_form(self.form), n)
+
     # --- how ---
 
     def apply(
@@ -299,17 +326,25 @@ class Field:
         arrays = self._alike(operands, commutes=commutes)
         return FieldArray(self, self._applied(operation, arrays), self.form)
 
-    def _applied(self, operation: str, arrays: Sequence[FieldArray]) -> Words | DeviceArray:
+    def _applied(
+        self,
+        operation: str,
+        arrays: Sequence[FieldArray],
+        condition: Words | DeviceArray | None = None,
+    ) -> Words | DeviceArray:
+        """An element kernel, on a condition first where it takes one."""
         first, *others = arrays
-        sizes = [each.size for each in others]
+        leading = [] if condition is None else [condition]
+        sizes = [each.size for each in (others if condition is None else arrays)]
         repeats = any(size != first.size for size in sizes)
         strides = repeats or first.size > AT_ONCE
         kernel = element_kernel(self.prime, operation, broadcast=repeats, strides=strides)
         told = tuple(0 if size == first.size else size for size in sizes) if repeats else ()
-        data = [each.data for each in arrays]
+        data = [*leading, *(each.data for each in arrays)]
         if repeats and not first.on_card:
             columns = self.prime.element_shape
-            data = [np.broadcast_to(each.numpy(), first.shape + columns) for each in arrays]
+            whole = [np.broadcast_to(each.numpy(), first.shape + columns) for each in arrays]
+            data = [*leading, *whole]
             kernel = element_kernel(self.prime, operation)
         return self.apply(kernel, data, told)
 

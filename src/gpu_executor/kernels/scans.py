@@ -14,6 +14,8 @@ _ARRAYS = {
     "partial_sums": (1, 1),
     "chunk_products": (1, 1),
     "running_products": (2, 1),
+    "resize": (1, 1),
+    "evaluate": (2, 1),
 }
 """Inputs and outputs. What each is told stands in its source, as KERNEL_PUSH."""
 

@@ -88,6 +88,26 @@ def _running_products(
     )
 
 
+def resize_rows(
+    card: Card, prime: Prime, x: DeviceArray, rows: int, old: int, new: int
+) -> DeviceArray:
+    """Rows of `new` elements instead of `old`: cut, or filled up with zeros."""
+    y = _elements(card, prime, rows * new)
+    kernel = scan_kernel(prime, "resize")
+    card.submit([Dispatch(kernel, (x, y), rows * new, (new, old), strides=True)])
+    return y
+
+
+def evaluate(card: Card, prime: Prime, x: DeviceArray, points: DeviceArray) -> DeviceArray:
+    """The polynomial with the coefficients x, the constant first, at each point."""
+    count = points.nbytes // prime.element_bytes
+    values = _elements(card, prime, count)
+    coefficients = x.nbytes // prime.element_bytes
+    kernel = scan_kernel(prime, "evaluate")
+    card.submit([Dispatch(kernel, (x, points, values), count, (coefficients,), strides=True)])
+    return values
+
+
 def _elements(card: Card, prime: Prime, count: int) -> DeviceArray:
     return card.empty((count, *prime.element_shape), prime.column_dtype)
 

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Dispatch
+from gpu_executor.dispatch import Copying, Dispatch, Step
 from gpu_executor.errors import ClosedError, DeviceLacksError, KernelError
 from gpu_executor.plan.work_groups import choose_work_groups
 from gpu_executor.vulkan.binding import Handle
-from gpu_executor.vulkan.commands import CommandPool, Recorder
+from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
 from gpu_executor.vulkan.descriptors import BufferRange, DescriptorSet
 from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.places import Place
@@ -59,19 +59,19 @@ class Chain:
         self._closed = False
         self.submissions = self.dispatches = self.barriers = 0
 
-    def submit(self, dispatches: Sequence[tuple[Dispatch, Sequence[Place]]]) -> None:
-        """Run dispatches on arrays at these places, in order, after all that came before."""
+    def submit(self, steps: Sequence[tuple[Step, Sequence[Place]]]) -> None:
+        """Run steps on arrays at these places, in order, after all that came before."""
         with self._lock:
             if self._closed:
                 raise ClosedError("the backend that the arrays lie on is closed")
-            if len(self._sets) + len(dispatches) > SETS_KEPT:
+            if len(self._sets) + len(steps) > SETS_KEPT:
                 self.wait()  # none of them is in use then
                 self._release_sets()
             link = self._link()
-            link.holds = [array.storage for each, _ in dispatches for array in each.arrays]
+            link.holds = [array.storage for each, _ in steps for array in _arrays(each)]
             try:
                 with Recorder(link.commands) as recorder:
-                    self._record(recorder, dispatches)
+                    self._record(recorder, steps)
                 self._timeline.submit(link.submission)
             except BaseException:
                 link.holds = []
@@ -136,21 +136,29 @@ class Chain:
     def _is_done(self, link: Link) -> bool:
         return not link.holds or self._timeline.is_done(link.submission)
 
-    def _record(
-        self, recorder: Recorder, dispatches: Sequence[tuple[Dispatch, Sequence[Place]]]
-    ) -> None:
+    def _record(self, recorder: Recorder, steps: Sequence[tuple[Step, Sequence[Place]]]) -> None:
         read: set[object] = set()
         written: set[object] = set()
-        for dispatch, places in dispatches:
-            inputs = {array.storage for array in dispatch.arrays[: dispatch.kernel.inputs]}
-            outputs = {array.storage for array in dispatch.arrays[dispatch.kernel.inputs :]}
-            if inputs & written or outputs & (written | read):
-                recorder.kernels_in_order()
+        copied = False
+        for step, places in steps:
+            arrays, inputs = _arrays(step), _inputs(step)
+            reads = {array.storage for array in arrays[:inputs]}
+            writes = {array.storage for array in arrays[inputs:]}
+            copies = isinstance(step, Copying)
+            if reads & written or writes & (written | read):
+                if copied or copies:
+                    recorder.all_before_all()
+                else:
+                    recorder.kernels_in_order()
                 self.barriers += 1
-                read, written = set(), set()
-            read |= inputs
-            written |= outputs
-            self._dispatch(recorder, dispatch, places)
+                read, written, copied = set(), set(), False
+            read |= reads
+            written |= writes
+            copied |= copies
+            if isinstance(step, Copying):
+                _copy(recorder, step, places)
+            else:
+                self._dispatch(recorder, step, places)
         recorder.all_before_all()
 
     def _dispatch(self, recorder: Recorder, dispatch: Dispatch, places: Sequence[Place]) -> None:
@@ -211,3 +219,19 @@ class Chain:
             known = self._resources.descriptors.allocate(pipeline, ranges)
             self._sets[key] = known
         return known
+
+
+def _arrays(step: Step) -> tuple[DeviceArray, ...]:
+    """What a step reads, then what it writes."""
+    return (step.source, step.target) if isinstance(step, Copying) else step.arrays
+
+
+def _inputs(step: Step) -> int:
+    return 1 if isinstance(step, Copying) else step.kernel.inputs
+
+
+def _copy(recorder: Recorder, step: Copying, places: Sequence[Place]) -> None:
+    source, target = places
+    nbytes = step.source.nbytes
+    if nbytes:
+        recorder.copy([Copy(source.buffer, source.offset, target.buffer, target.offset, nbytes)])

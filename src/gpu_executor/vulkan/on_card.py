@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Dispatch
+from gpu_executor.dispatch import Copying, Dispatch, Step
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
@@ -104,6 +105,16 @@ class CardArrays:
 
     def place(self, array: DeviceArray) -> Place:
         """Where kernels find an array of these."""
+        found = self._place(array)
+        alignment = self.info.limits.buffer_offset_alignment
+        if found.offset % alignment:
+            raise ArgumentShapeError(
+                f"an array that begins {array.offset:,} bytes into another; kernels on "
+                f"{self.info.name} take what begins at a multiple of {alignment}"
+            )
+        return found
+
+    def _place(self, array: DeviceArray) -> Place:
         storage = array.storage
         if not isinstance(storage, CardStorage):
             raise ArgumentTypeError("an array on the card of another kind of backend")
@@ -113,12 +124,6 @@ class CardArrays:
             )
         block = storage.allocation.block
         offset = storage.allocation.offset + array.offset
-        alignment = self.info.limits.buffer_offset_alignment
-        if offset % alignment:
-            raise ArgumentShapeError(
-                f"an array that begins {array.offset:,} bytes into another; kernels on "
-                f"{self.info.name} take what begins at a multiple of {alignment}"
-            )
         return Place(block.buffer, offset, True, block.serial)
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -133,11 +138,31 @@ class CardArrays:
             found: T = self._kept[key]
             return found
 
-    def submit(self, dispatches: Sequence[Dispatch]) -> None:
+    def submit(self, steps: Sequence[Step]) -> None:
         """Run them in this order, after all that was submitted before; returns at once."""
-        self.chain.submit(
-            [(each, [self._bound(each, array) for array in each.arrays]) for each in dispatches]
-        )
+        ready = [each for step in steps for each in self._aligned(step)]
+        self.chain.submit([(each, self._places(each)) for each in ready])
+
+    def _aligned(self, step: Step) -> Iterator[Step]:
+        """The step, and before it copies of those inputs that begin where none can be bound."""
+        if isinstance(step, Copying) or not any(array.offset for array in step.arrays):
+            yield step
+            return
+        alignment, arrays = self.info.limits.buffer_offset_alignment, list(step.arrays)
+        for index, array in enumerate(arrays[: step.kernel.inputs]):
+            if self._place(array).offset % alignment:
+                arrays[index] = self.empty(array.shape, array.dtype)
+                yield Copying(array, arrays[index])
+        yield dataclasses.replace(step, arrays=tuple(arrays))
+
+    def _places(self, step: Step) -> list[Place]:
+        if isinstance(step, Dispatch):
+            return [self._bound(step, array) for array in step.arrays]
+        if step.source.nbytes != step.target.nbytes:
+            raise ArgumentShapeError(
+                f"{step.source.nbytes:,} bytes cannot be copied to {step.target.nbytes:,}"
+            )
+        return [self._place(step.source), self._place(step.target)]
 
     def _bound(self, dispatch: Dispatch, array: DeviceArray) -> Place:
         place = self.place(array)
