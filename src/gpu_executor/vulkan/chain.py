@@ -43,6 +43,20 @@ class Link:
     holds: list[object] = field(default_factory=list)
 
 
+Sets = dict[SetKey, DescriptorSet]
+
+
+@dataclass(slots=True, eq=False)
+class Recorded:
+    """Steps in a command buffer of their own, with what it refers to."""
+
+    commands: Handle
+    submission: Submission
+    sets: Sets
+    holds: list[object]
+    runs: int = 0
+
+
 class Chain:
     """One of these belongs to a session. Safe from several threads."""
 
@@ -55,15 +69,16 @@ class Chain:
         self._links: deque[Link] = deque()
         """The one submitted longest ago first."""
         self._pipelines: dict[tuple[object, int, int], Pipeline] = {}
-        self._sets: dict[SetKey, DescriptorSet] = {}
+        self._sets: Sets = {}
+        self._recorded: set[Recorded] = set()
+        self._forgotten: deque[Recorded] = deque()
         self._closed = False
         self.submissions = self.dispatches = self.barriers = 0
 
     def submit(self, steps: Sequence[tuple[Step, Sequence[Place]]]) -> None:
         """Run steps on arrays at these places, in order, after all that came before."""
         with self._lock:
-            if self._closed:
-                raise ClosedError("the backend that the arrays lie on is closed")
+            self._check_open()
             if len(self._sets) + len(steps) > SETS_KEPT:
                 self.wait()  # none of them is in use then
                 self._release_sets()
@@ -71,7 +86,7 @@ class Chain:
             link.holds = [array.storage for each, _ in steps for array in _arrays(each)]
             try:
                 with Recorder(link.commands) as recorder:
-                    self._record(recorder, steps)
+                    self._record(recorder, steps, self._sets)
                 self._timeline.submit(link.submission)
             except BaseException:
                 link.holds = []
@@ -80,15 +95,51 @@ class Chain:
             self._links.append(link)
             self.submissions += 1
 
-    @property
-    def busy(self) -> bool:
-        """Whether the device may still be at it."""
+    def record(self, steps: Sequence[tuple[Step, Sequence[Place]]]) -> Recorded:
+        """Commands for these steps, to be run any number of times."""
         with self._lock:
-            return bool(self._links) and not self._is_done(self._links[-1])
+            self._check_open()
+            commands = self._command_pool().allocate()
+            sets: Sets = {}
+            try:
+                with Recorder(commands, again=True) as recorder:
+                    self._record(recorder, steps, sets)
+            except BaseException:
+                self._give_back(sets)
+                raise
+            holds: list[object] = [array.storage for each, _ in steps for array in _arrays(each)]
+            made = Recorded(commands, self._timeline.prepare(commands), sets, holds)
+            self._recorded.add(made)
+            return made
+
+    def replay(self, recorded: Recorded) -> None:
+        """Run recorded steps, after all that came before; returns at once."""
+        with self._lock:
+            self._check_open()
+            self._timeline.submit(recorded.submission)
+            recorded.runs += 1
+            self.submissions += 1
+
+    def forget(self, recorded: Recorded) -> None:
+        """Nobody needs these steps any more. From a finalizer, which may run anywhere: what they
+        have is freed with the next submission."""
+        self._forgotten.append(recorded)
+
+    def _free_forgotten(self) -> None:
+        while self._forgotten:
+            recorded = self._forgotten.popleft()
+            self._recorded.discard(recorded)
+            if recorded.runs:
+                self._timeline.wait(recorded.submission)
+            self._give_back(recorded.sets)
+            self._command_pool().free(recorded.commands)
 
     def wait(self) -> None:
         """Return when the device is done with all of it."""
         with self._lock:
+            for recorded in self._recorded:
+                if recorded.runs:
+                    self._timeline.wait(recorded.submission)
             if self._links and self._links[-1].holds:
                 self._timeline.wait(self._links[-1].submission)
                 for link in self._links:
@@ -103,15 +154,32 @@ class Chain:
                 self._closed = True
                 self._links.clear()
                 self._release_sets()
+                for recorded in self._recorded:
+                    self._give_back(recorded.sets)
+                self._recorded.clear()
                 for pipeline in self._pipelines.values():
                     self._resources.pipelines.release(pipeline)
                 self._pipelines.clear()
                 self._opened.close()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the backend that the arrays lie on is closed")
+        self._free_forgotten()
+
+    def _command_pool(self) -> CommandPool:
+        if self._pool is None:
+            self._pool = CommandPool(self._resources.device, self._timeline.family)
+            self._opened.callback(self._pool.close)
+        return self._pool
+
     def _release_sets(self) -> None:
-        for each in self._sets.values():
+        self._give_back(self._sets)
+
+    def _give_back(self, sets: Sets) -> None:
+        for each in sets.values():
             self._resources.descriptors.release(each)
-        self._sets.clear()
+        sets.clear()
 
     def _link(self) -> Link:
         """Commands that the device does not use: the oldest where it is done, else new ones."""
@@ -127,16 +195,15 @@ class Chain:
                 self._timeline.wait(oldest.submission)
                 oldest.holds = []
             return oldest
-        if self._pool is None:
-            self._pool = CommandPool(self._resources.device, self._timeline.family)
-            self._opened.callback(self._pool.close)
-        commands = self._pool.allocate()
+        commands = self._command_pool().allocate()
         return Link(commands, self._timeline.prepare(commands))
 
     def _is_done(self, link: Link) -> bool:
         return not link.holds or self._timeline.is_done(link.submission)
 
-    def _record(self, recorder: Recorder, steps: Sequence[tuple[Step, Sequence[Place]]]) -> None:
+    def _record(
+        self, recorder: Recorder, steps: Sequence[tuple[Step, Sequence[Place]]], sets: Sets
+    ) -> None:
         read: set[object] = set()
         written: set[object] = set()
         copied = False
@@ -158,10 +225,12 @@ class Chain:
             if isinstance(step, Copying):
                 _copy(recorder, step, places)
             else:
-                self._dispatch(recorder, step, places)
+                self._dispatch(recorder, step, places, sets)
         recorder.all_before_all()
 
-    def _dispatch(self, recorder: Recorder, dispatch: Dispatch, places: Sequence[Place]) -> None:
+    def _dispatch(
+        self, recorder: Recorder, dispatch: Dispatch, places: Sequence[Place], sets: Sets
+    ) -> None:
         kernel, info = dispatch.kernel, self._resources.device.info
         if kernel.status or len(places) != kernel.bindings:
             raise KernelError(
@@ -189,7 +258,8 @@ class Chain:
                 f"{kernel.interface.push_constant_bytes}"
             )
         pipeline = self._pipeline(dispatch, size, per_invocation)
-        recorder.dispatch(pipeline, self._set(pipeline, dispatch.arrays, places), push, groups)
+        bound = self._set(pipeline, dispatch.arrays, places, sets)
+        recorder.dispatch(pipeline, bound, push, groups)
         self.dispatches += 1
 
     def _pipeline(self, dispatch: Dispatch, size: int, per_invocation: int) -> Pipeline:
@@ -201,7 +271,11 @@ class Chain:
         return known
 
     def _set(
-        self, pipeline: Pipeline, arrays: Sequence[DeviceArray], places: Sequence[Place]
+        self,
+        pipeline: Pipeline,
+        arrays: Sequence[DeviceArray],
+        places: Sequence[Place],
+        sets: Sets,
     ) -> DescriptorSet:
         ranges = [
             BufferRange(place.buffer, place.offset, max(array.nbytes, 4))
@@ -214,10 +288,10 @@ class Chain:
                 for place, each in zip(places, ranges, strict=True)
             ),
         )
-        known = self._sets.get(key)
+        known = sets.get(key)
         if known is None:
             known = self._resources.descriptors.allocate(pipeline, ranges)
-            self._sets[key] = known
+            sets[key] = known
         return known
 
 

@@ -50,6 +50,10 @@ class CommandPool:
         vk.vkAllocateCommandBuffers(self._device.handle, info, buffers)
         return buffers[0]
 
+    def free(self, commands: Handle) -> None:
+        buffers = vk.ffi.new("VkCommandBuffer[]", [commands])
+        vk.vkFreeCommandBuffers(self._device.handle, self._handle, 1, buffers)
+
     def close(self) -> None:
         """Its command buffers go with it."""
         vk.vkDestroyCommandPool(self._device.handle, self._handle, vk.ffi.NULL)
@@ -58,12 +62,15 @@ class CommandPool:
 class Recorder:
     """Commands into one command buffer, which it resets first; use it as a context manager."""
 
-    def __init__(self, command_buffer: Handle) -> None:
+    def __init__(self, command_buffer: Handle, *, again: bool = False) -> None:
+        """`again`: they may be submitted while the device still has them."""
         self._commands = command_buffer
+        self._flags = vk.VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT if again else 0
 
     def __enter__(self) -> Recorder:
         vk.vkResetCommandBuffer(self._commands, 0)
-        vk.vkBeginCommandBuffer(self._commands, Arena().new("VkCommandBufferBeginInfo"))
+        info = Arena().new("VkCommandBufferBeginInfo", flags=self._flags)
+        vk.vkBeginCommandBuffer(self._commands, info)
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:

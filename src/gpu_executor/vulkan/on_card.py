@@ -20,10 +20,11 @@ from gpu_executor.errors import (
     ArgumentTypeError,
     ClosedError,
     DeviceLacksError,
+    GpuError,
 )
 from gpu_executor.kernel import ElementType, Shape, native
 from gpu_executor.vulkan.arrays import mapped_view
-from gpu_executor.vulkan.chain import Chain
+from gpu_executor.vulkan.chain import Chain, Recorded
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
 from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import Allocation, Purpose
@@ -35,6 +36,12 @@ KEPT = 64
 """Tables and the like that operations of several dispatches keep on the card."""
 T = TypeVar("T")
 _BYTES = ElementType(np.dtype(np.uint8))
+
+
+class _Capturing(threading.local):
+    """What the thread's submissions are added to, while it records a graph."""
+
+    steps: list[Step] | None = None
 
 
 class CardStorage:
@@ -64,6 +71,7 @@ class CardArrays:
         self.chain = Chain(resources)
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._keeping = threading.RLock()
+        self._capturing = _Capturing()
         self.info = resources.device.info
         self._lock = threading.Lock()
         self._opened = contextlib.ExitStack()
@@ -140,8 +148,24 @@ class CardArrays:
 
     def submit(self, steps: Sequence[Step]) -> None:
         """Run them in this order, after all that was submitted before; returns at once."""
-        ready = [each for step in steps for each in self._aligned(step)]
-        self.chain.submit([(each, self._places(each)) for each in ready])
+        if self._capturing.steps is not None:
+            self._capturing.steps += steps
+            return
+        self.chain.submit(self._ready(steps))
+
+    def capture(self, steps: list[Step] | None) -> None:
+        """From now on what this thread submits goes to a list instead, until None is given."""
+        if steps is not None and self._capturing.steps is not None:
+            raise GpuError("a graph is being recorded already")
+        self._capturing.steps = steps
+
+    def record(self, steps: Sequence[Step]) -> Recorded:
+        """Commands for these steps, to be run any number of times."""
+        return self.chain.record(self._ready(steps))
+
+    def _ready(self, steps: Sequence[Step]) -> list[tuple[Step, list[Place]]]:
+        aligned = [each for step in steps for each in self._aligned(step)]
+        return [(each, self._places(each)) for each in aligned]
 
     def _aligned(self, step: Step) -> Iterator[Step]:
         """The step, and before it copies of those inputs that begin where none can be bound."""
@@ -177,6 +201,8 @@ class CardArrays:
         self, source: Allocation, shape: Shape, dtype: np.dtype[Any], skipped: int = 0
     ) -> Array:
         """The contents of an allocation, from a byte on, as a NumPy array."""
+        if self._capturing.steps is not None:
+            raise GpuError("a graph is being recorded: there is no result to fetch yet")
         result = np.empty(shape, dtype)
         flat = result.reshape(-1).view(np.uint8)
 

@@ -20,6 +20,7 @@ from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, Wishes
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.batch import Job, Stream, run_batch
+from gpu_executor.vulkan.graph import Graph
 from gpu_executor.vulkan.imported import ImportedArray
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.session import Session
@@ -167,6 +168,11 @@ class PersistentVulkanBackend:
         if isinstance(array, MovesToCard):
             return array.to_card(self._session.cards)
         return self._session.cards.put(np.asarray(array))
+
+    def graph(self, *inputs: Any) -> Graph:
+        """Record what is done to card arrays in its `with`, to be run again with other inputs."""
+        self._check_open()
+        return Graph(self._session.cards, inputs)
 
     def import_array(self, array: Array) -> ImportedArray:
         """Let the device use an array's own memory; close the import, or use it with `with`.
