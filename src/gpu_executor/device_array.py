@@ -60,7 +60,10 @@ class DeviceArray:
     def reshape(self, *shape: int) -> DeviceArray:
         """The same data in another shape; one extent may be -1."""
         known = -math.prod(shape) if -1 in shape else math.prod(shape)
-        if shape.count(-1) > 1 or (known == 0 and self.size) or (known and self.size % known):
+        open_end = -1 in shape
+        if shape.count(-1) > 1 or (known == 0 and (self.size or open_end)):
+            raise ArgumentShapeError(f"{self.shape} cannot be reshaped to {shape}")
+        if known and self.size % known:
             raise ArgumentShapeError(f"{self.shape} cannot be reshaped to {shape}")
         whole = tuple(self.size // known if extent == -1 else extent for extent in shape)
         if math.prod(whole) != self.size:

@@ -11,10 +11,25 @@ from typing import Any, TypeVar, cast
 import click
 from rich.progress import Progress
 
-from gpu_executor.bench import batch, buckets, floors, persistent, second_process, stream
+from gpu_executor.bench import (
+    batch,
+    buckets,
+    fields,
+    floors,
+    persistent,
+    product_peers,
+    second_process,
+    stream,
+    transform_peers,
+    transforms,
+)
+from gpu_executor.bench.aims import Aim
 from gpu_executor.bench.persistent import PathFigures, Row
 from gpu_executor.bench.timing import circumstances
+from gpu_executor.cli import aims as aim_tables
 from gpu_executor.cli import bench_buckets as bucket_tables
+from gpu_executor.cli import bench_fields as field_tables
+from gpu_executor.cli import bench_ntt as ntt_tables
 from gpu_executor.cli.screen import console, elements, milliseconds, per_second, table
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.settings import Settings
@@ -126,6 +141,87 @@ def bench_buckets(json_file: Path | None) -> None:
         }
         # It is asked for what it is and for nothing else, as devices are.
         _write(json_file, cast(DeviceInfo, on.adapter), figures)
+
+
+@bench.command("fields")
+@click.option(
+    "--products",
+    "count",
+    type=click.IntRange(1),
+    help="How many beside other packages'; 1 Mi, 64 Ki without a GPU.",
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write figures there.")
+def bench_fields(count: int | None, json_file: Path | None) -> None:
+    """Products, squares and additions of every named field; products beside other packages'."""
+    with PersistentVulkanBackend() as gpu:
+        _show_device(gpu.device)
+        measured = fields.rows(gpu, fields.sizes_for(gpu.device))
+        rows = list(with_progress(measured, len(fields.FIELDS), "fields"))
+        products = product_peers.compare(gpu, count or product_peers.usual_count(gpu.device))
+    console.print(field_tables.rates(rows))
+    console.print(field_tables.memory(rows))
+    console.print(field_tables.whole_arrays(rows))
+    console.print(field_tables.LEGEND)
+    console.print(field_tables.products(products))
+    aims = fields.aims(rows, gpu.device) + product_peers.aims(products, gpu.device)
+    _show_aims(aims, products.absent)
+    if json_file is not None:
+        figures = {
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "products": dataclasses.asdict(products),
+            "aims": _plain_aims(aims),
+        }
+        _write(json_file, gpu.device, figures)
+
+
+@bench.command("ntt")
+@click.option(
+    "--largest",
+    type=click.IntRange(transforms.SMALLEST, 27),
+    help="Size of the largest as a power of two; 24, 16 without a GPU.",
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write figures there.")
+def bench_ntt(largest: int | None, json_file: Path | None) -> None:
+    """Number-theoretic transforms on the card and NumPy to NumPy; beside other packages'."""
+    with PersistentVulkanBackend() as gpu:
+        _show_device(gpu.device)
+        sizes = transforms.sizes_for(gpu.device, largest)
+        by_field = list(
+            with_progress(transforms.rows(gpu, sizes), len(transforms.FIELDS), "fields")
+        )
+        duels, absent = transform_peers.compare(gpu, transform_peers.sizes_for(gpu.device))
+    for of_field in by_field:
+        console.print(ntt_tables.transforms(of_field))
+    rows = [row for of_field in by_field for row in of_field]
+    console.print(ntt_tables.LEGEND)
+    if duels:
+        console.print(ntt_tables.duels(duels))
+    aims = transforms.aims(rows, gpu.device)
+    _show_aims(aims, absent)
+    if json_file is not None:
+        growth = transforms.growth(rows)
+        figures = {
+            "rows": [
+                dataclasses.asdict(row) | {"growth": grown}
+                for row, grown in zip(rows, growth, strict=True)
+            ],
+            "duels": [dataclasses.asdict(each) for each in duels],
+            "absent": absent,
+            "aims": _plain_aims(aims),
+        }
+        _write(json_file, gpu.device, figures)
+
+
+def _show_aims(aims: list[Aim], absent: list[str]) -> None:
+    """The aims, behind a line for each package that there was nothing to compare with."""
+    for line in aim_tables.absent(absent):
+        console.print(f"{line}\n")
+    if aims:
+        console.print(aim_tables.aims(aims))
+
+
+def _plain_aims(aims: list[Aim]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(each) | {"met": each.met} for each in aims]
 
 
 def comparison(rows: list[Row]) -> Any:

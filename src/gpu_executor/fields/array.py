@@ -82,8 +82,12 @@ class FieldArray:
 
     def in_form(self, form: Form) -> FieldArray:
         """The same elements in another form; the array itself where it has that."""
-        if self.form == form or self.field.form == "canonical":
+        if form not in ("canonical", "montgomery"):
+            raise ArgumentTypeError(f"a form is 'canonical' or 'montgomery', not {form!r}")
+        if self.form == form:
             return self
+        if self.field.form == "canonical":
+            raise ArgumentTypeError(f"{self.field.name} has no Montgomery form")
         name = "to_montgomery" if form == "montgomery" else "from_montgomery"
         kernel = element_kernel(self.field.prime, name, strides=True)
         return FieldArray(self.field, self.field.apply(kernel, [self.data]), form)
@@ -92,19 +96,37 @@ class FieldArray:
         """The elements as Python integers."""
         return self.field.decode(self)
 
-    def reshape(self, *shape: int) -> FieldArray:
-        """The same elements in another shape."""
-        return self._with(self.data.reshape(*shape, *self.field.prime.element_shape))
+    def reshape(self, *shape: int | Shape) -> FieldArray:
+        """The same elements in another shape; extents, or a tuple of them."""
+        extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        whole: Any = (*extents, *self.field.prime.element_shape)
+        if isinstance(self.data, DeviceArray):
+            return self._with(self.data.reshape(*whole))
+        try:
+            return self._with(self.data.reshape(whole))
+        except ValueError:
+            raise ArgumentShapeError(f"{self.shape} cannot be reshaped to {extents}") from None
 
     def __getitem__(self, item: Any) -> FieldArray:
-        if isinstance(self.data, DeviceArray):
-            return self._with(self.data[item])
+        """Elements; on a card along the first axis, in runs."""
         whole = item if isinstance(item, tuple) else (item,)
         if sum(each is not None and each is not Ellipsis for each in whole) > self.ndim:
-            raise ArgumentShapeError(f"{len(whole)} indices for an array of shape {self.shape}")
-        return self._with(self.data[item])
+            raise IndexError(f"{len(whole)} indices for an array of shape {self.shape}")
+        if not isinstance(self.data, DeviceArray):
+            columns = self.field.prime.element_shape if Ellipsis in whole else ()
+            return self._with(self.data[(*whole, *[slice(None)] * len(columns))])
+        found = self.data
+        for index, each in enumerate(whole):
+            if not isinstance(each, int | np.integer | slice) or (
+                isinstance(each, slice) and index + 1 < len(whole)
+            ):
+                raise ArgumentShapeError("arrays on the card are indexed by numbers, then a slice")
+            found = found[each if isinstance(each, slice) else int(each)]
+        return self._with(found)
 
     def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array without axes has no length")
         return self.shape[0]
 
     def _with(self, data: Words | DeviceArray) -> FieldArray:
@@ -137,6 +159,10 @@ class FieldArray:
     def __eq__(self, other: object) -> Any:
         """Element by element, as an array of booleans."""
         return self.field.equal(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        """Where they differ, element by element."""
+        return ~self.field.equal(self, other)
 
     __hash__ = None  # type: ignore[assignment]
 

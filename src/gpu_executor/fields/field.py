@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Literal
@@ -40,12 +41,16 @@ class Field:
         self, modulus: int, *, name: str | None = None, factors: Sequence[int] = ()
     ) -> None:
         """`factors` are the odd prime factors of modulus - 1, where they cannot be found."""
-        known = {prime.modulus: prime for prime in NAMED.values()}
-        if modulus in known and name is None and not factors:
-            self.prime = known[modulus]
+        modulus = _whole(modulus, "a modulus")
+        known = {prime.modulus: prime for prime in NAMED.values()}.get(modulus)
+        if known is not None and name is None and not factors:
+            self.prime = known
         else:
             self.prime = Prime(
-                name or f"prime of {modulus.bit_length()} bits", modulus, factors=tuple(factors)
+                name or f"prime of {modulus.bit_length()} bits",
+                modulus,
+                canonical=known is not None and known.canonical,
+                factors=tuple(factors),
             )
 
     @property
@@ -63,10 +68,12 @@ class Field:
         return form
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Field) and other.prime == self.prime
+        if not isinstance(other, Field):
+            return False
+        return (other.modulus, other.form) == (self.modulus, self.form)
 
     def __hash__(self) -> int:
-        return hash(self.prime)
+        return hash(self.modulus)
 
     def __repr__(self) -> str:
         return f"<Field {self.name}>"
@@ -108,6 +115,8 @@ class Field:
             raise ArgumentTypeError(f"a form is 'canonical' or 'montgomery', not {form!r}")
         if form == "montgomery" and self.form == "canonical":
             raise ArgumentTypeError(f"{self.name} has no Montgomery form")
+        if not isinstance(data, np.ndarray):
+            raise ArgumentTypeError(f"words are a NumPy array, not a {type(data).__name__}")
         bad = words.first_not_below(self.prime, data)
         if bad is not None:
             raise ElementRangeError(self.name, 0, bad)
@@ -147,7 +156,7 @@ class Field:
     def select(self, condition: npt.ArrayLike, a: Operand, b: Operand) -> FieldArray:
         """a where the condition holds, else b; the condition is a host's array of a's shape."""
         first, *others = self._alike([a, b])
-        chosen = np.ascontiguousarray(condition, np.bool_).astype(np.uint32)
+        chosen = np.array(condition, np.bool_).astype(np.uint32, order="C")
         if chosen.shape != first.shape:
             raise ArgumentShapeError(
                 f"{self.name}: a condition of shape {chosen.shape} for elements of {first.shape}"
@@ -158,9 +167,9 @@ class Field:
     def power(self, a: FieldArray, exponent: int) -> FieldArray:
         """Every element to the same power; below 0 of the inverse, where 0 stays 0."""
         array = self._own(a).in_form(self.form)
-        order = self.modulus - 1
-        bits = exponent if exponent >= 0 else exponent % order or order
-        found = _words_of(bits)
+        exponent, order = _whole(exponent, "an exponent"), self.modulus - 1
+        # By Fermat's little theorem; but a power of 0 that is not the 0th stays 0.
+        found = _words_of(exponent and (exponent % order or order))
         exponents = (
             self._kept_words(array.card, found) if array.on_card else np.array(found, np.uint32)
         )
@@ -171,6 +180,8 @@ class Field:
     def inverse(self, a: FieldArray, *, zero: Literal["zero", "error"] = "zero") -> FieldArray:
         """1 / a; of 0 it is 0, or with `zero="error"` an error that names the first."""
         array = self._own(a).in_form(self.form)
+        if zero not in ("zero", "error"):
+            raise ArgumentTypeError(f"zero is 'zero' or 'error', not {zero!r}")
         if zero == "error" and array.size:
             found = np.flatnonzero(self.equal(array, 0))
             if found.size:
@@ -198,7 +209,7 @@ class Field:
         ints = words.to_ints(self.prime, data)
         totals = [sum(ints[row * columns : (row + 1) * columns]) for row in range(rows)]
         found = words.from_ints(self.prime, [total % self.modulus for total in totals])
-        return FieldArray(self, found.reshape(*shape, *self.prime.element_shape), self.form)
+        return FieldArray(self, found.reshape((*shape, *self.prime.element_shape)), self.form)
 
     def dot(self, a: FieldArray, b: FieldArray, *, axis: Literal[-1] | None = None) -> FieldArray:
         """The sum of the products of elements, of all of them or in each row."""
@@ -266,6 +277,11 @@ class Field:
 
     def _transform(self, a: FieldArray, way: Way) -> FieldArray:
         array = self._own(a).in_form(self.form)
+        for order in (way.order_in, way.order_out):
+            if order not in ("natural", "reversed"):
+                raise ArgumentTypeError(f"an order is 'natural' or 'reversed', not {order!r}")
+        if way.coset is not None and _whole(way.coset, "a coset's factor") % self.modulus == 0:
+            raise ArgumentTypeError(f"{self.name}: a coset's factor is not 0")
         length = array.shape[-1] if array.ndim else 0
         if length < 1 or length & length - 1:
             raise ArgumentShapeError(
@@ -343,7 +359,7 @@ class Field:
         data = [*leading, *(each.data for each in arrays)]
         if repeats and not first.on_card:
             columns = self.prime.element_shape
-            whole = [np.broadcast_to(each.numpy(), first.shape + columns) for each in arrays]
+            whole = [np.resize(each.numpy(), first.shape + columns) for each in arrays]
             data = [*leading, *whole]
             kernel = element_kernel(self.prime, operation)
         return self.apply(kernel, data, told)
@@ -359,15 +375,32 @@ class Field:
                 "operands on the host and on a card, or on two: gpu.to_device(array) moves one"
             )
         made = [self._as_array(each, arrays[0]) for each in operands]
-        if commutes and made[1].size > made[0].size:
+        shape = self._common_shape([each.shape for each in made])
+        if commutes and made[0].shape != shape == made[1].shape:
             made.reverse()
-        first, *others = made
-        for each in others:
-            if each.size != 1 and each.shape != first.shape[first.ndim - each.ndim :]:
-                raise ArgumentShapeError(
-                    f"{self.name}: shapes {first.shape} and {each.shape} do not go together"
-                )
+        if made[0].shape != shape:
+            made[0] = self._repeated(made[0], shape)
         return made
+
+    def _common_shape(self, shapes: Sequence[Shape]) -> Shape:
+        """What all are repeated to, over leading axes: a single element, or the last axes."""
+        cores = [
+            shape[next((axis for axis, n in enumerate(shape) if n != 1), len(shape)) :]
+            for shape in shapes
+        ]
+        longest = max(cores, key=len)
+        for core, shape in zip(cores, shapes, strict=True):
+            if core != longest[len(longest) - len(core) :]:
+                raise ArgumentShapeError(
+                    f"{self.name}: shapes {shape} and {longest} do not go together"
+                )
+        return (1,) * (max(map(len, shapes)) - len(longest)) + longest
+
+    def _repeated(self, array: FieldArray, shape: Shape) -> FieldArray:
+        """An array as large as the others need it."""
+        if array.size == math.prod(shape):
+            return array.reshape(*shape)
+        return FieldArray(self, self._applied("add", [self._zeros(shape, array), array]), self.form)
 
     def _as_array(self, operand: Operand, like: FieldArray) -> FieldArray:
         if isinstance(operand, FieldArray):
@@ -378,7 +411,7 @@ class Field:
                 f"{type(operand).__name__}"
             )
         value = self.prime.in_form(int(operand) % self.modulus)
-        element = words.from_ints(self.prime, [value])
+        element = words.from_ints(self.prime, [value]).reshape(self.prime.element_shape)
         if not like.on_card:
             return FieldArray(self, element, self.form)
         card = like.card
@@ -398,6 +431,13 @@ class Field:
     def _kept_words(self, card: Card, numbers: Iterable[int]) -> DeviceArray:
         found = np.array(list(numbers), np.uint32)
         return card.kept(("words", found.tobytes()), lambda: card.put(found))
+
+
+def _whole(number: Any, what: str) -> int:
+    """A whole number of any kind; a boolean is none."""
+    if isinstance(number, bool | np.bool_) or not hasattr(number, "__index__"):
+        raise ArgumentTypeError(f"{what} is a whole number, not a {type(number).__name__}")
+    return operator.index(number)
 
 
 def _words_of(number: int) -> list[int]:

@@ -106,7 +106,7 @@ class Transform:
     def _passes(self) -> Iterator[Pass]:
         scale = pow(1 << self.log_n, -1, self.prime.modulus) if self._inverse else 1
         log_m = self.log_n
-        for levels in cut(self.log_n):
+        for levels in cut(self.log_n, self._most_levels()):
             log_r = log_m - levels
             columns = self._columns(levels, log_r)
             roots = self._table(self._root(levels), 1 << levels >> 1)
@@ -140,21 +140,26 @@ class Transform:
 
     def _columns(self, levels: int, log_r: int) -> int:
         """Columns of a tile: enough for a piece of a row, no more than there are, and that fit."""
-        limits = self.card.info.limits
         wanted = max(ROW_BYTES // self.prime.element_bytes, 1).bit_length() - 1
         columns = min(wanted, log_r or self.log_n - levels)
-
-        def fits(columns: int) -> bool:
-            numbers = (1 << levels + columns) + (1 << levels >> 1)
-            invocations = 1 << levels + columns >> 1
-            return (
-                numbers * work_bytes(self.prime) <= limits.max_shared_memory
-                and invocations <= limits.max_work_group_invocations
-            )
-
-        while columns and not fits(columns):
+        while columns and not self._fits(levels, columns):
             columns -= 1
         return columns
+
+    def _most_levels(self) -> int:
+        levels = LEVELS_PER_PASS
+        while levels > 1 and not self._fits(levels, 0):
+            levels -= 1
+        return levels
+
+    def _fits(self, levels: int, columns: int) -> bool:
+        """Whether a work-group can have such a tile, and the roots beside it."""
+        limits = self.card.info.limits
+        numbers = (1 << levels + columns) + (1 << levels >> 1)
+        return (
+            numbers * work_bytes(self.prime) <= limits.max_shared_memory
+            and 1 << levels + columns >> 1 <= limits.max_work_group_invocations
+        )
 
     def _table(self, base: int, count: int, scale: int = 1) -> DeviceArray:
         return self.card.put(factors(self.prime, powers(base, max(count, 1), scale, self.prime)))
@@ -166,9 +171,9 @@ def powers(base: int, count: int, scale: int, prime: Prime) -> Iterator[int]:
     return accumulate(bases, lambda x, y: x * y % prime.modulus, initial=scale % prime.modulus)
 
 
-def cut(log_n: int) -> list[int]:
+def cut(log_n: int, most: int) -> list[int]:
     """Levels of each pass, as even as can be."""
-    passes = max(-(-log_n // LEVELS_PER_PASS), 1)
+    passes = max(-(-log_n // most), 1)
     each, more = divmod(log_n, passes)
     return [each + 1] * more + [each] * (passes - more)
 

@@ -32,7 +32,7 @@ from gpu_executor.vulkan.places import Place
 from gpu_executor.vulkan.resources import Resources
 
 STAGING_BYTES = 32 << 20
-KEPT = 64
+KEPT = 256
 """Tables and the like that operations of several dispatches keep on the card."""
 T = TypeVar("T")
 _BYTES = ElementType(np.dtype(np.uint8))

@@ -1,0 +1,121 @@
+"""Fields of every family and what tests of them share: elements, places, exact transforms."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pytest
+from flint import fmpz_mod_ctx, fmpz_mod_poly, fmpz_mod_poly_ctx
+
+import gpu_executor as gx
+from gpu_executor.fields import (
+    BABYBEAR,
+    BLS12_381_FR,
+    GOLDILOCKS,
+    MERSENNE31,
+    Field,
+    FieldArray,
+    named,
+)
+from gpu_executor.vulkan.on_card import CardArrays
+
+Place = Literal["host", "card"]
+
+NAMED = [each for each in vars(named).values() if isinstance(each, Field)]
+OTHERS = [
+    *(Field(prime) for prime in (3, 5, 127)),
+    Field(2**31 - 19, name="full 31 bits"),
+    Field(2**32 + 15, name="33 bits"),
+    Field(2**61 - 1, name="2^61-1"),
+    # 224 and 480 bits are whole limbs, so that twice the modulus has a bit more than they.
+    Field(2**224 - 63, name="full 224 bits"),
+    Field(2**480 - 47, name="full 480 bits"),
+    Field(2**521 - 1, name="2^521-1"),
+]
+ONE_OF_EACH = [BLS12_381_FR, GOLDILOCKS, BABYBEAR, MERSENNE31]
+"""Families of kernels, in `families`: wide, goldilocks, monty31, mersenne31."""
+
+on_every_field = pytest.mark.parametrize("field", [*NAMED, *OTHERS], ids=lambda field: field.name)
+on_one_of_each = pytest.mark.parametrize("field", ONE_OF_EACH, ids=lambda field: field.name)
+in_both_places = pytest.mark.parametrize("place", ["host", "card"])
+
+
+def cards(gpu: gx.PersistentVulkanBackend) -> CardArrays:
+    return gpu._session.cards
+
+
+def made(gpu: gx.PersistentVulkanBackend, place: Place, field: Field, values: Any) -> FieldArray:
+    """Integers, in any shape, as an array in that place."""
+    array = field.encode(values)
+    return gpu.to_device(array) if place == "card" else array
+
+
+def ints(array: FieldArray) -> Any:
+    """Its elements as integers, in lists of its shape."""
+    return array.field.decode(array).tolist()
+
+
+def edges(field: Field) -> list[int]:
+    """Values at which carries, borrows and reductions change, all below the modulus."""
+    prime, p = field.prime, field.modulus
+    borders = [*range(0, prime.bits, 32), *range(0, prime.bits, prime.limbs.bits)]
+    near = [(1 << bit) + off for bit in borders[:: max(1, len(borders) // 6)] for off in (-1, 0, 1)]
+    values = [0, 1, 2, p // 2, p // 2 + 1, p - 2, p - 1, prime.r % p, prime.r**2 % p, *near]
+    return sorted({value for value in values if 0 <= value < p})
+
+
+def some(field: Field, count: int, seed: int) -> list[int]:
+    """Elements, a third of them edges."""
+    draw, known = random.Random(seed), edges(field)
+    return [
+        draw.choice(known) if draw.random() < 0.3 else draw.randrange(field.modulus)
+        for _ in range(count)
+    ]
+
+
+# --- exact transforms ---
+
+GENERATORS = {
+    "bls12_381_fr": 7,
+    "bn254_fr": 5,
+    "goldilocks": 7,
+    "babybear": 31,
+    "koalabear": 3,
+}
+"""What the users of these fields take roots of unity from."""
+
+
+def root_of(field: Field, log_n: int) -> int:
+    """The root of unity of order 2^log_n that the field's transforms take."""
+    p, generator = field.modulus, GENERATORS.get(field.name)
+    if generator is None:
+        return field.prime.root_of_unity(log_n)
+    return pow(generator, (p - 1) >> log_n, p)
+
+
+def points(field: Field, log_n: int, coset: int = 1) -> list[int]:
+    """Where a transform evaluates, in natural order."""
+    p, root = field.modulus, root_of(field, log_n)
+    return [coset * pow(root, i, p) % p for i in range(1 << log_n)]
+
+
+def naive_transform(field: Field, values: Sequence[int], coset: int = 1) -> list[int]:
+    """The values of the polynomial with these coefficients, one power at a time."""
+    p = field.modulus
+    return [
+        sum(value * pow(x, i, p) for i, value in enumerate(values)) % p
+        for x in points(field, len(values).bit_length() - 1, coset)
+    ]
+
+
+def in_reverse(values: Sequence[int]) -> list[int]:
+    """Element i to where the bits of i, read backwards, say."""
+    bits = len(values).bit_length() - 1
+    return [values[int(f"{i:0{bits}b}"[::-1], 2)] if bits else values[i] for i in range(1 << bits)]
+
+
+def polynomial(field: Field, coefficients: Sequence[int]) -> fmpz_mod_poly:
+    """FLINT's polynomial over the field, the constant coefficient first."""
+    return fmpz_mod_poly_ctx(fmpz_mod_ctx(field.modulus))(list(coefficients))
