@@ -26,7 +26,6 @@ from gpu_executor.kernels.catalogue import mul_chain_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import family
 from gpu_executor.plan.work_groups import USUAL_WORK_GROUP
-from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 FIELDS = tuple(each for each in vars(named).values() if isinstance(each, Field))
@@ -54,7 +53,7 @@ class Sizes:
 GPU_SIZES = Sizes(1 << 24, 1 << 22, 1 << 22, 256)
 SMALL_GPU_SIZES = Sizes(1 << 22, 1 << 20, 1 << 20, 256)
 SMALL_GPU = 16 << 30
-"""Bytes of memory below which a dozen of the large arrays are too much for a GPU."""
+"""Bytes of memory below which half a dozen of the large arrays are much for a GPU."""
 CPU_SIZES = Sizes(1 << 16, 1 << 14, 1 << 10, 16)
 """Chains stay short on lavapipe, which ends a shader after 65,535 loop iterations."""
 
@@ -132,13 +131,12 @@ def aims(measured: Sequence[Row], device: DeviceInfo) -> list[Aim]:
 
 
 def _row(gpu: PersistentVulkanBackend, field: Field, sizes: Sizes, pace: Pace) -> Row:
-    # From within the backend: what is timed is submitted to its chain and not waited for.
     card, count, prime = gpu._session.cards, sizes.streamed, field.prime
     words = [card.put(elements(prime, count, seed)) for seed in (1, 2)]
     x, y = (FieldArray(field, each, field.form) for each in words)
-    copies, streamed = _streamed(card, field, words, pace)
-    few, calls = x[: sizes.chains], _calls(x, y, sizes)
-    sums, dots, inverses, squares = resident.calls_seconds(card, calls, pace)
+    copies, streamed = _streamed(gpu, field, words, pace)
+    calls = [resident.recorded(gpu, call) for call in _calls(x, y, sizes)]
+    sums, dots, inverses, squares = resident.calls_seconds(gpu, calls, pace)
     return Row(
         field=field.name,
         bits=prime.bits,
@@ -152,15 +150,15 @@ def _row(gpu: PersistentVulkanBackend, field: Field, sizes: Sizes, pace: Pace) -
         inverted=sizes.inverted,
         inversion_ms=inverses * 1e3,
         products_in_chains=_products_in_chains(gpu, field, sizes),
-        squares_in_chains=few.size * sizes.length / squares,
+        squares_in_chains=sizes.chains * sizes.length / squares,
     )
 
 
 def _streamed(
-    card: CardArrays, field: Field, operands: Sequence[DeviceArray], pace: Pace
+    gpu: PersistentVulkanBackend, field: Field, operands: Sequence[DeviceArray], pace: Pace
 ) -> tuple[float, dict[str, Streamed]]:
     """Bytes a second of copies, and the operations, all on the same arrays."""
-    first = operands[0]
+    card, first = gpu._session.cards, operands[0]
     count, result = len(first), card.empty(first.shape, first.dtype)
     steps: list[Step] = [Copying(first, result)]
     moved = [2 * first.nbytes]
@@ -172,7 +170,7 @@ def _streamed(
         *given, found = (FieldArray(field, each, field.form) for each in arrays)
         _check(operation, exact, given, found)
         moved.append(kernel.bindings * first.nbytes)
-    taken = resident.steps_seconds(card, steps, pace)
+    taken = resident.steps_seconds(gpu, steps, pace)
     copies, *rates = (nbytes / seconds for nbytes, seconds in zip(moved, taken, strict=True))
     return copies, {
         operation: Streamed(count / seconds, rate, rate / copies)

@@ -1,8 +1,5 @@
-"""Work on arrays on the card, timed by the wall clock over many submissions that nobody waits for.
-
-What submitting takes is hidden behind the device's work where that takes longer; where it does not,
-it is what is measured.
-"""
+"""Work on arrays on the card: recorded once, submitted many times without waiting, timed by the
+wall clock."""
 
 from __future__ import annotations
 
@@ -10,19 +7,16 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gpu_executor.dispatch import Step
-from gpu_executor.vulkan.on_card import CardArrays
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 TOGETHER = 16
-"""Steps of one submission. A step takes a Neoverse-N1 110 us to record and submit alone, 60 us
-among 16; an NVIDIA H200 streams 200 MB in about as long."""
-IN_FLIGHT = 8
-"""Calls that are submitted before the first is waited for: what they make takes memory until
-then."""
+"""Steps of one submission at most: submitting takes the host 5 to 10 us, and an NVIDIA H200 no more
+than 40 for a square of each of 16 Mi small elements."""
 LEAST_ROUNDS = 3
-Submit = Callable[[int], None]
-"""Does something so many times, without waiting for it."""
+Call = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,63 +34,61 @@ class Pace:
 USUAL = Pace()
 
 
-def steps_seconds(card: CardArrays, steps: Sequence[Step], pace: Pace = USUAL) -> list[float]:
+def recorded(gpu: PersistentVulkanBackend, call: Call) -> Call:
+    """The same to be run again and again, without what calling it costs the host.
+
+    It also has its results in the same memory every time.
+    """
+    call()  # makes pipelines and tables, which are no part of it
+    with gpu.graph() as graph:
+        call()
+    return graph
+
+
+def steps_seconds(
+    gpu: PersistentVulkanBackend, steps: Sequence[Step], pace: Pace = USUAL
+) -> list[float]:
     """The seconds of each step, among many of the same in a row, each behind a barrier."""
-
-    def submitting(step: Step) -> Submit:
-        def submit(times: int) -> None:
-            for left in range(times, 0, -TOGETHER):
-                card.submit([step] * min(left, TOGETHER))
-
-        return submit
-
-    return _in_turns(card, [submitting(step) for step in steps], pace)
+    card = gpu._session.cards
+    runs, counts = [], []
+    for step in steps:
+        alone = recorded(gpu, partial(card.submit, [step]))
+        count = min(_times_in_a_round(gpu, alone, pace), TOGETHER)
+        runs.append(recorded(gpu, partial(card.submit, [step] * count)))
+        counts.append(count)
+    taken = calls_seconds(gpu, runs, pace)
+    return [seconds / count for seconds, count in zip(taken, counts, strict=True)]
 
 
 def calls_seconds(
-    card: CardArrays, calls: Sequence[Callable[[], object]], pace: Pace = USUAL
+    gpu: PersistentVulkanBackend, calls: Sequence[Call], pace: Pace = USUAL
 ) -> list[float]:
-    """The seconds of each of some functions, which submit and do not wait, among many in a row."""
+    """The median seconds of each, among many in a row of which the last is waited for.
 
-    def submitting(call: Callable[[], object]) -> Submit:
-        def submit(times: int) -> None:
-            for done in range(times):
-                if done and done % IN_FLIGHT == 0:
-                    card.chain.wait()
-                call()
-
-        return submit
-
-    return _in_turns(card, [submitting(call) for call in calls], pace)
-
-
-def _in_turns(card: CardArrays, submits: Sequence[Submit], pace: Pace) -> list[float]:
-    """The median of each over rounds, taken in turns so that a slow spell hits all."""
-    filling = [_times_in_a_round(card, submit, pace) for submit in submits]
+    In turns, so that a slow spell of the machine hits all.
+    """
+    filling = [_times_in_a_round(gpu, call, pace) for call in calls]
     rounds: list[list[float]] = []
-    end = time.perf_counter() + pace.most * len(submits)
+    end = time.perf_counter() + pace.most * len(calls)
     while len(rounds) < pace.rounds and (len(rounds) < LEAST_ROUNDS or time.perf_counter() < end):
         rounds.append(
-            [
-                _timed(card, submit, times) / times
-                for submit, times in zip(submits, filling, strict=True)
-            ]
+            [_timed(gpu, call, times) / times for call, times in zip(calls, filling, strict=True)]
         )
     return [statistics.median(taken) for taken in zip(*rounds, strict=True)]
 
 
-def _times_in_a_round(card: CardArrays, submit: Submit, pace: Pace) -> int:
+def _times_in_a_round(gpu: PersistentVulkanBackend, call: Call, pace: Pace) -> int:
     """By what it takes alone, on a device that is warm."""
-    _timed(card, submit, 1)  # makes pipelines and tables
     end = time.perf_counter() + pace.warm_up
-    alone = _timed(card, submit, 1)
+    alone = _timed(gpu, call, 1)
     while time.perf_counter() < end:
-        alone = _timed(card, submit, 1)
+        alone = _timed(gpu, call, 1)
     return max(int(pace.a_round / alone), 1)
 
 
-def _timed(card: CardArrays, submit: Submit, times: int) -> float:
+def _timed(gpu: PersistentVulkanBackend, call: Call, times: int) -> float:
     begun = time.perf_counter()
-    submit(times)
-    card.chain.wait()
+    for _ in range(times):
+        call()
+    gpu._session.cards.chain.wait()
     return time.perf_counter() - begun

@@ -135,9 +135,9 @@ def _rows(
 ) -> list[Row]:
     """Each way in turns over all sizes, so that a slow spell of the machine does not look like
     growth."""
-    card, ways = gpu._session.cards, [_ways(gpu, field, size) for size in sizes]
+    ways = [_ways(gpu, field, size) for size in sizes]
     taken = {
-        way: resident.calls_seconds(card, [each[way] for each in ways], pace) for way in ways[0]
+        way: resident.calls_seconds(gpu, [each[way] for each in ways], pace) for way in ways[0]
     }
     return [
         Row(
@@ -172,13 +172,14 @@ def _ways(
     ):
         if not np.array_equal(found, expected):
             raise AssertionError(f"{field.name}, 2^{size.log_n}: not what it was")
-    return {
+    on_card = {
         "to_reversed_ms": partial(ntt, x, order_out="reversed"),
         "to_natural_ms": partial(ntt, x),
         "back_from_reversed_ms": from_reversed,
         "back_from_natural_ms": from_natural,
-        "numpy_ms": words_to_words,
     }
+    recorded = {way: resident.recorded(gpu, call) for way, call in on_card.items()}
+    return {**recorded, "numpy_ms": words_to_words}
 
 
 def _check_value(x: FieldArray, values: FieldArray, reversed_values: FieldArray) -> None:

@@ -31,12 +31,11 @@ def transforms(rows: Sequence[Row]) -> Any:
 
 
 LEGEND = (
-    "Times of arrays on the card, submitted one after the other and not waited for: from natural "
-    "to bit-reversed or natural order, and the inverse, back from such to natural order. NumPy to "
-    "NumPy: from words in the host's memory to words there, natural order at both ends. growth: "
-    "the time to natural order over n log2 n, relative to that of the largest; on a GPU, small "
-    "transforms take what submitting takes. All inverses gave what went in, and one value of each "
-    "size was checked against the polynomial there.\n"
+    "On the card from natural to bit-reversed or natural order, and the inverse back from such to "
+    "natural order: recorded once, submitted again and again and not waited for. NumPy to NumPy: "
+    "from words in the host's memory to words there, in natural order, each waited for. growth: "
+    "the time to natural order over n log2 n, relative to that of the largest. All inverses gave "
+    "what went in, and one value of each size was checked against the polynomial there.\n"
 )
 
 
