@@ -48,7 +48,7 @@ def memory(rows: Sequence[Row]) -> Any:
 def whole_arrays(rows: Sequence[Row]) -> Any:
     """Operations on all elements of an array together."""
     made = table(
-        f"Over {elements(rows[0].elements)} elements; inverses",
+        f"Sums over {elements(rows[0].elements)} elements, and inverses",
         *("field", "sum", "dot product", f"{elements(rows[0].inverted)} inverses"),
     )
     for row in rows:
