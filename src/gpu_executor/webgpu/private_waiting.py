@@ -1,7 +1,8 @@
 """Submitting and waiting by wgpu-native's own functions, for one version of wgpu-py.
 
 It uses names that wgpu-py does not promise to keep, so it is taken with the version it was written
-for only. A single task of 1 K elements takes 0.25 to 0.4 of the time that it takes by promises.
+for only. A single task of 1 K elements takes 0.46 of the time that it takes by promises on an
+NVIDIA H200 (175 and 381 us), and 0.57 on lavapipe (244 and 428).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from gpu_executor.webgpu.waiting import Copy, Dispatch, Waiting
 PRIVATE_FOR = "0.32.0"
 SPIN_SECONDS = 100e-6
 """How long a GPU is asked again and again before the thread sleeps: on an H200 a task of 1 K took
-94 us so, and 121 asleep. A software device needs the processor itself (36 ms for 24)."""
+94 us so, and 121 asleep. A software device needs the processor itself: 512 K took lavapipe 23.3 ms
+so, and 11.3 asleep."""
 
 
 class PrivateWaiting:
