@@ -15,6 +15,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Copying, Dispatch
 from gpu_executor.vulkan import chain as chain_module
 from gpu_executor.vulkan.on_card import CardArrays
+from gpu_executor.vulkan.timeline import Submission
 from jobs import ADD_U32, FQ_ADD
 
 WORD = np.dtype(np.uint32)
@@ -181,3 +182,34 @@ def test_a_kernel_with_a_status_word_is_for_calls(gpu: gx.PersistentVulkanBacken
     x = card.put(np.zeros((10, 6), np.uint64))
     with pytest.raises(gx.KernelError, match="status"):
         card.submit([Dispatch(FQ_ADD, (x, x, x), 10)])
+
+
+def test_a_submission_that_fails_forgets_nothing_that_is_in_flight(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card, a, b = cards(fresh_gpu()), numbers(1, 1 << 20), numbers(2, 1 << 20)
+    x, step = card.put(a), card.put(b)
+    for _ in range(5):
+        x = sum_of(card, x, step)
+
+    def fails(*_: object) -> None:
+        raise gx.OutOfMemoryError("no more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(card.chain._timeline, "submit", fails)
+        with pytest.raises(gx.OutOfMemoryError):
+            sum_of(card, x, step)
+    waited: list[object] = []
+    wait = card.chain._timeline.wait
+    with monkeypatch.context() as patch:
+
+        def counted(submission: Submission) -> None:
+            waited.append(submission)
+            wait(submission)
+
+        patch.setattr(card.chain._timeline, "wait", counted)
+        card.chain.wait()
+    assert {link.submission for link in card.chain._links} >= set(waited)
+    assert not any(link.holds for link in card.chain._links)
+    x = sum_of(card, x, step)
+    np.testing.assert_array_equal(x.numpy(), a + np.uint32(6) * b)

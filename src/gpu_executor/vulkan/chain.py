@@ -87,12 +87,13 @@ class Chain:
             try:
                 with Recorder(link.commands) as recorder:
                     self._record(recorder, steps, self._sets)
-                self._timeline.submit(link.submission)
             except BaseException:
                 link.holds = []
                 self._links.appendleft(link)
                 raise
+            # Whatever becomes of the submission, an interrupt too: the device may have it.
             self._links.append(link)
+            self._timeline.submit(link.submission)
             self.submissions += 1
 
     def record(self, steps: Sequence[tuple[Step, Sequence[Place]]]) -> Recorded:
@@ -106,6 +107,7 @@ class Chain:
                     self._record(recorder, steps, sets)
             except BaseException:
                 self._give_back(sets)
+                self._command_pool().free(commands)
                 raise
             holds: list[object] = [array.storage for each, _ in steps for array in _arrays(each)]
             made = Recorded(commands, self._timeline.prepare(commands), sets, holds)
@@ -140,9 +142,9 @@ class Chain:
             for recorded in self._recorded:
                 if recorded.runs:
                     self._timeline.wait(recorded.submission)
-            if self._links and self._links[-1].holds:
-                self._timeline.wait(self._links[-1].submission)
-                for link in self._links:
+            for link in self._links:
+                if link.holds:
+                    self._timeline.wait(link.submission)
                     link.holds = []
 
     def close(self) -> None:
