@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import Card, Dispatch
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
-from gpu_executor.fields import polynomials
+from gpu_executor.fields import host_scans, host_transform, polynomials
 from gpu_executor.fields.array import FieldArray, Form, Words
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.elements import element_kernel
@@ -188,7 +187,8 @@ class Field:
                 raise ZeroDivisionError(f"{self.name}: element {found[0]} is 0, without an inverse")
         data = array.data
         if not isinstance(data, DeviceArray):
-            return self.power(array, self.modulus - 2)
+            inverses = host_scans.invert(self.prime, data.reshape(-1, *self.prime.element_shape))
+            return FieldArray(self, inverses.reshape(data.shape), self.form)
         result = array.card.empty(data.shape, data.dtype)
         if array.size:
             scans.invert(array.card, self.prime, data, result)
@@ -203,13 +203,12 @@ class Field:
         if columns == 0:
             return self._zeros(shape, array)
         data = array.data
+        sums: Words | DeviceArray
         if isinstance(data, DeviceArray):
             sums = scans.sum_rows(array.card, self.prime, data, rows, columns)
-            return FieldArray(self, sums.reshape(*shape, *self.prime.element_shape), self.form)
-        ints = words.to_ints(self.prime, data)
-        totals = [sum(ints[row * columns : (row + 1) * columns]) for row in range(rows)]
-        found = words.from_ints(self.prime, [total % self.modulus for total in totals])
-        return FieldArray(self, found.reshape((*shape, *self.prime.element_shape)), self.form)
+        else:
+            sums = host_scans.sum_rows(self.prime, self._in_rows(data, rows, columns))
+        return FieldArray(self, sums, self.form).reshape(*shape)
 
     def dot(self, a: FieldArray, b: FieldArray, *, axis: Literal[-1] | None = None) -> FieldArray:
         """The sum of the products of elements, of all of them or in each row."""
@@ -225,16 +224,8 @@ class Field:
             if array.size:
                 scans.running_products(array.card, self.prime, data, result, rows, columns)
             return FieldArray(self, result, self.form)
-        ints = words.to_ints(self.prime, array.in_form("canonical").numpy())
-        found = [
-            product
-            for row in range(rows)
-            for product in accumulate(
-                ints[row * columns : (row + 1) * columns], lambda x, y: x * y % self.modulus
-            )
-        ]
-        plain = words.from_ints(self.prime, found).reshape(data.shape)
-        return FieldArray(self, plain, "canonical").in_form(self.form)
+        products = host_scans.running_products(self.prime, self._in_rows(data, rows, columns))
+        return FieldArray(self, products.reshape(data.shape), self.form)
 
     def _rows(self, array: FieldArray, axis: int | None) -> tuple[int, int, Shape]:
         """Rows, their length, and the shape of a result of one element for each."""
@@ -244,6 +235,9 @@ class Field:
             return 1, array.size, ()
         *leading, columns = array.shape
         return math.prod(leading), columns, tuple(leading)
+
+    def _in_rows(self, data: Words, rows: int, columns: int) -> Words:
+        return data.reshape(rows, columns, *self.prime.element_shape)
 
     def _zeros(self, shape: Shape, like: FieldArray) -> FieldArray:
         zeros = np.zeros((*shape, *self.prime.element_shape), self.prime.column_dtype)
@@ -287,12 +281,20 @@ class Field:
             raise ArgumentShapeError(
                 f"a transform takes rows of 2^k elements, not of {length} (shape {array.shape})"
             )
+        log_n = length.bit_length() - 1
+        if log_n > self.prime.two_adicity:
+            raise ArgumentShapeError(
+                f"{self.name} has roots of unity of order 2^{self.prime.two_adicity} at most, and "
+                f"a transform of 2^{log_n} elements was asked for"
+            )
         data = array.data
         if not isinstance(data, DeviceArray):
-            raise ArgumentTypeError("transforms run on a card: gpu.to_device(array) first")
+            rows = self._in_rows(data, array.size // length, length)
+            values = host_transform.transform(self.prime, rows, way)
+            return FieldArray(self, values.reshape(data.shape), self.form)
         card = array.card
         result = card.empty(data.shape, data.dtype)
-        transform(card, self.prime, data, length.bit_length() - 1, way, result)
+        transform(card, self.prime, data, log_n, way, result)
         return FieldArray(self, result, self.form)
 
     # --- polynomials, their coefficients along the last axis, the constant first ---
@@ -304,11 +306,13 @@ class Field:
     def poly_eval(self, a: FieldArray, points: FieldArray) -> FieldArray:
         """One polynomial at many points; at all roots of unity `ntt` is faster."""
         own, at = (self._own(each).in_form(self.form) for each in (a, points))
+        _check_one_place([own, at])
         return polynomials.evaluated(self, own, at)
 
     def poly_divide_vanishing(self, a: FieldArray, n: int) -> tuple[FieldArray, FieldArray]:
         """Quotient and remainder by X^n - 1."""
-        return polynomials.divided_by_vanishing(self, self._own(a).in_form(self.form), n)
+        own = self._own(a).in_form(self.form)
+        return polynomials.divided_by_vanishing(self, own, _whole(n, "n of X^n - 1"))
 
     # --- how ---
 
@@ -369,11 +373,7 @@ class Field:
         arrays = [each for each in operands if isinstance(each, FieldArray)]
         if not arrays:
             raise ArgumentTypeError(f"{self.name}: one operand at least is a FieldArray")
-        places = {id(each.card) if each.on_card else None for each in arrays}
-        if len(places) > 1:
-            raise ArgumentTypeError(
-                "operands on the host and on a card, or on two: gpu.to_device(array) moves one"
-            )
+        _check_one_place(arrays)
         made = [self._as_array(each, arrays[0]) for each in operands]
         shape = self._common_shape([each.shape for each in made])
         if commutes and made[0].shape != shape == made[1].shape:
@@ -431,6 +431,13 @@ class Field:
     def _kept_words(self, card: Card, numbers: Iterable[int]) -> DeviceArray:
         found = np.array(list(numbers), np.uint32)
         return card.kept(("words", found.tobytes()), lambda: card.put(found))
+
+
+def _check_one_place(arrays: Iterable[FieldArray]) -> None:
+    if len({id(each.card) if each.on_card else None for each in arrays}) > 1:
+        raise ArgumentTypeError(
+            "operands on the host and on a card, or on two: gpu.to_device(array) moves one"
+        )
 
 
 def _whole(number: Any, what: str) -> int:
