@@ -1,5 +1,6 @@
 """Finite fields: arrays of elements, on the host or on a card, and what can be done with them."""
 
+from gpu_executor.fields import eip4844
 from gpu_executor.fields.array import FieldArray
 from gpu_executor.fields.field import Field
 from gpu_executor.fields.named import (
@@ -38,4 +39,5 @@ __all__ = [
     "VESTA",
     "Field",
     "FieldArray",
+    "eip4844",
 ]
