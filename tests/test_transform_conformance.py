@@ -65,7 +65,7 @@ def of(cases: Sequence[Case]) -> pytest.MarkDecorator:
 
 
 IN_EVERY_ORDER: list[Case] = [
-    *(case for field in CONFORMING for case in sizes("host", field, *range(6))),
+    *(case for field in CONFORMING for case in sizes("host", field, 0, 1, 2, 5)),
     # lavapipe compiles a pass of many limbs for half a second, and another for each order.
     *sizes("card", BABYBEAR, *range(7)),
     *sizes("card", GOLDILOCKS, 0, 1, 5),
@@ -83,21 +83,22 @@ SMALL: list[Case] = [
     *(case for field in (SECP256K1, BLS12_381_FQ) for case in sizes("card", field, 1)),
 ]
 LARGE: list[Case] = [
-    *(case for field in (GOLDILOCKS, BABYBEAR) for case in sizes("card", field, 8, 9, 16, 17)),
-    *sizes("card", BLS12_381_FR, 9, 16),
+    *sizes("card", GOLDILOCKS, 8, 9, 16),
+    *sizes("card", BABYBEAR, 8, 9, 17),
+    *sizes("card", BLS12_381_FR, 9, 13),
     *sizes("card", BN254_FR, 8),
     *sizes("card", BLS12_377_FQ, 9),
     *sizes("card", FULL64, 13),
-    *sizes("card", KOALABEAR, 15),
+    *sizes("card", KOALABEAR, 12),
     *sizes("host", BLS12_381_FR, 12),
     *sizes("host", GOLDILOCKS, 14),
-    *sizes("host", BABYBEAR, 16),
+    *sizes("host", BABYBEAR, 15),
     *sizes("host", FULL96, 11),
     *sizes("host", FULL768, 9),
 ]
 SAME_IN_EVERY_ORDER: list[Case] = [
     *sizes("card", GOLDILOCKS, 9),
-    *sizes("card", BABYBEAR, 9, 16),
+    *sizes("card", BABYBEAR, 9, 12),
     *sizes("host", BABYBEAR, 9),
     *sizes("host", BLS12_381_FR, 8),
 ]
