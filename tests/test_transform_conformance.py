@@ -75,7 +75,7 @@ IN_EVERY_ORDER: list[Case] = [
     *sizes("card", FULL96, 3),
 ]
 SMALL: list[Case] = [
-    *(case for field in (BLS12_381_FR, GOLDILOCKS) for case in sizes("card", field, *range(7))),
+    *(case for field in (BLS12_381_FR, GOLDILOCKS) for case in sizes("card", field, 1, 2, 3, 6)),
     *sizes("card", KOALABEAR, 1, 5),
     *sizes("card", FULL64, 2, 6),
     *sizes("card", BN254_FR, 4),
