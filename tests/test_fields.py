@@ -30,7 +30,7 @@ from gpu_executor.fields import (
     FieldArray,
 )
 from gpu_executor.fields.field import AT_ONCE
-from gpu_executor.vulkan import chain as chain_module
+from gpu_executor.vulkan import launches
 from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.timeline import Timeline
 
@@ -164,7 +164,7 @@ def test_integers_do_not_drive_out_tables(
 def test_more_elements_than_work_groups_take_at_once(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain_module, "choose_work_groups", lambda *_: (64, 1))
+    monkeypatch.setattr(launches, "choose_work_groups", lambda *_: (64, 1))
     gpu, field = fresh_gpu(), BABYBEAR
     p, draw = field.modulus, np.random.default_rng(1)
     a, b = (draw.integers(0, p, AT_ONCE + 65, dtype=np.uint32) for _ in range(2))

@@ -12,6 +12,7 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenGpu
 from gpu_executor.dispatch import Dispatch
+from gpu_executor.vulkan.timeline import Timeline
 from jobs import ADD_U32
 from test_chain import COUNT, cards, numbers, sum_of
 
@@ -124,3 +125,26 @@ def test_what_a_graph_cannot_do_is_said_in_words(fresh_gpu: OpenGpu) -> None:
     gpu.close()
     with pytest.raises(gx.ClosedError):
         graph()
+
+
+def test_a_graph_that_is_dropped_while_it_runs_is_not_waited_for(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = fresh_gpu()
+    card, a = cards(gpu), numbers(1, 1 << 20)
+    x = card.put(a)
+    card.chain.wait()
+    waits: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Timeline, "wait", lambda *arguments: waits.append(arguments))
+        for _ in range(3):
+            with gpu.graph(x) as graph:
+                y = sum_of(card, sum_of(card, x, x), x)
+            graph()
+            del graph
+            gc.collect()
+        z = sum_of(card, y, x)
+    assert waits == []
+    np.testing.assert_array_equal(z.numpy(), 4 * a)
+    card.chain.wait()
+    assert not card.chain._graphs

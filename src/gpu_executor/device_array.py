@@ -30,7 +30,7 @@ class DeviceArray:
     Slices along the first axis and other shapes are views of the same data.
     """
 
-    __slots__ = ("__weakref__", "dtype", "offset", "shape", "storage")
+    __slots__ = ("__weakref__", "dtype", "nbytes", "offset", "shape", "size", "storage")
 
     def __init__(
         self, shape: Shape, dtype: np.dtype[Any], storage: Storage, offset: int = 0
@@ -40,18 +40,12 @@ class DeviceArray:
         self.storage = storage
         self.offset = offset
         """Bytes into the storage."""
+        self.size = math.prod(shape)
+        self.nbytes = self.size * dtype.itemsize
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
 
     def numpy(self) -> npt.NDArray[Any]:
         """A copy in the host's memory."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from gpu_executor.call import Array, Operand
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import DataPath
-from gpu_executor.vulkan.arrays import mapped_view
-from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, vk
+from gpu_executor.vulkan.arrays import make_visible, mapped_view
+from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.descriptors import BufferRange
 from gpu_executor.vulkan.device import Device
@@ -138,10 +138,8 @@ class SlotBuffers:
         return code
 
     def make_outputs_visible(self, device: Device) -> None:
-        """Cached memory that is not coherent has to be invalidated before the host reads it."""
-        memory = self.outputs.mapped.block.memory
-        info = Arena().new("VkMappedMemoryRange", memory=memory, size=WHOLE_SIZE)
-        vk.vkInvalidateMappedMemoryRanges(device.handle, 1, info)
+        """What the device wrote, where the host's caches may have something older."""
+        make_visible(device, self.outputs.mapped.block)
 
     def release(self) -> None:
         for allocation in self._allocations:

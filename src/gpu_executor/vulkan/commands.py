@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpu_executor.vulkan.binding import Arena, Handle, vk
 from gpu_executor.vulkan.descriptors import DescriptorSet
@@ -69,8 +71,7 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         vk.vkResetCommandBuffer(self._commands, 0)
-        info = Arena().new("VkCommandBufferBeginInfo", flags=self._flags)
-        vk.vkBeginCommandBuffer(self._commands, info)
+        vk.vkBeginCommandBuffer(self._commands, _begin_info(self._flags))
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -92,13 +93,23 @@ class Recorder:
     def dispatch(
         self, pipeline: Pipeline, descriptors: DescriptorSet, push: bytes, groups: int
     ) -> None:
-        commands, point = self._commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE
         sets = vk.ffi.new("VkDescriptorSet[]", [descriptors.handle])
-        vk.vkCmdBindPipeline(commands, point, pipeline.handle)
-        vk.vkCmdBindDescriptorSets(commands, point, pipeline.layout, 0, 1, sets, 0, vk.ffi.NULL)
-        stage, data = vk.VK_SHADER_STAGE_COMPUTE_BIT, vk.ffi.from_buffer(push)
-        vk.vkCmdPushConstants(commands, pipeline.layout, stage, 0, len(push), data)
+        self.launch(pipeline, sets, vk.ffi.from_buffer(push), groups)
+
+    def launch(self, pipeline: Pipeline, sets: Handle, push: Handle, groups: int) -> None:
+        """The same with an array of one set, and with push constants, that are C's already."""
+        commands, layout, null = self._commands, pipeline.layout, vk.ffi.NULL
+        compute = vk.VK_PIPELINE_BIND_POINT_COMPUTE
+        vk.vkCmdBindPipeline(commands, compute, pipeline.handle)
+        vk.vkCmdBindDescriptorSets(commands, compute, layout, 0, 1, sets, 0, null)
+        stage = vk.VK_SHADER_STAGE_COMPUTE_BIT
+        vk.vkCmdPushConstants(commands, layout, stage, 0, len(push), push)
         vk.vkCmdDispatch(commands, groups, 1, 1)
+
+    def write(self, buffer: Handle, offset: int, data: Any) -> None:
+        """Bytes that become part of the commands: 65,536 at most, offset and length in fours."""
+        held = vk.ffi.from_buffer(data)
+        vk.vkCmdUpdateBuffer(self._commands, buffer, offset, len(held), held)
 
     def reset_timestamps(self, timestamps: Timestamps) -> None:
         vk.vkCmdResetQueryPool(self._commands, timestamps.handle, 0, timestamps.count)
@@ -159,6 +170,18 @@ class Recorder:
         )
 
     def _barrier(self, before: int, wrote: int, after: int, reads: int) -> None:
-        null = vk.ffi.NULL
-        barrier = Arena().new("VkMemoryBarrier", srcAccessMask=wrote, dstAccessMask=reads)
+        null, barrier = vk.ffi.NULL, _memory_barrier(wrote, reads)
         vk.vkCmdPipelineBarrier(self._commands, before, after, 0, 1, barrier, 0, null, 0, null)
+
+
+# Vulkan only reads these while it is called: each is made once, for all who record.
+
+
+@functools.cache
+def _begin_info(flags: int) -> Handle:
+    return Arena().new("VkCommandBufferBeginInfo", flags=flags)
+
+
+@functools.cache
+def _memory_barrier(wrote: int, reads: int) -> Handle:
+    return Arena().new("VkMemoryBarrier", srcAccessMask=wrote, dstAccessMask=reads)

@@ -57,14 +57,19 @@ class DescriptorPools:
         self._lock = threading.Lock()
 
     def allocate(self, pipeline: Pipeline, ranges: list[BufferRange]) -> DescriptorSet:
+        made = self.take(pipeline.set_layout, len(ranges))
+        self._write(made.handle, ranges)
+        return made
+
+    def take(self, set_layout: Handle, bindings: int) -> DescriptorSet:
+        """A set of that layout that nothing was written to."""
         with self._lock:
-            pool = self._pool_for(len(ranges))
-            handle = self._allocate(pool, pipeline)
+            pool = self._pool_for(bindings)
+            handle = self._allocate(pool, set_layout)
             pool.sets_left -= 1
-            pool.buffers_left -= len(ranges)
+            pool.buffers_left -= bindings
             self._used += 1
-        self._write(handle, ranges)
-        return DescriptorSet(handle, pool, len(ranges))
+        return DescriptorSet(handle, pool, bindings)
 
     def release(self, descriptor_set: DescriptorSet) -> None:
         with self._lock:
@@ -113,13 +118,13 @@ class DescriptorPools:
         vk.vkCreateDescriptorPool(self._device.handle, info, vk.ffi.NULL, pool)
         return pool[0]
 
-    def _allocate(self, pool: _Pool, pipeline: Pipeline) -> Handle:
+    def _allocate(self, pool: _Pool, set_layout: Handle) -> Handle:
         arena = Arena()
         info = arena.new(
             "VkDescriptorSetAllocateInfo",
             descriptorPool=pool.handle,
             descriptorSetCount=1,
-            pSetLayouts=arena.array("VkDescriptorSetLayout", [pipeline.set_layout]),
+            pSetLayouts=arena.array("VkDescriptorSetLayout", [set_layout]),
         )
         handles = out("VkDescriptorSet")
         vk.vkAllocateDescriptorSets(self._device.handle, info, handles)

@@ -31,7 +31,6 @@ class InPlace:
     def find(self, array: Any) -> Place | None:
         """Where the device reaches an array, if it does."""
         if isinstance(array, DeviceArray):
-            self._cards.chain.wait()  # a call may go to another queue than the chain
             return self._cards.place(array)
         return self._mapped.find(array)
 

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpu_executor.errors import DeviceLostError
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.timeline import Submission, Timeline
@@ -42,24 +41,10 @@ def open_lane(
         # Some are in flight where Ctrl-C ended it; another one must not end this.
         interrupt = None
         for submission in submissions:
-            interrupt = _wait_for(timeline, submission) or interrupt
+            interrupt = timeline.wait_out(submission) or interrupt
         pool.close()
         if interrupt is not None:
             raise interrupt
-
-
-def _wait_for(timeline: Timeline, submission: Submission) -> KeyboardInterrupt | None:
-    """Return when the device is done with it, or lost; what interrupted that is returned."""
-    interrupt = None
-    while True:
-        try:
-            timeline.wait(submission)
-        except KeyboardInterrupt as error:
-            interrupt = error
-        except DeviceLostError:
-            return interrupt
-        else:
-            return interrupt
 
 
 def run_lanes(lanes: Sequence[Lane]) -> None:

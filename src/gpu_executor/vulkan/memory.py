@@ -151,7 +151,7 @@ class MemoryPool:
         self, device: Device, *, limit: int | None = None, exact_blocks: bool = False
     ) -> None:
         self._device = device
-        self._limit = limit
+        self.limit = limit
         self._exact_blocks = exact_blocks
         self._blocks: list[Block] = []
         self._lock = threading.Lock()
@@ -281,7 +281,7 @@ class MemoryPool:
             if attempt is None and not self._trim():
                 break
             wanted = size if attempt is None else attempt
-            if self._limit is not None and self._held() + wanted > self._limit:
+            if self.limit is not None and self._held() + wanted > self.limit:
                 continue
             try:
                 block = _make_block(self._device, purpose, wanted)
@@ -290,7 +290,7 @@ class MemoryPool:
                 continue
             self._blocks.append(block)
             return block
-        limit = "no limit" if self._limit is None else f"limit {self._limit:,}"
+        limit = "no limit" if self.limit is None else f"limit {self.limit:,}"
         raise OutOfMemoryError(
             f"{size:,} bytes of {purpose.value} memory could not be had on "
             f"{self._device.info.name}: {self._held():,} held, {self._used:,} in use, {limit}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import math
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -20,22 +19,27 @@ from gpu_executor.errors import (
     ArgumentTypeError,
     ClosedError,
     DeviceLacksError,
+    DeviceLostError,
     GpuError,
 )
-from gpu_executor.kernel import ElementType, Shape, native
-from gpu_executor.vulkan.arrays import mapped_view
-from gpu_executor.vulkan.chain import Chain, Recorded
-from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
+from gpu_executor.kernel import Shape, native
+from gpu_executor.recycling import SMALLEST
+from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.chain import Chain, Placed, Recorded
+from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import Allocation, Purpose
 from gpu_executor.vulkan.places import Place
+from gpu_executor.vulkan.recycled import RecycledResults
 from gpu_executor.vulkan.resources import Resources
+from gpu_executor.vulkan.to_card import ToCard
+from gpu_executor.vulkan.waited_copies import WaitedCopies
 
-STAGING_BYTES = 32 << 20
 KEPT = 256
 """Tables and the like that operations of several dispatches keep on the card."""
+LEAST_BOUND = 4
+"""Bytes of a binding, also of an array without elements: Vulkan takes none of no bytes."""
 T = TypeVar("T")
-_BYTES = ElementType(np.dtype(np.uint8))
 
 
 class _Capturing(threading.local):
@@ -45,94 +49,86 @@ class _Capturing(threading.local):
 
 
 class CardStorage:
-    """The memory of one array on the card."""
+    """The memory of one array on the card, which goes back to the pool with this."""
 
-    __slots__ = ("__weakref__", "_cards", "allocation")
+    __slots__ = ("__weakref__", "allocation", "card", "handle", "offset")
 
-    def __init__(self, cards: CardArrays, allocation: Allocation) -> None:
-        self._cards = cards
+    def __init__(self, card: CardArrays, allocation: Allocation) -> None:
+        self.card = card
+        """Those that it is one of."""
         self.allocation = allocation
+        self.handle = int(vk.ffi.cast("uintptr_t", allocation.block.buffer))
+        """The buffer's, as a number, and where in it the storage begins."""
+        self.offset = allocation.offset
 
     def fetch(self, shape: Shape, dtype: np.dtype[Any], offset: int) -> Array:
-        return self._cards.fetch(self.allocation, shape, dtype, offset)
+        return self.card.fetch(self, shape, dtype, offset)
 
-    @property
-    def card(self) -> CardArrays:
-        """Those that it is one of."""
-        return self._cards
+    def __del__(self) -> None:
+        # Every result has one of these: a finalizer of weakref's takes four times as long.
+        self.card.release(self.allocation)
 
 
 class CardArrays:
     """Makes arrays on the card, moves data to and from them and runs dispatches on them: a `Card`.
     Safe from several threads."""
 
-    def __init__(self, resources: Resources, mapped: MappedArrays) -> None:
-        self._resources, self._mapped = resources, mapped
+    def __init__(
+        self, resources: Resources, mapped: MappedArrays, recycled: RecycledResults
+    ) -> None:
+        self.info = resources.device.info
         self.chain = Chain(resources)
+        self.release = resources.memory.release_when_possible
+        self._recycled = recycled
+        self._waited = WaitedCopies(resources, self.chain)
+        self._to_card = ToCard(resources, mapped, self.chain, self._waited)
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._keeping = threading.RLock()
         self._capturing = _Capturing()
-        self.info = resources.device.info
-        self._lock = threading.Lock()
-        self._opened = contextlib.ExitStack()
-        self._pool: CommandPool | None = None
-        self._closed = False
+        self._alignment = self.info.limits.buffer_offset_alignment
+        self._largest = self.info.limits.max_storage_buffer_range
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """Room on the card, its contents whatever was there before."""
-        nbytes = max(int(np.prod(shape)) * dtype.itemsize, 1)
-        allocation = self._resources.memory.allocate(Purpose.DEVICE, nbytes)
-        storage = CardStorage(self, allocation)
-        weakref.finalize(
-            storage, self._resources.memory.release_when_possible, allocation
-        ).atexit = False
-        return DeviceArray(shape, dtype, storage)
+        nbytes = math.prod(shape) * dtype.itemsize
+        allocation = self.chain.allocate(Purpose.DEVICE, max(nbytes, 1))
+        return DeviceArray(shape, dtype, CardStorage(self, allocation))
 
     def put(self, array: Array) -> DeviceArray:
-        """A copy of an array on the card."""
+        """A copy of an array on the card, made now also while a graph is recorded: it is no part of
+        that, and what is kept for later operations is there for those outside of it too."""
         made = self.empty(array.shape, native(array.dtype))
-        storage = made.storage
-        assert isinstance(storage, CardStorage)
-        place = self._mapped.find(array)
-        target = storage.allocation
-        if place is not None and array.nbytes:
-            copy = Copy(place.buffer, place.offset, target.buffer, target.offset, array.nbytes)
-            self._submit(copy)
-            return made
-        flat = np.ascontiguousarray(array, native(array.dtype)).reshape(-1).view(np.uint8)
-
-        def fill(staging: Allocation, start: int, end: int) -> None:
-            part = flat[start:end]
-            view = mapped_view(staging, 0, len(part), _BYTES)
-            self._resources.crew.copy([(view, part)])
-            offset = target.offset + start
-            self._submit(Copy(staging.buffer, staging.offset, target.buffer, offset, len(part)))
-
-        self._in_parts(Purpose.UPLOAD, len(flat), fill)
+        storage = self._storage(made)
+        self._to_card.copy(array, storage.allocation, storage)
         return made
 
-    def place(self, array: DeviceArray) -> Place:
-        """Where kernels find an array of these."""
-        found = self._place(array)
-        alignment = self.info.limits.buffer_offset_alignment
-        if found.offset % alignment:
-            raise ArgumentShapeError(
-                f"an array that begins {array.offset:,} bytes into another; kernels on "
-                f"{self.info.name} take what begins at a multiple of {alignment}"
-            )
-        return found
+    def fetch(
+        self, storage: CardStorage, shape: Shape, dtype: np.dtype[Any], skipped: int = 0
+    ) -> Array:
+        """The contents of a storage, from a byte on, as a NumPy array."""
+        if self._capturing.steps is not None:
+            raise GpuError("a graph is being recorded: there is no result to fetch yet")
+        source, nbytes = storage.allocation, math.prod(shape) * dtype.itemsize
+        offset = source.offset + skipped
+        if nbytes >= SMALLEST:
+            found = self._recycled.make_one(shape, dtype, nbytes)
+            if found is not None:
+                array, place = found
+                copy = Copy(source.buffer, offset, place.buffer, place.offset, nbytes)
+                self._waited.run(copy, (array, storage))
+                return array
+        result = np.empty(shape, dtype)
+        self._waited.fetch(source, offset, result.reshape(-1).view(np.uint8), storage)
+        return result
 
-    def _place(self, array: DeviceArray) -> Place:
-        storage = array.storage
-        if not isinstance(storage, CardStorage):
-            raise ArgumentTypeError("an array on the card of another kind of backend")
-        if storage.card is not self:
-            raise ClosedError(
-                "the array lies on the card of another backend; fetch it with numpy()"
-            )
+    def place(self, array: DeviceArray) -> Place:
+        """Where kernels of calls find an array of these. They may go to other queues than the
+        chain, which is waited for."""
+        self.chain.wait()
+        self._check_aligned(array)
+        storage = self._storage(array)
         block = storage.allocation.block
-        offset = storage.allocation.offset + array.offset
-        return Place(block.buffer, offset, True, block.serial)
+        return Place(block.buffer, storage.offset + array.offset, True, block.serial)
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """What was made under that key before, or is made now; the longest unused is forgotten."""
@@ -140,7 +136,8 @@ class CardArrays:
             if key in self._kept:
                 self._kept.move_to_end(key)
             else:
-                self._kept[key] = make()
+                with self.not_recorded():
+                    self._kept[key] = make()
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             found: T = self._kept[key]
@@ -151,7 +148,7 @@ class CardArrays:
         if self._capturing.steps is not None:
             self._capturing.steps += steps
             return
-        self.chain.submit(self._ready(steps))
+        self.chain.submit(self._placed(steps))
 
     def capture(self, steps: list[Step] | None) -> None:
         """From now on what this thread submits goes to a list instead, until None is given."""
@@ -159,98 +156,98 @@ class CardArrays:
             raise GpuError("a graph is being recorded already")
         self._capturing.steps = steps
 
+    @contextlib.contextmanager
+    def not_recorded(self) -> Iterator[None]:
+        """For what has to be done at once, also while this thread records a graph."""
+        steps, self._capturing.steps = self._capturing.steps, None
+        try:
+            yield
+        finally:
+            self._capturing.steps = steps
+
     def record(self, steps: Sequence[Step]) -> Recorded:
         """Commands for these steps, to be run any number of times."""
-        return self.chain.record(self._ready(steps))
+        return self.chain.record(self._placed(steps))
 
-    def _ready(self, steps: Sequence[Step]) -> list[tuple[Step, list[Place]]]:
-        aligned = [each for step in steps for each in self._aligned(step)]
-        return [(each, self._places(each)) for each in aligned]
-
-    def _aligned(self, step: Step) -> Iterator[Step]:
-        """The step, and before it copies of those inputs that begin where none can be bound."""
-        if isinstance(step, Copying) or not any(array.offset for array in step.arrays):
-            yield step
-            return
-        alignment, arrays = self.info.limits.buffer_offset_alignment, list(step.arrays)
-        for index, array in enumerate(arrays[: step.kernel.inputs]):
-            if self._place(array).offset % alignment:
-                arrays[index] = self.empty(array.shape, array.dtype)
-                yield Copying(array, arrays[index])
-        yield dataclasses.replace(step, arrays=tuple(arrays))
-
-    def _places(self, step: Step) -> list[Place]:
-        if isinstance(step, Dispatch):
-            return [self._bound(step, array) for array in step.arrays]
-        if step.source.nbytes != step.target.nbytes:
-            raise ArgumentShapeError(
-                f"{step.source.nbytes:,} bytes cannot be copied to {step.target.nbytes:,}"
-            )
-        return [self._place(step.source), self._place(step.target)]
-
-    def _bound(self, dispatch: Dispatch, array: DeviceArray) -> Place:
-        place = self.place(array)
-        if array.nbytes > self.info.limits.max_storage_buffer_range:
-            raise DeviceLacksError(
-                f"{dispatch.kernel.name}: an array of {array.nbytes:,} bytes; {self.info.name} "
-                f"binds {self.info.limits.max_storage_buffer_range:,} at most"
-            )
-        return place
-
-    def fetch(
-        self, source: Allocation, shape: Shape, dtype: np.dtype[Any], skipped: int = 0
-    ) -> Array:
-        """The contents of an allocation, from a byte on, as a NumPy array."""
-        if self._capturing.steps is not None:
-            raise GpuError("a graph is being recorded: there is no result to fetch yet")
-        result = np.empty(shape, dtype)
-        flat = result.reshape(-1).view(np.uint8)
-
-        def drain(staging: Allocation, start: int, end: int) -> None:
-            part = flat[start:end]
-            offset = source.offset + skipped + start
-            self._submit(Copy(source.buffer, offset, staging.buffer, staging.offset, len(part)))
-            self._resources.crew.copy([(part, mapped_view(staging, 0, len(part), _BYTES))])
-
-        self._in_parts(Purpose.READBACK, len(flat), drain)
-        return result
+    def let_go_of_done(self) -> None:
+        """Free the memory of arrays that nobody has, and that the device has done with."""
+        with contextlib.suppress(DeviceLostError):
+            self._waited.let_go_of_done()
+            self.chain.let_go_of_done()
 
     def close(self) -> None:
+        self._waited.close()
         self.chain.close()
         with self._keeping:
             self._kept.clear()
-        with self._lock:
-            self._closed = True
-            self._opened.close()
 
-    def _in_parts(
-        self, purpose: Purpose, nbytes: int, move: Callable[[Allocation, int, int], None]
-    ) -> None:
-        """Move data through staging memory, a part at a time."""
-        if not nbytes:
-            return
-        memory = self._resources.memory
-        staging = memory.allocate(purpose, min(nbytes, STAGING_BYTES))
-        try:
-            for start in range(0, nbytes, STAGING_BYTES):
-                move(staging, start, min(start + STAGING_BYTES, nbytes))
-        finally:
-            memory.release(staging)
+    def _placed(self, steps: Sequence[Step]) -> list[Placed]:
+        placed: list[Placed] = []
+        for step in steps:
+            if isinstance(step, Dispatch):
+                self._place_dispatch(step, placed)
+            else:
+                self._place_copy(step, placed)
+        return placed
 
-    def _submit(self, copy: Copy) -> None:
-        """Do one copy and wait for it."""
-        compute = self._resources.compute
-        with self._lock:
-            if self._closed:
-                raise ClosedError("the backend that the array lies on is closed")
-            if self._pool is None:
-                self._pool = CommandPool(self._resources.device, compute.family)
-                self._opened.callback(self._pool.close)
-                self._commands = self._pool.allocate()
-            with Recorder(self._commands) as recorder:
-                recorder.copy([copy])
-                recorder.all_before_all()
-                recorder.all_before_host()
-            submission = compute.prepare(self._commands)
-            compute.submit(submission)
-            compute.wait(submission)
+    def _place_dispatch(self, dispatch: Dispatch, placed: list[Placed]) -> None:
+        kernel = dispatch.kernel
+        storages: list[CardStorage] = []
+        numbers: list[int] = []
+        for index, given in enumerate(dispatch.arrays):
+            array = given
+            if given.offset % self._alignment and index < kernel.inputs:
+                array = self._moved(given, placed)
+            storage, nbytes = self._storage(array), array.nbytes
+            if array.offset:
+                self._check_aligned(array)
+            if nbytes > self._largest:
+                raise DeviceLacksError(
+                    f"{kernel.name}: an array of {nbytes:,} bytes; {self.info.name} binds "
+                    f"{self._largest:,} at most"
+                )
+            storages.append(storage)
+            numbers += (storage.handle, storage.offset + array.offset, max(nbytes, LEAST_BOUND))
+        placed.append(Placed(dispatch, storages, kernel.inputs, numbers))
+
+    def _moved(self, array: DeviceArray, placed: list[Placed]) -> DeviceArray:
+        """A copy of what begins where nothing can be bound, made before the dispatch."""
+        there = self.empty(array.shape, array.dtype)
+        self._place_copy(Copying(array, there), placed)
+        return there
+
+    def _place_copy(self, copying: Copying, placed: list[Placed]) -> None:
+        source, target = copying.source, copying.target
+        if source.nbytes != target.nbytes:
+            raise ArgumentShapeError(
+                f"{source.nbytes:,} bytes cannot be copied to {target.nbytes:,}"
+            )
+        storages = [self._storage(each) for each in (source, target)]
+        start, end = (each.allocation for each in storages)
+        if source.nbytes:
+            copy = Copy(
+                start.buffer,
+                start.offset + source.offset,
+                end.buffer,
+                end.offset + target.offset,
+                source.nbytes,
+            )
+            placed.append(Placed(copy, storages, 1))
+
+    def _storage(self, array: DeviceArray) -> CardStorage:
+        storage = array.storage
+        if not isinstance(storage, CardStorage):
+            raise ArgumentTypeError("an array on the card of another kind of backend")
+        if storage.card is not self:
+            raise ClosedError(
+                "the array lies on the card of another backend; fetch it with numpy()"
+            )
+        return storage
+
+    def _check_aligned(self, array: DeviceArray) -> None:
+        """Allocations are aligned for any use, so it is the array's own offset that counts."""
+        if array.offset % self._alignment:
+            raise ArgumentShapeError(
+                f"an array that begins {array.offset:,} bytes into another; kernels on "
+                f"{self.info.name} take what begins at a multiple of {self._alignment}"
+            )

@@ -93,7 +93,7 @@ class PipelineCache:
     def _make(self, key: Key, kernel: Kernel, constants: Constants) -> Pipeline:
         check_device_runs(kernel, self._device.info)
         device, null = self._device.handle, vk.ffi.NULL
-        set_layout = _make_set_layout(self._device, kernel.bindings)
+        set_layout = make_set_layout(self._device, kernel.bindings)
         layout = module = None
         try:
             layout = _make_layout(self._device, set_layout, kernel.push_bytes)
@@ -124,7 +124,8 @@ def specialization(kernel: Kernel, work_group: int, per_invocation: int) -> Cons
     return tuple(sorted(values.items()))
 
 
-def _make_set_layout(device: Device, bindings: int) -> Handle:
+def make_set_layout(device: Device, bindings: int) -> Handle:
+    """That of every set here: so many storage buffers. Equal ones go for each other (14.2.2)."""
     arena = Arena()
     entries = arena.array("VkDescriptorSetLayoutBinding", bindings)
     for binding in range(bindings):

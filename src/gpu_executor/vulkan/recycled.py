@@ -40,6 +40,8 @@ class RecycledResults:
     def __init__(self, memory: MemoryPool, mapped: MappedArrays, info: DeviceInfo) -> None:
         self._memory, self._mapped = memory, mapped
         self._most = max(MOST_BYTES, info.host_memory // MOST_OF_HOST)
+        if memory.limit is not None:
+            self._most = min(self._most, memory.limit // 2)  # what is left is for slots and staging
         self._seen: deque[int] = deque(maxlen=LARGE_SIZES_SEEN)
         self._recycled: Recycled[Place] = Recycled()
 
@@ -48,13 +50,17 @@ class RecycledResults:
         outputs = form.operands[form.kernel.inputs :]
         made = []
         for (shape, dtype), output in zip(form.results, outputs, strict=True):
-            one = self._known(shape, dtype, output.nbytes)
-            if one is None:
-                one = self._new(shape, dtype, output.nbytes)
+            one = self.make_one(shape, dtype, output.nbytes)
             if one is None:
                 return []
             made.append(one)
         return made
+
+    def make_one(
+        self, shape: Shape, dtype: np.dtype[Any], nbytes: int
+    ) -> tuple[Array, Place] | None:
+        """An array of so many bytes and its place; None where there is no memory for it."""
+        return self._known(shape, dtype, nbytes) or self._new(shape, dtype, nbytes)
 
     def clear(self) -> None:
         """Keep none: what nobody holds goes back to the pool, the rest when it is dropped."""

@@ -94,11 +94,11 @@ class Session:
             self._descriptors = DescriptorPools(self._device)
             opened.callback(self._descriptors.close)
             self.resources = self._make_resources(opened)
-            self.cards = CardArrays(self.resources, self.mapped)
-            opened.callback(self.cards.close)
             self._recycled = RecycledResults(self._memory, self.mapped, self.info)
             opened.callback(self._recycled.clear)
-            self._memory.reclaim = self._recycled.clear
+            self.cards = CardArrays(self.resources, self.mapped, self._recycled)
+            opened.callback(self.cards.close)
+            self._memory.reclaim = self._let_go
             self._in_place = InPlace(self.info, self.mapped, self.cards, self._recycled)
             self._shelf = Shelf(self.resources)
             self.routes = Routes(self.info, settings, self._shelf, self._measure_first)
@@ -317,10 +317,16 @@ class Session:
     def trim(self) -> int:
         """Free what no running call needs: idle slots, empty memory blocks. Returns the bytes."""
         self._shelf.clear()
-        self._recycled.clear()
+        self._let_go()
         return self._memory.trim()
 
+    def _let_go(self) -> None:
+        """Of memory that is kept, and that nobody uses."""
+        self.cards.let_go_of_done()
+        self._recycled.clear()
+
     def stats(self) -> Stats:
+        self.cards.let_go_of_done()
         by_path: defaultdict[str, int] = defaultdict(int)
         records = self._shelf.records()
         for path, record in records:

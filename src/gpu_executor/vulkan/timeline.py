@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from time import perf_counter_ns
 
+from gpu_executor.errors import DeviceLostError
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.queues import QueueAddress
@@ -133,6 +134,19 @@ class Timeline:
                 return
         while vk.vkWaitSemaphores(handle, info, WAIT_SLICE_NS) == pending:
             pass
+
+    def wait_out(self, submission: Submission) -> KeyboardInterrupt | None:
+        """Return when the device is done with it, or lost; what interrupted that is returned."""
+        interrupt = None
+        while True:
+            try:
+                self.wait(submission)
+            except KeyboardInterrupt as error:
+                interrupt = error
+            except DeviceLostError:
+                return interrupt
+            else:
+                return interrupt
 
     def is_done(self, submission: Submission) -> bool:
         """Whether the device is done with it."""
