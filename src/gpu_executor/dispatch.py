@@ -70,6 +70,10 @@ class Card(Protocol):
     def info(self) -> DeviceInfo:
         """The device."""
 
+    @property
+    def doubles(self) -> bool:
+        """Whether products of large primes are made of doubles there, because that is faster."""
+
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """Room for an array, its contents whatever was there before."""
 

@@ -25,6 +25,7 @@ from gpu_executor.fields.field import AT_ONCE
 from gpu_executor.kernels.catalogue import mul_chain_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import family
+from gpu_executor.ops.multiplying import by_doubles
 from gpu_executor.plan.work_groups import USUAL_WORK_GROUP
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
@@ -163,7 +164,9 @@ def _streamed(
     steps: list[Step] = [Copying(first, result)]
     moved = [2 * first.nbytes]
     for operation, exact in OPERATIONS.items():
-        kernel = element_kernel(field.prime, operation, strides=count > AT_ONCE)
+        kernel = element_kernel(
+            field.prime, operation, strides=count > AT_ONCE, doubles=by_doubles(card, field.prime)
+        )
         arrays = *operands[: kernel.inputs], result
         steps.append(Dispatch(kernel, arrays, count, strides=True))
         card.submit(steps[-1:])
@@ -196,7 +199,8 @@ def _products_in_chains(gpu: PersistentVulkanBackend, field: Field, sizes: Sizes
     prime = field.prime
     if family(prime) != "wide" or 2 * prime.modulus >= prime.r:
         return None
-    kernel, length, modulus = mul_chain_kernel(prime, sizes.length), sizes.length, field.modulus
+    length, modulus = sizes.length, field.modulus
+    kernel = mul_chain_kernel(prime, length, doubles=by_doubles(gpu._session.cards, prime))
     a, b = (elements(prime, min(SAMPLE, sizes.chains), seed) for seed in (1, 2))
     operands = [FieldArray(field, each, field.form) for each in (a, b)]
     powers = np.vectorize(lambda x, y: x * pow(y, length, modulus), "O")

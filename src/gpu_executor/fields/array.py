@@ -12,6 +12,7 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import Card
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernels.elements import element_kernel
+from gpu_executor.ops.multiplying import by_doubles
 
 if TYPE_CHECKING:
     from gpu_executor.fields.field import Field
@@ -46,6 +47,11 @@ class FieldArray:
             raise ArgumentTypeError("the array is on the host; gpu.to_device(array) takes it over")
         card: Card = self.data.storage.card
         return card
+
+    @property
+    def by_doubles(self) -> bool:
+        """Whether its products are made of doubles."""
+        return self.on_card and by_doubles(self.card, self.field.prime)
 
     @property
     def shape(self) -> Shape:
@@ -89,7 +95,7 @@ class FieldArray:
         if self.field.form == "canonical":
             raise ArgumentTypeError(f"{self.field.name} has no Montgomery form")
         name = "to_montgomery" if form == "montgomery" else "from_montgomery"
-        kernel = element_kernel(self.field.prime, name, strides=True)
+        kernel = element_kernel(self.field.prime, name, strides=True, doubles=self.by_doubles)
         return FieldArray(self.field, self.field.apply(kernel, [self.data]), form)
 
     def ints(self) -> npt.NDArray[np.object_]:

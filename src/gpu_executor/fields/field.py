@@ -172,7 +172,7 @@ class Field:
         exponents = (
             self._kept_words(array.card, found) if array.on_card else np.array(found, np.uint32)
         )
-        kernel = element_kernel(self.prime, "power")
+        kernel = element_kernel(self.prime, "power", doubles=array.by_doubles)
         result = self.apply(kernel, [array.data, exponents], (len(found),))
         return FieldArray(self, result, self.form)
 
@@ -358,7 +358,13 @@ class Field:
         sizes = [each.size for each in (others if condition is None else arrays)]
         repeats = any(size != first.size for size in sizes)
         strides = repeats or first.size > AT_ONCE
-        kernel = element_kernel(self.prime, operation, broadcast=repeats, strides=strides)
+        kernel = element_kernel(
+            self.prime,
+            operation,
+            broadcast=repeats,
+            strides=strides,
+            doubles=first.by_doubles,
+        )
         told = tuple(0 if size == first.size else size for size in sizes) if repeats else ()
         data = [*leading, *(each.data for each in arrays)]
         if repeats and not first.on_card:

@@ -2,7 +2,7 @@
 
 A source in `glsl/` is one module. Those of `glsl/elements`, `glsl/scans` and `glsl/transforms` are
 compiled for each family of primes, those of `glsl/conversions` for each that has a Montgomery form:
-`<family>_<operation>.spv`.
+`<family>_<operation>.spv`. The family `doubles` has those that multiply.
 
 The manifest holds the SHA-256 of each module's source (with what it includes and the compiler's
 options) and of its SPIR-V, so that a stale file shows without a compiler. Only whoever changes a
@@ -31,9 +31,11 @@ FOLDERS: dict[str, Sequence[str]] = {
     "elements": FAMILIES,
     "conversions": MONTGOMERY_FAMILIES,
     "scans": FAMILIES,
-    "transforms": FAMILIES,
+    "transforms": [family for family in FAMILIES if family != "doubles"],
 }
-"""The folders whose kernels are compiled once for each of several families."""
+"""The folders whose kernels are compiled once for each of several families. Transforms gain nothing
+from doubles: on an NVIDIA H200 2^22 elements of BLS12-381 Fr took 1.69 ms instead of 1.62, 2^24
+8.69 instead of 7.07."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,14 @@ class Source:
     @property
     def options(self) -> tuple[str, ...]:
         """What the compiler is told besides what it is told for every module."""
+        if self.family == "doubles":
+            return ("-DFAMILY_WIDE", "-DDOUBLES")
         return () if self.family is None else (f"-DFAMILY_{self.family.upper()}",)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a module of it: doubles are for what multiplies."""
+        return self.family != "doubles" or "#define PRODUCTS" in _text(self.path)
 
 
 def sources() -> list[Source]:
@@ -63,7 +72,9 @@ def sources() -> list[Source]:
         for path in (GLSL / folder).glob("*.comp")
         for family in families
     ]
-    return sorted(plain + by_family, key=lambda source: f"{source.stem}.spv")
+    found = [source for source in plain + by_family if source.exists]
+    found.append(Source(GLSL / "field_mul_chain.comp", "doubles"))
+    return sorted(found, key=lambda source: f"{source.stem}.spv")
 
 
 def source_digest(source: Source | Path) -> str:
@@ -94,6 +105,11 @@ def build() -> None:
         if module.stem not in manifest:
             module.unlink()
     MANIFEST.write_text(json.dumps(manifest, indent=2) + "\n")
+
+
+def _text(source: Path) -> str:
+    """A source with all that it includes."""
+    return "".join(path.read_text() for path in _with_includes(source))
 
 
 def _with_includes(source: Path) -> list[Path]:

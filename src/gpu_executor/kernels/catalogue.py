@@ -17,9 +17,12 @@ from gpu_executor.kernels.constants import (
     PER_INVOCATION,
     STRIDES,
     WORDS,
+    double_constants,
     limb_constants,
+    packed_doubles,
     packed_modulus,
 )
+from gpu_executor.kernels.families import family_limbs, module_family
 from gpu_executor.kernels.modules import spirv
 from gpu_executor.primes import NAMED, Prime, words
 
@@ -89,15 +92,21 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
 
 
 @functools.cache
-def mul_chain_kernel(prime: Prime, length: int) -> Kernel:
+def mul_chain_kernel(prime: Prime, length: int, *, doubles: bool = False) -> Kernel:
     """`length` (even) dependent products by the same factor: what measures the multiplier."""
+    kind = module_family(prime, "field_mul_chain", doubles=doubles)
+    constants, push = limb_constants(prime), packed_modulus(prime.limbs.split(prime.modulus))
+    if kind == "doubles":
+        limbs = family_limbs(prime, kind)
+        constants = double_constants(prime, limbs)
+        push = packed_doubles(limbs.split(prime.modulus))
     return Kernel.from_spirv(
-        spirv("field_mul_chain"),
+        spirv("doubles_field_mul_chain" if kind == "doubles" else "field_mul_chain"),
         inputs=2,
         outputs=1,
         dtypes=[prime.element_dtype] * 3,
-        constants=limb_constants(prime) | {CHAIN_LENGTH: length, PER_INVOCATION: 1},
-        push=packed_modulus(prime.limbs.split(prime.modulus)),
+        constants=constants | {CHAIN_LENGTH: length, PER_INVOCATION: 1},
+        push=push,
         status=True,
         name=f"{prime.name}_mul_chain_{length}",
     )

@@ -17,10 +17,10 @@ from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels.constants import BROADCAST, PER_INVOCATION, STRIDES, packed
 from gpu_executor.kernels.element_references import REFERENCES
 from gpu_executor.kernels.families import (
-    family,
     family_constants,
     family_push,
     in_montgomery_form,
+    module_family,
 )
 from gpu_executor.kernels.modules import spirv
 from gpu_executor.primes import Prime
@@ -51,7 +51,12 @@ be measured for these kernels: products of one word above all, which wait for me
 
 
 def element_kernel(
-    prime: Prime, operation: str, *, broadcast: bool = False, strides: bool | None = None
+    prime: Prime,
+    operation: str,
+    *,
+    broadcast: bool = False,
+    strides: bool | None = None,
+    doubles: bool = False,
 ) -> Kernel:
     """The kernel of an operation on elements of a prime; the same object every time.
 
@@ -67,6 +72,8 @@ def element_kernel(
 
     One that `strides` takes any number of elements with any number of work-groups. Kernels that are
     not cut do, unless told otherwise; the others need not, and lavapipe is faster so.
+
+    With `doubles`, products are made of them where that can be (glsl/doubles.glsl).
     """
     if operation not in _SIGNATURES:
         raise KernelError(
@@ -77,17 +84,21 @@ def element_kernel(
     if broadcast and not _others(operation):
         raise KernelError(f"{operation} has no second operand that could be shorter")
     whole = broadcast or operation == "power"
-    return _element_kernel(prime, operation, broadcast, whole if strides is None else strides)
+    kind = module_family(prime, operation, doubles=doubles)
+    strides = whole if strides is None else strides
+    return _element_kernel(prime, kind, operation, broadcast, strides)
 
 
 @functools.cache
-def _element_kernel(prime: Prime, operation: str, broadcast: bool, strides: bool) -> Kernel:
-    code = spirv(f"{family(prime)}_{operation}")
+def _element_kernel(
+    prime: Prime, kind: str, operation: str, broadcast: bool, strides: bool
+) -> Kernel:
+    code = spirv(f"{kind}_{operation}")
     interface = read_interface(code)
     inputs, output = _SIGNATURES[operation]
     types = {"e": prime.element_dtype, "w": np.dtype(np.uint32)}
-    push = family_push(prime, interface)
-    constants: dict[int, Any] = {**family_constants(prime, interface), STRIDES: strides}
+    push = family_push(prime, kind, interface)
+    constants: dict[int, Any] = {**family_constants(prime, kind, interface), STRIDES: strides}
     push_of: Callable[..., Sequence[int]] | None = None
     if operation == "power":
         push_of = _exponent_words

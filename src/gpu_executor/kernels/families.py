@@ -7,12 +7,23 @@ are. What a module has to be told about its prime shows in its code: `family_con
 
 from __future__ import annotations
 
-from gpu_executor.kernels.constants import LIMBS, limb_constants, packed, packed_modulus
+from gpu_executor.kernels.constants import (
+    DOUBLE_BITS,
+    LIMBS,
+    MOST_DOUBLES,
+    double_constants,
+    limb_constants,
+    packed,
+    packed_doubles,
+    packed_modulus,
+)
+from gpu_executor.kernels.modules import has_module
 from gpu_executor.primes.prime import WORD_BITS, LimbLayout, Prime
 from gpu_executor.spirv import ShaderInterface
 
-FAMILIES = ("wide", "monty31", "mersenne31", "goldilocks")
-MONTGOMERY_FAMILIES = ("wide", "monty31")
+FAMILIES = ("wide", "doubles", "monty31", "mersenne31", "goldilocks")
+"""`doubles` has the primes of `wide`, and of the kernels those that it makes faster."""
+MONTGOMERY_FAMILIES = ("wide", "doubles", "monty31")
 """Those whose elements are in Montgomery form; the others' are as they are."""
 
 MERSENNE31_MODULUS = 2**31 - 1
@@ -32,28 +43,47 @@ def family(prime: Prime) -> str:
     return "monty31" if prime.bits <= MONTY31_BITS else "wide"
 
 
+def module_family(prime: Prime, module: str, *, doubles: bool) -> str:
+    """The family whose module serves a prime: its own, or `doubles` where those are wanted, the
+    module multiplies, and the modulus has few enough limbs."""
+    own = family(prime)
+    fits = prime.words * WORD_BITS <= MOST_DOUBLES * DOUBLE_BITS
+    if own == "wide" and doubles and fits and has_module(f"doubles_{module}"):
+        return "doubles"
+    return own
+
+
 def in_montgomery_form(prime: Prime) -> bool:
     """Whether the prime's elements on the card are multiplied by R."""
     return family(prime) in MONTGOMERY_FAMILIES
 
 
-def family_constants(prime: Prime, interface: ShaderInterface) -> dict[int, int]:
+def family_limbs(prime: Prime, kind: str) -> LimbLayout:
+    """How elements that lie in memory are cut, by the family of a module."""
+    return LimbLayout.covering(prime.words, DOUBLE_BITS) if kind == "doubles" else prime.limbs
+
+
+def family_constants(prime: Prime, kind: str, interface: ShaderInterface) -> dict[int, int]:
     """The specialization constants that follow from the prime, as far as the code has them."""
-    if family(prime) != "wide":
+    if kind not in ("wide", "doubles"):
         return {}
-    known = limb_constants(prime) | _words_from(ONE, prime, prime.r_mod_p)
+    limbs = family_limbs(prime, kind)
+    known = double_constants(prime, limbs) if kind == "doubles" else limb_constants(prime)
+    known |= _words_from(ONE, prime, prime.r_mod_p)
     known |= _words_from(R_SQUARED, prime, prime.r2_mod_p)
     there = {constant.spec_id for constant in interface.constants}
     return {spec_id: value for spec_id, value in known.items() if spec_id in there}
 
 
-def family_push(prime: Prime, interface: ShaderInterface) -> bytes:
+def family_push(prime: Prime, kind: str, interface: ShaderInterface) -> bytes:
     """The push constants behind the element count; the kernel's own follow them."""
-    if family(prime) == "wide":
+    if kind == "doubles":
+        return packed_doubles(family_limbs(prime, kind).split(prime.modulus))
+    if kind == "wide":
         # A kernel that multiplies, and so has limbs, gets the modulus as limbs.
         by_limbs = interface.constant(LIMBS) is not None
         return packed_modulus(prime.limbs.split(prime.modulus) if by_limbs else prime.modulus_words)
-    if family(prime) == "monty31":
+    if kind == "monty31":
         inverse = pow(prime.modulus, -1, prime.r)
         return packed([prime.modulus, inverse, prime.r_mod_p, prime.r2_mod_p])
     return b""

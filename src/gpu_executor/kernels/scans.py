@@ -6,6 +6,7 @@ import functools
 
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.dispatched import dispatched_kernel
+from gpu_executor.kernels.families import module_family
 from gpu_executor.primes import Prime
 
 _ARRAYS = {
@@ -21,7 +22,8 @@ _ARRAYS = {
 
 
 @functools.cache
-def scan_kernel(prime: Prime, name: str) -> Kernel:
-    """The kernel of glsl/scans of that name."""
+def scan_kernel(prime: Prime, name: str, *, doubles: bool = False) -> Kernel:
+    """The kernel of glsl/scans of that name; with `doubles`, products are made of them."""
     inputs, outputs = _ARRAYS[name]
-    return dispatched_kernel(prime, name, inputs=inputs, outputs=outputs)
+    kind = module_family(prime, name, doubles=doubles)
+    return dispatched_kernel(prime, kind, name, inputs=inputs, outputs=outputs)

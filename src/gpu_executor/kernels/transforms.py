@@ -79,8 +79,8 @@ def factors(prime: Prime, values: Iterable[int]) -> words.Elements:
 def _kernel(
     prime: Prime, module: str, *, inputs: int, tuning: Mapping[int, Constant] | None = None
 ) -> Kernel:
-    constants, push = dict(tuning or {}), None
-    if family(prime) == "wide":
+    constants, push, kind = dict(tuning or {}), None, family(prime)
+    if kind == "wide":
         limbs = work_limbs(prime)
         constants |= {
             LIMBS: limbs.count,
@@ -88,4 +88,4 @@ def _kernel(
             NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
         }
         push = packed_modulus(limbs.split(prime.modulus))
-    return dispatched_kernel(prime, module, inputs=inputs, constants=constants, push=push)
+    return dispatched_kernel(prime, kind, module, inputs=inputs, constants=constants, push=push)

@@ -6,8 +6,10 @@ import numpy as np
 
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Card, Dispatch
+from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.scans import scan_kernel
+from gpu_executor.ops.multiplying import by_doubles
 from gpu_executor.primes import Prime
 
 TOGETHER = 32
@@ -30,13 +32,18 @@ def _invert(card: Card, prime: Prime, x: DeviceArray, y: DeviceArray, work: list
     if count <= FEW:
         exponent = _exponent(card, prime.modulus - 2)
         work.append(
-            Dispatch(element_kernel(prime, "power"), (x, exponent, y), count, (exponent.size,))
+            Dispatch(
+                element_kernel(prime, "power", doubles=by_doubles(card, prime)),
+                (x, exponent, y),
+                count,
+                (exponent.size,),
+            )
         )
         return
     groups = max(-(-count // TOGETHER), FEW)
     before = card.empty(x.shape, x.dtype)
     products, inverses = (_elements(card, prime, groups) for _ in range(2))
-    first, second = scan_kernel(prime, "partial_products"), scan_kernel(prime, "inverses")
+    first, second = (_kernel(card, prime, name) for name in ("partial_products", "inverses"))
     work.append(Dispatch(first, (x, before, products), groups, (count,), strides=True))
     _invert(card, prime, products, inverses, work)
     work.append(Dispatch(second, (x, before, inverses, y), groups, (count,), strides=True))
@@ -45,7 +52,7 @@ def _invert(card: Card, prime: Prime, x: DeviceArray, y: DeviceArray, work: list
 def sum_rows(card: Card, prime: Prime, x: DeviceArray, rows: int, columns: int) -> DeviceArray:
     """The sum of each row, as one element a row."""
     work: list[Dispatch] = []
-    kernel = scan_kernel(prime, "partial_sums")
+    kernel = _kernel(card, prime, "partial_sums")
     while True:
         groups = -(-columns // TOGETHER)
         sums = _elements(card, prime, rows * groups)
@@ -81,11 +88,15 @@ def _running_products(
     if chunks > 1:
         products, before = (_elements(card, prime, count) for _ in range(2))
         work.append(
-            Dispatch(scan_kernel(prime, "chunk_products"), (x, products), count, told, strides=True)
+            Dispatch(
+                _kernel(card, prime, "chunk_products"), (x, products), count, told, strides=True
+            )
         )
         _running_products(card, prime, products, before, rows, chunks, work)
     work.append(
-        Dispatch(scan_kernel(prime, "running_products"), (x, before, y), count, told, strides=True)
+        Dispatch(
+            _kernel(card, prime, "running_products"), (x, before, y), count, told, strides=True
+        )
     )
 
 
@@ -94,7 +105,7 @@ def resize_rows(
 ) -> DeviceArray:
     """Rows of `new` elements instead of `old`: cut, or filled up with zeros."""
     y = _elements(card, prime, rows * new)
-    kernel = scan_kernel(prime, "resize")
+    kernel = _kernel(card, prime, "resize")
     card.submit([Dispatch(kernel, (x, y), rows * new, (new, old), strides=True)])
     return y
 
@@ -104,9 +115,13 @@ def evaluate(card: Card, prime: Prime, x: DeviceArray, points: DeviceArray) -> D
     count = points.nbytes // prime.element_bytes
     values = _elements(card, prime, count)
     coefficients = x.nbytes // prime.element_bytes
-    kernel = scan_kernel(prime, "evaluate")
+    kernel = _kernel(card, prime, "evaluate")
     card.submit([Dispatch(kernel, (x, points, values), count, (coefficients,), strides=True)])
     return values
+
+
+def _kernel(card: Card, prime: Prime, name: str) -> Kernel:
+    return scan_kernel(prime, name, doubles=by_doubles(card, prime))
 
 
 def _elements(card: Card, prime: Prime, count: int) -> DeviceArray:

@@ -54,6 +54,9 @@ VULKAN12_FEATURES = (
     "vulkanMemoryModelDeviceScope",
 )
 
+FLOAT_CONTROLS = ("shaderRoundingModeRTZFloat64",)
+"""Properties that kernels may rely on as on features; there is nothing to switch on."""
+
 
 def feature_chain(arena: Arena) -> tuple[Handle, Handle, Handle]:
     """The structures that ask for, or switch on, the features named above."""
@@ -70,7 +73,8 @@ def describe(device: Handle) -> DeviceInfo:
     imports = arena.new("VkPhysicalDeviceExternalMemoryHostPropertiesEXT")
     if "VK_EXT_external_memory_host" in extensions:
         driver.pNext = imports
-    subgroup = arena.new("VkPhysicalDeviceSubgroupProperties", pNext=driver)
+    floats = arena.new("VkPhysicalDeviceFloatControlsProperties", pNext=driver)
+    subgroup = arena.new("VkPhysicalDeviceSubgroupProperties", pNext=floats)
     allocation = arena.new("VkPhysicalDeviceMaintenance3Properties", pNext=subgroup)
     identity = arena.new("VkPhysicalDeviceIDProperties", pNext=allocation)
     everything = arena.new("VkPhysicalDeviceProperties2", pNext=identity)
@@ -88,7 +92,7 @@ def describe(device: Handle) -> DeviceInfo:
         heaps=_heaps(device),
         queue_families=_queue_families(device),
         limits=_limits(properties.limits, allocation, subgroup, imports),
-        features=_features(device),
+        features=_features(device) | {name for name in FLOAT_CONTROLS if getattr(floats, name)},
         extensions=extensions,
         pipeline_cache_uuid=bytes(properties.pipelineCacheUUID).hex(),
     )

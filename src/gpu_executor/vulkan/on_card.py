@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import threading
 from collections import OrderedDict
@@ -27,6 +28,7 @@ from gpu_executor.recycling import SMALLEST
 from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.chain import Chain, Placed, Recorded
 from gpu_executor.vulkan.commands import Copy
+from gpu_executor.vulkan.doubles import doubles_pay
 from gpu_executor.vulkan.mapped import MappedArrays
 from gpu_executor.vulkan.memory import Allocation, Purpose
 from gpu_executor.vulkan.places import Place
@@ -87,6 +89,11 @@ class CardArrays:
         self._capturing = _Capturing()
         self._alignment = self.info.limits.buffer_offset_alignment
         self._largest = self.info.limits.max_storage_buffer_range
+
+    @functools.cached_property
+    def doubles(self) -> bool:
+        """Whether products of large primes are made of doubles here, because that is faster."""
+        return doubles_pay(self)
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """Room on the card, its contents whatever was there before."""

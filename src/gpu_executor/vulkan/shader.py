@@ -34,6 +34,8 @@ FEATURE_OF_CAPABILITY = {
     "VulkanMemoryModel": "vulkanMemoryModel",
     "VulkanMemoryModelDeviceScope": "vulkanMemoryModelDeviceScope",
     "PhysicalStorageBufferAddresses": "bufferDeviceAddress",
+    # The kernels here ask for it for doubles; of which numbers another one means it is not read.
+    "RoundingModeRTZ": "shaderRoundingModeRTZFloat64",
 }
 SPIRV_OF_VULKAN = {(1, 2): (1, 5), (1, 3): (1, 6)}
 """The newest SPIR-V that a Vulkan version takes (Vulkan 1.3, appendix A)."""

@@ -7,9 +7,8 @@
 
 const uint ARGUMENTS = 2;
 
-// 104 bytes: a modulus of up to 24 words or 26 limbs. With `count` it is within the 128 bytes of
-// push constants that every Vulkan device has.
-layout(push_constant) uniform Push { uint count; uint modulus[26]; };
+#define KERNEL_PUSH
+#include "push.glsl"
 
 #include "words.glsl"
 #include "words_memory.glsl"

@@ -15,7 +15,7 @@ ELEMENTWISE(i) {
     unpack(words, 0, b);
     if (!below_limbs(b, p)) report(i, 1);
     unpack(words, SHIFT, shifted);
-    product(a, shifted, p, loose);
+    product(a, shifted, loose);
     reduce_once(loose, p, reduced);
     pack(reduced, words);
     store_result(i, words);

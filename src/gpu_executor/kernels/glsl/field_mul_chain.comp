@@ -4,14 +4,19 @@
 #extension GL_GOOGLE_include_directive : require
 #include "field.glsl"
 #include "limbs.glsl"
+#ifdef DOUBLES
+#include "doubles.glsl"
+#else
 #include "products.glsl"
+#endif
 
 layout(constant_id = 6) const uint LENGTH = 64; // even
 
 void main() {
     uint i = first_element();
     if (i >= count) return;
-    uint p[LIMBS], words[WORDS], x[LIMBS], b[LIMBS], reduced[LIMBS];
+    uint words[WORDS];
+    LIMB p[LIMBS], x[LIMBS], b[LIMBS], reduced[LIMBS];
     load_modulus_limbs(p);
     load_b(i, words);
     unpack(words, 0, b);
@@ -23,9 +28,9 @@ void main() {
     // With p < R/2 a factor below 2p gives a product below 2p again: one reduction at the end will
     // do.
     for (uint k = 0; k < LENGTH / 2; ++k) {
-        uint next[LIMBS];
-        product(x, b, p, next);
-        product(next, b, p, x);
+        LIMB next[LIMBS];
+        product(x, b, next);
+        product(next, b, x);
     }
     reduce_once(x, p, reduced);
     pack(reduced, words);

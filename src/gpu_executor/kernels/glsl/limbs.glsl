@@ -1,65 +1,90 @@
-// Elements as short limbs: cut from words and put back, compared, reduced. Include words.glsl
-// first.
+// Elements as limbs: cut from words and put back, compared, reduced. Include words.glsl first.
 //
-// A limb has LIMB_BITS = 28 to 30 bits in a 32-bit register, so the product of two leaves room in a
-// 64-bit accumulator for several more: products.glsl makes use of that.
+// A short limb has LIMB_BITS = 28 to 30 bits in a 32-bit register, so the product of two leaves room
+// in a 64-bit accumulator for several more: products.glsl makes use of that. With DOUBLES a limb has
+// the 52 bits that a double takes: see doubles.glsl.
 
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 
 layout(constant_id = 3) const uint LIMBS = 13;
-layout(constant_id = 4) const uint LIMB_BITS = 30;
 
-const uint LIMB_MASK = (1u << LIMB_BITS) - 1u;
+#ifdef DOUBLES
+#define LIMB uint64_t
+#define SIGNED_LIMB int64_t
+const uint LIMB_BITS = 52;
+#else
+#define LIMB uint
+#define SIGNED_LIMB int
+layout(constant_id = 4) const uint LIMB_BITS = 30;
+#endif
+
+const LIMB LIMB_MASK = (LIMB(1) << LIMB_BITS) - LIMB(1);
+
+// Limbs reduce by 2^(LIMBS * LIMB_BITS), memory has R = 2^(32 * WORDS). Shifting one operand left
+// by the difference while it is unpacked gives R back.
+const uint SHIFT = LIMBS * LIMB_BITS - 32 * WORDS;
 
 // The modulus, where it is given as limbs.
-void load_modulus_limbs(out uint p[LIMBS]) {
+void load_modulus_limbs(out LIMB p[LIMBS]) {
+#ifdef DOUBLES
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
+        // The sum has the limb in its lowest bits.
+        p[i] = doubleBitsToUint64(modulus[i] + double(1ul << LIMB_BITS)) & LIMB_MASK;
+    }
+#else
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) p[i] = modulus[i];
+#endif
+}
+
+uint word_at(uint x[WORDS], int word) {
+    return word >= 0 && word < int(WORDS) ? x[max(word, 0)] : 0u;
 }
 
 // The limbs of x * 2^shift.
-void unpack(uint x[WORDS], uint shift, out uint limbs[LIMBS]) {
+void unpack(uint x[WORDS], uint shift, out LIMB limbs[LIMBS]) {
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
         // Limb i begins at bit i * LIMB_BITS of x << shift; what lies outside x is zero.
         int bit = int(i * LIMB_BITS) - int(shift);
-        int word = bit >> 5;
-        uint low = (word >= 0 && word < int(WORDS)) ? x[max(word, 0)] : 0u;
-        uint high = (word + 1 >= 0 && word + 1 < int(WORDS)) ? x[max(word + 1, 0)] : 0u;
-        uint64_t pair = (uint64_t(high) << 32) | low;
-        limbs[i] = uint(pair >> (bit & 31)) & LIMB_MASK;
+        int word = bit >> 5, offset = bit & 31;
+        uint64_t pair = (uint64_t(word_at(x, word + 1)) << 32) | word_at(x, word);
+        uint64_t bits = pair >> offset;
+        if (offset + LIMB_BITS > 64) bits |= uint64_t(word_at(x, word + 2)) << (64 - offset);
+        limbs[i] = LIMB(bits) & LIMB_MASK;
     }
 }
 
-void pack(uint limbs[LIMBS], out uint x[WORDS]) {
+void pack(LIMB limbs[LIMBS], out uint x[WORDS]) {
     [[unroll]] for (uint i = 0; i < WORDS; ++i) {
         uint limb = (32 * i) / LIMB_BITS;
         uint offset = (32 * i) % LIMB_BITS;
         uint64_t bits = uint64_t(limbs[limb]) >> offset;
         if (limb + 1 < LIMBS) bits |= uint64_t(limbs[limb + 1]) << (LIMB_BITS - offset);
-        if (limb + 2 < LIMBS) bits |= uint64_t(limbs[limb + 2]) << (2 * LIMB_BITS - offset);
+        uint third = 2 * LIMB_BITS - offset;
+        if (limb + 2 < LIMBS && third < 32) bits |= uint64_t(limbs[limb + 2]) << third;
         x[i] = uint(bits);
     }
 }
 
 // x - y, limb by limb as signed numbers; returns whether it came out negative. The topmost limb of
 // x may have one bit more than the others.
-bool sub_limbs(uint x[LIMBS], uint y[LIMBS], out uint z[LIMBS]) {
-    int borrow = 0;
+bool sub_limbs(LIMB x[LIMBS], LIMB y[LIMBS], out LIMB z[LIMBS]) {
+    SIGNED_LIMB borrow = 0;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        int difference = int(x[i]) - int(y[i]) + borrow;
-        z[i] = uint(difference) & LIMB_MASK;
+        SIGNED_LIMB difference = SIGNED_LIMB(x[i]) - SIGNED_LIMB(y[i]) + borrow;
+        z[i] = LIMB(difference) & LIMB_MASK;
         borrow = difference >> LIMB_BITS;
     }
     return borrow < 0;
 }
 
-bool below_limbs(uint x[LIMBS], uint y[LIMBS]) {
-    uint unused[LIMBS];
+bool below_limbs(LIMB x[LIMBS], LIMB y[LIMBS]) {
+    LIMB unused[LIMBS];
     return sub_limbs(x, y, unused);
 }
 
 // x mod p for an x below 2p.
-void reduce_once(uint x[LIMBS], uint p[LIMBS], out uint z[LIMBS]) {
-    uint reduced[LIMBS];
+void reduce_once(LIMB x[LIMBS], LIMB p[LIMBS], out LIMB z[LIMBS]) {
+    LIMB reduced[LIMBS];
     bool below = sub_limbs(x, p, reduced);
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) z[i] = below ? x[i] : reduced[i];
 }

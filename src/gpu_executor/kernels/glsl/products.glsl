@@ -1,19 +1,12 @@
 // The Montgomery product and square on short limbs. Include limbs.glsl first.
 //
 // Each product of two limbs is one wide multiply-add, and carries wait. On an NVIDIA H200 that is
-// 23.9 G products/s at 381 bits where full 32-bit limbs give 16.6.
+// 22.3 G products/s at 381 bits where full 32-bit limbs give 16.6.
 //
 // All loops have constant bounds, with conditions inside where a sum is shorter: some drivers
 // unroll no loop whose length depends on another one.
 
 layout(constant_id = 5) const uint NEGATIVE_INVERSE = 0; // -1/p mod 2^LIMB_BITS
-
-// Whether the products are summed row by row instead of column by column.
-layout(constant_id = 56) const bool BY_ROWS = false;
-
-// Limbs reduce by 2^(LIMBS * LIMB_BITS), memory has R = 2^(32 * WORDS). Shifting one operand left
-// by the difference while it is unpacked gives R back.
-const uint SHIFT = LIMBS * LIMB_BITS - 32 * WORDS;
 
 // A square has the same limbs twice, so the shift is halved between its factors; where it is odd,
 // every product is doubled once more.
@@ -42,7 +35,7 @@ uint64_t carry_of_low_limb(uint64_t t, uint m, uint p0) {
     return (t + added) >> LIMB_BITS;
 }
 
-// --- Column by column: t sums everything of equal weight, `above` what was too much for it. ---
+// Column by column: t sums everything of equal weight, `above` what was too much for it.
 
 void fold(inout uint64_t t, inout uint64_t above) {
     above += t >> LIMB_BITS;
@@ -87,8 +80,10 @@ void end_column(
     }
 }
 
-void product_by_columns(uint x[LIMBS], uint y[LIMBS], uint p[LIMBS], out uint z[LIMBS]) {
-    uint m[LIMBS];
+// x * y / 2^(LIMBS * LIMB_BITS), below 2p where x * y is below p * 2^(LIMBS * LIMB_BITS).
+void product(uint x[LIMBS], uint y[LIMBS], out uint z[LIMBS]) {
+    uint p[LIMBS], m[LIMBS];
+    load_modulus_limbs(p);
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) m[i] = z[i] = 0;
     uint64_t t = 0;
     [[unroll]] for (uint k = 0; k < 2 * LIMBS; ++k) {
@@ -101,8 +96,9 @@ void product_by_columns(uint x[LIMBS], uint y[LIMBS], uint p[LIMBS], out uint z[
 
 // x^2 * 2^SQUARE_ODD / 2^(LIMBS * LIMB_BITS), below 2p: of an element that was unpacked with
 // SQUARE_SHIFT, the Montgomery square.
-void square(uint x[LIMBS], uint p[LIMBS], out uint z[LIMBS]) {
-    uint m[LIMBS];
+void square(uint x[LIMBS], out uint z[LIMBS]) {
+    uint p[LIMBS], m[LIMBS];
+    load_modulus_limbs(p);
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) m[i] = z[i] = 0;
     uint64_t t = 0;
     [[unroll]] for (uint k = 0; k < 2 * LIMBS; ++k) {
@@ -111,39 +107,4 @@ void square(uint x[LIMBS], uint p[LIMBS], out uint z[LIMBS]) {
         if (LIMBS * (2 + SQUARE_ODD) >= ROOM) fold(t, above);
         end_column(k, p, m, z, t, above);
     }
-}
-
-// --- Row by row: each row adds x[i] * y and the multiple of p that clears the lowest limb. ---
-
-// An accumulator takes 2 products of each row. After this many rows it might not take two more.
-const uint ROWS_WITHOUT_CARRY = ROOM / 2 - 1u;
-
-void product_by_rows(uint x[LIMBS], uint y[LIMBS], uint p[LIMBS], out uint z[LIMBS]) {
-    uint64_t t[LIMBS];
-    [[unroll]] for (uint j = 0; j < LIMBS; ++j) t[j] = 0;
-    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        [[unroll]] for (uint j = 0; j < LIMBS; ++j) t[j] += wide(x[i], y[j]);
-        uint m = quotient(t[0]);
-        uint64_t carry = carry_of_low_limb(t[0], m, p[0]);
-        [[unroll]] for (uint j = 1; j < LIMBS; ++j) t[j] += wide(m, p[j]);
-        [[unroll]] for (uint j = 0; j + 1 < LIMBS; ++j) t[j] = t[j + 1];
-        t[LIMBS - 1] = 0;
-        t[0] += carry;
-        if ((i + 1) % ROWS_WITHOUT_CARRY == 0 && i + 1 < LIMBS) {
-            [[unroll]] for (uint j = 0; j + 1 < LIMBS; ++j) {
-                t[j + 1] += t[j] >> LIMB_BITS;
-                t[j] &= LIMB_MASK;
-            }
-        }
-    }
-    [[unroll]] for (uint j = 0; j < LIMBS; ++j) {
-        if (j + 1 < LIMBS) t[j + 1] += t[j] >> LIMB_BITS;
-        z[j] = j + 1 < LIMBS ? uint(t[j]) & LIMB_MASK : uint(t[j]);
-    }
-}
-
-// x * y / 2^(LIMBS * LIMB_BITS), below 2p where x * y is below p * 2^(LIMBS * LIMB_BITS).
-void product(uint x[LIMBS], uint y[LIMBS], uint p[LIMBS], out uint z[LIMBS]) {
-    if (BY_ROWS) product_by_rows(x, y, p, z);
-    else product_by_columns(x, y, p, z);
 }

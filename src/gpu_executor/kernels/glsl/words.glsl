@@ -8,10 +8,12 @@
 
 layout(constant_id = 2) const uint WORDS = 12;
 
+#ifndef DOUBLES
 // The modulus, where it is given as words.
 void load_modulus_words(out uint p[WORDS]) {
     [[unroll]] for (uint i = 0; i < WORDS; ++i) p[i] = modulus[i];
 }
+#endif
 
 // x + y and x - y; they return the last carry or borrow, 0 or 1.
 uint add_words(uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {

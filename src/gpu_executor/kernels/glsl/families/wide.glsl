@@ -3,21 +3,23 @@
 
 #define ELEMENT uint[WORDS]
 
-// 104 bytes: the modulus as up to 24 words or, with PRODUCTS, up to 26 limbs.
-layout(push_constant) uniform Push { uint count; uint modulus[26]; KERNEL_PUSH };
-
+#include "../push.glsl"
 #include "../words.glsl"
 #include "../words_memory.glsl"
 
 #ifdef PRODUCTS
 #include "../limbs.glsl"
+#ifdef DOUBLES
+#include "../doubles.glsl"
+#else
 #include "../products.glsl"
+#endif
 #include "wide_constants.glsl"
 
 // A product reads the limbs where they are pushed. To pack them for a sum is work that is the same
 // for all invocations. To be measured: whether pushing words and cutting limbs is faster.
 void modulus_words(out uint p[WORDS]) {
-    uint limbs[LIMBS];
+    LIMB limbs[LIMBS];
     load_modulus_limbs(limbs);
     pack(limbs, p);
 }
@@ -71,11 +73,11 @@ void f_neg(ELEMENT x, out ELEMENT z) {
 
 #ifdef PRODUCTS
 void f_mul(ELEMENT x, ELEMENT y, out ELEMENT z) {
-    uint p[LIMBS], a[LIMBS], b[LIMBS], loose[LIMBS], reduced[LIMBS];
+    LIMB p[LIMBS], a[LIMBS], b[LIMBS], loose[LIMBS], reduced[LIMBS];
     load_modulus_limbs(p);
     unpack(x, 0, a);
     unpack(y, SHIFT, b);
-    product(a, b, p, loose);
+    product(a, b, loose);
     reduce_once(loose, p, reduced);
     pack(reduced, z);
 }
@@ -83,10 +85,10 @@ void f_mul(ELEMENT x, ELEMENT y, out ELEMENT z) {
 // To be measured: the gain over f_mul(x, x, z), a quarter of the products of limbs; lavapipe makes
 // 1.8 times as many squares at 255 bits as products.
 void f_square(ELEMENT x, out ELEMENT z) {
-    uint p[LIMBS], a[LIMBS], loose[LIMBS], reduced[LIMBS];
+    LIMB p[LIMBS], a[LIMBS], loose[LIMBS], reduced[LIMBS];
     load_modulus_limbs(p);
     unpack(x, SQUARE_SHIFT, a);
-    square(a, p, loose);
+    square(a, loose);
     reduce_once(loose, p, reduced);
     pack(reduced, z);
 }

@@ -63,9 +63,8 @@ void w_sub(WORK x, WORK y, out WORK z) {
 }
 
 void w_mul(WORK x, WORK y, out WORK z) {
-    uint p[LIMBS], result[LIMBS];
-    load_modulus_limbs(p);
-    product(x, y, p, result);
+    uint result[LIMBS];
+    product(x, y, result);
     w_copy(result, z);
 }
 
