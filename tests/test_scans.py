@@ -13,7 +13,7 @@ from conftest import OpenGpu
 from fields_under_test import cards, ints, on_one_of_each, some
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.ops import scans
-from gpu_executor.ops.scans import CHUNK, FEW, TOGETHER
+from gpu_executor.ops.scans import CHUNK, FEW_ON_A_CPU, TOGETHER
 
 SHORT = [1, 2, TOGETHER - 1, TOGETHER, TOGETHER + 1, 3 * TOGETHER + 5]
 TWICE = TOGETHER * TOGETHER
@@ -106,7 +106,13 @@ def test_behind_a_zero_all_products_of_its_row_are_zero(
 # --- inverses ---
 
 
-@pytest.mark.parametrize("count", [1, 2, FEW - 1, FEW, FEW + 1, 2 * FEW + 3])
+def invert_alone(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """So many each by itself, on any device."""
+    monkeypatch.setattr(scans, "FEW", few)
+    monkeypatch.setattr(scans, "FEW_ON_A_CPU", few)
+
+
+@pytest.mark.parametrize("count", [1, 2, FEW_ON_A_CPU - 1, FEW_ON_A_CPU, FEW_ON_A_CPU + 1, 4099])
 @on_one_of_each
 def test_inverses_are_exact_however_many(
     gpu: gx.PersistentVulkanBackend, field: Field, count: int
@@ -114,8 +120,11 @@ def test_inverses_are_exact_however_many(
     check_inverses(gpu, field, some(field, count, 1))
 
 
-def test_inverses_of_inverses_of_products_are_exact(gpu: gx.PersistentVulkanBackend) -> None:
-    for count in (FEW * TOGETHER, FEW * TOGETHER + 1):
+def test_inverses_of_inverses_of_products_are_exact(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invert_alone(monkeypatch, 1000)
+    for count in (1000 * TOGETHER, 1000 * TOGETHER + 1):
         check_inverses(gpu, BABYBEAR, some(BABYBEAR, count, 1))
 
 
@@ -123,7 +132,7 @@ def test_inverses_of_inverses_of_products_are_exact(gpu: gx.PersistentVulkanBack
 def test_few_elements_take_as_many_passes_where_fewer_are_inverted_alone(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, field: Field
 ) -> None:
-    monkeypatch.setattr(scans, "FEW", 4)
+    invert_alone(monkeypatch, 4)
     for count in (3, 4, 5, 4 * TOGETHER, 4 * TOGETHER + 1, 4 * TWICE + 1):
         check_inverses(gpu, field, some(field, count, 1))
 
@@ -149,7 +158,7 @@ def test_zeros_stay_and_the_others_are_inverted(
     field: Field,
     at: Sequence[int],
 ) -> None:
-    monkeypatch.setattr(scans, "FEW", 32)
+    invert_alone(monkeypatch, 32)
     check_inverses(gpu, field, with_zeros(values_of(field, 1000), at))
 
 
@@ -162,7 +171,7 @@ def test_any_number_of_elements_may_be_taken_together(
 ) -> None:
     monkeypatch.setattr(scans, "TOGETHER", together)
     monkeypatch.setattr(scans, "CHUNK", together)
-    monkeypatch.setattr(scans, "FEW", 1)
+    invert_alone(monkeypatch, 1)
     for count in (1, 2, 3, 7, 8, 49, 50, 343):
         rows = rows_of(GOLDILOCKS, 3, count)
         check_sums(gpu, GOLDILOCKS, rows)
@@ -173,7 +182,7 @@ def test_any_number_of_elements_may_be_taken_together(
 def test_each_pass_takes_a_fraction_of_the_one_before(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scans, "FEW", 8)
+    invert_alone(monkeypatch, 8)
     gpu = fresh_gpu()
     x = gpu.to_device(BABYBEAR.encode(values_of(BABYBEAR, TWICE)))
     BABYBEAR.inverse(x)  # its exponent comes to the card once

@@ -28,13 +28,15 @@ class FieldArray:
     Whoever needs another form converts: the array knows which one it has.
     """
 
-    __slots__ = ("data", "field", "form")
+    __slots__ = ("data", "field", "form", "shape")
     __array_ufunc__ = None  # so that NumPy leaves operators to this class
 
     def __init__(self, field: Field, data: Words | DeviceArray, form: Form) -> None:
         self.field = field
         self.data = data
         self.form = form
+        self.shape: Shape = data.shape[: len(data.shape) - len(field.prime.element_shape)]
+        """Of elements; an element's columns are not an axis."""
 
     @property
     def on_card(self) -> bool:
@@ -52,12 +54,6 @@ class FieldArray:
     def by_doubles(self) -> bool:
         """Whether its products are made of doubles."""
         return self.on_card and by_doubles(self.card, self.field.prime)
-
-    @property
-    def shape(self) -> Shape:
-        """Of elements; an element's columns are not an axis."""
-        columns = len(self.field.prime.element_shape)
-        return self.data.shape[: len(self.data.shape) - columns]
 
     @property
     def ndim(self) -> int:

@@ -416,13 +416,18 @@ class Field:
                 f"{self.name}: an operand is a FieldArray or an integer, not a "
                 f"{type(operand).__name__}"
             )
-        value = self.prime.in_form(int(operand) % self.modulus)
-        element = words.from_ints(self.prime, [value]).reshape(self.prime.element_shape)
+        value = int(operand) % self.modulus
         if not like.on_card:
-            return FieldArray(self, element, self.form)
+            return FieldArray(self, self._element(value), self.form)
         card = like.card
-        data = card.kept(("element", self.prime, value), lambda: card.put(element))
+        key = "element", self.prime, value
+        data = card.kept(key, lambda: card.put(self._element(value)))
         return FieldArray(self, data, self.form)
+
+    def _element(self, value: int) -> Words:
+        """A number below p as the words of an array without axes."""
+        found = words.from_ints(self.prime, [self.prime.in_form(value)])
+        return found.reshape(self.prime.element_shape)
 
     def _own(self, array: FieldArray) -> FieldArray:
         if not isinstance(array, FieldArray):
@@ -430,7 +435,7 @@ class Field:
                 f"{self.name}: a FieldArray is wanted, not a {type(array).__name__}; "
                 "encode(ints), from_bytes(data) and from_words(words, form) make one"
             )
-        if array.field != self:
+        if array.field is not self and array.field != self:
             raise ArgumentTypeError(f"an array of {array.field.name}, and this is {self.name}")
         return array
 

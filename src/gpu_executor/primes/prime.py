@@ -112,17 +112,17 @@ class Prime:
             # The dataclass is frozen, and a factorization in another order is the same.
             object.__setattr__(self, "factors", checked)
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """The modulus's length in bits."""
         return self.modulus.bit_length()
 
-    @property
+    @cached_property
     def words(self) -> int:
         """k: 32-bit words in an element."""
         return -(-self.bits // WORD_BITS)
 
-    @property
+    @cached_property
     def element_bytes(self) -> int:
         """Bytes in an element."""
         return WORD_BYTES * self.words
@@ -137,7 +137,7 @@ class Prime:
         """R mod p: the Montgomery form of 1."""
         return self.r % self.modulus
 
-    @property
+    @cached_property
     def form(self) -> Form:
         """What an element's words hold: x * R mod p, or x itself."""
         return "canonical" if self.canonical else "montgomery"
@@ -146,7 +146,7 @@ class Prime:
         """What an element's words hold for `value`, any integer."""
         return (value if self.canonical else value * self.r) % self.modulus
 
-    @property
+    @cached_property
     def one(self) -> int:
         """What an element's words hold for 1."""
         return self.in_form(1)
@@ -156,17 +156,17 @@ class Prime:
         """R^2 mod p: a Montgomery product with it takes an element into Montgomery form."""
         return self.r * self.r % self.modulus
 
-    @property
+    @cached_property
     def column_dtype(self) -> np.dtype[Any]:
         """One column of an element array: uint64, or uint32 when k is odd."""
         return np.dtype(np.uint32 if self.words % 2 else np.uint64)
 
-    @property
+    @cached_property
     def columns(self) -> int:
         """Columns in an element array."""
         return self.element_bytes // self.column_dtype.itemsize
 
-    @property
+    @cached_property
     def element_shape(self) -> tuple[int, ...]:
         """What an element adds to an array's shape: nothing when it is one column."""
         return () if self.columns == 1 else (self.columns,)
@@ -193,7 +193,7 @@ class Prime:
         """How often 2 divides p - 1: there are roots of unity of every order up to 2^this."""
         return structure.two_adicity(self.modulus - 1)
 
-    @property
+    @cached_property
     def odd_part(self) -> int:
         """p - 1 without its factors 2."""
         return self.modulus - 1 >> self.two_adicity
