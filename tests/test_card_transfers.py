@@ -84,6 +84,20 @@ def test_large_arrays_go_and_come_back_in_parts_of_the_usual_size(fresh_gpu: Ope
     np.testing.assert_array_equal(gpu.to_device(there.numpy()).numpy(), data)
 
 
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f8", "c16", "M8"])
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_elements_of_any_fixed_size_go_and_come_back(
+    gpu: gx.PersistentVulkanBackend, dtype: str, size: int
+) -> None:
+    kind = np.dtype(dtype)
+    data = np.zeros(size * kind.itemsize, np.uint8)
+    data[::4] = np.arange(len(data[::4])) % 2
+    array = data.view(kind).reshape(2, -1)
+    found = gpu.to_device(array).numpy()
+    assert (found.shape, found.dtype) == (array.shape, kind)
+    assert found.tobytes() == data.tobytes()
+
+
 @pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("size", [4, PART, 3 * PART])
 def test_putting_does_not_wait_for_the_device(

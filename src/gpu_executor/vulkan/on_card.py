@@ -118,12 +118,12 @@ class CardArrays:
         source, nbytes = storage.allocation, math.prod(shape) * dtype.itemsize
         offset = source.offset + skipped
         if nbytes >= SMALLEST:
-            found = self._recycled.make_one(shape, dtype, nbytes)
+            found = self._recycled.make_one((nbytes,), np.dtype(np.uint8), nbytes)
             if found is not None:
-                array, place = found
+                flat, place = found
                 copy = Copy(source.buffer, offset, place.buffer, place.offset, nbytes)
-                self._waited.run(copy, (array, storage))
-                return array
+                self._waited.run(copy, (flat, storage))
+                return flat.view(dtype).reshape(shape)
         result = np.empty(shape, dtype)
         self._waited.fetch(source, offset, result.reshape(-1).view(np.uint8), storage)
         return result
@@ -198,30 +198,43 @@ class CardArrays:
         return placed
 
     def _place_dispatch(self, dispatch: Dispatch, placed: list[Placed]) -> None:
-        kernel = dispatch.kernel
         storages: list[CardStorage] = []
         numbers: list[int] = []
-        for index, given in enumerate(dispatch.arrays):
-            array = given
-            if given.offset % self._alignment and index < kernel.inputs:
-                array = self._moved(given, placed)
-            storage, nbytes = self._storage(array), array.nbytes
-            if array.offset:
-                self._check_aligned(array)
-            if nbytes > self._largest:
-                raise DeviceLacksError(
-                    f"{kernel.name}: an array of {nbytes:,} bytes; {self.info.name} binds "
-                    f"{self._largest:,} at most"
-                )
-            storages.append(storage)
-            numbers += (storage.handle, storage.offset + array.offset, max(nbytes, LEAST_BOUND))
-        placed.append(Placed(dispatch, storages, kernel.inputs, numbers))
+        least, most = LEAST_BOUND, self._largest
+        for array in dispatch.arrays:
+            storage, nbytes = array.storage, array.nbytes
+            # Nearly all are like this, and dispatches have up to five of them.
+            if (
+                isinstance(storage, CardStorage)
+                and storage.card is self
+                and not array.offset
+                and least <= nbytes <= most
+            ):
+                storages.append(storage)
+                numbers += (storage.handle, storage.offset, nbytes)
+            else:
+                is_input = len(storages) < dispatch.kernel.inputs
+                bound = self._bindable(dispatch, array, placed, is_input=is_input)
+                storage = self._storage(bound)
+                storages.append(storage)
+                numbers += (storage.handle, storage.offset + bound.offset, max(nbytes, least))
+        placed.append(Placed(dispatch, storages, dispatch.kernel.inputs, numbers))
 
-    def _moved(self, array: DeviceArray, placed: list[Placed]) -> DeviceArray:
-        """A copy of what begins where nothing can be bound, made before the dispatch."""
-        there = self.empty(array.shape, array.dtype)
-        self._place_copy(Copying(array, there), placed)
-        return there
+    def _bindable(
+        self, dispatch: Dispatch, array: DeviceArray, placed: list[Placed], *, is_input: bool
+    ) -> DeviceArray:
+        """The array, or of an input that begins where none can be bound a copy, made before."""
+        if array.nbytes > self._largest:
+            raise DeviceLacksError(
+                f"{dispatch.kernel.name}: an array of {array.nbytes:,} bytes; {self.info.name} "
+                f"binds {self._largest:,} at most"
+            )
+        if is_input and array.offset % self._alignment:
+            there = self.empty(array.shape, array.dtype)
+            self._place_copy(Copying(array, there), placed)
+            return there
+        self._check_aligned(array)
+        return array
 
     def _place_copy(self, copying: Copying, placed: list[Placed]) -> None:
         source, target = copying.source, copying.target
