@@ -15,6 +15,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Copying, Dispatch
 from gpu_executor.vulkan import binding, launches
 from gpu_executor.vulkan import chain as chain_module
+from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.timeline import Submission
 from jobs import ADD_U32, FQ_ADD
@@ -298,3 +299,34 @@ def test_a_closed_chain_frees_what_is_in_flight(fresh_gpu: OpenGpu) -> None:
     del x, y, graph
     gc.collect()
     assert binding.live_objects() == before
+
+
+@pytest.mark.parametrize("handed_over", [True, False])
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_interrupt_while_submitting_leaves_the_chain_in_order(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, handed_over: bool, times: int
+) -> None:
+    card, a, b = cards(fresh_gpu()), numbers(1, 1 << 20), numbers(2, 1 << 20)
+    x, step, y = card.put(a), card.put(b), card.empty((1 << 20,), WORD)
+    submit, left = vk.vkQueueSubmit, times
+
+    def interrupted(*arguments: object) -> object:
+        nonlocal left
+        left -= 1
+        if left < 0 or handed_over:
+            submit(*arguments)
+        if left >= 0:
+            raise KeyboardInterrupt
+        return 0
+
+    for _ in range(3):
+        x = sum_of(card, x, step)
+    with monkeypatch.context() as patch:
+        patch.setattr(vk, "vkQueueSubmit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            card.submit([Dispatch(ADD_U32, (x, step, y), x.size)])
+    assert card.chain._links[-1].holds  # the device may have it
+    card.submit([Dispatch(ADD_U32, (x, x, y), x.size)])
+    np.testing.assert_array_equal(y.numpy(), 2 * (a + np.uint32(3) * b))
+    card.chain.wait()
+    assert not any(link.holds for link in card.chain._links)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from time import perf_counter_ns
 
-from gpu_executor.errors import DeviceLostError
+from gpu_executor.errors import DeviceLostError, GpuError
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.queues import QueueAddress
@@ -117,10 +117,39 @@ class Timeline:
             submission.signalled[0] = value
             try:
                 vk.vkQueueSubmit(self._queue, 1, submission.submit_info, self._no_fence)
-            except BaseException:
+            except GpuError:
                 submission.signalled[0] = before  # nobody will signal the new one
                 raise
+            except BaseException:
+                self._signal_behind(submission, value)
+                raise
             self._value = value
+
+    def _signal_behind(self, submission: Submission, value: int) -> None:
+        """After an interrupt nobody knows whether the device has the submission. Nothing but a
+        signal is submitted behind it, which comes in either case, and stands for it."""
+        arena, signalled = Arena(), submission.signalled
+        timeline = arena.new(
+            "VkTimelineSemaphoreSubmitInfo",
+            signalSemaphoreValueCount=1,
+            pSignalSemaphoreValues=signalled,
+        )
+        info = arena.new(
+            "VkSubmitInfo",
+            pNext=timeline,
+            signalSemaphoreCount=1,
+            pSignalSemaphores=arena.array("VkSemaphore", [self._semaphore]),
+        )
+        while True:
+            value += 1
+            signalled[0] = self._value = value
+            try:
+                vk.vkQueueSubmit(self._queue, 1, info, self._no_fence)
+            except KeyboardInterrupt:
+                continue  # an impatient user's: the same again
+            except GpuError:
+                signalled[0] = 0  # a device that is lost: nothing is waited for
+            return
 
     def wait(self, submission: Submission, *, spin: bool = True) -> None:
         """Return when the device is done with it; without `spin` where other threads are busy."""
