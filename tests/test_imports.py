@@ -31,6 +31,7 @@ FLOORS: list[set[str]] = [
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # what takes several dispatches
     {"fields"},  # the mathematics that users meet
+    {"graphs"},  # what is done to arrays of any kind, recorded
     {"bench"},  # measures them
     {"cli"},  # shows everything
 ]

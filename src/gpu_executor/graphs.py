@@ -1,0 +1,125 @@
+"""`gx.graph`: a sequence of operations on card arrays, recorded once and run many times."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar, overload
+
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.dispatch import Copying
+from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.fields import FieldArray
+from gpu_executor.vulkan.graph import Graph
+from gpu_executor.vulkan.on_card import CardArrays
+
+GRAPHS_KEPT = 8
+"""Of one function, for as many kinds of arguments; the longest unused is forgotten."""
+CardArray = DeviceArray | FieldArray
+Results = TypeVar("Results")
+
+
+@overload
+def graph(first: Callable[..., Results], /) -> Callable[..., Results]: ...
+
+
+@overload
+def graph(first: CardArray, /, *inputs: CardArray) -> Graph: ...
+
+
+def graph(first: Any, /, *inputs: Any) -> Any:
+    """Of arrays, a context: what is done in its `with` is recorded, and calling it does that, with
+    other arrays in the place of these. Of a function, a decorator.
+
+        with gx.graph(x) as run:
+            y = Fr.intt(Fr.ntt(x) * 3)
+        run(other)              # y has the result
+
+        @gx.graph
+        def tripled(x): return Fr.intt(Fr.ntt(x) * 3)
+        y = tripled(x)          # recorded at the first call with such arrays
+
+    Whatever else the recorded steps use, such as numbers, stays as it was when they were recorded.
+    """
+    if callable(first):
+        if inputs:
+            raise ArgumentTypeError("gx.graph takes one function, or arrays on the card")
+        return functools.update_wrapper(_Recording(first), first)
+    return Graph(_card([first, *inputs]), [first, *inputs])
+
+
+class _Recording:
+    """A function of card arrays that is recorded for each kind of them that it meets.
+
+    Each call has results of its own: what the recorded steps leave is copied. Safe from several
+    threads, which take turns.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._recorded: OrderedDict[Hashable, tuple[Graph, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, *arrays: CardArray) -> Any:
+        card = _card(arrays)
+        key = (card, *(_kind(array) for array in arrays))
+        with self._lock:
+            if key not in self._recorded:
+                self._recorded[key] = self._record(card, arrays)
+                if len(self._recorded) > GRAPHS_KEPT:
+                    self._recorded.popitem(last=False)
+            self._recorded.move_to_end(key)
+            recorded, results = self._recorded[key]
+            copies, steps = _copies(card, results)  # before anything runs: they may be no arrays
+            recorded(*arrays)
+            card.submit(steps)
+            return copies
+
+    def _record(self, card: CardArrays, arrays: Sequence[CardArray]) -> tuple[Graph, Any]:
+        own = [_like(card, array) for array in arrays]
+        with Graph(card, own) as recorded:
+            results = self._function(*own)
+        return recorded, results
+
+
+def _data(array: Any) -> DeviceArray:
+    data = array.data if isinstance(array, FieldArray) else array
+    if not isinstance(data, DeviceArray):
+        raise ArgumentTypeError(f"a graph has arrays on the card, not a {type(array).__name__}")
+    return data
+
+
+def _card(arrays: Sequence[CardArray]) -> CardArrays:
+    """Where all of them are."""
+    if not arrays:
+        raise ArgumentTypeError("a graph has one array on the card at least")
+    cards = [_data(array).storage.card for array in arrays]
+    if any(card is not cards[0] for card in cards):
+        raise ArgumentTypeError("the arrays of a graph are on one card")
+    if not isinstance(cards[0], CardArrays):
+        raise ArgumentTypeError("graphs are recorded by Vulkan backends")
+    return cards[0]
+
+
+def _kind(array: CardArray) -> Hashable:
+    data = _data(array)
+    field = (array.field, array.form) if isinstance(array, FieldArray) else None
+    return data.shape, data.dtype, field
+
+
+def _like(card: CardArrays, array: CardArray) -> CardArray:
+    """Room for as much."""
+    data = _data(array)
+    made = card.empty(data.shape, data.dtype)
+    return FieldArray(array.field, made, array.form) if isinstance(array, FieldArray) else made
+
+
+def _copies(card: CardArrays, results: Any) -> tuple[Any, list[Copying]]:
+    """Arrays for copies of the results, which are one array or some in a tuple or a list."""
+    if isinstance(results, tuple | list):
+        pairs = [_copies(card, each) for each in results]
+        return type(results)(copy for copy, _ in pairs), [step for _, own in pairs for step in own]
+    copy = _like(card, results)
+    return copy, [Copying(_data(results), _data(copy))]
