@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpu_executor as gx
-from conftest import OpenGpu
+from conftest import LAYER_SETTINGS, OpenGpu, RunPython
 from gpu_executor.call import Array
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.vulkan import binding, staging
@@ -318,3 +319,48 @@ def test_what_is_kept_is_made_at_once_while_a_graph_is_recorded(fresh_gpu: OpenG
     np.testing.assert_array_equal(card.kept("twice", table).numpy(), 2 * a)  # no run of it yet
     graph()
     np.testing.assert_array_equal(z.numpy(), 5 * a)
+
+
+CHAIN = """
+import numpy as np
+import gpu_executor as gx
+from gpu_executor.dispatch import Copying, Dispatch
+from gpu_executor.vulkan import staging
+from gpu_executor.vulkan.commands import Recorder
+
+staging.PART_BYTES = 65_536
+add = gx.kernels.load("vector_add_u32")
+with gx.PersistentVulkanBackend() as gpu:
+    if not {barriers}:
+        Recorder.all_before_all = lambda self: None
+    card = gpu._session.cards
+    x, step = card.put(np.ones(50_000, np.uint32)), card.put(np.arange(50_000, dtype=np.uint32))
+    for number in range(10):
+        few = card.put(np.full(1_000, number, np.uint32))
+        card.submit([Copying(few, x[3_000:4_000])])
+        y = card.empty(x.shape, x.dtype)
+        card.submit([Dispatch(add, (x, step, y), 50_000)])
+        x = y
+    with gpu.graph(x) as graph:
+        card.submit([Dispatch(add, (x, step, y), 50_000)])
+    for _ in range(3):
+        graph(step)
+    print(len(gpu.validation_messages()), x.numpy()[[0, 3_000, 4_000]].tolist())
+"""
+
+
+@pytest.mark.parametrize("barriers", [True, False])
+def test_submissions_race_with_none_before_them(
+    run_python: RunPython, tmp_path: Path, barriers: bool
+) -> None:
+    """The layer compares each with all before it; without barriers it has something to say."""
+    compared = "VALIDATION_CHECK_ENABLE_SYNCHRONIZATION_VALIDATION_QUEUE_SUBMIT"
+    settings = f"{LAYER_SETTINGS.rstrip()},{compared}\n"
+    (tmp_path / "vk_layer_settings.txt").write_text(settings)
+    script = CHAIN.format(barriers=barriers)
+    done = run_python(script, VK_LAYER_SETTINGS_PATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    said, values = done.stdout.split(" ", 1)
+    assert (int(said) == 0) == barriers
+    if barriers:
+        assert values == "[0, 6000, 8000]\n"
