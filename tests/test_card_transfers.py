@@ -31,6 +31,7 @@ SIZES = [0, 1, 3, 4, PART - 1, PART, PART + 1, 4 * PART, 5 * PART + 7, MANY]
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "PART_BYTES", PART)
+    monkeypatch.setattr(staging, "PARTS", 4)
 
 
 @pytest.fixture

@@ -40,31 +40,52 @@ void load_roots() {
     }
 }
 
+// The lowest bits of x, so many, the other way round.
+uint reversed(uint x, uint bits) {
+    return bits == 0 ? 0 : bitfieldReverse(x) >> (32 - bits);
+}
+
+// Where part q of those that tiles take begins. Where the order is reversed, neighbours in a tile are
+// parts whose elements come to lie side by side.
+uint part_at(uint q) {
+    if (!REVERSES) return q << LEVELS;
+    uint bits = log_n - LEVELS, own = q & ((1u << bits) - 1u);
+    return (q - own + reversed(own, bits)) << LEVELS;
+}
+
 // Where element i of a tile is: its row, its place in memory and in the tile.
 struct Spot { uint row; uint at; uint in_tile; };
 
-Spot spot(uint tile, uint i) {
-    uint log_r = log_m - LEVELS;
-    if (log_r == 0) {
-        uint row = i & (A - 1), part = i >> LEVELS;
-        return Spot(row, tile * TILE + i, row * C + part);
-    }
-    uint row = i >> COLUMNS, column = (tile << COLUMNS) + (i & (C - 1));
+Spot spot_in(uint tile, uint row, uint c) {
+    uint log_r = log_m - LEVELS, in_tile = (row << COLUMNS) + c, column = (tile << COLUMNS) + c;
+    if (log_r == 0) return Spot(row, part_at(column) + row, in_tile);
     uint part = column >> log_r, r = column & ((1u << log_r) - 1u);
-    return Spot(row, (part << log_m) + (row << log_r) + r, i);
+    return Spot(row, (part << log_m) + (row << log_r) + r, in_tile);
 }
 
-// Where an element of the outcome goes. To reverse the order in the last pass costs less than another
-// pass for it: of 2^24 elements of BLS12-381 Fr, 0.6 ms of 7.6 on an NVIDIA H200.
+// Element i in the order that they are read in: as they lie in memory.
+Spot spot(uint tile, uint i) {
+    if (log_m == LEVELS) return spot_in(tile, i & (A - 1), i >> LEVELS);
+    return spot_in(tile, i >> COLUMNS, i & (C - 1));
+}
+
+// In the order that they are written in, which is again as they will lie in memory. To reverse them in
+// the last pass costs less than another pass for it.
+Spot spot_of_outcome(uint tile, uint i) {
+    if (!REVERSES) return spot(tile, i);
+    if (log_m == LEVELS && log_n > LEVELS) return spot_in(tile, i >> COLUMNS, i & (C - 1));
+    return spot_in(tile, reversed(i, LEVELS), i >> LEVELS);
+}
+
+// Where an element of the outcome goes.
 uint place(Spot spot) {
-    if (!REVERSES || log_n == 0) return spot.at;
-    return (spot.at >> log_n << log_n) + (bitfieldReverse(spot.at) >> (32 - log_n));
+    if (!REVERSES) return spot.at;
+    return (spot.at >> log_n << log_n) + reversed(spot.at, log_n);
 }
 
 // Times w^(k r), k the row's number before bit reversal.
 void twist(inout WORK x, Spot spot) {
-    uint k = LEVELS == 0 ? 0 : bitfieldReverse(spot.row) >> (32 - LEVELS);
-    uint e = k * (spot.at & ((1u << (log_m - LEVELS)) - 1u));
+    uint e = reversed(spot.row, LEVELS) * (spot.at & ((1u << (log_m - LEVELS)) - 1u));
     ELEMENT words;
     WORK factor, twisted;
     load_low(e & ((1u << low_bits) - 1u), words);

@@ -42,7 +42,7 @@ void main() {
             barrier();
         }
         EACH_OWN(i, TILE) {
-            Spot spot = spot(tile, i);
+            Spot spot = spot_of_outcome(tile, i);
             ELEMENT words;
             WORK x;
             get_tile(spot.in_tile, x);
