@@ -122,14 +122,18 @@ def test_as_many_slots_turn_as_are_asked_for(
 
 GOOD = np.zeros((4, 6), np.uint64)
 BAD: dict[str, tuple[Any, type[gx.GpuError], str]] = {
-    "dtype": ((GOOD, GOOD.astype(np.int64)), gx.ArgumentTypeError, "argument 1 has dtype int64"),
-    "shape": ((GOOD[:, :5], GOOD), gx.ArgumentShapeError, r"argument 0 has shape \(4, 5\)"),
-    "lengths": ((GOOD, GOOD[:3]), gx.ArgumentShapeError, "argument 1 has elements in shape"),
-    "no array": ((GOOD, [1, 2]), gx.ArgumentTypeError, "argument 1 is a list"),
-    "None": ((None, GOOD), gx.ArgumentTypeError, "argument 0 is a NoneType"),
-    "too few": ((GOOD,), gx.ArgumentTypeError, "takes 2 arrays and got 1"),
-    "no arrays": ((), gx.ArgumentTypeError, "takes 2 arrays and got 0"),
-    "no job": (None, gx.ArgumentTypeError, "NoneType"),
+    "dtype": (
+        (GOOD, GOOD.astype(np.int64)),
+        gx.errors.ArgumentTypeError,
+        "argument 1 has dtype int64",
+    ),
+    "shape": ((GOOD[:, :5], GOOD), gx.errors.ArgumentShapeError, r"argument 0 has shape \(4, 5\)"),
+    "lengths": ((GOOD, GOOD[:3]), gx.errors.ArgumentShapeError, "argument 1 has elements in shape"),
+    "no array": ((GOOD, [1, 2]), gx.errors.ArgumentTypeError, "argument 1 is a list"),
+    "None": ((None, GOOD), gx.errors.ArgumentTypeError, "argument 0 is a NoneType"),
+    "too few": ((GOOD,), gx.errors.ArgumentTypeError, "takes 2 arrays and got 1"),
+    "no arrays": ((), gx.errors.ArgumentTypeError, "takes 2 arrays and got 0"),
+    "no job": (None, gx.errors.ArgumentTypeError, "NoneType"),
 }
 
 
@@ -221,7 +225,7 @@ def test_each_job_may_be_written_over_its_own_input(cutting_gpu: Gpu, device_loc
 @pytest.mark.parametrize("given", [0, 2, 4])
 def test_there_is_an_out_for_every_job(gpu: Gpu, given: int) -> None:
     out = [np.empty(9, np.uint32)] * given
-    with pytest.raises(gx.ArgumentTypeError, match=f"out has {given} entries for 3 jobs"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match=f"out has {given} entries for 3 jobs"):
         gpu.run_batch(ADD_U32, word_jobs(9, 9, 9), out=out)
 
 
@@ -229,7 +233,7 @@ def test_an_out_that_does_not_fit_is_named_by_its_job(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted, jobs = watch(monkeypatch, "vkQueueSubmit"), list[Job](word_jobs(9, 9))
-    with pytest.raises(gx.ArgumentShapeError, match=r"^job 1: .*out 0 has shape \(8,\)"):
+    with pytest.raises(gx.errors.ArgumentShapeError, match=r"^job 1: .*out 0 has shape \(8,\)"):
         gpu.run_batch(ADD_U32, jobs, out=[np.empty(9, np.uint32), np.empty(8, np.uint32)])
     assert submitted == []
 
@@ -238,5 +242,5 @@ def test_an_out_that_does_not_fit_is_named_by_its_job(
 def test_a_closed_backend_runs_no_batch(fresh_gpu: OpenGpu, jobs: list[Job]) -> None:
     gpu = fresh_gpu()
     gpu.close()
-    with pytest.raises(gx.ClosedError):
+    with pytest.raises(gx.errors.ClosedError):
         gpu.run_batch(FQ_ADD, jobs)

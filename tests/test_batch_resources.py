@@ -171,7 +171,7 @@ def bad_element(gpu: Gpu, jobs: list[Job], _patch: pytest.MonkeyPatch, depth: in
 
 
 def bad_job(gpu: Gpu, jobs: list[Job], _patch: pytest.MonkeyPatch, depth: int) -> None:
-    with pytest.raises(gx.ArgumentShapeError):
+    with pytest.raises(gx.errors.ArgumentShapeError):
         gpu.run_batch(FQ_ADD, [*jobs, (jobs[0][0], jobs[2][0])], depth=depth)
 
 

@@ -139,18 +139,18 @@ def test_matrices_that_do_not_fit_are_refused_in_words(backend: Backend, name: s
     assert kernel.types is not None
     a = np.ones((3, 4), kernel.types[0].dtype)
     for b in (np.ones((3, 4), a.dtype), np.ones(4, a.dtype)):
-        with pytest.raises(gx.ArgumentShapeError, match=r"takes \(m, k\) and \(k, n\)"):
+        with pytest.raises(gx.errors.ArgumentShapeError, match=r"takes \(m, k\) and \(k, n\)"):
             backend.run(kernel, a, b)
 
 
 def test_what_does_not_fit_is_refused_alike(backend: Backend) -> None:
     kernel = gx.kernels.load("vector_add_u32")
     a = np.ones(5, np.uint32)
-    with pytest.raises(gx.ArgumentTypeError, match="takes 2 arrays and got 1"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="takes 2 arrays and got 1"):
         backend.run(kernel, a)
-    with pytest.raises(gx.ArgumentTypeError, match="argument 1 has dtype float32"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="argument 1 has dtype float32"):
         backend.run(kernel, a, a.astype(np.float32))
-    with pytest.raises(gx.ArgumentShapeError, match="argument 1 has elements in shape"):
+    with pytest.raises(gx.errors.ArgumentShapeError, match="argument 1 has elements in shape"):
         backend.run(kernel, a, a[1:])
     with contextlib.suppress(AttributeError):
         assert backend.stats() is not None

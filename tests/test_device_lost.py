@@ -139,7 +139,7 @@ def test_every_use_of_a_lost_device_says_so(
                 in_time(use)
             assert used.gpu.stats().slots.in_use == 0, what
     in_time(used.gpu.close)
-    with pytest.raises(gx.ClosedError):
+    with pytest.raises(gx.errors.ClosedError):
         used.gpu.run(ADD_U32, X, X)
 
 
@@ -198,7 +198,7 @@ def test_arrays_on_a_card_that_is_lost_say_so_also_after_close(
         assert (array.shape, array.dtype) == (X.shape, X.dtype)
     in_time(used.gpu.close)
     for array in (used.there, used.kept):
-        with pytest.raises(gx.ClosedError, match="closed"):
+        with pytest.raises(gx.errors.ClosedError, match="closed"):
             array.numpy()
 
 
@@ -212,7 +212,7 @@ def test_a_stream_that_is_held_keeps_nobody_from_closing_a_lost_device(
     check_sums([next(stream)], JOBS[:1])
     Loss(monkeypatch, gpu, name)
     in_time(gpu.close)
-    with pytest.raises(gx.ClosedError):
+    with pytest.raises(gx.errors.ClosedError):
         next(stream)
 
 

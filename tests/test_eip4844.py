@@ -112,19 +112,19 @@ def test_elements_that_are_not_below_the_modulus_are_refused(blob: bytes, setup:
 
 def test_what_is_no_blob_is_refused_in_words() -> None:
     for data in (b"", bytes(131071), bytes(131073), np.zeros((2, 4096), np.uint8)):
-        with pytest.raises(gx.ArgumentShapeError, match="a blob is 131072 bytes"):
+        with pytest.raises(gx.errors.ArgumentShapeError, match="a blob is 131072 bytes"):
             eip4844.from_blob(data)
-    with pytest.raises(gx.ArgumentTypeError, match="a blob is bytes, not a list"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="a blob is bytes, not a list"):
         eip4844.from_blob([0] * 131072)  # type: ignore[arg-type]
-    with pytest.raises(gx.ArgumentTypeError, match="bytes are uint8, not uint32"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="bytes are uint8, not uint32"):
         eip4844.from_blob(np.zeros(131072, np.uint32))
     for use in (eip4844.to_blob, eip4844.coefficients, eip4844.values_of):
-        with pytest.raises(gx.ArgumentShapeError, match="a blob is 4096 elements"):
+        with pytest.raises(gx.errors.ArgumentShapeError, match="a blob is 4096 elements"):
             use(FR.encode([1, 2, 3, 4]))
-        with pytest.raises(gx.ArgumentTypeError, match="an array of babybear"):
+        with pytest.raises(gx.errors.ArgumentTypeError, match="an array of babybear"):
             use(BABYBEAR.encode([0] * 4096))
-        with pytest.raises(gx.ArgumentTypeError, match="a FieldArray is wanted"):
+        with pytest.raises(gx.errors.ArgumentTypeError, match="a FieldArray is wanted"):
             use(bytes(131072))  # type: ignore[arg-type]
     one, two = FR.encode([1]), FR.encode([[0] * 4096] * 2)
-    with pytest.raises(gx.ArgumentShapeError, match="one polynomial is wanted"):
+    with pytest.raises(gx.errors.ArgumentShapeError, match="one polynomial is wanted"):
         eip4844.evaluate(two, one)

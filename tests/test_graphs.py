@@ -11,9 +11,9 @@ import gpu_executor as gx
 from conftest import OpenGpu
 from gpu_executor import graphs
 from gpu_executor.fields import BLS12_381_FR, GOLDILOCKS, FieldArray
-from gpu_executor.graphs import graph
 from test_chain import cards, numbers, sum_of
 
+graph = gx.graph
 N = 64
 P = BLS12_381_FR.modulus
 

@@ -36,7 +36,7 @@ def test_closing_twice_is_fine_and_a_closed_backend_says_so() -> None:
         gpu.trim,
     ]
     for use in uses:
-        with pytest.raises(gx.ClosedError, match="open another one"):
+        with pytest.raises(gx.errors.ClosedError, match="open another one"):
             use()
     assert gpu.stats().calls == 1
 
@@ -44,9 +44,9 @@ def test_closing_twice_is_fine_and_a_closed_backend_says_so() -> None:
 def test_a_closed_backend_says_so_also_where_the_device_is_not_needed() -> None:
     gpu = gx.PersistentVulkanBackend()
     gpu.close()
-    with pytest.raises(gx.ClosedError):
+    with pytest.raises(gx.errors.ClosedError):
         gpu.run(ADD_U32, X[:0], X[:0])
-    with pytest.raises(gx.ClosedError):
+    with pytest.raises(gx.errors.ClosedError):
         gpu.explain(ADD_U32, X, X)
 
 
@@ -56,7 +56,7 @@ def test_an_error_inside_with_closes_too() -> None:
         gpu.run(ADD_U32, X, X)
         _ = 1 // 0
     assert binding.live_objects() == before
-    with pytest.raises(gx.ClosedError):
+    with pytest.raises(gx.errors.ClosedError):
         gpu.run(ADD_U32, X, X)
 
 

@@ -158,7 +158,7 @@ def test_an_out_that_overlaps_an_input_without_being_it_is_refused(
         ((other, x[30:]), x[:70], 1),
         ((other, x[:70]), x[:70][::-1], 1),
     ):
-        with pytest.raises(gx.ArgumentShapeError, match=f"out 0 overlaps argument {which}"):
+        with pytest.raises(gx.errors.ArgumentShapeError, match=f"out 0 overlaps argument {which}"):
             if pipelined is None:
                 gpu.run(ADD_U32, *arrays, out=out)
             else:
@@ -169,13 +169,13 @@ WIDE = np.zeros((4, 5, 12), np.uint64)
 READ_ONLY = np.zeros((4, 5, 6), np.uint64)
 READ_ONLY.flags.writeable = False
 BAD_OUTS: dict[str, tuple[Any, type[gx.GpuError], str]] = {
-    "dtype": (np.zeros((4, 5, 6), np.int64), gx.ArgumentTypeError, "is dtype int64"),
-    "byte order": (np.zeros((4, 5, 6), ">u8"), gx.ArgumentTypeError, "is dtype >u8"),
-    "shape": (np.zeros((20, 6), np.uint64), gx.ArgumentShapeError, r"has shape \(20, 6\)"),
-    "list": ([[0] * 6], gx.ArgumentTypeError, "is a list"),
-    "two": ((READ_ONLY, READ_ONLY), gx.ArgumentTypeError, "out has 2 arrays"),
-    "read-only": (READ_ONLY, gx.ArgumentTypeError, "out 0 is read-only"),
-    "not contiguous": (WIDE[:, ::-1, :6], gx.ArgumentShapeError, "must be contiguous"),
+    "dtype": (np.zeros((4, 5, 6), np.int64), gx.errors.ArgumentTypeError, "is dtype int64"),
+    "byte order": (np.zeros((4, 5, 6), ">u8"), gx.errors.ArgumentTypeError, "is dtype >u8"),
+    "shape": (np.zeros((20, 6), np.uint64), gx.errors.ArgumentShapeError, r"has shape \(20, 6\)"),
+    "list": ([[0] * 6], gx.errors.ArgumentTypeError, "is a list"),
+    "two": ((READ_ONLY, READ_ONLY), gx.errors.ArgumentTypeError, "out has 2 arrays"),
+    "read-only": (READ_ONLY, gx.errors.ArgumentTypeError, "out 0 is read-only"),
+    "not contiguous": (WIDE[:, ::-1, :6], gx.errors.ArgumentShapeError, "must be contiguous"),
 }
 
 

@@ -54,7 +54,7 @@ def test_asarray_leaves_what_lies_there_already(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("dtype", [object, "U5", "M8[s]", [("a", "u4")], ("u8", (6,))])
 def test_only_numbers_lie_in_device_memory(gpu: Gpu, dtype: Any) -> None:
-    with pytest.raises(gx.ArgumentTypeError, match="takes numbers"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="takes numbers"):
         gpu.empty(5, dtype)
 
 
@@ -122,9 +122,9 @@ def test_views_stay_valid_after_close() -> None:
     assert binding.live_objects() == before
     assert gpu.stats().memory.bytes_in_arrays == 0
     for use in (gpu.empty, gpu.zeros):
-        with pytest.raises(gx.ClosedError):
+        with pytest.raises(gx.errors.ClosedError):
             use(5)
-    with pytest.raises(gx.ClosedError):
+    with pytest.raises(gx.errors.ClosedError):
         gpu.asarray(X)
 
 

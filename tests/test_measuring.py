@@ -263,7 +263,7 @@ def test_close_waits_for_whoever_measures(
         thread.join(PATIENCE)
         assert not thread.is_alive()
     assert waited, "the device is being measured"
-    assert results[0] in (None, LAVAPIPE) or isinstance(results[0], gx.ClosedError)
+    assert results[0] in (None, LAVAPIPE) or isinstance(results[0], gx.errors.ClosedError)
 
 
 def test_too_little_memory_to_measure_leaves_the_thresholds(

@@ -95,7 +95,7 @@ def test_an_array_of_a_closed_or_other_backend_says_so(fresh_gpu: OpenGpu) -> No
         other.run(ADD_U32, there, there)
     gpu.close()
     other.close()
-    with pytest.raises(gx.ClosedError):
+    with pytest.raises(gx.errors.ClosedError):
         there.numpy()
     assert binding.live_objects() == before
 

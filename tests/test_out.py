@@ -24,10 +24,12 @@ def test_every_backend_writes_where_it_is_told(name: str) -> None:
         np.testing.assert_array_equal(target, expected)
         assert backend.run(ADD_U32, a, b, out=a) is a
         np.testing.assert_array_equal(a, expected)
-        with pytest.raises(gx.ArgumentShapeError, match="out 0 has shape"):
+        with pytest.raises(gx.errors.ArgumentShapeError, match="out 0 has shape"):
             backend.run(ADD_U32, a, b, out=target[1:])
         whole = np.zeros(71, a.dtype)
-        with pytest.raises(gx.ArgumentShapeError, match="overlaps argument 0 without being it"):
+        with pytest.raises(
+            gx.errors.ArgumentShapeError, match="overlaps argument 0 without being it"
+        ):
             backend.run(ADD_U32, whole[1:], b, out=whole[:-1])
 
 
@@ -64,8 +66,8 @@ def test_arrays_of_a_stream_come_again_when_their_results_were_taken(gpu: Gpu) -
 def test_a_stream_whose_out_ends_first_says_at_which_job(gpu: Gpu) -> None:
     jobs, target = word_jobs(70, 71), np.zeros(70, np.uint32)
     stream = gpu.stream(ADD_U32, jobs, out=[target], depth=2)
-    with pytest.raises(gx.ArgumentTypeError, match="job 1: out has ended"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="job 1: out has ended"):
         list(stream)
-    with pytest.raises(gx.ArgumentShapeError, match=r"job 1: .*out 0 has shape"):
+    with pytest.raises(gx.errors.ArgumentShapeError, match=r"job 1: .*out 0 has shape"):
         list(gpu.stream(ADD_U32, jobs, out=[target, target]))
     assert gpu.stats().slots.in_use == 0

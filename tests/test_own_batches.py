@@ -64,9 +64,9 @@ def test_several_outputs_go_where_they_are_wanted(
 
 def test_two_outputs_in_one_place_are_refused(gpu: Gpu) -> None:
     (a, b), room = word_jobs(70)[0], np.empty(100, np.uint32)
-    with pytest.raises(gx.ArgumentShapeError, match="out 1 overlaps out 0"):
+    with pytest.raises(gx.errors.ArgumentShapeError, match="out 1 overlaps out 0"):
         gpu.run(sum_and_difference(), a, b, out=(room[:70], room[30:]))
-    with pytest.raises(gx.ArgumentTypeError, match="has 2 outputs and out has 1 arrays"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="has 2 outputs and out has 1 arrays"):
         gpu.run(sum_and_difference(), a, b, out=room[:70])
 
 

@@ -8,9 +8,6 @@ import gpu_executor
 from gpu_executor import errors
 
 NAMES = [
-    "ArgumentShapeError",
-    "ArgumentTypeError",
-    "ClosedError",
     "CpuBackend",
     "DeviceArray",
     "DeviceInfo",
@@ -19,7 +16,6 @@ NAMES = [
     "Field",
     "GpuError",
     "Kernel",
-    "KernelError",
     "NoDeviceError",
     "OutOfMemoryError",
     "PersistentVulkanBackend",
@@ -31,6 +27,7 @@ NAMES = [
     "devices",
     "errors",
     "fields",
+    "graph",
     "kernels",
     "open_backend",
 ]

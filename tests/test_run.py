@@ -228,19 +228,39 @@ def test_results_do_not_change_with_later_calls(gpu: gx.PersistentVulkanBackend)
 
 GOOD = np.zeros((4, 6), np.uint64)
 WRONG: dict[str, tuple[tuple[Any, ...], type[gx.GpuError], str]] = {
-    "int64": ((GOOD, GOOD.astype(np.int64)), gx.ArgumentTypeError, "argument 1 has dtype int64"),
-    "uint32": ((GOOD.astype(np.uint32), GOOD), gx.ArgumentTypeError, "argument 0 has dtype uint32"),
-    "float64": ((GOOD, GOOD.astype(np.float64)), gx.ArgumentTypeError, "takes uint64"),
-    "objects": ((GOOD.astype(object), GOOD), gx.ArgumentTypeError, "dtype object"),
-    "a list": ((GOOD, GOOD.tolist()), gx.ArgumentTypeError, "argument 1 is a list"),
-    "None": ((None, GOOD), gx.ArgumentTypeError, "argument 0 is a NoneType"),
-    "five columns": ((GOOD, GOOD[:, :5]), gx.ArgumentShapeError, r"argument 1 has shape \(4, 5\)"),
-    "no columns": ((GOOD[:, 0], GOOD), gx.ArgumentShapeError, r"it takes \(n, 6\)"),
-    "a scalar": ((GOOD, np.array(1, np.uint64)), gx.ArgumentShapeError, r"shape \(\)"),
-    "fewer": ((GOOD, GOOD[:3]), gx.ArgumentShapeError, r"argument 1 has elements in shape \(3,\)"),
-    "empty": ((GOOD, GOOD[:0]), gx.ArgumentShapeError, r"argument 1 has elements in shape \(0,\)"),
-    "one array": ((GOOD,), gx.ArgumentTypeError, "takes 2 arrays and got 1"),
-    "three arrays": ((GOOD,) * 3, gx.ArgumentTypeError, "takes 2 arrays and got 3"),
+    "int64": (
+        (GOOD, GOOD.astype(np.int64)),
+        gx.errors.ArgumentTypeError,
+        "argument 1 has dtype int64",
+    ),
+    "uint32": (
+        (GOOD.astype(np.uint32), GOOD),
+        gx.errors.ArgumentTypeError,
+        "argument 0 has dtype uint32",
+    ),
+    "float64": ((GOOD, GOOD.astype(np.float64)), gx.errors.ArgumentTypeError, "takes uint64"),
+    "objects": ((GOOD.astype(object), GOOD), gx.errors.ArgumentTypeError, "dtype object"),
+    "a list": ((GOOD, GOOD.tolist()), gx.errors.ArgumentTypeError, "argument 1 is a list"),
+    "None": ((None, GOOD), gx.errors.ArgumentTypeError, "argument 0 is a NoneType"),
+    "five columns": (
+        (GOOD, GOOD[:, :5]),
+        gx.errors.ArgumentShapeError,
+        r"argument 1 has shape \(4, 5\)",
+    ),
+    "no columns": ((GOOD[:, 0], GOOD), gx.errors.ArgumentShapeError, r"it takes \(n, 6\)"),
+    "a scalar": ((GOOD, np.array(1, np.uint64)), gx.errors.ArgumentShapeError, r"shape \(\)"),
+    "fewer": (
+        (GOOD, GOOD[:3]),
+        gx.errors.ArgumentShapeError,
+        r"argument 1 has elements in shape \(3,\)",
+    ),
+    "empty": (
+        (GOOD, GOOD[:0]),
+        gx.errors.ArgumentShapeError,
+        r"argument 1 has elements in shape \(0,\)",
+    ),
+    "one array": ((GOOD,), gx.errors.ArgumentTypeError, "takes 2 arrays and got 1"),
+    "three arrays": ((GOOD,) * 3, gx.errors.ArgumentTypeError, "takes 2 arrays and got 3"),
 }
 
 
@@ -253,7 +273,7 @@ def test_what_does_not_fit_is_an_error_in_words(
 
 
 def test_what_is_no_kernel_is_an_error_in_words(backend: Backend) -> None:
-    with pytest.raises(gx.ArgumentTypeError, match="the first argument is a str"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="the first argument is a str"):
         backend.run("vector_add_u32", GOOD, GOOD)  # type: ignore[arg-type]
 
 

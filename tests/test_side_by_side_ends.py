@@ -176,5 +176,5 @@ def test_closing_the_backend_ends_streams_and_threads(
         assert len(set(threading.enumerate()) - before) == WORKERS
         in_time(crewed_gpu.close)
     assert set(threading.enumerate()) <= before
-    with pytest.raises(gx.ClosedError):
+    with pytest.raises(gx.errors.ClosedError):
         next(streams[0])

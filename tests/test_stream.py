@@ -201,7 +201,9 @@ def test_ctrl_c_ends_a_stream_and_the_backend_goes_on(
 def test_a_bad_job_is_named_by_its_index(cutting_gpu: Gpu, bad: int) -> None:
     jobs: list[Any] = [*field_jobs(9, 250, 7, 64, 9, 9)]
     jobs[bad] = (jobs[bad][0], jobs[bad][0].astype(np.float64))
-    with pytest.raises(gx.ArgumentTypeError, match=rf"^job {bad}: .*argument 1 has dtype float64"):
+    with pytest.raises(
+        gx.errors.ArgumentTypeError, match=rf"^job {bad}: .*argument 1 has dtype float64"
+    ):
         list(cutting_gpu.stream(FQ_ADD, jobs))
     check_still_works(cutting_gpu)
 

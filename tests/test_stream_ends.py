@@ -28,7 +28,7 @@ ENDINGS = {
 gpu.close()
 try:
     list(stream)
-except gx.ClosedError:
+except gx.errors.ClosedError:
     pass
 else:
     raise SystemExit("the stream went on")
@@ -72,7 +72,7 @@ def test_a_stream_at_work_in_another_thread_ends_with_the_backend(
         assert closing.is_alive(), "the stream is at work"
     working.join(PATIENCE)
     check_sums(results, jobs[:1])
-    with pytest.raises(gx.ClosedError):
+    with pytest.raises(gx.errors.ClosedError):
         next(stream)
     closing.join(10)
     assert not closing.is_alive(), "the stream has its slots still"

@@ -153,7 +153,7 @@ def test_close_waits_for_calls_and_turns_others_away(fresh_gpu: OpenGpu, limit: 
             kernel, a, b, expected = draw.choice(cases)
             try:
                 result = gpu.run(kernel, a, b, device_local=draw.choice([True, False]))
-            except gx.ClosedError:
+            except gx.errors.ClosedError:
                 turned_away.release()
                 return
             np.testing.assert_array_equal(result, expected)
@@ -186,7 +186,7 @@ def work():
     try:
         while True:
             assert (gpu.run(gx.kernels.load("vector_add_u32"), x, x) == 2 * x).all()
-    except gx.ClosedError:
+    except gx.errors.ClosedError:
         pass
 for _ in range(4):
     threading.Thread(target=work, daemon=True).start()

@@ -87,7 +87,7 @@ def test_close_returns_when_the_last_call_is_done(
         closing, _ = in_background(gpu.close)
         closing.join(0.2)
         assert closing.is_alive(), "a call is still running"
-        with pytest.raises(gx.ClosedError):
+        with pytest.raises(gx.errors.ClosedError):
             gpu.run(ADD_U32, X, X)
     for thread in (call, closing):
         thread.join(PATIENCE)

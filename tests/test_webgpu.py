@@ -62,13 +62,15 @@ def test_results_are_written_where_they_are_wanted(open_webgpu: OpenWebGpu) -> N
 def test_what_does_not_fit_is_said_with_the_number_of_the_job(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     (good,) = word_jobs(5)
-    with pytest.raises(gx.ArgumentTypeError, match="out has 2 entries for 1 jobs"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="out has 2 entries for 1 jobs"):
         gpu.run_batch(ADD_U32, [good], out=[None, None])
-    with pytest.raises(gx.ArgumentTypeError, match="job 1: vector_add_u32 takes 2 arrays"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="job 1: vector_add_u32 takes 2 arrays"):
         gpu.run_batch(ADD_U32, [good, good[:1]])
-    with pytest.raises(gx.ArgumentTypeError, match="job 1: a job is a tuple of arrays, not a nda"):
+    with pytest.raises(
+        gx.errors.ArgumentTypeError, match="job 1: a job is a tuple of arrays, not a nda"
+    ):
         gpu.run_batch(ADD_U32, [good, good[0]])  # type: ignore[list-item]
-    with pytest.raises(gx.ArgumentShapeError, match=r"job 0: .* out 0 has shape"):
+    with pytest.raises(gx.errors.ArgumentShapeError, match=r"job 0: .* out 0 has shape"):
         gpu.run_batch(ADD_U32, [good], out=[np.zeros(4, np.uint32)])
     assert gpu.stats().submissions == 0
 
@@ -101,7 +103,7 @@ fn main(
 
 def test_a_work_group_size_of_its_own_needs_a_grid(open_webgpu: OpenWebGpu) -> None:
     said = r"kernel 'mistaken': its @workgroup_size\(64\) is its own; .* grid="
-    with pytest.raises(gx.KernelError, match=said):
+    with pytest.raises(gx.errors.KernelError, match=said):
         own_kernel(STRIDING, name="mistaken")
     gpu = open_webgpu()
     for grid in ((1, 1), (16, 1), (3, 5)):
@@ -116,7 +118,7 @@ def test_a_wrong_text_is_told_with_its_own_line(open_webgpu: OpenWebGpu) -> None
     wrong = INCREMENT.replace("a[i] + param(1u)", "a[i] + nothing_here")
     line = wrong[: wrong.index("nothing_here")].count("\n") + 1
     for _ in range(2):
-        with pytest.raises(gx.KernelError) as caught:
+        with pytest.raises(gx.errors.KernelError) as caught:
             gpu.run(own_kernel(wrong, name="mistaken"), np.ones(5, np.uint32))
         said = str(caught.value)
         assert said.startswith("kernel 'mistaken': ")
@@ -127,7 +129,7 @@ def test_a_wrong_text_is_told_with_its_own_line(open_webgpu: OpenWebGpu) -> None
 
 
 def test_a_text_without_an_entry_point_is_a_kernel_error(open_webgpu: OpenWebGpu) -> None:
-    with pytest.raises(gx.KernelError, match="kernel 'mistaken'"):
+    with pytest.raises(gx.errors.KernelError, match="kernel 'mistaken'"):
         open_webgpu().run(
             own_kernel(INCREMENT.replace("fn main", "fn other"), name="mistaken"),
             np.ones(5, np.uint32),
@@ -142,9 +144,9 @@ def test_a_kernel_without_wgsl_is_refused_in_words(open_webgpu: OpenWebGpu) -> N
     gpu = open_webgpu()
     job = word_jobs(5)[0]
     for _ in range(2):
-        with pytest.raises(gx.KernelError, match="'only spirv' has no WGSL"):
+        with pytest.raises(gx.errors.KernelError, match="'only spirv' has no WGSL"):
             gpu.run(kernel, *job)
-        with pytest.raises(gx.KernelError, match="'only spirv' has no WGSL"):
+        with pytest.raises(gx.errors.KernelError, match="'only spirv' has no WGSL"):
             gpu.warm_up(kernel, [5])
 
 
@@ -226,7 +228,7 @@ def test_a_closed_executor_refuses_in_words_and_closes_again(open_webgpu: OpenWe
         gpu.warm_up,
     ]
     for call in refused:
-        with pytest.raises(gx.ClosedError, match="the executor is closed; open another one"):
+        with pytest.raises(gx.errors.ClosedError, match="the executor is closed; open another one"):
             call()
     assert gpu.stats().calls == 1
 

@@ -136,7 +136,9 @@ def test_a_bad_element_of_a_later_piece_is_named_by_its_place_in_the_call(
 def test_a_whole_kernel_larger_than_the_device_binds_is_refused(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     shrink(gpu, 4 * 65_536)
-    with pytest.raises(gx.KernelError, match=r"more than the 262,144 bytes .* cannot be cut"):
+    with pytest.raises(
+        gx.errors.KernelError, match=r"more than the 262,144 bytes .* cannot be cut"
+    ):
         gpu.run(REDUCE, np.ones(65_537, np.uint32))
     assert gpu.run(REDUCE, np.ones(65_536, np.uint32)).sum() == 65_536
 

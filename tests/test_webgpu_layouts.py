@@ -166,6 +166,8 @@ def test_results_are_not_written_in_another_byte_order(
         lambda: executor.run(kernel, a, b, out=swapped),
         lambda: executor.run_batch(kernel, [(a, b)], out=[swapped]),
     ):
-        with pytest.raises(gx.ArgumentTypeError, match=rf"out 0 is dtype >u\d; .* {a.dtype}"):
+        with pytest.raises(
+            gx.errors.ArgumentTypeError, match=rf"out 0 is dtype >u\d; .* {a.dtype}"
+        ):
             run()
     assert not swapped.any()

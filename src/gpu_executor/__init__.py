@@ -6,17 +6,14 @@ from gpu_executor.cpu.backend import CpuBackend
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
-    ArgumentShapeError,
-    ArgumentTypeError,
-    ClosedError,
     DeviceLostError,
     ElementRangeError,
     GpuError,
-    KernelError,
     NoDeviceError,
     OutOfMemoryError,
 )
 from gpu_executor.fields import Field
+from gpu_executor.graphs import graph
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Plan
 from gpu_executor.settings import Settings
@@ -27,9 +24,6 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.webgpu.executor import WgpuExecutor
 
 __all__ = [
-    "ArgumentShapeError",
-    "ArgumentTypeError",
-    "ClosedError",
     "CpuBackend",
     "DeviceArray",
     "DeviceInfo",
@@ -38,7 +32,6 @@ __all__ = [
     "Field",
     "GpuError",
     "Kernel",
-    "KernelError",
     "NoDeviceError",
     "OutOfMemoryError",
     "PersistentVulkanBackend",
@@ -50,6 +43,7 @@ __all__ = [
     "devices",
     "errors",
     "fields",
+    "graph",
     "kernels",
     "open_backend",
 ]
