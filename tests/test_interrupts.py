@@ -68,6 +68,8 @@ class InFlight:
                 self._running.clear()  # it cannot be asked any more
             return call(*arguments)
         info = arguments[2]
+        if not info.commandBufferCount:  # a signal alone
+            return call(*arguments)
         commands = info.pCommandBuffers[0]
         if self._busy(commands):
             self.touched.append(name)
@@ -132,3 +134,32 @@ def test_an_interrupted_call_leaves_no_bad_element_to_the_next(
         gpu.run(FQ_ADD, bad, good)
     expected = words.add(BLS12_381_FQ, good, good)
     np.testing.assert_array_equal(gpu.run(FQ_ADD, good, good), expected)
+
+
+@on_both_paths
+@pytest.mark.parametrize("handed_over", [True, False])
+def test_an_interrupt_inside_a_submission_is_waited_for(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, handed_over: bool
+) -> None:
+    """The device may have it or not: whichever, nothing of it is used before it is done."""
+    gpu = fresh_gpu()
+    long_call_is_right(gpu, device_local)
+    in_flight = InFlight(gpu, monkeypatch)
+    submit, left = vk.vkQueueSubmit, 1
+
+    def interrupted(*arguments: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0 or handed_over:
+            submit(*arguments)
+        if left >= 0:
+            raise KeyboardInterrupt
+        return vk.VK_SUCCESS
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vk, "vkQueueSubmit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            long_call_is_right(gpu, device_local)
+    assert gpu.stats().slots.in_use == 0
+    long_call_is_right(gpu, device_local)
+    assert in_flight.touched == []

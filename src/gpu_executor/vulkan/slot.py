@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 
 from gpu_executor.call import Array, Call, Form, Operand
-from gpu_executor.errors import DeviceLostError, ElementRangeError
+from gpu_executor.errors import DeviceLostError, ElementRangeError, GpuError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import DataPath, Piece, Plan, QueueUse
 from gpu_executor.telemetry.stages import Record
@@ -185,8 +185,12 @@ class Slot:
         if self._marks is not None:
             self._marks.reset()
         for timeline, submission in self._recording.submissions:
-            timeline.submit(submission)
-            self._submitted += 1
+            self._submitted += 1  # before it is: after an interrupt the device may have it
+            try:
+                timeline.submit(submission)
+            except GpuError:
+                self._submitted -= 1
+                raise
 
     def is_done(self) -> bool:
         """Whether the device is done with what was submitted."""
