@@ -85,13 +85,15 @@ class Kernel:
     """The same kernel for WebGPU."""
     wgsl_grid: Callable[..., tuple[int, int]] | None = field(default=None, repr=False)
     """Its work-groups in two dimensions from the words of `push_of`; else by elements."""
+    neighbours: int = 1
+    """How many elements its invocations take at once; those left over they take one by one."""
 
     def __post_init__(self) -> None:
         identity = (
             self.digest, self.name, self.inputs, self.outputs, self.split, self.types,
             self.out_shape, self.encoded_constants(), self.push, self.status,
             self.per_invocation, self.work_group, self.reference, self.push_of, self.wgsl,
-            self.wgsl_grid,
+            self.wgsl_grid, self.neighbours,
         )  # fmt: skip
         object.__setattr__(self, "_identity", identity)
         # Kernels are dictionary keys on the path of every call: hash once.
@@ -175,6 +177,7 @@ class Kernel:
         reference: Callable[..., Any] | None = None,
         wgsl: WgslCode | None = None,
         wgsl_grid: Callable[..., tuple[int, int]] | None = None,
+        neighbours: int = 1,
     ) -> Kernel:
         """A kernel from SPIR-V, as bytes or in a file.
 
@@ -187,7 +190,8 @@ class Kernel:
         `per_invocation` names the one that says how many elements an invocation takes, and
         `work_group` a good work-group size for large calls; `status=True` declares a status word;
         `reference` is the same computation on NumPy arrays, `wgsl` the same code for WebGPU and
-        `wgsl_grid` its work-groups in two dimensions from the words of `push_of`.
+        `wgsl_grid` its work-groups in two dimensions from the words of `push_of`; `neighbours` says
+        how many elements an invocation takes at once, all but those left over.
         """
         code = _code(code_or_path)
         interface = read_interface(code)
@@ -210,6 +214,7 @@ class Kernel:
             push_of=push_of,
             wgsl=wgsl,
             wgsl_grid=wgsl_grid,
+            neighbours=neighbours,
         )
         _check_declaration(kernel)
         _check_against_code(kernel)

@@ -2,7 +2,8 @@
 
 A source in `glsl/` is one module. Those of `glsl/elements`, `glsl/scans` and `glsl/transforms` are
 compiled for each family of primes, those of `glsl/conversions` for each that has a Montgomery form:
-`<family>_<operation>.spv`. The family `doubles` has those that multiply.
+`<family>_<operation>.spv`. The family `doubles` has those that multiply. Families of small elements
+have those that take several at once besides: `<family>_neighbours_<operation>.spv`.
 
 The manifest holds the SHA-256 of each module's source (with what it includes and the compiler's
 options) and of its SPIR-V, so that a stale file shows without a compiler. Only whoever changes a
@@ -21,7 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_executor.kernels.families import FAMILIES, MONTGOMERY_FAMILIES
+from gpu_executor.kernels.elements import OF_ELEMENTS
+from gpu_executor.kernels.families import FAMILIES, MONTGOMERY_FAMILIES, NEIGHBOURS, module_name
 
 GLSL = Path(__file__).parent / "glsl"
 SPIRV = Path(__file__).parent / "spirv"
@@ -44,18 +46,24 @@ class Source:
 
     path: Path
     family: str | None = None
+    neighbours: bool = False
 
     @property
     def stem(self) -> str:
         """The module's name."""
-        return self.path.stem if self.family is None else f"{self.family}_{self.path.stem}"
+        if self.family is None:
+            return self.path.stem
+        return module_name(self.family, self.path.stem, neighbours=self.neighbours)
 
     @property
     def options(self) -> tuple[str, ...]:
         """What the compiler is told besides what it is told for every module."""
         if self.family == "doubles":
             return ("-DFAMILY_WIDE", "-DDOUBLES")
-        return () if self.family is None else (f"-DFAMILY_{self.family.upper()}",)
+        if self.family is None:
+            return ()
+        chosen = (f"-DFAMILY_{self.family.upper()}",)
+        return (*chosen, f"-DNEIGHBOURS={NEIGHBOURS[self.family]}") if self.neighbours else chosen
 
     @property
     def exists(self) -> bool:
@@ -72,7 +80,12 @@ def sources() -> list[Source]:
         for path in (GLSL / folder).glob("*.comp")
         for family in families
     ]
-    found = [source for source in plain + by_family if source.exists]
+    together = [
+        Source(source.path, source.family, neighbours=True)
+        for source in by_family
+        if source.family in NEIGHBOURS and source.path.stem in OF_ELEMENTS
+    ]
+    found = [source for source in plain + by_family + together if source.exists]
     found.append(Source(GLSL / "field_mul_chain.comp", "doubles"))
     return sorted(found, key=lambda source: f"{source.stem}.spv")
 

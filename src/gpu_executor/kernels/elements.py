@@ -17,10 +17,12 @@ from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels.constants import BROADCAST, PER_INVOCATION, STRIDES, packed
 from gpu_executor.kernels.element_references import REFERENCES
 from gpu_executor.kernels.families import (
+    NEIGHBOURS,
     family_constants,
     family_push,
     in_montgomery_form,
     module_family,
+    module_name,
 )
 from gpu_executor.kernels.modules import spirv
 from gpu_executor.primes import Prime
@@ -44,6 +46,8 @@ _SIGNATURES = {
 OPERATIONS = tuple(_SIGNATURES)
 CONVERSIONS = ("to_montgomery", "from_montgomery")
 PRODUCTS = ("mul", "square", "fma", "power", *CONVERSIONS)
+OF_ELEMENTS = tuple(name for name, types in _SIGNATURES.items() if {*types[0], *types[1]} == {"e"})
+"""Those of elements and nothing else, of which an invocation can take several at once."""
 
 WORK_GROUP, PRODUCT_WORK_GROUP = 512, 128
 """For large calls, what is best for sums and products that check their elements (`catalogue`). To
@@ -57,6 +61,7 @@ def element_kernel(
     broadcast: bool = False,
     strides: bool | None = None,
     doubles: bool = False,
+    neighbours: bool = False,
 ) -> Kernel:
     """The kernel of an operation on elements of a prime; the same object every time.
 
@@ -73,7 +78,10 @@ def element_kernel(
     One that `strides` takes any number of elements with any number of work-groups. Kernels that are
     not cut do, unless told otherwise; the others need not, and lavapipe is faster so.
 
-    With `doubles`, products are made of them where that can be (glsl/doubles.glsl).
+    With `doubles`, products are made of them where that can be (glsl/doubles.glsl). With
+    `neighbours`, an invocation takes as many small elements as fill 16 bytes, unless operands may
+    be shorter (glsl/neighbours.glsl): such a kernel is for arrays that begin at a multiple of 16
+    bytes, and for dispatches.
     """
     if operation not in _SIGNATURES:
         raise KernelError(
@@ -86,14 +94,15 @@ def element_kernel(
     whole = broadcast or operation == "power"
     kind = module_family(prime, operation, doubles=doubles)
     strides = whole if strides is None else strides
-    return _element_kernel(prime, kind, operation, broadcast, strides)
+    several = neighbours and not broadcast and kind in NEIGHBOURS and operation in OF_ELEMENTS
+    return _element_kernel(prime, kind, operation, broadcast, strides, several)
 
 
 @functools.cache
 def _element_kernel(
-    prime: Prime, kind: str, operation: str, broadcast: bool, strides: bool
+    prime: Prime, kind: str, operation: str, broadcast: bool, strides: bool, several: bool
 ) -> Kernel:
-    code = spirv(f"{kind}_{operation}")
+    code = spirv(module_name(kind, operation, neighbours=several))
     interface = read_interface(code)
     inputs, output = _SIGNATURES[operation]
     types = {"e": prime.element_dtype, "w": np.dtype(np.uint32)}
@@ -118,6 +127,7 @@ def _element_kernel(
         push=push,
         push_of=push_of,
         per_invocation=PER_INVOCATION,
+        neighbours=NEIGHBOURS[kind] if several else 1,
         work_group=PRODUCT_WORK_GROUP if operation in PRODUCTS else WORK_GROUP,
         name=f"{prime.name}_elements_{operation}",
         reference=functools.partial(REFERENCES[operation], prime),

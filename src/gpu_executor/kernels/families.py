@@ -26,6 +26,9 @@ FAMILIES = ("wide", "doubles", "monty31", "mersenne31", "goldilocks")
 MONTGOMERY_FAMILIES = ("wide", "doubles", "monty31")
 """Those whose elements are in Montgomery form; the others' are as they are."""
 
+NEIGHBOURS = {"monty31": 4, "mersenne31": 4, "goldilocks": 2}
+"""Elements that fill 16 bytes, the most that one load brings, where one alone does not."""
+
 MERSENNE31_MODULUS = 2**31 - 1
 GOLDILOCKS_MODULUS = 2**64 - 2**32 + 1
 MONTY31_BITS = 31
@@ -51,6 +54,11 @@ def module_family(prime: Prime, module: str, *, doubles: bool) -> str:
     if own == "wide" and doubles and fits and has_module(f"doubles_{module}"):
         return "doubles"
     return own
+
+
+def module_name(kind: str, module: str, *, neighbours: bool = False) -> str:
+    """A family's module, or the one of it that takes several `NEIGHBOURS` at once."""
+    return f"{kind}_neighbours_{module}" if neighbours else f"{kind}_{module}"
 
 
 def in_montgomery_form(prime: Prime) -> bool:

@@ -82,10 +82,12 @@ class Launches:
                 f"{kernel.name}: {given} arrays for {kernel.bindings} bindings; a status word has "
                 "no place in a chain, which nobody waits for"
             )
-        size, per_invocation = choose_work_groups(kernel, dispatch.count, self._info, [])
+        # Several elements at once, and one by one those that are left over.
+        taken = sum(divmod(dispatch.count, kernel.neighbours))
+        size, per_invocation = choose_work_groups(kernel, taken, self._info, [])
         if dispatch.work_group is not None:
             size = dispatch.work_group
-        groups = self._groups(dispatch, size * per_invocation)
+        groups = self._groups(dispatch, -(-taken // (size * per_invocation)))
         push = struct.pack("<I", dispatch.count) + kernel.push
         push += struct.pack(f"<{len(dispatch.words)}I", *dispatch.words)
         if len(push) > kernel.interface.push_constant_bytes:
@@ -96,10 +98,8 @@ class Launches:
         pipeline = self._pipelines.acquire(kernel, size, per_invocation)
         return Launch(pipeline, vk.ffi.from_buffer(push), groups)
 
-    def _groups(self, dispatch: Dispatch, elements_in_one: int) -> int:
-        groups = dispatch.groups
-        if groups is None:
-            groups = -(-dispatch.count // elements_in_one)
+    def _groups(self, dispatch: Dispatch, needed: int) -> int:
+        groups = needed if dispatch.groups is None else dispatch.groups
         most = self._info.limits.max_work_group_count[0]
         if dispatch.strides:
             return min(groups, most)

@@ -24,6 +24,9 @@
 //
 //     ELEMENTWISE(i) { ... }        main, for kernels that do the same for each element (grid.glsl)
 //
+// With -DNEIGHBOURS, kernels that do nothing but load, add, subtract, multiply and store have
+// vectors of elements for ELEMENT, and i is the number of one (neighbours.glsl).
+//
 // Elements are taken as they are: whoever runs such a kernel knows that they are below p.
 //
 // Before it includes this, a kernel that multiplies defines PRODUCTS, without which WIDE has no
@@ -48,6 +51,10 @@
 #include "families/goldilocks.glsl"
 #else
 #error an element kernel is compiled for a family: -DFAMILY_WIDE, say
+#endif
+
+#ifdef NEIGHBOURS
+#include "neighbours.glsl"
 #endif
 
 void f_double(ELEMENT x, out ELEMENT z) {

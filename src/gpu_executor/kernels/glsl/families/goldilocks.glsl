@@ -5,28 +5,14 @@
 
 layout(push_constant) uniform Push { uint count; KERNEL_PUSH };
 
-#define ELEMENT uint64_t
+#define NUMBER uint64_t
+#define NUMBERS u64vec2
+#include "numbers.glsl"
 
 const uint64_t P = 0xffffffff00000001ul;
 const uint64_t EPSILON = 0xfffffffful;
 
-#define ELEMENTS_VIEW(at, name, access) \
-    layout(set = 0, binding = at, std430) access buffer name##_Pairs { uint64_t name##_pairs[]; };
-#define ELEMENTS_LOAD(name) \
-    void load_##name(uint element, out uint64_t x) { x = name##_pairs[element]; }
-#define ELEMENTS_STORE(name) \
-    void store_##name(uint element, uint64_t x) { name##_pairs[element] = x; }
-
-#define ELEMENTS_IN(at, name) ELEMENTS_VIEW(at, name, readonly) ELEMENTS_LOAD(name)
-#define ELEMENTS_OUT(at, name) ELEMENTS_VIEW(at, name, writeonly) ELEMENTS_STORE(name)
-#define ELEMENTS_IN_OUT(at, name) ELEMENTS_VIEW(at, name, ) ELEMENTS_LOAD(name) ELEMENTS_STORE(name)
-
-void f_zero(out uint64_t z) { z = 0; }
 void f_one(out uint64_t z) { z = 1; }
-void f_copy(uint64_t x, out uint64_t z) { z = x; }
-void f_choose(bool first, uint64_t x, uint64_t y, out uint64_t z) { z = first ? x : y; }
-bool f_is_zero(uint64_t x) { return x == 0; }
-bool f_equal(uint64_t x, uint64_t y) { return x == y; }
 
 // x + y would overflow; x - (p - y) does not where it is not negative, and else x + y is below p.
 void f_add(uint64_t x, uint64_t y, out uint64_t z) {

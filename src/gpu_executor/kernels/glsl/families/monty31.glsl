@@ -11,8 +11,8 @@ layout(push_constant) uniform Push {
 #include "words31.glsl"
 
 void f_one(out uint z) { z = one; }
-void f_plain_one(out uint z) { z = 1; }
-void f_r_squared(out uint z) { z = r_squared; }
+void f_plain_one(out ELEMENT z) { z = ELEMENT(1); }
+void f_r_squared(out ELEMENT z) { z = ELEMENT(r_squared); }
 
 // x * y - m * p is a multiple of R for m = x * y / p mod R: the lower halves are equal, and what is
 // left of the upper ones is between -p and p.
