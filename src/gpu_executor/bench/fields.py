@@ -22,6 +22,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import Copying, Dispatch, Step
 from gpu_executor.fields import Field, FieldArray, named
 from gpu_executor.fields.field import AT_ONCE
+from gpu_executor.fields.neighbours import by_neighbours
 from gpu_executor.kernels.catalogue import mul_chain_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import family
@@ -165,7 +166,11 @@ def _streamed(
     moved = [2 * first.nbytes]
     for operation, exact in OPERATIONS.items():
         kernel = element_kernel(
-            field.prime, operation, strides=count > AT_ONCE, doubles=by_doubles(card, field.prime)
+            field.prime,
+            operation,
+            strides=count > AT_ONCE,
+            doubles=by_doubles(card, field.prime),
+            neighbours=by_neighbours(operands),
         )
         arrays = *operands[: kernel.inputs], result
         steps.append(Dispatch(kernel, arrays, count, strides=True))

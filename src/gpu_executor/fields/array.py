@@ -11,6 +11,7 @@ import numpy.typing as npt
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import Card
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from gpu_executor.fields.neighbours import by_neighbours
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.ops.multiplying import by_doubles
 
@@ -91,7 +92,13 @@ class FieldArray:
         if self.field.form == "canonical":
             raise ArgumentTypeError(f"{self.field.name} has no Montgomery form")
         name = "to_montgomery" if form == "montgomery" else "from_montgomery"
-        kernel = element_kernel(self.field.prime, name, strides=True, doubles=self.by_doubles)
+        kernel = element_kernel(
+            self.field.prime,
+            name,
+            strides=True,
+            doubles=self.by_doubles,
+            neighbours=by_neighbours([self.data]),
+        )
         return FieldArray(self.field, self.field.apply(kernel, [self.data]), form)
 
     def ints(self) -> npt.NDArray[np.object_]:

@@ -15,6 +15,7 @@ from gpu_executor.dispatch import Card, Dispatch
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
 from gpu_executor.fields import host_scans, host_transform, polynomials
 from gpu_executor.fields.array import FieldArray, Form, Words
+from gpu_executor.fields.neighbours import by_neighbours
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.ops import scans
@@ -358,15 +359,16 @@ class Field:
         sizes = [each.size for each in (others if condition is None else arrays)]
         repeats = any(size != first.size for size in sizes)
         strides = repeats or first.size > AT_ONCE
+        data = [*leading, *(each.data for each in arrays)]
         kernel = element_kernel(
             self.prime,
             operation,
             broadcast=repeats,
             strides=strides,
             doubles=first.by_doubles,
+            neighbours=by_neighbours(data),
         )
         told = tuple(0 if size == first.size else size for size in sizes) if repeats else ()
-        data = [*leading, *(each.data for each in arrays)]
         if repeats and not first.on_card:
             columns = self.prime.element_shape
             whole = [np.resize(each.numpy(), first.shape + columns) for each in arrays]
