@@ -13,6 +13,7 @@ import gpu_executor as gx
 from conftest import OpenGpu
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Copying, Dispatch
+from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel
 from gpu_executor.vulkan import binding, launches
 from gpu_executor.vulkan import chain as chain_module
 from gpu_executor.vulkan.binding import vk
@@ -330,3 +331,10 @@ def test_an_interrupt_while_submitting_leaves_the_chain_in_order(
     np.testing.assert_array_equal(y.numpy(), 2 * (a + np.uint32(3) * b))
     card.chain.wait()
     assert not any(link.holds for link in card.chain._links)
+
+
+def test_a_kernel_copies(gpu: gx.PersistentVulkanBackend) -> None:
+    card, a = cards(gpu), numbers(1, 10_000)
+    x, y = card.put(a), card.empty((10_000,), WORD)
+    card.submit([Dispatch(copy_kernel(), (x, y), x.nbytes // UNIT_BYTES, strides=True)])
+    np.testing.assert_array_equal(y.numpy(), a)

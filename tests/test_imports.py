@@ -17,9 +17,9 @@ ROOT = Path(gpu_executor.__file__).parent
 
 # Bottom first. Rooms on one floor do not import each other.
 FLOORS: list[set[str]] = [
-    {"errors", "version"},  # import nothing of the package
+    {"errors", "version", "files"},  # import nothing of the package
     # Plain data; of telemetry the records that hot code appends (exporters belong at the top).
-    {"settings", "device_info", "device_array", "calibration", "files", "recycling", "telemetry"},
+    {"settings", "device_info", "device_array", "calibration", "recycling", "telemetry"},
     {"spirv", "wgsl"},  # the languages of kernels, without a device
     {"primes"},  # a prime in, every constant out
     {"kernel"},  # what runs in one dispatch

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from gpu_executor.files import parsed_json
+
 VERSION = 1
 MAY_BE_MISSING = ("piece_split", "piece_several")
 MUCH_TO_COPY = 1 << 20
@@ -75,10 +77,7 @@ class Calibration:
     @classmethod
     def from_json(cls, text: str) -> Calibration:
         """What `to_json` wrote; anything else is a `ValueError`."""
-        try:
-            content = json.loads(text)
-        except RecursionError:
-            raise ValueError("figures within figures") from None
+        content = parsed_json(text)
         if not isinstance(content, dict) or content.pop("version", None) != VERSION:
             raise ValueError(f"not figures of version {VERSION}")
         names = {field.name for field in dataclasses.fields(cls)}

@@ -19,11 +19,12 @@ from gpu_executor.bench.resident import USUAL, Pace
 from gpu_executor.bench.samples import DIFFERENT, elements
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import Copying, Dispatch, Step
+from gpu_executor.dispatch import Dispatch, Step
 from gpu_executor.fields import Field, FieldArray, named
 from gpu_executor.fields.field import AT_ONCE
 from gpu_executor.fields.neighbours import by_neighbours
 from gpu_executor.kernels.catalogue import mul_chain_kernel
+from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import family
 from gpu_executor.ops.multiplying import by_doubles
@@ -67,7 +68,7 @@ class Streamed:
     per_second: float
     bytes_per_second: float
     of_copy: float
-    """Bytes over those that the device's own copy of an array moves in the same time."""
+    """Bytes over those that a kernel that copies moves in the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ def _row(gpu: PersistentVulkanBackend, field: Field, sizes: Sizes, pace: Pace) -
         inverted=sizes.inverted,
         inversion_ms=inverses * 1e3,
         products_in_chains=_products_in_chains(gpu, field, sizes),
-        squares_in_chains=sizes.chains * sizes.length / squares,
+        squares_in_chains=sizes.chains * _squares(field, sizes) / squares,
     )
 
 
@@ -162,8 +163,9 @@ def _streamed(
     """Bytes a second of copies, and the operations, all on the same arrays."""
     card, first = gpu._session.cards, operands[0]
     count, result = len(first), card.empty(first.shape, first.dtype)
-    steps: list[Step] = [Copying(first, result)]
-    moved = [2 * first.nbytes]
+    units = first.nbytes // UNIT_BYTES
+    steps: list[Step] = [Dispatch(copy_kernel(), (first, result), units, strides=True)]
+    moved = [2 * units * UNIT_BYTES]
     for operation, exact in OPERATIONS.items():
         kernel = element_kernel(
             field.prime,
@@ -191,12 +193,18 @@ def _calls(x: FieldArray, y: FieldArray, sizes: Sizes) -> list[Callable[[], Fiel
     field, modulus = x.field, x.field.modulus
     _check_total("sum", field.sum(x), _total(lambda a: a, x))
     _check_total("dot product", field.dot(x, y), _total(lambda a, b: a * b, x, y))
-    some, few, exponent = x[: sizes.inverted], x[: sizes.chains], 1 << sizes.length
+    # Longer, and the exponent would be cut: a^(p - 1) is 1.
+    some, few, exponent = x[: sizes.inverted], x[: sizes.chains], 1 << _squares(field, sizes)
     invert, power = partial(field.inverse, some), partial(field.power, few, exponent)
     _check("inverses", np.vectorize(lambda a: pow(a, -1, modulus), "O"), [some], invert())
     _check("powers", np.vectorize(lambda a: pow(a, exponent, modulus), "O"), [few], power())
     # Raising to 2^n is n squares, each of the one before, and nothing else.
     return [partial(field.sum, x), partial(field.dot, x, y), invert, power]
+
+
+def _squares(field: Field, sizes: Sizes) -> int:
+    """Of a chain: raising to the power 2^n takes n."""
+    return min(sizes.length, field.prime.bits - 2)
 
 
 def _products_in_chains(gpu: PersistentVulkanBackend, field: Field, sizes: Sizes) -> float | None:

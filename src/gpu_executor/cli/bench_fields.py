@@ -66,8 +66,8 @@ LEGEND = (
     "on the outcome of the one before, without memory between them: squares by raising to the "
     "power 2^n, products by a kernel for primes that leave the highest bit of their words free. "
     "In fields of one word (31 and 64 bits) a square is a product. copy: an array of the same "
-    "size, copied by the device itself; where the share is near 1, memory is the limit. All "
-    "results were checked against exact integers, a sample of each.\n"
+    "size, copied by a kernel; where the share is near 1, memory is the limit. All results were "
+    "checked against exact integers, a sample of each.\n"
 )
 
 

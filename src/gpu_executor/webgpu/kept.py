@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpu_executor.files import write_in_one_step
+from gpu_executor.files import parsed_json, write_in_one_step
 
 log = logging.getLogger("gpu_executor.webgpu")
 
@@ -34,10 +34,10 @@ def kept_path(folder: Path, device: str) -> Path:
 def read_kept(path: Path) -> Kept:
     """What was kept; nothing where there is no file, or none that can be read."""
     try:
-        return _parsed(json.loads(path.read_text("utf-8")))
+        return _parsed(parsed_json(path.read_text("utf-8")))
     except OSError:
         return Kept()
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         log.warning("%s will be replaced: %s", path, error)
         return Kept()
 

@@ -1,0 +1,12 @@
+// result[i] = a[i], 16 bytes each: as fast as a kernel can move memory
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "grid.glsl"
+
+layout(push_constant) uniform Push { uint count; };
+layout(set = 0, binding = 0, std430) readonly buffer A { uvec4 a[]; };
+layout(set = 0, binding = 1, std430) writeonly buffer Result { uvec4 result[]; };
+
+ELEMENTWISE(i) {
+    result[i] = a[i];
+}
