@@ -50,8 +50,8 @@ OF_ELEMENTS = tuple(name for name, types in _SIGNATURES.items() if {*types[0], *
 """Those of elements and nothing else, of which an invocation can take several at once."""
 
 WORK_GROUP, PRODUCT_WORK_GROUP = 512, 128
-"""For large calls, what is best for sums and products that check their elements (`catalogue`). To
-be measured for these kernels: products of one word above all, which wait for memory as sums do."""
+"""For large calls, what is best for sums and products that check their elements (`catalogue`). For
+products of one word it makes no difference: 4.24 TB/s with 128, 256 and 512 on an NVIDIA H200."""
 
 
 def element_kernel(

@@ -3,8 +3,7 @@
 //
 // Left to right by squares, two bits at once where both are set: that takes a^3, and at most one
 // product for two squares instead of one for each. The exponent is the same for all invocations, so
-// no branch on it parts them. To be measured: three bits at once, with a^5 and a^7; and elements of
-// several words that stay cut into limbs between products.
+// no branch on it parts them.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define PRODUCTS
