@@ -31,7 +31,9 @@ FLOORS: list[set[str]] = [
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # what takes several dispatches
     {"fields"},  # the mathematics that users meet
-    {"graphs"},  # what is done to arrays of any kind, recorded
+    {"graphs", "executor"},  # what is done to arrays, recorded; kernels on any device
+    {"cluster"},  # several machines
+    {"metrics"},  # reads what all of them count
     {"bench"},  # measures them
     {"cli"},  # shows everything
 ]

@@ -15,6 +15,7 @@ NAMES = [
     "ElementRangeError",
     "Field",
     "GpuError",
+    "GpuExecutor",
     "Kernel",
     "NoDeviceError",
     "OutOfMemoryError",

@@ -12,6 +12,7 @@ from gpu_executor.errors import (
     NoDeviceError,
     OutOfMemoryError,
 )
+from gpu_executor.executor import GpuExecutor
 from gpu_executor.fields import Field
 from gpu_executor.graphs import graph
 from gpu_executor.kernel import Kernel
@@ -31,6 +32,7 @@ __all__ = [
     "ElementRangeError",
     "Field",
     "GpuError",
+    "GpuExecutor",
     "Kernel",
     "NoDeviceError",
     "OutOfMemoryError",

@@ -7,6 +7,7 @@ is asked for, so that a missing driver or library matters only to whoever wants 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gpu_executor.call import Array
@@ -26,6 +27,11 @@ class Backend(Protocol):
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """Run a kernel on arrays; its output, or a tuple of several, in `out` if that is given."""
+
+    def run_batch(
+        self, kernel: Kernel, jobs: Sequence[Sequence[Array]], *, out: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """Run a kernel on many jobs, each a tuple of arrays; their results, in order."""
 
     def run_field_add(self, a: Array, b: Array) -> Array:
         """Add BLS12-381 base-field elements, (n, 6) `uint64`."""

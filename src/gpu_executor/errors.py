@@ -14,6 +14,8 @@ GpuError
 +-- ElementRangeError                  a field element not below the modulus (also ValueError)
 +-- OutOfMemoryError                   the device or the pool has no more (also MemoryError)
 +-- ClosedError                        the backend is closed already
++-- QueueFullError                     more work waits than an executor was allowed
++-- WrongResultError                   a device's result is not the CPU's
 +-- VulkanError                        a Vulkan call returned an error
     +-- DeviceLostError                the device is gone; reopen the backend
 """
@@ -85,6 +87,14 @@ class OutOfMemoryError(GpuError, MemoryError):
 
 class ClosedError(GpuError):
     """The backend was closed; open another one."""
+
+
+class QueueFullError(GpuError):
+    """An executor that raises when too many bytes wait for a device has too many."""
+
+
+class WrongResultError(GpuError):
+    """A result that was checked on the CPU is another; says which element."""
 
 
 class VulkanError(GpuError):

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -110,7 +110,8 @@ class Kernel:
             return NotImplemented
         return bool(self.__dict__["_identity"] == other.__dict__["_identity"])
 
-    def __call__(self, *_arrays: Any) -> NoReturn:
+    def __call__(self, *_arrays: Any, out: Any = None) -> Any:
+        """For the types of `concurrent.futures.Executor` alone, which submits what is callable."""
         raise NotRunHereError(
             f"kernel {self.name!r} does not run by itself; give it to an executor: "
             "gpu.run(kernel, ...)"

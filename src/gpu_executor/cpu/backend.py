@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +57,13 @@ class CpuBackend:
             np.copyto(target, result, casting="same_kind")
         self._count(form.count, time.perf_counter() - begun)
         return call.result()
+
+    def run_batch(
+        self, kernel: Kernel, jobs: Sequence[Sequence[Array]], *, out: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """Run a kernel on many jobs, each a tuple of arrays, one after the other."""
+        outs = [None] * len(jobs) if out is None else out
+        return [self.run(kernel, *job, out=each) for job, each in zip(jobs, outs, strict=True)]
 
     def run_field_add(self, a: Array, b: Array) -> Array:
         """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""

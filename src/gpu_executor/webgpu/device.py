@@ -74,6 +74,14 @@ class WebGpuDevice:
         self.device.destroy()
 
 
+def find_adapters() -> list[tuple[str, str]]:
+    """Name and kind of every adapter, best first."""
+    wgpu = _import_wgpu()
+    with _opening:
+        adapters = _adapters(wgpu)
+    return [(adapter.info["device"], adapter.info["adapter_type"]) for adapter in adapters]
+
+
 def _import_wgpu() -> Any:
     try:
         import wgpu
