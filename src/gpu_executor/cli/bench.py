@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
-from rich.progress import Progress
 
 from gpu_executor.bench import (
     batch,
@@ -23,18 +20,23 @@ from gpu_executor.bench import (
     transform_peers,
     transforms,
 )
-from gpu_executor.bench.aims import Aim
 from gpu_executor.bench.persistent import PathFigures, Row
-from gpu_executor.bench.timing import circumstances
-from gpu_executor.cli import aims as aim_tables
 from gpu_executor.cli import bench_buckets as bucket_tables
 from gpu_executor.cli import bench_fields as field_tables
 from gpu_executor.cli import bench_ntt as ntt_tables
+from gpu_executor.cli.bench_executor import bench_executor
+from gpu_executor.cli.figures import (
+    chosen_device,
+    plain_aims,
+    show_aims,
+    show_device,
+    with_progress,
+    write,
+)
 from gpu_executor.cli.screen import console, elements, milliseconds, per_second, table
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import STAGES
-from gpu_executor.vulkan.instance import Instance, choose
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 Item = TypeVar("Item")
@@ -45,12 +47,15 @@ def bench() -> None:
     """Measure this machine."""
 
 
+bench.add_command(bench_executor)
+
+
 @bench.command("persistent")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write figures there.")
 def bench_persistent(json_file: Path | None) -> None:
     """One-shot against persistent field additions, the floors, and kernels alone."""
-    device = _device()
-    _show_device(device)
+    device = chosen_device()
+    show_device(device)
     rows = list(with_progress(persistent.rows(), len(persistent.SIZES), "sizes"))
     console.print(comparison(rows))
     console.print(_stages(rows))
@@ -72,7 +77,7 @@ def bench_persistent(json_file: Path | None) -> None:
             "rates": [dataclasses.asdict(rate) for rate in rates],
             "first_call_of_a_process": dataclasses.asdict(first),
         }
-        _write(json_file, device, figures)
+        write(json_file, device, figures)
 
 
 @bench.command("batch")
@@ -81,7 +86,7 @@ def bench_persistent(json_file: Path | None) -> None:
 def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
     """Batches one after the other, overlapped and left to the plan; the cost of a piece."""
     with PersistentVulkanBackend() as gpu:
-        _show_device(gpu.device)
+        show_device(gpu.device)
         hot_path = batch.hot_path(gpu)
         sizes = batch.sizes_for(gpu.device, all_sizes=all_sizes)
         rows = list(with_progress(batch.rows(gpu, sizes), 2 * len(sizes), "batches"))
@@ -98,7 +103,7 @@ def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
             "rows": [dataclasses.asdict(row) for row in rows],
             "hot_path": [dataclasses.asdict(each) for each in hot_path],
         }
-        _write(json_file, gpu.device, figures)
+        write(json_file, gpu.device, figures)
 
 
 @bench.command("stream")
@@ -109,7 +114,7 @@ def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
 def bench_stream(count: int | None, json_file: Path | None) -> None:
     """Streamed additions against the limit of the bus: the same bytes, copied alone."""
     with PersistentVulkanBackend() as gpu:
-        _show_device(gpu.device)
+        show_device(gpu.device)
         count = count or stream.usual_elements(gpu.device)
         figures = stream.measure(
             gpu, count, lambda turns: with_progress(turns, stream.TURNS, "turns")
@@ -117,7 +122,7 @@ def bench_stream(count: int | None, json_file: Path | None) -> None:
     console.print(_copies(figures))
     console.print(_streams(figures, gpu.device))
     if json_file is not None:
-        _write(json_file, gpu.device, dataclasses.asdict(figures))
+        write(json_file, gpu.device, dataclasses.asdict(figures))
 
 
 @bench.command("buckets")
@@ -140,7 +145,7 @@ def bench_buckets(json_file: Path | None) -> None:
             "singles": [dataclasses.asdict(each) | {"tail": each.tail} for each in singles],
         }
         # It is asked for what it is and for nothing else, as devices are.
-        _write(json_file, cast(DeviceInfo, on.adapter), figures)
+        write(json_file, cast(DeviceInfo, on.adapter), figures)
 
 
 @bench.command("fields")
@@ -154,7 +159,7 @@ def bench_buckets(json_file: Path | None) -> None:
 def bench_fields(count: int | None, json_file: Path | None) -> None:
     """Products, squares and additions of every named field; products beside other packages'."""
     with PersistentVulkanBackend() as gpu:
-        _show_device(gpu.device)
+        show_device(gpu.device)
         measured = fields.rows(gpu, fields.sizes_for(gpu.device))
         rows = list(with_progress(measured, len(fields.FIELDS), "fields"))
         products = product_peers.compare(gpu, count or product_peers.usual_count(gpu.device))
@@ -164,14 +169,14 @@ def bench_fields(count: int | None, json_file: Path | None) -> None:
     console.print(field_tables.LEGEND)
     console.print(field_tables.products(products))
     aims = fields.aims(rows, gpu.device) + product_peers.aims(products, gpu.device)
-    _show_aims(aims, products.absent)
+    show_aims(aims, products.absent)
     if json_file is not None:
         figures = {
             "rows": [dataclasses.asdict(row) for row in rows],
             "products": dataclasses.asdict(products),
-            "aims": _plain_aims(aims),
+            "aims": plain_aims(aims),
         }
-        _write(json_file, gpu.device, figures)
+        write(json_file, gpu.device, figures)
 
 
 @bench.command("ntt")
@@ -184,7 +189,7 @@ def bench_fields(count: int | None, json_file: Path | None) -> None:
 def bench_ntt(largest: int | None, json_file: Path | None) -> None:
     """Number-theoretic transforms on the card and NumPy to NumPy; beside other packages'."""
     with PersistentVulkanBackend() as gpu:
-        _show_device(gpu.device)
+        show_device(gpu.device)
         sizes = transforms.sizes_for(gpu.device, largest)
         by_field = list(
             with_progress(transforms.rows(gpu, sizes), len(transforms.FIELDS), "fields")
@@ -197,7 +202,7 @@ def bench_ntt(largest: int | None, json_file: Path | None) -> None:
     if duels:
         console.print(ntt_tables.duels(duels))
     aims = transforms.aims(rows, gpu.device)
-    _show_aims(aims, absent)
+    show_aims(aims, absent)
     if json_file is not None:
         growth = transforms.growth(rows)
         figures = {
@@ -207,21 +212,9 @@ def bench_ntt(largest: int | None, json_file: Path | None) -> None:
             ],
             "duels": [dataclasses.asdict(each) for each in duels],
             "absent": absent,
-            "aims": _plain_aims(aims),
+            "aims": plain_aims(aims),
         }
-        _write(json_file, gpu.device, figures)
-
-
-def _show_aims(aims: list[Aim], absent: list[str]) -> None:
-    """The aims, behind a line for each package that there was nothing to compare with."""
-    for line in aim_tables.absent(absent):
-        console.print(f"{line}\n")
-    if aims:
-        console.print(aim_tables.aims(aims))
-
-
-def _plain_aims(aims: list[Aim]) -> list[dict[str, Any]]:
-    return [dataclasses.asdict(each) | {"met": each.met} for each in aims]
+        write(json_file, gpu.device, figures)
 
 
 def comparison(rows: list[Row]) -> Any:
@@ -368,29 +361,3 @@ def _streams(figures: stream.Figures, device: DeviceInfo) -> Any:
             aim if device.kind == "discrete" else "",
         )
     return made
-
-
-def with_progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """The items as they come, with a bar that shows how many have."""
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        for item in items:
-            progress.advance(task)
-            yield item
-
-
-def _device() -> DeviceInfo:
-    instance = Instance()
-    try:
-        return choose(instance.devices(), Settings.from_environment().device)[1]
-    finally:
-        instance.close()
-
-
-def _show_device(device: DeviceInfo) -> None:
-    console.print(f"{device.name}, {device.driver} {device.driver_version}\n")
-
-
-def _write(path: Path, device: DeviceInfo, figures: dict[str, Any]) -> None:
-    path.write_text(json.dumps(circumstances(device) | figures, indent=2) + "\n")
-    console.print(f"written to {path}")

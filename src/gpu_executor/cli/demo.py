@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from gpu_executor.bench import persistent
-from gpu_executor.cli.bench import comparison, with_progress
+from gpu_executor.cli.bench import comparison
+from gpu_executor.cli.figures import with_progress
 from gpu_executor.cli.screen import console
 from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.vulkan.instance import find_devices

@@ -1,0 +1,49 @@
+"""The bench of GpuExecutor: figures that belong together, and what the command prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpu_executor.bench import executor
+from gpu_executor.bench.executor import Figures
+from gpu_executor.cli.main import commands
+
+FIGURES = Figures(
+    direct_us=50,
+    run_us=60,
+    submit_us=115,
+    batch_ms=90,
+    map_ms=100,
+    one_thread=8_000,
+    threads=16_000,
+)
+
+
+def test_every_figure_is_measured() -> None:
+    found = executor.measure(jobs=20, small_jobs=5, rounds=1, budget=0.02)
+    assert all(value > 0 for value in dataclasses.astuple(found))
+    assert found.submit_us > found.direct_us / 2  # the same work, and a thread's more
+
+
+def test_aims_are_ratios_of_one_run() -> None:
+    software, gpu = (executor.aims(FIGURES, on_gpu=on_gpu) for on_gpu in (False, True))
+    assert [each.measured for each in software] == [10, 65, 0.9, 2.0]
+    assert [each.met for each in software] == [True, False, True, True]
+    assert [each.met for each in gpu] == [True, False, True, False]
+
+
+def test_the_command_prints_a_table_and_writes_figures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(executor, "measure", lambda: FIGURES)
+    file = tmp_path / "figures.json"
+    shown = CliRunner().invoke(commands, ["bench", "executor", "--json", str(file)])
+    assert shown.exit_code == 0, shown.output
+    assert "115 us" in shown.output and "16 K/s" in shown.output
+    written = json.loads(file.read_text())
+    assert written["map_ms"] == 100 and len(written["aims"]) == 4
