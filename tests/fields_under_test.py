@@ -187,3 +187,16 @@ def check_transforms(
 def polynomial(field: Field, coefficients: Sequence[int]) -> fmpz_mod_poly:
     """FLINT's polynomial over the field, the constant coefficient first."""
     return fmpz_mod_poly_ctx(fmpz_mod_ctx(field.modulus))(list(coefficients))
+
+
+def count_puts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is put on a card from now on."""
+    puts: list[Any] = []
+    put = CardArrays.put
+
+    def counted(self: CardArrays, array: Any) -> Any:
+        puts.append(array)
+        return put(self, array)
+
+    monkeypatch.setattr(CardArrays, "put", counted)
+    return puts

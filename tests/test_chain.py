@@ -16,9 +16,9 @@ from gpu_executor.dispatch import Copying, Dispatch
 from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel
 from gpu_executor.vulkan import binding, launches
 from gpu_executor.vulkan import chain as chain_module
-from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.timeline import Submission
+from interrupting import interrupt_submissions
 from jobs import ADD_U32, FQ_ADD
 
 WORD = np.dtype(np.uint32)
@@ -309,21 +309,10 @@ def test_an_interrupt_while_submitting_leaves_the_chain_in_order(
 ) -> None:
     card, a, b = cards(fresh_gpu()), numbers(1, 1 << 20), numbers(2, 1 << 20)
     x, step, y = card.put(a), card.put(b), card.empty((1 << 20,), WORD)
-    submit, left = vk.vkQueueSubmit, times
-
-    def interrupted(*arguments: object) -> object:
-        nonlocal left
-        left -= 1
-        if left < 0 or handed_over:
-            submit(*arguments)
-        if left >= 0:
-            raise KeyboardInterrupt
-        return 0
-
     for _ in range(3):
         x = sum_of(card, x, step)
     with monkeypatch.context() as patch:
-        patch.setattr(vk, "vkQueueSubmit", interrupted)
+        interrupt_submissions(patch, times, handed_over=handed_over)
         with pytest.raises(KeyboardInterrupt):
             card.submit([Dispatch(ADD_U32, (x, step, y), x.size)])
     assert card.chain._links[-1].holds  # the device may have it

@@ -12,6 +12,7 @@ from conftest import OpenGpu
 from fields_under_test import (
     FULL768,
     Place,
+    count_puts,
     in_both_places,
     ints,
     inverse_of,
@@ -31,7 +32,6 @@ from gpu_executor.fields import (
 )
 from gpu_executor.fields.field import AT_ONCE
 from gpu_executor.vulkan import launches
-from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.timeline import Timeline
 
 FR = BLS12_381_FR
@@ -122,15 +122,10 @@ def test_fifty_operations_are_submitted_without_a_wait(
 def test_an_integer_comes_to_the_card_once(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpu, puts, put = fresh_gpu(), [], CardArrays.put
+    gpu = fresh_gpu()
     x = gpu.to_device(BABYBEAR.encode([1, 2, 3]))
     y = gpu.to_device(BABYBEAR.encode([4]))
-
-    def counted(self: CardArrays, array: Any) -> Any:
-        puts.append(array)
-        return put(self, array)
-
-    monkeypatch.setattr(CardArrays, "put", counted)
+    puts = count_puts(monkeypatch)
     for _ in range(3):
         assert ints((x + 7) * 7 - (7 + BABYBEAR.modulus)) == [49, 56, 63]
         assert ints(y + 7) == [11]
@@ -146,14 +141,7 @@ def test_integers_do_not_drive_out_tables(
     BABYBEAR.ntt(x)
     for number in range(64):
         x = x + number
-    puts: list[Any] = []
-    put = CardArrays.put
-
-    def counted(self: CardArrays, array: Any) -> Any:
-        puts.append(array)
-        return put(self, array)
-
-    monkeypatch.setattr(CardArrays, "put", counted)
+    puts = count_puts(monkeypatch)
     BABYBEAR.ntt(x)
     assert puts == []
 

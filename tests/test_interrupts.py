@@ -15,6 +15,7 @@ from gpu_executor.kernels.catalogue import mul_chain_kernel
 from gpu_executor.primes import BLS12_381_FQ, words
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
+from interrupting import interrupt_submissions
 
 FQ_ADD = gx.kernels.load("bls12_381_fq_add")
 
@@ -145,19 +146,8 @@ def test_an_interrupt_inside_a_submission_is_waited_for(
     gpu = fresh_gpu()
     long_call_is_right(gpu, device_local)
     in_flight = InFlight(gpu, monkeypatch)
-    submit, left = vk.vkQueueSubmit, 1
-
-    def interrupted(*arguments: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0 or handed_over:
-            submit(*arguments)
-        if left >= 0:
-            raise KeyboardInterrupt
-        return vk.VK_SUCCESS
-
     with monkeypatch.context() as patch:
-        patch.setattr(vk, "vkQueueSubmit", interrupted)
+        interrupt_submissions(patch, 1, handed_over=handed_over)
         with pytest.raises(KeyboardInterrupt):
             long_call_is_right(gpu, device_local)
     assert gpu.stats().slots.in_use == 0

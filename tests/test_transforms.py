@@ -12,11 +12,17 @@ import pytest
 
 import gpu_executor as gx
 from conftest import OpenGpu
-from fields_under_test import cards, check_transforms, ints, naive_transform, some
+from fields_under_test import (
+    cards,
+    check_transforms,
+    count_puts,
+    ints,
+    naive_transform,
+    some,
+)
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.ops import transform
 from gpu_executor.vulkan import binding, on_card
-from gpu_executor.vulkan.on_card import CardArrays
 
 
 def on_the_card(gpu: gx.PersistentVulkanBackend, field: Field, values: Any) -> FieldArray:
@@ -123,19 +129,6 @@ def test_transforms_are_cut_into_passes_as_even_as_can_be() -> None:
 
 
 # --- what is kept ---
-
-
-def count_puts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is put on a card from now on."""
-    puts: list[Any] = []
-    put = CardArrays.put
-
-    def counted(self: CardArrays, array: Any) -> Any:
-        puts.append(array)
-        return put(self, array)
-
-    monkeypatch.setattr(CardArrays, "put", counted)
-    return puts
 
 
 def test_tables_are_made_once(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> None:
