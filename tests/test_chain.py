@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import threading
 import weakref
@@ -14,7 +15,7 @@ from conftest import OpenGpu
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Copying, Dispatch
 from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel
-from gpu_executor.vulkan import binding, launches
+from gpu_executor.vulkan import binding, launches, on_card
 from gpu_executor.vulkan import chain as chain_module
 from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.timeline import Submission
@@ -327,3 +328,22 @@ def test_a_kernel_copies(gpu: gx.PersistentVulkanBackend) -> None:
     x, y = card.put(a), card.empty((10_000,), WORD)
     card.submit([Dispatch(copy_kernel(), (x, y), x.nbytes // UNIT_BYTES, strides=True)])
     np.testing.assert_array_equal(y.numpy(), a)
+
+
+@pytest.mark.parametrize("begin", [0, 4, 12, 16, 64, 256])
+@pytest.mark.parametrize("size", [0, 1, 4, 5, 64, 1000])
+def test_copies_are_right_by_kernel_or_by_the_driver(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, begin: int, size: int
+) -> None:
+    """Words: aligned for a kernel or not, whole units or not; and nothing beside them changes."""
+    card, a = cards(fresh_gpu()), numbers(1, 2000)
+    monkeypatch.setattr(on_card, "MUCH_TO_COPY", 16)
+    monkeypatch.setattr(card, "info", dataclasses.replace(card.info, kind="discrete"))
+    x, y = card.put(a), card.put(np.zeros(2000, np.uint32))
+    dispatched = card.chain.dispatches
+    card.submit([Copying(x[begin : begin + size], y[begin : begin + size])])
+    by_kernel = size >= 4 and size % 4 == 0 and begin % (card._alignment // 4) == 0
+    assert card.chain.dispatches - dispatched == by_kernel
+    expected = np.zeros(2000, np.uint32)
+    expected[begin : begin + size] = a[begin : begin + size]
+    np.testing.assert_array_equal(y.numpy(), expected)
