@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any, Literal
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_executor.call import Array
 from gpu_executor.errors import ArgumentTypeError, ClosedError
@@ -18,12 +20,21 @@ from gpu_executor.executor.checking import Checking
 from gpu_executor.executor.jobs import Arrays, Job, batch_of, job_of
 from gpu_executor.executor.line import MOST_GATHERED, Line, WhenFull
 from gpu_executor.executor.open_device import OpenDevice
+from gpu_executor.executor.profile import ExecutorProfile
 from gpu_executor.executor.seats import BackendName, Seat, chosen, ranked_seats
 from gpu_executor.executor.stats import DeviceStats, ExecutorStats
 from gpu_executor.executor.worker import Worker
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings
 
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from gpu_executor.telemetry.prometheus import ServedMetrics
+
+log = logging.getLogger("gpu_executor.executor")
+
+NO_GPU = "no GPU and no driver for one was found: kernels run on the CPU by NumPy"
 TRIES = 3
 """Times that a call is run before its error is its answer."""
 
@@ -55,15 +66,14 @@ class GpuExecutor(Executor):
         """Every device that it could have opened, best first."""
         wanted = settings.device if device is None and devices is None else device
         seats = chosen(self.ranking, wanted, devices)
-        if backend == "auto" and seats[0].backend == "cpu":
-            warnings.warn(
-                "no GPU and no driver for one was found: kernels run on the CPU by NumPy",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        self._fell_back = backend == "auto" and self.ranking[0].backend == "cpu"
+        if self._fell_back:
+            log.warning(NO_GPU)
+            warnings.warn(NO_GPU, RuntimeWarning, stacklevel=2)
         self._checking = Checking(check)
         self._line = Line(queued_bytes, when_full)
         self._devices = _opened(seats, settings, tries, self._checking)
+        self._served: list[ServedMetrics] = []
         self._workers = [Worker(self._line, each, self._share()) for each in self._devices]
         self._finalizer = weakref.finalize(
             self, _end, self._line, self._workers, self._devices, cancel=False
@@ -73,9 +83,15 @@ class GpuExecutor(Executor):
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """Run a kernel in this thread, and return its result."""
-        if not self._finalizer.alive:
-            raise ClosedError("the executor is shut down; open another one")
-        return self._first().run(kernel, arrays, out)
+        self._check_open()
+        device, begun = self._first(), perf_counter()
+        try:
+            result = device.run(kernel, arrays, out)
+        except BaseException as error:
+            device.journal.ran(kernel, arrays, begun, error)
+            raise
+        device.journal.ran(kernel, arrays, begun)
+        return result
 
     def run_batch(
         self, kernel: Kernel, jobs: Sequence[Arrays], *, out: Sequence[Any] | None = None
@@ -125,6 +141,8 @@ class GpuExecutor(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs; run those in line, or cancel them, and close the devices."""
         self._line.close(cancel=cancel_futures)
+        for served in self._served:
+            served.close()
         if wait:
             self._finalizer()
 
@@ -147,15 +165,42 @@ class GpuExecutor(Executor):
             waiting=len(self._line),
             waiting_bytes=self._line.nbytes,
             checked=self._checking.checked,
+            fell_back=self._fell_back,
             devices=tuple(
-                DeviceStats.of(each.seat, each.counts, each.failed, each.backend.stats())
+                DeviceStats.of(
+                    each.seat, each.counts, each.failed, each.backend.stats(), each.journal
+                )
                 for each in self._devices
             ),
         )
 
+    def serve_metrics(
+        self,
+        port: int | None = None,
+        address: str = "127.0.0.1",
+        registry: CollectorRegistry | None = None,
+    ) -> ServedMetrics:
+        """Its figures for Prometheus, until it is shut down: over HTTP at a port (None, 0: a free
+        one), for this machine alone unless told; or in a registry that the caller serves."""
+        from gpu_executor.telemetry.prometheus import serve_metrics
+
+        self._check_open()
+        served = serve_metrics(self, port, address, registry)
+        self._served.append(served)
+        return served
+
+    def profile(self) -> ExecutorProfile:
+        """Watch every job on every device until its `with` ends: `stages()`, `save_trace(path)`."""
+        self._check_open()
+        return ExecutorProfile(self._devices)
+
     def __repr__(self) -> str:
         state = "open" if self._finalizer.alive else "shut down"
         return f"<GpuExecutor on {', '.join(str(each.seat) for each in self._devices)}, {state}>"
+
+    def _check_open(self) -> None:
+        if not self._finalizer.alive:
+            raise ClosedError("the executor is shut down; open another one")
 
     def _first(self) -> OpenDevice:
         """The best device that has not failed."""

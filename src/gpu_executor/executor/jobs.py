@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from gpu_executor.call import Array
 from gpu_executor.kernel import Kernel
+from gpu_executor.telemetry.open_telemetry import current_context
 
 Arrays = tuple[Array, ...]
 
@@ -28,6 +30,9 @@ class Job:
     future: Future[Any]
     nbytes: int
     """Of what the calls read."""
+    submitted: float = field(default_factory=perf_counter)
+    context: Any = field(default_factory=current_context)
+    """What its span belongs to, where there are spans."""
 
     def answer(self, outcomes: Sequence[Any]) -> None:
         """Give the future what came of the calls: results, or the first error among them."""
@@ -41,14 +46,19 @@ class Job:
 def job_of(kernel: Kernel, arrays: Arrays, out: Any) -> Job:
     """One call."""
     outs = None if out is None else [out]
-    return Job(kernel, [arrays], outs, True, Future(), _nbytes(arrays))
+    return Job(kernel, [arrays], outs, True, Future(), read_bytes(arrays))
 
 
 def batch_of(kernel: Kernel, calls: Sequence[Arrays]) -> Job:
     """Several, whose results come together."""
-    nbytes = sum(_nbytes(arrays) for arrays in calls)
+    nbytes = sum(read_bytes(arrays) for arrays in calls)
     return Job(kernel, calls, None, False, Future(), nbytes)
 
 
-def _nbytes(arrays: Arrays) -> int:
-    return sum(each.nbytes for each in arrays if isinstance(each, np.ndarray))
+def read_bytes(arrays: Arrays) -> int:
+    """Of a call's inputs, as far as they are the host's."""
+    total = 0
+    for each in arrays:  # on the path of every call: a generator would take twice as long
+        if isinstance(each, np.ndarray):
+            total += each.nbytes
+    return total

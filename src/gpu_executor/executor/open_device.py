@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,28 +13,16 @@ import numpy as np
 from gpu_executor.backend import Backend
 from gpu_executor.errors import DeviceLostError, GpuError, OutOfMemoryError, VulkanError
 from gpu_executor.executor.checking import Checking
+from gpu_executor.executor.counts import Counts
 from gpu_executor.executor.jobs import Arrays
 from gpu_executor.executor.joining import joined, parted
+from gpu_executor.executor.journal import Journal
 from gpu_executor.executor.seats import Seat
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings
 
 PASSING = (VulkanError, OutOfMemoryError)
 """What may not happen again: a lost device is one of the first."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a device did for an executor."""
-
-    calls: int = 0
-    batches: int = 0
-    """Submitted together, of two calls or more."""
-    retries: int = 0
-    reopened: int = 0
-    errors: int = 0
-    nbytes: int = 0
-    seconds: float = 0.0
 
 
 class OpenDevice:
@@ -47,8 +34,10 @@ class OpenDevice:
         self.backend: Backend = seat.open(settings)
         self._reopening = threading.Lock()
         self.counts = Counts()
+        self.journal = Journal(seat, self.counts)
         self.failed: GpuError | None = None
         """Why it is left alone from now on."""
+        self.journal.opened()
 
     def run(self, kernel: Kernel, arrays: Arrays, out: Any = None) -> Any:
         """One call; whatever it raises in the end is this call's own."""
@@ -87,6 +76,7 @@ class OpenDevice:
 
     def close(self) -> None:
         self.backend.close()
+        self.journal.closed()
 
     def _outcome(self, kernel: Kernel, arrays: Arrays, out: Any) -> Any:
         try:
@@ -104,7 +94,7 @@ class OpenDevice:
                 error.add_note(f"not run again: {why}")
                 break
             self._recover(backend, error)
-            self.counts.retries += 1
+            self.journal.retried(kernel, error)
             backend = self.backend
             try:
                 return backend.run(kernel, *arrays, out=out)
@@ -123,9 +113,9 @@ class OpenDevice:
                 try:
                     self.backend = self.seat.open(self._settings)
                 except GpuError as refused:
-                    self.failed = refused
+                    self._leave_alone(refused)
                     raise
-                self.counts.reopened += 1
+                self.journal.reopened(error)
             elif isinstance(error, OutOfMemoryError):
                 trim = getattr(backend, "trim", None)
                 if trim is not None:
@@ -135,8 +125,12 @@ class OpenDevice:
         try:
             self._checking.check(kernel, arrays, result, str(self.seat))
         except GpuError as error:
-            self.failed = error
+            self._leave_alone(error)
             raise
+
+    def _leave_alone(self, error: GpuError) -> None:
+        self.failed = error
+        self.journal.left_alone(error)
 
     def _checked(self, kernel: Kernel, arrays: Arrays, result: Any) -> Any:
         try:

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_executor.errors import GpuError
-from gpu_executor.executor.open_device import Counts
+from gpu_executor.executor.counts import Counts
+from gpu_executor.executor.families import families_of
+from gpu_executor.executor.journal import Journal
 from gpu_executor.executor.seats import Seat
+from gpu_executor.telemetry.families import Family
+from gpu_executor.telemetry.histogram import Distribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +31,15 @@ class DeviceStats:
     """Why it is left alone, if it is."""
     inside: Any
     """What its backend says of itself."""
+    job_seconds: Distribution
+    """From the time a job was asked for until it had its answer."""
+    batch_calls: Distribution
+    """Calls that were taken from the line at once."""
 
     @classmethod
-    def of(cls, seat: Seat, counts: Counts, failed: GpuError | None, inside: Any) -> DeviceStats:
+    def of(
+        cls, seat: Seat, counts: Counts, failed: GpuError | None, inside: Any, journal: Journal
+    ) -> DeviceStats:
         return cls(
             device=seat.device,
             backend=seat.backend,
@@ -42,6 +52,8 @@ class DeviceStats:
             seconds=counts.seconds,
             failed=None if failed is None else str(failed),
             inside=inside,
+            job_seconds=journal.job_seconds.read(),
+            batch_calls=journal.batch_calls.read(),
         )
 
     def __str__(self) -> str:
@@ -61,7 +73,13 @@ class ExecutorStats:
     waiting_bytes: int
     checked: int
     """Elements and calls that were computed again on the CPU."""
+    fell_back: bool
+    """Whether the CPU was taken because there was no GPU."""
     devices: tuple[DeviceStats, ...]
+
+    def families(self) -> list[Family]:
+        """All of it for monitoring systems; docs/telemetry.md has them in a table."""
+        return families_of(self)
 
     def __str__(self) -> str:
         waiting = f"{self.waiting:,} jobs of {self.waiting_bytes:,} bytes wait"

@@ -50,9 +50,11 @@ def _run(device: OpenDevice, jobs: list[Job]) -> None:
         outcomes = device.run_calls(jobs[0].kernel, calls, outs)
     except BaseException as error:  # whatever it is, the futures are not left alone with it
         outcomes = [error] * len(calls)
-    device.counts.seconds += perf_counter() - begun
-    device.counts.nbytes += sum(job.nbytes for job in jobs)
+    journal = device.journal
+    ended = journal.ran_together(jobs, begun)
     first = 0
     for job in jobs:
+        journal.job_seconds.observe(ended - job.submitted)
         job.answer(outcomes[first : first + len(job.calls)])
         first += len(job.calls)
+    journal.answered(jobs, ended)

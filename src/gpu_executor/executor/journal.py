@@ -1,0 +1,176 @@
+"""The journal of a device: what is told of its jobs, to those who watch.
+
+Times and sizes are counted for every job. The rest (spans of OpenTelemetry, those of a profile,
+lines in the log under `gpu_executor.executor`) is made where somebody wants it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import get_ident
+from time import perf_counter
+from typing import Any
+
+from gpu_executor.errors import GpuError
+from gpu_executor.executor.counts import Counts
+from gpu_executor.executor.jobs import Arrays, Job, read_bytes
+from gpu_executor.executor.seats import Seat
+from gpu_executor.kernel import Kernel
+from gpu_executor.telemetry.histogram import Histogram
+from gpu_executor.telemetry.open_telemetry import (
+    Attributes,
+    current_context,
+    record_span,
+    spans_wanted,
+)
+from gpu_executor.telemetry.trace import Span
+
+log = logging.getLogger("gpu_executor.executor")
+
+# From a small call on a fast card to a large one on the CPU, and what waits behind such.
+JOB_SECONDS = (
+    *(25e-6, 50e-6, 100e-6, 250e-6, 500e-6),
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+BATCH_CALLS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A job that is over, for those who want to be told."""
+
+    kernel: Kernel
+    calls: Sequence[Arrays]
+    nbytes: int
+    begun: float
+    ended: float
+    batch: int
+    """Calls that were run together with it, its own among them."""
+    retries: int
+    """In that batch."""
+    error: BaseException | None
+
+
+class Journal:
+    """Safe from several threads."""
+
+    def __init__(self, seat: Seat, counts: Counts) -> None:
+        self._seat, self._counts = seat, counts
+        self.job_seconds = Histogram(JOB_SECONDS)
+        """From the time a job was asked for until it had its answer."""
+        self.batch_calls = Histogram(BATCH_CALLS)
+        """Calls that were taken from the line at once."""
+        self.profiled: list[Span] | None = None
+        """Where spans go while somebody profiles."""
+        self._retries: dict[int, int] = {}
+        """By thread, of what it runs now."""
+        self._spans = spans_wanted()
+
+    # --- the device ---
+
+    def opened(self) -> None:
+        log.info("%s is open", self._seat)
+
+    def closed(self) -> None:
+        log.info("%s is closed: %d calls", self._seat, self._counts.calls)
+
+    def retried(self, kernel: Kernel, error: BaseException) -> None:
+        """A call is run again because of that error."""
+        self._counts.retries += 1
+        self._retries[get_ident()] = self._retries.get(get_ident(), 0) + 1
+        log.warning("%s on %s is run again: %s", kernel.name, self._seat, error)
+
+    def reopened(self, error: BaseException) -> None:
+        """The device was opened again because of that error."""
+        self._counts.reopened += 1
+        log.warning("%s was lost and is open again: %s", self._seat, error)
+
+    def left_alone(self, error: GpuError) -> None:
+        """The device gets no more jobs because of that error."""
+        log.error("%s is left alone from now on: %s", self._seat, error)
+
+    # --- its jobs ---
+
+    def ran(
+        self, kernel: Kernel, arrays: Arrays, begun: float, error: BaseException | None = None
+    ) -> None:
+        """A call in its caller's thread is over."""
+        ended, nbytes, counts = perf_counter(), read_bytes(arrays), self._counts
+        counts.seconds += ended - begun
+        counts.nbytes += nbytes
+        self.job_seconds.observe(ended - begun)
+        if error is not None:
+            counts.errors += 1
+        if self.profiled is not None:
+            self._profile(self.profiled, kernel, begun, ended)
+        retries = self._take_retries()
+        if self._spans or log.isEnabledFor(logging.DEBUG):
+            done = Done(kernel, [arrays], nbytes, begun, ended, 1, retries, error)
+            self._tell(done, current_context())
+
+    def ran_together(self, jobs: Sequence[Job], begun: float) -> float:
+        """Jobs from the line are run, and will have their answers now: counted before, so that
+        whoever has an answer finds it counted. Returns the time."""
+        ended, counts = perf_counter(), self._counts
+        counts.seconds += ended - begun
+        counts.nbytes += sum(job.nbytes for job in jobs)
+        self.batch_calls.observe(sum(len(job.calls) for job in jobs))
+        if self.profiled is not None:
+            self._profile(self.profiled, jobs[0].kernel, begun, ended)
+        return ended
+
+    def answered(self, jobs: Sequence[Job], ended: float) -> None:
+        """They have their answers; nobody waits for what is told of them."""
+        retries = self._take_retries()
+        if not self._spans and not log.isEnabledFor(logging.DEBUG):
+            return
+        batch = sum(len(job.calls) for job in jobs)
+        for job in jobs:
+            if not job.future.done():
+                continue  # others have the rest of it
+            error = job.future.exception()
+            told = job.kernel, job.calls, job.nbytes, job.submitted
+            self._tell(Done(*told, ended, batch, retries, error), job.context)
+
+    def _take_retries(self) -> int:
+        return self._retries.pop(get_ident(), 0) if self._retries else 0
+
+    def _profile(self, spans: list[Span], kernel: Kernel, begun: float, ended: float) -> None:
+        """Around the stages of its pieces, which are on the same thread's track."""
+        track, number = f"host {threading.current_thread().name}", len(spans) + 1
+        spans.append(Span(track, kernel.name, int(begun * 1e9), int(ended * 1e9), number))
+
+    def _tell(self, done: Done, context: Any) -> None:
+        name = done.kernel.name
+        record_span(
+            name, context, done.begun, done.ended, lambda: self._attributes(done), done.error
+        )
+        if log.isEnabledFor(logging.DEBUG):
+            error = done.error
+            said = "done" if error is None else f"{type(error).__name__}: {error}"
+            line = "%s on %s: %d calls, %d bytes, %.1f us, %s"
+            microseconds = (done.ended - done.begun) * 1e6
+            log.debug(line, name, self._seat, len(done.calls), done.nbytes, microseconds, said)
+
+    def _attributes(self, done: Done) -> Attributes:
+        return {
+            "gpu_executor.device": self._seat.device,
+            "gpu_executor.backend": self._seat.backend,
+            "gpu_executor.elements": sum(_elements(done.kernel, each) for each in done.calls),
+            "gpu_executor.bytes": done.nbytes,
+            "gpu_executor.calls": len(done.calls),
+            "gpu_executor.batch_calls": done.batch,
+            "gpu_executor.retries": done.retries,
+        }
+
+
+def _elements(kernel: Kernel, arrays: Arrays) -> int:
+    """Of the first input; numbers, where a kernel does not say what an element is."""
+    shape: tuple[int, ...] = getattr(arrays[0], "shape", ()) if arrays else ()
+    own = 0 if kernel.types is None else len(kernel.types[0].shape)
+    return math.prod(shape[: len(shape) - own])

@@ -1,0 +1,56 @@
+"""ExecutorProfile: where the time of jobs goes, on all devices of an executor and on one clock."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpu_executor.executor.open_device import OpenDevice
+from gpu_executor.telemetry.trace import Span, save_traces
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+from gpu_executor.vulkan.profile import Profile
+
+
+class ExecutorProfile:
+    """What was recorded within its `with`: the jobs of every device, and on those that Vulkan
+    drives the stages of every piece."""
+
+    def __init__(self, devices: Sequence[OpenDevice]) -> None:
+        self._devices = devices
+        self._jobs: list[list[Span]] = [[] for _ in devices]
+        self._pieces: list[Profile | None] = [None for _ in devices]
+        self._ending = contextlib.ExitStack()
+
+    @property
+    def spans(self) -> list[list[Span]]:
+        """Of each device, in the executor's order: times are those of `time.perf_counter_ns`."""
+        return [
+            jobs if pieces is None else jobs + pieces.spans
+            for jobs, pieces in zip(self._jobs, self._pieces, strict=True)
+        ]
+
+    def stages(self) -> list[dict[str, float]]:
+        """Seconds by stage of each device, summed over all pieces; none where there are no
+        stages."""
+        return [{} if pieces is None else pieces.stages() for pieces in self._pieces]
+
+    def save_trace(self, path: str | Path) -> None:
+        """Write the spans for Perfetto or chrome://tracing: a process for each device, in it one
+        track a queue and host thread."""
+        names = [f"{number}: {each.seat}" for number, each in enumerate(self._devices)]
+        save_traces(list(zip(names, self.spans, strict=True)), Path(path))
+
+    def __enter__(self) -> ExecutorProfile:
+        with contextlib.ExitStack() as begun:
+            for number, device in enumerate(self._devices):
+                if isinstance(device.backend, PersistentVulkanBackend):
+                    self._pieces[number] = begun.enter_context(device.backend.profile())
+                device.journal.profiled = self._jobs[number]
+                begun.callback(setattr, device.journal, "profiled", None)
+            self._ending = begun.pop_all()
+        return self
+
+    def __exit__(self, *_exception: Any) -> None:
+        self._ending.close()
