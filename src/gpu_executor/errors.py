@@ -13,12 +13,14 @@ GpuError
 +-- ArgumentShapeError                 an argument of the wrong shape (also ValueError)
 +-- ElementRangeError                  a field element not below the modulus (also ValueError)
 +-- OutOfMemoryError                   the device or the pool has no more (also MemoryError)
-+-- ClosedError                        the backend is closed already
++-- ClosedError                        the backend is closed already (also RuntimeError)
 +-- QueueFullError                     more work waits than an executor was allowed
 +-- WrongResultError                   a device's result is not the CPU's
 +-- VulkanError                        a Vulkan call returned an error
     +-- DeviceLostError                the device is gone; reopen the backend
 """
+
+from __future__ import annotations
 
 
 class GpuError(Exception):
@@ -80,12 +82,16 @@ class ElementRangeError(GpuError, ValueError):
         self.job = job
         """The job of a batch that it was in, None outside batches."""
 
+    def behind(self, elements: int) -> ElementRangeError:
+        """The same error of a call that has so many elements before those it was found in."""
+        return ElementRangeError(self.kernel, self.argument, self.index + elements, self.job)
+
 
 class OutOfMemoryError(GpuError, MemoryError):
     """Memory could not be had; names the size, the device and the bytes in use."""
 
 
-class ClosedError(GpuError):
+class ClosedError(GpuError, RuntimeError):
     """The backend was closed; open another one."""
 
 
@@ -94,7 +100,28 @@ class QueueFullError(GpuError):
 
 
 class WrongResultError(GpuError):
-    """A result that was checked on the CPU is another; says which element."""
+    """A result that was checked on the CPU is another; says which output and its first index."""
+
+    def __init__(
+        self, kernel: str, output: int, index: int, where: str, job: int | None = None
+    ) -> None:
+        which = "" if job is None else f"job {job}: "
+        super().__init__(
+            f"{which}{kernel} on {where}: element {index} of output {output} is not what the CPU "
+            "computes; the device is left alone from now on"
+        )
+        self.kernel = kernel
+        self.output = output
+        self.index = index
+        """Among those that were checked the first."""
+        self.where = where
+        self.job = job
+        """The job of a batch that it was in, None outside batches."""
+
+    def behind(self, elements: int) -> WrongResultError:
+        """The same error of a call that has so many elements before those it was found in."""
+        index = self.index + elements
+        return WrongResultError(self.kernel, self.output, index, self.where, self.job)
 
 
 class VulkanError(GpuError):

@@ -4,6 +4,8 @@ GPU_DEVICE               index, UUID prefix or part of the name of the device to
 GPU_DEVICE_LOCAL         1: always the device-local path, 0: always the host-visible one
 GPU_STREAM_CHUNK_ELEMS   the most elements in one chunk of a streamed call
 GPU_MEMORY_LIMIT         the most bytes the memory pool may hold
+GPU_QUEUED_BYTES         the most bytes that jobs of an executor may read while they wait in line
+GPU_WHEN_FULL            block: a job over that waits, raise: it is refused
 GPU_CACHE                0: keep no pipeline cache on disk
 GPU_CACHE_DIR            the folder of that cache
 GPU_CALIBRATE            0: plan without the device's figures
@@ -16,24 +18,29 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, cast, get_args
 
 import platformdirs
 
 from gpu_executor.errors import SettingsError
 
+WhenFull = Literal["block", "raise"]
 SWITCH = {"1": True, "true": True, "on": True, "yes": True}
 SWITCH |= {"0": False, "false": False, "off": False, "no": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of one backend; `Settings()` are the defaults, whatever the environment says."""
+    """Of a backend or an executor; `Settings()` are the defaults, whatever the environment says."""
 
     device: str | None = None
     device_local: bool | None = None
     stream_chunk_elems: int | None = None
     """None: 524,288 at first, then what suits the device best."""
     memory_limit: int | None = None
+    queued_bytes: int | None = None
+    """What jobs in an executor's line may read, all of them together; None: any number."""
+    when_full: WhenFull = "block"
     cache_dir: Path | None = None
     """Where pipelines are kept between processes; None keeps them nowhere."""
     calibrate: bool = True
@@ -50,6 +57,13 @@ class Settings:
                 f"GPU_MEMORY_LIMIT is {self.memory_limit}; it takes a positive number of bytes"
             )
 
+        if self.queued_bytes is not None and self.queued_bytes < 1:
+            raise SettingsError(
+                f"GPU_QUEUED_BYTES is {self.queued_bytes}; it takes a positive number of bytes"
+            )
+        if self.when_full not in get_args(WhenFull):
+            raise SettingsError(f"GPU_WHEN_FULL is {self.when_full!r}; it is 'block' or 'raise'")
+
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:
         """Read the variables above; a value that means nothing is a `SettingsError`."""
@@ -58,6 +72,8 @@ class Settings:
             device_local=_switch(environ, "GPU_DEVICE_LOCAL"),
             stream_chunk_elems=_whole_number(environ, "GPU_STREAM_CHUNK_ELEMS"),
             memory_limit=_whole_number(environ, "GPU_MEMORY_LIMIT"),
+            queued_bytes=_whole_number(environ, "GPU_QUEUED_BYTES"),
+            when_full=cast(WhenFull, environ.get("GPU_WHEN_FULL", "").strip() or "block"),
             cache_dir=_cache_dir(environ),
             calibrate=_switch(environ, "GPU_CALIBRATE") is not False,
             validation=_switch(environ, "GPU_VALIDATION") or False,
