@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import logging
-import time
-import warnings
+import dataclasses
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_executor.call import Array
-from gpu_executor.errors import ArgumentTypeError, ClosedError
+from gpu_executor.errors import ArgumentTypeError, ClosedError, QueueFullError
 from gpu_executor.executor.checking import Checking
-from gpu_executor.executor.jobs import Arrays, Job, batch_of, job_of
-from gpu_executor.executor.line import MOST_GATHERED, Line, WhenFull
+from gpu_executor.executor.crew import Crew
+from gpu_executor.executor.cutting import cut
+from gpu_executor.executor.explaining import explain
+from gpu_executor.executor.jobs import Arrays, Job, job_of
+from gpu_executor.executor.line import Line
+from gpu_executor.executor.mapped import Mapped, batch_sizes
 from gpu_executor.executor.open_device import OpenDevice
+from gpu_executor.executor.opening import open_all, open_best
 from gpu_executor.executor.profile import ExecutorProfile
-from gpu_executor.executor.seats import BackendName, Seat, chosen, ranked_seats
+from gpu_executor.executor.rates import Rates
+from gpu_executor.executor.seats import BackendName, chosen, ranked_seats
+from gpu_executor.executor.shared_jobs import batch_of, numbered
+from gpu_executor.executor.stand_in import StandIn
 from gpu_executor.executor.stats import DeviceStats, ExecutorStats
 from gpu_executor.executor.worker import Worker
 from gpu_executor.kernel import Kernel
-from gpu_executor.settings import Settings
+from gpu_executor.settings import Settings, WhenFull
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from gpu_executor.telemetry.prometheus import ServedMetrics
 
-log = logging.getLogger("gpu_executor.executor")
-
-NO_GPU = "no GPU and no driver for one was found: kernels run on the CPU by NumPy"
 TRIES = 3
 """Times that a call is run before its error is its answer."""
 
@@ -42,11 +43,12 @@ TRIES = 3
 class GpuExecutor(Executor):
     """Runs kernels on NumPy arrays, on one device or several: a `concurrent.futures.Executor`.
 
-    `backend` is "vulkan", "webgpu", "cpu", or "auto" for the best there is; `device` is an index in
-    the ranking or a part of a name, `devices` "all" of the best kind or a list. `check=0.01`
-    computes a hundredth of each result again on the CPU. `queued_bytes` is the most that jobs in
-    line may read, over which `submit` blocks or raises, as `when_full` says. Safe from several
-    threads.
+    `backend` is "vulkan", "webgpu", "cpu", or "auto" for the best there is; `device` is a place in
+    the ranking, a UUID's beginning or a part of a name, `devices` "all" of the best kind or a list.
+    `small_on_cpu=True` lets the CPU run calls that it is faster with. `check=0.01` computes a
+    hundredth of each result again on the CPU. `memory_limit` is the most that each device may hold,
+    `queued_bytes` the most that jobs in line may read, over which `submit` blocks or raises, as
+    `when_full` says; what is not given is as in the settings. Safe from several threads.
     """
 
     def __init__(
@@ -58,61 +60,106 @@ class GpuExecutor(Executor):
         settings: Settings | None = None,
         tries: int = TRIES,
         check: float = 0.0,
+        small_on_cpu: bool = False,
+        memory_limit: int | None = None,
         queued_bytes: int | None = None,
-        when_full: WhenFull = "block",
+        when_full: WhenFull | None = None,
     ) -> None:
         settings = settings or Settings.from_environment()
-        self.ranking = ranked_seats(backend)
-        """Every device that it could have opened, best first."""
-        wanted = settings.device if device is None and devices is None else device
-        seats = chosen(self.ranking, wanted, devices)
-        self._fell_back = backend == "auto" and self.ranking[0].backend == "cpu"
-        if self._fell_back:
-            log.warning(NO_GPU)
-            warnings.warn(NO_GPU, RuntimeWarning, stacklevel=2)
-        self._checking = Checking(check)
-        self._line = Line(queued_bytes, when_full)
-        self._devices = _opened(seats, settings, tries, self._checking)
-        self._served: list[ServedMetrics] = []
-        self._workers = [Worker(self._line, each, self._share()) for each in self._devices]
-        self._finalizer = weakref.finalize(
-            self, _end, self._line, self._workers, self._devices, cancel=False
+        settings = dataclasses.replace(
+            settings,
+            memory_limit=settings.memory_limit if memory_limit is None else memory_limit,
+            queued_bytes=settings.queued_bytes if queued_bytes is None else queued_bytes,
+            when_full=settings.when_full if when_full is None else when_full,
         )
+        self._checking = Checking(check)
+        self.ranking = ranked_seats(backend, settings)
+        """Every device that it could have opened, best first."""
+        if device is None and devices is None and backend != "cpu":
+            device = settings.device
+        own_choice = backend == "auto" and device is None and devices is None
+        if own_choice:
+            self._devices = open_best(self.ranking, settings, tries, self._checking)
+        else:
+            seats = chosen(self.ranking, device, devices)
+            self._devices = open_all(seats, settings, tries, self._checking)
+        self._served: list[ServedMetrics] = []
+        rates = Rates([each.seat.rate for each in self._devices])
+        self._line = Line(rates, settings.queued_bytes, settings.when_full)
+        self._crew = Crew(
+            self._devices,
+            self._line,
+            rates,
+            StandIn(settings, fell_back=own_choice and self._devices[0].seat.backend == "cpu"),
+            may_fall_back=own_choice,
+            small_on_cpu=small_on_cpu,
+        )
+        self._simple = len(self._devices) == 1 and not small_on_cpu
+        """Whether there is nothing to choose for a call."""
+        workers = self._workers = [Worker(self._crew, who) for who in range(len(self._devices))]
+        # Collected, it lets its threads run what is in line, and they close the devices. When the
+        # interpreter ends it waits for them: what was made last ends first.
+        weakref.finalize(self._line, _join, workers)
+        weakref.finalize(self, self._line.close)
 
     # --- now ---
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
-        """Run a kernel in this thread, and return its result."""
+        """Run a kernel in this thread, and return its result. Of several devices the least busy one
+        runs it, or all of them where it is large."""
         self._check_open()
-        device, begun = self._first(), perf_counter()
-        try:
-            result = device.run(kernel, arrays, out)
-        except BaseException as error:
-            device.journal.ran(kernel, arrays, begun, error)
-            raise
-        device.journal.ran(kernel, arrays, begun)
-        return result
+        first = self._devices[0]
+        if self._simple and first.failed is None:
+            return self._run_on(first, kernel, arrays, out)
+        job = self._cut(_kernel(kernel), arrays, out)
+        if job is not None:
+            self._line.put(job)
+            return _result(job)
+        with self._crew.taken(kernel, arrays) as device:
+            return self._run_on(device, kernel, arrays, out)
 
     def run_batch(
         self, kernel: Kernel, jobs: Sequence[Arrays], *, out: Sequence[Any] | None = None
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays; their results, in order."""
-        futures = []
+        """Run a kernel on many jobs, each a tuple of arrays; their results, in order. The first
+        job that fails is the error."""
+        if out is not None and len(out) != len(jobs):
+            raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
         for index, arrays in enumerate(jobs):
-            job = job_of(kernel, tuple(arrays), None if out is None else out[index])
-            self._line.put(job)
-            futures.append(job.future)
-        return [future.result() for future in futures]
+            if not isinstance(arrays, tuple | list):
+                found = type(arrays).__name__
+                raise ArgumentTypeError(f"job {index}: a job is a tuple of arrays, not a {found}")
+        job = batch_of(_kernel(kernel), [tuple(arrays) for arrays in jobs], out)
+        self._line.put(job)
+        try:
+            results: list[Any] = _result(job)
+        except Exception:
+            for index, outcome in enumerate(job.outcomes):
+                if isinstance(outcome, BaseException):
+                    raise numbered(outcome, index) from None
+            raise
+        return results
 
     async def run_async(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
-        """The same for `await`: the event loop goes on meanwhile."""
-        return await asyncio.wrap_future(self.submit(kernel, *arrays, out=out))
+        """The same for `await`: the event loop goes on meanwhile, also while the line is full."""
+        job = self._job(_kernel(kernel), arrays, out)
+        try:
+            try:
+                self._line.put(job, wait=False)
+            except QueueFullError:
+                if self._line.when_full == "raise":
+                    raise
+                await asyncio.to_thread(self._line.put, job)
+            return await asyncio.wrap_future(job.future)
+        except asyncio.CancelledError:
+            job.future.cancel()
+            raise
 
     # --- as an executor ---
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """A kernel on arrays, run when a device is free; `out=` says where the result goes."""
-        job = job_of(_kernel(fn), args, _out(kwargs))
+        job = self._job(_kernel(fn), args, _out(kwargs))
         self._line.put(job)
         return job.future
 
@@ -126,38 +173,31 @@ class GpuExecutor(Executor):
     ) -> Iterator[Any]:
         """Results of a kernel on arrays from iterables, in order, as they come.
 
-        Two batches are in flight, or `buffersize` calls; the iterables are read no further ahead,
-        so they may be endless. `chunksize` is the least number of calls in a batch.
+        Two batches are in flight for each device, or `buffersize` calls in all, those among them
+        whose results are not taken; the iterables are read no further ahead, so they may be
+        endless. `chunksize` is the number of calls in a batch, 1: what suits. Leaving early cancels
+        what is in line.
         """
         kernel = _kernel(fn)
-        if buffersize is not None and buffersize < 1:
-            raise ValueError("buffersize is 1 at least, or None")
-        in_flight = buffersize or 2 * max(MOST_GATHERED, chunksize)
-        size = max(in_flight // 2, 1)
-        end = None if timeout is None else time.monotonic() + timeout
+        size, most = batch_sizes(chunksize, buffersize, len(self._devices))
+        self._check_open()
         calls = iter(zip(*iterables, strict=False))
-        return _Mapped(self._line, kernel, calls, size, in_flight, end)
+        return Mapped(self._put, kernel, calls, size, most, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more jobs; run those in line, or cancel them, and close the devices."""
+        """Take no more jobs; run those in line, or cancel them, and close the devices then. With
+        `wait=False` it returns at once, and all of that is done without it."""
         self._line.close(cancel=cancel_futures)
         for served in self._served:
             served.close()
         if wait:
-            self._finalizer()
+            _join(self._workers)
 
     # --- what it is ---
 
     def explain(self, kernel: Kernel, count: int) -> str:
         """The ranking of the devices, and how a call of that many elements would be run."""
-        lines = ["devices, best first:"]
-        opened = {id(each.seat) for each in self._devices}
-        for index, seat in enumerate(self.ranking):
-            lines.append(f"  {'*' if id(seat) in opened else ' '} {index}: {seat}")
-        explain = getattr(self._devices[0].backend, "explain", None)
-        if explain is not None:
-            lines += ["", str(explain(kernel, count))]
-        return "\n".join(lines)
+        return explain(self.ranking, self._crew, kernel, count)
 
     def stats(self) -> ExecutorStats:
         """What ran where, and what waits."""
@@ -165,12 +205,13 @@ class GpuExecutor(Executor):
             waiting=len(self._line),
             waiting_bytes=self._line.nbytes,
             checked=self._checking.checked,
-            fell_back=self._fell_back,
+            unchecked=self._checking.unchecked,
+            fell_back=self._crew.stand_in.fell_back,
             devices=tuple(
                 DeviceStats.of(
                     each.seat, each.counts, each.failed, each.backend.stats(), each.journal
                 )
-                for each in self._devices
+                for each in self._crew.opened()
             ),
         )
 
@@ -195,110 +236,51 @@ class GpuExecutor(Executor):
         return ExecutorProfile(self._devices)
 
     def __repr__(self) -> str:
-        state = "open" if self._finalizer.alive else "shut down"
+        state = "shut down" if self._line.closed else "open"
         return f"<GpuExecutor on {', '.join(str(each.seat) for each in self._devices)}, {state}>"
 
     def _check_open(self) -> None:
-        if not self._finalizer.alive:
+        if self._line.closed:
             raise ClosedError("the executor is shut down; open another one")
 
-    def _first(self) -> OpenDevice:
-        """The best device that has not failed."""
-        for each in self._devices:
-            if each.failed is None:
-                return each
-        failed = self._devices[0].failed
-        assert failed is not None
-        raise failed
-
-    def _share(self) -> Callable[[OpenDevice], float]:
-        """How much of what waits a device takes at once."""
-        devices = self._devices
-
-        def share(device: OpenDevice) -> float:
-            able = [each for each in devices if each.failed is None]
-            return 1.0 if device in able and len(able) == 1 else 1 / max(len(able), 1)
-
-        return share
-
-
-class _Mapped(Iterator[Any]):
-    """Results of a `map`: batches in flight, and the one that is given out."""
-
-    def __init__(
-        self,
-        line: Line,
-        kernel: Kernel,
-        calls: Iterator[Arrays],
-        size: int,
-        in_flight: int,
-        end: float | None,
-    ) -> None:
-        self._line, self._kernel, self._calls = line, kernel, calls
-        self._size, self._most, self._end = size, max(in_flight // size, 1), end
-        self._jobs: deque[Job] = deque()
-        self._ready: Iterator[Any] = iter(())
-        self._fill()
-
-    def __next__(self) -> Any:
-        for result in self._ready:
-            return result
-        if not self._jobs:
-            raise StopIteration
-        left = None if self._end is None else self._end - time.monotonic()
+    def _run_on(self, device: OpenDevice, kernel: Kernel, arrays: Arrays, out: Any) -> Any:
+        begun = perf_counter()
         try:
-            results = self._jobs[0].future.result(left)
-        except BaseException:
-            self.close()
-            raise
-        self._jobs.popleft()
-        self._ready = iter(results)
-        self._fill()
-        return next(self)
+            result = device.run(kernel, arrays, out)
+        except BaseException as error:
+            device.journal.ran(kernel, arrays, begun, error)
+            if not self._crew.is_for_others(device, kernel, arrays, out, error):
+                raise
+        else:
+            device.journal.ran(kernel, arrays, begun)
+            return result
+        return self.run(kernel, *arrays, out=out)
 
-    def close(self) -> None:
-        """Cancel what is in line, and give no more."""
-        for job in self._jobs:
-            job.future.cancel()
-        self._jobs.clear()
-        self._calls = iter(())
+    def _job(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job:
+        return self._cut(kernel, arrays, out) or job_of(kernel, arrays, out)
 
-    def __del__(self) -> None:
-        self.close()
+    def _cut(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job | None:
+        """Something for all devices, where there are several. A thread of theirs that waited for it
+        would wait for itself."""
+        if self._crew.rates.able < 2 or self._line.is_taker():
+            return None
+        return cut(kernel, arrays, out)
 
-    def _fill(self) -> None:
-        while len(self._jobs) < self._most:
-            calls = list(itertools.islice(self._calls, self._size))
-            if not calls:
-                return
-            job = batch_of(self._kernel, calls)
-            self._line.put(job)
-            self._jobs.append(job)
+    def _put(self, job: Job) -> None:
+        self._line.put(job)
 
 
-def _opened(
-    seats: Sequence[Seat], settings: Settings, tries: int, checking: Checking
-) -> list[OpenDevice]:
-    """All of them, or none."""
-    devices: list[OpenDevice] = []
-    try:
-        for seat in seats:
-            devices.append(OpenDevice(seat, settings, tries, checking))
-    except BaseException:
-        for device in devices:
-            device.close()
-        raise
-    return devices
-
-
-def _end(
-    line: Line, workers: Sequence[Worker], devices: Sequence[OpenDevice], *, cancel: bool
-) -> None:
-    line.close(cancel=cancel)
+def _join(workers: Sequence[Worker]) -> None:
     for worker in workers:
         worker.join()
-    for device in devices:
-        device.close()
+
+
+def _result(job: Job) -> Any:
+    try:
+        return job.future.result()
+    except BaseException:
+        job.future.cancel()  # nobody wants it any more, if it still waits
+        raise
 
 
 def _kernel(fn: Any) -> Kernel:

@@ -19,7 +19,7 @@ Arrays = tuple[Array, ...]
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Calls of one kernel under one future: a single one, or several of a `map`."""
+    """Calls of one kernel under one future: a single one, or those of a batch."""
 
     kernel: Kernel
     calls: Sequence[Arrays]
@@ -34,6 +34,10 @@ class Job:
     context: Any = field(default_factory=current_context)
     """What its span belongs to, where there are spans."""
 
+    def begin(self) -> bool:
+        """Whether it is to be run; from then on nobody can cancel it. Twice is fine."""
+        return self.future.running() or self.future.set_running_or_notify_cancel()
+
     def answer(self, outcomes: Sequence[Any]) -> None:
         """Give the future what came of the calls: results, or the first error among them."""
         for outcome in outcomes:
@@ -47,12 +51,6 @@ def job_of(kernel: Kernel, arrays: Arrays, out: Any) -> Job:
     """One call."""
     outs = None if out is None else [out]
     return Job(kernel, [arrays], outs, True, Future(), read_bytes(arrays))
-
-
-def batch_of(kernel: Kernel, calls: Sequence[Arrays]) -> Job:
-    """Several, whose results come together."""
-    nbytes = sum(read_bytes(arrays) for arrays in calls)
-    return Job(kernel, calls, None, False, Future(), nbytes)
 
 
 def read_bytes(arrays: Arrays) -> int:

@@ -2,110 +2,192 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
-from typing import Literal
+from threading import get_ident
 
 from gpu_executor.errors import ClosedError, QueueFullError
+from gpu_executor.executor.dealing import Deal
 from gpu_executor.executor.jobs import Job
+from gpu_executor.executor.rates import Rates
+from gpu_executor.executor.shared_jobs import SharedJob
+from gpu_executor.settings import WhenFull
 
 MOST_GATHERED = 64
 """Calls that are taken at once; more would keep other devices, and the first results, waiting."""
-WhenFull = Literal["block", "raise"]
 
 
 class Line:
-    """Safe from several threads: some put jobs in, one for each device takes them out."""
+    """Safe from several threads: some put jobs in, one for each device takes them out.
 
-    def __init__(self, most_bytes: int | None = None, when_full: WhenFull = "block") -> None:
-        self._most_bytes, self._when_full = most_bytes, when_full
+    Devices are numbers here. A job that they can share stays in front until all of it is taken.
+    """
+
+    def __init__(
+        self, rates: Rates, most_bytes: int | None = None, when_full: WhenFull = "block"
+    ) -> None:
+        self._rates, self._most_bytes, self.when_full = rates, most_bytes, when_full
         self._jobs: deque[Job] = deque()
-        self._lock = threading.Lock()
+        self._calls = 0
+        """Of all waiting jobs."""
+        # Reentrant: an executor may be collected, and so closed, by a thread that is in here.
+        self._lock = threading.RLock()
         self._some = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._closed = False
+        self._takers: set[int] = set()
+        """Threads."""
+        self._at_work: set[int] = set()
+        """Devices that run what they took, and may yet put it back."""
+        self.closed = False
         self.nbytes = 0
         """Of what the waiting jobs read."""
 
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def put(self, job: Job) -> None:
-        """To the end; where too many bytes wait already, it waits too or is refused."""
+    def put(self, job: Job, *, wait: bool = True) -> None:
+        """To the end; where too many bytes wait already, it waits too or is refused.
+
+        A thread that takes jobs is let in always: nobody would make room for it.
+        """
         with self._lock:
-            while not self._closed and not self._fits(job):
-                if self._when_full == "raise":
+            while not self.closed and not self._fits(job):
+                if self.when_full == "raise" or not wait:
                     raise QueueFullError(
                         f"{self.nbytes:,} bytes wait for a device, and with {job.nbytes:,} more it "
                         f"would be over the {self._most_bytes:,} that may"
                     )
                 self._room.wait()
-            if self._closed:
+            if self.closed:
                 raise ClosedError("the executor is shut down; open another one")
             self._jobs.append(job)
-            self.nbytes += job.nbytes
-            self._some.notify()
+            self._count(job, 1)
+            self._wake()
 
     def put_back(self, jobs: list[Job]) -> None:
         """To the front, jobs that were taken: whoever took them cannot run them."""
         with self._lock:
             self._jobs.extendleft(reversed(jobs))
-            self.nbytes += sum(job.nbytes for job in jobs)
-            self._some.notify()
+            for job in jobs:
+                self._count(job, 1)
+            self._some.notify_all()
 
-    def take(self, share: float = 1.0) -> list[Job]:
+    def take(self, who: int = 0) -> list[Job]:
         """What waits of the first one's kernel, as far as a device's share of the work goes; waits
-        until there is something, and gives nothing when the line is closed and empty.
+        until there is something, and gives nothing when the line is closed and all is run.
 
         Jobs that were cancelled meanwhile are gone.
         """
         while True:
             with self._lock:
-                while not self._jobs and not self._closed:
+                self._takers.add(get_ident())
+                self._rest(who)
+                while not (taken := self._taken(who)):
+                    if self.closed and not self._jobs and not self._at_work:
+                        return []
                     self._some.wait()
-                taken = self._gathered(share)
-                if taken:
+                self._at_work.add(who)
+                if self._most_bytes is not None:
                     self._room.notify_all()
-                    if self._jobs:
-                        self._some.notify()
-                elif self._closed:
-                    return []
-            running = [job for job in taken if job.future.set_running_or_notify_cancel()]
+                if self._jobs:
+                    self._wake()
+            running = [job for job in taken if job.begin()]
             if running:
                 return running
 
+    def leave(self, who: int) -> None:
+        """A device takes no more."""
+        with self._lock:
+            self._takers.discard(get_ident())
+            self._rest(who)
+            self._some.notify_all()  # what was better left to it is for others now
+
     def close(self, *, cancel: bool = False) -> None:
         """Take no more jobs; those that wait are still given out, unless they are cancelled."""
+        dropped: list[Job] = []
         with self._lock:
-            self._closed = True
-            dropped = list(self._jobs) if cancel else []
+            self.closed = True
             if cancel:
-                self._jobs.clear()
-                self.nbytes = 0
+                dropped = [job for job in self._jobs if not job.future.running()]
+                for job in dropped:
+                    self._jobs.remove(job)
+                    self._count(job, -1)
             self._some.notify_all()
             self._room.notify_all()
         for job in dropped:
             job.future.cancel()
             job.future.set_running_or_notify_cancel()
 
+    def is_taker(self) -> bool:
+        """Whether this thread is one that takes jobs."""
+        return get_ident() in self._takers
+
     def _fits(self, job: Job) -> bool:
         """One job at least may always wait, however large."""
-        if self._most_bytes is None or not self._jobs:
+        if self._most_bytes is None or not self._jobs or self.is_taker():
             return True
         return self.nbytes + job.nbytes <= self._most_bytes
 
-    def _gathered(self, share: float) -> list[Job]:
-        if not self._jobs:
-            return []
-        kernel, calls = self._jobs[0].kernel, 0
-        waiting = sum(len(job.calls) for job in self._jobs)
-        most = min(max(round(waiting * share), 1), MOST_GATHERED)
+    def _count(self, job: Job, sign: int) -> None:
+        self.nbytes += sign * job.nbytes
+        self._calls += sign * len(job.calls)
+
+    def _wake(self) -> None:
+        """Of several devices all, since a job may be for one and not for another."""
+        self._some.notify(1 if self._rates.able < 2 else len(self._takers))
+
+    def _rest(self, who: int) -> None:
+        if who in self._at_work:
+            self._at_work.remove(who)
+            if self.closed:
+                self._some.notify_all()  # who waits for what may be put back need not any more
+
+    def _taken(self, who: int) -> list[Job]:
+        index = 0
+        while index < len(self._jobs):
+            job = self._jobs[index]
+            if not isinstance(job, SharedJob) or not self._is_dealt(job):
+                return self._gathered(index, who)
+            if not job.begin():
+                self._remove(index)
+                continue
+            units = self._dealt(job, who)
+            if job.deal is not None and not job.deal.left:
+                self._remove(index)
+            if units:
+                return [job.part(units)]
+            index += 1  # the rest of it is better left to others
+        return []
+
+    def _is_dealt(self, job: SharedJob) -> bool:
+        return job.deal is not None or (job.units > 1 and self._rates.able > 1)
+
+    def _dealt(self, job: SharedJob, who: int) -> range:
+        shares = self._rates.shares(job.kernel)
+        if job.deal is None:
+            job.deal = Deal(job.units, shares)
+        return job.deal.take(who, shares)
+
+    def _gathered(self, index: int, who: int) -> list[Job]:
+        """Jobs of one kernel from a place in the line on.
+
+        Of several devices each takes half of its share of what waits: the rest is for whoever is
+        free first.
+        """
+        most, kernel, calls = MOST_GATHERED, self._jobs[index].kernel, 0
+        if self._rates.able > 1:
+            most = min(math.ceil(self._calls * self._rates.shares(kernel)[who] / 2), most)
         taken: list[Job] = []
-        while self._jobs and self._jobs[0].kernel is kernel:
-            calls += len(self._jobs[0].calls)
-            if taken and calls > most:
+        while index < len(self._jobs) and (job := self._jobs[index]).kernel is kernel:
+            calls += len(job.calls)
+            if taken and (calls > most or (isinstance(job, SharedJob) and self._is_dealt(job))):
                 break
-            job = self._jobs.popleft()
-            self.nbytes -= job.nbytes
-            taken.append(job)
+            taken.append(self._remove(index))
         return taken
+
+    def _remove(self, index: int) -> Job:
+        job = self._jobs[index]
+        del self._jobs[index]
+        self._count(job, -1)
+        return job

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpu_executor.backend import Backend
 from gpu_executor.errors import DeviceLostError, GpuError, OutOfMemoryError, VulkanError
-from gpu_executor.executor.checking import Checking
+from gpu_executor.executor.checking import Checking, Sample
 from gpu_executor.executor.counts import Counts
 from gpu_executor.executor.jobs import Arrays
 from gpu_executor.executor.joining import joined, parted
@@ -43,35 +43,35 @@ class OpenDevice:
         """One call; whatever it raises in the end is this call's own."""
         self.counts.calls += 1
         backend = self.backend
+        sample = self._checking.sample(kernel, arrays) if self._checking.fraction else None
         try:
             result = backend.run(kernel, *arrays, out=out)
         except PASSING as error:
             result = self._again(backend, kernel, arrays, out, error)
-        if self._checking.fraction:
-            self._check(kernel, arrays, result)
+        if sample is not None:
+            self._check(sample, result)
         return result
 
     def run_calls(self, kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any]) -> list[Any]:
         """Many calls at once: for each its result, or the error that is its own."""
-        if len(calls) == 1:
-            return [self._outcome(kernel, calls[0], outs[0])]
+        pairs = list(zip(calls, outs, strict=True))
+        if len(calls) == 1 or any(_in_place(arrays, out) for arrays, out in pairs):
+            # Together they might all have to be run again, some with inputs that are overwritten.
+            return [self._outcome(kernel, arrays, out) for arrays, out in pairs]
         self.counts.batches += 1
-        backend = self.backend
+        backend, samples = self.backend, self._samples(kernel, calls)
         try:
             results = _together(backend, kernel, calls, outs)
         except Exception as error:
             # Whose it is shows when each is run alone.
             if isinstance(error, PASSING):
                 self._recover(backend, error)
-            return [
-                self._outcome(kernel, arrays, out) for arrays, out in zip(calls, outs, strict=True)
-            ]
+            return [self._outcome(kernel, arrays, out) for arrays, out in pairs]
         self.counts.calls += len(calls)
-        if not self._checking.fraction:
+        if samples is None:
             return results
         return [
-            self._checked(kernel, arrays, result)
-            for arrays, result in zip(calls, results, strict=True)
+            self._checked(sample, result) for sample, result in zip(samples, results, strict=True)
         ]
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class OpenDevice:
         self, backend: Backend, kernel: Kernel, arrays: Arrays, out: Any, error: GpuError
     ) -> Any:
         for _ in range(self._tries - 1):
-            why = _not_repeatable(arrays, out)
+            why = not_repeatable(arrays, out)
             if why:
                 error.add_note(f"not run again: {why}")
                 break
@@ -121,9 +121,14 @@ class OpenDevice:
                 if trim is not None:
                     trim()
 
-    def _check(self, kernel: Kernel, arrays: Arrays, result: Any) -> None:
+    def _samples(self, kernel: Kernel, calls: Sequence[Arrays]) -> list[Sample | None] | None:
+        if not self._checking.fraction:
+            return None
+        return [self._checking.sample(kernel, arrays) for arrays in calls]
+
+    def _check(self, sample: Sample, result: Any) -> None:
         try:
-            self._checking.check(kernel, arrays, result, str(self.seat))
+            sample.compare(result, str(self.seat))
         except GpuError as error:
             self._leave_alone(error)
             raise
@@ -132,10 +137,11 @@ class OpenDevice:
         self.failed = error
         self.journal.left_alone(error)
 
-    def _checked(self, kernel: Kernel, arrays: Arrays, result: Any) -> Any:
+    def _checked(self, sample: Sample | None, result: Any) -> Any:
         try:
-            self._check(kernel, arrays, result)
-        except GpuError as error:
+            if sample is not None:
+                self._check(sample, result)
+        except Exception as error:
             return error
         return result
 
@@ -150,12 +156,21 @@ def _together(
     return parted(kernel, backend.run(kernel, *arrays), shapes)
 
 
-def _not_repeatable(arrays: Arrays, out: Any) -> str | None:
+def not_repeatable(arrays: Arrays, out: Any) -> str | None:
     """Why a call must not be made again, if so."""
     if not all(isinstance(each, np.ndarray) for each in arrays):
         return "its arrays were on the card that failed"
-    outs = out if isinstance(out, tuple | list) else [out]
-    for target in outs:
-        if target is not None and any(np.may_share_memory(target, each) for each in arrays):
-            return "its output is one of its inputs, which may be overwritten"
+    if _in_place(arrays, out):
+        return "its output is one of its inputs, which may be overwritten"
     return None
+
+
+def _in_place(arrays: Arrays, out: Any) -> bool:
+    if out is None:
+        return False
+    return any(
+        np.may_share_memory(target, each)
+        for target in (out if isinstance(out, tuple | list) else [out])
+        for each in arrays
+        if isinstance(each, np.ndarray) and isinstance(target, np.ndarray)
+    )

@@ -73,6 +73,8 @@ class ExecutorStats:
     waiting_bytes: int
     checked: int
     """Elements and calls that were computed again on the CPU."""
+    unchecked: int
+    """Calls that were to be, and have no reference."""
     fell_back: bool
     """Whether the CPU was taken because there was no GPU."""
     devices: tuple[DeviceStats, ...]

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from time import perf_counter
+from typing import Any
 
+from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.jobs import Job
-from gpu_executor.executor.line import Line
-from gpu_executor.executor.open_device import OpenDevice
-
-Share = Callable[[OpenDevice], float]
-"""How much of what waits a device takes at once."""
 
 
 class Worker:
     """What waits when the device comes free is run together; a lone job waits for nothing."""
 
-    def __init__(self, line: Line, device: OpenDevice, share: Share) -> None:
-        self.device = device
+    def __init__(self, crew: Crew, who: int) -> None:
         # It must not keep the executor alive, which ends it when nobody holds that any more.
         self._thread = threading.Thread(
             target=_work,
-            args=(line, device, share),
-            name=f"gpu-executor {device.seat}",
+            args=(crew, who),
+            name=f"gpu-executor {crew.devices[who].seat}",
             daemon=True,
         )
         self._thread.start()
@@ -34,27 +30,45 @@ class Worker:
             self._thread.join()
 
 
-def _work(line: Line, device: OpenDevice, share: Share) -> None:
-    while jobs := line.take(share(device)):
-        _run(device, jobs)
-        del jobs  # their arrays are the callers' again
-        if device.failed is not None and share(device) < 1:
-            return  # others go on without it
+def _work(crew: Crew, who: int) -> None:
+    try:
+        while jobs := crew.line.take(who):
+            _run(crew, who, jobs)
+            del jobs  # their arrays are the callers' again
+            if crew.is_left_by(who):
+                return
+    finally:
+        crew.end(who)
 
 
-def _run(device: OpenDevice, jobs: list[Job]) -> None:
+def _run(crew: Crew, who: int, jobs: list[Job]) -> None:
+    kernel, own = jobs[0].kernel, crew.devices[who]
+    device = own
     calls = [arrays for job in jobs for arrays in job.calls]
     outs = [out for job in jobs for out in (job.outs or [None] * len(job.calls))]
     begun = perf_counter()
     try:
-        outcomes = device.run_calls(jobs[0].kernel, calls, outs)
+        device = crew.place(who, kernel, calls)
+        outcomes = device.run_calls(kernel, calls, outs)
     except BaseException as error:  # whatever it is, the futures are not left alone with it
         outcomes = [error] * len(calls)
     journal = device.journal
     ended = journal.ran_together(jobs, begun)
-    first = 0
-    for job in jobs:
+    answers = _by_job(jobs, outcomes)
+    if device is own and len(crew.devices) > 1:
+        nbytes = sum(job.nbytes for job in jobs)
+        crew.rates.note(who, kernel, len(calls), nbytes, ended - begun)
+    if own.failed is not None:
+        answers = crew.pass_on(who, answers)
+    for job, answer in answers:
         journal.job_seconds.observe(ended - job.submitted)
-        job.answer(outcomes[first : first + len(job.calls)])
+        job.answer(answer)
+    journal.answered([job for job, _ in answers], ended)
+
+
+def _by_job(jobs: Sequence[Job], outcomes: Sequence[Any]) -> list[tuple[Job, Sequence[Any]]]:
+    answers, first = [], 0
+    for job in jobs:
+        answers.append((job, outcomes[first : first + len(job.calls)]))
         first += len(job.calls)
-    journal.answered(jobs, ended)
+    return answers

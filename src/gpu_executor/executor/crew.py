@@ -1,0 +1,126 @@
+"""The crew: an executor's devices and what they share, the line, their rates and a stand-in.
+
+Devices are numbers here. One that has failed gets nothing more; what it could not run is for
+others, and where there are none, for the CPU if the choice of a device was the executor's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gpu_executor.errors import ClosedError, VulkanError, WrongResultError
+from gpu_executor.executor.jobs import Arrays, Job
+from gpu_executor.executor.line import Line
+from gpu_executor.executor.open_device import OpenDevice, not_repeatable
+from gpu_executor.executor.rates import Rates
+from gpu_executor.executor.small_calls import SmallCalls
+from gpu_executor.executor.stand_in import StandIn
+from gpu_executor.kernel import Kernel
+
+FROM_FAILING = (VulkanError, ClosedError)
+"""What calls on a device that is not there any more end in."""
+
+
+class Crew:
+    """Safe from several threads."""
+
+    def __init__(
+        self,
+        devices: Sequence[OpenDevice],
+        line: Line,
+        rates: Rates,
+        stand_in: StandIn,
+        *,
+        may_fall_back: bool,
+        small_on_cpu: bool,
+    ) -> None:
+        self.devices, self.line, self.rates, self.stand_in = devices, line, rates, stand_in
+        self._may_fall_back = may_fall_back
+        self.small = SmallCalls(stand_in) if small_on_cpu else None
+        self._working = len(devices)
+        self._direct = [0] * len(devices)
+        """Calls that callers' threads have running, by device."""
+        self._lock = threading.Lock()
+
+    def opened(self) -> list[OpenDevice]:
+        """The devices, and the stand-in if it was needed."""
+        stand_in = self.stand_in.device
+        return [*self.devices] if stand_in is None else [*self.devices, stand_in]
+
+    def place(self, who: int, kernel: Kernel, calls: Sequence[Arrays]) -> OpenDevice:
+        """Where calls are run that a device has taken."""
+        device = self.devices[who]
+        if device.failed is not None:
+            if not self._stands_in(kernel):
+                raise device.failed
+            return self.stand_in.fall_back(device.failed)
+        return device if self.small is None else self.small.place(device, kernel, calls)
+
+    @contextmanager
+    def taken(self, kernel: Kernel, arrays: Arrays) -> Iterator[OpenDevice]:
+        """A device for one call in its caller's thread: of several the one that is least busy."""
+        shares = self.rates.shares(kernel)
+        with self._lock:
+            able = [who for who, device in enumerate(self.devices) if device.failed is None]
+            who = min(able or [0], key=lambda each: (self._direct[each] + 1) / (shares[each] or 1))
+            self._direct[who] += 1
+        try:
+            yield self.place(who, kernel, [arrays])
+        finally:
+            with self._lock:
+                self._direct[who] -= 1
+            if self.devices[who].failed is not None:
+                self.rates.leave_alone(who)
+
+    def is_for_others(
+        self, device: OpenDevice, kernel: Kernel, arrays: Arrays, out: Any, error: Any
+    ) -> bool:
+        """Whether a call failed with its device alone, and there is somebody else to run it."""
+        if device.failed is None or isinstance(error, WrongResultError):
+            return False
+        if error is not device.failed and not isinstance(error, FROM_FAILING):
+            return False
+        others = any(each.failed is None for each in self.devices) or self._stands_in(kernel)
+        return others and not_repeatable(arrays, out) is None
+
+    def pass_on(
+        self, who: int, answers: Sequence[tuple[Job, Sequence[Any]]]
+    ) -> list[tuple[Job, Sequence[Any]]]:
+        """A device has failed: jobs that others are to run go back to the line; those that are
+        answered are returned."""
+        device = self.devices[who]
+        self.rates.leave_alone(who)
+        passed = [job for job, own in answers if self._are_for_others(device, job, own)]
+        if not passed:
+            return list(answers)
+        self.line.put_back(passed)
+        return [(job, own) for job, own in answers if job not in passed]
+
+    def is_left_by(self, who: int) -> bool:
+        """Whether a device has failed and others go on without it; the last one's thread stays."""
+        return self.devices[who].failed is not None and self.rates.able > 0
+
+    def end(self, who: int) -> None:
+        """A device's thread is over; with the last one all devices are closed."""
+        self.line.leave(who)
+        with self._lock:
+            self._working -= 1
+            if self._working:
+                return
+        for device in self.devices:
+            device.close()
+        self.stand_in.close()
+
+    def _stands_in(self, kernel: Kernel) -> bool:
+        return self._may_fall_back and kernel.reference is not None
+
+    def _are_for_others(self, device: OpenDevice, job: Job, outcomes: Sequence[Any]) -> bool:
+        outs = job.outs or [None] * len(job.calls)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        return bool(failed) and all(
+            self.is_for_others(device, job.kernel, arrays, out, failed[0])
+            for arrays, out in zip(job.calls, outs, strict=True)
+        )

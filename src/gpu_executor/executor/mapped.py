@@ -1,0 +1,113 @@
+"""Results of a `map`: calls go out in batches, results come back one by one."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gpu_executor.errors import GpuError
+from gpu_executor.executor.jobs import Arrays
+from gpu_executor.executor.line import MOST_GATHERED
+from gpu_executor.executor.shared_jobs import SharedJob, batch_of
+from gpu_executor.kernel import Kernel
+
+
+def batch_sizes(chunksize: int, buffersize: int | None, devices: int) -> tuple[int, int]:
+    """Calls in a batch, and the most that may be out."""
+    if chunksize < 1:
+        raise ValueError(f"chunksize is {chunksize}; it is 1 at least")
+    if buffersize is not None and buffersize < 1:
+        raise ValueError(f"buffersize is {buffersize}; it is 1 at least, or None")
+    size = MOST_GATHERED if chunksize == 1 else chunksize
+    if buffersize is None:
+        return size, (2 * devices + 1) * size  # two for each device, and one that is given out
+    return min(size, max(buffersize // 2, 1) if chunksize == 1 else buffersize), buffersize
+
+
+class Mapped(Iterator[Any]):
+    """Reads no further ahead than it may: `most` calls are submitted and not given out yet.
+
+    An error comes where its call's result would; one of the iterables themselves, or a refusal to
+    take more calls, when the results before it are given out. After that there are no more.
+    """
+
+    def __init__(
+        self,
+        submit: Callable[[SharedJob], None],
+        kernel: Kernel,
+        calls: Iterator[Arrays],
+        size: int,
+        most: int,
+        timeout: float | None,
+    ) -> None:
+        self._jobs: deque[SharedJob] = deque()
+        self._ready: deque[Any] = deque()
+        """Outcomes of the batch that is being given out."""
+        self._out = 0
+        """Calls that were submitted and not given out."""
+        self._submit, self._kernel, self._calls = submit, kernel, calls
+        self._size, self._most = size, most
+        self._end = None if timeout is None else time.monotonic() + timeout
+        self._stopped_by: BaseException | None = None
+        """What will be raised behind the last result."""
+        self._fill()
+
+    def __next__(self) -> Any:
+        if not self._ready:
+            self._wait()
+        outcome = self._ready.popleft()
+        self._out -= 1
+        if isinstance(outcome, BaseException):
+            self.close()
+            raise outcome
+        self._fill()
+        return outcome
+
+    def close(self) -> None:
+        """Cancel what is in line, and give no more."""
+        for job in self._jobs:
+            job.future.cancel()
+        self._jobs.clear()
+        self._ready.clear()
+        self._calls, self._stopped_by = iter(()), None
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _wait(self) -> None:
+        """Until the next batch is done; raises where there is none."""
+        if not self._jobs:
+            stopped_by = self._stopped_by
+            self.close()
+            raise stopped_by or StopIteration
+        job = self._jobs[0]
+        try:
+            job.future.exception(None if self._end is None else self._end - time.monotonic())
+        except BaseException:
+            self.close()  # the time is over, or the batch was cancelled
+            raise
+        self._jobs.popleft()
+        self._ready.extend(job.outcomes)
+
+    def _fill(self) -> None:
+        while self._stopped_by is None and self._out + self._size <= self._most:
+            calls: list[Arrays] = []
+            try:
+                calls.extend(itertools.islice(self._calls, self._size))
+            except Exception as error:
+                self._stopped_by = error
+            if len(calls) < self._size:
+                self._calls = iter(())
+            if not calls:
+                return
+            job = batch_of(self._kernel, calls)
+            try:
+                self._submit(job)
+            except GpuError as error:
+                self._stopped_by = error
+                return
+            self._jobs.append(job)
+            self._out += len(calls)
