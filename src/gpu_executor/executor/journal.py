@@ -25,7 +25,7 @@ from gpu_executor.telemetry.open_telemetry import (
     Attributes,
     current_context,
     record_span,
-    spans_wanted,
+    tracer,
 )
 from gpu_executor.telemetry.trace import Span
 
@@ -69,7 +69,7 @@ class Journal:
         """Where spans go while somebody profiles."""
         self._retries: dict[int, int] = {}
         """By thread, of what it runs now."""
-        self._spans = spans_wanted()
+        tracer()  # OpenTelemetry is imported here, and not when the first job waits
 
     # --- the device ---
 
@@ -109,17 +109,20 @@ class Journal:
         if self.profiled is not None:
             self._profile(self.profiled, kernel, begun, ended)
         retries = self._take_retries()
-        if self._spans or log.isEnabledFor(logging.DEBUG):
+        if _is_watched():
             done = Done(kernel, [arrays], nbytes, begun, ended, 1, retries, error)
             self._tell(done, current_context())
 
     def ran_together(self, jobs: Sequence[Job], begun: float) -> float:
         """Jobs from the line are run, and will have their answers now: counted before, so that
         whoever has an answer finds it counted. Returns the time."""
-        ended, counts = perf_counter(), self._counts
+        ended, counts, calls, nbytes = perf_counter(), self._counts, 0, 0
+        for job in jobs:
+            calls += len(job.calls)
+            nbytes += job.nbytes
         counts.seconds += ended - begun
-        counts.nbytes += sum(job.nbytes for job in jobs)
-        self.batch_calls.observe(sum(len(job.calls) for job in jobs))
+        counts.nbytes += nbytes
+        self.batch_calls.observe(calls)
         if self.profiled is not None:
             self._profile(self.profiled, jobs[0].kernel, begun, ended)
         return ended
@@ -127,7 +130,7 @@ class Journal:
     def answered(self, jobs: Sequence[Job], ended: float) -> None:
         """They have their answers; nobody waits for what is told of them."""
         retries = self._take_retries()
-        if not self._spans and not log.isEnabledFor(logging.DEBUG):
+        if not _is_watched():
             return
         batch = sum(len(job.calls) for job in jobs)
         for job in jobs:
@@ -147,9 +150,10 @@ class Journal:
 
     def _tell(self, done: Done, context: Any) -> None:
         name = done.kernel.name
-        record_span(
-            name, context, done.begun, done.ended, lambda: self._attributes(done), done.error
-        )
+        spans = tracer()
+        if spans is not None:
+            times = done.begun, done.ended
+            record_span(spans, name, context, *times, lambda: self._attributes(done), done.error)
         if log.isEnabledFor(logging.DEBUG):
             error = done.error
             said = "done" if error is None else f"{type(error).__name__}: {error}"
@@ -167,6 +171,10 @@ class Journal:
             "gpu_executor.batch_calls": done.batch,
             "gpu_executor.retries": done.retries,
         }
+
+
+def _is_watched() -> bool:
+    return tracer() is not None or log.isEnabledFor(logging.DEBUG)
 
 
 def _elements(kernel: Kernel, arrays: Arrays) -> int:

@@ -10,6 +10,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,44 +18,53 @@ from gpu_executor.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.trace import Tracer
+    from opentelemetry.trace import Tracer, TracerProvider
 
 log = logging.getLogger("gpu_executor.spans")
 
 Attributes = Mapping[str, str | int | float | bool]
 
 
-def spans_wanted() -> bool:
-    """Whether OpenTelemetry is there."""
-    return _tracer() is not None
+@dataclass(slots=True)
+class Api:
+    """What is used of the package."""
+
+    get_provider: Callable[[], TracerProvider]
+    no_provider: type[TracerProvider]
+    """What it gives before there is one."""
+    get_current: Callable[[], Context]
+    tracer: Tracer | None = None
 
 
 @functools.cache
-def _tracer() -> Tracer | None:
-    """It follows the provider that is set later, too."""
+def _api() -> Api | None:
     try:
-        from opentelemetry import trace
+        from opentelemetry import context, trace
     except ImportError:
         return None
-    return trace.get_tracer("gpu_executor", __version__)
+    return Api(trace.get_tracer_provider, trace.ProxyTracerProvider, context.get_current)
 
 
-@functools.cache
-def _get_current() -> Callable[[], Context] | None:
-    if _tracer() is None:
-        return None
-    from opentelemetry.context import get_current
-
-    return get_current
+def tracer() -> Tracer | None:
+    """Who makes spans; None while the package is not there, or no provider is set."""
+    api = _api()
+    if api is None or api.tracer is not None:
+        return None if api is None else api.tracer
+    provider = api.get_provider()
+    # Before it, spans would be made for nobody; a process sets its provider once.
+    if not isinstance(provider, api.no_provider):
+        api.tracer = provider.get_tracer("gpu_executor", __version__)
+    return api.tracer
 
 
 def current_context() -> Context | None:
     """What a span that is made later belongs to."""
-    get_current = _get_current()
-    return None if get_current is None else get_current()
+    api = _api()
+    return None if api is None else api.get_current()
 
 
 def record_span(
+    tracer: Tracer,
     name: str,
     context: Context | None,
     begun: float,
@@ -63,9 +73,6 @@ def record_span(
     error: BaseException | None,
 ) -> None:
     """A span between two readings of `perf_counter`; attributes are made only where it is kept."""
-    tracer = _tracer()
-    if tracer is None:
-        return
     now_ns, now = time.time_ns(), perf_counter()
     try:
         span = tracer.start_span(name, context, start_time=now_ns - round((now - begun) * 1e9))
