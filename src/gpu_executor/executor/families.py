@@ -40,6 +40,7 @@ FAMILIES = {
         Family(PREFIX + "queue_jobs", "gauge", "Jobs that wait for a device."),
         Family(PREFIX + "queue_bytes", "gauge", "What the jobs that wait will read."),
         Family(PREFIX + "checked_total", "counter", "Elements and calls checked on the CPU."),
+        Family(PREFIX + "unchecked_total", "counter", "Calls that could not be checked."),
         Family(PREFIX + "fallbacks_total", "counter", "Executors on the CPU for want of a GPU."),
         # What an executor counts of its devices.
         _family("device_usable", "gauge", "1, or 0 for a device that is left alone."),
@@ -88,6 +89,7 @@ def _executor(stats: ExecutorStats) -> Iterator[tuple[str, float]]:
     yield "queue_jobs", stats.waiting
     yield "queue_bytes", stats.waiting_bytes
     yield "checked_total", stats.checked
+    yield "unchecked_total", stats.unchecked
     yield "fallbacks_total", stats.fell_back
 
 
