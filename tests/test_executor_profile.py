@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_jobs_of_a_device_without_stages_are_in_it_too(tmp_path: Path) -> None:
     with gx.GpuExecutor("cpu") as executor:
         with executor.profile() as profile:
             executor.run(MUL, A, B)
-            executor.submit(MUL, A, B).result()
+            wait([executor.submit(MUL, A, B)])
         executor.run(MUL, A, B)
     assert profile.stages() == [{}]
     profile.save_trace(tmp_path / "trace.json")
