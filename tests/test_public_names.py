@@ -25,6 +25,7 @@ NAMES = [
     "VulkanSpirvBackend",
     "WgpuExecutor",
     "__version__",
+    "cluster",
     "devices",
     "errors",
     "fields",

@@ -1,6 +1,6 @@
 """gpu-executor: opens a GPU once and runs SPIR-V kernels on NumPy arrays again and again."""
 
-from gpu_executor import errors, fields, kernels
+from gpu_executor import cluster, errors, fields, kernels
 from gpu_executor.backend import open_backend
 from gpu_executor.cpu.backend import CpuBackend
 from gpu_executor.device_array import DeviceArray
@@ -42,6 +42,7 @@ __all__ = [
     "VulkanSpirvBackend",
     "WgpuExecutor",
     "__version__",
+    "cluster",
     "devices",
     "errors",
     "fields",
