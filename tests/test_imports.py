@@ -20,6 +20,7 @@ FLOORS: list[set[str]] = [
     {"errors", "version", "files"},  # import nothing of the package
     # Plain data; of telemetry the records that hot code appends (exporters belong at the top).
     {"settings", "device_info", "device_array", "calibration", "recycling", "telemetry"},
+    {"forking"},  # what was opened is not used in a child
     {"spirv", "wgsl"},  # the languages of kernels, without a device
     {"primes"},  # a prime in, every constant out
     {"kernel"},  # what runs in one dispatch

@@ -14,6 +14,7 @@ GpuError
 +-- ElementRangeError                  a field element not below the modulus (also ValueError)
 +-- OutOfMemoryError                   the device or the pool has no more (also MemoryError)
 +-- ClosedError                        the backend is closed already (also RuntimeError)
+|   +-- ForkedError                    opened before fork(), used in the child
 +-- QueueFullError                     more work waits than an executor was allowed
 +-- WrongResultError                   a device's result is not the CPU's
 +-- VulkanError                        a Vulkan call returned an error
@@ -93,6 +94,10 @@ class OutOfMemoryError(GpuError, MemoryError):
 
 class ClosedError(GpuError, RuntimeError):
     """The backend was closed; open another one."""
+
+
+class ForkedError(ClosedError):
+    """What was opened in the parent process cannot be used in its child; open another one."""
 
 
 class QueueFullError(GpuError):

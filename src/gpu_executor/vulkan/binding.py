@@ -10,6 +10,7 @@ at the first use: importing this module needs no Vulkan.
 from __future__ import annotations
 
 import functools
+import os
 import re
 import threading
 from collections import Counter
@@ -40,8 +41,29 @@ def live_objects() -> dict[str, int]:
 
 
 opening = threading.RLock()
-"""Held while instances and devices are made and destroyed. Vulkan allows that from several threads,
-but the validation layer (1.3.239) was seen to crash when threads did so at once."""
+"""Held while instances and devices are found, made and destroyed. Vulkan allows that from several
+threads, but the validation layer (1.3.239) was seen to crash when threads did so at once, and a
+child that is forked meanwhile to wait for the loader's locks for ever."""
+
+
+def _before_fork() -> None:
+    """Wait until nobody is in the loader."""
+    opening.acquire()
+    _live_lock.acquire()
+
+
+def _after_fork() -> None:
+    _live_lock.release()
+    opening.release()
+
+
+def _in_child() -> None:
+    _live.clear()  # they are the parent's
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 class _Vulkan:

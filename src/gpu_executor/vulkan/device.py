@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import NoDeviceError
+from gpu_executor.forking import LEFT_TO_PARENT, tell_in_child
 from gpu_executor.vulkan.binding import Arena, Handle, opening, out, vk
 from gpu_executor.vulkan.describe import (
     CORE_FEATURES,
@@ -36,6 +37,7 @@ class Device:
         self.queues = choose_queues(info.queue_families)
         self.handle = _create(physical, info, self.queues)
         self.memory_flags = _memory_flags(physical)
+        tell_in_child(self._leave_to_parent)
 
     def queue(self, address: QueueAddress) -> Handle:
         """The queue at an address; the same handle every time."""
@@ -61,6 +63,9 @@ class Device:
     def close(self) -> None:
         """Let go of the device; call it once."""
         self.release()
+
+    def _leave_to_parent(self) -> None:
+        self.handle = LEFT_TO_PARENT  # which no Vulkan call takes
 
 
 def _check_usable(info: DeviceInfo) -> None:

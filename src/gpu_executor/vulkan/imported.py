@@ -11,6 +11,7 @@ import itertools
 
 from gpu_executor.call import Array
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, DeviceLacksError
+from gpu_executor.forking import tell_in_child
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.mapped import MappedArrays
@@ -44,10 +45,14 @@ class ImportedArray:
             mapped.add(self._address, array.nbytes, buffer, offset, serial)
             undo.callback(mapped.remove, self._address)
             self._undo = undo.pop_all()
+        tell_in_child(self._leave_to_parent)
 
     def close(self) -> None:
         """Give the memory back to its owner alone."""
         self._undo.close()
+
+    def _leave_to_parent(self) -> None:
+        self._undo.pop_all()  # and does none of it
 
     def __enter__(self) -> ImportedArray:
         return self

@@ -30,10 +30,14 @@ class Instance:
         self.messages: list[str] = []
         """What the validation layer said, warnings and errors."""
         self._callback = _message_callback(self.messages) if validation else None
+        self._messenger: Handle | None = None
+        with opening:
+            self._open(validation=validation)
+
+    def _open(self, *, validation: bool) -> None:
         arena = Arena()
         messenger = self._messenger_info(arena) if validation else vk.ffi.NULL
         self.handle = _create(arena, messenger, validation=validation)
-        self._messenger: Handle | None = None
         if validation:
             try:
                 self._messenger = self._add_messenger(messenger)
@@ -47,17 +51,18 @@ class Instance:
     def close(self) -> None:
         if self.handle is None:
             return
-        if self._messenger is not None:
-            destroy = vk.extension(self.handle, "vkDestroyDebugUtilsMessengerEXT")
-            destroy(self.handle, self._messenger, vk.ffi.NULL)
         with opening:
+            if self._messenger is not None:
+                destroy = vk.extension(self.handle, "vkDestroyDebugUtilsMessengerEXT")
+                destroy(self.handle, self._messenger, vk.ffi.NULL)
             vk.vkDestroyInstance(self.handle, vk.ffi.NULL)
         self.handle = self._messenger = None
 
     def devices(self) -> list[tuple[Handle, DeviceInfo]]:
         """Every physical device with its description, best first."""
-        found = enumerate_with(vk.vkEnumeratePhysicalDevices, "VkPhysicalDevice", self.handle)
-        described = [(handle, describe(handle)) for handle in found]
+        with opening:
+            found = enumerate_with(vk.vkEnumeratePhysicalDevices, "VkPhysicalDevice", self.handle)
+            described = [(handle, describe(handle)) for handle in found]
         described.sort(key=lambda pair: RANK.index(pair[1].kind))
         return [(handle, info.at(index)) for index, (handle, info) in enumerate(described)]
 
@@ -141,8 +146,7 @@ def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
     )
     instance = out("VkInstance")
     try:
-        with opening:
-            vk.vkCreateInstance(info, vk.ffi.NULL, instance)
+        vk.vkCreateInstance(info, vk.ffi.NULL, instance)
     except VulkanError as error:
         raise NoDeviceError(f"{NO_DRIVER} ({error})") from error
     return instance[0]
@@ -150,7 +154,8 @@ def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
 
 def instance_layers() -> list[str]:
     """The layers that the loader knows."""
-    found = enumerate_with(vk.vkEnumerateInstanceLayerProperties, "VkLayerProperties")
+    with opening:
+        found = enumerate_with(vk.vkEnumerateInstanceLayerProperties, "VkLayerProperties")
     return [vk.ffi.string(layer.layerName).decode() for layer in found]
 
 

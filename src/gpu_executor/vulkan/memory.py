@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpu_executor.errors import ClosedError, OutOfMemoryError
+from gpu_executor.forking import tell_in_child
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
@@ -165,6 +166,7 @@ class MemoryPool:
         self.alignment = max(
             SMALLEST_ALIGNMENT, limits.buffer_offset_alignment, limits.non_coherent_atom
         )
+        tell_in_child(self._leave_to_parent)
 
     def allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
         """At least that many bytes, aligned for any use, or an `OutOfMemoryError`."""
@@ -246,6 +248,10 @@ class MemoryPool:
     def bytes_in_arrays(self) -> int:
         """What users' arrays in mapped memory hold."""
         return self._in_arrays
+
+    def _leave_to_parent(self) -> None:
+        """Arrays that are collected in the child give back what is not in any block here."""
+        self._lock, self._closed, self._blocks = threading.Lock(), True, []
 
     def _release(self, allocation: Allocation) -> None:
         block = allocation.block

@@ -23,6 +23,7 @@ from gpu_executor.errors import (
     DeviceLostError,
     GpuError,
 )
+from gpu_executor.forking import LEFT_TO_PARENT, tell_in_child
 from gpu_executor.kernel import Shape, native
 from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel
 from gpu_executor.recycling import SMALLEST
@@ -93,6 +94,7 @@ class CardArrays:
         self._capturing = _Capturing()
         self._alignment = self.info.limits.buffer_offset_alignment
         self._largest = self.info.limits.max_storage_buffer_range
+        tell_in_child(self._leave_to_parent)
 
     @functools.cached_property
     def doubles(self) -> bool:
@@ -191,6 +193,10 @@ class CardArrays:
         self.chain.close()
         with self._keeping:
             self._kept.clear()
+
+    def _leave_to_parent(self) -> None:
+        self.chain = self._waited = self._to_card = LEFT_TO_PARENT
+        self._recycled = self._keeping = LEFT_TO_PARENT
 
     def _placed(self, steps: Sequence[Step]) -> list[Placed]:
         placed: list[Placed] = []

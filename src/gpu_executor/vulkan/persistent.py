@@ -14,7 +14,6 @@ from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import MovesToCard
-from gpu_executor.errors import ClosedError
 from gpu_executor.kernel import ElementType, Kernel, Shape, native
 from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, Wishes
@@ -218,6 +217,8 @@ class PersistentVulkanBackend:
 
     def stats(self) -> Stats:
         """Calls, caches, memory and where the time went."""
+        if self._session.forked:
+            self._check_open()
         return self._session.stats()
 
     def validation_messages(self) -> list[str]:
@@ -239,8 +240,7 @@ class PersistentVulkanBackend:
         return f"<PersistentVulkanBackend on {self.device.name}, {state}>"
 
     def _check_open(self) -> None:
-        if not self._finalizer.alive:
-            raise ClosedError("the backend is closed; open another one")
+        self._session.check_open()
 
 
 def _stand_ins(kernel: Kernel, count: int) -> list[Array]:

@@ -19,11 +19,8 @@ import numpy.typing as npt
 
 from gpu_executor.calibration import Calibration
 from gpu_executor.call import AnyArray, Array, Call
-from gpu_executor.errors import (
-    ClosedError,
-    DeviceLacksError,
-    OutOfMemoryError,
-)
+from gpu_executor.errors import ClosedError, DeviceLacksError, OutOfMemoryError
+from gpu_executor.forking import refuse, tell_in_child
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.plan import Plan, Wishes, shrunk
 from gpu_executor.settings import Settings
@@ -68,7 +65,7 @@ class Session:
     ) -> None:
         """`keep=False` sizes everything for a single call and takes nothing from disk."""
         self.settings = settings
-        self.closed = False
+        self.closed = self.forked = False  # forked: in a child, which it is not for
         self.streams: weakref.WeakSet[Closeable] = weakref.WeakSet()
         """Streams that may hold slots while nobody works on them."""
         self.profile: Profile | None = None
@@ -110,6 +107,7 @@ class Session:
             opened.callback(self._save_pipelines)
             opened.callback(self._shelf.close)
             self._opened = opened.pop_all()
+        tell_in_child(self._leave_to_parent)
 
     def route(
         self,
@@ -141,18 +139,19 @@ class Session:
         return route.plan
 
     def check_open(self) -> None:
-        """Raise `ClosedError` where the session is closed."""
+        """Raise `ClosedError` where the session is closed, or another process's."""
+        if self.forked:
+            refuse()
         if self.closed:
             raise ClosedError("the backend is closed; open another one")
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike) -> Array:
         """An array in mapped memory; idle slots are given up for it where memory is short."""
         self.check_open()
-        try:
+        with contextlib.suppress(OutOfMemoryError):
             return self.mapped.empty(shape, dtype)
-        except OutOfMemoryError:
-            self.trim()
-            return self.mapped.empty(shape, dtype)
+        self.trim()
+        return self.mapped.empty(shape, dtype)
 
     def run(
         self,
@@ -223,11 +222,12 @@ class Session:
                     yield from ring.feed(call, steps)
                 yield from ring.flush()
             except BaseException:
-                ring.abandon()
+                if not self.forked:
+                    ring.abandon()
                 raise
         finally:
             # Backwards, so that they are taken in the same order again and find their recordings.
-            for slot in reversed(slots):
+            for slot in reversed(() if self.forked else slots):
                 self._shelf.put_back(route.row, slot)
 
     def _take_slots(self, route: Route) -> tuple[Route, list[Slot]]:
@@ -351,12 +351,17 @@ class Session:
     def close(self) -> None:
         """Wait for running calls and free everything; a second time does nothing."""
         self.closed = True
+        if self.forked:
+            return
         for stream in list(self.streams):
             # One that runs in another thread cannot be closed from here; it ends by itself.
             with contextlib.suppress(ValueError):
                 stream.close()
         with self._measuring:
             self._opened.close()
+
+    def _leave_to_parent(self) -> None:
+        self.closed = self.forked = True
 
     def _make_resources(self, opened: contextlib.ExitStack) -> Resources:
         device, queues = self._device, self._device.queues

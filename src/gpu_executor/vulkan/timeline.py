@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from time import perf_counter_ns
 
 from gpu_executor.errors import DeviceLostError, GpuError
+from gpu_executor.forking import LEFT_TO_PARENT, tell_in_child
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.queues import QueueAddress
@@ -100,6 +101,7 @@ class Timeline:
         semaphore = out("VkSemaphore")
         vk.vkCreateSemaphore(device.handle, info, vk.ffi.NULL, semaphore)
         self._semaphore = semaphore[0]
+        tell_in_child(self._leave_to_parent)
 
     def prepare(
         self, commands: Handle, after: Sequence[tuple[Timeline, Submission]] = (), stage: int = 0
@@ -184,3 +186,6 @@ class Timeline:
 
     def close(self) -> None:
         vk.vkDestroySemaphore(self._device.handle, self._semaphore, vk.ffi.NULL)
+
+    def _leave_to_parent(self) -> None:
+        self._device = self._lock = LEFT_TO_PARENT  # neither waits nor submits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -21,6 +22,8 @@ LIMITS = (
 )
 _opening = threading.Lock()
 """Adapters that are looked for in several threads at once end the process (in wgpu-hal's EGL)."""
+_used = _left_to_parent = False
+"""Whether this process has looked for adapters; whether its parent had, before fork()."""
 IMMEDIATES, IMMEDIATE_SIZE, IMMEDIATE_BYTES = "immediates", "max-immediate-size", 128
 MAPPABLE = "mappable-primary-buffers"
 """Kernels may bind what the host maps. Not asked for on a GPU with memory of its own, where a
@@ -70,6 +73,14 @@ class WebGpuDevice:
         """Bytes of one buffer."""
         return self.limits["max-buffer-size"]
 
+    def is_lost(self) -> bool:
+        """Ask, by making the smallest thing there is; where that fails, why is in the error."""
+        try:
+            self.device.create_buffer(size=4, usage="COPY_DST").destroy()
+        except Exception as error:
+            return "device is lost" in str(error)
+        return False
+
     def close(self) -> None:
         self.device.destroy()
 
@@ -89,11 +100,20 @@ def _import_wgpu() -> Any:
         raise NoDeviceError(
             f"WebGPU needs wgpu-py: pip install 'gpu-executor[webgpu]' ({error})"
         ) from None
+    if _left_to_parent:
+        # Its one instance is the parent's, and a device from it waits for threads that the child
+        # does not have: seen with wgpu-native 29 on lavapipe.
+        raise NoDeviceError(
+            "WebGPU was in use in the parent process before fork(), and cannot be used in the "
+            "child: start children with multiprocessing's 'spawn', or use Vulkan here"
+        )
     return wgpu
 
 
 def _adapters(wgpu: Any) -> list[Any]:
     """Every adapter, best first."""
+    global _used  # noqa: PLW0603 - there is one instance in a process
+    _used = True
 
     def rank(adapter: Any) -> tuple[int, int]:
         kind, backend = adapter.info["adapter_type"], adapter.info["backend_type"]
@@ -103,6 +123,18 @@ def _adapters(wgpu: Any) -> list[Any]:
         )
 
     return sorted(wgpu.gpu.enumerate_adapters_sync(), key=rank)
+
+
+def _in_child() -> None:
+    global _left_to_parent  # noqa: PLW0603
+    _left_to_parent = _used
+    _opening.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_in_child
+    )
 
 
 def _choose(adapters: list[Any], wanted: str | int | None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import ctypes
 import dataclasses
 import itertools
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 from gpu_executor.call import Array, Call, Form, Operand
 from gpu_executor.errors import ArgumentTypeError, DeviceLacksError, ElementRangeError
+from gpu_executor.forking import LEFT_TO_PARENT, tell_in_child
 from gpu_executor.forms import Forms
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load, names
@@ -82,7 +84,7 @@ class WgpuExecutor:
         kept = Kept() if self._kept_at is None else read_kept(self._kept_at)
         self._kept = kept
         self._borders = Borders(adaptive=adaptive, known=kept.borders if adaptive else ())
-        self._use = InUse()
+        self._use = InUse(self._device)
         self._exact = ExactCache()
         self._results = Results()
         self._most: dict[Kernel, int] = {}
@@ -92,6 +94,7 @@ class WgpuExecutor:
         self._counting = threading.Lock()
         self._calls = self._elements = self._tasks = self._submissions = self._sets = 0
         self._finalizer = weakref.finalize(self, self._device.close)
+        tell_in_child(self._leave_to_parent)
 
     @property
     def device_name(self) -> str:
@@ -192,6 +195,8 @@ class WgpuExecutor:
 
     def close(self) -> None:
         """Free everything. Twice is fine."""
+        if self._use is LEFT_TO_PARENT:
+            return
         if self._use.end():
             if self._kept_at is not None:
                 keep(self._kept_at, self._to_keep())
@@ -201,6 +206,23 @@ class WgpuExecutor:
             self._results.clear()
             self._pool.clear()
         self._finalizer()
+
+    def trim(self) -> int:
+        """Free what no running call needs; returns the bytes of buffers given back."""
+        with self._use:
+            self._buckets.clear()
+            self._exact.clear()
+            self._results.clear()
+            nbytes = self._pool.stats().bytes_idle
+            self._pool.clear()
+        return nbytes
+
+    def _leave_to_parent(self) -> None:
+        # Collected, wgpu-py's objects would call the library, and wait there for the parent's
+        # threads: one reference too many, and they never are.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(vars(self).copy()))
+        self._finalizer.detach()
+        self._use = self._programs = self._buckets = LEFT_TO_PARENT
 
     def _to_keep(self) -> Kept:
         """What was kept before, and what was used since."""

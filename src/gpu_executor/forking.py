@@ -1,0 +1,56 @@
+"""fork(): a child has a copy of the parent's memory, none of its threads, and no part in its
+devices. Drivers are not made for that: what the parent opened cannot be used in the child, nor
+freed there.
+
+Whatever holds a device asks to be told in the child. There it refuses every use, with an error that
+says why, and forgets what it would have freed. Locks that a thread of the parent held stay locked
+for ever in the child, so nothing that refuses takes one.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from gpu_executor.errors import ForkedError
+
+_told: set[weakref.WeakMethod[Callable[[], None]]] = set()
+
+
+def tell_in_child(method: Callable[[], None]) -> None:
+    """Call a bound method in every child that is forked while its object lives."""
+    _told.add(weakref.WeakMethod(method, _told.discard))
+
+
+def refuse() -> NoReturn:
+    """What was opened in the parent is asked for in the child."""
+    raise ForkedError("it was opened in the parent process, before fork(); open another one here")
+
+
+class _LeftToParent:
+    """In the place of what a child must not touch: every use of it is refused."""
+
+    def __getattr__(self, _name: str) -> Any:
+        refuse()
+
+    def __enter__(self) -> Any:
+        refuse()
+
+    def __exit__(self, *_exception: object) -> None:
+        refuse()
+
+
+LEFT_TO_PARENT: Any = _LeftToParent()
+
+
+def _tell_all() -> None:
+    for reference in list(_told):
+        method = reference()
+        if method is not None:
+            method()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_tell_all)

@@ -1,0 +1,299 @@
+"""fork() while a device is open: the child is told whose it is, may open its own, and the parent
+goes on. In interpreters of their own, with a limit of time in the parent and in the child."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import RunPython
+
+BEGIN = """
+import gc, os, signal, sys, threading, time
+import numpy as np, gpu_executor as gx
+from gpu_executor.vulkan import binding
+from gpu_executor.vulkan.binding import vk
+ADD = gx.kernels.load("vector_add_u32")
+X = np.arange(3000, dtype=np.uint32)
+LARGE = np.arange(1 << 17, dtype=np.uint32)  # whose sum is in recycled memory
+
+def check(gpu, x=X):
+    assert (gpu.run(ADD, x, x) == 2 * x).all()
+    assert all((each == 2 * x).all() for each in gpu.run_batch(ADD, [(x, x)] * 20))
+
+def refused(use):
+    try:
+        use()
+    except gx.errors.ForkedError as error:
+        assert "opened in the parent process" in str(error), error
+        assert "open another one here" in str(error), error
+    else:
+        raise AssertionError("not refused")
+
+def no_vulkan():
+    for name in list(vars(vk)):
+        if name.startswith("vk"):
+            def called(*_, name=name):
+                print("called", name, flush=True)
+                os._exit(5)
+            setattr(vk, name, called)
+
+def fork(child):
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        child()
+        print("child", end=" ", flush=True)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, f"the child ended with {status}"
+
+signal.alarm(100)
+"""
+
+
+def check_script(run_python: RunPython, script: str, said: str = "child parent") -> None:
+    ran = run_python(BEGIN + script)
+    assert (ran.returncode, ran.stdout.split()) == (0, said.split()), ran.stderr
+
+
+EVERY_USE = """
+with gx.PersistentVulkanBackend() as gpu:
+    check(gpu)
+    there, kept = gpu.to_device(X), gpu.run(ADD, X, X, keep=True)
+    large_there = gpu.to_device(LARGE)
+    mapped, held = gpu.asarray(X), gpu.run(ADD, LARGE, LARGE)
+    imported = gpu.import_array(np.zeros(4096, np.uint32))
+    stream = gpu.stream(ADD, [(X, X)] * 50, depth=4)
+    next(stream)
+    field = gx.Field(97)
+    values = gpu.to_device(field.encode([1, 2, 3]))
+    with gpu.graph(there) as graph:
+        gpu.run(ADD, X, X)
+
+    def child():
+        no_vulkan()
+        for use in (
+            lambda: gpu.run(ADD, X, X),
+            lambda: gpu.run(ADD, X[:7], X[:7]),
+            lambda: gpu.run(ADD, X[:0], X[:0]),
+            lambda: gpu.run(ADD, there, kept),
+            lambda: gpu.run(ADD, X, X, keep=True),
+            lambda: gpu.run_batch(ADD, [(X, X)] * 3),
+            lambda: gpu.stream(ADD, [(X, X)]),
+            lambda: next(stream),
+            lambda: gpu.empty(10),
+            lambda: gpu.asarray(X),
+            lambda: gpu.to_device(X),
+            lambda: gpu.import_array(np.zeros(4096, np.uint32)),
+            there.numpy,
+            large_there.numpy,
+            lambda: graph(X),
+            lambda: values + values,
+            lambda: gpu.explain(ADD, 10),
+            gpu.profile,
+            gpu.calibrate,
+            gpu.trim,
+            gpu.stats,
+        ):
+            refused(use)
+        assert gpu.device.name and repr(gpu) and gpu.validation_messages() == []
+
+    fork(child)
+    assert (next(stream) == 2 * X).all()
+    assert (there.numpy() == X).all()
+    check(gpu)
+print("parent")
+"""
+
+COLLECTED_IN_THE_CHILD = """
+gpu, closed = gx.PersistentVulkanBackend(), gx.PersistentVulkanBackend()
+check(gpu)
+things = [gpu.to_device(X), gpu.asarray(X), gpu.run(ADD, LARGE, LARGE)]
+things += [closed.asarray(X), closed.run(ADD, LARGE, LARGE)]
+closed.close()  # what it lies in stays until the arrays are gone
+imported = gpu.import_array(np.zeros(4096, np.uint32))
+stream = gpu.stream(ADD, [(X, X)] * 50, depth=4)
+next(stream)
+
+def child():
+    global gpu, stream, imported
+    no_vulkan()
+    stream.close()
+    imported.close()
+    gpu.close()
+    gpu.close()
+    things.clear()
+    gpu = stream = imported = None
+    gc.collect()
+    assert binding.live_objects() == {}
+
+fork(child)
+check(gpu)
+stream.close()
+imported.close()
+gpu.close()
+things.clear()
+assert binding.live_objects() == {}, binding.live_objects()
+print("parent")
+"""
+
+ITS_OWN = """
+gpu = gx.PersistentVulkanBackend()
+check(gpu)
+
+def child():
+    before = binding.live_objects()
+    for _ in range(2):
+        with gx.PersistentVulkanBackend() as own:
+            check(own)
+            check(own, LARGE)
+            assert own.validation_messages() == []
+        assert binding.live_objects() == before == {}
+    refused(lambda: gpu.run(ADD, X, X))
+
+fork(child)
+check(gpu)
+gpu.close()
+print("parent")
+"""
+
+WHILE_THREADS_RUN = """
+gpu, stop = gx.PersistentVulkanBackend(), threading.Event()
+check(gpu)
+
+def busy():
+    while not stop.is_set():
+        check(gpu)
+        assert (gpu.to_device(LARGE).numpy() == LARGE).all()
+
+def opening():
+    while not stop.is_set():
+        with gx.PersistentVulkanBackend() as other:
+            assert other.device.name
+
+threads = [threading.Thread(target=each) for each in (busy, busy, busy, opening)]
+for thread in threads:
+    thread.start()
+
+def child():
+    refused(lambda: gpu.run(ADD, X, X))
+    with gx.PersistentVulkanBackend() as own:
+        check(own)
+    gpu.close()
+
+for _ in range(10):
+    fork(child)
+    time.sleep(0.01)
+stop.set()
+for thread in threads:
+    thread.join()
+check(gpu)
+print("parent")
+"""
+
+IN_THE_MIDDLE_OF_A_BATCH = """
+def jobs():
+    for number in range(20):
+        if number == 10:
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(60)
+                no_vulkan()
+            else:
+                assert os.waitpid(pid, 0)[1] == 0
+        yield X, X
+
+with gx.PersistentVulkanBackend() as gpu:
+    stream = gpu.stream(ADD, jobs())
+    try:
+        results = list(stream)
+    except gx.errors.ForkedError:
+        print("child", end=" ", flush=True)
+        os._exit(0)
+    assert len(results) == 20 and all((each == 2 * X).all() for each in results)
+print("parent")
+"""
+
+ENDS_WITH_THE_INTERPRETER = """
+gpu = gx.PersistentVulkanBackend()
+check(gpu)
+kept = gpu.to_device(X)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(60)
+    sys.exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+check(gpu)
+print("parent")
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        pytest.param(EVERY_USE, "child parent", id="every use is refused in the child"),
+        pytest.param(COLLECTED_IN_THE_CHILD, "child parent", id="the child frees nothing"),
+        pytest.param(ITS_OWN, "child parent", id="the child has its own device"),
+        pytest.param(WHILE_THREADS_RUN, "child " * 10 + "parent", id="while threads run"),
+        pytest.param(IN_THE_MIDDLE_OF_A_BATCH, "child parent", id="in the middle of a stream"),
+        pytest.param(ENDS_WITH_THE_INTERPRETER, "parent", id="the child's interpreter ends"),
+    ],
+)
+def test_a_vulkan_device_stays_the_parents(run_python: RunPython, script: str, said: str) -> None:
+    check_script(run_python, script, said)
+
+
+WEBGPU = """
+gpu = gx.WgpuExecutor(settings=gx.Settings())
+check(gpu)
+
+def child():
+    global gpu
+    for use in (
+        lambda: gpu.run(ADD, X, X),
+        lambda: gpu.run_batch(ADD, [(X, X)]),
+        lambda: gpu.warm_up(ADD, [10]),
+        gpu.stats,
+        gpu.bucket_cache_stats,
+        gpu.trim,
+    ):
+        refused(use)
+    gpu.close()
+    assert repr(gpu)
+    gpu = None
+    gc.collect()
+    try:
+        gx.WgpuExecutor(settings=gx.Settings())
+    except gx.NoDeviceError as error:
+        assert "in use in the parent process" in str(error) and "spawn" in str(error)
+    else:
+        raise AssertionError("not refused")
+    with gx.PersistentVulkanBackend() as own:
+        check(own)
+
+fork(child)
+check(gpu)
+gpu.close()
+print("parent")
+"""
+
+
+def test_webgpu_stays_the_parents(run_python: RunPython) -> None:
+    check_script(run_python, WEBGPU)
+
+
+WEBGPU_IN_THE_CHILD_ALONE = """
+def child():
+    with gx.WgpuExecutor(settings=gx.Settings()) as own:
+        check(own)
+
+fork(child)
+with gx.WgpuExecutor(settings=gx.Settings()) as gpu:
+    check(gpu)
+print("parent")
+"""
+
+
+def test_webgpu_works_in_a_child_whose_parent_has_not_used_it(run_python: RunPython) -> None:
+    check_script(run_python, WEBGPU_IN_THE_CHILD_ALONE)
