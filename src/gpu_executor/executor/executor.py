@@ -16,9 +16,10 @@ from gpu_executor.executor.checking import Checking
 from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.cutting import cut
 from gpu_executor.executor.explaining import explain
+from gpu_executor.executor.helping import HelpedFuture
 from gpu_executor.executor.jobs import Arrays, Job, job_of
 from gpu_executor.executor.line import Line
-from gpu_executor.executor.mapped import Mapped, batch_sizes
+from gpu_executor.executor.mapped import Mapped, sizes_of
 from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.executor.opening import open_all, open_best
 from gpu_executor.executor.profile import ExecutorProfile
@@ -179,10 +180,10 @@ class GpuExecutor(Executor):
         what is in line.
         """
         kernel = _kernel(fn)
-        size, most = batch_sizes(chunksize, buffersize, len(self._devices))
+        sizes = sizes_of(chunksize, buffersize, len(self._devices))
         self._check_open()
         calls = iter(zip(*iterables, strict=False))
-        return Mapped(self._put, kernel, calls, size, most, timeout)
+        return Mapped(self._put, kernel, calls, sizes, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs; run those in line, or cancel them, and close the devices then. With
@@ -257,7 +258,11 @@ class GpuExecutor(Executor):
         return self.run(kernel, *arrays, out=out)
 
     def _job(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job:
-        return self._cut(kernel, arrays, out) or job_of(kernel, arrays, out)
+        if not self._simple:
+            return self._cut(kernel, arrays, out) or job_of(kernel, arrays, out)
+        future = HelpedFuture(self._crew)
+        job = future.job = job_of(kernel, arrays, out, future)
+        return job
 
     def _cut(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job | None:
         """Something for all devices, where there are several. A thread of theirs that waited for it

@@ -47,10 +47,10 @@ class Job:
         self.future.set_result(outcomes[0] if self.single else list(outcomes))
 
 
-def job_of(kernel: Kernel, arrays: Arrays, out: Any) -> Job:
+def job_of(kernel: Kernel, arrays: Arrays, out: Any, future: Future[Any] | None = None) -> Job:
     """One call."""
     outs = None if out is None else [out]
-    return Job(kernel, [arrays], outs, True, Future(), read_bytes(arrays))
+    return Job(kernel, [arrays], outs, True, future or Future(), read_bytes(arrays))
 
 
 def read_bytes(arrays: Arrays) -> int:

@@ -73,6 +73,8 @@ def _shape_of(arrays: Arrays, types: Sequence[ElementType]) -> Shape | None:
 def _elements(array: Array, type_: ElementType) -> Shape | None:
     if not isinstance(array, np.ndarray) or array.dtype != type_.dtype:
         return None
+    if isinstance(array, np.ma.MaskedArray):
+        return None  # which a call of its own refuses
     own = len(type_.shape)
     leading: Shape = array.shape[: array.ndim - own]
     return leading if array.shape[array.ndim - own :] == type_.shape else None

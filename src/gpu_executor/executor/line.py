@@ -82,8 +82,7 @@ class Line:
         while True:
             with self._lock:
                 self._takers.add(get_ident())
-                self._rest(who)
-                while not (taken := self._taken(who)):
+                while who in self._at_work or not (taken := self._taken(who)):
                     if self.closed and not self._jobs and not self._at_work:
                         return []
                     self._some.wait()
@@ -95,6 +94,28 @@ class Line:
             running = [job for job in taken if job.begin()]
             if running:
                 return running
+            self.rest(who)
+
+    def take_own(self, job: Job) -> bool:
+        """Take a job that is first in line for the first device, if that is free: whoever waits for
+        it runs it, and says `rest` then."""
+        with self._lock:
+            if 0 in self._at_work or not self._jobs or self._jobs[0] is not job:
+                return False
+            self._remove(0)
+            if not job.begin():
+                return False
+            self._at_work.add(0)
+            if self._most_bytes is not None:
+                self._room.notify_all()
+            return True
+
+    def rest(self, who: int) -> None:
+        """A device has run what was taken for it."""
+        with self._lock:
+            self._rest(who)
+            if self._jobs:
+                self._wake()
 
     def leave(self, who: int) -> None:
         """A device takes no more."""

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from gpu_executor.errors import GpuError
@@ -15,20 +16,33 @@ from gpu_executor.executor.shared_jobs import SharedJob, batch_of
 from gpu_executor.kernel import Kernel
 
 
-def batch_sizes(chunksize: int, buffersize: int | None, devices: int) -> tuple[int, int]:
-    """Calls in a batch, and the most that may be out."""
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How far a `map` goes ahead."""
+
+    batch: int
+    """Calls in a batch."""
+    batches: int
+    """That are in flight."""
+    calls: int
+    """That are submitted and not given out."""
+
+
+def sizes_of(chunksize: int, buffersize: int | None, devices: int) -> Sizes:
+    """Two batches for each device while a third is given out, or as many calls as asked."""
     if chunksize < 1:
         raise ValueError(f"chunksize is {chunksize}; it is 1 at least")
     if buffersize is not None and buffersize < 1:
         raise ValueError(f"buffersize is {buffersize}; it is 1 at least, or None")
     size = MOST_GATHERED if chunksize == 1 else chunksize
     if buffersize is None:
-        return size, (2 * devices + 1) * size  # two for each device, and one that is given out
-    return min(size, max(buffersize // 2, 1) if chunksize == 1 else buffersize), buffersize
+        return Sizes(size, 2 * devices, (2 * devices + 1) * size)
+    size = min(size, max(buffersize // 2, 1) if chunksize == 1 else buffersize)
+    return Sizes(size, buffersize // size, buffersize)
 
 
 class Mapped(Iterator[Any]):
-    """Reads no further ahead than it may: `most` calls are submitted and not given out yet.
+    """Reads the iterables no further ahead than its sizes say.
 
     An error comes where its call's result would; one of the iterables themselves, or a refusal to
     take more calls, when the results before it are given out. After that there are no more.
@@ -39,8 +53,7 @@ class Mapped(Iterator[Any]):
         submit: Callable[[SharedJob], None],
         kernel: Kernel,
         calls: Iterator[Arrays],
-        size: int,
-        most: int,
+        sizes: Sizes,
         timeout: float | None,
     ) -> None:
         self._jobs: deque[SharedJob] = deque()
@@ -49,7 +62,7 @@ class Mapped(Iterator[Any]):
         self._out = 0
         """Calls that were submitted and not given out."""
         self._submit, self._kernel, self._calls = submit, kernel, calls
-        self._size, self._most = size, most
+        self._sizes = sizes
         self._end = None if timeout is None else time.monotonic() + timeout
         self._stopped_by: BaseException | None = None
         """What will be raised behind the last result."""
@@ -93,13 +106,18 @@ class Mapped(Iterator[Any]):
         self._ready.extend(job.outcomes)
 
     def _fill(self) -> None:
-        while self._stopped_by is None and self._out + self._size <= self._most:
+        sizes = self._sizes
+        while (
+            self._stopped_by is None
+            and len(self._jobs) < sizes.batches
+            and self._out + sizes.batch <= sizes.calls
+        ):
             calls: list[Arrays] = []
             try:
-                calls.extend(itertools.islice(self._calls, self._size))
+                calls.extend(itertools.islice(self._calls, sizes.batch))
             except Exception as error:
                 self._stopped_by = error
-            if len(calls) < self._size:
+            if len(calls) < sizes.batch:
                 self._calls = iter(())
             if not calls:
                 return

@@ -33,7 +33,7 @@ class Worker:
 def _work(crew: Crew, who: int) -> None:
     try:
         while jobs := crew.line.take(who):
-            _run(crew, who, jobs)
+            run_jobs(crew, who, jobs)
             del jobs  # their arrays are the callers' again
             if crew.is_left_by(who):
                 return
@@ -41,7 +41,8 @@ def _work(crew: Crew, who: int) -> None:
         crew.end(who)
 
 
-def _run(crew: Crew, who: int, jobs: list[Job]) -> None:
+def run_jobs(crew: Crew, who: int, jobs: list[Job]) -> None:
+    """Jobs of one kernel that were taken from the line, until each has its answer."""
     kernel, own = jobs[0].kernel, crew.devices[who]
     device = own
     calls = [arrays for job in jobs for arrays in job.calls]
@@ -60,6 +61,7 @@ def _run(crew: Crew, who: int, jobs: list[Job]) -> None:
         crew.rates.note(who, kernel, len(calls), nbytes, ended - begun)
     if own.failed is not None:
         answers = crew.pass_on(who, answers)
+    crew.line.rest(who)  # before the answers: who is told of one may ask for more, and wait for it
     for job, answer in answers:
         journal.job_seconds.observe(ended - job.submitted)
         job.answer(answer)
