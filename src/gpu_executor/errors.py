@@ -83,6 +83,9 @@ class ElementRangeError(GpuError, ValueError):
         self.job = job
         """The job of a batch that it was in, None outside batches."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.kernel, self.argument, self.index, self.job)
+
     def behind(self, elements: int) -> ElementRangeError:
         """The same error of a call that has so many elements before those it was found in."""
         return ElementRangeError(self.kernel, self.argument, self.index + elements, self.job)
@@ -122,6 +125,9 @@ class WrongResultError(GpuError):
         self.where = where
         self.job = job
         """The job of a batch that it was in, None outside batches."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.kernel, self.output, self.index, self.where, self.job)
 
     def behind(self, elements: int) -> WrongResultError:
         """The same error of a call that has so many elements before those it was found in."""
