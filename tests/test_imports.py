@@ -35,7 +35,7 @@ FLOORS: list[set[str]] = [
     {"graphs", "executor"},  # what is done to arrays, recorded; kernels on any device
     {"cluster"},  # several machines
     {"metrics"},  # reads what all of them count
-    {"bench"},  # measures them
+    {"bench", "soak"},  # measure them, wear them down
     {"cli"},  # shows everything
 ]
 BACKENDS = {"vulkan", "cpu", "webgpu"}

@@ -12,6 +12,7 @@ from gpu_executor.cli.demo import demo
 from gpu_executor.cli.devices import devices
 from gpu_executor.cli.doctor import doctor
 from gpu_executor.cli.smoke import smoke
+from gpu_executor.cli.soak import soak
 from gpu_executor.errors import GpuError
 from gpu_executor.version import __version__
 
@@ -28,6 +29,7 @@ commands.add_command(smoke)
 commands.add_command(demo)
 commands.add_command(calibrate)
 commands.add_command(bench)
+commands.add_command(soak)
 
 
 def main() -> None:

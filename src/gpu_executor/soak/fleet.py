@@ -1,0 +1,57 @@
+"""The executors of a soak, one for each backend and one with several devices."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Literal
+
+from gpu_executor.errors import GpuError
+from gpu_executor.executor import GpuExecutor
+from gpu_executor.executor.stats import ExecutorStats
+
+Place = tuple[Literal["vulkan", "webgpu", "cpu"], list[str | int] | None]
+PLACES: tuple[Place, ...] = (("vulkan", None), ("vulkan", [0, 0]), ("webgpu", None), ("cpu", None))
+"""Backends, and devices where an executor has several: one device twice is two to it."""
+
+
+class Fleet:
+    """Open in its `with`. What is not on this machine is left out."""
+
+    def __init__(self) -> None:
+        self.executors: list[GpuExecutor] = []
+        self._places: list[Place] = []
+        self._retired: list[ExecutorStats] = []
+        self.absent: list[str] = []
+        """Backends that are not there, and why."""
+
+    def __enter__(self) -> Fleet:
+        for backend, devices in PLACES:
+            try:
+                self.executors.append(GpuExecutor(backend, devices=devices))
+            except GpuError as error:
+                self.absent.append(f"{backend}: {error}")
+            else:
+                self._places.append((backend, devices))
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        with contextlib.ExitStack() as closing:
+            for executor in self.executors:
+                closing.callback(executor.shutdown)
+        self.executors.clear()
+
+    def renew(self) -> None:
+        """Open others instead of executors with a device that failed for good: an error while it
+        was opened again, which is what a second fault at the wrong moment is."""
+        for index, (backend, devices) in enumerate(self._places):
+            stats = self.executors[index].stats()
+            if any(each.failed is not None for each in stats.devices):
+                self.executors[index].shutdown()
+                self._retired.append(stats)
+                self.executors[index] = GpuExecutor(backend, devices=devices)
+
+    def stats(self) -> Iterator[ExecutorStats]:
+        """Of those open, then of those before them."""
+        yield from (executor.stats() for executor in self.executors)
+        yield from self._retired

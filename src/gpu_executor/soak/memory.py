@@ -1,0 +1,114 @@
+"""How memory moves: looked at while nothing is in flight, so that one moment is like another."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpu_executor.vulkan.binding import live_objects
+from gpu_executor.vulkan.stats import Stats
+from gpu_executor.webgpu.stats import WgpuStats
+
+WARM_UP = 0.25
+"""The share of a run in which caches fill."""
+LEAST = 60
+"""Seconds without which nothing can be said: caches fill for longer than that."""
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a process and its devices hold at a moment."""
+
+    seconds: float
+    """Since the run began."""
+    resident: int
+    """Bytes that the process has in memory."""
+    vulkan: int
+    """Bytes that the Vulkan backends hold."""
+    webgpu: int
+    """Bytes that the WebGPU backends hold for the next task."""
+    other: int
+    """Resident bytes that no backend accounts for: code, compiled kernels, the mix itself. Where a
+    device is software, what backends hold is resident too."""
+    objects: int
+    """Vulkan's, made and not destroyed."""
+
+
+def sample(begun: float, backends: Iterable[Any], *, software: bool) -> Sample:
+    """From the statistics of backends of any kind."""
+    gc.collect()
+    _give_back_freed()
+    vulkan = webgpu = 0
+    for stats in backends:
+        if isinstance(stats, Stats):
+            vulkan += stats.memory.bytes_held
+        elif isinstance(stats, WgpuStats):
+            webgpu += stats.pool.bytes_idle + sum(each.bytes_held for each in stats.buckets)
+    resident = resident_bytes()
+    return Sample(
+        seconds=time.monotonic() - begun,
+        resident=resident,
+        vulkan=vulkan,
+        webgpu=webgpu,
+        other=resident - (vulkan + webgpu if software else 0),
+        objects=sum(live_objects().values()),
+    )
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _give_back_freed() -> None:
+    """What was freed goes back to the system, so that what is left is in use. A driver's compiler
+    frees hundreds of megabytes that the C library would keep, torn between its arenas."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # the GNU library has it
+        trim(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """One figure from the first quarter after warming up to the last; medians of both."""
+
+    what: str
+    first: float
+    last: float
+    allowed: float | None
+    """By how much it may grow; None where too little was seen to judge."""
+
+    @property
+    def grew(self) -> bool:
+        return self.allowed is not None and self.last - self.first > self.allowed
+
+
+ALLOWED = {
+    "other": (48 * MIB, 0.1),
+    # Kept for the largest batch so far, and from nothing again where a device was reopened.
+    "vulkan": (96 * MIB, 0.5),
+    "webgpu": (256 * MIB, 0.5),
+    "objects": (200, 0.5),
+}
+"""Growth that is none: so much, or that share of what there was, whichever is more."""
+
+
+def movements(samples: Sequence[Sample], seconds: float) -> list[Movement]:
+    """From the samples of a run that took so long."""
+    warm = samples[round(len(samples) * WARM_UP) :]
+    quarter = max(len(warm) // 4, 1)
+    moved = []
+    for what, (least, share) in ALLOWED.items():
+        figures = [getattr(each, what) for each in warm]
+        first, last = (statistics.median(part) for part in (figures[:quarter], figures[-quarter:]))
+        allowed = max(least, share * first) if seconds >= LEAST else None
+        moved.append(Movement(what, first, last, allowed))
+    return moved
