@@ -1,0 +1,28 @@
+"""One's own SPIR-V: the Mandelbrot set, a point an element, from mandelbrot.comp beside this file.
+
+glslc -O --target-env=vulkan1.2 examples/mandelbrot.comp -o examples/mandelbrot.spv
+python examples/own_spirv.py
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+import gpu_executor as gx
+
+SHADES = " .,:;+*@"
+
+# Bindings, constants and sizes are read from the code; what it does not say is how many buffers are
+# inputs, and what the numbers in them are.
+mandelbrot = gx.Kernel.from_spirv(
+    Path(__file__).with_name("mandelbrot.spv"), inputs=2, outputs=1, dtypes=["f4", "f4", "u4"]
+)
+columns, rows = np.linspace(-2.1, 0.7, 72), np.linspace(-1.15, 1.15, 25)
+x, y = np.meshgrid(columns.astype(np.float32), rows.astype(np.float32))
+
+with gx.GpuExecutor("vulkan") as gpu:  # of the backends, Vulkan takes SPIR-V
+    steps = gpu.run(mandelbrot, x, y)
+    print(gpu.explain(mandelbrot, x.size))
+
+for row in np.log2(steps).astype(int):  # 1 step: 0, 200 steps, which is as good as never gone: 7
+    print("".join(SHADES[shade] for shade in row))

@@ -1,0 +1,71 @@
+"""Every program in examples/ runs as its reader would run it, and prints what it says it does."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "examples"
+PRINTS = {
+    "first_program.py": [
+        r"<GpuExecutor on .* by \w+, open>",
+        "twice 999999 is 1999998",
+        "thrice 999999 is 2999997",
+        "modulo a prime of 381 bits: 2 12",
+    ],
+    "batch.py": [r"one by one: [\d,]+ ms", r"in a batch: [\d,]+ ms", "the results are the same"],
+    "stream.py": [
+        r"(?m)^ +0 \+ ... \+  4,095 =   8,386,560 ok$",
+        r"(?m)^36,864 \+ ... \+ 40,959 = 159,381,504 ok$",
+        "ten sums were taken, 1[0-4] blocks were produced",
+    ],
+    "own_spirv.py": ["1,800 elements on the .* path", r"(?m)^ *\.\.,,[^\n]*@{20}[^\n]*,,"],
+    "on_asyncio.py": [
+        "request 1: a matrix of 20 x 20 squared, its trace is 180",
+        "request 5: a matrix of 100 x 100 squared, its trace is 900",
+        r"meanwhile the heart beat \d+ times",
+    ],
+    "several_devices.py": [
+        r"device 0, .*: \d+ calls",
+        r"device 1, .*: \d+ calls",
+        "200 results came in the order of the jobs, all right",
+    ],
+    "on_ray.py": [
+        "the first sum begins with 1 3 5 7 9",
+        "50 sums of a row and its opposite, all begin with 49",
+        "twice 10048 is 20096",
+    ],
+}
+
+
+def test_every_example_is_run() -> None:
+    assert set(PRINTS) == {path.name for path in FOLDER.glob("*.py")}
+
+
+@pytest.mark.parametrize("name", PRINTS)
+def test_an_example_prints_what_it_says(name: str) -> None:
+    # Without the validation layer, as its reader sees it; on a Ray of its own, whatever else runs.
+    environment = os.environ | {"GPU_VALIDATION": "0", "RAY_ADDRESS": "local"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", name],
+        cwd=FOLDER,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    for pattern in PRINTS[name]:
+        assert re.search(pattern, done.stdout), done.stdout
+
+
+def test_the_spirv_beside_an_example_is_its_source_compiled() -> None:
+    command = ["glslc", "-O", "--target-env=vulkan1.2", "mandelbrot.comp", "-o", "-"]
+    compiled = subprocess.run(command, cwd=FOLDER, stdout=subprocess.PIPE, check=True).stdout
+    assert (FOLDER / "mandelbrot.spv").read_bytes() == compiled
