@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.backend import Backend
-from gpu_executor.errors import DeviceLostError, GpuError, OutOfMemoryError, VulkanError
+from gpu_executor.errors import (
+    ClosedError,
+    DeviceLostError,
+    GpuError,
+    OutOfMemoryError,
+    VulkanError,
+)
 from gpu_executor.executor.checking import Checking, Sample
 from gpu_executor.executor.counts import Counts
 from gpu_executor.executor.jobs import Arrays
@@ -23,6 +29,8 @@ from gpu_executor.settings import Settings
 
 PASSING = (VulkanError, OutOfMemoryError)
 """What may not happen again: a lost device is one of the first."""
+AGAIN = (*PASSING, ClosedError)
+"""The last where another thread has closed the backend, to open the device again."""
 
 
 class OpenDevice:
@@ -46,7 +54,7 @@ class OpenDevice:
         sample = self._checking.sample(kernel, arrays) if self._checking.fraction else None
         try:
             result = backend.run(kernel, *arrays, out=out)
-        except PASSING as error:
+        except AGAIN as error:
             result = self._again(backend, kernel, arrays, out, error)
         if sample is not None:
             self._check(sample, result)
@@ -98,7 +106,7 @@ class OpenDevice:
             backend = self.backend
             try:
                 return backend.run(kernel, *arrays, out=out)
-            except PASSING as another:
+            except AGAIN as another:
                 error = another
         raise error
 
@@ -107,6 +115,8 @@ class OpenDevice:
         with self._reopening:
             if self.backend is not backend:
                 return  # another thread was here
+            if isinstance(error, ClosedError):
+                raise error  # for good
             if isinstance(error, DeviceLostError):
                 with contextlib.suppress(GpuError):
                     backend.close()
