@@ -112,6 +112,7 @@ def test_what_an_executor_does_wrong_is_told(
 ) -> None:
     monkeypatch.setattr(ways, "PATIENCE", 0.01)
     monkeypatch.setattr(ways, "CANCELLED_SHARE", 0.0)
+    monkeypatch.setattr(ways, "HELPED_SHARE", 0.0)
     monkeypatch.setattr("gpu_executor.soak.caller.WAYS", [ways.Way("submit", ways.submit, 1)])
     monkeypatch.setattr("gpu_executor.soak.caller.BAD_SHARE", 0.0)
     tally = Tally()
@@ -189,6 +190,22 @@ def test_growth_is_seen_and_warming_up_is_none() -> None:
     assert not grew(*reversed(steady))
     assert grew(*(300 + 5 * n for n in range(60)))
     assert not any(each.grew for each in movements(samples(1, 1, 1, 1, 999, 999), 5))
+
+
+def test_a_caller_that_does_not_come_back_ends_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(fleet, "PLACES", (("cpu", None),))
+    monkeypatch.setattr("gpu_executor.soak.trial.PATIENCE", 0.01)
+    monkeypatch.setattr(Caller, "work", lambda *_: over.wait())
+    try:
+        report = soak(0.005, 1)
+    finally:
+        over.set()
+    assert dict(report.tally.troubles) == {"lost": 3}
+    assert report.samples == () and len(report.executors) == 1
+    assert "in wait" in capfd.readouterr().err
 
 
 def test_a_backend_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

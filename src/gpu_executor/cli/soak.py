@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import logging
+import os
 import secrets
 import sys
 from collections.abc import Iterator
@@ -68,6 +69,9 @@ def soak(minutes: float, seed: int | None, faults: float, json_file: Path | None
     if json_file is not None:
         json_file.write_text(json.dumps(as_dict(report), indent=2) + "\n")
         console.print(f"written to {json_file}")
+    if report.tally.troubles["lost"]:
+        console.file.flush()
+        os._exit(1)  # threads that wait for what is lost would keep the process for ever
     if not report.well:
         sys.exit(1)
 

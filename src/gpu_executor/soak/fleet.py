@@ -51,6 +51,13 @@ class Fleet:
                 self._retired.append(stats)
                 self.executors[index] = GpuExecutor(backend, devices=devices)
 
+    def abandon(self) -> None:
+        """Wait for nothing: something in there does not answer."""
+        for executor in self.executors:
+            self._retired.append(executor.stats())
+            executor.shutdown(wait=False, cancel_futures=True)
+        self.executors.clear()
+
     def stats(self) -> Iterator[ExecutorStats]:
         """Of those open, then of those before them."""
         yield from (executor.stats() for executor in self.executors)

@@ -102,7 +102,9 @@ ALLOWED = {
 
 
 def movements(samples: Sequence[Sample], seconds: float) -> list[Movement]:
-    """From the samples of a run that took so long."""
+    """From the samples of a run that took so long; none from none."""
+    if not samples:
+        return []
     warm = samples[round(len(samples) * WARM_UP) :]
     quarter = max(len(warm) // 4, 1)
     moved = []

@@ -71,14 +71,16 @@ def soak(
         callers = [Caller(draw, fleet.executors, faults, tally) for draw in draws]
         opened, samples = time.monotonic(), []
         for until in _ends(opened, 60 * minutes):
-            _stretch(callers, until, tally)
+            if not _stretch(callers, until, tally):
+                fleet.abandon()
+                break
             faults.rest()
             fleet.renew()
             samples.append(_rest(begun, fleet, callers))
             show((time.monotonic() - opened) / (60 * minutes))
-        for caller in callers:
-            caller.look_again()
-            caller.card.close()
+        else:
+            for caller in callers:
+                caller.card.close()
         executors, absent = tuple(fleet.stats()), tuple(fleet.absent)
     gc.collect()
     moved = movements(samples, 60 * minutes)
@@ -109,21 +111,27 @@ def _ends(begun: float, seconds: float) -> Iterator[float]:
     yield from (begun + seconds * (index + 1) / number for index in range(number))
 
 
-def _stretch(callers: Sequence[Caller], until: float, tally: Tally) -> None:
+def _stretch(callers: Sequence[Caller], until: float, tally: Tally) -> bool:
+    """Whether all of them came back."""
     threads = [
         threading.Thread(target=caller.work, args=(until,), name=f"caller {index}", daemon=True)
         for index, caller in enumerate(callers)
     ]
     for thread in threads:
         thread.start()
-    for caller, thread in zip(callers, threads, strict=True):
+    for thread in threads:
         thread.join(max(until - time.monotonic(), 0) + PATIENCE)
-        if thread.is_alive():
-            tally.trouble("lost", f"no answer to {caller.doing}")
-            faulthandler.dump_traceback()  # where everybody stands
+    waiting = [each for each, thread in zip(callers, threads, strict=True) if thread.is_alive()]
+    for caller in waiting:
+        tally.trouble("lost", f"no answer to {caller.doing}")
+    if waiting:
+        faulthandler.dump_traceback(2)  # to stderr: where everybody stands
+    return not waiting
 
 
 def _rest(begun: float, fleet: Fleet, callers: Sequence[Caller]) -> Sample:
+    for caller in callers:
+        caller.look_again()
     devices = [device for executor in fleet.executors for device in executor.stats().devices]
     inside = [device.inside for device in devices]
     inside += [caller.card.stats() for caller in callers]

@@ -15,6 +15,8 @@ from gpu_executor.soak.mix import Call, Draw, Refusal
 PATIENCE = 60.0
 """Seconds after which a future that has no answer is one that is lost."""
 CANCELLED_SHARE = 0.1
+HELPED_SHARE = 0.5
+"""Futures waited for without a limit: whoever waits so may be let to run the job."""
 Outcomes = Iterator[tuple[Call, Any]]
 """With each call its result, the exception that came instead, or one of these:"""
 
@@ -53,7 +55,8 @@ def submit(executor: GpuExecutor, calls: Sequence[Call], draw: Draw) -> Outcomes
         asked.append((call, executor.submit(call.kernel, *call.arrays, out=out)))
     cancelled = {id(f) for _, f in asked if draw.random() < CANCELLED_SHARE and f.cancel()}
     for call, future in asked:
-        outcome = _caught(partial(future.result, PATIENCE))
+        patience = None if draw.random() < HELPED_SHARE else PATIENCE
+        outcome = _caught(partial(future.result, patience))
         if id(future) in cancelled:
             outcome = Cancelled() if isinstance(outcome, CANCELLED) else AnsweredThough()
         yield call, outcome
