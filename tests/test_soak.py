@@ -18,7 +18,7 @@ from gpu_executor.errors import VulkanError
 from gpu_executor.soak import fleet, mix, ways
 from gpu_executor.soak.caller import Caller
 from gpu_executor.soak.faults import DRIVER_ERROR, LOST, OUT_OF_MEMORY, Fault, Faults
-from gpu_executor.soak.memory import MIB, Sample, movements
+from gpu_executor.soak.memory import MIB, Movement, Sample, movements
 from gpu_executor.soak.tally import Tally
 from gpu_executor.soak.trial import soak
 from gpu_executor.vulkan.binding import live_objects, vk
@@ -179,17 +179,19 @@ def test_a_fault_strikes_once_and_a_lost_device_stays_lost(
 
 
 def test_growth_is_seen_and_warming_up_is_none() -> None:
-    def samples(*megabytes: float) -> list[Sample]:
-        return [Sample(n, 0, 0, 0, int(each * MIB), 0) for n, each in enumerate(megabytes)]
+    def moved(*megabytes: float) -> list[Movement]:
+        samples = enumerate(int(each * MIB) for each in megabytes)
+        return movements([Sample(10.0 * n, 0, 0, 0, other, 0) for n, other in samples])
 
     def grew(*megabytes: float) -> bool:
-        return any(each.grew for each in movements(samples(*megabytes), 600))
+        return any(each.grew for each in moved(*megabytes))
 
     steady = [100.0, 200.0, 290.0, *[300.0, 310.0, 305.0] * 20]
     assert not grew(*steady)
     assert not grew(*reversed(steady))
     assert grew(*(300 + 5 * n for n in range(60)))
-    assert not any(each.grew for each in movements(samples(1, 1, 1, 1, 999, 999), 5))
+    assert {each.allowed for each in moved(*[100.0] * 15)} == {None}  # it was warming up
+    assert not grew(1, 1, 1, 1, 999, 999)
 
 
 def test_a_caller_that_does_not_come_back_ends_it(

@@ -16,10 +16,11 @@ from gpu_executor.vulkan.binding import live_objects
 from gpu_executor.vulkan.stats import Stats
 from gpu_executor.webgpu.stats import WgpuStats
 
-WARM_UP = 0.25
-"""The share of a run in which caches fill."""
-LEAST = 60
-"""Seconds without which nothing can be said: caches fill for longer than that."""
+WARM_UP, LEAST_WARM_UP = 0.25, 120.0
+"""The share of a run in which caches fill, and the seconds that this takes at least: dozens of
+kernels are compiled for each device, and what is kept for batches follows the largest so far."""
+LEAST = 8
+"""Samples after that, without which nothing can be said."""
 MIB = 1 << 20
 
 
@@ -92,8 +93,8 @@ class Movement:
 
 
 ALLOWED = {
-    "other": (48 * MIB, 0.1),
-    # Kept for the largest batch so far, and from nothing again where a device was reopened.
+    # A reopened device has no compiled kernels yet, which is tens of megabytes less.
+    "other": (64 * MIB, 0.15),
     "vulkan": (96 * MIB, 0.5),
     "webgpu": (256 * MIB, 0.5),
     "objects": (200, 0.5),
@@ -101,16 +102,18 @@ ALLOWED = {
 """Growth that is none: so much, or that share of what there was, whichever is more."""
 
 
-def movements(samples: Sequence[Sample], seconds: float) -> list[Movement]:
-    """From the samples of a run that took so long; none from none."""
+def movements(samples: Sequence[Sample]) -> list[Movement]:
+    """Of each figure; none from no samples."""
     if not samples:
         return []
-    warm = samples[round(len(samples) * WARM_UP) :]
+    begun = WARM_UP * samples[-1].seconds
+    warm = [each for each in samples if each.seconds > max(begun, LEAST_WARM_UP)]
+    judged = len(warm) >= LEAST
+    warm = warm if judged else [each for each in samples if each.seconds > begun]
     quarter = max(len(warm) // 4, 1)
     moved = []
     for what, (least, share) in ALLOWED.items():
         figures = [getattr(each, what) for each in warm]
         first, last = (statistics.median(part) for part in (figures[:quarter], figures[-quarter:]))
-        allowed = max(least, share * first) if seconds >= LEAST else None
-        moved.append(Movement(what, first, last, allowed))
+        moved.append(Movement(what, first, last, max(least, share * first) if judged else None))
     return moved

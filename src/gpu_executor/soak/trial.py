@@ -83,7 +83,7 @@ def soak(
                 caller.card.close()
         executors, absent = tuple(fleet.stats()), tuple(fleet.absent)
     gc.collect()
-    moved = movements(samples, 60 * minutes)
+    moved = movements(samples)
     for each in moved:
         if each.grew:
             tally.trouble("growth", f"{each.what}: {each.first:,.0f} to {each.last:,.0f}")
