@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 import gpu_executor as gx
+from gpu_executor.backend import Backend
+from gpu_executor.errors import DeviceLostError
 from gpu_executor.executor.seats import BackendName
 from gpu_executor.kernels.modules import spirv
 from test_waiting import PATIENCE
@@ -65,3 +67,39 @@ def words(count: int, first: int = 0) -> tuple[Array, Array]:
 
 def total(arrays: tuple[Array, Array]) -> Array:
     return np.asarray(arrays[0] + arrays[1])
+
+
+class Between:
+    """Stands before a backend; something is done before its calls, with their elements."""
+
+    def __init__(self, backend: Backend, before: Callable[[int], object]) -> None:
+        self._backend, self._before = backend, before
+
+    def run(self, kernel: gx.Kernel, *arrays: Array, out: Any = None) -> Any:
+        self._before(len(arrays[0]))
+        return self._backend.run(kernel, *arrays, out=out)
+
+    def run_batch(self, kernel: gx.Kernel, jobs: Any, *, out: Any = None) -> list[Any]:
+        self._before(sum(len(job[0]) for job in jobs))
+        return self._backend.run_batch(kernel, jobs, out=out)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+
+def put_before(executor: gx.GpuExecutor, who: int, before: Callable[[int], object]) -> None:
+    """Something is done before the calls of one of its devices."""
+    device = executor._devices[who]
+    device.backend = cast(Backend, Between(device.backend, before))
+
+
+def wait_for(executor: gx.GpuExecutor, who: int) -> None:
+    """Its other device is given time to take something too, however busy the machine is."""
+    came = threading.Event()
+    put_before(executor, 1 - who, lambda _elements: came.set())
+    put_before(executor, who, lambda _elements: came.wait(PATIENCE))
+
+
+def lose(_elements: int) -> None:
+    """As a device that is lost does."""
+    raise DeviceLostError("vkQueueSubmit", -4, "VK_ERROR_DEVICE_LOST")

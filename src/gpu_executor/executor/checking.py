@@ -85,7 +85,8 @@ class Sample:
     def compare(self, result: Any, where: str) -> None:
         """Raise `WrongResultError` with the first index that is not what the CPU has."""
         assert self._kernel.reference is not None
-        computed = self._kernel.reference(*self._inputs)
+        with np.errstate(all="ignore"):  # a device overflows without a word
+            computed = self._kernel.reference(*self._inputs)
         expected = computed if isinstance(computed, tuple | list) else (computed,)
         results = result if isinstance(result, tuple) else (result,)
         shapes = _shapes(self._kernel)[self._kernel.inputs :]
