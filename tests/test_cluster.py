@@ -494,8 +494,9 @@ def test_when_no_device_is_left_jobs_hear_why(
         for future in futures:
             with pytest.raises(NoDeviceError, match="pulled out by cpu is not there any more"):
                 future.result(PATIENCE)
-        with pytest.raises(NoDeviceError):
-            executor.run(ADD_U32, *pair(1))
+        for _ in range(2):
+            with pytest.raises(NoDeviceError, match=r"^job 0: a card"):
+                executor.run_batch(ADD_U32, [pair(1), pair(2)])
         assert all(post.given_up for post in executor.stats().posts)
         assert "left alone" in str(executor.stats())
 

@@ -188,14 +188,12 @@ class Dispatcher:
         error = answer.exception()
         gone = error is not None and actor_is_gone(error)
         if error is not None and gone:
-            # It takes one after the other, so those behind the oldest were not begun.
-            self._dead(actor, error, next(iter(actor.messages)))
+            self._dead(actor, error)
         self._drop(message)
         if error is None:
             self._deliver(message, answer.result())
         elif gone or answer_is_lost(error):
-            counted = not gone or message is actor.suspect
-            self._again(message.jobs, error, actor, counted=counted)
+            self._again(message.jobs, error, actor, counted=not actor.dismissed)
         else:
             self._refuse(message.jobs, error)
 
@@ -214,7 +212,8 @@ class Dispatcher:
             error = outcome.error()
             error.add_note(f"by the actor for {post.place}")
             if device_is_lost(error):
-                self._dead(message.actor, error, None)
+                message.actor.dismissed = True
+                self._dead(message.actor, error)
                 self._again([job], error, message.actor, counted=True)
             else:
                 post.answered += 1
@@ -240,12 +239,11 @@ class Dispatcher:
 
     # --- actors ---
 
-    def _dead(self, actor: Actor, error: BaseException, suspect: Message | None) -> None:
+    def _dead(self, actor: Actor, error: BaseException) -> None:
         """Its other messages come back one by one, each with an error of its own."""
         post = actor.post
         if post.actor is not actor:
             return  # known already
-        actor.suspect = suspect
         post.deaths += 1
         self._replace(post, error)
 

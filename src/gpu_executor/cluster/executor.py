@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from gpu_executor.cluster.actor import DeviceOptions
 from gpu_executor.cluster.dispatcher import Dispatcher
+from gpu_executor.cluster.failure import Failure
 from gpu_executor.cluster.jobs import Job, job_of
 from gpu_executor.cluster.limits import Limits
 from gpu_executor.cluster.mapped import Mapped
@@ -207,6 +208,9 @@ class RayExecutor(Executor):
 def _numbered_result(index: int, future: Future[Any]) -> Any:
     try:
         return future.result()
+    except GpuError as error:
+        # The number goes into a copy: where no device is left, many futures have one error.
+        raise numbered(Failure.of(error).error(), index) from None
     except Exception as error:
         raise numbered(error, index) from None
 

@@ -37,7 +37,13 @@ class Job:
     @property
     def alone(self) -> bool:
         """Whether it travels by itself, since its end may be that of all that travel with it."""
-        return self.refers or self.deaths > 0
+        return self.refers or self.suspected
+
+    @property
+    def suspected(self) -> bool:
+        """Whether an actor died of it, or of another that it had there; which, one cannot see: an
+        answer is lost that was given a moment before the death."""
+        return self.deaths > 0
 
     def begin(self) -> bool:
         """False where it was cancelled meanwhile."""

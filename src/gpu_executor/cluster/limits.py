@@ -23,9 +23,12 @@ class Limits:
     nbytes: int
 
     def leave_room(self, actor: Actor, job: Job) -> bool:
-        """Whether it may be sent now; to an idle actor one may always be."""
+        """Whether it may be sent now; to an idle actor one may always be. One that is suspected
+        has an actor for itself: if that dies too, it is known whose doing it was."""
         if not actor.ready or not actor.messages:
             return actor.ready
+        if job.suspected or any(each.jobs[0].suspected for each in actor.messages):
+            return False
         return (
             len(actor.messages) < MESSAGES
             and actor.calls < self.calls

@@ -38,10 +38,10 @@ class Actor:
         self._known: set[int] = set()
         self.ready = False
         self.pid: int | None = None
-        self.messages: dict[Message, None] = {}
-        """Sent and not answered, in their order, which is the order they are run in."""
-        self.suspect: Message | None = None
-        """The one that it died of, for all one can see: the oldest."""
+        self.messages: set[Message] = set()
+        """Sent and not answered."""
+        self.dismissed = False
+        """Whether it was ended from here, for its device; then no message is to blame."""
         self.nbytes = 0
         self.calls = 0
 
@@ -54,7 +54,7 @@ class Actor:
         calls, stored = packed([job.arrays for job in jobs])
         answer = self._handle.run.remote(number, calls, *stored)
         message = Message(self, jobs, sum(job.nbytes for job in jobs))
-        self.messages[message] = None
+        self.messages.add(message)
         self.nbytes += message.nbytes
         self.calls += len(jobs)
         answer.future().add_done_callback(lambda done: arrived(message, done))
@@ -62,7 +62,7 @@ class Actor:
 
     def drop(self, message: Message) -> None:
         """It is answered, or never will be."""
-        del self.messages[message]
+        self.messages.remove(message)
         self.nbytes -= message.nbytes
         self.calls -= len(message.jobs)
 
