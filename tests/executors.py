@@ -93,11 +93,20 @@ def put_before(executor: gx.GpuExecutor, who: int, before: Callable[[int], objec
     device.backend = cast(Backend, Between(device.backend, before))
 
 
-def wait_for(executor: gx.GpuExecutor, who: int) -> None:
-    """Its other device is given time to take something too, however busy the machine is."""
-    came = threading.Event()
-    put_before(executor, 1 - who, lambda _elements: came.set())
-    put_before(executor, who, lambda _elements: came.wait(PATIENCE))
+def let_meet(executor: gx.GpuExecutor) -> None:
+    """Neither of its two devices runs anything before both have taken something, however busy the
+    machine is."""
+    came = threading.Event(), threading.Event()
+
+    def meet(who: int) -> Callable[[int], None]:
+        def wait(_elements: int) -> None:
+            came[who].set()
+            assert came[1 - who].wait(PATIENCE)
+
+        return wait
+
+    for who in (0, 1):
+        put_before(executor, who, meet(who))
 
 
 def lose(_elements: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from executors import ADD, BACKENDS, FQ_ADD, Array, kernel_of, total, wait_for, words
+from executors import ADD, BACKENDS, FQ_ADD, Array, kernel_of, let_meet, total, words
 from gpu_executor.backend import Backend
 from gpu_executor.errors import SettingsError, WrongResultError
 from gpu_executor.executor import cutting
@@ -192,7 +192,7 @@ def test_a_batch_says_which_job_was_wrong(checked: gx.GpuExecutor) -> None:
 def test_a_piece_of_a_call_says_where_it_was_in_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cutting, "UNIT_BYTES", 8192)
     with gx.GpuExecutor("cpu", devices=[0, 0], check=1.0) as executor:
-        wait_for(executor, 0)
+        let_meet(executor)
         spoil(executor, 100, who=1)
         error = found_by(executor, ADD, *words(10_240))
         assert error.index == 5 * 1024 + 100, "the second has the second half"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from executors import ADD, FQ_ADD, kernel_of, lose, put_before, total, wait_for, words
+from executors import ADD, FQ_ADD, kernel_of, let_meet, lose, put_before, total, words
 from gpu_executor.errors import ArgumentShapeError, DeviceLostError, NoDeviceError
 from gpu_executor.executor import cutting
 from gpu_executor.executor.seats import Seat
@@ -48,7 +48,7 @@ def read_by(executor: gx.GpuExecutor) -> list[int]:
 
 
 def test_a_large_call_is_cut_and_both_devices_run_it(two: gx.GpuExecutor) -> None:
-    wait_for(two, 0)
+    let_meet(two)
     a, b = words(MANY)
     for ask in (two.run, lambda *arrays: two.submit(*arrays).result(PATIENCE)):
         result = ask(ADD, a, b)
@@ -93,7 +93,7 @@ def test_what_is_not_made_of_elements_stays_whole(two: gx.GpuExecutor) -> None:
 
 
 def test_batches_and_maps_are_shared_and_in_order(two: gx.GpuExecutor) -> None:
-    wait_for(two, 0)
+    let_meet(two)
     jobs = word_jobs(*range(1, 300))
     check_sums(two.run_batch(ADD, jobs), jobs)
     check_sums(list(two.map(ADD, *zip(*jobs, strict=True))), jobs)
@@ -215,7 +215,7 @@ def gone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_device_that_failed_gets_nothing_more(gone: None, two: gx.GpuExecutor) -> None:
     put_before(two, 1, lose)
-    wait_for(two, 0)
+    let_meet(two)
     arrays, jobs = words(MANY), word_jobs(*range(1, 100))
     np.testing.assert_array_equal(two.run(ADD, *arrays), total(arrays))
     check_sums(two.run_batch(ADD, jobs), jobs)
@@ -235,7 +235,7 @@ def test_whatever_it_had_taken_is_run_by_the_other(
     gone: None, cpus: gx.GpuExecutor, way: str
 ) -> None:
     put_before(cpus, 1, lose)
-    wait_for(cpus, 0)
+    let_meet(cpus)
     jobs = word_jobs(*[20_000] * 40)
     if way == "run":
         check_sums([cpus.run(ADD, *job) for job in jobs], jobs)
@@ -251,7 +251,7 @@ def test_whatever_it_had_taken_is_run_by_the_other(
 
 def test_a_call_over_its_own_input_is_not_made_again(gone: None, cpus: gx.GpuExecutor) -> None:
     put_before(cpus, 1, lose)
-    wait_for(cpus, 0)
+    let_meet(cpus)
     a, b = words(MANY)
     with pytest.raises(DeviceLostError) as raised:
         cpus.run(ADD, a, b, out=a)
@@ -273,7 +273,7 @@ def test_when_both_failed_their_error_is_everybodys(gone: None, cpus: gx.GpuExec
 
 def test_a_device_that_is_lost_and_comes_back_goes_on(cpus: gx.GpuExecutor) -> None:
     put_before(cpus, 1, lose)
-    wait_for(cpus, 0)
+    let_meet(cpus)
     arrays = words(MANY)
     for _ in range(3):
         np.testing.assert_array_equal(cpus.run(ADD, *arrays), total(arrays))
@@ -285,7 +285,7 @@ def test_a_device_that_is_lost_and_comes_back_goes_on(cpus: gx.GpuExecutor) -> N
 
 
 def test_each_device_has_statistics_of_its_own(two: gx.GpuExecutor) -> None:
-    wait_for(two, 0)
+    let_meet(two)
     two.run(ADD, *words(MANY))
     stats = two.stats()
     assert len(stats.devices) == len(str(stats).splitlines()) - 1 == 2

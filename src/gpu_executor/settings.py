@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
 
@@ -77,6 +77,17 @@ class Settings:
             cache_dir=_cache_dir(environ),
             calibrate=_switch(environ, "GPU_CALIBRATE") is not False,
             validation=_switch(environ, "GPU_VALIDATION") or False,
+        )
+
+    def limited(
+        self, memory_limit: int | None, queued_bytes: int | None, when_full: WhenFull | None
+    ) -> Settings:
+        """The same with those limits that are given."""
+        return replace(
+            self,
+            memory_limit=self.memory_limit if memory_limit is None else memory_limit,
+            queued_bytes=self.queued_bytes if queued_bytes is None else queued_bytes,
+            when_full=self.when_full if when_full is None else when_full,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -11,7 +10,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_executor.call import Array
-from gpu_executor.errors import ArgumentTypeError, ClosedError, QueueFullError
+from gpu_executor.errors import ClosedError, QueueFullError
+from gpu_executor.executor.arguments import calls_in, kernel_in, out_in
 from gpu_executor.executor.checking import Checking
 from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.cutting import cut
@@ -21,14 +21,14 @@ from gpu_executor.executor.jobs import Arrays, Job, job_of
 from gpu_executor.executor.line import Line
 from gpu_executor.executor.mapped import Mapped, sizes_of
 from gpu_executor.executor.open_device import OpenDevice
-from gpu_executor.executor.opening import open_all, open_best
+from gpu_executor.executor.opening import open_devices
 from gpu_executor.executor.profile import ExecutorProfile
 from gpu_executor.executor.rates import Rates
 from gpu_executor.executor.seats import BackendName, chosen, ranked_seats
 from gpu_executor.executor.shared_jobs import batch_of, numbered
 from gpu_executor.executor.stand_in import StandIn
-from gpu_executor.executor.stats import DeviceStats, ExecutorStats
-from gpu_executor.executor.worker import Worker
+from gpu_executor.executor.stats import ExecutorStats
+from gpu_executor.executor.worker import Worker, join_all
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings, WhenFull
 
@@ -67,23 +67,15 @@ class GpuExecutor(Executor):
         when_full: WhenFull | None = None,
     ) -> None:
         settings = settings or Settings.from_environment()
-        settings = dataclasses.replace(
-            settings,
-            memory_limit=settings.memory_limit if memory_limit is None else memory_limit,
-            queued_bytes=settings.queued_bytes if queued_bytes is None else queued_bytes,
-            when_full=settings.when_full if when_full is None else when_full,
-        )
+        settings = settings.limited(memory_limit, queued_bytes, when_full)
         self._checking = Checking(check)
         self.ranking = ranked_seats(backend, settings)
         """Every device that it could have opened, best first."""
         if device is None and devices is None and backend != "cpu":
             device = settings.device
         own_choice = backend == "auto" and device is None and devices is None
-        if own_choice:
-            self._devices = open_best(self.ranking, settings, tries, self._checking)
-        else:
-            seats = chosen(self.ranking, device, devices)
-            self._devices = open_all(seats, settings, tries, self._checking)
+        seats = None if own_choice else chosen(self.ranking, device, devices)
+        self._devices = open_devices(self.ranking, seats, settings, tries, self._checking)
         self._served: list[ServedMetrics] = []
         rates = Rates([each.seat.rate for each in self._devices])
         self._line = Line(rates, settings.queued_bytes, settings.when_full)
@@ -100,7 +92,7 @@ class GpuExecutor(Executor):
         workers = self._workers = [Worker(self._crew, who) for who in range(len(self._devices))]
         # Collected, it lets its threads run what is in line, and they close the devices. When the
         # interpreter ends it waits for them: what was made last ends first.
-        weakref.finalize(self._line, _join, workers)
+        weakref.finalize(self._line, join_all, workers)
         weakref.finalize(self, self._line.close)
 
     # --- now ---
@@ -112,10 +104,10 @@ class GpuExecutor(Executor):
         first = self._devices[0]
         if self._simple and first.failed is None:
             return self._run_on(first, kernel, arrays, out)
-        job = self._cut(_kernel(kernel), arrays, out)
+        job = self._cut(kernel_in(kernel), arrays, out)
         if job is not None:
             self._line.put(job)
-            return _result(job)
+            return job.wait()
         with self._crew.taken(kernel, arrays) as device:
             return self._run_on(device, kernel, arrays, out)
 
@@ -124,16 +116,10 @@ class GpuExecutor(Executor):
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays; their results, in order. The first
         job that fails is the error."""
-        if out is not None and len(out) != len(jobs):
-            raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
-        for index, arrays in enumerate(jobs):
-            if not isinstance(arrays, tuple | list):
-                found = type(arrays).__name__
-                raise ArgumentTypeError(f"job {index}: a job is a tuple of arrays, not a {found}")
-        job = batch_of(_kernel(kernel), [tuple(arrays) for arrays in jobs], out)
+        job = batch_of(kernel_in(kernel), calls_in(jobs, out), out)
         self._line.put(job)
         try:
-            results: list[Any] = _result(job)
+            results: list[Any] = job.wait()
         except Exception:
             for index, outcome in enumerate(job.outcomes):
                 if isinstance(outcome, BaseException):
@@ -143,7 +129,7 @@ class GpuExecutor(Executor):
 
     async def run_async(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """The same for `await`: the event loop goes on meanwhile, also while the line is full."""
-        job = self._job(_kernel(kernel), arrays, out)
+        job = self._job(kernel_in(kernel), arrays, out)
         try:
             try:
                 self._line.put(job, wait=False)
@@ -160,7 +146,7 @@ class GpuExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """A kernel on arrays, run when a device is free; `out=` says where the result goes."""
-        job = self._job(_kernel(fn), args, _out(kwargs))
+        job = self._job(kernel_in(fn), args, out_in(kwargs))
         self._line.put(job)
         return job.future
 
@@ -179,7 +165,7 @@ class GpuExecutor(Executor):
         endless. `chunksize` is the number of calls in a batch, 1: what suits. Leaving early cancels
         what is in line.
         """
-        kernel = _kernel(fn)
+        kernel = kernel_in(fn)
         sizes = sizes_of(chunksize, buffersize, len(self._devices))
         self._check_open()
         calls = iter(zip(*iterables, strict=False))
@@ -192,7 +178,7 @@ class GpuExecutor(Executor):
         for served in self._served:
             served.close()
         if wait:
-            _join(self._workers)
+            join_all(self._workers)
 
     # --- what it is ---
 
@@ -202,19 +188,7 @@ class GpuExecutor(Executor):
 
     def stats(self) -> ExecutorStats:
         """What ran where, and what waits."""
-        return ExecutorStats(
-            waiting=len(self._line),
-            waiting_bytes=self._line.nbytes,
-            checked=self._checking.checked,
-            unchecked=self._checking.unchecked,
-            fell_back=self._crew.stand_in.fell_back,
-            devices=tuple(
-                DeviceStats.of(
-                    each.seat, each.counts, each.failed, each.backend.stats(), each.journal
-                )
-                for each in self._crew.opened()
-            ),
-        )
+        return ExecutorStats.of(self._crew, self._checking)
 
     def serve_metrics(
         self,
@@ -273,33 +247,3 @@ class GpuExecutor(Executor):
 
     def _put(self, job: Job) -> None:
         self._line.put(job)
-
-
-def _join(workers: Sequence[Worker]) -> None:
-    for worker in workers:
-        worker.join()
-
-
-def _result(job: Job) -> Any:
-    try:
-        return job.future.result()
-    except BaseException:
-        job.future.cancel()  # nobody wants it any more, if it still waits
-        raise
-
-
-def _kernel(fn: Any) -> Kernel:
-    if not isinstance(fn, Kernel):
-        name = getattr(fn, "__name__", type(fn).__name__)
-        raise ArgumentTypeError(
-            f"a GpuExecutor runs kernels, and {name!r} is none; functions are for a "
-            "ThreadPoolExecutor"
-        )
-    return fn
-
-
-def _out(options: dict[str, Any]) -> Any:
-    out = options.pop("out", None)
-    if options:
-        raise ArgumentTypeError(f"submit takes out=, not {', '.join(options)}")
-    return out

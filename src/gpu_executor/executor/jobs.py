@@ -38,6 +38,14 @@ class Job:
         """Whether it is to be run; from then on nobody can cancel it. Twice is fine."""
         return self.future.running() or self.future.set_running_or_notify_cancel()
 
+    def wait(self) -> Any:
+        """Its result. Who is interrupted does not want it any more, if it still waits in line."""
+        try:
+            return self.future.result()
+        except BaseException:
+            self.future.cancel()
+            raise
+
     def answer(self, outcomes: Sequence[Any]) -> None:
         """Give the future what came of the calls: results, or the first error among them."""
         for outcome in outcomes:

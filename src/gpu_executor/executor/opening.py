@@ -15,7 +15,20 @@ from gpu_executor.settings import Settings
 log = logging.getLogger("gpu_executor.executor")
 
 
-def open_all(
+def open_devices(
+    ranking: Ranking,
+    seats: Sequence[Seat] | None,
+    settings: Settings,
+    tries: int,
+    checking: Checking,
+) -> list[OpenDevice]:
+    """Those that were asked for, or where none were the best."""
+    if seats is None:
+        return [_open_best(ranking, settings, tries, checking)]
+    return _open_all(seats, settings, tries, checking)
+
+
+def _open_all(
     seats: Sequence[Seat], settings: Settings, tries: int, checking: Checking
 ) -> list[OpenDevice]:
     """All of them, or none."""
@@ -30,9 +43,7 @@ def open_all(
     return devices
 
 
-def open_best(
-    ranking: Ranking, settings: Settings, tries: int, checking: Checking
-) -> list[OpenDevice]:
+def _open_best(ranking: Ranking, settings: Settings, tries: int, checking: Checking) -> OpenDevice:
     """The first that opens; that others did not, or that it is the CPU, is a warning."""
     refused: list[str] = []
     for seat in ranking:
@@ -43,11 +54,11 @@ def open_best(
             continue
         if refused or seat.backend == "cpu":
             _warn(f"kernels run on {seat}, since better was not to be had", ranking, refused)
-        return [device]
+        return device
     raise NoDeviceError("\n".join(["no device could be opened", *ranking.absent, *refused]))
 
 
 def _warn(said: str, ranking: Ranking, refused: Sequence[str]) -> None:
     said = "; ".join([said, *ranking.absent, *refused])
     log.warning(said)
-    warnings.warn(said, RuntimeWarning, stacklevel=4)  # where the executor is made
+    warnings.warn(said, RuntimeWarning, stacklevel=5)  # where the executor is made

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_executor.errors import GpuError
-from gpu_executor.executor.counts import Counts
+from gpu_executor.executor.checking import Checking
+from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.families import families_of
-from gpu_executor.executor.journal import Journal
-from gpu_executor.executor.seats import Seat
+from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.telemetry.families import Family
 from gpu_executor.telemetry.histogram import Distribution
 
@@ -37,12 +36,11 @@ class DeviceStats:
     """Calls that were taken from the line at once."""
 
     @classmethod
-    def of(
-        cls, seat: Seat, counts: Counts, failed: GpuError | None, inside: Any, journal: Journal
-    ) -> DeviceStats:
+    def of(cls, device: OpenDevice) -> DeviceStats:
+        counts, journal = device.counts, device.journal
         return cls(
-            device=seat.device,
-            backend=seat.backend,
+            device=device.seat.device,
+            backend=device.seat.backend,
             calls=counts.calls,
             batches=counts.batches,
             retries=counts.retries,
@@ -50,8 +48,8 @@ class DeviceStats:
             errors=counts.errors,
             nbytes=counts.nbytes,
             seconds=counts.seconds,
-            failed=None if failed is None else str(failed),
-            inside=inside,
+            failed=None if device.failed is None else str(device.failed),
+            inside=device.backend.stats(),
             job_seconds=journal.job_seconds.read(),
             batch_calls=journal.batch_calls.read(),
         )
@@ -78,6 +76,17 @@ class ExecutorStats:
     fell_back: bool
     """Whether the CPU was taken because there was no GPU."""
     devices: tuple[DeviceStats, ...]
+
+    @classmethod
+    def of(cls, crew: Crew, checking: Checking) -> ExecutorStats:
+        return cls(
+            waiting=len(crew.line),
+            waiting_bytes=crew.line.nbytes,
+            checked=checking.checked,
+            unchecked=checking.unchecked,
+            fell_back=crew.stand_in.fell_back,
+            devices=tuple(DeviceStats.of(device) for device in crew.opened()),
+        )
 
     def families(self) -> list[Family]:
         """All of it for monitoring systems; docs/telemetry.md has them in a table."""

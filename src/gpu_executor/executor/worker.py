@@ -30,6 +30,11 @@ class Worker:
             self._thread.join()
 
 
+def join_all(workers: Sequence[Worker]) -> None:
+    for worker in workers:
+        worker.join()
+
+
 def _work(crew: Crew, who: int) -> None:
     try:
         while jobs := crew.line.take(who):

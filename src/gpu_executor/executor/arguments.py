@@ -1,0 +1,40 @@
+"""What callers give to an executor, checked as far as it does not depend on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.executor.jobs import Arrays
+from gpu_executor.kernel import Kernel
+
+
+def kernel_in(fn: Any) -> Kernel:
+    """What is to be run; a function is not."""
+    if not isinstance(fn, Kernel):
+        name = getattr(fn, "__name__", type(fn).__name__)
+        raise ArgumentTypeError(
+            f"a GpuExecutor runs kernels, and {name!r} is none; functions are for a "
+            "ThreadPoolExecutor"
+        )
+    return fn
+
+
+def out_in(options: dict[str, Any]) -> Any:
+    """The only keyword that `submit` takes."""
+    out = options.pop("out", None)
+    if options:
+        raise ArgumentTypeError(f"submit takes out=, not {', '.join(options)}")
+    return out
+
+
+def calls_in(jobs: Sequence[Arrays], out: Sequence[Any] | None) -> list[Arrays]:
+    """The jobs of a batch, each a tuple of arrays."""
+    if out is not None and len(out) != len(jobs):
+        raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
+    for index, arrays in enumerate(jobs):
+        if not isinstance(arrays, tuple | list):
+            found = type(arrays).__name__
+            raise ArgumentTypeError(f"job {index}: a job is a tuple of arrays, not a {found}")
+    return [tuple(arrays) for arrays in jobs]
