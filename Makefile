@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all the set-up there is.
 PYTHON := .venv/bin/python
-FILES := src tests
+FILES := src tests examples
 
 .PHONY: demo test lint kernels clean
 
