@@ -12,7 +12,7 @@ import pytest
 import gpu_executor as gx
 from executors import ADD, BACKENDS, FQ_ADD, Array, kernel_of, let_meet, total, words
 from gpu_executor.backend import Backend
-from gpu_executor.errors import SettingsError, WrongResultError
+from gpu_executor.errors import NoDeviceError, SettingsError, WrongResultError
 from gpu_executor.executor import cutting
 from gpu_executor.executor.checking import Checking
 from gpu_executor.executor.seats import BackendName
@@ -89,9 +89,11 @@ def test_from_then_on_the_device_is_left_alone(checked: gx.GpuExecutor) -> None:
     future = checked.submit(ADD, *words(50))
     assert isinstance(future.exception(PATIENCE), WrongResultError)
     before = checked.stats().devices[0].calls
-    for _ in range(2):
-        assert isinstance(checked.submit(ADD, *words(3)).exception(PATIENCE), WrongResultError)
-        found_by(checked, ADD, *words(3))
+    for _ in range(2):  # an error of their own, which says why
+        refused = checked.submit(ADD, *words(3)).exception(PATIENCE)
+        assert isinstance(refused, NoDeviceError) and "element 7" in str(refused)
+        with pytest.raises(NoDeviceError, match=r"is left alone: .* element 7 "):
+            checked.run(ADD, *words(3))
     stats = checked.stats().devices[0]
     assert stats.calls == before
     assert "element 7" in str(stats.failed)

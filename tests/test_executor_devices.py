@@ -224,8 +224,9 @@ def test_a_device_that_failed_gets_nothing_more(gone: None, two: gx.GpuExecutor)
     for job in jobs:
         check_sums([two.run(ADD, *job)], [job])
     stats = two.stats().devices
-    assert (stats[0].failed, stats[1].failed) == (None, "it is not there any more")
-    assert "left alone: it is not there any more" in str(stats[1])
+    why = "it was lost, and does not open again: it is not there any more"
+    assert (stats[0].failed, stats[1].failed) == (None, why)
+    assert f"left alone: {why}" in str(stats[1])
     assert two._crew.rates.shares(ADD) == [1.0, 0.0]
     assert stats[1].calls <= 64, "what it had taken when it failed"
 

@@ -27,18 +27,19 @@ Fail = Callable[..., None]
 
 @pytest.fixture
 def fail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fail]:
-    """Makes an entry point return a result code, at its `on`-th call only or (0) at each."""
+    """Makes an entry point return a result code, at its `on`-th call only or (0) at each; or at
+    `every` so many calls, or at all `upto` one."""
     kept: list[Any] = []
 
-    def fail_now(name: str, code: int, on: int = 0) -> None:
+    def fail_now(name: str, code: int, on: int = 0, every: int = 0, upto: int = 0) -> None:
         real = getattr(binding._package().lib, name)
         calls = 0
 
         def failing(*arguments: Any) -> int:
             nonlocal calls
             calls += 1
-            result: int = code if on in (0, calls) else real(*arguments)
-            return result
+            fails = calls % every == 0 if every else calls <= upto if upto else on in (0, calls)
+            return code if fails else int(real(*arguments))
 
         kept.append(vk.ffi.callback(vk.ffi.typeof(real), failing))
         monkeypatch.setattr(vk, name, binding._checked(name, kept[-1]))

@@ -142,6 +142,10 @@ class VulkanError(GpuError):
         super().__init__(f"{call} failed: {meaning} ({result})")
         self.call = call
         self.result = result
+        self.meaning = meaning
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.call, self.result, self.meaning), {"args": self.args}
 
 
 class DeviceLostError(VulkanError):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gpu_executor.errors import ClosedError, VulkanError, WrongResultError
+from gpu_executor.errors import ClosedError, NoDeviceError, VulkanError, WrongResultError
 from gpu_executor.executor.jobs import Arrays, Job
 from gpu_executor.executor.line import Line
 from gpu_executor.executor.open_device import OpenDevice, not_repeatable
@@ -20,7 +20,7 @@ from gpu_executor.executor.small_calls import SmallCalls
 from gpu_executor.executor.stand_in import StandIn
 from gpu_executor.kernel import Kernel
 
-FROM_FAILING = (VulkanError, ClosedError)
+FROM_FAILING = (VulkanError, ClosedError, NoDeviceError)
 """What calls on a device that is not there any more end in."""
 
 
@@ -55,7 +55,7 @@ class Crew:
         device = self.devices[who]
         if device.failed is not None:
             if not self._stands_in(kernel):
-                raise device.failed
+                raise device.refusal()
             return self.stand_in.fall_back(device.failed)
         return device if self.small is None else self.small.place(device, kernel, calls)
 
@@ -81,7 +81,7 @@ class Crew:
         """Whether a call failed with its device alone, and there is somebody else to run it."""
         if device.failed is None or isinstance(error, WrongResultError):
             return False
-        if error is not device.failed and not isinstance(error, FROM_FAILING):
+        if not isinstance(error, FROM_FAILING):
             return False
         others = any(each.failed is None for each in self.devices) or self._stands_in(kernel)
         return others and not_repeatable(arrays, out) is None

@@ -1,9 +1,17 @@
 """A device that is open, and opened again when it was lost. What failed is run again, a few times:
-kernels are pure, and the host has their inputs."""
+kernels are pure, and the host has their inputs.
+
+    out of memory    what is idle is freed; then the call again, a batch in the end call by call
+    device lost      opened again, then the same
+    driver error     the call again; where that fails too, opened again
+
+A call that writes over its inputs, or whose arrays were on the card, is not run again.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +22,9 @@ from gpu_executor.backend import Backend
 from gpu_executor.errors import (
     ClosedError,
     DeviceLostError,
+    ForkedError,
     GpuError,
+    NoDeviceError,
     OutOfMemoryError,
     VulkanError,
 )
@@ -23,14 +33,20 @@ from gpu_executor.executor.counts import Counts
 from gpu_executor.executor.jobs import Arrays
 from gpu_executor.executor.joining import joined, parted
 from gpu_executor.executor.journal import Journal
+from gpu_executor.executor.overwritten import Overwritten, host_arrays, outputs
+from gpu_executor.executor.own_errors import own, own_each
 from gpu_executor.executor.seats import Seat
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings
 
-PASSING = (VulkanError, OutOfMemoryError)
-"""What may not happen again: a lost device is one of the first."""
-AGAIN = (*PASSING, ClosedError)
-"""The last where another thread has closed the backend, to open the device again."""
+Pair = tuple[Arrays, Any]
+"""A call's arrays, and where its result goes."""
+PASSING = (VulkanError, OutOfMemoryError, ClosedError)
+"""What may not happen again: a lost device is one of the first, and the last is raised while
+another thread opens it again."""
+GONE = (DeviceLostError, ClosedError)
+TRIES_TOGETHER = 2
+"""Of a batch; then each call is run alone, and tried as often as any: it may be another's fault."""
 
 
 class OpenDevice:
@@ -41,6 +57,9 @@ class OpenDevice:
         self._checking = checking
         self.backend: Backend = seat.open(settings)
         self._reopening = threading.Lock()
+        self._closed = False
+        self._lost: Backend | None = None
+        """What is closed to open the device again: an interrupt may come between."""
         self.counts = Counts()
         self.journal = Journal(seat, self.counts)
         self.failed: GpuError | None = None
@@ -54,7 +73,7 @@ class OpenDevice:
         sample = self._checking.sample(kernel, arrays) if self._checking.fraction else None
         try:
             result = backend.run(kernel, *arrays, out=out)
-        except AGAIN as error:
+        except PASSING as error:
             result = self._again(backend, kernel, arrays, out, error)
         if sample is not None:
             self._check(sample, result)
@@ -67,14 +86,18 @@ class OpenDevice:
             # Together they might all have to be run again, some with inputs that are overwritten.
             return [self._outcome(kernel, arrays, out) for arrays, out in pairs]
         self.counts.batches += 1
-        backend, samples = self.backend, self._samples(kernel, calls)
-        try:
-            results = _together(backend, kernel, calls, outs)
-        except Exception as error:
-            # Whose it is shows when each is run alone.
-            if isinstance(error, PASSING):
-                self._recover(backend, error)
-            return [self._outcome(kernel, arrays, out) for arrays, out in pairs]
+        samples = self._samples(kernel, calls)
+        for tried in itertools.count(1):
+            backend = self.backend
+            results, error = _together(backend, kernel, calls, outs)
+            try:
+                if error is None:
+                    break
+                if not self._may_pass(backend, kernel, pairs, error, tried):
+                    # Whose it is shows when each is run alone.
+                    return self._one_by_one(backend, kernel, pairs, error)
+            finally:
+                del error  # whose traceback leads to this frame
         self.counts.calls += len(calls)
         if samples is None:
             return results
@@ -82,7 +105,13 @@ class OpenDevice:
             self._checked(sample, result) for sample, result in zip(samples, results, strict=True)
         ]
 
+    def refusal(self) -> NoDeviceError:
+        """For a call that comes when the device has failed: an error of its own."""
+        return NoDeviceError(f"{self.seat} is left alone: {self.failed}")
+
     def close(self) -> None:
+        with self._reopening:
+            self._closed = True
         self.backend.close()
         self.journal.closed()
 
@@ -93,43 +122,99 @@ class OpenDevice:
             self.counts.errors += 1
             return error
 
-    def _again(
-        self, backend: Backend, kernel: Kernel, arrays: Arrays, out: Any, error: GpuError
-    ) -> Any:
-        for _ in range(self._tries - 1):
-            why = not_repeatable(arrays, out)
-            if why:
-                error.add_note(f"not run again: {why}")
-                break
+    def _may_pass(
+        self, backend: Backend, kernel: Kernel, pairs: Sequence[Pair], error: Exception, tried: int
+    ) -> bool:
+        """After a batch failed: whether it is worth another try as a whole, and ready for it."""
+        if not isinstance(error, PASSING) or tried >= min(TRIES_TOGETHER, self._tries):
+            return False
+        written, gone = Overwritten(out for _, out in pairs), isinstance(error, GONE)
+        if any(_not_again(arrays, out, written, gone=gone) for arrays, out in pairs):
+            return False
+        self._recover(backend, error)
+        self.journal.retried(kernel, error)
+        return True
+
+    def _one_by_one(
+        self, backend: Backend, kernel: Kernel, pairs: Sequence[Pair], error: Exception
+    ) -> list[Any]:
+        """After a batch failed: what comes of each call alone, where it may be run again."""
+        passing, gone = isinstance(error, PASSING), isinstance(error, GONE)
+        if passing and self._tries == 1:
+            self.counts.errors += len(pairs)
+            return own_each(error, len(pairs))
+        if isinstance(error, PASSING):
             self._recover(backend, error)
             self.journal.retried(kernel, error)
-            backend = self.backend
-            try:
-                return backend.run(kernel, *arrays, out=out)
-            except AGAIN as another:
-                error = another
-        raise error
+        written, outcomes = Overwritten(out for _, out in pairs), []
+        for arrays, out in pairs:
+            why = _not_again(arrays, out, written, gone=gone)
+            if why is None:
+                outcomes.append(self._outcome(kernel, arrays, out))
+                continue
+            # Of an error that is one call's alone, others are told no more than that there was one.
+            left = own(error) if passing else GpuError(f"another call of its batch failed: {error}")
+            left.add_note(f"not run again: {why}")
+            self.counts.errors += 1
+            outcomes.append(left)
+        return outcomes
 
-    def _recover(self, backend: Backend, error: GpuError) -> None:
+    def _again(
+        self,
+        backend: Backend,
+        kernel: Kernel,
+        arrays: Arrays,
+        out: Any,
+        error: GpuError,
+    ) -> Any:
+        try:
+            for tried in range(1, self._tries):
+                reopens = tried > 1 or isinstance(error, GONE)
+                why = not_repeatable(arrays, out, moves=reopens)
+                if why:
+                    error.add_note(f"not run again: {why}")
+                    break
+                self._recover(backend, error, reopens=reopens)
+                self.journal.retried(kernel, error)
+                backend = self.backend
+                try:
+                    return backend.run(kernel, *arrays, out=out)
+                except PASSING as another:
+                    error = another
+            raise error
+        finally:
+            del error  # whose traceback holds this frame, and so the arrays
+
+    def _recover(self, backend: Backend, error: GpuError, *, reopens: bool = False) -> None:
         """Make the next try more likely to succeed; of several threads one does it."""
         with self._reopening:
+            if self._closed or isinstance(error, ForkedError):
+                raise error
+            if self.failed is not None:
+                raise self.refusal() from error
             if self.backend is not backend:
                 return  # another thread was here
-            if isinstance(error, ClosedError):
+            if isinstance(error, ClosedError) and backend is not self._lost:
                 raise error  # for good
-            if isinstance(error, DeviceLostError):
-                with contextlib.suppress(GpuError):
-                    backend.close()
-                try:
-                    self.backend = self.seat.open(self._settings)
-                except GpuError as refused:
-                    self._leave_alone(refused)
-                    raise
-                self.journal.reopened(error)
-            elif isinstance(error, OutOfMemoryError):
+            if isinstance(error, OutOfMemoryError):
                 trim = getattr(backend, "trim", None)
                 if trim is not None:
-                    trim()
+                    with contextlib.suppress(GpuError):  # if it is worse, the next try shows
+                        trim()
+            elif reopens or isinstance(error, GONE):
+                self._reopen(backend, error)
+
+    def _reopen(self, backend: Backend, error: GpuError) -> None:
+        self._lost = backend
+        with contextlib.suppress(Exception):  # it need not work any more
+            backend.close()
+        try:
+            self.backend = self.seat.open(self._settings)
+        except Exception as refused:
+            self._leave_alone(NoDeviceError(f"it was lost, and does not open again: {refused}"))
+            raise self.refusal() from error
+        self._lost = None
+        self.journal.reopened(error)
 
     def _samples(self, kernel: Kernel, calls: Sequence[Arrays]) -> list[Sample | None] | None:
         if not self._checking.fraction:
@@ -144,7 +229,7 @@ class OpenDevice:
             raise
 
     def _leave_alone(self, error: GpuError) -> None:
-        self.failed = error
+        self.failed = own(error)  # it is kept: without its traceback, and the arrays in there
         self.journal.left_alone(error)
 
     def _checked(self, sample: Sample | None, result: Any) -> Any:
@@ -158,29 +243,38 @@ class OpenDevice:
 
 def _together(
     backend: Backend, kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any]
-) -> list[Any]:
-    one = joined(kernel, calls) if all(out is None for out in outs) else None
-    if one is None:
-        return backend.run_batch(kernel, calls, out=outs)
-    arrays, shapes = one
-    return parted(kernel, backend.run(kernel, *arrays), shapes)
+) -> tuple[list[Any], Exception | None]:
+    """What comes of calls that are submitted together, or why nothing does. It is not raised: it
+    would be found behind the errors of calls that are run meanwhile, which are others."""
+    try:
+        one = joined(kernel, calls) if all(out is None for out in outs) else None
+        if one is None:
+            return backend.run_batch(kernel, calls, out=outs), None
+        arrays, shapes = one
+        return parted(kernel, backend.run(kernel, *arrays), shapes), None
+    except Exception as error:
+        return [], error
 
 
-def not_repeatable(arrays: Arrays, out: Any) -> str | None:
-    """Why a call must not be made again, if so."""
-    if not all(isinstance(each, np.ndarray) for each in arrays):
+def not_repeatable(arrays: Arrays, out: Any, *, moves: bool = True) -> str | None:
+    """Why a call must not be made again, if so; `moves`: on a device that was opened since."""
+    if moves and not all(isinstance(each, np.ndarray) for each in arrays):
         return "its arrays were on the card that failed"
     if _in_place(arrays, out):
         return "its output is one of its inputs, which may be overwritten"
     return None
 
 
+def _not_again(arrays: Arrays, out: Any, written: Overwritten, *, gone: bool) -> str | None:
+    """The same for a call in a batch that failed."""
+    if written.any_of(arrays):
+        return "an output of its batch is one of its inputs, which may be overwritten"
+    return not_repeatable(arrays, out, moves=gone)
+
+
 def _in_place(arrays: Arrays, out: Any) -> bool:
     if out is None:
         return False
     return any(
-        np.may_share_memory(target, each)
-        for target in (out if isinstance(out, tuple | list) else [out])
-        for each in arrays
-        if isinstance(each, np.ndarray) and isinstance(target, np.ndarray)
+        np.may_share_memory(target, each) for target in outputs(out) for each in host_arrays(arrays)
     )

@@ -1,0 +1,478 @@
+"""Faults under an executor: jobs are run again, on a device that is opened again where it must be,
+and an error that stays is that of the jobs it belongs to.
+
+A failing call is a C function that returns the code, as in test_faults.py.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+import traceback
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from executors import ADD, FQ_ADD, Array, total, words
+from gpu_executor.errors import VulkanError
+from gpu_executor.executor.own_errors import own
+from gpu_executor.vulkan.binding import vk
+from jobs import TOO_LARGE, field_jobs, watch
+from test_faults import Fail, fail
+from test_threads import in_threads
+
+__all__ = ["fail"]  # the fixture
+
+JOBS = 200
+COUNT = 800
+"""Elements of a job: all together they are more than are joined in one call, so that each job is a
+submission. A few jobs of MANY elements are too."""
+FEW, MANY = 9, 20_000
+LOST, NO_MEMORY, OTHER = (
+    "VK_ERROR_DEVICE_LOST",
+    "VK_ERROR_OUT_OF_DEVICE_MEMORY",
+    "VK_ERROR_TOO_MANY_OBJECTS",
+)
+whatever_it_is = pytest.mark.parametrize("code", [LOST, NO_MEMORY, OTHER])
+
+
+@pytest.fixture
+def executor() -> Iterator[gx.GpuExecutor]:
+    with gx.GpuExecutor("vulkan") as opened:
+        yield opened
+
+
+def code_of(name: str) -> int:
+    return int(getattr(vk, name))
+
+
+def device_of(executor: gx.GpuExecutor) -> Any:
+    (device,) = executor.stats().devices
+    return device
+
+
+def notes(error: BaseException) -> str:
+    return " ".join(getattr(error, "__notes__", ()))
+
+
+# --- all results are right ---
+
+
+@whatever_it_is
+def test_every_submission_of_a_batch_fails_once_in_turn(
+    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    jobs = [words(COUNT, 10_000 * number) for number in range(JOBS)]
+    expected = [total(job) for job in jobs]
+    submitted = watch(monkeypatch, "vkQueueSubmit")
+    executor.run_batch(ADD, jobs)
+    assert len(submitted) == JOBS
+    # A device that is opened again, or slots that are made again, take longer than the batch.
+    turns = [*range(1, JOBS, {LOST: 7, NO_MEMORY: 3, OTHER: 1}[code]), JOBS]
+    for turn in turns:
+        fail("vkQueueSubmit", code_of(code), on=turn)
+        results = executor.run_batch(ADD, jobs)
+        assert all(map(np.array_equal, results, expected)), f"submission {turn}"
+    stats = device_of(executor)
+    assert (stats.retries, stats.errors) == (len(turns), 0)
+    assert stats.reopened == (len(turns) if code == LOST else 0)
+
+
+@whatever_it_is
+@pytest.mark.parametrize("name", ["vkQueueSubmit", "vkWaitSemaphores"])
+def test_futures_and_direct_calls_are_run_again(
+    executor: gx.GpuExecutor, fail: Fail, code: str, name: str
+) -> None:
+    for on in (1, 2, 7):
+        jobs = [words(70, 100 * number) for number in range(12)]
+        fail(name, code_of(code), on=on)
+        futures = [executor.submit(ADD, *job) for job in jobs]
+        for future, job in zip(futures, jobs, strict=True):
+            np.testing.assert_array_equal(future.result(), total(job))
+        fail(name, code_of(code), on=1)
+        np.testing.assert_array_equal(executor.run(ADD, *jobs[0]), total(jobs[0]))
+        fail(name, code_of(code), on=2)
+        for result, job in zip(executor.map(ADD, *zip(*jobs, strict=True)), jobs, strict=True):
+            np.testing.assert_array_equal(result, total(job))
+    assert device_of(executor).errors == 0
+
+
+@whatever_it_is
+def test_results_go_where_out_says_also_when_run_again(
+    executor: gx.GpuExecutor, fail: Fail, code: str
+) -> None:
+    jobs = [words(COUNT, 10_000 * number) for number in range(JOBS)]
+    outs = [np.zeros(COUNT, np.uint32) for _ in jobs]
+    fail("vkQueueSubmit", code_of(code), on=90)
+    results = executor.run_batch(ADD, jobs, out=outs)
+    for result, out, job in zip(results, outs, jobs, strict=True):
+        assert result is out
+        np.testing.assert_array_equal(out, total(job))
+
+
+def test_a_device_is_lost_under_many_threads(executor: gx.GpuExecutor, fail: Fail) -> None:
+    """Some of them find it closed by another that opens it again."""
+    fail("vkQueueSubmit", code_of(LOST), every=40)
+
+    def work(number: int) -> None:
+        for turn in range(25):
+            job = words(50, 1000 * number + turn)
+            result = executor.run(ADD, *job) if turn % 2 else executor.submit(ADD, *job).result()
+            np.testing.assert_array_equal(result, total(job))
+
+    in_threads(work)
+    stats = device_of(executor)
+    assert stats.reopened >= 3
+    assert stats.errors == 0
+
+
+def test_a_driver_that_fails_twice_is_opened_again(executor: gx.GpuExecutor, fail: Fail) -> None:
+    """An error that is not said to be a loss, and does not pass either."""
+    job = words(50)
+    fail("vkQueueSubmit", code_of(OTHER), upto=2)
+    np.testing.assert_array_equal(executor.run(ADD, *job), total(job))
+    stats = device_of(executor)
+    assert (stats.retries, stats.reopened, stats.errors) == (2, 1, 0)
+
+
+def test_what_is_idle_is_freed_where_memory_is_short(
+    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count in (100, 200, 300):
+        executor.run(FQ_ADD, *field_jobs(count)[0])
+    assert device_of(executor).inside.slots.idle == 3
+    job = words(50)
+    executor.run(ADD, *job)
+    fail("vkQueueSubmit", code_of(NO_MEMORY), on=1)
+    np.testing.assert_array_equal(executor.run(ADD, *job), total(job))
+    assert device_of(executor).inside.slots.idle == 1
+
+
+# --- a bounded number of times ---
+
+
+@whatever_it_is
+@pytest.mark.parametrize("tries", [1, 2, 3, 5])
+@pytest.mark.parametrize("way", ["run", "submit"])
+def test_a_call_is_tried_as_often_as_was_said(
+    fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str, tries: int, way: str
+) -> None:
+    job = words(50)
+    with gx.GpuExecutor("vulkan", tries=tries) as executor:
+        fail("vkQueueSubmit", code_of(code))
+        submitted = watch(monkeypatch, "vkQueueSubmit")
+        with pytest.raises((VulkanError, gx.OutOfMemoryError), match=f"vkQueueSubmit.*{code}"):
+            if way == "run":
+                executor.run(ADD, *job)
+            else:
+                executor.submit(ADD, *job).result()
+        assert len(submitted) == tries
+        monkeypatch.undo()
+        np.testing.assert_array_equal(executor.run(ADD, *job), total(job))
+        stats = device_of(executor)
+        assert (stats.retries, stats.errors) == (tries - 1, 1)
+
+
+@whatever_it_is
+@pytest.mark.parametrize("tries", [1, 2, 3, 4])
+def test_a_batch_is_tried_as_often_as_was_said(
+    fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str, tries: int
+) -> None:
+    """Together twice at most, then each call by itself: it may be another's fault."""
+    jobs = [words(MANY, number) for number in range(FEW)]
+    with gx.GpuExecutor("vulkan", tries=tries) as executor:
+        fail("vkQueueSubmit", code_of(code))
+        submitted = watch(monkeypatch, "vkQueueSubmit")
+        with pytest.raises((VulkanError, gx.OutOfMemoryError), match=code):
+            executor.run_batch(ADD, jobs)
+        assert len(submitted) == (1 if tries == 1 else 2 + FEW * tries)
+        monkeypatch.undo()
+        assert all(map(np.array_equal, executor.run_batch(ADD, jobs), map(total, jobs)))
+
+
+# --- what is not run again ---
+
+
+@whatever_it_is
+def test_a_call_that_writes_over_its_input_is_not_run_again(
+    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    a, b = words(50)
+    before = a.copy()
+    fail("vkQueueSubmit", code_of(code), on=1)
+    submitted = watch(monkeypatch, "vkQueueSubmit")
+    with pytest.raises((VulkanError, gx.OutOfMemoryError)) as caught:
+        executor.submit(ADD, a, b, out=a).result()
+    assert "not run again: its output is one of its inputs" in notes(caught.value)
+    assert len(submitted) == 1
+    np.testing.assert_array_equal(a, before)
+    assert executor.run(ADD, a, b, out=a) is a
+    np.testing.assert_array_equal(a, before + b)
+
+
+@whatever_it_is
+def test_of_a_batch_those_that_write_over_inputs_alone_are_not_run_again(
+    executor: gx.GpuExecutor, fail: Fail, code: str
+) -> None:
+    jobs = [words(COUNT, 10_000 * number) for number in range(20)]
+    expected = [total(job) for job in jobs]
+    outs: list[Array | None] = [None] * len(jobs)
+    outs[7] = jobs[7][0]
+    fail("vkQueueSubmit", code_of(code), on=8)
+    futures = [executor.submit(ADD, *job, out=out) for job, out in zip(jobs, outs, strict=True)]
+    for number, future in enumerate(futures):
+        if number == 7 and future.exception() is not None:
+            assert "its output is one of its inputs" in notes(future.exception() or Exception())
+        else:
+            np.testing.assert_array_equal(future.result(), expected[number])
+
+
+class Batched:
+    """What an executor's device makes of calls that were gathered."""
+
+    def __init__(self, executor: gx.GpuExecutor) -> None:
+        self._device = executor._devices[0]
+
+    def run(self, kernel: gx.Kernel, calls: list[Any], outs: list[Any]) -> list[Any]:
+        return self._device.run_calls(kernel, calls, outs)
+
+
+@whatever_it_is
+def test_an_input_that_another_job_of_the_batch_writes_to_is_not_read_again(
+    executor: gx.GpuExecutor, fail: Fail, code: str
+) -> None:
+    calls = [words(COUNT, 10_000 * number) for number in range(JOBS)]
+    expected = [total(each) for each in calls]
+    outs: list[Any] = [None] * JOBS
+    outs[20] = calls[10][0]  # when it was read
+    fail("vkQueueSubmit", code_of(code), on=150)
+    outcomes = Batched(executor).run(ADD, calls, outs)
+    error = outcomes.pop(10)
+    assert isinstance(error, VulkanError | gx.OutOfMemoryError)
+    assert "not run again: an output of its batch is one of its inputs" in notes(error)
+    assert all(map(np.array_equal, outcomes, expected[:10] + expected[11:]))
+
+
+def test_an_error_of_one_call_is_not_told_to_those_that_cannot_be_run_again(
+    executor: gx.GpuExecutor,
+) -> None:
+    calls = field_jobs(*[150] * 100)
+    calls[60][1][3] = TOO_LARGE
+    outs: list[Any] = [None] * len(calls)
+    outs[20] = calls[10][0]
+    outcomes = Batched(executor).run(FQ_ADD, calls, outs)
+    errors = {at: each for at, each in enumerate(outcomes) if isinstance(each, Exception)}
+    assert set(errors) == {10, 60}
+    assert isinstance(errors[60], gx.ElementRangeError)
+    assert type(errors[10]) is gx.GpuError
+    assert str(errors[10]).startswith("another call of its batch failed")
+
+
+def test_arrays_on_a_card_that_is_lost_are_lost_with_it(
+    executor: gx.GpuExecutor, fail: Fail
+) -> None:
+    (a, b), backend = words(50), executor._devices[0].backend
+    there: Any = backend.to_device(a)  # type: ignore[attr-defined]
+    others = [words(50, 100 * number) for number in range(5)]
+    for code in (NO_MEMORY, OTHER):
+        fail("vkQueueSubmit", code_of(code), on=1)
+        np.testing.assert_array_equal(executor.run(ADD, there, b), a + b)
+    fail("vkQueueSubmit", code_of(LOST), on=1)
+    with pytest.raises(gx.DeviceLostError) as caught:
+        executor.submit(ADD, there, b).result()
+    assert "not run again: its arrays were on the card that failed" in notes(caught.value)
+    there = executor._devices[0].backend.to_device(a)  # type: ignore[attr-defined]
+    fail("vkQueueSubmit", code_of(LOST), on=3)
+    outcomes = Batched(executor).run(ADD, [*others, (there, b)], [None] * 6)
+    assert isinstance(outcomes[5], gx.DeviceLostError)
+    assert "its arrays were on the card that failed" in notes(outcomes[5])
+    assert all(map(np.array_equal, outcomes[:5], map(total, others)))
+
+
+# --- errors and their futures ---
+
+
+@whatever_it_is
+def test_an_error_reaches_the_future_it_belongs_to_and_no_other(
+    executor: gx.GpuExecutor, fail: Fail, code: str
+) -> None:
+    jobs = field_jobs(*[20] * 60)
+    for bad in (0, 31, 59):
+        jobs[bad][1][3] = TOO_LARGE
+    right = [executor.run(FQ_ADD, *job) for at, job in enumerate(jobs) if at not in (0, 31, 59)]
+    fail("vkQueueSubmit", code_of(code), on=2)
+    futures = [executor.submit(FQ_ADD, *job) for job in jobs]
+    for bad in (59, 31, 0):
+        with pytest.raises(gx.ElementRangeError, match="element 3 of argument 1"):
+            futures.pop(bad).result()
+    assert all(map(np.array_equal, (future.result() for future in futures), right))
+
+
+def test_each_future_has_an_error_of_its_own(fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
+    with gx.GpuExecutor("vulkan", tries=1) as executor:
+        fail("vkQueueSubmit", code_of(LOST))
+        jobs = [words(COUNT, number) for number in range(JOBS)]
+        outcomes = Batched(executor).run(ADD, jobs, [None] * JOBS)
+        monkeypatch.undo()
+    assert len({id(each) for each in outcomes}) == JOBS
+    assert len({str(each) for each in outcomes}) == 1
+    lengths = [len(traceback.extract_tb(each.__traceback__)) for each in outcomes]
+    for each in outcomes[:5]:
+        with pytest.raises(gx.DeviceLostError):
+            raise each
+    again = [len(traceback.extract_tb(each.__traceback__)) for each in outcomes]
+    assert again[5:] == lengths[5:], "what is raised from one future does not grow in another"
+
+
+def test_a_copy_of_an_error_is_like_it() -> None:
+    for error in (
+        gx.DeviceLostError("vkQueueSubmit", -4, "gone"),
+        gx.ElementRangeError("kernel", 1, 3),
+        gx.OutOfMemoryError("none left"),
+        OSError(2, "not there"),
+        KeyboardInterrupt(),
+        ValueError(),
+    ):
+        error.add_note("said before")
+        copy = own(error)
+        assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+        copy.add_note("said to one")
+        assert error.__notes__ == ["said before"]
+
+
+@pytest.mark.parametrize("waiting", [True, False], ids=["by who waits", "by the worker"])
+def test_a_job_that_failed_holds_its_arrays_no_longer_than_its_error(
+    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch, waiting: bool
+) -> None:
+    monkeypatch.setattr(logging.getLogger("gpu_executor.executor"), "disabled", True)
+    gc.collect()
+    gc.disable()
+    try:
+        a, b = words(50)
+        gone = weakref.ref(a)
+        fail("vkQueueSubmit", code_of(LOST))
+        future = executor.submit(ADD, a, b)
+        if waiting:
+            assert isinstance(future.exception(), gx.DeviceLostError)
+        else:
+            wait([future])
+        del a, future
+        while gone() is not None and not waiting:
+            time.sleep(0.001)  # the worker has yet to forget it
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+# --- a device that does not open again ---
+
+
+def test_one_that_does_not_open_again_is_left_alone(
+    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [words(50, number) for number in range(5)]
+    fail("vkQueueSubmit", code_of(LOST), on=1)
+    fail("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
+    opened = watch(monkeypatch, "vkCreateDevice")
+    futures: list[Future[Any]] = []
+    for job in jobs:
+        futures.append(executor.submit(ADD, *job))
+        with pytest.raises(gx.NoDeviceError, match="VK_ERROR_INITIALIZATION_FAILED"):
+            futures[-1].result()
+    assert "it was lost, and does not open again" in str(futures[0].exception())
+    assert isinstance((futures[0].exception() or Exception()).__cause__, gx.DeviceLostError)
+    with pytest.raises(gx.NoDeviceError, match=r"is left alone: .* does not open again"):
+        executor.run(ADD, *jobs[0])
+    with pytest.raises(gx.NoDeviceError, match="is left alone"):
+        executor.run_batch(ADD, jobs)
+    assert len({id(future.exception()) for future in futures}) == len(futures)
+    assert len(opened) == 1
+    assert "does not open again" in (device_of(executor).failed or "")
+
+
+def test_its_jobs_go_to_the_cpu_where_the_device_was_the_executors_choice(
+    fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [words(50, number) for number in range(JOBS)]
+    with gx.GpuExecutor() as executor:
+        fail("vkQueueSubmit", code_of(LOST), on=1)
+        fail("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
+        with pytest.warns(RuntimeWarning, match="kernels run on the CPU by NumPy from now on"):
+            results = [future.result() for future in [executor.submit(ADD, *job) for job in jobs]]
+        assert all(map(np.array_equal, results, map(total, jobs)))
+        np.testing.assert_array_equal(executor.run(ADD, *jobs[0]), total(jobs[0]))
+        assert executor.stats().fell_back
+
+
+def test_its_jobs_go_to_the_other_device(fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [words(500, number) for number in range(JOBS)]
+    with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
+        assert all(map(np.array_equal, executor.run_batch(ADD, jobs), map(total, jobs)))
+        fail("vkQueueSubmit", code_of(LOST), on=3)
+        fail("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
+        futures = [executor.submit(ADD, *job) for job in jobs]
+        assert all(map(np.array_equal, executor.run_batch(ADD, jobs), map(total, jobs)))
+        assert all(map(np.array_equal, (each.result() for each in futures), map(total, jobs)))
+        failed = [device.failed for device in executor.stats().devices]
+        assert sum(each is not None for each in failed) == 1
+        np.testing.assert_array_equal(executor.run(ADD, *jobs[0]), total(jobs[0]))
+
+
+def test_an_interrupt_while_it_is_opened_again_leaves_it_to_the_next_call(
+    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, seat = words(50), type(executor._devices[0].seat)
+    with monkeypatch.context() as patch:
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(seat, "open", interrupted)
+        fail("vkQueueSubmit", code_of(LOST), on=1)
+        for way in (executor.run, lambda *call: executor.submit(*call).result()):
+            with pytest.raises(KeyboardInterrupt):
+                way(ADD, *job)
+    for _ in range(2):
+        np.testing.assert_array_equal(executor.run(ADD, *job), total(job))
+    assert device_of(executor).reopened == 1
+
+
+# --- WebGPU ---
+
+
+@pytest.mark.parametrize("way", ["run", "submit", "run_batch"])
+def test_a_lost_webgpu_device_is_opened_again(way: str) -> None:
+    job = words(5000)
+    with gx.GpuExecutor("webgpu", settings=gx.Settings()) as executor:
+        for turn in range(1, 3):
+            backend: Any = executor._devices[0].backend
+            backend.run(ADD, *job)
+            backend.trim()  # wgpu-native ends the process where what is ready is submitted
+            backend._device.device.destroy()
+            if way == "run_batch":
+                results = executor.run_batch(ADD, [job] * 3)
+            else:
+                results = [
+                    executor.run(ADD, *job) if way == "run" else executor.submit(ADD, *job).result()
+                ]
+            for result in results:
+                np.testing.assert_array_equal(result, total(job))
+            assert device_of(executor).reopened == turn
+
+
+def test_a_lost_webgpu_device_says_so_to_whoever_uses_it(open_webgpu: Any) -> None:
+    gpu, job = open_webgpu(), words(5000)
+    gpu.run(ADD, *job)
+    gpu.trim()
+    gpu._device.device.destroy()
+    for _ in range(2):
+        with pytest.raises(gx.DeviceLostError, match="reopen the backend"):
+            gpu.run(ADD, *job)
+        with pytest.raises(gx.DeviceLostError):
+            gpu.run_batch(ADD, [job] * 2)
