@@ -17,6 +17,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.ma import MaskedArray  # once: `np.ma` is an import, and takes a lock, each time
 
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, KernelError
@@ -190,7 +191,7 @@ def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) ->
         raise ArgumentTypeError(
             f"{kernel.name}: argument {index} is {_found(array)}; it takes a NumPy array"
         )
-    if isinstance(array, np.ma.MaskedArray):
+    if isinstance(array, MaskedArray):
         raise ArgumentTypeError(
             f"{kernel.name}: argument {index} is a masked array, whose mask a kernel cannot see; "
             "pass its data"

@@ -10,11 +10,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_executor.call import Array
-from gpu_executor.errors import ClosedError, QueueFullError
+from gpu_executor.errors import QueueFullError
 from gpu_executor.executor.arguments import calls_in, kernel_in, out_in
 from gpu_executor.executor.checking import Checking
 from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.cutting import cut
+from gpu_executor.executor.ending import end_with_interpreter
 from gpu_executor.executor.explaining import explain
 from gpu_executor.executor.helping import HelpedFuture
 from gpu_executor.executor.jobs import Arrays, Job, job_of
@@ -91,9 +92,9 @@ class GpuExecutor(Executor):
         """Whether there is nothing to choose for a call."""
         workers = self._workers = [Worker(self._crew, who) for who in range(len(self._devices))]
         # Collected, it lets its threads run what is in line, and they close the devices. When the
-        # interpreter ends it waits for them: what was made last ends first.
-        weakref.finalize(self._line, join_all, workers)
+        # interpreter ends it waits for them.
         weakref.finalize(self, self._line.close)
+        end_with_interpreter(self._line, workers)
 
     # --- now ---
 
@@ -174,6 +175,8 @@ class GpuExecutor(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs; run those in line, or cancel them, and close the devices then. With
         `wait=False` it returns at once, and all of that is done without it."""
+        if self._line.forked:
+            return
         self._line.close(cancel=cancel_futures)
         for served in self._served:
             served.close()
@@ -216,7 +219,7 @@ class GpuExecutor(Executor):
 
     def _check_open(self) -> None:
         if self._line.closed:
-            raise ClosedError("the executor is shut down; open another one")
+            self._line.check_open()
 
     def _run_on(self, device: OpenDevice, kernel: Kernel, arrays: Arrays, out: Any) -> Any:
         begun = perf_counter()

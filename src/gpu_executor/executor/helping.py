@@ -11,6 +11,7 @@ from typing import Any
 
 from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.jobs import Job
+from gpu_executor.executor.own_errors import own
 from gpu_executor.executor.worker import run_jobs
 
 
@@ -24,14 +25,20 @@ class HelpedFuture(Future[Any]):
         """Its own, as long as that has no answer: it holds the arrays."""
 
     def result(self, timeout: float | None = None) -> Any:
-        if timeout is None:
-            self._help()
-        return super().result(timeout)
+        try:
+            if timeout is None:
+                self._help()
+            return super().result(timeout)
+        finally:
+            del self  # an error leads here, and would lead to itself, as in the base class
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        if timeout is None:
-            self._help()
-        return super().exception(timeout)
+        try:
+            if timeout is None:
+                self._help()
+            return super().exception(timeout)
+        finally:
+            del self
 
     def set_result(self, result: Any) -> None:
         self.job = None
@@ -48,6 +55,15 @@ class HelpedFuture(Future[Any]):
         return cancelled
 
     def _help(self) -> None:
-        job = self.job
-        if job is not None and self._crew.line.take_own(job):
-            run_jobs(self._crew, 0, [job])
+        job, line = self.job, self._crew.line
+        if job is None:
+            return
+        try:
+            if line.take_own(job):
+                run_jobs(self._crew, 0, [job])
+        except BaseException as error:  # Ctrl-C, which may come anywhere
+            if line.take_back(job) and not self.done() and job.begin():
+                self.set_exception(own(error))
+            raise
+        finally:
+            del self, job

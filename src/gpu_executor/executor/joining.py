@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.ma import MaskedArray  # once: `np.ma` is an import, and takes a lock, each time
 
 from gpu_executor.call import Array
 from gpu_executor.executor.jobs import Arrays
@@ -73,7 +74,7 @@ def _shape_of(arrays: Arrays, types: Sequence[ElementType]) -> Shape | None:
 def _elements(array: Array, type_: ElementType) -> Shape | None:
     if not isinstance(array, np.ndarray) or array.dtype != type_.dtype:
         return None
-    if isinstance(array, np.ma.MaskedArray):
+    if isinstance(array, MaskedArray):
         return None  # which a call of its own refuses
     own = len(type_.shape)
     leading: Shape = array.shape[: array.ndim - own]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from collections import deque
+from collections.abc import Sequence
 from threading import get_ident
 
 from gpu_executor.errors import ClosedError, QueueFullError
@@ -12,6 +14,7 @@ from gpu_executor.executor.dealing import Deal
 from gpu_executor.executor.jobs import Job
 from gpu_executor.executor.rates import Rates
 from gpu_executor.executor.shared_jobs import SharedJob
+from gpu_executor.forking import refuse, tell_in_child
 from gpu_executor.settings import WhenFull
 
 MOST_GATHERED = 64
@@ -31,17 +34,37 @@ class Line:
         self._jobs: deque[Job] = deque()
         self._calls = 0
         """Of all waiting jobs."""
+        self._make_locks()
+        self._takers: set[int] = set()
+        """Threads."""
+        self._at_work: dict[int, Sequence[Job]] = {}
+        """What devices took and run, and may yet put back."""
+        self.closed = self.forked = False
+        self.nbytes = 0
+        """Of what the waiting jobs read."""
+        tell_in_child(self._leave_to_parent)
+
+    def _make_locks(self) -> None:
         # Reentrant: an executor may be collected, and so closed, by a thread that is in here.
         self._lock = threading.RLock()
         self._some = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._takers: set[int] = set()
-        """Threads."""
-        self._at_work: set[int] = set()
-        """Devices that run what they took, and may yet put it back."""
-        self.closed = False
-        self.nbytes = 0
-        """Of what the waiting jobs read."""
+
+    def _leave_to_parent(self) -> None:
+        """In a child of fork(), which has none of the threads that take jobs."""
+        self._make_locks()
+        self.closed = self.forked = True
+        for job in [*self._jobs, *(job for jobs in self._at_work.values() for job in jobs)]:
+            job.leave_to_parent()
+        self._jobs.clear()
+        self._at_work.clear()
+
+    def check_open(self) -> None:
+        """Raise where no more jobs are taken."""
+        if self.forked:
+            refuse()
+        if self.closed:
+            raise ClosedError("the executor is shut down; open another one")
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -59,8 +82,7 @@ class Line:
                         f"would be over the {self._most_bytes:,} that may"
                     )
                 self._room.wait()
-            if self.closed:
-                raise ClosedError("the executor is shut down; open another one")
+            self.check_open()
             self._jobs.append(job)
             self._count(job, 1)
             self._wake()
@@ -86,7 +108,7 @@ class Line:
                     if self.closed and not self._jobs and not self._at_work:
                         return []
                     self._some.wait()
-                self._at_work.add(who)
+                self._at_work[who] = taken
                 if self._most_bytes is not None:
                     self._room.notify_all()
                 if self._jobs:
@@ -102,13 +124,22 @@ class Line:
         with self._lock:
             if 0 in self._at_work or not self._jobs or self._jobs[0] is not job:
                 return False
+            self._at_work[0] = (job,)  # first: Ctrl-C may come behind each of these
             self._remove(0)
             if not job.begin():
+                self._rest(0)
                 return False
-            self._at_work.add(0)
             if self._most_bytes is not None:
                 self._room.notify_all()
             return True
+
+    def take_back(self, job: Job) -> bool:
+        """Whoever took its own job was interrupted: the device is free for others. Whether nobody
+        has the job now."""
+        with self._lock:
+            if self._at_work.get(0) == (job,):  # a worker's are a list
+                self.rest(0)
+            return not any(job in jobs for jobs in (self._jobs, *self._at_work.values()))
 
     def rest(self, who: int) -> None:
         """A device has run what was taken for it."""
@@ -136,9 +167,10 @@ class Line:
                     self._count(job, -1)
             self._some.notify_all()
             self._room.notify_all()
-        for job in dropped:
-            job.future.cancel()
-            job.future.set_running_or_notify_cancel()
+        with contextlib.ExitStack() as each:  # all of them, whatever callbacks raise
+            for job in reversed(dropped):
+                each.callback(job.future.set_running_or_notify_cancel)
+                each.callback(job.future.cancel)
 
     def is_taker(self) -> bool:
         """Whether this thread is one that takes jobs."""
@@ -160,7 +192,7 @@ class Line:
 
     def _rest(self, who: int) -> None:
         if who in self._at_work:
-            self._at_work.remove(who)
+            del self._at_work[who]
             if self.closed:
                 self._some.notify_all()  # who waits for what may be put back need not any more
 

@@ -74,6 +74,9 @@ class Part(Job):
         Job.answer(self, outcomes)
         self.whole.take_outcomes(self.units, outcomes)
 
+    def leave_to_parent(self) -> None:
+        self.whole.leave_to_parent()
+
 
 def batch_of(
     kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any] | None = None
