@@ -74,7 +74,7 @@ def test_every_submission_of_a_batch_fails_once_in_turn(
     executor.run_batch(ADD, jobs)
     assert len(submitted) == JOBS
     # A device that is opened again, or slots that are made again, take longer than the batch.
-    turns = [*range(1, JOBS, {LOST: 7, NO_MEMORY: 3, OTHER: 1}[code]), JOBS]
+    turns = [*range(1, JOBS, {LOST: 9, NO_MEMORY: 5, OTHER: 1}[code]), JOBS]
     for turn in turns:
         fail("vkQueueSubmit", code_of(code), on=turn)
         results = executor.run_batch(ADD, jobs)
