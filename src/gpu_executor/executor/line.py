@@ -85,7 +85,8 @@ class Line:
             self.check_open()
             self._jobs.append(job)
             self._count(job, 1)
-            self._wake()
+            if len(self._at_work) < max(self._rates.able, 1):  # else who is done first takes it
+                self._wake()
 
     def put_back(self, jobs: list[Job]) -> None:
         """To the front, jobs that were taken: whoever took them cannot run them."""

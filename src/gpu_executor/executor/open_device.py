@@ -81,8 +81,10 @@ class OpenDevice:
 
     def run_calls(self, kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any]) -> list[Any]:
         """Many calls at once: for each its result, or the error that is its own."""
+        if len(calls) == 1:
+            return [self._outcome(kernel, calls[0], outs[0])]
         pairs = list(zip(calls, outs, strict=True))
-        if len(calls) == 1 or any(_in_place(arrays, out) for arrays, out in pairs):
+        if any(_in_place(arrays, out) for arrays, out in pairs):
             # Together they might all have to be run again, some with inputs that are overwritten.
             return [self._outcome(kernel, arrays, out) for arrays, out in pairs]
         self.counts.batches += 1
