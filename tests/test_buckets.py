@@ -44,7 +44,7 @@ class Made:
         self.asked: list[tuple[str, int]] = []
         self.fails = False
 
-    def __call__(self, kernel: Kernel, size: int) -> BufferSet:
+    def __call__(self, kernel: Kernel, size: int, *, wait: bool) -> BufferSet:
         if self.fails:
             raise gx.OutOfMemoryError("no more")
         self.asked.append((kernel.name, size))
@@ -267,17 +267,22 @@ class FakeDevice:
         return self.made[-1]
 
 
+def one(pool: BufferPool, nbytes: int, usage: int) -> Any:
+    (buffer,) = pool.acquire([(nbytes, usage)])
+    return buffer
+
+
 def test_a_buffer_is_found_again_by_its_size_class() -> None:
     device = FakeDevice()
     pool = BufferPool(device, largest=LARGEST)
-    buffer = pool.acquire(5000, COPY)
+    buffer = one(pool, 5000, COPY)
     assert buffer.size == 5120
     pool.release(buffer)
     assert pool.stats().bytes_idle == 5120
-    assert pool.acquire(4097, COPY) is buffer
+    assert one(pool, 4097, COPY) is buffer
     pool.release(buffer)
-    assert pool.acquire(5121, COPY) is not buffer
-    assert pool.acquire(4096, COPY) is not buffer
+    assert one(pool, 5121, COPY) is not buffer
+    assert one(pool, 4096, COPY) is not buffer
     stats = pool.stats()
     assert (stats.hits, stats.misses, stats.bytes_idle) == (1, 3, 5120)
     assert stats.hit_rate == 0.25
@@ -285,22 +290,22 @@ def test_a_buffer_is_found_again_by_its_size_class() -> None:
 
 def test_a_buffer_of_another_usage_is_another_buffer() -> None:
     pool = BufferPool(FakeDevice(), largest=LARGEST)
-    buffer = pool.acquire(5000, COPY)
+    buffer = one(pool, 5000, COPY)
     pool.release(buffer)
-    other = pool.acquire(5000, COPY | MAP)
+    other = one(pool, 5000, COPY | MAP)
     assert other is not buffer
     assert other.usage == COPY | MAP
-    assert pool.acquire(5000, COPY) is buffer
+    assert one(pool, 5000, COPY) is buffer
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 4, 255, 256])
 def test_small_buffers_are_of_one_class(nbytes: int) -> None:
-    assert BufferPool(FakeDevice(), largest=LARGEST).acquire(nbytes, COPY).size == SMALLEST
+    assert one(BufferPool(FakeDevice(), largest=LARGEST), nbytes, COPY).size == SMALLEST
 
 
 @pytest.mark.parametrize("nbytes", [257, 1000, 4096, 100_001, 786_432, 1 << 27])
 def test_a_buffer_holds_what_was_asked_for_and_a_quarter_more_at_most(nbytes: int) -> None:
-    size = BufferPool(FakeDevice(), largest=LARGEST).acquire(nbytes, COPY).size
+    size = one(BufferPool(FakeDevice(), largest=LARGEST), nbytes, COPY).size
     assert nbytes <= size <= nbytes * 1.25 + UNIT
     assert size % 4 == 0
 
@@ -312,32 +317,32 @@ def test_the_hit_rate_is_zero_before_anything_is_asked_for() -> None:
 def test_the_pool_keeps_no_more_bytes_than_it_may_and_the_longest_unused_goes_first() -> None:
     device = FakeDevice()
     pool = BufferPool(device, largest=LARGEST, most_bytes=3 * 1024)
-    buffers = [pool.acquire(1024, COPY) for _ in range(5)]
+    buffers = [one(pool, 1024, COPY) for _ in range(5)]
     for buffer in buffers:
         pool.release(buffer)
         assert pool.stats().bytes_idle <= 3 * 1024
     assert [buffer.destroyed for buffer in buffers] == [1, 1, 0, 0, 0]
-    assert pool.acquire(1024, COPY) is buffers[4]
+    assert one(pool, 1024, COPY) is buffers[4]
     pool.release(buffers[4])
-    pool.release(pool.acquire(1024, MAP))
+    pool.release(one(pool, 1024, MAP))
     assert [buffer.destroyed for buffer in buffers] == [1, 1, 1, 0, 0]
 
 
 def test_a_buffer_larger_than_the_pool_is_not_kept() -> None:
     device = FakeDevice()
     pool = BufferPool(device, largest=LARGEST, most_bytes=1000)
-    pool.release(pool.acquire(5000, COPY))
+    pool.release(one(pool, 5000, COPY))
     assert (device.made[0].destroyed, pool.stats().bytes_idle) == (1, 0)
 
 
 def test_clearing_the_pool_destroys_what_is_idle_and_no_more() -> None:
     device = FakeDevice()
     pool = BufferPool(device, largest=LARGEST)
-    kept, idle = pool.acquire(100, COPY), pool.acquire(100, COPY)
+    kept, idle = one(pool, 100, COPY), one(pool, 100, COPY)
     pool.release(idle)
     pool.clear()
     assert (kept.destroyed, idle.destroyed, pool.stats().bytes_idle) == (0, 1, 0)
-    assert pool.acquire(100, COPY) not in (kept, idle)
+    assert one(pool, 100, COPY) not in (kept, idle)
 
 
 def test_a_device_without_memory_is_told_in_words() -> None:
@@ -345,7 +350,7 @@ def test_a_device_without_memory_is_told_in_words() -> None:
     device.fails = True
     pool = BufferPool(device, largest=LARGEST)
     with pytest.raises(gx.OutOfMemoryError, match="5,120 bytes could not be had from WebGPU: not"):
-        pool.acquire(5000, COPY)
+        one(pool, 5000, COPY)
 
 
 def test_no_buffer_of_the_pool_is_had_by_two_threads() -> None:
@@ -357,7 +362,7 @@ def test_no_buffer_of_the_pool_is_had_by_two_threads() -> None:
     def work(number: int) -> None:
         draw = random.Random(number)
         for _ in range(300):
-            buffer = pool.acquire(draw.choice([256, 1024, 2048]), draw.choice([COPY, MAP]))
+            buffer = one(pool, draw.choice([256, 1024, 2048]), draw.choice([COPY, MAP]))
             with lock:
                 assert id(buffer) not in having
                 having.add(id(buffer))
@@ -380,7 +385,7 @@ def form(count: int, kernel: Kernel = ADD_U32) -> Form:
 
 
 def fake(nbytes: int = 1) -> Any:
-    """For the exact cache, which asks nothing of a set but to be released."""
+    """For the exact cache, which asks of a set how large it is, and to be released."""
     return FakeSet(nbytes)
 
 
@@ -444,3 +449,33 @@ def test_clearing_the_exact_cache_releases_what_is_idle() -> None:
     cache.clear()
     assert [each.releases for each in sets] == [0, 1]
     assert len(cache) == 0
+
+
+def test_idle_sets_of_too_many_bytes_are_given_up_the_oldest_first() -> None:
+    made = Made()
+    cache = BucketCache(made, most_bytes=1000)
+    for size in (100, 50, 100):
+        touch(cache, size)
+    assert made.released == []
+    touch(cache, 125)
+    assert made.released == [200]  # of 50 elements, which were used before the 100
+    assert sum(stats.bytes_held for _, stats in cache.stats()) == 900
+    touch(cache, 500)  # has more than all may, and is kept alone
+    assert made.released == [400, 200, 500]
+    assert [stats.bytes_held for _, stats in cache.stats() if stats.bytes_held] == [2000]
+    touch(cache, 500)
+    assert len(made.sets) == 4
+
+
+def test_exact_sets_of_too_many_bytes_are_given_up_the_oldest_first() -> None:
+    cache, sets = ExactCache(most_bytes=1000), [fake(400), fake(400), fake(400), fake(5000)]
+    for number, each in enumerate(sets):
+        cache.put_back(form(number + 1), each)
+        if number == 2:
+            assert [each.releases for each in sets] == [1, 0, 0, 0]
+    assert [each.releases for each in sets] == [1, 1, 1, 0]
+    taken: Any = cache.take(form(4))
+    assert taken is sets[3]
+    cache.put_back(form(4), taken)
+    assert (len(cache), cache.give_up_set(), cache.give_up_set(), len(cache)) == (1, True, False, 0)
+    assert sets[3].releases == 1

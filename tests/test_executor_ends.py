@@ -13,6 +13,7 @@ import pytest
 import gpu_executor as gx
 from conftest import RunPython
 from executors import ADD, HeldKernel, total, words
+from in_child import OPEN_IN_CHILD
 from test_waiting import PATIENCE
 
 BEGIN = """
@@ -375,7 +376,9 @@ def test_devices_may_be_lost_while_the_interpreter_ends(run_python: RunPython) -
 
 # --- fork() ---
 
-FORK = """
+FORK = (
+    OPEN_IN_CHILD
+    + """
 import multiprocessing
 executor = gx.GpuExecutor({options})
 assert right(executor.run_batch(ADD, [(X, X)] * 20))
@@ -409,12 +412,16 @@ def child():
     assert repr(executor)
     executor.shutdown()
     mapped.close()
-    with gx.GpuExecutor({options}) as own:
+
+    def use(own):
         assert right(own.run_batch(ADD, [(X, X)] * 20))
         assert right([own.run(ADD, X, X), own.submit(ADD, X, X).result()])
+
+    use_its_own(lambda: gx.GpuExecutor({options}), use, executor.ranking[0].on_gpu)
     print("child", end=" ", flush=True)
 
 """
+)
 FORKED = {
     "os.fork": """
 pid = os.fork()
@@ -479,7 +486,9 @@ def test_metrics_that_the_parent_serves_do_not_hold_the_child(run_python: RunPyt
     check_script(run_python, script + SERVED + FORK_END, "child parent")
 
 
-FORKED_OFTEN = """
+FORKED_OFTEN = (
+    OPEN_IN_CHILD
+    + """
 executor = gx.GpuExecutor("vulkan")
 stop = threading.Event()
 
@@ -499,8 +508,11 @@ for _ in range(10):
             executor.submit(ADD, X, X)
         except gx.errors.ForkedError:
             executor.shutdown()
-            with gx.GpuExecutor("vulkan") as own:
-                assert right(own.run_batch(ADD, [(X, X)] * 20))
+            use_its_own(
+                lambda: gx.GpuExecutor("vulkan"),
+                lambda own: right(own.run_batch(ADD, [(X, X)] * 20)) or os._exit(2),
+                executor.ranking[0].on_gpu,
+            )
             os._exit(0)
         os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
@@ -510,6 +522,7 @@ for thread in threads:
 executor.shutdown()
 print("right")
 """
+)
 
 
 def test_children_may_be_made_while_threads_use_it(run_python: RunPython) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import pytest
 
+import gpu_executor as gx
 from conftest import RunPython
+from gpu_executor import forking
+from gpu_executor.vulkan import binding
+from gpu_executor.vulkan.binding import vk
+from in_child import OPEN_IN_CHILD
 
 BEGIN = """
 import gc, os, signal, sys, threading, time
@@ -50,6 +55,7 @@ def fork(child):
 
 signal.alarm(100)
 """
+BEGIN += OPEN_IN_CHILD
 
 
 def check_script(run_python: RunPython, script: str, said: str = "child parent") -> None:
@@ -143,12 +149,14 @@ gpu = gx.PersistentVulkanBackend()
 check(gpu)
 
 def child():
+    def use(own):
+        check(own)
+        check(own, LARGE)
+        assert own.validation_messages() == []
+
     before = binding.live_objects()
     for _ in range(2):
-        with gx.PersistentVulkanBackend() as own:
-            check(own)
-            check(own, LARGE)
-            assert own.validation_messages() == []
+        use_its_own(gx.PersistentVulkanBackend, use, gpu.device.kind != "cpu")
         assert binding.live_objects() == before == {}
     refused(lambda: gpu.run(ADD, X, X))
 
@@ -178,8 +186,7 @@ for thread in threads:
 
 def child():
     refused(lambda: gpu.run(ADD, X, X))
-    with gx.PersistentVulkanBackend() as own:
-        check(own)
+    use_its_own(gx.PersistentVulkanBackend, check, gpu.device.kind != "cpu")
     gpu.close()
 
 for _ in range(10):
@@ -245,6 +252,8 @@ def test_a_vulkan_device_stays_the_parents(run_python: RunPython, script: str, s
 
 
 WEBGPU = """
+with gx.PersistentVulkanBackend() as first:
+    on_gpu = first.device.kind != "cpu"
 gpu = gx.WgpuExecutor(settings=gx.Settings())
 check(gpu)
 
@@ -269,8 +278,7 @@ def child():
         assert "in use in the parent process" in str(error) and "spawn" in str(error)
     else:
         raise AssertionError("not refused")
-    with gx.PersistentVulkanBackend() as own:
-        check(own)
+    use_its_own(gx.PersistentVulkanBackend, check, on_gpu)
 
 fork(child)
 check(gpu)
@@ -297,3 +305,15 @@ print("parent")
 
 def test_webgpu_works_in_a_child_whose_parent_has_not_used_it(run_python: RunPython) -> None:
     check_script(run_python, WEBGPU_IN_THE_CHILD_ALONE)
+
+
+def test_a_driver_that_allows_a_child_no_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise binding._error("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
+
+    monkeypatch.setattr(vk, "vkCreateDevice", refuse)
+    with pytest.raises(gx.errors.VulkanError, match="vkCreateDevice failed"):
+        gx.PersistentVulkanBackend()
+    monkeypatch.setattr(forking, "_is_child", True)
+    with pytest.raises(gx.NoDeviceError, match=r"in this child of fork\(\).*close it there.*spawn"):
+        gx.PersistentVulkanBackend()

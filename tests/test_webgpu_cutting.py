@@ -8,7 +8,7 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenWebGpu
 from gpu_executor.errors import DeviceLacksError
-from gpu_executor.webgpu import executor as executor_module
+from gpu_executor.webgpu import runs
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, word_jobs
 from webgpu import MATMUL, REDUCE, idle, own_kernel
 
@@ -26,7 +26,7 @@ def shrink_buffers(gpu: gx.WgpuExecutor, nbytes: int) -> None:
 def test_more_than_may_be_in_flight_is_read_group_by_group(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_module, "IN_FLIGHT_BYTES", 200_000)
+    monkeypatch.setattr(runs, "IN_FLIGHT_BYTES", 200_000)
     gpu = open_webgpu()
     jobs = word_jobs(*[1000, 20_000, 40_000, 70_000] * 3, 140_000)
     for _ in range(2):

@@ -15,7 +15,7 @@ import gpu_executor as gx
 from conftest import OpenWebGpu, RunPython
 from gpu_executor.call import Call
 from gpu_executor.plan import Piece
-from gpu_executor.webgpu import executor as executor_module
+from gpu_executor.webgpu import runs
 from gpu_executor.webgpu.buckets import BucketCache
 from gpu_executor.webgpu.buffers import BufferPool
 from gpu_executor.webgpu.exact import ENTRIES_KEPT
@@ -168,7 +168,7 @@ def test_a_reader_that_cannot_begin_leaves_no_set_busy(
 ) -> None:
     gpu, jobs = open_webgpu(private=private), word_jobs(*MIXED)
     gpu.run_batch(ADD_U32, jobs)
-    reader = gpu._buckets.get_or_create(16_384, ADD_U32).idle[0].reader
+    reader = gpu._runs.buckets.get_or_create(16_384, ADD_U32).idle[0].reader
     with monkeypatch.context() as patch:
         fail_once(patch, type(reader), "begin", at=at)
         with pytest.raises(InjectedError):
@@ -176,22 +176,33 @@ def test_a_reader_that_cannot_begin_leaves_no_set_busy(
     check_all_is_well(gpu, jobs)
 
 
-@pytest.mark.parametrize("at", [1, 2, 5, 9])
-def test_a_buffer_that_cannot_be_had_leaves_no_set_busy(
+def test_buffers_that_cannot_be_had_leave_no_set_busy(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, jobs = open_webgpu(), word_jobs(*MIXED)
+    with monkeypatch.context() as patch:
+        fail_once(patch, BufferPool, "acquire", error=gx.OutOfMemoryError("no more"))
+        with pytest.raises(gx.OutOfMemoryError):
+            gpu.run_batch(ADD_U32, jobs)
+    check_all_is_well(gpu, jobs)
+
+
+@pytest.mark.parametrize("at", [2, 3, 5, 6])
+def test_a_batch_makes_do_with_the_buffers_that_there_are(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     gpu, jobs = open_webgpu(), word_jobs(*MIXED)
     with monkeypatch.context() as patch:
-        fail_once(patch, BufferPool, "acquire", at=at, error=gx.OutOfMemoryError("no more"))
-        with pytest.raises(gx.OutOfMemoryError):
-            gpu.run_batch(ADD_U32, jobs)
+        asked = fail_once(patch, BufferPool, "acquire", at=at, error=gx.OutOfMemoryError("no more"))
+        check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+    assert asked[0] >= at
     check_all_is_well(gpu, jobs)
 
 
 def test_an_error_while_much_is_in_flight_leaves_no_set_busy(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_module, "IN_FLIGHT_BYTES", 1)
+    monkeypatch.setattr(runs, "IN_FLIGHT_BYTES", 1)
     gpu, jobs = open_webgpu(), word_jobs(*MIXED)
     for at in range(1, len(jobs) + 1):
         with monkeypatch.context() as patch:
@@ -233,7 +244,7 @@ with gx.WgpuExecutor(private={private}, settings=gx.Settings()) as gpu:
         gpu.run_batch(kernel, jobs)
     except KeyboardInterrupt:
         print("interrupted")
-    assert all(bucket.busy == 0 for bucket in gpu._buckets._buckets.values())
+    assert all(bucket.busy == 0 for bucket in gpu._runs.buckets._buckets.values())
     for _ in range(3):
         for (x, _), result in zip(jobs, gpu.run_batch(kernel, jobs)):
             assert (result == 2 * x).all()
@@ -252,8 +263,8 @@ def test_an_interrupt_while_waiting_leaves_the_executor_working(
 
 
 def few_buckets(gpu: gx.WgpuExecutor, most: int) -> BucketCache:
-    gpu._buckets._most = most
-    return gpu._buckets
+    gpu._runs.buckets._most = most
+    return gpu._runs.buckets
 
 
 def test_eviction_while_work_is_in_flight_does_no_harm(open_webgpu: OpenWebGpu) -> None:
@@ -428,7 +439,7 @@ def test_a_set_of_pieces_reads_what_belongs_to_each(open_webgpu: OpenWebGpu) -> 
 def test_jobs_of_one_bucket_are_in_flight_within_the_bound(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_module, "IN_FLIGHT_BYTES", 4 << 20)
+    monkeypatch.setattr(runs, "IN_FLIGHT_BYTES", 4 << 20)
     gpu, jobs = open_webgpu(), word_jobs(*[1000] * 200)
     check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
     (bucket,) = gpu.bucket_cache_stats()

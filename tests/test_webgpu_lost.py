@@ -19,19 +19,19 @@ MIXED = (5, 20_000, 300, 40_000, 7, 16_385, 40_001)
 def note_sets(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> list[BufferSet]:
     """Every set that the executor makes from now on."""
     seen: list[BufferSet] = []
-    make = gpu._make_set
+    make = gpu._runs._make_set
 
-    def noted(*arguments: Any) -> BufferSet:
-        seen.append(make(*arguments))
+    def noted(*arguments: Any, **options: Any) -> BufferSet:
+        seen.append(make(*arguments, **options))
         return seen[-1]
 
-    monkeypatch.setattr(gpu, "_make_set", noted)
+    monkeypatch.setattr(gpu._runs, "_make_set", noted)
     return seen
 
 
 def check_lost(gpu: gx.WgpuExecutor, sets: list[BufferSet], number: int) -> None:
     """So many of those sets are lost and hold nothing; the rest is cached and whole."""
-    cached, lost = cached_sets(gpu), gpu._lost
+    cached, lost = cached_sets(gpu), gpu._runs._lost
     assert (len(lost), len(cached)) == (number, len(sets) - number)
     assert set(lost) | set(cached) == set(sets)
     assert all(each.nbytes == 0 for each in lost)
@@ -112,7 +112,7 @@ def test_what_is_wrong_before_a_set_is_touched_discards_nothing(
         fail_once(patch, BufferSet, "use")
         with pytest.raises(InjectedError, match="use"):
             gpu.run(ADD_U32, *job)
-    assert gpu._lost == []
+    assert gpu._runs._lost == []
     assert set(cached_sets(gpu)) == set(sets)
     check_sums([gpu.run(ADD_U32, *job)], [job])
 
@@ -131,7 +131,7 @@ def test_a_set_of_one_size_is_discarded_too(
         fail_once(patch, BufferSet, step)
         with pytest.raises(InjectedError, match=step):
             gpu.run(ADD_U32, *job)
-    assert gpu._lost == [exact]
+    assert gpu._runs._lost == [exact]
     assert cached_sets(gpu) == [in_bucket]
     assert gpu.stats().exact_entries == 0
     for _ in range(2):
@@ -156,7 +156,7 @@ def test_a_range_error_discards_nothing(open_webgpu: OpenWebGpu, private: bool) 
             gpu.run_batch(FQ_ADD, wrong)
         with pytest.raises(gx.ElementRangeError):
             gpu.run(FQ_ADD, *wrong[2])
-        assert gpu._lost == []
+        assert gpu._runs._lost == []
         assert set(cached_sets(gpu)) == sets
     check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
     assert made(gpu.stats()) == made(before)
@@ -201,8 +201,8 @@ for at in {at}:
                 all_right()
             except KeyboardInterrupt:
                 interrupts += 1
-                assert gpu._lost
-        assert all(bucket.busy == 0 for bucket in gpu._buckets._buckets.values())
+                assert gpu._runs._lost
+        assert all(bucket.busy == 0 for bucket in gpu._runs.buckets._buckets.values())
         for _ in range(3):
             all_right()
         print(interrupts)

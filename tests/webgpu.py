@@ -59,13 +59,13 @@ def finish_compiling(gpu: gx.WgpuExecutor) -> None:
 
 def idle(gpu: gx.WgpuExecutor) -> bool:
     """Whether no task has a set."""
-    return all(bucket.busy == 0 for bucket in gpu._buckets._buckets.values())
+    return all(bucket.busy == 0 for bucket in gpu._runs.buckets._buckets.values())
 
 
 def cached_sets(gpu: gx.WgpuExecutor) -> list[BufferSet]:
     """The sets that wait for a task, in buckets and by exact size."""
-    by_bucket = [each for bucket in gpu._buckets._buckets.values() for each in bucket.idle]
-    return by_bucket + [each for sets in gpu._exact._idle.values() for each in sets]
+    by_bucket = [each for bucket in gpu._runs.buckets._buckets.values() for each in bucket.idle]
+    return by_bucket + [each for sets in gpu._runs.exact._idle.values() for each in sets]
 
 
 def fail_once(

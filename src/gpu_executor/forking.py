@@ -17,6 +17,12 @@ from typing import Any, NoReturn
 from gpu_executor.errors import ForkedError
 
 _told: set[weakref.WeakMethod[Callable[[], None]]] = set()
+_is_child = False
+
+
+def is_child() -> bool:
+    """Whether this process was forked by one that had this module loaded."""
+    return _is_child
 
 
 def tell_in_child(method: Callable[[], None]) -> None:
@@ -46,6 +52,8 @@ LEFT_TO_PARENT: Any = _LeftToParent()
 
 
 def _tell_all() -> None:
+    global _is_child  # noqa: PLW0603 - of the process
+    _is_child = True
     for reference in list(_told):
         method = reference()
         if method is not None:

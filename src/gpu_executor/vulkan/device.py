@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import NoDeviceError
-from gpu_executor.forking import LEFT_TO_PARENT, tell_in_child
+from gpu_executor.errors import NoDeviceError, VulkanError
+from gpu_executor.forking import LEFT_TO_PARENT, is_child, tell_in_child
 from gpu_executor.vulkan.binding import Arena, Handle, opening, out, vk
 from gpu_executor.vulkan.describe import (
     CORE_FEATURES,
@@ -103,8 +103,18 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
         ppEnabledExtensionNames=arena.texts(extensions),
     )
     device = out("VkDevice")
-    with opening:
-        vk.vkCreateDevice(physical, create, vk.ffi.NULL, device)
+    try:
+        with opening:
+            vk.vkCreateDevice(physical, create, vk.ffi.NULL, device)
+    except VulkanError as error:
+        if not is_child():
+            raise
+        # NVIDIA's driver (580) refuses a second one so, and allows it when the first is closed.
+        raise NoDeviceError(
+            f"{info.name} cannot be opened in this child of fork(): {error}. If it is open in the "
+            "parent process, close it there first, or start children with multiprocessing's "
+            "'spawn'"
+        ) from error
     return device[0]
 
 

@@ -16,6 +16,8 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.webgpu.sets import BufferSet
 
 BUCKETS_KEPT = 32
+KEPT_BYTES = 512 << 20
+"""Of idle buffer sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,20 @@ class Bucket:
 class BucketCache:
     """Buckets by kernel and size, made when they are first used. Safe from several threads.
 
-    The least recently used are given up first, and none that a task is in flight in.
+    The least recently used are given up first, and none that a task is in flight in. Idle sets of
+    more than `most_bytes` are given up too, all but the last one.
     """
 
     def __init__(
-        self, make_set: Callable[[Kernel, int], BufferSet], *, most: int = BUCKETS_KEPT
+        self,
+        make_set: Callable[..., BufferSet],
+        *,
+        most: int = BUCKETS_KEPT,
+        most_bytes: int = KEPT_BYTES,
     ) -> None:
-        self._make_set, self._most = make_set, most
+        """`make_set` is called with a kernel, a size and whether to `wait` for memory."""
+        self._make_set, self._most, self._most_bytes = make_set, most, most_bytes
+        self._bytes_idle = 0
         self._buckets: OrderedDict[tuple[Kernel, int], Bucket] = OrderedDict()
         self._lock = threading.RLock()
         self._evictions: Counter[tuple[str, int]] = Counter()
@@ -79,16 +88,18 @@ class BucketCache:
             self._evict(keep=key)
         return made
 
-    def take_set(self, bucket: Bucket) -> BufferSet:
+    def take_set(self, bucket: Bucket, *, wait: bool = True) -> BufferSet:
         """A buffer set of a bucket for one task; give it back with `put_back`."""
         with self._lock:
             bucket.busy += 1
             if bucket.idle:
                 bucket.hits += 1
-                return bucket.idle.pop()
+                taken = bucket.idle.pop()
+                self._bytes_idle -= taken.nbytes
+                return taken
             bucket.misses += 1
         try:
-            return self._make_set(bucket.kernel, bucket.size)
+            return self._make_set(bucket.kernel, bucket.size, wait=wait)
         except BaseException:
             with self._lock:
                 bucket.busy -= 1
@@ -99,7 +110,10 @@ class BucketCache:
         with self._lock:
             bucket.busy -= 1
             if self._buckets.get((bucket.kernel, bucket.size)) is bucket:
+                while self._bytes_idle and self._bytes_idle + buffers.nbytes > self._most_bytes:
+                    self.give_up_set()
                 bucket.idle.append(buffers)
+                self._bytes_idle += buffers.nbytes
             else:
                 buffers.release()
             self._evict()
@@ -109,6 +123,17 @@ class BucketCache:
         with self._lock:
             bucket.busy -= 1
             self._evict()
+
+    def give_up_set(self) -> bool:
+        """One idle set of the least recently used bucket that has any; whether there was one."""
+        with self._lock:
+            for bucket in self._buckets.values():
+                if bucket.idle:
+                    oldest = bucket.idle.pop(0)
+                    self._bytes_idle -= oldest.nbytes
+                    oldest.release()
+                    return True
+        return False
 
     def used(self) -> dict[str, list[int]]:
         """Sizes by the name of a kernel."""
@@ -155,5 +180,6 @@ class BucketCache:
     def _give_up(self, key: tuple[Kernel, int]) -> None:
         given_up = self._buckets.pop(key)
         for buffers in given_up.idle:
+            self._bytes_idle -= buffers.nbytes
             buffers.release()
         given_up.idle.clear()  # somebody may have it in hand already, about to take a set

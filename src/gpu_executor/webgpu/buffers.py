@@ -1,9 +1,10 @@
-"""The buffer pool: GPU buffers that nobody uses, kept by size class and usage."""
+"""The buffer pool: how much all buffers have, and those that nobody uses by class and usage."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ POOL_BYTES = 512 << 20
 SMALLEST_UNITS = 64
 UNIT = 4
 
+Wanted = tuple[int, int]
+"""Bytes and usage of a buffer."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
@@ -22,6 +26,8 @@ class PoolStats:
     hits: int
     misses: int
     bytes_idle: int
+    bytes_in_use: int
+    """Of buffers that are not in the pool: those of tasks, and of sets that are kept for them."""
 
     @property
     def hit_rate(self) -> float:
@@ -33,29 +39,135 @@ class PoolStats:
 class BufferPool:
     """Buffers by size class and usage, the longest unused given up first. Safe from many threads.
 
-    Whoever gives a buffer back says with it that no submission uses it any more.
+    Whoever gives a buffer back says with it that no submission uses it any more. All buffers
+    together have no more than `limit` bytes.
     """
 
-    def __init__(self, device: Any, *, largest: int, most_bytes: int = POOL_BYTES) -> None:
-        """`largest` is what one buffer can have."""
+    def __init__(
+        self,
+        device: Any,
+        *,
+        largest: int,
+        most_bytes: int = POOL_BYTES,
+        limit: int | None = None,
+    ) -> None:
+        """`largest` is what one buffer can have, `most_bytes` what may lie idle."""
         self._device, self._largest, self._most_bytes = device, largest, most_bytes
-        self._idle: OrderedDict[Any, tuple[int, int]] = OrderedDict()
+        self.limit = limit
+        self.reclaim: Callable[[], bool] = lambda: False
+        """Asked, where there is no room, to give back something that is kept for later; says
+        whether it had anything."""
+        self._idle: OrderedDict[Any, Wanted] = OrderedDict()
         """Buffers with their class, the longest unused first."""
         self._lock = threading.Lock()
-        self._hits = self._misses = self._bytes_idle = 0
+        self._changed = threading.Condition(self._lock)
+        self._changes = 0
+        """How often there was something new for who waits."""
+        self._hits = self._misses = self._bytes_idle = self._bytes_in_use = 0
 
-    def acquire(self, nbytes: int, usage: int) -> Any:
-        """A buffer of at least that many bytes for that usage."""
+    def size_of(self, nbytes: int) -> int:
+        """The size of the buffer that is had for so many bytes."""
         size = round_up_to_class(max(-(-nbytes // UNIT), SMALLEST_UNITS)) * UNIT
-        size = max(nbytes, min(size, self._largest))
+        return max(nbytes, min(size, self._largest))
+
+    def acquire(self, wanted: Sequence[Wanted], *, wait: bool = True) -> list[Any]:
+        """Buffers of at least those many bytes, for those usages: all of them or none.
+
+        With `wait` it waits for what others use, if there is no room but for that. Whoever has
+        buffers already must not: two of them would wait for each other.
+        """
+        kinds = [(self.size_of(nbytes), usage) for nbytes, usage in wanted]
+        self._reserve(sum(size for size, _ in kinds), wait=wait)
+        buffers = self._found(kinds)
+        try:
+            for index, kind in enumerate(kinds):
+                if buffers[index] is None:
+                    buffers[index] = self._make(*kind)
+        except BaseException:
+            for buffer, (size, _) in zip(buffers, kinds, strict=True):
+                if buffer is None:
+                    self._unreserve(size)
+                else:
+                    self.release(buffer)
+            raise
+        return buffers
+
+    def release(self, buffer: Any) -> None:
+        """Nobody uses it any more; somebody may soon."""
         with self._lock:
-            for buffer, kind in reversed(self._idle.items()):
-                if kind == (size, usage):
-                    del self._idle[buffer]
-                    self._bytes_idle -= size
-                    self._hits += 1
-                    return buffer
-            self._misses += 1
+            self._bytes_in_use -= buffer.size
+            self._idle[buffer] = buffer.size, buffer.usage
+            self._bytes_idle += buffer.size
+            self._drop_idle(self._most_bytes)
+            self._tell()
+
+    def destroy(self, buffer: Any) -> None:
+        """Nobody is to use it again."""
+        buffer.destroy()
+        self._unreserve(buffer.size)
+
+    def look_again(self) -> None:
+        """Something that is kept for later came back: who waits may reclaim it."""
+        if self.limit is not None:
+            with self._lock:
+                self._tell()
+
+    def clear(self) -> None:
+        """Destroy every idle buffer."""
+        with self._lock:
+            self._drop_idle(0)
+
+    def stats(self) -> PoolStats:
+        with self._lock:
+            return PoolStats(self._hits, self._misses, self._bytes_idle, self._bytes_in_use)
+
+    def _reserve(self, nbytes: int, *, wait: bool) -> None:
+        """Count bytes as used, when there is room for them."""
+        while True:
+            with self._lock:
+                if self.limit is None or self._bytes_in_use + nbytes <= self.limit:
+                    self._bytes_in_use += nbytes
+                    return
+                seen = self._changes
+            if self.reclaim():
+                continue
+            with self._lock:
+                if self._changes != seen:
+                    continue
+                if not wait or not self._bytes_in_use:
+                    raise OutOfMemoryError(
+                        f"{nbytes:,} bytes for buffers are over the limit: {self._bytes_in_use:,} "
+                        f"of {self.limit:,} are in use (GPU_MEMORY_LIMIT)"
+                    )
+                self._changed.wait()
+
+    def _unreserve(self, nbytes: int) -> None:
+        with self._lock:
+            self._bytes_in_use -= nbytes
+            self._tell()
+
+    def _tell(self) -> None:
+        self._changes += 1
+        self._changed.notify_all()
+
+    def _found(self, kinds: Sequence[Wanted]) -> list[Any]:
+        """An idle buffer of each kind, None where there is none; room for those is made."""
+        with self._lock:
+            found = [self._take(kind) for kind in kinds]
+            self._drop_idle(self._most_bytes)
+        return found
+
+    def _take(self, kind: Wanted) -> Any:
+        for buffer, its_kind in reversed(self._idle.items()):
+            if its_kind == kind:
+                del self._idle[buffer]
+                self._bytes_idle -= kind[0]
+                self._hits += 1
+                return buffer
+        self._misses += 1
+        return None
+
+    def _make(self, size: int, usage: int) -> Any:
         try:
             return self._device.create_buffer(size=size, usage=usage)
         except Exception as error:
@@ -63,22 +175,11 @@ class BufferPool:
                 f"{size:,} bytes could not be had from WebGPU: {error}"
             ) from error
 
-    def release(self, buffer: Any) -> None:
-        with self._lock:
-            self._idle[buffer] = buffer.size, buffer.usage
-            self._bytes_idle += buffer.size
-            while self._bytes_idle > self._most_bytes:
-                oldest, (size, _) = self._idle.popitem(last=False)
-                self._bytes_idle -= size
-                oldest.destroy()
-
-    def clear(self) -> None:
-        """Destroy every idle buffer."""
-        with self._lock:
-            while self._idle:
-                self._idle.popitem()[0].destroy()
-            self._bytes_idle = 0
-
-    def stats(self) -> PoolStats:
-        with self._lock:
-            return PoolStats(self._hits, self._misses, self._bytes_idle)
+    def _drop_idle(self, most: int) -> None:
+        """The longest unused first, until there is no more than that and nothing over the limit."""
+        if self.limit is not None:
+            most = min(most, self.limit - self._bytes_in_use)
+        while self._bytes_idle > most:
+            oldest, (size, _) = self._idle.popitem(last=False)
+            self._bytes_idle -= size
+            oldest.destroy()

@@ -24,7 +24,7 @@ from gpu_executor.call import Array, Call, Form, Operand
 from gpu_executor.errors import DeviceLacksError, ElementRangeError, KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Piece
-from gpu_executor.webgpu.buffers import BufferPool
+from gpu_executor.webgpu.buffers import BufferPool, Wanted
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.programs import PARAMETER_BYTES, Program
 from gpu_executor.webgpu.waiting import Copy, Dispatch, Waiting
@@ -63,13 +63,25 @@ def regions(kernel: Kernel, sizes: Sequence[int]) -> tuple[Region, Region]:
     return Region.of(sizes[: kernel.inputs]), Region.of(sizes[kernel.inputs :], first=first)
 
 
-def fits(kernel: Kernel, sizes: Sequence[int], device: WebGpuDevice) -> bool:
-    """Whether a device can have a set for arrays of so many bytes."""
-    both = regions(kernel, sizes)
-    return (
-        max(size for region in both for size in region.sizes) <= device.most_bound
-        and max(region.nbytes for region in both) <= device.most_in_buffer
-    )
+def wanted_buffers(
+    ins: Region, outs: Region, device: WebGpuDevice, *, maps_inputs: bool
+) -> dict[str, Wanted]:
+    """The buffers of a set by their names; one that is not there is the same as another."""
+    usage, shares = device.wgpu.BufferUsage, device.shares_memory
+    bound = usage.STORAGE | usage.COPY_DST
+    wanted = {"inputs": (ins.nbytes, bound)}
+    if maps_inputs and shares:
+        wanted["inputs"] = ins.nbytes, usage.STORAGE | usage.MAP_WRITE
+    elif maps_inputs:
+        wanted["upload"] = ins.nbytes, usage.MAP_WRITE | usage.COPY_SRC
+    if shares:
+        wanted["outputs"] = outs.nbytes, bound | usage.MAP_READ
+    else:
+        wanted["outputs"] = outs.nbytes, bound | usage.COPY_SRC
+        wanted["staging"] = outs.nbytes, usage.MAP_READ | usage.COPY_DST
+    if not device.immediates:
+        wanted["uniform"] = PARAMETER_BYTES, usage.UNIFORM | usage.COPY_DST
+    return wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,35 +109,26 @@ class BufferSet:
         operands: Sequence[Operand],
         layout: Any,
         waiting: Waiting,
+        *,
+        wait: bool = True,
     ) -> None:
+        """`wait`: for memory that others use, where there is a limit."""
         self._device, self._pool, self._kernel = device, pool, kernel
         self._in, self._out = regions(kernel, [operand.nbytes for operand in operands])
         self._uses: dict[tuple[int, bytes], Use] = {}
-        self._buffers: list[Any] = []
+        wanted = wanted_buffers(self._in, self._out, device, maps_inputs=waiting.maps_inputs)
+        self._buffers = pool.acquire(list(wanted.values()), wait=wait)
         try:
-            self._make(layout, waiting)
+            self._make(dict(zip(wanted, self._buffers, strict=True)), layout, waiting)
         except BaseException:
             self._give_back()  # nothing is mapped yet
             raise
 
-    def _make(self, layout: Any, waiting: Waiting) -> None:
-        usage, shares = self._device.wgpu.BufferUsage, self._device.shares_memory
-        if not waiting.maps_inputs:
-            self._inputs = self._acquire(self._in, usage.STORAGE | usage.COPY_DST)
-            self._upload = self._inputs
-        elif shares:
-            self._inputs = self._acquire(self._in, usage.STORAGE | usage.MAP_WRITE)
-            self._upload = self._inputs
-        else:
-            self._inputs = self._acquire(self._in, usage.STORAGE | usage.COPY_DST)
-            self._upload = self._acquire(self._in, usage.MAP_WRITE | usage.COPY_SRC)
-        written = usage.STORAGE | usage.COPY_DST
-        if shares:
-            self._outputs = self._acquire(self._out, written | usage.MAP_READ)
-            self._staging = self._outputs
-        else:
-            self._outputs = self._acquire(self._out, written | usage.COPY_SRC)
-            self._staging = self._acquire(self._out, usage.MAP_READ | usage.COPY_DST)
+    def _make(self, made: dict[str, Any], layout: Any, waiting: Waiting) -> None:
+        self._inputs, self._outputs = made["inputs"], made["outputs"]
+        self._upload = made.get("upload", self._inputs)
+        self._staging = made.get("staging", self._outputs)
+        self._uniform = made.get("uniform")
         self.writer, self.reader = waiting.writer(self._upload), waiting.reader(self._staging)
         self._queue = self._device.device.queue
         self._status_is_clear = not self._kernel.status
@@ -138,11 +141,7 @@ class BufferSet:
         bound += [(self._outputs, *place) for place in _places(self._out)]
         if self._kernel.status:
             bound.append((self._outputs, 0, VECTOR_BYTES))
-        self._uniform: Any = None
-        if not self._device.immediates:
-            usage = self._device.wgpu.BufferUsage
-            room = Region.of([PARAMETER_BYTES])
-            self._uniform = self._acquire(room, usage.UNIFORM | usage.COPY_DST)
+        if self._uniform is not None:
             bound.append((self._uniform, 0, PARAMETER_BYTES))
         return [
             {"binding": index, "resource": {"buffer": buffer, "offset": offset, "size": size}}
@@ -209,18 +208,13 @@ class BufferSet:
     def discard(self) -> None:
         """Destroy the buffers, whatever became of them; the device keeps what it still uses."""
         for buffer in self._buffers:
-            buffer.destroy()
+            self._pool.destroy(buffer)
         self._buffers.clear()
 
     def _give_back(self) -> None:
         for buffer in self._buffers:
             self._pool.release(buffer)
         self._buffers.clear()
-
-    def _acquire(self, region: Region, usage: int) -> Any:
-        buffer = self._pool.acquire(region.nbytes, usage)
-        self._buffers.append(buffer)
-        return buffer
 
     def _make_use(self, form: Form, piece: Piece) -> Use:
         kernel, words = self._kernel, form.shape_words
