@@ -15,6 +15,7 @@ import gpu_executor as gx
 from conftest import elements
 from gpu_executor.errors import ClosedError
 from gpu_executor.primes import BLS12_381_FQ, words
+from test_executor_choice import slower
 
 MUL = gx.kernels.load("bls12_381_fq_mul")
 A, B = (words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 300, seed)) for seed in (1, 2))
@@ -92,6 +93,19 @@ def test_jobs_of_a_device_without_stages_are_in_it_too(tmp_path: Path) -> None:
     assert [each["name"] for each in spans] == [MUL.name] * 2
     assert [each["args"]["piece"] for each in spans] == [1, 2]
     assert all(each["dur"] > 0 for each in spans)
+
+
+def test_small_calls_on_the_cpu_are_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with gx.GpuExecutor("vulkan", small_on_cpu=True) as executor:
+        slower(executor._devices[0].backend, monkeypatch)
+        with executor.profile() as profile:
+            executor.run(MUL, A[:3], B[:3])
+            executor.submit(MUL, A[:4], B[:4]).result()
+        assert [each.calls for each in executor.stats().devices] == [0, 2]
+    profile.save_trace(tmp_path / "trace.json")
+    processes, _, spans = events_of(tmp_path / "trace.json")
+    assert processes[2] == "1: NumPy by cpu"
+    assert [each["name"] for each in spans if each["pid"] == 2] == [MUL.name] * 2
 
 
 def test_a_profile_of_nothing_is_a_trace_of_nothing(tmp_path: Path) -> None:

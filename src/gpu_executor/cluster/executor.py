@@ -20,12 +20,12 @@ from gpu_executor.cluster.posts import Post
 from gpu_executor.cluster.session import SESSION
 from gpu_executor.cluster.stats import ClusterStats, PostStats
 from gpu_executor.errors import (
-    ArgumentTypeError,
     ClosedError,
     GpuError,
     QueueFullError,
     SettingsError,
 )
+from gpu_executor.executor.arguments import calls_in, check_sizes, kernel_in, out_in
 from gpu_executor.executor.seats import BackendName
 from gpu_executor.executor.shared_jobs import numbered
 from gpu_executor.kernel import Kernel
@@ -100,13 +100,11 @@ class RayExecutor(Executor):
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays; their results, in order. The first
         job that fails is the error. It waits for room by itself, whatever `when_full` says."""
-        if out is not None and len(out) != len(jobs):
-            raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
-        kernel, futures = _kernel(kernel), list[Future[Any]]()
+        kernel, calls, futures = _kernel(kernel), calls_in(jobs, out), list[Future[Any]]()
         try:
-            for index, arrays in enumerate(jobs):
+            for index, arrays in enumerate(calls):
                 target = None if out is None else out[index]
-                futures.append(self._submitted(kernel, tuple(arrays), target, "block"))
+                futures.append(self._submitted(kernel, arrays, target, "block"))
             return [_numbered_result(index, future) for index, future in enumerate(futures)]
         except BaseException:
             for future in futures:
@@ -128,10 +126,7 @@ class RayExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """A kernel on arrays, run when a device is free; `out=` says where the result goes."""
-        out = kwargs.pop("out", None)
-        if kwargs:
-            raise ArgumentTypeError(f"submit takes out=, not {', '.join(kwargs)}")
-        return self._submitted(_kernel(fn), args, out, self._when_full)
+        return self._submitted(_kernel(fn), args, out_in(kwargs), self._when_full)
 
     def map(
         self,
@@ -149,8 +144,7 @@ class RayExecutor(Executor):
         """
         kernel = _kernel(fn)
         self._check_open()
-        if chunksize < 1 or (buffersize is not None and buffersize < 1):
-            raise ValueError("chunksize and buffersize are 1 at least, or buffersize is None")
+        check_sizes(chunksize, buffersize)
         ahead = buffersize or max(self._capacity * len(self._dispatcher.posts), chunksize)
 
         def submit(arrays: tuple[Any, ...]) -> Future[Any]:
@@ -216,12 +210,7 @@ def _numbered_result(index: int, future: Future[Any]) -> Any:
 
 
 def _kernel(fn: Any) -> Kernel:
-    if not isinstance(fn, Kernel):
-        name = getattr(fn, "__name__", type(fn).__name__)
-        raise ArgumentTypeError(
-            f"a RayExecutor runs kernels, and {name!r} is none; functions are for Ray's own tasks"
-        )
-    return fn
+    return kernel_in(fn, "a RayExecutor", "Ray's own tasks")
 
 
 def _warn_without_gpu(places: Sequence[Place]) -> None:

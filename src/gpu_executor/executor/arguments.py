@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpu_executor.errors import ArgumentTypeError
-from gpu_executor.executor.jobs import Arrays
 from gpu_executor.kernel import Kernel
 
 
-def kernel_in(fn: Any) -> Kernel:
+def kernel_in(
+    fn: Any, by: str = "a GpuExecutor", functions_by: str = "a ThreadPoolExecutor"
+) -> Kernel:
     """What is to be run; a function is not."""
     if not isinstance(fn, Kernel):
         name = getattr(fn, "__name__", type(fn).__name__)
         raise ArgumentTypeError(
-            f"a GpuExecutor runs kernels, and {name!r} is none; functions are for a "
-            "ThreadPoolExecutor"
+            f"{by} runs kernels, and {name!r} is none; functions are for {functions_by}"
         )
     return fn
 
@@ -29,7 +29,7 @@ def out_in(options: dict[str, Any]) -> Any:
     return out
 
 
-def calls_in(jobs: Sequence[Arrays], out: Sequence[Any] | None) -> list[Arrays]:
+def calls_in(jobs: Sequence[Sequence[Any]], out: Sequence[Any] | None) -> list[tuple[Any, ...]]:
     """The jobs of a batch, each a tuple of arrays."""
     if out is not None and len(out) != len(jobs):
         raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
@@ -38,3 +38,11 @@ def calls_in(jobs: Sequence[Arrays], out: Sequence[Any] | None) -> list[Arrays]:
             found = type(arrays).__name__
             raise ArgumentTypeError(f"job {index}: a job is a tuple of arrays, not a {found}")
     return [tuple(arrays) for arrays in jobs]
+
+
+def check_sizes(chunksize: int, buffersize: int | None) -> None:
+    """How far a `map` may go ahead."""
+    if chunksize < 1:
+        raise ValueError(f"chunksize is {chunksize}; it is 1 at least")
+    if buffersize is not None and buffersize < 1:
+        raise ValueError(f"buffersize is {buffersize}; it is 1 at least, or None")

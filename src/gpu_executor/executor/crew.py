@@ -50,6 +50,10 @@ class Crew:
         stand_in = self.stand_in.device
         return [*self.devices] if stand_in is None else [*self.devices, stand_in]
 
+    def placed_on(self) -> list[OpenDevice]:
+        """What calls run on while nothing fails: the stand-in too where it has small ones."""
+        return [*self.devices] if self.small is None else [*self.devices, self.stand_in.open()]
+
     def place(self, who: int, kernel: Kernel, calls: Sequence[Arrays]) -> OpenDevice:
         """Where calls are run that a device has taken."""
         device = self.devices[who]

@@ -211,7 +211,7 @@ class GpuExecutor(Executor):
     def profile(self) -> ExecutorProfile:
         """Watch every job on every device until its `with` ends: `stages()`, `save_trace(path)`."""
         self._check_open()
-        return ExecutorProfile(self._devices)
+        return ExecutorProfile(self._crew.placed_on())
 
     def __repr__(self) -> str:
         state = "shut down" if self._line.closed else "open"

@@ -67,8 +67,11 @@ def _shape_of(arrays: Arrays, types: Sequence[ElementType]) -> Shape | None:
     """The shape of elements that all arrays of a call have, if they are what the kernel takes."""
     if len(arrays) != len(types):
         return None
-    found = {_elements(array, type_) for array, type_ in zip(arrays, types, strict=True)}
-    return found.pop() if len(found) == 1 else None
+    first = _elements(arrays[0], types[0])
+    for array, type_ in zip(arrays[1:], types[1:], strict=True):
+        if _elements(array, type_) != first:
+            return None
+    return first
 
 
 def _elements(array: Array, type_: ElementType) -> Shape | None:

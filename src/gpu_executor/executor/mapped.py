@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_executor.errors import GpuError
+from gpu_executor.executor.arguments import check_sizes
 from gpu_executor.executor.jobs import Arrays
 from gpu_executor.executor.line import MOST_GATHERED
 from gpu_executor.executor.shared_jobs import SharedJob, batch_of
@@ -30,10 +31,7 @@ class Sizes:
 
 def sizes_of(chunksize: int, buffersize: int | None, devices: int) -> Sizes:
     """Two batches for each device while a third is given out, or as many calls as asked."""
-    if chunksize < 1:
-        raise ValueError(f"chunksize is {chunksize}; it is 1 at least")
-    if buffersize is not None and buffersize < 1:
-        raise ValueError(f"buffersize is {buffersize}; it is 1 at least, or None")
+    check_sizes(chunksize, buffersize)
     size = MOST_GATHERED if chunksize == 1 else chunksize
     if buffersize is None:
         return Sizes(size, 2 * devices, (2 * devices + 1) * size)
