@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import os
 import random
 import subprocess
@@ -43,6 +44,12 @@ RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 on_both_paths = pytest.mark.parametrize(
     "device_local", [True, False], ids=["device-local", "host-visible"]
 )
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay until the end: the collector does not go through them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 class ValidationMessages:
@@ -96,6 +103,8 @@ def validation_messages(
         patch.setenv("GPU_CACHE_DIR", str(folder / "cache"))
         # Tests count what plans lead to, and figures would be other ones each time.
         patch.setenv("GPU_CALIBRATE", "0")
+        # Each interpreter that a test starts, and each actor, would compile the package anew.
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         for name in UNSET:
             patch.delenv(name, raising=False)
         patch.setattr(vulkan_instance, "_message_callback", listening_callback)

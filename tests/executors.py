@@ -1,13 +1,15 @@
-"""For tests of executors: kernels whose computation on the CPU a test can hold or watch."""
+"""For tests of executors: kernels whose computation on the CPU a test can hold or watch, and
+fixtures. Who imports a fixture names it in `__all__`, as it is used by its name alone."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 import gpu_executor as gx
 from gpu_executor.backend import Backend
@@ -57,6 +59,27 @@ class HeldKernel:
         future = executor.submit(self.kernel, *words(1))
         assert self.begun.wait(PATIENCE)
         return future
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def executor(request: pytest.FixtureRequest) -> Iterator[gx.GpuExecutor]:
+    """One of each backend, for tests that do not shut it down."""
+    with gx.GpuExecutor(request.param) as opened:
+        yield opened
+
+
+@pytest.fixture
+def cpu() -> Iterator[gx.GpuExecutor]:
+    with gx.GpuExecutor("cpu") as opened:
+        yield opened
+
+
+@pytest.fixture
+def held() -> Iterator[HeldKernel]:
+    """Let go at the end, so that executors can shut down."""
+    kernel = HeldKernel()
+    yield kernel
+    kernel.let_go.set()
 
 
 def words(count: int, first: int = 0) -> tuple[Array, Array]:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from gpu_executor.bench import batch, floors, persistent, second_process, stream
+from gpu_executor.bench import batch, floors, kernel_rate, persistent, second_process, stream
+from gpu_executor.bench.timing import median_seconds
 from gpu_executor.call import Array
 from gpu_executor.cli.main import commands, main
 from gpu_executor.telemetry.stages import STAGES
@@ -127,6 +128,10 @@ def test_an_error_is_one_line_on_standard_error(
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Benchmarks that only show that they run."""
     monkeypatch.setattr(persistent, "SIZES", (64, 200))
+    monkeypatch.setattr(
+        persistent, "median_seconds", lambda work, **limits: median_seconds(work, most=5, **limits)
+    )
+    monkeypatch.setattr(kernel_rate, "WARM_UP_SECONDS", 0.01)
     monkeypatch.setattr(floors, "MEDIUM", 1_000)
     monkeypatch.setattr(floors, "ROUNDS", 8)
     monkeypatch.setattr(floors, "GPU_SIZES", (1 << 12, 1 << 8, 4))

@@ -680,24 +680,26 @@ kernel = gx.kernels.load("vector_add_u32")
 results = [each.run(kernel, a, a) for each in (first, second)]
 first.shutdown()
 assert ray.is_initialized(), "the second one has it still"
-print(*[post.pid for post in second.stats().posts])
-if {shut_down}:
-    second.shutdown()
-    assert not ray.is_initialized(), "it was started by the executors"
-else:
-    second.submit(kernel, a, a)
+print("actors", *[post.pid for post in second.stats().posts])
+second.shutdown()
+assert not ray.is_initialized(), "it was started by the executors"
 for result in results:
     np.testing.assert_array_equal(result, 2 * a)
+last = gx.cluster.RayExecutor("cpu", address="local")
+result = last.run(kernel, a, a)
+print("actors", *[post.pid for post in last.stats().posts])
+last.submit(kernel, a, a)
+np.testing.assert_array_equal(result, 2 * a)
 """
 
 
-@pytest.mark.parametrize("shut_down", [True, False])
-def test_ray_that_it_started_ends_with_it(run_python: RunPython, shut_down: bool) -> None:
+def test_ray_that_it_started_ends_with_it(run_python: RunPython) -> None:
     """Also where the interpreter ends first, with a job under way. Results outlive Ray."""
-    done = run_python(OWN_RAY.format(shut_down=shut_down))
+    done = run_python(OWN_RAY)
     assert done.returncode == 0, done.stderr
-    processes = list(map(int, done.stdout.splitlines()[-1].split()))
-    assert len(processes) == 1
+    said = [line.split() for line in done.stdout.splitlines()]
+    processes = [int(pid) for what, *pids in said if what == "actors" for pid in pids]
+    assert len(processes) == 2
     until(lambda: not any(map(alive, processes)))
 
 

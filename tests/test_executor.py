@@ -7,7 +7,6 @@ import concurrent.futures
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from typing import Any
 
@@ -16,33 +15,26 @@ import pytest
 
 import gpu_executor as gx
 from conftest import RunPython
-from executors import ADD, BACKENDS, FQ_ADD, HeldKernel, kernel_of, total, watched, words
+from executors import (
+    ADD,
+    BACKENDS,
+    FQ_ADD,
+    HeldKernel,
+    cpu,
+    executor,
+    held,
+    kernel_of,
+    total,
+    watched,
+    words,
+)
 from gpu_executor.errors import ArgumentTypeError, ClosedError, NotRunHereError
 from gpu_executor.vulkan import binding
 from jobs import TOO_LARGE, check_sums, field_job, field_jobs
 from test_threads import in_threads
 from test_waiting import PATIENCE
 
-
-@pytest.fixture(scope="module", params=BACKENDS)
-def executor(request: pytest.FixtureRequest) -> Iterator[gx.GpuExecutor]:
-    """One of each backend, for tests that do not shut it down."""
-    with gx.GpuExecutor(request.param) as opened:
-        yield opened
-
-
-@pytest.fixture
-def cpu() -> Iterator[gx.GpuExecutor]:
-    with gx.GpuExecutor("cpu") as opened:
-        yield opened
-
-
-@pytest.fixture
-def held() -> Iterator[HeldKernel]:
-    """Let go at the end, so that executors can shut down."""
-    kernel = HeldKernel()
-    yield kernel
-    kernel.let_go.set()
+__all__ = ["cpu", "executor", "held"]  # the fixtures
 
 
 # --- results, whatever the way ---

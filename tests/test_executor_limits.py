@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -12,22 +11,16 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from executors import ADD, HeldKernel, total, words
+from executors import ADD, HeldKernel, held, total, words
 from gpu_executor.errors import ClosedError, QueueFullError, SettingsError
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from jobs import check_sums
 from test_waiting import PATIENCE, in_background
 
+__all__ = ["held"]  # the fixture
+
 JOB = 80
 """Bytes of two arrays of ten words."""
-
-
-@pytest.fixture
-def held() -> Iterator[HeldKernel]:
-    """Let go at the end, so that executors can shut down."""
-    kernel = HeldKernel()
-    yield kernel
-    kernel.let_go.set()
 
 
 def test_over_the_limit_submit_waits_until_there_is_room(held: HeldKernel) -> None:

@@ -12,31 +12,24 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from executors import ADD, BACKENDS, FQ_ADD, HeldKernel, kernel_of, total, watched, words
+from executors import (
+    ADD,
+    FQ_ADD,
+    HeldKernel,
+    cpu,
+    executor,
+    held,
+    kernel_of,
+    total,
+    watched,
+    words,
+)
 from gpu_executor.errors import ClosedError
 from gpu_executor.executor.line import MOST_GATHERED
 from jobs import TOO_LARGE, check_sums, field_jobs
 from test_waiting import PATIENCE
 
-
-@pytest.fixture(scope="module", params=BACKENDS)
-def executor(request: pytest.FixtureRequest) -> Iterator[gx.GpuExecutor]:
-    with gx.GpuExecutor(request.param) as opened:
-        yield opened
-
-
-@pytest.fixture
-def cpu() -> Iterator[gx.GpuExecutor]:
-    with gx.GpuExecutor("cpu") as opened:
-        yield opened
-
-
-@pytest.fixture
-def held() -> Iterator[HeldKernel]:
-    """Let go at the end, so that executors can shut down."""
-    kernel = HeldKernel()
-    yield kernel
-    kernel.let_go.set()
+__all__ = ["cpu", "executor", "held"]  # the fixtures
 
 
 class Counted:

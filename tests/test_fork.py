@@ -199,6 +199,36 @@ check(gpu)
 print("parent")
 """
 
+OF_A_GPU = """
+import dataclasses
+gpu, closed = gx.PersistentVulkanBackend(), gx.PersistentVulkanBackend()
+for each, name in ((gpu, "a GPU"), (closed, "another")):
+    device = each._session._device
+    device.info = dataclasses.replace(device.info, kind="discrete", name=name)
+closed.close()
+
+def child():
+    no_vulkan()
+    for open in (gx.PersistentVulkanBackend, lambda: gx.GpuExecutor("vulkan")):
+        try:
+            open()
+        except gx.NoDeviceError as error:
+            assert "a GPU was open in the parent" in str(error) and "spawn" in str(error), error
+        else:
+            raise AssertionError("not refused")
+
+fork(child)
+check(gpu)
+gpu.close()
+
+def another():
+    with gx.PersistentVulkanBackend() as own:
+        check(own)
+
+fork(another)
+print("parent")
+"""
+
 IN_THE_MIDDLE_OF_A_BATCH = """
 def jobs():
     for number in range(20):
@@ -242,6 +272,7 @@ print("parent")
         pytest.param(EVERY_USE, "child parent", id="every use is refused in the child"),
         pytest.param(COLLECTED_IN_THE_CHILD, "child parent", id="the child frees nothing"),
         pytest.param(ITS_OWN, "child parent", id="the child has its own device"),
+        pytest.param(OF_A_GPU, "child child parent", id="a GPU that the parent has open"),
         pytest.param(WHILE_THREADS_RUN, "child " * 10 + "parent", id="while threads run"),
         pytest.param(IN_THE_MIDDLE_OF_A_BATCH, "child parent", id="in the middle of a stream"),
         pytest.param(ENDS_WITH_THE_INTERPRETER, "parent", id="the child's interpreter ends"),

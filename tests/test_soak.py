@@ -33,7 +33,7 @@ def draws(seed: int = 1) -> np.random.Generator:
 
 def test_a_short_soak_goes_well(tmp_path: Path) -> None:
     file = tmp_path / "soak.json"
-    options = ["--minutes", "0.1", "--faults", "300", "--seed", "7", "--json", str(file)]
+    options = ["--minutes", "0.05", "--faults", "600", "--seed", "7", "--json", str(file)]
     shown = CliRunner().invoke(commands, ["soak", *options])
     assert shown.exit_code == 0, shown.output
     assert "seed 7" in shown.output

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import NoDeviceError, VulkanError
 from gpu_executor.forking import LEFT_TO_PARENT, is_child, tell_in_child
-from gpu_executor.vulkan.binding import Arena, Handle, opening, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, gpus_of_parent, opening, out, vk
 from gpu_executor.vulkan.describe import (
     CORE_FEATURES,
     VULKAN11_FEATURES,
@@ -66,6 +66,8 @@ class Device:
 
     def _leave_to_parent(self) -> None:
         self.handle = LEFT_TO_PARENT  # which no Vulkan call takes
+        if self._retained and self.info.kind != "cpu":
+            gpus_of_parent.add(self.info.name)
 
 
 def _check_usable(info: DeviceInfo) -> None:
@@ -109,7 +111,7 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
     except VulkanError as error:
         if not is_child():
             raise
-        # NVIDIA's driver (580) refuses a second one so, and allows it when the first is closed.
+        # NVIDIA's driver does so while another library in the parent has the device open.
         raise NoDeviceError(
             f"{info.name} cannot be opened in this child of fork(): {error}. If it is open in the "
             "parent process, close it there first, or start children with multiprocessing's "
