@@ -322,6 +322,41 @@ def test_webgpu_stays_the_parents(run_python: RunPython) -> None:
     check_script(run_python, WEBGPU)
 
 
+CHILD_ENDS = """
+import ctypes
+{opened}
+sys.stdout.flush()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(60)
+    ctypes.CDLL(None).printf(b"child ")  # C writes it when the process ends
+    print("end", end=" ")
+    sys.exit(7)
+_, status = os.waitpid(pid, 0)
+assert os.waitstatus_to_exitcode(status) == 7, status
+check(gpu)
+print("parent")
+"""
+OPENED = {
+    "WebGPU": "gpu = gx.WgpuExecutor(settings=gx.Settings())\ncheck(gpu)",
+    "Vulkan": "gpu = gx.PersistentVulkanBackend()\ncheck(gpu)",
+    "a GPU": """
+import dataclasses
+gpu = gx.PersistentVulkanBackend()
+device = gpu._session._device
+device.info = dataclasses.replace(device.info, kind="discrete")
+""",
+}
+
+
+@pytest.mark.parametrize("opened", OPENED)
+def test_a_child_comes_to_its_end(run_python: RunPython, opened: str) -> None:
+    ran = run_python(BEGIN + CHILD_ENDS.replace("{opened}", OPENED[opened]))
+    assert (ran.returncode, sorted(ran.stdout.split())) == (0, ["child", "end", "parent"]), (
+        ran.stderr
+    )
+
+
 WEBGPU_IN_THE_CHILD_ALONE = """
 def child():
     with gx.WgpuExecutor(settings=gx.Settings()) as own:

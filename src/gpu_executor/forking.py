@@ -5,10 +5,14 @@ freed there.
 Whatever holds a device asks to be told in the child. There it refuses every use, with an error that
 says why, and forgets what it would have freed. Locks that a thread of the parent held stay locked
 for ever in the child, so nothing that refuses takes one.
+
+Drivers' own clean-up at `exit` is not made for that either: a child of a process with a GPU open
+crashed there, or never came to its end (NVIDIA 580; Mesa's OpenGL driver, which WebGPU loads).
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import weakref
 from collections.abc import Callable
@@ -33,6 +37,20 @@ def tell_in_child(method: Callable[[], None]) -> None:
 def refuse() -> NoReturn:
     """What was opened in the parent is asked for in the child."""
     raise ForkedError("it was opened in the parent process, before fork(); open another one here")
+
+
+def skip_drivers_at_exit() -> None:
+    """In a child: when it ends, write out C's streams and leave, as `os._exit` does.
+
+    Whoever comes last is called first at `exit`, so this is before the drivers' turn; what Python
+    itself does at the end was before.
+    """
+    library = ctypes.CDLL(None)
+    on_exit = getattr(library, "on_exit", None)
+    if on_exit is None:
+        return  # not the GNU library
+    for function in (library._exit, library.fcloseall):  # in reverse: with the status, and none
+        on_exit(function, None)
 
 
 class _LeftToParent:

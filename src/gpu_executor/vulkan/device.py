@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import NoDeviceError, VulkanError
-from gpu_executor.forking import LEFT_TO_PARENT, is_child, tell_in_child
+from gpu_executor.forking import LEFT_TO_PARENT, is_child, skip_drivers_at_exit, tell_in_child
 from gpu_executor.vulkan.binding import Arena, Handle, gpus_of_parent, opening, out, vk
 from gpu_executor.vulkan.describe import (
     CORE_FEATURES,
@@ -67,6 +67,8 @@ class Device:
     def _leave_to_parent(self) -> None:
         self.handle = LEFT_TO_PARENT  # which no Vulkan call takes
         if self._retained and self.info.kind != "cpu":
+            if not gpus_of_parent:
+                skip_drivers_at_exit()
             gpus_of_parent.add(self.info.name)
 
 

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from gpu_executor.errors import NoDeviceError
+from gpu_executor.forking import skip_drivers_at_exit
 
 KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
 BACKENDS = ("Vulkan", "Metal", "D3D12", "D3D11", "OpenGL")
@@ -128,6 +129,8 @@ def _adapters(wgpu: Any) -> list[Any]:
 def _in_child() -> None:
     global _left_to_parent  # noqa: PLW0603
     _left_to_parent = _used
+    if _used:
+        skip_drivers_at_exit()
     _opening.release()
 
 
