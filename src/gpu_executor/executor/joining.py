@@ -30,13 +30,17 @@ def joined(kernel: Kernel, calls: Sequence[Arrays]) -> tuple[Arrays, list[Shape]
         return None
     types = kernel.types[: kernel.inputs]
     shapes: list[Shape] = []
-    nbytes = 0
+    like: Arrays = ()
+    shape, own_bytes, nbytes = None, 0, 0
     for arrays in calls:
-        shape = _shape_of(arrays, types)
-        if shape is None:
-            return None
+        if not _are_like(arrays, like):  # they nearly always are
+            like, shape = arrays, _shape_of(arrays, types)
+            if shape is None:
+                return None
+            own_bytes = sum(each.nbytes for each in arrays)
+        assert shape is not None
         shapes.append(shape)
-        nbytes += sum(each.nbytes for each in arrays)
+        nbytes += own_bytes
     if nbytes > MOST_BYTES:
         return None
     columns = zip(*calls, strict=True)
@@ -50,17 +54,32 @@ def parted(kernel: Kernel, result: Any, shapes: Sequence[Shape]) -> list[Any]:
     """Each call's own result."""
     assert kernel.types is not None
     types = kernel.types[kernel.inputs :]
-    wholes = result if isinstance(result, tuple) else (result,)
+    if not isinstance(result, tuple):
+        return _parts(result, shapes, types[0])
+    wholes = zip(result, types, strict=True)
+    return list(zip(*(_parts(whole, shapes, type_) for whole, type_ in wholes), strict=True))
+
+
+def _parts(whole: Array, shapes: Sequence[Shape], type_: ElementType) -> list[Array]:
+    """Copies: else one of them would keep all of them."""
     parts, first = [], 0
     for shape in shapes:
         end = first + math.prod(shape)
-        own = tuple(
-            whole[first:end].reshape(shape + type_.shape).copy()  # else one keeps all of them
-            for whole, type_ in zip(wholes, types, strict=True)
-        )
-        parts.append(own if isinstance(result, tuple) else own[0])
+        parts.append(whole[first:end].reshape(shape + type_.shape).copy())
         first = end
     return parts
+
+
+def _are_like(arrays: Arrays, others: Arrays) -> bool:
+    """Whether what holds of those arrays holds of these."""
+    if len(arrays) != len(others):
+        return False
+    for array, other in zip(arrays, others, strict=True):
+        if type(array) is not np.ndarray or type(other) is not np.ndarray:
+            return False
+        if array.shape != other.shape or array.dtype != other.dtype:
+            return False
+    return True
 
 
 def _shape_of(arrays: Arrays, types: Sequence[ElementType]) -> Shape | None:

@@ -33,6 +33,8 @@ class Api:
     no_provider: type[TracerProvider]
     """What it gives before there is one."""
     get_current: Callable[[], Context]
+    may_be_set: Callable[[], bool]
+    """Whether it is worth asking for the provider, which looks into the environment each time."""
     tracer: Tracer | None = None
 
 
@@ -42,7 +44,13 @@ def _api() -> Api | None:
         from opentelemetry import context, trace
     except ImportError:
         return None
-    return Api(trace.get_tracer_provider, trace.ProxyTracerProvider, context.get_current)
+    trace.get_tracer_provider()  # sets the one that the environment names, if it does
+
+    def may_be_set() -> bool:  # what the package keeps by itself, if it still does so there
+        return getattr(trace, "_TRACER_PROVIDER", True) is not None
+
+    asked = trace.get_tracer_provider, trace.ProxyTracerProvider, context.get_current
+    return Api(*asked, may_be_set)
 
 
 def tracer() -> Tracer | None:
@@ -50,6 +58,8 @@ def tracer() -> Tracer | None:
     api = _api()
     if api is None or api.tracer is not None:
         return None if api is None else api.tracer
+    if not api.may_be_set():
+        return None
     provider = api.get_provider()
     # Before it, spans would be made for nobody; a process sets its provider once.
     if not isinstance(provider, api.no_provider):
