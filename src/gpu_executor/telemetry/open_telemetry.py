@@ -68,9 +68,9 @@ def tracer() -> Tracer | None:
 
 
 def current_context() -> Context | None:
-    """What a span that is made later belongs to."""
+    """What a span that is made later belongs to; None while nobody makes any."""
     api = _api()
-    return None if api is None else api.get_current()
+    return None if api is None or tracer() is None else api.get_current()
 
 
 def record_span(
