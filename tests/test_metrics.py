@@ -208,6 +208,7 @@ def test_webgpu_tells_its_buckets_and_pool() -> None:
         assert found.one("cache_hits_total", cache="buckets") == 2
         assert found.one("cache_entries", cache="buckets") == 1
         assert found.one("cache_misses_total", cache="buffers") == stats.pool.misses > 0
+        assert found.one("used_bytes") == stats.pool.bytes_in_use > 0
         assert found.one("stage_seconds_total", stage="pipeline") == stats.compile_seconds > 0
 
 

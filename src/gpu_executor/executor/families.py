@@ -160,5 +160,6 @@ def _webgpu(stats: WgpuStats) -> Iterator[Found]:
     yield "cache_hits_total", ("buffers",), stats.pool.hits
     yield "cache_misses_total", ("buffers",), stats.pool.misses
     yield "cache_bytes", ("buffers",), stats.pool.bytes_idle
+    yield "used_bytes", (), stats.pool.bytes_in_use
     yield "cache_entries", ("pipelines",), stats.pipelines
     yield "padding_ratio", (), stats.padding

@@ -52,7 +52,7 @@ def sample(begun: float, backends: Iterable[Any], *, software: bool) -> Sample:
         if isinstance(stats, Stats):
             vulkan += stats.memory.bytes_held
         elif isinstance(stats, WgpuStats):
-            webgpu += stats.pool.bytes_idle + sum(each.bytes_held for each in stats.buckets)
+            webgpu += stats.pool.bytes_idle + stats.pool.bytes_in_use
     resident = resident_bytes()
     return Sample(
         seconds=time.monotonic() - begun,
