@@ -1,0 +1,125 @@
+"""Scalar constants: their types, their values, and those that can be specialized."""
+
+from __future__ import annotations
+
+import numbers
+import struct
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from gpu_executor.errors import SpirvError
+from gpu_executor.spirv.module import SPEC_ID, Module
+
+Kind = Literal["bool", "int", "uint", "float"]
+
+# One struct format both reads a constant's default and writes its specialization data.
+_FORMATS: dict[tuple[Kind, int], str] = {
+    ("bool", 32): "<I",
+    **{("int", bits): f"<{code}" for bits, code in ((8, "b"), (16, "h"), (32, "i"), (64, "q"))},
+    **{("uint", bits): f"<{code}" for bits, code in ((8, "B"), (16, "H"), (32, "I"), (64, "Q"))},
+    **{("float", bits): f"<{code}" for bits, code in ((16, "e"), (32, "f"), (64, "d"))},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SpecConstant:
+    """A specialization constant: its SpecId, its type, and the value it has when none is given."""
+
+    spec_id: int
+    kind: Kind
+    bits: int  # 32 for a bool, which Vulkan passes as a VkBool32
+    default: int | float | bool
+
+    def encode(self, value: int | float | bool) -> bytes:
+        """`value` as the little-endian bytes that Vulkan's specialization data wants."""
+        if not self._is_of_kind(value):
+            raise self._misfit(value)
+        try:
+            return struct.pack(_FORMATS[self.kind, self.bits], value)
+        except (struct.error, OverflowError):
+            raise self._misfit(value) from None
+
+    def _is_of_kind(self, value: object) -> bool:
+        if self.kind == "bool" or isinstance(value, bool):
+            return self.kind == "bool" and isinstance(value, bool)
+        # NumPy registers its scalars with these too.
+        return isinstance(value, numbers.Real if self.kind == "float" else numbers.Integral)
+
+    def _misfit(self, value: object) -> SpirvError:
+        fits = {
+            "bool": "True or False",
+            "int": f"an int in {-1 << (self.bits - 1)} .. {(1 << (self.bits - 1)) - 1}",
+            "uint": f"an int in 0 .. {(1 << self.bits) - 1}",
+            "float": f"a number in the range of a {self.bits}-bit float",
+        }[self.kind]
+        found = type(value).__name__
+        if isinstance(value, int) and value.bit_length() > 128:  # str() refuses very long ints
+            found += f" of {value.bit_length()} bits"
+        elif isinstance(value, numbers.Real):
+            found += f" {value}"
+        return SpirvError(
+            f"specialization constant {self.spec_id} is a {self.bits}-bit {self.kind}: "
+            f"found {found}; give {fits}"
+        )
+
+
+class Constant(NamedTuple):
+    """A scalar constant: its type and its value, the default of one that can be specialized."""
+
+    kind: Kind
+    bits: int
+    value: int | float | bool
+
+
+def spec_constants(module: Module) -> tuple[SpecConstant, ...]:
+    """Every specialization constant once, sorted by SpecId."""
+    found: dict[int, SpecConstant] = {}
+    for target in module.definitions:
+        spec_id = spec_id_of(module, target)
+        if spec_id is None:
+            continue
+        constant = constant_of(module, target)
+        if constant is None:
+            raise SpirvError(f"specialization constant {spec_id} is not a bool, int or float")
+        # glslang repeats a SpecId that sets both a local size and a constant, each with its own
+        # default: one value given reaches them all, so only the types must agree.
+        first = found.setdefault(spec_id, SpecConstant(spec_id, *constant))
+        if (first.kind, first.bits) != constant[:2]:
+            raise SpirvError(
+                f"specialization constant {spec_id} is both a {first.bits}-bit {first.kind} "
+                f"and a {constant.bits}-bit {constant.kind}: give it one type"
+            )
+    return tuple(found[spec_id] for spec_id in sorted(found))
+
+
+def constant_of(module: Module, target: int) -> Constant | None:
+    """A scalar constant, with its default where it can be specialized; None for anything else."""
+    name, operands = module.definition(target)
+    if name.endswith(("ConstantTrue", "ConstantFalse")):
+        return Constant("bool", 32, name.endswith("True"))
+    scalar = scalar_of(module, operands[0]) if name in ("OpConstant", "OpSpecConstant") else None
+    if scalar is None:
+        return None
+    kind, bits = scalar
+    words = operands[2:]
+    if len(words) != max(bits // 32, 1):
+        raise SpirvError(f"constant %{target} is a {bits}-bit {kind}, but has {len(words)} words")
+    raw = struct.pack(f"<{len(words)}I", *words)  # a narrow value is in the low bits (Spec 2.2.1)
+    return Constant(kind, bits, struct.unpack_from(_FORMATS[kind, bits], raw)[0])
+
+
+def scalar_of(module: Module, type_id: int) -> tuple[Kind, int] | None:
+    """Kind and bits of a type of ints or floats that can be read; None for any other."""
+    name, operands = module.definition(type_id)
+    kind: Kind = "float"
+    if name == "OpTypeInt":
+        kind = "int" if operands[2] else "uint"
+    elif name != "OpTypeFloat" or len(operands) > 2:  # an encoding: bfloat16 and the like
+        return None
+    return (kind, operands[1]) if (kind, operands[1]) in _FORMATS else None
+
+
+def spec_id_of(module: Module, target: int) -> int | None:
+    """The SpecId that sets a constant, if one does."""
+    is_spec = module.definition(target)[0].startswith("OpSpecConstant")
+    return module.decoration(target, SPEC_ID) if is_spec else None
