@@ -77,18 +77,17 @@ class BufferPool:
         buffers already must not: two of them would wait for each other.
         """
         kinds = [(self.size_of(nbytes), usage) for nbytes, usage in wanted]
-        self._reserve(sum(size for size, _ in kinds), wait=wait)
-        buffers = self._found(kinds)
+        buffers: list[Any] = [None] * len(kinds)
+        reserved: list[int] = []
         try:
+            self._reserve(sum(size for size, _ in kinds), reserved, wait=wait)
+            self._find(kinds, buffers)
             for index, kind in enumerate(kinds):
                 if buffers[index] is None:
                     buffers[index] = self._make(*kind)
-        except BaseException:
-            for buffer, (size, _) in zip(buffers, kinds, strict=True):
-                if buffer is None:
-                    self._unreserve(size)
-                else:
-                    self.release(buffer)
+        except BaseException:  # Ctrl-C may come anywhere in there
+            if reserved:
+                self._take_back(buffers, kinds)
             raise
         return buffers
 
@@ -121,12 +120,13 @@ class BufferPool:
         with self._lock:
             return PoolStats(self._hits, self._misses, self._bytes_idle, self._bytes_in_use)
 
-    def _reserve(self, nbytes: int, *, wait: bool) -> None:
-        """Count bytes as used, when there is room for them."""
+    def _reserve(self, nbytes: int, reserved: list[int], *, wait: bool) -> None:
+        """Count bytes as used, when there is room for them, and note that."""
         while True:
             with self._lock:
                 if self.limit is None or self._bytes_in_use + nbytes <= self.limit:
                     self._bytes_in_use += nbytes
+                    reserved[:] = [nbytes]
                     return
                 seen = self._changes
             if self.reclaim():
@@ -150,12 +150,20 @@ class BufferPool:
         self._changes += 1
         self._changed.notify_all()
 
-    def _found(self, kinds: Sequence[Wanted]) -> list[Any]:
-        """An idle buffer of each kind, None where there is none; room for those is made."""
+    def _take_back(self, buffers: Sequence[Any], kinds: Sequence[Wanted]) -> None:
+        """What was reserved, and those that there are."""
+        for buffer, (size, _) in zip(buffers, kinds, strict=True):
+            if buffer is None:
+                self._unreserve(size)
+            else:
+                self.release(buffer)
+
+    def _find(self, kinds: Sequence[Wanted], buffers: list[Any]) -> None:
+        """An idle buffer of each kind, where there is one; room for the others is made."""
         with self._lock:
-            found = [self._take(kind) for kind in kinds]
+            for index, kind in enumerate(kinds):
+                buffers[index] = self._take(kind)
             self._drop_idle(self._most_bytes)
-        return found
 
     def _take(self, kind: Wanted) -> Any:
         for buffer, its_kind in reversed(self._idle.items()):
