@@ -30,7 +30,7 @@ from gpu_executor.fields import (
     Field,
     FieldArray,
 )
-from gpu_executor.fields.field import AT_ONCE
+from gpu_executor.fields.elementwise import AT_ONCE
 from gpu_executor.vulkan import launches
 from gpu_executor.vulkan.timeline import Timeline
 

@@ -21,7 +21,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import Dispatch, Step
 from gpu_executor.fields import Field, FieldArray, named
-from gpu_executor.fields.field import AT_ONCE
+from gpu_executor.fields.elementwise import AT_ONCE
 from gpu_executor.fields.neighbours import by_neighbours
 from gpu_executor.kernels.catalogue import mul_chain_kernel
 from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel

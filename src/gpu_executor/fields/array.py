@@ -11,6 +11,7 @@ import numpy.typing as npt
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import Card
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from gpu_executor.fields.applying import apply
 from gpu_executor.fields.neighbours import by_neighbours
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.ops.multiplying import by_doubles
@@ -99,7 +100,7 @@ class FieldArray:
             doubles=self.by_doubles,
             neighbours=by_neighbours([self.data]),
         )
-        return FieldArray(self.field, self.field.apply(kernel, [self.data]), form)
+        return FieldArray(self.field, apply(kernel, [self.data]), form)
 
     def ints(self) -> npt.NDArray[np.object_]:
         """The elements as Python integers."""

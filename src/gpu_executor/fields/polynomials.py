@@ -12,7 +12,7 @@ from gpu_executor.dispatch import Copying
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.fields import host_scans
 from gpu_executor.fields.array import FieldArray
-from gpu_executor.ops import scans
+from gpu_executor.ops import scans as card_scans
 
 if TYPE_CHECKING:
     from gpu_executor.fields.field import Field
@@ -33,7 +33,7 @@ def resized(field: Field, a: FieldArray, length: int) -> FieldArray:
     shape = (*leading, length, *element)
     data = a.data
     if isinstance(data, DeviceArray):
-        made = scans.resize_rows(a.card, field.prime, data, math.prod(leading), old, length)
+        made = card_scans.resize_rows(a.card, field.prime, data, math.prod(leading), old, length)
         return FieldArray(field, made.reshape(*shape), a.form)
     whole = np.zeros(shape, data.dtype)
     kept = min(old, length)
@@ -68,7 +68,7 @@ def evaluated(field: Field, a: FieldArray, points: FieldArray) -> FieldArray:
     step = field.power(points, MOST_COEFFICIENTS) if len(starts) > 1 else points
     for start in reversed(starts):
         part = data[start : start + MOST_COEFFICIENTS]
-        values = scans.evaluate(card, field.prime, part, at).reshape(*at.shape)
+        values = card_scans.evaluate(card, field.prime, part, at).reshape(*at.shape)
         value = FieldArray(field, values, field.form)
         total = value if total is None else field.fma(total, step, value)
     assert total is not None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Card, Dispatch
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.scans import scan_kernel
+from gpu_executor.ops import exponents
 from gpu_executor.ops.multiplying import by_doubles
 from gpu_executor.primes import Prime
 
@@ -32,7 +31,7 @@ def _invert(card: Card, prime: Prime, x: DeviceArray, y: DeviceArray, work: list
     count = x.nbytes // prime.element_bytes
     few = FEW_ON_A_CPU if card.info.kind == "cpu" else FEW
     if count <= few:
-        exponent = _exponent(card, prime.modulus - 2)
+        exponent = exponents.on_card(card, prime.modulus - 2)
         work.append(
             Dispatch(
                 element_kernel(prime, "power", doubles=by_doubles(card, prime)),
@@ -128,10 +127,3 @@ def _kernel(card: Card, prime: Prime, name: str) -> Kernel:
 
 def _elements(card: Card, prime: Prime, count: int) -> DeviceArray:
     return card.empty((count, *prime.element_shape), prime.column_dtype)
-
-
-def _exponent(card: Card, number: int) -> DeviceArray:
-    """A number's 32-bit words on the card, the least significant first."""
-    size = -(-number.bit_length() // 32) * 4
-    found = np.frombuffer(number.to_bytes(size, "little"), np.uint32)
-    return card.kept(("words", found.tobytes()), lambda: card.put(found))

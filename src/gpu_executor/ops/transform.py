@@ -15,7 +15,6 @@ from typing import Literal
 
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Card, Dispatch
-from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.transforms import (
     factors,
@@ -197,13 +196,9 @@ class Way:
 def transform(
     card: Card, prime: Prime, x: DeviceArray, log_n: int, way: Way, y: DeviceArray
 ) -> None:
-    """Transform x, one or more rows of 2^log_n elements, to y, another array."""
+    """Transform x, one or more rows of 2^log_n elements, to y, another array; the prime has roots
+    of unity of that order."""
     count = x.nbytes // prime.element_bytes
-    if log_n > prime.two_adicity:
-        raise ArgumentShapeError(
-            f"{prime.name} has roots of unity of order 2^{prime.two_adicity} at most, and a "
-            f"transform of 2^{log_n} elements was asked for"
-        )
     passes = card.kept(
         ("transform", prime, log_n, way.inverse, way.gathers),
         lambda: Transform(card, prime, log_n, inverse=way.inverse, gathers=way.gathers),
