@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from executors import HeldKernel, kernel_of, total, watched, words
+from executors import ADD, HeldKernel, kernel_of, total, watched, words
+from gpu_executor.executor.jobs import job_of
+from gpu_executor.executor.joining import joined
 from gpu_executor.executor.line import Line
-from test_waiting import PATIENCE
+from gpu_executor.executor.rates import Rates
+from test_waiting import PATIENCE, in_background
 
 
 @pytest.fixture
@@ -119,3 +122,23 @@ def test_many_threads_get_each_its_own(executor: gx.GpuExecutor) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_who_is_interrupted_while_it_rests_leaves_nobody_waiting() -> None:
+    line = Line(Rates([None]))
+    own, other = (job_of(ADD, words(3), None) for _ in range(2))
+    line.put(own)
+    assert line.take_own(own)
+    taker, taken = in_background(line.take)
+    taker.join(0.1)
+    line.put(other)  # nobody is told: whoever is at work will be done soon
+    with line._lock:
+        line._rest(0)  # as far as `rest` came
+    assert line.take_back(own)
+    taker.join(PATIENCE)
+    assert taken == [[other]]
+
+
+def test_a_call_without_arrays_is_not_joined_with_others() -> None:
+    assert joined(ADD, [(), words(3)]) is None
+    assert joined(ADD, [words(3), ()]) is None

@@ -209,7 +209,7 @@ closed.close()
 
 def child():
     no_vulkan()
-    for open in (gx.PersistentVulkanBackend, lambda: gx.GpuExecutor("vulkan")):
+    for open in (gx.PersistentVulkanBackend, gx.WgpuExecutor, lambda: gx.GpuExecutor("vulkan")):
         try:
             open()
         except gx.NoDeviceError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,33 @@ def test_who_waits_gets_what_another_gives_back(way: str) -> None:
     assert [buffer.size for buffer in results] == [4096]
 
 
+def test_who_came_first_is_first() -> None:
+    """Small ones that come later do not keep a large one waiting, nor those that do not wait."""
+    _, pool = limited(4096)
+    first = [one(pool, 2048, COPY) for _ in range(2)]
+    large, large_results = in_background(lambda: one(pool, 4096, COPY))
+    large.join(0.1)
+    pool.release(first[0])
+    small, small_results = in_background(lambda: one(pool, 1024, COPY))
+    small.join(0.1)
+    assert large.is_alive()
+    assert small.is_alive()
+    with pytest.raises(gx.OutOfMemoryError):
+        pool.acquire([(1024, COPY)], wait=False)
+    pool.release(first[1])
+    large.join(PATIENCE)
+    pool.release(large_results[0])
+    small.join(PATIENCE)
+    assert [buffer.size for buffer in small_results] == [1024]
+
+
+def test_what_can_never_be_had_is_refused_while_others_are_at_work() -> None:
+    _, pool = limited(4096)
+    one(pool, 1024, COPY)
+    with pytest.raises(gx.OutOfMemoryError, match=r"8,192 bytes .* 1,024 of 4,096 are in use"):
+        one(pool, 8192, COPY)
+
+
 def sums(gpu: gx.WgpuExecutor, counts: list[int]) -> None:
     jobs = [(np.arange(n, dtype=np.uint32), np.full(n, n, np.uint32)) for n in counts]
     for (a, b), result in zip(jobs, gpu.run_batch(ADD_U32, jobs), strict=True):
@@ -206,3 +234,39 @@ def test_an_executor_passes_its_limit_on() -> None:
         backend = executor._devices[0].backend
         assert isinstance(backend, gx.WgpuExecutor)
         assert backend._pool.stats().bytes_in_use <= 1_000_000
+
+
+def test_warming_up_is_for_sizes_within_it(tmp_path: Path) -> None:
+    x = np.arange(200_000, dtype=np.uint32)
+    with gx.WgpuExecutor(settings=gx.Settings(cache_dir=tmp_path)) as gpu:
+        gpu.run(ADD_U32, x, x)
+    limited = gx.Settings(cache_dir=tmp_path, memory_limit=1_000_000)
+    with gx.WgpuExecutor(settings=limited) as gpu:
+        gpu.warm_up()  # what was kept, of a process that had no limit
+        gpu.warm_up(ADD_U32, [100, 200_000, 500_000])
+        np.testing.assert_array_equal(gpu.run(ADD_U32, x, x), 2 * x)
+        assert gpu.stats().pool.bytes_in_use <= 1_000_000
+    with gx.WgpuExecutor(settings=gx.Settings(memory_limit=100)) as gpu:
+        gpu.warm_up(ADD_U32, [5])
+        assert gpu.stats().buffer_sets == 0
+
+
+def test_a_call_that_waits_for_a_set_that_is_warmed_up_gets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = np.arange(60_000, dtype=np.uint32)
+    with gx.WgpuExecutor(settings=gx.Settings(memory_limit=1_000_000)) as gpu:
+        put_back = gpu._runs.buckets.put_back
+        calls = [in_background(lambda: None)]
+
+        def late(*arguments: Any) -> None:
+            monkeypatch.setattr(gpu._runs.buckets, "put_back", put_back)
+            calls[0] = in_background(lambda: gpu.run(ADD_U32, x, x))
+            calls[0][0].join(0.2)
+            put_back(*arguments)
+
+        monkeypatch.setattr(gpu._runs.buckets, "put_back", late)
+        gpu.warm_up(ADD_U32, [x.size])
+        thread, results = calls[0]
+        thread.join(PATIENCE)
+        np.testing.assert_array_equal(results, [2 * x])

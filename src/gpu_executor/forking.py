@@ -18,10 +18,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from gpu_executor.errors import ForkedError
+from gpu_executor.errors import ForkedError, NoDeviceError
 
 _told: set[weakref.WeakMethod[Callable[[], None]]] = set()
 _is_child = False
+gpus_of_parent: set[str] = set()
+"""Names of those that the parent had open when it forked this process. Its threads may have been in
+their driver, whose locks nobody lets go of here: with NVIDIA's (580) a child waits for ever."""
 
 
 def is_child() -> bool:
@@ -37,6 +40,16 @@ def tell_in_child(method: Callable[[], None]) -> None:
 def refuse() -> NoReturn:
     """What was opened in the parent is asked for in the child."""
     raise ForkedError("it was opened in the parent process, before fork(); open another one here")
+
+
+def refuse_gpus_of_parent(what: str) -> None:
+    """In a child: raise where its parent had GPUs open."""
+    if gpus_of_parent:
+        raise NoDeviceError(
+            f"{', '.join(sorted(gpus_of_parent))} was open in the parent process at the time of "
+            f"fork(), and {what} cannot be used in the child then: close it before, or start "
+            "children with multiprocessing's 'spawn'"
+        )
 
 
 def skip_drivers_at_exit() -> None:

@@ -30,10 +30,10 @@ def joined(kernel: Kernel, calls: Sequence[Arrays]) -> tuple[Arrays, list[Shape]
         return None
     types = kernel.types[: kernel.inputs]
     shapes: list[Shape] = []
-    like: Arrays = ()
+    like: Arrays | None = None
     shape, own_bytes, nbytes = None, 0, 0
     for arrays in calls:
-        if not _are_like(arrays, like):  # they nearly always are
+        if like is None or not _are_like(arrays, like):  # they nearly always are
             like, shape = arrays, _shape_of(arrays, types)
             if shape is None:
                 return None

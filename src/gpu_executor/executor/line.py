@@ -139,7 +139,9 @@ class Line:
         has the job now."""
         with self._lock:
             if self._at_work.get(0) == (job,):  # a worker's are a list
-                self.rest(0)
+                self._rest(0)
+            if self._jobs:  # it may have come in `rest`, before others were told
+                self._wake()
             return not any(job in jobs for jobs in (self._jobs, *self._at_work.values()))
 
     def rest(self, who: int) -> None:

@@ -44,7 +44,11 @@ def _api() -> Api | None:
         from opentelemetry import context, trace
     except ImportError:
         return None
-    trace.get_tracer_provider()  # sets the one that the environment names, if it does
+    try:
+        trace.get_tracer_provider()  # sets the one that the environment names, if it does
+    except Exception:
+        log.warning("there will be no spans", exc_info=True)
+        return None
 
     def may_be_set() -> bool:  # what the package keeps by itself, if it still does so there
         return getattr(trace, "_TRACER_PROVIDER", True) is not None

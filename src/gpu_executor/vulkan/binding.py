@@ -46,11 +46,6 @@ threads, but the validation layer (1.3.239) was seen to crash when threads did s
 child that is forked meanwhile to wait for the loader's locks for ever."""
 
 
-gpus_of_parent: set[str] = set()
-"""Names of those that the parent had open when it forked this process. Its threads may have been in
-their driver, whose locks nobody lets go of here: with NVIDIA's (580) a child waits for ever."""
-
-
 def _before_fork() -> None:
     """Wait until nobody is in the loader."""
     opening.acquire()

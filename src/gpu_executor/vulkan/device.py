@@ -7,8 +7,14 @@ from collections.abc import Callable
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import NoDeviceError, VulkanError
-from gpu_executor.forking import LEFT_TO_PARENT, is_child, skip_drivers_at_exit, tell_in_child
-from gpu_executor.vulkan.binding import Arena, Handle, gpus_of_parent, opening, out, vk
+from gpu_executor.forking import (
+    LEFT_TO_PARENT,
+    gpus_of_parent,
+    is_child,
+    skip_drivers_at_exit,
+    tell_in_child,
+)
+from gpu_executor.vulkan.binding import Arena, Handle, opening, out, vk
 from gpu_executor.vulkan.describe import (
     CORE_FEATURES,
     VULKAN11_FEATURES,
@@ -35,9 +41,11 @@ class Device:
         self.physical = physical
         self.info = info
         self.queues = choose_queues(info.queue_families)
-        self.handle = _create(physical, info, self.queues)
+        with opening:  # no child is forked between, which would not know of it
+            self.handle = _create(physical, info, self.queues)
+            self._is_open = True
+            tell_in_child(self._leave_to_parent)
         self.memory_flags = _memory_flags(physical)
-        tell_in_child(self._leave_to_parent)
 
     def queue(self, address: QueueAddress) -> Handle:
         """The queue at an address; the same handle every time."""
@@ -58,6 +66,7 @@ class Device:
                 return
         with opening:
             vk.vkDestroyDevice(self.handle, vk.ffi.NULL)
+            self._is_open = False
         self._on_closed()
 
     def close(self) -> None:
@@ -66,7 +75,7 @@ class Device:
 
     def _leave_to_parent(self) -> None:
         self.handle = LEFT_TO_PARENT  # which no Vulkan call takes
-        if self._retained and self.info.kind != "cpu":
+        if self._is_open and self.info.kind != "cpu":
             if not gpus_of_parent:
                 skip_drivers_at_exit()
             gpus_of_parent.add(self.info.name)

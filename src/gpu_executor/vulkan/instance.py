@@ -8,16 +8,9 @@ from typing import Any
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceNotFoundError, NoDeviceError, VulkanError
+from gpu_executor.forking import refuse_gpus_of_parent
 from gpu_executor.version import __version__
-from gpu_executor.vulkan.binding import (
-    Arena,
-    Handle,
-    enumerate_with,
-    gpus_of_parent,
-    opening,
-    out,
-    vk,
-)
+from gpu_executor.vulkan.binding import Arena, Handle, enumerate_with, opening, out, vk
 from gpu_executor.vulkan.describe import describe
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
@@ -37,12 +30,7 @@ class Instance:
     def __init__(self, *, validation: bool = False) -> None:
         self.messages: list[str] = []
         """What the validation layer said, warnings and errors."""
-        if gpus_of_parent:
-            raise NoDeviceError(
-                f"{', '.join(sorted(gpus_of_parent))} was open in the parent process at the time "
-                "of fork(), and Vulkan cannot be used in the child then: close it before, or "
-                "start children with multiprocessing's 'spawn'"
-            )
+        refuse_gpus_of_parent("Vulkan")
         self._callback = _message_callback(self.messages) if validation else None
         self._messenger: Handle | None = None
         with opening:

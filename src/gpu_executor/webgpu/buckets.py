@@ -110,8 +110,9 @@ class BucketCache:
         with self._lock:
             bucket.busy -= 1
             if self._buckets.get((bucket.kernel, bucket.size)) is bucket:
-                while self._bytes_idle and self._bytes_idle + buffers.nbytes > self._most_bytes:
-                    self.give_up_set()
+                while self._bytes_idle + buffers.nbytes > self._most_bytes:
+                    if not self.give_up_set():
+                        break
                 bucket.idle.append(buffers)
                 self._bytes_idle += buffers.nbytes
             else:

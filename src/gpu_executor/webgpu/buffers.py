@@ -63,6 +63,8 @@ class BufferPool:
         self._changed = threading.Condition(self._lock)
         self._changes = 0
         """How often there was something new for who waits."""
+        self._waiting: list[object] = []
+        """Who waits, in the order they came: else small calls would pass a large one for ever."""
         self._hits = self._misses = self._bytes_idle = self._bytes_in_use = 0
 
     def size_of(self, nbytes: int) -> int:
@@ -78,14 +80,14 @@ class BufferPool:
         """
         kinds = [(self.size_of(nbytes), usage) for nbytes, usage in wanted]
         buffers: list[Any] = [None] * len(kinds)
-        reserved: list[int] = []
+        reserved: list[int] = []  # written where it is counted: Ctrl-C may come behind that
         try:
             self._reserve(sum(size for size, _ in kinds), reserved, wait=wait)
             self._find(kinds, buffers)
             for index, kind in enumerate(kinds):
                 if buffers[index] is None:
                     buffers[index] = self._make(*kind)
-        except BaseException:  # Ctrl-C may come anywhere in there
+        except BaseException:
             if reserved:
                 self._take_back(buffers, kinds)
             raise
@@ -122,24 +124,46 @@ class BufferPool:
 
     def _reserve(self, nbytes: int, reserved: list[int], *, wait: bool) -> None:
         """Count bytes as used, when there is room for them, and note that."""
-        while True:
-            with self._lock:
-                if self.limit is None or self._bytes_in_use + nbytes <= self.limit:
-                    self._bytes_in_use += nbytes
-                    reserved[:] = [nbytes]
-                    return
+        turn = object()
+        if self.limit is not None and nbytes > self.limit:
+            raise self._over_limit(nbytes)
+        try:
+            while not self._is_reserved(nbytes, reserved, turn):
                 seen = self._changes
-            if self.reclaim():
-                continue
-            with self._lock:
-                if self._changes != seen:
+                if self._is_first(turn) and self.reclaim():
                     continue
-                if not wait or not self._bytes_in_use:
-                    raise OutOfMemoryError(
-                        f"{nbytes:,} bytes for buffers are over the limit: {self._bytes_in_use:,} "
-                        f"of {self.limit:,} are in use (GPU_MEMORY_LIMIT)"
-                    )
-                self._changed.wait()
+                with self._lock:
+                    if self._changes != seen:
+                        continue
+                    if not wait:
+                        raise self._over_limit(nbytes)
+                    if turn not in self._waiting:
+                        self._waiting.append(turn)
+                    self._changed.wait()
+        finally:
+            if turn in self._waiting:
+                with self._lock:
+                    self._waiting.remove(turn)
+                    self._tell()
+
+    def _is_reserved(self, nbytes: int, reserved: list[int], turn: object) -> bool:
+        with self._lock:
+            if self.limit is not None and not (
+                self._is_first(turn) and self._bytes_in_use + nbytes <= self.limit
+            ):
+                return False
+            self._bytes_in_use += nbytes
+            reserved[:] = [nbytes]
+            return True
+
+    def _is_first(self, turn: object) -> bool:
+        return self._waiting[:1] in ([], [turn])
+
+    def _over_limit(self, nbytes: int) -> OutOfMemoryError:
+        return OutOfMemoryError(
+            f"{nbytes:,} bytes for buffers are over the limit: {self._bytes_in_use:,} "
+            f"of {self.limit:,} are in use (GPU_MEMORY_LIMIT)"
+        )
 
     def _unreserve(self, nbytes: int) -> None:
         with self._lock:

@@ -42,8 +42,10 @@ class Cutting:
         return form.count if form.kernel.split == "whole" else self.bucket(form.kernel, count)
 
     def bucket(self, kernel: Kernel, count: int) -> int:
-        """The bucket of so many elements, which are no more than a buffer set can have."""
-        return max(count, min(self._borders.bucket(count), self._most_elements(kernel)))
+        """The bucket of so many elements, or of the most that a buffer set can have."""
+        most = self._most_elements(kernel)
+        count = min(count, most)
+        return max(count, min(self._borders.bucket(count), most))
 
     def _most_elements(self, kernel: Kernel) -> int:
         """How many a buffer set can have room for."""

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from gpu_executor.errors import NoDeviceError
-from gpu_executor.forking import skip_drivers_at_exit
+from gpu_executor.forking import refuse_gpus_of_parent, skip_drivers_at_exit
 
 KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
 BACKENDS = ("Vulkan", "Metal", "D3D12", "D3D11", "OpenGL")
@@ -106,8 +106,9 @@ def _import_wgpu() -> Any:
         # does not have: seen with wgpu-native 29 on lavapipe.
         raise NoDeviceError(
             "WebGPU was in use in the parent process before fork(), and cannot be used in the "
-            "child: start children with multiprocessing's 'spawn', or use Vulkan here"
+            "child: start children with multiprocessing's 'spawn'"
         )
+    refuse_gpus_of_parent("WebGPU")
     return wgpu
 
 

@@ -118,14 +118,15 @@ class WgpuExecutor:
         """
         with self._use:
             if kernel is not None:
-                self._warm_up(kernel, {self._cutting.bucket(kernel, size) for size in sizes})
+                self._warm_up(kernel, sizes)
                 return
             for name, buckets in self._kept.used.items():
                 if name in names():
-                    self._warm_up(load(name), set(buckets))
+                    self._warm_up(load(name), buckets)
 
-    def _warm_up(self, kernel: Kernel, buckets: set[int]) -> None:
-        for bucket in sorted(buckets):
+    def _warm_up(self, kernel: Kernel, sizes: Sequence[int]) -> None:
+        buckets = {self._cutting.bucket(kernel, size) for size in sizes}
+        for bucket in sorted(buckets - {0}):  # where not even one element is allowed
             self._programs.warm_up(kernel, bucket)
             self._runs.warm_up(kernel, bucket)
 

@@ -1,6 +1,9 @@
 """Runs: calls carried out as tasks, in groups of one bucket and one submission each.
 
-calls -> pieces -> groups by bucket -> sets written -> one submission -> sets read, given back
+    calls -> pieces -> groups by bucket -> sets written -> one submission -> sets read, given back
+
+Under a memory limit a set may have to wait for others' buffers. Only who has none may wait: a run
+that has tasks in flight reads those first.
 """
 
 from __future__ import annotations
@@ -38,9 +41,23 @@ class Task:
 
     call: Call
     piece: Piece
-    bucket: Bucket | None
+    bucket: Bucket | None = None
     """None where the set is an exact one."""
-    buffers: BufferSet
+    _buffers: BufferSet | None = None
+    """Until it is given back or lost."""
+
+    @property
+    def buffers(self) -> BufferSet:
+        assert self._buffers is not None
+        return self._buffers
+
+    def take(self, buffers: BufferSet, bucket: Bucket | None = None) -> None:
+        self.bucket, self._buffers = bucket, buffers
+
+    def part(self) -> BufferSet | None:
+        """Part with the set, if it has one."""
+        buffers, self._buffers = self._buffers, None
+        return buffers
 
 
 class Runs:
@@ -70,9 +87,15 @@ class Runs:
         if buffers is None:
             self.run_calls([call])
             return
-        size = self._cutting.bucket_size(form, form.count)
-        task = Task(call, Piece(0, form.count), None, buffers)
-        found = self._finish(self._submit_tasks(self._programs.get(form.kernel, size), [task]))
+        task = Task(call, Piece(0, form.count))
+        task.take(buffers)
+        try:
+            size = self._cutting.bucket_size(form, form.count)
+            self._submit(self._programs.get(form.kernel, size), [task])
+            found = self._finish([task])
+        except BaseException:
+            self._abandon([task])
+            raise
         if found:
             raise found[0]
         self._count(1, form.count)
@@ -85,15 +108,14 @@ class Runs:
         nbytes = 0
         try:
             while groups or flying:
-                group = self._submit(groups, wait=not flying) if groups else None
-                if group is not None:
-                    flying.append(group)
-                    nbytes += sum(task.buffers.nbytes for task in group)
-                    if nbytes <= IN_FLIGHT_BYTES or len(flying) == 1:
+                if groups:
+                    begun = self._begin(groups, flying)
+                    nbytes += begun
+                    if begun and (nbytes <= IN_FLIGHT_BYTES or len(flying) == 1):
                         continue
-                done = flying.popleft()
-                nbytes -= sum(task.buffers.nbytes for task in done)
-                found += self._finish(done)
+                nbytes -= sum(task.buffers.nbytes for task in flying[0])
+                found += self._finish(flying[0])
+                flying.popleft()
         except BaseException:
             for group in flying:
                 self._abandon(group)
@@ -106,6 +128,7 @@ class Runs:
         """Make a buffer set for tasks in a bucket."""
         made = self.buckets.get_or_create(bucket, kernel)
         self.buckets.put_back(made, self.buckets.take_set(made))
+        self._pool.look_again()
 
     def reclaim(self) -> bool:
         """Give up a buffer set that is kept for later; whether there was one."""
@@ -134,100 +157,100 @@ class Runs:
                 groups.append(((form.kernel, size), among[start : start + most]))
         return groups
 
-    def _submit(self, groups: deque[tuple[Key, list[Part]]], *, wait: bool) -> list[Task] | None:
-        """The first group, with one encoder, one pass and one submission.
+    def _begin(self, groups: deque[tuple[Key, list[Part]]], flying: deque[list[Task]]) -> int:
+        """Submit the first group, with one encoder, one pass and one submission; the bytes of it.
 
-        Where memory is short, as much of it as there are sets for. For none at all it waits, if it
-        may; None where others of its own are in flight, which are to be read first.
+        Where memory is short, as much of it as there are sets for: the rest is the first group
+        then. None at all where others are in flight, which are to be read first.
         """
         (kernel, size), parts = groups.popleft()
-        program = self._programs.get(kernel, size)
+        program, wait = self._programs.get(kernel, size), not flying
         tasks: list[Task] = []
-        single = len(parts) == 1
+        flying.append(tasks)  # before they have anything, so that nothing is forgotten
         try:
             for call, piece in parts:
-                alone = wait and not tasks
-                tasks.append(self._task(kernel, size, call, piece, single=single, wait=alone))
+                task = Task(call, piece)
+                tasks.append(task)
+                alone = len(parts) == 1
+                self._equip(task, kernel, size, alone=alone, wait=wait and len(tasks) == 1)
         except OutOfMemoryError:
-            if not tasks and wait:
-                raise
-            groups.appendleft(((kernel, size), parts[len(tasks) :]))
+            tasks.pop()
             if not tasks:
-                return None
-        except BaseException:
-            self._abandon(tasks)
-            raise
-        return self._submit_tasks(program, tasks)
+                flying.pop()
+                if wait:
+                    raise
+            groups.appendleft(((kernel, size), parts[len(tasks) :]))
+        if not tasks:
+            return 0
+        self._submit(program, tasks)
+        return sum(task.buffers.nbytes for task in tasks)
 
-    def _submit_tasks(self, program: Program, tasks: list[Task]) -> list[Task]:
+    def _equip(self, task: Task, kernel: Kernel, size: int, *, alone: bool, wait: bool) -> None:
+        """With a set: one of just its size if that comes again, else one of its bucket."""
+        form = task.call.form
+        if (alone and task.piece.count == form.count) or kernel.split == "whole":
+            exact = self.exact.take(form)
+            if exact is None and (kernel.split == "whole" or self.exact.comes_again(form)):
+                exact = self._make_set(kernel, form.operands, wait=wait)
+            if exact is not None:
+                task.take(exact)
+                return
+        bucket = self.buckets.get_or_create(size, kernel)
+        task.take(self.buckets.take_set(bucket, wait=wait), bucket)
+
+    def _submit(self, program: Program, tasks: list[Task]) -> None:
         try:
             uses = [task.buffers.use(task.call, task.piece) for task in tasks]
         except BaseException:
             for task in tasks:
                 self._put_back(task)  # nothing was done with them
             raise
-        try:
-            dispatches = []
-            for task, use in zip(tasks, uses, strict=True):
-                task.buffers.write(task.call, task.piece)
-                dispatches.append(task.buffers.dispatch(program, use))
-            copies_in = [copy for use in uses for copy in use.copies_in]
-            copies_out = [copy for use in uses for copy in use.copies_out]
-            submitted = self._waiting.submit(program.pipeline, copies_in, dispatches, copies_out)
-            for task, use in zip(tasks, uses, strict=True):
-                task.buffers.begin(use, submitted)
-        except BaseException:
-            self._abandon(tasks)
-            raise
+        dispatches = []
+        for task, use in zip(tasks, uses, strict=True):
+            task.buffers.write(task.call, task.piece)
+            dispatches.append(task.buffers.dispatch(program, use))
+        copies_in = [copy for use in uses for copy in use.copies_in]
+        copies_out = [copy for use in uses for copy in use.copies_out]
+        submitted = self._waiting.submit(program.pipeline, copies_in, dispatches, copies_out)
+        for task, use in zip(tasks, uses, strict=True):
+            task.buffers.begin(use, submitted)
         with self._counting:
             self.submissions += 1
             self.tasks += len(tasks)
-        return tasks
-
-    def _task(
-        self, kernel: Kernel, size: int, call: Call, piece: Piece, *, single: bool, wait: bool
-    ) -> Task:
-        form = call.form
-        if (single and piece.count == form.count) or kernel.split == "whole":
-            exact = self.exact.take(form)
-            if exact is None and (kernel.split == "whole" or self.exact.comes_again(form)):
-                exact = self._make_set(kernel, form.operands, wait=wait)
-            if exact is not None:
-                return Task(call, piece, None, exact)
-        bucket = self.buckets.get_or_create(size, kernel)
-        return Task(call, piece, bucket, self.buckets.take_set(bucket, wait=wait))
 
     def _finish(self, group: list[Task]) -> list[ElementRangeError]:
         """Read the results of a group, and give its sets back; what its kernels found."""
         found = []
-        for done, task in enumerate(group):
-            try:
-                reader = task.buffers.reader
-                error = task.buffers.read(reader.wait(), task.call, task.piece)
-                reader.end()
-            except BaseException:
-                self._abandon(group[done:])
-                raise
+        for task in group:
+            reader = task.buffers.reader
+            error = task.buffers.read(reader.wait(), task.call, task.piece)
+            reader.end()
             if error is not None:
                 found.append(error)
             self._put_back(task)
         return found
 
     def _put_back(self, task: Task) -> None:
+        buffers = task.part()
+        if buffers is None:
+            return
         if task.bucket is None:
-            self.exact.put_back(task.call.form, task.buffers)
+            self.exact.put_back(task.call.form, buffers)
         else:
-            self.buckets.put_back(task.bucket, task.buffers)
+            self.buckets.put_back(task.bucket, buffers)
         self._pool.look_again()
 
     def _abandon(self, group: list[Task]) -> None:
-        """Forget tasks, and their sets with them: where an error or an interrupt came, nobody knows
-        which buffers are mapped."""
+        """Forget tasks, and the sets that they still have: where an error or an interrupt came,
+        nobody knows which buffers are mapped."""
         for task in group:
-            task.buffers.discard()
+            buffers = task.part()
+            if buffers is None:
+                continue
+            buffers.discard()
             if task.bucket is not None:
                 self.buckets.lose_set(task.bucket)
-            self._lost.append(task.buffers)
+            self._lost.append(buffers)
 
     def _bucket_set(self, kernel: Kernel, bucket: int, *, wait: bool) -> BufferSet:
         types = kernel.types

@@ -118,6 +118,8 @@ class BufferSet:
         self._uses: dict[tuple[int, bytes], Use] = {}
         wanted = wanted_buffers(self._in, self._out, device, maps_inputs=waiting.maps_inputs)
         self._buffers = pool.acquire(list(wanted.values()), wait=wait)
+        self.nbytes = sum(buffer.size for buffer in self._buffers)
+        """Of its buffers, as long as it has them."""
         try:
             self._make(dict(zip(wanted, self._buffers, strict=True)), layout, waiting)
         except BaseException:
@@ -147,10 +149,6 @@ class BufferSet:
             {"binding": index, "resource": {"buffer": buffer, "offset": offset, "size": size}}
             for index, (buffer, offset, size) in enumerate(bound)
         ]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(buffer.size for buffer in self._buffers)
 
     def use(self, call: Call, piece: Piece) -> Use:
         """What a piece of that size needs, worked out once."""
@@ -210,11 +208,13 @@ class BufferSet:
         for buffer in self._buffers:
             self._pool.destroy(buffer)
         self._buffers.clear()
+        self.nbytes = 0
 
     def _give_back(self) -> None:
         for buffer in self._buffers:
             self._pool.release(buffer)
         self._buffers.clear()
+        self.nbytes = 0
 
     def _make_use(self, form: Form, piece: Piece) -> Use:
         kernel, words = self._kernel, form.shape_words
