@@ -4,6 +4,7 @@ wait for each other, and what can never fit is refused in words."""
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def test_who_waits_gets_what_another_gives_back(way: str) -> None:
 
     def put_back(buffer: Any) -> None:
         kept.append(buffer)
-        pool.look_again()
+        pool.offer()
 
     pool.reclaim = reclaim
     waiting, results = in_background(lambda: one(pool, 4096, COPY))
@@ -203,6 +204,25 @@ def test_threads_share_what_there_is() -> None:
             thread.join(PATIENCE)
             assert not thread.is_alive(), "threads wait for each other"
             assert results == [None]
+
+
+def test_a_large_call_has_its_turn_among_small_ones() -> None:
+    small, large = (np.arange(count, dtype=np.uint32) for count in (3_000, 70_000))
+    stop = threading.Event()
+    with gx.WgpuExecutor(settings=gx.Settings(memory_limit=1_000_000)) as gpu:
+
+        def work() -> None:
+            while not stop.is_set():
+                assert (gpu.run(ADD_U32, small, small) == 2 * small).all()
+
+        threads = [in_background(work) for _ in range(3)]
+        call, results = in_background(lambda: gpu.run(ADD_U32, large, large))
+        call.join(PATIENCE)
+        stop.set()
+        for thread, ended in threads:
+            thread.join(PATIENCE)
+            assert ended == [None]
+        np.testing.assert_array_equal(results, [2 * large])
 
 
 def test_a_kernel_that_cannot_be_cut_says_what_it_needs() -> None:

@@ -107,8 +107,10 @@ class BufferPool:
         buffer.destroy()
         self._unreserve(buffer.size)
 
-    def look_again(self) -> None:
-        """Something that is kept for later came back: who waits may reclaim it."""
+    def offer(self) -> None:
+        """Something that is kept for later came back: it goes to who waits, if anybody does."""
+        while self._waiting and self.reclaim():
+            pass  # else the one who brought it would have it again before they wake up
         if self.limit is not None:
             with self._lock:
                 self._tell()

@@ -128,7 +128,7 @@ class Runs:
         """Make a buffer set for tasks in a bucket."""
         made = self.buckets.get_or_create(bucket, kernel)
         self.buckets.put_back(made, self.buckets.take_set(made))
-        self._pool.look_again()
+        self._pool.offer()
 
     def reclaim(self) -> bool:
         """Give up a buffer set that is kept for later; whether there was one."""
@@ -238,7 +238,7 @@ class Runs:
             self.exact.put_back(task.call.form, buffers)
         else:
             self.buckets.put_back(task.bucket, buffers)
-        self._pool.look_again()
+        self._pool.offer()
 
     def _abandon(self, group: list[Task]) -> None:
         """Forget tasks, and the sets that they still have: where an error or an interrupt came,
