@@ -118,9 +118,10 @@ class BufferSet:
         self._uses: dict[tuple[int, bytes], Use] = {}
         wanted = wanted_buffers(self._in, self._out, device, maps_inputs=waiting.maps_inputs)
         self._buffers = pool.acquire(list(wanted.values()), wait=wait)
-        self.nbytes = sum(buffer.size for buffer in self._buffers)
+        self.nbytes = 0
         """Of its buffers, as long as it has them."""
         try:
+            self.nbytes = sum(buffer.size for buffer in self._buffers)
             self._make(dict(zip(wanted, self._buffers, strict=True)), layout, waiting)
         except BaseException:
             self._give_back()  # nothing is mapped yet
