@@ -122,6 +122,23 @@ def test_who_waits_gets_what_another_gives_back(way: str) -> None:
     assert [buffer.size for buffer in results] == [4096]
 
 
+def test_what_comes_back_just_before_it_waits_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, pool = limited(4096)
+    first = [one(pool, 4096, COPY)]
+    is_reserved = pool._is_reserved
+
+    def given_back_behind(*arguments: Any) -> bool:
+        reserved = is_reserved(*arguments)
+        if not reserved and first:
+            pool.release(first.pop())
+        return reserved
+
+    monkeypatch.setattr(pool, "_is_reserved", given_back_behind)
+    waiting, results = in_background(lambda: one(pool, 4096, COPY))
+    waiting.join(PATIENCE)
+    assert [buffer.size for buffer in results] == [4096]
+
+
 def test_who_came_first_is_first() -> None:
     """Small ones that come later do not keep a large one waiting, nor those that do not wait."""
     _, pool = limited(4096)

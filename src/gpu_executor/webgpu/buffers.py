@@ -130,8 +130,10 @@ class BufferPool:
         if self.limit is not None and nbytes > self.limit:
             raise self._over_limit(nbytes)
         try:
-            while not self._is_reserved(nbytes, reserved, turn):
-                seen = self._changes
+            while True:
+                seen = self._changes  # before it is tried: what comes after is noticed
+                if self._is_reserved(nbytes, reserved, turn):
+                    return
                 if self._is_first(turn) and self.reclaim():
                     continue
                 with self._lock:
