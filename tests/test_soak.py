@@ -191,6 +191,8 @@ def test_growth_is_seen_and_warming_up_is_none() -> None:
     assert not grew(*reversed(steady))
     assert grew(*(300 + 5 * n for n in range(60)))
     assert {each.allowed for each in moved(*[100.0] * 15)} == {None}  # it was warming up
+    assert {each.allowed for each in moved(*[300.0] * 15, *[900.0] * 15)} == {None}  # too few
+    assert grew(*[300.0] * 25, *[900.0] * 15)
     assert not grew(1, 1, 1, 1, 999, 999)
 
 
