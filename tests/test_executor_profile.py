@@ -108,6 +108,25 @@ def test_small_calls_on_the_cpu_are_in_it(tmp_path: Path, monkeypatch: pytest.Mo
     assert [each["name"] for each in spans if each["pid"] == 2] == [MUL.name] * 2
 
 
+def test_a_device_that_is_opened_again_is_still_watched() -> None:
+    with gx.GpuExecutor("vulkan") as executor:
+        device = executor._devices[0]
+        with executor.profile() as profile:
+            executor.run(MUL, A, B)
+            before = [each.stage for each in profile.spans[0]]
+            device._recover(device.backend, gx.DeviceLostError("vkQueueSubmit", -4, "on purpose"))
+            np.testing.assert_array_equal(executor.run(MUL, A, B), EXPECTED)
+            assert executor.stats().devices[0].reopened == 1
+        executor.run(MUL, A, B)  # nobody watches
+    assert {"compute", MUL.name} <= set(before)
+    after = [each.stage for each in profile.spans[0]]
+    assert sorted(after) == sorted(2 * before)
+    (stages,) = profile.stages()
+    for stage, seconds in stages.items():
+        recorded = sum(each.nanoseconds for each in profile.spans[0] if each.stage == stage)
+        assert seconds == pytest.approx(recorded / 1e9)
+
+
 def test_a_profile_of_nothing_is_a_trace_of_nothing(tmp_path: Path) -> None:
     with gx.GpuExecutor("cpu") as executor, executor.profile() as profile:
         pass

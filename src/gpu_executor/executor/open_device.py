@@ -30,6 +30,7 @@ from gpu_executor.errors import (
 )
 from gpu_executor.executor.checking import Checking, Sample
 from gpu_executor.executor.counts import Counts
+from gpu_executor.executor.device_profile import DeviceProfile
 from gpu_executor.executor.jobs import Arrays
 from gpu_executor.executor.joining import joined, parted
 from gpu_executor.executor.journal import Journal
@@ -64,6 +65,7 @@ class OpenDevice:
         self.journal = Journal(seat, self.counts)
         self.failed: GpuError | None = None
         """Why it is left alone from now on."""
+        self._profile: DeviceProfile | None = None
         self.journal.opened()
 
     def run(self, kernel: Kernel, arrays: Arrays, out: Any = None) -> Any:
@@ -110,6 +112,14 @@ class OpenDevice:
     def refusal(self) -> NoDeviceError:
         """For a call that comes when the device has failed: an error of its own."""
         return NoDeviceError(f"{self.seat} is left alone: {self.failed}")
+
+    def watch_by(self, profile: DeviceProfile | None) -> None:
+        """Record what it does, also when it is opened again; None: no more."""
+        with self._reopening:
+            self._profile = profile
+            self.journal.profiled = None if profile is None else profile.jobs
+            if profile is not None:
+                profile.watch(self.backend)
 
     def close(self) -> None:
         with self._reopening:
@@ -217,6 +227,9 @@ class OpenDevice:
             raise self.refusal() from error
         self._lost = None
         self.journal.reopened(error)
+        if self._profile is not None:
+            with contextlib.suppress(GpuError):  # lost once more, perhaps: the next try shows
+                self._profile.watch(self.backend)
 
     def _samples(self, kernel: Kernel, calls: Sequence[Arrays]) -> list[Sample | None] | None:
         if not self._checking.fraction:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gpu_executor.executor.device_profile import DeviceProfile
 from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.telemetry.trace import Span, save_traces
-from gpu_executor.vulkan.persistent import PersistentVulkanBackend
-from gpu_executor.vulkan.profile import Profile
 
 
 class ExecutorProfile:
@@ -19,22 +18,18 @@ class ExecutorProfile:
 
     def __init__(self, devices: Sequence[OpenDevice]) -> None:
         self._devices = devices
-        self._jobs: list[list[Span]] = [[] for _ in devices]
-        self._pieces: list[Profile | None] = [None for _ in devices]
+        self._profiles = [DeviceProfile() for _ in devices]
         self._ending = contextlib.ExitStack()
 
     @property
     def spans(self) -> list[list[Span]]:
         """Of each device, in the executor's order: times are those of `time.perf_counter_ns`."""
-        return [
-            jobs if pieces is None else jobs + pieces.spans
-            for jobs, pieces in zip(self._jobs, self._pieces, strict=True)
-        ]
+        return [each.spans for each in self._profiles]
 
     def stages(self) -> list[dict[str, float]]:
         """Seconds by stage of each device, summed over all pieces; none where there are no
         stages."""
-        return [{} if pieces is None else pieces.stages() for pieces in self._pieces]
+        return [each.stages() for each in self._profiles]
 
     def save_trace(self, path: str | Path) -> None:
         """Write the spans for Perfetto or chrome://tracing: a process for each device, in it one
@@ -44,11 +39,10 @@ class ExecutorProfile:
 
     def __enter__(self) -> ExecutorProfile:
         with contextlib.ExitStack() as begun:
-            for number, device in enumerate(self._devices):
-                if isinstance(device.backend, PersistentVulkanBackend):
-                    self._pieces[number] = begun.enter_context(device.backend.profile())
-                device.journal.profiled = self._jobs[number]
-                begun.callback(setattr, device.journal, "profiled", None)
+            for device, profile in zip(self._devices, self._profiles, strict=True):
+                begun.callback(profile.end)
+                begun.callback(device.watch_by, None)  # before that: it may be opened again now
+                device.watch_by(profile)
             self._ending = begun.pop_all()
         return self
 
