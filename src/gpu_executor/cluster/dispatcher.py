@@ -1,8 +1,8 @@
 """The dispatcher: the thread that sends waiting jobs to actors and gives futures their answers.
 
 All that happens comes to it through one queue, in order: a job, an answer, an actor that is ready,
-the end. So nothing here needs a lock, and a message is answered once: whoever answers it takes it
-out of its actor's messages.
+a node that joined, the end. So nothing here needs a lock, and a message is answered once: whoever
+answers it takes it out of its actor's messages.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from gpu_executor.cluster.jobs import Job
 from gpu_executor.cluster.kernels import Kernels
 from gpu_executor.cluster.limits import Limits
 from gpu_executor.cluster.losses import actor_is_gone, answer_is_lost, device_is_lost
+from gpu_executor.cluster.newcomers import Look, Newcomers, Question
 from gpu_executor.cluster.posts import Actor, Message, Post
 from gpu_executor.cluster.results import own_results
 from gpu_executor.cluster.session import SESSION
@@ -41,9 +42,12 @@ class _End:
 
 
 class Dispatcher:
-    def __init__(self, posts: Sequence[Post], limits: Limits, tries: int) -> None:
-        self.posts, self._limits, self._tries = posts, limits, tries
-        self.admission = Admission(limits.calls * len(posts), limits.nbytes * len(posts))
+    def __init__(
+        self, posts: Sequence[Post], newcomers: Newcomers, limits: Limits, tries: int
+    ) -> None:
+        self.posts, self._newcomers, self._limits, self._tries = posts, newcomers, limits, tries
+        self.admission = Admission()
+        self._count_posts()
         self.resent = 0
         """Calls that were sent again."""
         self._kernels = Kernels()
@@ -92,10 +96,12 @@ class Dispatcher:
         why: BaseException = GpuError("the cluster's dispatcher ended before its jobs")
         try:
             while not (self.admission.closed and self.admission.calls == 0):
-                self._take(self._inbox.get())
+                self._take_next()
                 self._take_all()
                 # Ray would begin anew with the next call of it.
                 if ray.is_initialized():
+                    if self._all_are_busy():
+                        self._newcomers.look(self._arrived)
                     self._send_waiting()
                 else:
                     self._answer_all(ClosedError("Ray was shut down under its executor"))
@@ -107,6 +113,15 @@ class Dispatcher:
             self._end_actors()
             SESSION.release()
             atexit.unregister(self._at_exit)
+
+    def _take_next(self) -> None:
+        """Wait for what happens; while all are busy, no longer than to the next look for nodes."""
+        patience = self._newcomers.seconds_to_look() if self._all_are_busy() else None
+        try:
+            event = self._inbox.get(timeout=patience)
+        except Empty:
+            return
+        self._take(event)
 
     def _take_all(self) -> None:
         """What came meanwhile: jobs that wait together travel together."""
@@ -126,10 +141,13 @@ class Dispatcher:
             subject, answer = event
             if isinstance(subject, Message):
                 self._answered(subject, answer)
-            elif subject.post.actor is subject:
-                self._opened(subject.post, answer)
+            elif isinstance(subject, Actor):
+                if subject.post.actor is subject:
+                    self._opened(subject.post, answer)
+            else:
+                self._newcomers.take(subject, answer, self._arrived)
 
-    def _arrived(self, subject: Message | Actor, answer: Future[Any]) -> None:
+    def _arrived(self, subject: Message | Actor | Look | Question, answer: Future[Any]) -> None:
         self._inbox.put((subject, answer))
 
     # --- sending ---
@@ -137,13 +155,14 @@ class Dispatcher:
     def _send_waiting(self) -> None:
         while self._waiting:
             job = self._waiting[0]
-            given_up = [post.given_up for post in self.posts if post.given_up is not None]
-            if len(given_up) == len(self.posts):
-                self._answer_waiting(given_up[0])
+            if not self._in_use:
+                given_up = [post.given_up for post in self.posts if post.given_up is not None]
+                if not self._newcomers.expected:
+                    self._answer_waiting(given_up[0])
                 return
             free = [
                 post.actor
-                for post in self.posts
+                for post in self._in_use
                 if post.actor is not None and self._limits.leave_room(post.actor, job)
             ]
             if not free:
@@ -156,8 +175,7 @@ class Dispatcher:
 
     def _gathered(self, actor: Actor) -> list[Job]:
         """The first that waits, and those behind it that may travel with it."""
-        posts = sum(post.given_up is None for post in self.posts)
-        most = self._limits.most_together(actor, len(self._waiting), posts)
+        most = self._limits.most_together(actor, len(self._waiting), len(self._in_use))
         jobs: list[Job] = []
         nbytes = 0
         while self._waiting and len(jobs) < most:
@@ -251,13 +269,33 @@ class Dispatcher:
         error = post.opened(answer)
         if error is not None:
             self._replace(post, error)
+        elif self._newcomers.joined(post):
+            self.posts = (*self.posts, post)  # others read it meanwhile
+            self._count_posts()
 
     def _replace(self, post: Post, error: BaseException) -> None:
         post.vacate()
         if post.refusals >= MOST_REFUSALS:
             post.given_up = error
+            if not self._newcomers.refused(post, error):
+                self._count_posts()
         elif ray.is_initialized():
             post.start(self._arrived)
+
+    def _count_posts(self) -> None:
+        """Jobs are for the best kind of devices that are left: better ones may have joined."""
+        left = [post for post in self.posts if post.given_up is None]
+        best = min((post.place.seat.rank for post in left), default=None)
+        self._in_use = [post for post in left if post.place.seat.rank == best]
+        actors = max(len(self._in_use), 1)
+        self.admission.allow(self._limits.calls * actors, self._limits.nbytes * actors)
+
+    def _all_are_busy(self) -> bool:
+        """Whether there is work, and no actor without: then nodes that joined are of use."""
+        actors = [post.actor for post in self._in_use]
+        return self.admission.calls > 0 and not any(
+            actor is not None and actor.ready and not actor.messages for actor in actors
+        )
 
     # --- the end ---
 
@@ -302,6 +340,7 @@ class Dispatcher:
     def _end_actors(self) -> None:
         if not ray.is_initialized():
             return  # and with it went the actors
+        self._newcomers.end()
         actors = [post.actor for post in self.posts if post.actor is not None]
         with contextlib.suppress(Exception):  # one that cannot close is killed all the same
             closing = [actor.closing() for actor in actors]

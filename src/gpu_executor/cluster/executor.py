@@ -15,6 +15,7 @@ from gpu_executor.cluster.failure import Failure
 from gpu_executor.cluster.jobs import Job, job_of
 from gpu_executor.cluster.limits import Limits
 from gpu_executor.cluster.mapped import Mapped
+from gpu_executor.cluster.newcomers import Newcomers
 from gpu_executor.cluster.places import Place, find_places
 from gpu_executor.cluster.posts import Post
 from gpu_executor.cluster.session import SESSION
@@ -42,10 +43,11 @@ class RayExecutor(Executor):
     """Runs kernels on NumPy arrays, on the devices of a cluster: a `concurrent.futures.Executor`.
 
     An actor for each of the best devices, or `devices` of them on each node that has such, keeps a
-    `GpuExecutor` open. `in_flight` calls and `in_flight_bytes` of what they read and write are
-    under way for each actor; beyond that `submit` blocks or raises, as `when_full` says. A call
-    whose actor died is run by another, `tries` times in all. `actor_options` are Ray's, such as
-    `{"num_gpus": 1}`. Ray is started, or found at `address`, where it is not there yet.
+    `GpuExecutor` open; nodes that join later get theirs when all are busy. `in_flight` calls and
+    `in_flight_bytes` of what they read and write are under way for each actor; beyond that `submit`
+    blocks or raises, as `when_full` says. A call whose actor died is run by another, `tries` times
+    in all. `actor_options` are Ray's, such as `{"num_gpus": 1}`. Ray is started, or found at
+    `address`, where it is not there yet.
 
     Arrays may also be references to ones in Ray's object store. Results are read-only: views of
     the object store where they are large. `out=` copies them into arrays of the caller's. Safe
@@ -72,13 +74,20 @@ class RayExecutor(Executor):
         if OURS & options.keys():
             raise SettingsError(f"actor_options= may not set {', '.join(OURS & options.keys())}")
         self._when_full = when_full
-        self._capacity = in_flight
         SESSION.hold(address)
         try:
             places = find_places(backend, devices)
             device = DeviceOptions(settings, check)
-            posts = [Post(place, device, options) for place in places]
-            self._dispatcher = Dispatcher(posts, Limits(in_flight, in_flight_bytes), tries)
+
+            def post_at(place: Place) -> Post:
+                return Post(place, device, options)
+
+            self._dispatcher = Dispatcher(
+                list(map(post_at, places)),
+                Newcomers(backend, devices, places, post_at),
+                Limits(in_flight, in_flight_bytes),
+                tries,
+            )
             self._dispatcher.start()
         except BaseException:
             SESSION.release()
@@ -145,7 +154,10 @@ class RayExecutor(Executor):
         kernel = _kernel(fn)
         self._check_open()
         check_sizes(chunksize, buffersize)
-        ahead = buffersize or max(self._capacity * len(self._dispatcher.posts), chunksize)
+        admission = self._dispatcher.admission
+
+        def ahead() -> int:
+            return buffersize or max(admission.most_calls, chunksize)
 
         def submit(arrays: tuple[Any, ...]) -> Future[Any]:
             return self._submitted(kernel, arrays, None, "block")

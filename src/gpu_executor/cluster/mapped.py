@@ -20,7 +20,7 @@ class Mapped(Iterator[Any]):
         self,
         submit: Submit,
         calls: Iterator[tuple[Any, ...]],
-        ahead: int,
+        ahead: Callable[[], int],
         timeout: float | None,
     ) -> None:
         self._submit, self._calls, self._ahead = submit, calls, ahead
@@ -55,10 +55,11 @@ class Mapped(Iterator[Any]):
         self.close()
 
     def _fill(self) -> None:
+        ahead = self._ahead()  # other devices may have come, or some gone
         try:
-            for arrays in itertools.islice(self._calls, self._ahead - len(self._futures)):
+            for arrays in itertools.islice(self._calls, max(ahead - len(self._futures), 0)):
                 self._futures.append(self._submit(arrays))
         except Exception as error:
             self._stopped_by = error
-        if len(self._futures) < self._ahead:
+        if len(self._futures) < ahead:
             self._calls = iter(())  # asked again, the longer of two would be read on

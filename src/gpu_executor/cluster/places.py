@@ -34,9 +34,9 @@ def find_places(backend: BackendName, devices: Literal["all"] | int) -> list[Pla
     out: one NumPy beside GPUs would hold up every ordered result."""
     if devices != "all" and (not isinstance(devices, int) or devices < 1):
         raise SettingsError(f"devices= is 'all' or a number of actors per node, not {devices!r}")
-    nodes = [node for node in ray.nodes() if node["Alive"]]
+    nodes = living_nodes()
     answers: list[list[Seat] | Failure] = ray.get(
-        [on_node(ray.remote(seats_here), node["NodeID"]).remote(backend) for node in nodes]
+        [asked_for_seats(backend, node) for node in nodes]
     )
     found = [
         (node, answer)
@@ -47,11 +47,31 @@ def find_places(backend: BackendName, devices: Literal["all"] | int) -> list[Pla
         raise _why_none(answers)
     best = min(seats[0].rank for _, seats in found)
     return [
-        Place(node["NodeID"], node["NodeManagerHostname"], seat)
+        place
         for node, seats in found
         if seats[0].rank == best
-        for seat in _taken(seats, devices)
+        for place in places_on(node, nodes[node], seats, devices)
     ]
+
+
+def living_nodes() -> dict[str, str]:
+    """Ray's name for each node, and its host."""
+    return {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
+
+
+def asked_for_seats(backend: BackendName, node: str) -> Any:
+    """A reference to the best devices of a node, or to its `Failure`."""
+    return on_node(ray.remote(seats_here), node).remote(backend)
+
+
+def places_on(
+    node: str, host: str, seats: Sequence[Seat], devices: Literal["all"] | int
+) -> list[Place]:
+    """Where actors go on a node that has these devices."""
+    taken = seats
+    if devices != "all":
+        taken = [seats[index % len(seats)] for index in range(devices)]
+    return [Place(node, host, seat) for seat in taken]
 
 
 def on_node(remote: Any, node: str, **options: Any) -> Any:
@@ -62,12 +82,6 @@ def on_node(remote: Any, node: str, **options: Any) -> Any:
         **{"num_cpus": 0} | options,
         scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
     )
-
-
-def _taken(seats: Sequence[Seat], devices: Literal["all"] | int) -> list[Seat]:
-    if devices == "all":
-        return list(seats)
-    return [seats[index % len(seats)] for index in range(devices)]
 
 
 def _why_none(answers: Sequence[list[Seat] | Failure]) -> BaseException:

@@ -85,6 +85,8 @@ class Post:
         """Actors in a row that could not open the device."""
         self.given_up: BaseException | None = None
         """Why nobody is sent here any more."""
+        self.joined_later = False
+        """Whether its node came into the cluster when the executor was open."""
         self.answered = 0
         self.deaths = 0
 

@@ -24,6 +24,8 @@ class PostStats:
     """Actors that it lost."""
     given_up: str | None
     """Why nobody is sent there any more, if so."""
+    joined_later: bool
+    """Whether its node came into the cluster when the executor was open."""
 
     @classmethod
     def of(cls, post: Post) -> PostStats:
@@ -39,6 +41,7 @@ class PostStats:
             in_flight_bytes=0 if actor is None else actor.nbytes,
             deaths=post.deaths,
             given_up=None if post.given_up is None else str(post.given_up),
+            joined_later=post.joined_later,
         )
 
     def __str__(self) -> str:
@@ -46,6 +49,8 @@ class PostStats:
             f"{self.device} by {self.backend} on {self.host}: {self.answered:,} answered, "
             f"{self.in_flight:,} in flight, {self.deaths:,} actors lost"
         )
+        if self.joined_later:
+            said += "; joined later"
         return said if self.given_up is None else f"{said}; left alone: {self.given_up}"
 
 
