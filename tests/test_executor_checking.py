@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import gpu_executor as gx
-from executors import ADD, BACKENDS, FQ_ADD, Array, kernel_of, let_meet, total, words
+from executors import ADD, BACKENDS, FQ_ADD, Array, kernel_of, let_meet, put_before, total, words
 from gpu_executor.backend import Backend
-from gpu_executor.errors import NoDeviceError, SettingsError, WrongResultError
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    GpuError,
+    KernelError,
+    NoDeviceError,
+    SettingsError,
+    WrongResultError,
+)
 from gpu_executor.executor import cutting
 from gpu_executor.executor.checking import Checking
 from gpu_executor.executor.seats import BackendName
@@ -62,6 +72,25 @@ def found_by(executor: gx.GpuExecutor, kernel: gx.Kernel, *arrays: Any) -> Wrong
     with pytest.raises(WrongResultError) as raised:
         executor.run(kernel, *arrays)
     return raised.value
+
+
+def gathered(
+    executor: gx.GpuExecutor, kernel: gx.Kernel, calls: Sequence[tuple[Array, ...]]
+) -> list[Future[Any]]:
+    """Calls that wait for the device, and so are run together."""
+    begun, let_go = threading.Event(), threading.Event()
+
+    def hold(_elements: int) -> None:
+        begun.set()
+        assert let_go.wait(PATIENCE)
+
+    put_before(executor, 0, hold)
+    before = executor.submit(ADD, *words(1))
+    assert begun.wait(PATIENCE)
+    futures = [executor.submit(kernel, *arrays) for arrays in calls]
+    let_go.set()
+    before.result(PATIENCE)
+    return futures
 
 
 def test_right_results_pass_whatever_they_are(checked: gx.GpuExecutor) -> None:
@@ -114,9 +143,29 @@ def test_a_sample_finds_it_as_often_as_it_looks_there() -> None:
             assert error.index == index
             found += 1
     assert 0.5 * fraction < found / calls < 1.5 * fraction
-    assert 0.9 * count * fraction < checking.checked / calls <= count * fraction
+    assert checking.checked / calls == count * fraction
     again, same = Checking(fraction, seed=1), Checking(fraction, seed=1)
     np.testing.assert_array_equal(again._indices(count), same._indices(count))
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5, 0.9, 0.99])
+def test_as_much_is_looked_at_as_was_said(fraction: float) -> None:
+    count = 100_000
+    checking = Checking(fraction)
+    assert checking.sample(ADD, words(count)) is not None
+    assert checking.checked == count * fraction
+    assert (np.diff(checking._indices(count)) > 0).all()
+
+
+def test_every_element_is_looked_at_as_often_as_another() -> None:
+    checking, seen = Checking(0.5, seed=1), np.zeros(10, int)
+    for _ in range(2000):
+        seen[checking._indices(len(seen))] += 1
+    assert (np.abs(seen - 1000) < 120).all()
+
+
+def test_a_few_of_very_many_are_drawn_without_a_list_of_the_many() -> None:
+    assert len(Checking(0.5e-9)._indices(10**12)) == 500
 
 
 def test_of_a_small_call_one_element_is_looked_at() -> None:
@@ -191,6 +240,13 @@ def test_a_batch_says_which_job_was_wrong(checked: gx.GpuExecutor) -> None:
     assert (raised.value.job, raised.value.index) == (2, 70_000)
 
 
+def test_wrong_results_of_a_batch_are_counted_as_errors(checked: gx.GpuExecutor) -> None:
+    spoil(checked, 70_000)
+    with pytest.raises(WrongResultError):
+        checked.run_batch(ADD, word_jobs(10, 100_000, 200_000, 3))
+    assert checked.stats().devices[0].errors == 2
+
+
 def test_a_piece_of_a_call_says_where_it_was_in_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cutting, "UNIT_BYTES", 8192)
     with gx.GpuExecutor("cpu", devices=[0, 0], check=1.0) as executor:
@@ -202,6 +258,123 @@ def test_a_piece_of_a_call_says_where_it_was_in_the_call(monkeypatch: pytest.Mon
             arrays = words(10_240)
             np.testing.assert_array_equal(executor.run(ADD, *arrays), total(arrays))
         assert [each.failed is None for each in executor.stats().devices] == [True, False]
+
+
+# --- what is wrong with one call ---
+
+
+def test_a_bad_argument_is_refused_in_the_same_words_as_without_a_check(
+    checked: gx.GpuExecutor,
+) -> None:
+    flat = np.zeros(7, np.uint64)
+    with pytest.raises(ArgumentShapeError, match=r"argument 0 has shape \(7,\); it takes \(n, 6\)"):
+        checked.run(FQ_ADD, flat, flat)
+    with pytest.raises(ArgumentTypeError, match="the first argument is a str"):
+        checked.run(cast(Any, "bls12_381_fq_add"), flat, flat)
+    assert checked.stats().checked == 0
+
+
+def test_a_bad_argument_is_not_the_error_of_calls_beside_it(checked: gx.GpuExecutor) -> None:
+    flat, jobs = np.zeros(7, np.uint64), [field_job(n, n) for n in (1, 5, 9)]
+    *good, bad = gathered(checked, FQ_ADD, [*jobs, (flat, flat)])
+    check_sums([each.result(PATIENCE) for each in good], jobs)
+    assert isinstance(bad.exception(PATIENCE), ArgumentShapeError)
+
+
+def test_a_call_that_cannot_be_drawn_from_is_not_the_error_of_calls_beside_it(
+    checked: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = checked._checking.sample
+
+    def fail_for_five(kernel: gx.Kernel, arrays: Sequence[Array]) -> Any:
+        if len(arrays[0]) == 5:
+            raise MemoryError("no room for a copy")
+        return sample(kernel, arrays)
+
+    monkeypatch.setattr(checked._checking, "sample", fail_for_five)
+    jobs = word_jobs(3, 5, 7)
+    first, second, third = gathered(checked, ADD, jobs)
+    check_sums([first.result(PATIENCE), third.result(PATIENCE)], [jobs[0], jobs[2]])
+    assert str(second.exception(PATIENCE)) == "no room for a copy"
+    stats = checked.stats().devices[0]
+    assert (stats.batches, stats.errors) == (1, 1)
+
+
+# --- references ---
+
+
+def test_what_a_reference_gives_is_brought_into_the_outputs_dtype() -> None:
+    wide = kernel_of(lambda a, b: a.astype(np.uint64) + b)
+    large = np.full(8, (1 << 32) - 1, np.uint32)
+    with gx.GpuExecutor("vulkan", check=1.0) as executor:
+        np.testing.assert_array_equal(executor.run(wide, large, large), large - 1)
+        spoil(executor, 3)
+        assert found_by(executor, wide, large, large).index == 3
+
+
+def test_a_reference_may_give_one_value_for_all_elements() -> None:
+    zeros = np.zeros(8, np.uint32)
+    with gx.GpuExecutor("vulkan", check=1.0) as executor:
+        always_zero = kernel_of(lambda _a, _b: 0)
+        np.testing.assert_array_equal(executor.run(always_zero, zeros, zeros), zeros)
+        spoil(executor, 5)
+        assert found_by(executor, always_zero, zeros, zeros).index == 5
+
+
+def test_whole_kernels_references_are_brought_into_dtype_and_shape_too() -> None:
+    summed = kernel_of(
+        lambda a, b: a.sum(dtype=np.uint64) + b[0, 0],
+        split="whole",
+        out_shape=lambda *_shapes: (2, 3),
+    )
+    a = np.full((2, 2), 1 << 31, np.uint32)
+    sample = Checking(1.0).sample(summed, (a, a))
+    assert sample is not None
+    right = np.full((2, 3), 1 << 31, np.uint32)
+    sample.compare(right, "a device")
+    right[1, 1] += 1
+    with pytest.raises(WrongResultError) as raised:
+        sample.compare(right, "a device")
+    assert raised.value.index == 4
+
+
+def test_a_reference_of_doubles_overflows_as_the_devices_floats_do() -> None:
+    squares = kernel_of(lambda a, _b: a.astype(np.float64) ** 2, dtypes=["f4"] * 3)
+    given = np.array([1e30, 2.0], np.float32)
+    sample = Checking(1.0).sample(squares, (given, given))
+    assert sample is not None
+    sample.compare(np.array([np.inf, 4.0], np.float32), "a device")
+
+
+def refuse(*_arrays: Array) -> Array:
+    raise GpuError("not today")
+
+
+@pytest.mark.parametrize(
+    ("reference", "error"),
+    [
+        (refuse, GpuError("not today")),
+        (lambda a, b: (a + b, a), KernelError("its reference gave 2 results for 1 outputs")),
+        (lambda a, b: (a + b) * 0.5, TypeError("Cannot cast array data")),
+    ],
+)
+def test_an_error_of_a_reference_is_the_calls_and_the_device_goes_on(
+    reference: Callable[..., Any], error: Exception
+) -> None:
+    def sometimes(a: Array, b: Array) -> Any:
+        return reference(a, b) if a[0] == 7 else a + b
+
+    kernel, bad, good = kernel_of(sometimes), words(5, 7), words(5)
+    with gx.GpuExecutor("vulkan", check=1.0) as executor:
+        with pytest.raises(type(error), match=str(error)):
+            executor.run(kernel, *bad)
+        first, second, third = gathered(executor, kernel, [good, bad, good])
+        np.testing.assert_array_equal(first.result(PATIENCE), total(good))
+        with pytest.raises(type(error), match=str(error)):
+            second.result(PATIENCE)
+        np.testing.assert_array_equal(third.result(PATIENCE), total(good))
+        stats = executor.stats().devices[0]
+        assert (stats.failed, stats.errors) == (None, 2)
 
 
 # --- floats ---
@@ -279,3 +452,11 @@ def test_strided_and_foreign_arrays_are_checked(checked: gx.GpuExecutor) -> None
 def test_a_fraction_is_between_nothing_and_all(fraction: float) -> None:
     with pytest.raises(SettingsError, match="0 to 1"):
         gx.GpuExecutor("cpu", check=fraction)
+
+
+def test_what_another_job_of_the_batch_writes_is_not_foretold() -> None:
+    with gx.GpuExecutor("cpu", check=1.0) as executor:
+        (a, b), (c, d) = words(20), words(20, 9)
+        executor.run_batch(ADD, [(a, b), (c, b)], out=[c, d])
+        np.testing.assert_array_equal(c, a + b)
+        assert executor.stats().devices[0].failed is None

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from gpu_executor.call import Array, check
-from gpu_executor.errors import KernelError
+from gpu_executor.cpu.reference import compute
 from gpu_executor.kernel import Kernel, native
 from gpu_executor.kernels import load
 
@@ -37,24 +35,14 @@ class CpuBackend:
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """Compute the kernel's reference on the arrays, into `out` where it is given."""
         form = check(kernel, arrays, on_card=False)
-        if kernel.reference is None:
-            raise KernelError(f"kernel {kernel.name!r} has no reference, so the CPU cannot run it")
         call = form.call(arrays)
         if out is not None:
             call.use_outputs(out)
         call.make_outputs()
         begun = time.perf_counter()
         whole = kernel.split == "whole"
-        computed = kernel.reference(*(arrays if whole else map(_in_native_order, call.inputs)))
-        results = computed if isinstance(computed, tuple | list) else (computed,)
-        targets = call.results if whole else call.outputs
-        if len(results) != len(targets):
-            raise KernelError(
-                f"kernel {kernel.name!r}: its reference gave {len(results)} results for "
-                f"{len(targets)} outputs"
-            )
-        for target, result in zip(targets, results, strict=True):
-            np.copyto(target, result, casting="same_kind")
+        inputs = arrays if whole else map(_in_native_order, call.inputs)
+        compute(kernel, inputs, call.results if whole else call.outputs)
         self._count(form.count, time.perf_counter() - begun)
         return call.result()
 

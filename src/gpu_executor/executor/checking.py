@@ -8,15 +8,18 @@ largest input too, since terms of a sum may cancel. That finds a broken device, 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gpu_executor.call import AnyArray, Array
+from gpu_executor.call import AnyArray, Array, Form
+from gpu_executor.cpu.reference import compute
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import SettingsError, WrongResultError
+from gpu_executor.forms import Forms
 from gpu_executor.kernel import Kernel, Shape, native
 
 
@@ -28,6 +31,7 @@ class Checking:
         if not 0 <= fraction <= 1:
             raise SettingsError(f"check is {fraction}; it is a part of the results, 0 to 1")
         self.fraction = fraction
+        self._forms = Forms()
         self._draw = np.random.default_rng(seed)
         self._lock = threading.Lock()
         self.checked = 0
@@ -38,34 +42,33 @@ class Checking:
     def sample(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> Sample | None:
         """What is to be computed again of a call that is yet to run, which may overwrite its
         inputs; None: nothing of it. Arrays on a card are fetched as a whole."""
+        try:
+            form = self._forms.form(kernel, arrays)
+        except Exception:  # whatever it is: the backend comes upon it too, and says it
+            return None
         if kernel.reference is None:
             with self._lock:
                 self.unchecked += 1
             return None
-        if len(arrays) != kernel.inputs or not all(_is_array(each) for each in arrays):
-            return None  # the call will be refused
         if kernel.split == "whole":
             whole = [np.array(_on_host(each)) for each in arrays] if self._drawn() else None
-            return None if whole is None else Sample(kernel, whole, None)
-        rows = [
-            _rows(_on_host(array), shape)
-            for array, shape in zip(arrays, _shapes(kernel)[: kernel.inputs], strict=True)
-        ]
-        if any(len(each) != len(rows[0]) for each in rows) or not len(rows[0]):
+            return None if whole is None else Sample(form, whole, None)
+        if not form.count:
             return None
-        at = self._indices(len(rows[0]))
+        rows = form.call([_on_host(each) for each in arrays]).inputs
+        at = self._indices(form.count)
         picked = [each[at] for each in rows]
-        return Sample(kernel, [each.astype(native(each.dtype)) for each in picked], at)
+        return Sample(form, [each.astype(native(each.dtype), copy=False) for each in picked], at)
 
     def _indices(self, count: int) -> Array:
-        """In order."""
+        """In order, none of them twice."""
         wanted = min(max(round(count * self.fraction), 1), count)
         with self._lock:
-            at = np.arange(count)
-            if wanted < count:
-                at = np.unique(self._draw.integers(0, count, wanted))
-            self.checked += len(at)
-            return at
+            self.checked += wanted
+            if wanted == count:
+                return np.arange(count)
+            # Of a few among many NumPy makes no list of the many.
+            return np.sort(self._draw.choice(count, wanted, replace=False, shuffle=False))
 
     def _drawn(self) -> bool:
         with self._lock:
@@ -77,27 +80,34 @@ class Checking:
 class Sample:
     """Inputs that are computed again, and their indices."""
 
-    def __init__(self, kernel: Kernel, inputs: Sequence[Array], at: Array | None) -> None:
-        self._kernel, self._inputs = kernel, inputs
+    def __init__(self, form: Form, inputs: Sequence[Array], at: Array | None) -> None:
+        self._form, self._inputs = form, inputs
         self._at = at
         """None: all of it."""
 
     def compare(self, result: Any, where: str) -> None:
         """Raise `WrongResultError` with the first index that is not what the CPU has."""
-        assert self._kernel.reference is not None
-        with np.errstate(all="ignore"):  # a device overflows without a word
-            computed = self._kernel.reference(*self._inputs)
-        expected = computed if isinstance(computed, tuple | list) else (computed,)
+        kernel = self._form.kernel
         results = result if isinstance(result, tuple) else (result,)
-        shapes = _shapes(self._kernel)[self._kernel.inputs :]
-        for output, (right, got) in enumerate(zip(expected, results, strict=True)):
-            found = _rows(_on_host(got), shapes[output])
-            found = found if self._at is None else found[self._at]
-            wrong = self._differ(np.asarray(right).reshape(found.shape), found)
+        found = [self._picked(output, _on_host(each)) for output, each in enumerate(results)]
+        expected = [np.empty(each.shape, each.dtype) for each in found]
+        with np.errstate(all="ignore"):  # a device overflows without a word
+            compute(kernel, self._inputs, expected)
+        for output, (right, got) in enumerate(zip(expected, found, strict=True)):
+            wrong = self._differ(right, got)
             if wrong.any():
-                first = int(np.argmax(wrong.reshape(len(found), -1).any(1)))
+                element = math.prod(self._element(output))
+                first = int(np.argmax(wrong.reshape(-1, element).any(1)))
                 index = first if self._at is None else int(self._at[first])
-                raise WrongResultError(self._kernel.name, output, index, where)
+                raise WrongResultError(kernel.name, output, index, where)
+
+    def _picked(self, output: int, result: Array) -> Array:
+        if self._at is None:
+            return result
+        return np.asarray(result).reshape(-1, *self._element(output))[self._at]
+
+    def _element(self, output: int) -> Shape:
+        return self._form.operands[self._form.kernel.inputs + output].type.shape
 
     def _differ(self, right: Array, found: Array) -> Array:
         if found.dtype.kind not in "fc":
@@ -110,23 +120,8 @@ class Sample:
         return np.asarray(~(near | same))
 
 
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray | DeviceArray)
-
-
 def _on_host(array: AnyArray) -> Array:
     return array.numpy() if isinstance(array, DeviceArray) else array
-
-
-def _shapes(kernel: Kernel) -> list[Shape]:
-    """Of one element of each array."""
-    if kernel.types is None:
-        return [()] * (kernel.inputs + kernel.outputs)
-    return [type_.shape for type_ in kernel.types]
-
-
-def _rows(array: Array, element: Shape) -> Array:
-    return np.asarray(array).reshape(-1, *element)
 
 
 def _largest(array: Array) -> float:

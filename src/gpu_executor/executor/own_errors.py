@@ -10,8 +10,13 @@ E = TypeVar("E", bound=BaseException)
 
 
 def own(error: E) -> E:
-    """The same error once more, as it was before it was raised."""
-    another = copy.copy(error)
+    """The same error once more, as it was before it was raised; itself where its class cannot make
+    another of what it knows, so that it is seen, and not why it could not be copied."""
+    try:
+        another = copy.copy(error)
+    except Exception:
+        return error
+    another.args = error.args  # which its class may have made into something else once more
     another.__cause__ = error.__cause__
     if hasattr(error, "__notes__"):
         another.__notes__ = list(error.__notes__)

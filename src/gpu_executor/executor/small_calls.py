@@ -5,6 +5,7 @@ Whether it is, is tried once for each kernel and size class on the arrays of the
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from time import perf_counter
@@ -12,7 +13,6 @@ from time import perf_counter
 import numpy as np
 
 from gpu_executor.backend import Backend
-from gpu_executor.errors import GpuError
 from gpu_executor.executor.jobs import Arrays, read_bytes
 from gpu_executor.executor.joining import joined
 from gpu_executor.executor.open_device import OpenDevice
@@ -23,6 +23,8 @@ from gpu_executor.kernel import Kernel
 MOST_BYTES = 1 << 18
 """Of the inputs: more is a device's, untried."""
 ROUNDS = 3
+REMEMBERED = 1024
+"""Outcomes; a kernel has one for each size class. They keep the kernel."""
 
 
 class SmallCalls:
@@ -65,9 +67,14 @@ class SmallCalls:
             arrays = calls[0] if together is None else together[0]
             try:
                 own = _seconds(device.backend, kernel, arrays)
-                cpu = _seconds(self._stand_in.open().backend, kernel, arrays)
-            except GpuError:
+            except Exception:
                 return False  # what is wrong with it is said when it is run
+            try:
+                cpu = _seconds(self._stand_in.open().backend, kernel, arrays)
+            except Exception:
+                cpu = math.inf  # the reference cannot what the device can
+            if len(self._on_cpu) >= REMEMBERED:
+                self._on_cpu.pop(next(iter(self._on_cpu)))
             self._on_cpu[key] = cpu < own
             return cpu < own
 
@@ -82,7 +89,7 @@ def _on_host(kernel: Kernel, calls: Sequence[Arrays]) -> bool:
 def _seconds(backend: Backend, kernel: Kernel, arrays: Arrays) -> float:
     """The least, when everything that is made once is there."""
     backend.run(kernel, *arrays)
-    least = float("inf")
+    least = math.inf
     for _ in range(ROUNDS):
         begun = perf_counter()
         backend.run(kernel, *arrays)
