@@ -196,6 +196,22 @@ def test_a_batch_is_one_job(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
     assert len(results) == 500
 
 
+def test_jobs_may_come_from_a_generator(executor: gx.GpuExecutor) -> None:
+    jobs = [words(4, n) for n in range(5)]
+    check_sums(executor.run_batch(ADD, (job for job in jobs)), jobs)
+    assert executor.run_batch(ADD, iter(())) == []
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 1)])
+def test_results_may_go_to_the_rows_of_an_array(
+    executor: gx.GpuExecutor, shape: tuple[int, int]
+) -> None:
+    jobs = [words(shape[1], n) for n in range(shape[0])]
+    out = np.zeros(shape, np.uint32)
+    check_sums(executor.run_batch(ADD, jobs, out=out), jobs)  # type: ignore[arg-type]
+    check_sums(list(out), jobs)
+
+
 def test_the_error_of_a_batch_says_which_job_it_was(executor: gx.GpuExecutor) -> None:
     jobs = field_jobs(*[3] * 9)
     jobs[5][1][2] = jobs[7][0][0] = TOO_LARGE

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpu_executor as gx
-from executors import ADD, FQ_ADD, kernel_of, let_meet, lose, put_before, total, words
+from executors import ADD, FQ_ADD, Between, kernel_of, let_meet, lose, put_before, total, words
 from gpu_executor.errors import ArgumentShapeError, DeviceLostError, NoDeviceError
 from gpu_executor.executor import cutting
 from gpu_executor.executor.seats import Seat
@@ -280,6 +281,55 @@ def test_a_device_that_is_lost_and_comes_back_goes_on(cpus: gx.GpuExecutor) -> N
         np.testing.assert_array_equal(cpus.run(ADD, *arrays), total(arrays))
     stats = cpus.stats().devices[1]
     assert (stats.failed, stats.reopened) == (None, 1)
+
+
+@pytest.fixture
+def always_lost(monkeypatch: pytest.MonkeyPatch, cpus: gx.GpuExecutor) -> None:
+    """The second device opens again, and is lost at every call."""
+    open_seat = Seat.open
+    monkeypatch.setattr(
+        Seat, "open", lambda seat, settings: Between(open_seat(seat, settings), lose)
+    )
+    put_before(cpus, 1, lose)
+
+
+@pytest.mark.parametrize("way", ["run", "submit", "run_batch", "map"])
+def test_one_that_is_lost_at_every_call_is_left_alone_in_the_end(
+    always_lost: None, cpus: gx.GpuExecutor, way: str
+) -> None:
+    jobs = word_jobs(*[3] * 200)
+    if way != "run":
+        let_meet(cpus)
+    if way == "run":
+        for job in jobs:
+            with cpus._crew.taken(ADD, job):  # as another thread does: the first device is busier
+                check_sums([cpus.run(ADD, *job)], [job])
+    elif way == "submit":
+        futures = [cpus.submit(ADD, *job) for job in jobs]
+        check_sums([future.result(PATIENCE) for future in futures], jobs)
+    elif way == "run_batch":
+        check_sums(cpus.run_batch(ADD, jobs), jobs)
+    else:
+        check_sums(list(cpus.map(ADD, *zip(*jobs, strict=True), chunksize=4)), jobs)
+    stats = cpus.stats().devices
+    assert stats[0].failed is None
+    assert stats[1].failed is not None and "in 3 calls in a row" in stats[1].failed
+
+
+def test_a_call_that_loses_every_device_ends_in_its_own_error(cpus: gx.GpuExecutor) -> None:
+    def harmful(a: Any, b: Any) -> Any:
+        raise DeviceLostError("vkQueueSubmit", -4, "VK_ERROR_DEVICE_LOST")
+
+    bad = kernel_of(harmful)
+    for number in range(5):
+        with pytest.raises(DeviceLostError):
+            cpus.submit(bad, *words(3)).result(PATIENCE)
+        with pytest.raises(DeviceLostError):
+            cpus.run(bad, *words(3))
+        job = words(3, number)
+        for _ in range(20):
+            check_sums([cpus.submit(ADD, *job).result(PATIENCE), cpus.run(ADD, *job)], [job] * 2)
+    assert any(each.failed is None for each in cpus.stats().devices)
 
 
 # --- statistics ---

@@ -6,12 +6,13 @@ A failing call is a C function that returns the code, as in test_faults.py.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import time
 import traceback
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -26,6 +27,7 @@ from gpu_executor.vulkan.binding import vk
 from jobs import TOO_LARGE, field_jobs, watch
 from test_faults import Fail, fail
 from test_threads import in_threads
+from test_waiting import PATIENCE
 
 __all__ = ["fail"]  # the fixture
 
@@ -364,6 +366,36 @@ def test_a_job_that_failed_holds_its_arrays_no_longer_than_its_error(
             wait([future])
         del a, future
         while gone() is not None and not waiting:
+            time.sleep(0.001)  # the worker has yet to forget it
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("way", ["run", "submit", "run_batch", "map", "iterable"])
+def test_errors_of_arguments_keep_no_arrays(executor: gx.GpuExecutor, way: str) -> None:
+    def arrays(a: Any) -> Iterator[Any]:
+        yield a
+        raise KeyError("no more of them")
+
+    a, b = words(50)
+    gone = weakref.ref(a)
+    ways: dict[str, Callable[[Any], object]] = {
+        "run": lambda a: executor.run(ADD, a, b[:3]),
+        "submit": lambda a: executor.submit(ADD, a, b[:3]).result(),
+        "run_batch": lambda a: executor.run_batch(ADD, [(a, b[:3])] * 3),
+        "map": lambda a: list(executor.map(ADD, [a] * 3, [b[:3]] * 3)),
+        "iterable": lambda a: list(executor.map(ADD, arrays(a), [b] * 3)),
+    }
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(gx.GpuError, KeyError):
+            ways[way](a)
+            pytest.fail("it was not refused")
+        del a
+        end = time.monotonic() + PATIENCE
+        while gone() is not None and time.monotonic() < end:
             time.sleep(0.001)  # the worker has yet to forget it
         assert gone() is None
     finally:

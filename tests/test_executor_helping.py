@@ -126,7 +126,7 @@ def test_many_threads_get_each_its_own(executor: gx.GpuExecutor) -> None:
 
 def test_who_is_interrupted_while_it_rests_leaves_nobody_waiting() -> None:
     line = Line(Rates([None]))
-    own, other = (job_of(ADD, words(3), None) for _ in range(2))
+    own, other = (job_of(ADD, words(3), None, Future()) for _ in range(2))
     line.put(own)
     assert line.take_own(own)
     taker, taken = in_background(line.take)

@@ -25,7 +25,7 @@ from executors import (
     words,
 )
 from gpu_executor.errors import ClosedError
-from gpu_executor.executor.line import MOST_GATHERED
+from gpu_executor.executor.job_queue import MOST_GATHERED
 from jobs import TOO_LARGE, check_sums, field_jobs
 from test_waiting import PATIENCE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpu_executor.errors import ArgumentTypeError
@@ -29,15 +29,17 @@ def out_in(options: dict[str, Any]) -> Any:
     return out
 
 
-def calls_in(jobs: Sequence[Sequence[Any]], out: Sequence[Any] | None) -> list[tuple[Any, ...]]:
+def calls_in(jobs: Iterable[Sequence[Any]], out: Sequence[Any] | None) -> list[tuple[Any, ...]]:
     """The jobs of a batch, each a tuple of arrays."""
-    if out is not None and len(out) != len(jobs):
-        raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
+    calls: list[tuple[Any, ...]] = []
     for index, arrays in enumerate(jobs):
         if not isinstance(arrays, tuple | list):
             found = type(arrays).__name__
             raise ArgumentTypeError(f"job {index}: a job is a tuple of arrays, not a {found}")
-    return [tuple(arrays) for arrays in jobs]
+        calls.append(tuple(arrays))
+    if out is not None and len(out) != len(calls):
+        raise ArgumentTypeError(f"out has {len(out)} entries for {len(calls)} jobs")
+    return calls
 
 
 def check_sizes(chunksize: int, buffersize: int | None) -> None:

@@ -11,10 +11,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gpu_executor.errors import ClosedError, NoDeviceError, VulkanError, WrongResultError
+from gpu_executor.errors import (
+    ClosedError,
+    DeviceLostError,
+    NoDeviceError,
+    VulkanError,
+    WrongResultError,
+)
 from gpu_executor.executor.jobs import Arrays, Job
 from gpu_executor.executor.line import Line
-from gpu_executor.executor.open_device import OpenDevice, not_repeatable
+from gpu_executor.executor.open_device import STRIKES, OpenDevice, not_repeatable
 from gpu_executor.executor.rates import Rates
 from gpu_executor.executor.small_calls import SmallCalls
 from gpu_executor.executor.stand_in import StandIn
@@ -22,6 +28,8 @@ from gpu_executor.kernel import Kernel
 
 FROM_FAILING = (VulkanError, ClosedError, NoDeviceError)
 """What calls on a device that is not there any more end in."""
+MOST_PASSED = 3
+"""Times that a call is given to another device because of that: it may be the call's fault."""
 
 
 class Crew:
@@ -40,7 +48,11 @@ class Crew:
         self.devices, self.line, self.rates, self.stand_in = devices, line, rates, stand_in
         self._may_fall_back = may_fall_back
         self.small = SmallCalls(stand_in) if small_on_cpu else None
+        self.simple = len(devices) == 1 and not small_on_cpu
+        """Whether there is nothing to choose for a call."""
         self._working = len(devices)
+        for device in devices:
+            device.has_others = len(devices) > 1
         self._direct = [0] * len(devices)
         """Calls that callers' threads have running, by device."""
         self._lock = threading.Lock()
@@ -80,28 +92,42 @@ class Crew:
                 self.rates.leave_alone(who)
 
     def is_for_others(
-        self, device: OpenDevice, kernel: Kernel, arrays: Arrays, out: Any, error: Any
+        self, device: OpenDevice, kernel: Kernel, arrays: Arrays, out: Any, error: Any, passed: int
     ) -> bool:
         """Whether a call failed with its device alone, and there is somebody else to run it."""
-        if device.failed is None or isinstance(error, WrongResultError):
+        if not isinstance(error, FROM_FAILING) or isinstance(error, WrongResultError):
             return False
-        if not isinstance(error, FROM_FAILING):
+        if not_repeatable(arrays, out) is not None:
             return False
-        others = any(each.failed is None for each in self.devices) or self._stands_in(kernel)
-        return others and not_repeatable(arrays, out) is None
+        others = any(each.failed is None for each in self.devices if each is not device)
+        if device.failed is None:  # it may be the call that loses devices, and not the device
+            return others and passed < MOST_PASSED and isinstance(error, DeviceLostError)
+        return others or self._stands_in(kernel)
 
     def pass_on(
         self, who: int, answers: Sequence[tuple[Job, Sequence[Any]]]
     ) -> list[tuple[Job, Sequence[Any]]]:
-        """A device has failed: jobs that others are to run go back to the line; those that are
-        answered are returned."""
+        """A device has failed, or is lost again and again: jobs that others are to run go back to
+        the line; those that are answered are returned."""
         device = self.devices[who]
-        self.rates.leave_alone(who)
+        self.judge(device)
+        if device.failed is not None:
+            self.rates.leave_alone(who)
         passed = [job for job, own in answers if self._are_for_others(device, job, own)]
         if not passed:
             return list(answers)
+        for job in passed:
+            job.passed += 1
         self.line.put_back(passed)
         return [(job, own) for job, own in answers if job not in passed]
+
+    def judge(self, device: OpenDevice) -> None:
+        """Leave a device alone that is lost again and again, where there are others."""
+        if device.strikes < STRIKES:
+            return
+        with self._lock:
+            if any(each.failed is None for each in self.devices if each is not device):
+                device.give_up()
 
     def is_left_by(self, who: int) -> bool:
         """Whether a device has failed and others go on without it; the last one's thread stays."""
@@ -122,9 +148,8 @@ class Crew:
         return self._may_fall_back and kernel.reference is not None
 
     def _are_for_others(self, device: OpenDevice, job: Job, outcomes: Sequence[Any]) -> bool:
-        outs = job.outs or [None] * len(job.calls)
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         return bool(failed) and all(
-            self.is_for_others(device, job.kernel, arrays, out, failed[0])
-            for arrays, out in zip(job.calls, outs, strict=True)
+            self.is_for_others(device, job.kernel, arrays, out, failed[0], job.passed)
+            for arrays, out in zip(job.calls, job.places(), strict=True)
         )

@@ -49,7 +49,7 @@ class CutCall(SharedJob):
         self.answer([self.call.result()])
 
 
-def cut(kernel: Kernel, arrays: Arrays, out: Any) -> CutCall | None:
+def cut(kernel: Kernel, arrays: Arrays, out: Any, future: Future[Any]) -> CutCall | None:
     """A call that devices can share; None where it is not worth it, or not possible.
 
     What does not fit the kernel is left to be refused by whoever runs it in one piece.
@@ -67,7 +67,7 @@ def cut(kernel: Kernel, arrays: Arrays, out: Any) -> CutCall | None:
     nbytes = read_bytes(arrays)
     unit = max(form.count * UNIT_BYTES // nbytes, 1)
     outs = [tuple(call.results)]
-    return CutCall(kernel, [arrays], outs, True, Future(), nbytes, call=call, unit=unit)
+    return CutCall(kernel, [arrays], outs, True, future, nbytes, call=call, unit=unit)
 
 
 def _can_be_cut(kernel: Kernel, arrays: Arrays) -> bool:

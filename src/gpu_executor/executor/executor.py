@@ -6,11 +6,11 @@ import asyncio
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_executor.call import Array
-from gpu_executor.errors import QueueFullError
 from gpu_executor.executor.arguments import calls_in, kernel_in, out_in
 from gpu_executor.executor.checking import Checking
 from gpu_executor.executor.crew import Crew
@@ -26,7 +26,7 @@ from gpu_executor.executor.opening import open_devices
 from gpu_executor.executor.profile import ExecutorProfile
 from gpu_executor.executor.rates import Rates
 from gpu_executor.executor.seats import BackendName, chosen, ranked_seats
-from gpu_executor.executor.shared_jobs import batch_of, numbered
+from gpu_executor.executor.shared_jobs import SharedJob, batch_of, first_error
 from gpu_executor.executor.stand_in import StandIn
 from gpu_executor.executor.stats import ExecutorStats
 from gpu_executor.executor.worker import Worker, join_all
@@ -88,8 +88,7 @@ class GpuExecutor(Executor):
             may_fall_back=own_choice,
             small_on_cpu=small_on_cpu,
         )
-        self._simple = len(self._devices) == 1 and not small_on_cpu
-        """Whether there is nothing to choose for a call."""
+        self._simple = self._crew.simple
         workers = self._workers = [Worker(self._crew, who) for who in range(len(self._devices))]
         # Collected, it lets its threads run what is in line, and they close the devices. When the
         # interpreter ends it waits for them.
@@ -107,41 +106,42 @@ class GpuExecutor(Executor):
             return self._run_on(first, kernel, arrays, out)
         job = self._cut(kernel_in(kernel), arrays, out)
         if job is not None:
-            self._line.put(job)
+            self._line.put(job, limited=False)
             return job.wait()
         with self._crew.taken(kernel, arrays) as device:
             return self._run_on(device, kernel, arrays, out)
 
     def run_batch(
-        self, kernel: Kernel, jobs: Sequence[Arrays], *, out: Sequence[Any] | None = None
+        self, kernel: Kernel, jobs: Iterable[Arrays], *, out: Sequence[Any] | None = None
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays; their results, in order. The first
-        job that fails is the error."""
-        job = batch_of(kernel_in(kernel), calls_in(jobs, out), out)
+        job that fails is the error. What one job writes, no other may read: they overlap."""
+        calls = calls_in(jobs, out)
+        job = self._batch(kernel_in(kernel), calls, None if out is None else list(out))
         self._line.put(job)
+        error: BaseException | None = None
         try:
             results: list[Any] = job.wait()
+            return results
         except Exception:
-            for index, outcome in enumerate(job.outcomes):
-                if isinstance(outcome, BaseException):
-                    raise numbered(outcome, index) from None
-            raise
-        return results
+            error = first_error(job.outcomes)
+            if error is None:
+                raise
+            raise error from None
+        finally:
+            del job, error  # an error leads here, and would lead to itself
 
     async def run_async(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """The same for `await`: the event loop goes on meanwhile, also while the line is full."""
         job = self._job(kernel_in(kernel), arrays, out)
         try:
-            try:
-                self._line.put(job, wait=False)
-            except QueueFullError:
-                if self._line.when_full == "raise":
-                    raise
-                await asyncio.to_thread(self._line.put, job)
+            self._line.put_later(job)
             return await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
             job.future.cancel()
             raise
+        finally:
+            del job  # an error leads here, and would lead to itself
 
     # --- as an executor ---
 
@@ -170,7 +170,7 @@ class GpuExecutor(Executor):
         sizes = sizes_of(chunksize, buffersize, len(self._devices))
         self._check_open()
         calls = iter(zip(*iterables, strict=False))
-        return Mapped(self._put, kernel, calls, sizes, timeout)
+        return Mapped(partial(self._put_batch, kernel), calls, sizes, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs; run those in line, or cancel them, and close the devices then. With
@@ -221,32 +221,48 @@ class GpuExecutor(Executor):
         if self._line.closed:
             self._line.check_open()
 
-    def _run_on(self, device: OpenDevice, kernel: Kernel, arrays: Arrays, out: Any) -> Any:
+    def _run_on(
+        self, device: OpenDevice, kernel: Kernel, arrays: Arrays, out: Any, passed: int = 0
+    ) -> Any:
         begun = perf_counter()
         try:
             result = device.run(kernel, arrays, out)
         except BaseException as error:
             device.journal.ran(kernel, arrays, begun, error)
-            if not self._crew.is_for_others(device, kernel, arrays, out, error):
+            self._crew.judge(device)
+            if not self._crew.is_for_others(device, kernel, arrays, out, error, passed):
                 raise
         else:
             device.journal.ran(kernel, arrays, begun)
             return result
-        return self.run(kernel, *arrays, out=out)
+        with self._crew.taken(kernel, arrays) as another:
+            return self._run_on(another, kernel, arrays, out, passed + 1)
 
     def _job(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job:
-        if not self._simple:
-            return self._cut(kernel, arrays, out) or job_of(kernel, arrays, out)
+        found = None if self._simple else self._cut(kernel, arrays, out)
+        if found is not None:
+            return found
         future = HelpedFuture(self._crew)
         job = future.job = job_of(kernel, arrays, out, future)
         return job
 
     def _cut(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job | None:
-        """Something for all devices, where there are several. A thread of theirs that waited for it
-        would wait for itself."""
-        if self._crew.rates.able < 2 or self._line.is_taker():
+        """Something for all devices, where there are several."""
+        if self._crew.rates.able < 2:
             return None
-        return cut(kernel, arrays, out)
+        future = HelpedFuture(self._crew)
+        job = future.job = cut(kernel, arrays, out, future)
+        return job
 
-    def _put(self, job: Job) -> None:
-        self._line.put(job)
+    def _batch(
+        self, kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any] | None = None
+    ) -> SharedJob:
+        future = HelpedFuture(self._crew)
+        job = future.job = batch_of(kernel, calls, outs, future)
+        return job
+
+    def _put_batch(self, kernel: Kernel, calls: Sequence[Arrays]) -> SharedJob:
+        """One of a `map`, which waits for its results and for nothing else."""
+        job = self._batch(kernel, calls)
+        self._line.put_later(job)
+        return job

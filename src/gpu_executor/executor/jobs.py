@@ -35,6 +35,12 @@ class Job:
     submitted: float = field(default_factory=perf_counter)
     context: Any = field(default_factory=current_context)
     """What its span belongs to, where there are spans."""
+    passed: int = 0
+    """Times that a device gave it back because it was lost again and again."""
+
+    def places(self) -> Sequence[Any]:
+        """Where the result of each call goes."""
+        return [None] * len(self.calls) if self.outs is None else self.outs
 
     def begin(self) -> bool:
         """Whether it is to be run; from then on nobody can cancel it. Twice is fine."""
@@ -47,6 +53,8 @@ class Job:
         except BaseException:
             self.future.cancel()
             raise
+        finally:
+            del self  # the future's error leads here, and would lead to itself
 
     def answer(self, outcomes: Sequence[Any]) -> None:
         """Give the future what came of the calls: results, or the first error among them."""
@@ -67,10 +75,10 @@ class Job:
             future.set_exception(ForkedError(said))
 
 
-def job_of(kernel: Kernel, arrays: Arrays, out: Any, future: Future[Any] | None = None) -> Job:
+def job_of(kernel: Kernel, arrays: Arrays, out: Any, future: Future[Any]) -> Job:
     """One call."""
     outs = None if out is None else [out]
-    return Job(kernel, [arrays], outs, True, future or Future(), read_bytes(arrays))
+    return Job(kernel, [arrays], outs, True, future, read_bytes(arrays))
 
 
 def read_bytes(arrays: Arrays) -> int:

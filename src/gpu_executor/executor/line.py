@@ -3,60 +3,59 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from threading import get_ident
+from time import monotonic
+from typing import Any
 
 from gpu_executor.errors import ClosedError, QueueFullError
-from gpu_executor.executor.dealing import Deal
+from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import Job
 from gpu_executor.executor.rates import Rates
-from gpu_executor.executor.shared_jobs import SharedJob
 from gpu_executor.forking import refuse, tell_in_child
 from gpu_executor.settings import WhenFull
 
-MOST_GATHERED = 64
-"""Calls that are taken at once; more would keep other devices, and the first results, waiting."""
+
+def _never() -> bool:
+    return False
 
 
 class Line:
     """Safe from several threads: some put jobs in, one for each device takes them out.
 
-    Devices are numbers here. A job that they can share stays in front until all of it is taken.
+    Devices are numbers here. Over the limit jobs wait outside, and are let in as they came.
     """
 
     def __init__(
         self, rates: Rates, most_bytes: int | None = None, when_full: WhenFull = "block"
     ) -> None:
-        self._rates, self._most_bytes, self.when_full = rates, most_bytes, when_full
-        self._jobs: deque[Job] = deque()
-        self._calls = 0
-        """Of all waiting jobs."""
+        self._rates, self.when_full = rates, when_full
+        self._queue = JobQueue(rates, most_bytes)
         self._make_locks()
-        self._takers: set[int] = set()
-        """Threads."""
+        self._takers: dict[int, int] = {}
+        """Threads, and for which device they take."""
         self._at_work: dict[int, Sequence[Job]] = {}
         """What devices took and run, and may yet put back."""
         self.closed = self.forked = False
-        self.nbytes = 0
-        """Of what the waiting jobs read."""
         tell_in_child(self._leave_to_parent)
 
     def _make_locks(self) -> None:
         # Reentrant: an executor may be collected, and so closed, by a thread that is in here.
         self._lock = threading.RLock()
         self._some = threading.Condition(self._lock)
-        self._room = threading.Condition(self._lock)
+        self._admitted = threading.Condition(self._lock)
 
     def _leave_to_parent(self) -> None:
         """In a child of fork(), which has none of the threads that take jobs."""
         self._make_locks()
         self.closed = self.forked = True
-        for job in [*self._jobs, *(job for jobs in self._at_work.values() for job in jobs)]:
+        queue = self._queue
+        taken = (job for jobs in self._at_work.values() for job in jobs)
+        for job in [*queue.jobs, *queue.outside, *taken]:
             job.leave_to_parent()
-        self._jobs.clear()
+        self._queue = JobQueue(self._rates, queue.most_bytes)
         self._at_work.clear()
 
     def check_open(self) -> None:
@@ -67,52 +66,60 @@ class Line:
             raise ClosedError("the executor is shut down; open another one")
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._queue.jobs)
 
-    def put(self, job: Job, *, wait: bool = True) -> None:
-        """To the end; where too many bytes wait already, it waits too or is refused.
+    @property
+    def nbytes(self) -> int:
+        """Of what the waiting jobs read."""
+        return self._queue.nbytes
 
-        A thread that takes jobs is let in always: nobody would make room for it.
-        """
+    def put(self, job: Job, *, limited: bool = True) -> None:
+        """To the end. Where too many bytes wait already, it waits outside in its turn, and so does
+        this thread; or it is refused. `limited=False` is for whoever waits for the job itself."""
         with self._lock:
-            while not self.closed and not self._fits(job):
-                if self.when_full == "raise" or not wait:
-                    raise QueueFullError(
-                        f"{self.nbytes:,} bytes wait for a device, and with {job.nbytes:,} more it "
-                        f"would be over the {self._most_bytes:,} that may"
-                    )
-                self._room.wait()
-            self.check_open()
-            self._jobs.append(job)
-            self._count(job, 1)
-            if len(self._at_work) < max(self._rates.able, 1):  # else who is done first takes it
-                self._wake()
+            if self._enter(job, blocks=True, limited=limited):
+                return
+            outside = self._queue.outside
+            try:
+                while job in outside and not self.closed:
+                    self._admitted.wait()
+            except BaseException:  # Ctrl-C: nobody will ask for its result
+                job.future.cancel()
+                raise
+            if outside.pop(job, None):
+                self.check_open()
+
+    def put_later(self, job: Job) -> None:
+        """The same, without this thread's waiting for room."""
+        with self._lock:
+            self._enter(job, blocks=False)
 
     def put_back(self, jobs: list[Job]) -> None:
         """To the front, jobs that were taken: whoever took them cannot run them."""
         with self._lock:
-            self._jobs.extendleft(reversed(jobs))
-            for job in jobs:
-                self._count(job, 1)
+            self._queue.put_back(jobs)
             self._some.notify_all()
 
-    def take(self, who: int = 0) -> list[Job]:
+    def take(
+        self, who: int = 0, enough: Callable[[], bool] = _never, end: float | None = None
+    ) -> list[Job]:
         """What waits of the first one's kernel, as far as a device's share of the work goes; waits
-        until there is something, and gives nothing when the line is closed and all is run.
+        until there is something. Gives nothing when the line is closed and all is run, when it is
+        `enough` (and somebody has said `wake`), or at the `end` of the time.
 
         Jobs that were cancelled meanwhile are gone.
         """
         while True:
             with self._lock:
-                self._takers.add(get_ident())
+                self._takers[get_ident()] = who
                 while who in self._at_work or not (taken := self._taken(who)):
-                    if self.closed and not self._jobs and not self._at_work:
+                    if self.closed and not self._queue.jobs and not self._at_work:
                         return []
-                    self._some.wait()
+                    if enough() or (end is not None and monotonic() >= end):
+                        return []
+                    self._some.wait(None if end is None else max(end - monotonic(), 0))
                 self._at_work[who] = taken
-                if self._most_bytes is not None:
-                    self._room.notify_all()
-                if self._jobs:
+                if self._queue.jobs:
                     self._wake()
             running = [job for job in taken if job.begin()]
             if running:
@@ -123,15 +130,16 @@ class Line:
         """Take a job that is first in line for the first device, if that is free: whoever waits for
         it runs it, and says `rest` then."""
         with self._lock:
-            if 0 in self._at_work or not self._jobs or self._jobs[0] is not job:
+            jobs = self._queue.jobs
+            if 0 in self._at_work or not jobs or jobs[0] is not job:
                 return False
             self._at_work[0] = (job,)  # first: Ctrl-C may come behind each of these
-            self._remove(0)
+            self._queue.remove(0)
+            if self._queue.outside:
+                self._let_in()
             if not job.begin():
                 self._rest(0)
                 return False
-            if self._most_bytes is not None:
-                self._room.notify_all()
             return True
 
     def take_back(self, job: Job) -> bool:
@@ -140,54 +148,100 @@ class Line:
         with self._lock:
             if self._at_work.get(0) == (job,):  # a worker's are a list
                 self._rest(0)
-            if self._jobs:  # it may have come in `rest`, before others were told
+            jobs = self._queue.jobs
+            if jobs:  # it may have come in `rest`, before others were told
                 self._wake()
-            return not any(job in jobs for jobs in (self._jobs, *self._at_work.values()))
+            return not any(job in some for some in (jobs, *self._at_work.values()))
 
     def rest(self, who: int) -> None:
         """A device has run what was taken for it."""
         with self._lock:
             self._rest(who)
-            if self._jobs:
+            if self._queue.jobs:
                 self._wake()
 
     def leave(self, who: int) -> None:
         """A device takes no more."""
         with self._lock:
-            self._takers.discard(get_ident())
+            self._takers.pop(get_ident(), None)
             self._rest(who)
             self._some.notify_all()  # what was better left to it is for others now
 
+    def wake(self) -> None:
+        """Whoever takes jobs looks whether it is enough."""
+        with self._lock:
+            self._some.notify_all()
+
     def close(self, *, cancel: bool = False) -> None:
-        """Take no more jobs; those that wait are still given out, unless they are cancelled."""
+        """Take no more jobs; those that wait are still given out, unless they are cancelled. Who
+        blocks for room is refused."""
         dropped: list[Job] = []
         with self._lock:
             self.closed = True
+            queue = self._queue
+            for job in [job for job, blocks in queue.outside.items() if not blocks]:
+                queue.append(job)
+                del queue.outside[job]
             if cancel:
-                dropped = [job for job in self._jobs if not job.future.running()]
+                dropped = [job for job in queue.jobs if not job.future.running()]
                 for job in dropped:
-                    self._jobs.remove(job)
-                    self._count(job, -1)
+                    queue.drop(job)
             self._some.notify_all()
-            self._room.notify_all()
+            self._admitted.notify_all()
         with contextlib.ExitStack() as each:  # all of them, whatever callbacks raise
             for job in reversed(dropped):
                 each.callback(job.future.set_running_or_notify_cancel)
                 each.callback(job.future.cancel)
 
-    def is_taker(self) -> bool:
-        """Whether this thread is one that takes jobs."""
-        return get_ident() in self._takers
+    def taker(self) -> int | None:
+        """The device for which this thread takes jobs, if it does."""
+        return self._takers.get(get_ident())
 
-    def _fits(self, job: Job) -> bool:
-        """One job at least may always wait, however large."""
-        if self._most_bytes is None or not self._jobs or self.is_taker():
-            return True
-        return self.nbytes + job.nbytes <= self._most_bytes
+    def _enter(self, job: Job, *, blocks: bool, limited: bool = True) -> bool:
+        """Whether it is in line now, or outside. A thread that takes jobs is let in always: nobody
+        would make room for it."""
+        self.check_open()
+        queue = self._queue
+        if queue.most_bytes is not None and limited and self.taker() is None:
+            job.future.add_done_callback(self._left)
+            if not queue.has_room(job):
+                queue.drop_cancelled()
+                self._let_in()
+            if not queue.has_room(job):
+                if self.when_full == "raise":
+                    raise QueueFullError(
+                        f"{queue.nbytes:,} bytes wait for a device, and with {job.nbytes:,} more "
+                        f"it would be over the {queue.most_bytes:,} that may"
+                    )
+                queue.outside[job] = blocks
+                return False
+        queue.append(job)
+        if len(self._at_work) < max(self._rates.able, 1):  # else who is done first takes it
+            self._wake()
+        return True
 
-    def _count(self, job: Job, sign: int) -> None:
-        self.nbytes += sign * job.nbytes
-        self._calls += sign * len(job.calls)
+    def _left(self, future: Future[Any]) -> None:
+        """A job has its answer. One that is cancelled may be in line yet, in others' room."""
+        if not future.cancelled():
+            return
+        with self._lock:
+            if self._queue.outside:
+                self._queue.drop_cancelled()
+                self._let_in()
+
+    def _let_in(self) -> bool:
+        """Those outside for whom there is room now. Whether there were any."""
+        if not self._queue.outside or not self._queue.admit():
+            return False
+        self._admitted.notify_all()
+        self._wake()
+        return True
+
+    def _taken(self, who: int) -> list[Job]:
+        while True:
+            taken = self._queue.taken(who)
+            if not self._let_in() or taken:
+                return taken
 
     def _wake(self) -> None:
         """Of several devices all, since a job may be for one and not for another."""
@@ -198,52 +252,3 @@ class Line:
             del self._at_work[who]
             if self.closed:
                 self._some.notify_all()  # who waits for what may be put back need not any more
-
-    def _taken(self, who: int) -> list[Job]:
-        index = 0
-        while index < len(self._jobs):
-            job = self._jobs[index]
-            if not isinstance(job, SharedJob) or not self._is_dealt(job):
-                return self._gathered(index, who)
-            if not job.begin():
-                self._remove(index)
-                continue
-            units = self._dealt(job, who)
-            if job.deal is not None and not job.deal.left:
-                self._remove(index)
-            if units:
-                return [job.part(units)]
-            index += 1  # the rest of it is better left to others
-        return []
-
-    def _is_dealt(self, job: SharedJob) -> bool:
-        return job.deal is not None or (job.units > 1 and self._rates.able > 1)
-
-    def _dealt(self, job: SharedJob, who: int) -> range:
-        shares = self._rates.shares(job.kernel)
-        if job.deal is None:
-            job.deal = Deal(job.units, shares)
-        return job.deal.take(who, shares)
-
-    def _gathered(self, index: int, who: int) -> list[Job]:
-        """Jobs of one kernel from a place in the line on.
-
-        Of several devices each takes half of its share of what waits: the rest is for whoever is
-        free first.
-        """
-        most, kernel, calls = MOST_GATHERED, self._jobs[index].kernel, 0
-        if self._rates.able > 1:
-            most = min(math.ceil(self._calls * self._rates.shares(kernel)[who] / 2), most)
-        taken: list[Job] = []
-        while index < len(self._jobs) and (job := self._jobs[index]).kernel is kernel:
-            calls += len(job.calls)
-            if taken and (calls > most or (isinstance(job, SharedJob) and self._is_dealt(job))):
-                break
-            taken.append(self._remove(index))
-        return taken
-
-    def _remove(self, index: int) -> Job:
-        job = self._jobs[index]
-        del self._jobs[index]
-        self._count(job, -1)
-        return job

@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_executor.errors import GpuError
+from gpu_executor.errors import ClosedError, GpuError
 from gpu_executor.executor.arguments import check_sizes
+from gpu_executor.executor.job_queue import MOST_GATHERED
 from gpu_executor.executor.jobs import Arrays
-from gpu_executor.executor.line import MOST_GATHERED
-from gpu_executor.executor.shared_jobs import SharedJob, batch_of
-from gpu_executor.kernel import Kernel
+from gpu_executor.executor.shared_jobs import SharedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,7 @@ class Mapped(Iterator[Any]):
 
     def __init__(
         self,
-        submit: Callable[[SharedJob], None],
-        kernel: Kernel,
+        submit: Callable[[Sequence[Arrays]], SharedJob],
         calls: Iterator[Arrays],
         sizes: Sizes,
         timeout: float | None,
@@ -59,7 +57,7 @@ class Mapped(Iterator[Any]):
         """Outcomes of the batch that is being given out."""
         self._out = 0
         """Calls that were submitted and not given out."""
-        self._submit, self._kernel, self._calls = submit, kernel, calls
+        self._submit, self._calls = submit, calls
         self._sizes = sizes
         self._end = None if timeout is None else time.monotonic() + timeout
         self._stopped_by: BaseException | None = None
@@ -73,7 +71,10 @@ class Mapped(Iterator[Any]):
         self._out -= 1
         if isinstance(outcome, BaseException):
             self.close()
-            raise outcome
+            try:
+                raise outcome
+            finally:
+                del outcome  # it leads here, and would lead to itself
         self._fill()
         return outcome
 
@@ -93,7 +94,10 @@ class Mapped(Iterator[Any]):
         if not self._jobs:
             stopped_by = self._stopped_by
             self.close()
-            raise stopped_by or StopIteration
+            try:
+                raise stopped_by or StopIteration
+            finally:
+                del stopped_by
         job = self._jobs[0]
         try:
             job.future.exception(None if self._end is None else self._end - time.monotonic())
@@ -119,9 +123,11 @@ class Mapped(Iterator[Any]):
                 self._calls = iter(())
             if not calls:
                 return
-            job = batch_of(self._kernel, calls)
             try:
-                self._submit(job)
+                job = self._submit(calls)
+            except ClosedError:
+                self._stopped_by = ClosedError("the executor was shut down before the map's end")
+                return
             except GpuError as error:
                 self._stopped_by = error
                 return

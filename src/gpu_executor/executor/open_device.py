@@ -27,6 +27,7 @@ from gpu_executor.errors import (
     NoDeviceError,
     OutOfMemoryError,
     VulkanError,
+    WrongResultError,
 )
 from gpu_executor.executor.checking import Checking, Sample
 from gpu_executor.executor.counts import Counts
@@ -50,6 +51,11 @@ TRIES_TOGETHER = 2
 """Of a batch; then each call is run alone, and tried as often as any: it may be another's fault."""
 
 
+STRIKES = 3
+"""Calls in a row, each tried as often as may be, in which a device was lost: then it is left alone,
+where there are others."""
+
+
 class OpenDevice:
     """Safe from several threads."""
 
@@ -65,6 +71,10 @@ class OpenDevice:
         self.journal = Journal(seat, self.counts)
         self.failed: GpuError | None = None
         """Why it is left alone from now on."""
+        self.strikes = 0
+        """Calls in a row in which it was lost, however often it was opened again."""
+        self.has_others = False
+        """Whether other devices run what it cannot."""
         self._profile: DeviceProfile | None = None
         self.journal.opened()
 
@@ -77,6 +87,8 @@ class OpenDevice:
             result = backend.run(kernel, *arrays, out=out)
         except PASSING as error:
             result = self._again(backend, kernel, arrays, out, error)
+        if self.strikes:
+            self.strikes = 0
         if sample is not None:
             self._check(sample, result)
         return result
@@ -90,7 +102,7 @@ class OpenDevice:
             # Together they might all have to be run again, some with inputs that are overwritten.
             return [self._outcome(kernel, arrays, out) for arrays, out in pairs]
         self.counts.batches += 1
-        samples = self._samples(kernel, calls)
+        samples = self._samples(kernel, pairs)
         for tried in itertools.count(1):
             backend = self.backend
             results, error = _together(backend, kernel, calls, outs)
@@ -103,11 +115,23 @@ class OpenDevice:
             finally:
                 del error  # whose traceback leads to this frame
         self.counts.calls += len(calls)
+        self.strikes = 0
         if samples is None:
             return results
         return [
             self._checked(sample, result) for sample, result in zip(samples, results, strict=True)
         ]
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it has failed, or is about to."""
+        return self.failed is not None or self.strikes > 0
+
+    def give_up(self) -> None:
+        """Leave it alone: it is lost again and again."""
+        if self.failed is None:
+            said = f"it was lost in {self.strikes} calls in a row, however often it was opened"
+            self._leave_alone(NoDeviceError(said))
 
     def refusal(self) -> NoDeviceError:
         """For a call that comes when the device has failed: an error of its own."""
@@ -158,9 +182,12 @@ class OpenDevice:
         if isinstance(error, PASSING):
             self._recover(backend, error)
             self.journal.retried(kernel, error)
-        written, outcomes = Overwritten(out for _, out in pairs), []
+        written, outcomes = Overwritten(out for _, out in pairs), list[Any]()
         for arrays, out in pairs:
             why = _not_again(arrays, out, written, gone=gone)
+            if why is None and self.has_others and self.strikes >= STRIKES:
+                outcomes.append(own(outcomes[-1]))  # as the last one ended; others will run it
+                continue
             if why is None:
                 outcomes.append(self._outcome(kernel, arrays, out))
                 continue
@@ -185,7 +212,7 @@ class OpenDevice:
                 why = not_repeatable(arrays, out, moves=reopens)
                 if why:
                     error.add_note(f"not run again: {why}")
-                    break
+                    raise error
                 self._recover(backend, error, reopens=reopens)
                 self.journal.retried(kernel, error)
                 backend = self.backend
@@ -193,6 +220,7 @@ class OpenDevice:
                     return backend.run(kernel, *arrays, out=out)
                 except PASSING as another:
                     error = another
+            self.strikes += isinstance(error, DeviceLostError)
             raise error
         finally:
             del error  # whose traceback holds this frame, and so the arrays
@@ -231,15 +259,28 @@ class OpenDevice:
             with contextlib.suppress(GpuError):  # lost once more, perhaps: the next try shows
                 self._profile.watch(self.backend)
 
-    def _samples(self, kernel: Kernel, calls: Sequence[Arrays]) -> list[Sample | None] | None:
+    def _samples(
+        self, kernel: Kernel, pairs: Sequence[Pair]
+    ) -> list[Sample | Exception | None] | None:
+        """Of a batch; what one call writes and another reads nobody can foretell."""
         if not self._checking.fraction:
             return None
-        return [self._checking.sample(kernel, arrays) for arrays in calls]
+        written = Overwritten(out for _, out in pairs)
+        return [
+            None if written.any_of(arrays) else self._sampled(kernel, arrays) for arrays, _ in pairs
+        ]
+
+    def _sampled(self, kernel: Kernel, arrays: Arrays) -> Sample | Exception | None:
+        """Of one call among many; what goes wrong there is not the others'."""
+        try:
+            return self._checking.sample(kernel, arrays)
+        except Exception as error:
+            return error
 
     def _check(self, sample: Sample, result: Any) -> None:
         try:
             sample.compare(result, str(self.seat))
-        except GpuError as error:
+        except WrongResultError as error:  # any other is the reference's, and that call's alone
             self._leave_alone(error)
             raise
 
@@ -247,11 +288,15 @@ class OpenDevice:
         self.failed = own(error)  # it is kept: without its traceback, and the arrays in there
         self.journal.left_alone(error)
 
-    def _checked(self, sample: Sample | None, result: Any) -> Any:
+    def _checked(self, sample: Sample | Exception | None, result: Any) -> Any:
+        if isinstance(sample, Exception):
+            self.counts.errors += 1
+            return sample
         try:
             if sample is not None:
                 self._check(sample, result)
         except Exception as error:
+            self.counts.errors += 1
             return error
         return result
 

@@ -79,15 +79,22 @@ class Part(Job):
 
 
 def batch_of(
-    kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any] | None = None
+    kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any] | None, future: Future[Any]
 ) -> SharedJob:
     """Several calls, whose results come together; each is a unit."""
     nbytes = sum(map(read_bytes, calls))
-    return SharedJob(kernel, calls, outs, False, Future(), nbytes)
+    return SharedJob(kernel, calls, outs, False, future, nbytes)
+
+
+def first_error(outcomes: Sequence[Any]) -> BaseException | None:
+    """Of a batch's outcomes; it says what job it is of."""
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, BaseException):
+            return numbered(outcome, index)
+    return None
 
 
 def numbered(error: BaseException, index: int) -> BaseException:
-    """A call's error, which says what job of a batch it was."""
     if isinstance(error, ElementRangeError):
         return ElementRangeError(error.kernel, error.argument, error.index, index)
     if isinstance(error, WrongResultError):

@@ -16,6 +16,7 @@ from gpu_executor.executor.own_errors import own_each
 from gpu_executor.forking import tell_in_child
 
 log = logging.getLogger("gpu_executor.executor")
+CALLBACK_RAISED = "a job was answered, and its callback raised this"
 Answer = tuple[Job, Sequence[Any]]
 """A job, and what came of its calls."""
 
@@ -56,8 +57,8 @@ def _work(crew: Crew, who: int, ended: threading.Event) -> None:
         while jobs := crew.line.take(who):
             try:
                 run_jobs(crew, who, jobs)
-            except BaseException:  # sys.exit() in a callback, perhaps: it is not for this thread
-                log.critical("a job was answered, and its callback raised this", exc_info=True)
+            except BaseException:  # a callback's, perhaps: it is not for this thread
+                log.critical(CALLBACK_RAISED, exc_info=True)
             del jobs  # their arrays are the callers' again
             if crew.is_left_by(who):
                 return
@@ -69,8 +70,8 @@ def _work(crew: Crew, who: int, ended: threading.Event) -> None:
 
 
 def run_jobs(crew: Crew, who: int, jobs: list[Job]) -> None:
-    """Jobs of one kernel that were taken from the line, until each has its answer. What their
-    callbacks raise, beyond what futures take care of, is raised behind the last one."""
+    """Jobs of one kernel that were taken from the line, until each has its answer. Ctrl-C in their
+    callbacks is raised behind the last one."""
     begun, journal = perf_counter(), crew.devices[who].journal
     try:
         device, outcomes = _outcomes(crew, who, jobs)
@@ -80,7 +81,7 @@ def run_jobs(crew: Crew, who: int, jobs: list[Job]) -> None:
         if device is crew.devices[who] and len(crew.devices) > 1:
             calls, nbytes = len(outcomes), sum(job.nbytes for job in jobs)
             crew.rates.note(who, jobs[0].kernel, calls, nbytes, ended - begun)
-        if crew.devices[who].failed is not None:
+        if crew.devices[who].is_doubtful:
             answers = crew.pass_on(who, answers)
     except BaseException as error:  # Ctrl-C where somebody waits: no future is left without it
         outcomes, ended = own_each(error, len(_calls(jobs))), perf_counter()
@@ -101,8 +102,10 @@ def _answer(journal: Journal, answers: Sequence[Answer], ended: float) -> None:
         journal.job_seconds.observe(ended - job.submitted)
         try:
             job.answer(outcomes)
-        except BaseException as error:  # the others have theirs first
+        except KeyboardInterrupt as error:  # the others have theirs first
             raised = error
+        except BaseException:  # sys.exit(), perhaps: it is not for the thread that ran the job
+            log.critical(CALLBACK_RAISED, exc_info=True)
     journal.answered([job for job, _ in answers], ended)
     if raised is not None:
         try:
@@ -114,7 +117,7 @@ def _answer(journal: Journal, answers: Sequence[Answer], ended: float) -> None:
 def _outcomes(crew: Crew, who: int, jobs: Sequence[Job]) -> tuple[OpenDevice, list[Any]]:
     """What comes of all their calls, and where they were run."""
     kernel, calls, device = jobs[0].kernel, _calls(jobs), crew.devices[who]
-    outs = [out for job in jobs for out in (job.outs or [None] * len(job.calls))]
+    outs = [out for job in jobs for out in job.places()]
     try:
         device = crew.place(who, kernel, calls)
         return device, device.run_calls(kernel, calls, outs)

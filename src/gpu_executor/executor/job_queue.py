@@ -1,0 +1,132 @@
+"""The jobs in line, in the order they came, and those that wait for room in it.
+
+Not safe from several threads: the line that has it has a lock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from gpu_executor.executor.dealing import Deal
+from gpu_executor.executor.jobs import Job
+from gpu_executor.executor.rates import Rates
+from gpu_executor.executor.shared_jobs import SharedJob
+
+MOST_GATHERED = 64
+"""Calls that are taken at once; more would keep other devices, and the first results, waiting."""
+
+
+class JobQueue:
+    """Devices are numbers here. A job that they can share stays in front until all of it is
+    taken."""
+
+    def __init__(self, rates: Rates, most_bytes: int | None) -> None:
+        self._rates, self.most_bytes = rates, most_bytes
+        self.jobs: deque[Job] = deque()
+        self.outside: dict[Job, bool] = {}
+        """Jobs that wait for room, the first one first, and whether somebody blocks for that."""
+        self.nbytes = 0
+        """Of what the jobs in line read."""
+        self._calls = 0
+        """Of all of them."""
+
+    def has_room(self, job: Job) -> bool:
+        """Whether it may come in now: one job at least may always wait, however large, and nobody
+        passes those who wait outside."""
+        if self.most_bytes is None:
+            return True
+        return not self.outside and self._fits(job)
+
+    def append(self, job: Job) -> None:
+        self.jobs.append(job)
+        self._count(job, 1)
+
+    def put_back(self, jobs: list[Job]) -> None:
+        """To the front."""
+        self.jobs.extendleft(reversed(jobs))
+        for job in jobs:
+            self._count(job, 1)
+
+    def remove(self, index: int) -> Job:
+        job = self.jobs[index]
+        del self.jobs[index]
+        self._count(job, -1)
+        return job
+
+    def drop(self, job: Job) -> None:
+        """One that is in line."""
+        self.jobs.remove(job)
+        self._count(job, -1)
+
+    def drop_cancelled(self) -> None:
+        """Of those outside, too; whoever waits for them is told."""
+        for job in [each for each in self.jobs if each.future.cancelled()]:
+            self.drop(job)
+            job.begin()
+        for job in [each for each in self.outside if each.future.cancelled()]:
+            del self.outside[job]
+            job.begin()
+
+    def admit(self) -> bool:
+        """Let in those outside that fit, in their order. Whether there were any."""
+        admitted = False
+        while self.outside and self._fits(job := next(iter(self.outside))):
+            self.append(job)
+            del self.outside[job]
+            admitted = True
+        return admitted
+
+    def taken(self, who: int) -> list[Job]:
+        """What a device is to run next, removed; nothing where the rest is better left to others.
+        Shared jobs that were cancelled are gone."""
+        index = 0
+        while index < len(self.jobs):
+            job = self.jobs[index]
+            if not isinstance(job, SharedJob) or not self._is_dealt(job):
+                return self._gathered(index, who)
+            if not job.begin():
+                self.remove(index)
+                continue
+            units = self._dealt(job, who)
+            if job.deal is not None and not job.deal.left:
+                self.remove(index)
+            if units:
+                return [job.part(units)]
+            index += 1
+        return []
+
+    def _fits(self, job: Job) -> bool:
+        if self.most_bytes is None or not self.jobs:
+            return True
+        return self.nbytes + job.nbytes <= self.most_bytes
+
+    def _count(self, job: Job, sign: int) -> None:
+        self.nbytes += sign * job.nbytes
+        self._calls += sign * len(job.calls)
+
+    def _is_dealt(self, job: SharedJob) -> bool:
+        return job.deal is not None or (job.units > 1 and self._rates.able > 1)
+
+    def _dealt(self, job: SharedJob, who: int) -> range:
+        shares = self._rates.shares(job.kernel)
+        if job.deal is None:
+            job.deal = Deal(job.units, shares)
+        return job.deal.take(who, shares)
+
+    def _gathered(self, index: int, who: int) -> list[Job]:
+        """Jobs of one kernel from a place in the line on.
+
+        Of several devices each takes half of its share of what waits: the rest is for whoever is
+        free first.
+        """
+        most, kernel, calls = MOST_GATHERED, self.jobs[index].kernel, 0
+        if self._rates.able > 1:
+            most = min(math.ceil(self._calls * self._rates.shares(kernel)[who] / 2), most)
+        taken: list[Job] = []
+        while index < len(self.jobs) and (job := self.jobs[index]).kernel is kernel:
+            calls += len(job.calls)
+            if taken and (calls > most or (isinstance(job, SharedJob) and self._is_dealt(job))):
+                break
+            taken.append(self.remove(index))
+        return taken

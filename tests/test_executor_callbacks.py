@@ -1,0 +1,133 @@
+"""Callbacks of futures: what they may ask for on a device's own thread, and what they may raise."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from executors import ADD, HeldKernel, kernel_of, total, watched, words
+from gpu_executor.executor.line import Line
+from jobs import check_sums
+from test_waiting import PATIENCE, in_background
+
+Ask = Callable[[gx.GpuExecutor], list[Any]]
+JOBS = [words(5, n) for n in range(6)]
+
+
+def several(executor: gx.GpuExecutor) -> list[Any]:
+    """The last one first: those before it are nobody's, then."""
+    futures = [executor.submit(ADD, *job) for job in JOBS]
+    return [each.result() for each in reversed(futures)][::-1]
+
+
+WAYS: dict[str, Ask] = {
+    "run": lambda executor: [executor.run(ADD, *job) for job in JOBS],
+    "submit": lambda executor: [executor.submit(ADD, *job).result() for job in JOBS],
+    "in time": lambda executor: [executor.submit(ADD, *job).result(PATIENCE) for job in JOBS],
+    "several": several,
+    "run_batch": lambda executor: executor.run_batch(ADD, JOBS),
+    "map": lambda executor: list(executor.map(ADD, *zip(*JOBS, strict=True), chunksize=2)),
+}
+
+
+@pytest.fixture(params=[None, [0, 0]], ids=["one device", "two"])
+def executor(request: pytest.FixtureRequest) -> Iterator[gx.GpuExecutor]:
+    with gx.GpuExecutor("cpu", devices=request.param) as opened:
+        yield opened
+
+
+def asked_in_callbacks(executor: gx.GpuExecutor, ask: Ask) -> list[Any]:
+    """What callbacks find that run on the threads of all devices at once, and wait."""
+    holding = [HeldKernel() for _ in executor._devices]
+    found: list[Any] = []
+    done = [threading.Event() for _ in holding]
+
+    def called(ended: threading.Event) -> Callable[[Future[Any]], None]:
+        def ask_and_wait(_future: Future[Any]) -> None:
+            try:
+                found.append(ask(executor))
+            finally:
+                ended.set()
+
+        return ask_and_wait
+
+    for kernel, ended in zip(holding, done, strict=True):
+        kernel.hold(executor).add_done_callback(called(ended))
+    for kernel in holding:
+        kernel.let_go.set()
+    assert all(ended.wait(PATIENCE) for ended in done)
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_callback_may_ask_and_wait_in_every_way(executor: gx.GpuExecutor, way: str) -> None:
+    found = asked_in_callbacks(executor, WAYS[way])
+    assert len(found) == len(executor._devices)
+    for results in found:
+        check_sums(results, JOBS)
+
+
+@pytest.mark.parametrize("fast", [0, 1])
+def test_it_runs_what_was_left_to_its_device(fast: int) -> None:
+    with gx.GpuExecutor("cpu", devices=[0, 0]) as executor:
+        for who in (0, 1):
+            seconds = 0.01 if who == fast else 1.0
+            for _ in range(5):
+                executor._crew.rates.note(who, ADD, 1, 1 << 30, seconds)
+        assert max(executor._crew.rates.shares(ADD)) > 0.98
+        for results in asked_in_callbacks(executor, WAYS["run_batch"]):
+            check_sums(results, JOBS)
+
+
+def test_its_patience_ends() -> None:
+    held = HeldKernel()
+
+    def impatient(executor: gx.GpuExecutor) -> list[Any]:
+        other, _ = in_background(lambda: executor.submit(held.kernel, *words(1)).result())
+        assert held.begun.wait(PATIENCE)  # that thread has the device
+        waiting = executor.submit(ADD, *words(1))
+        with pytest.raises(TimeoutError):
+            waiting.result(0.01)
+        held.let_go.set()
+        other.join(PATIENCE)
+        return [waiting.result(PATIENCE)]
+
+    with gx.GpuExecutor("cpu") as executor:
+        (results,) = asked_in_callbacks(executor, impatient)
+    check_sums(results, [words(1)])
+
+
+def test_sys_exit_in_a_callback_is_not_for_who_waits(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Line, "_wake", lambda _line: None)  # who waits runs the job
+    ran: list[threading.Thread] = []
+    kernel = kernel_of(watched(lambda: ran.append(threading.current_thread())))
+    with gx.GpuExecutor("cpu") as executor, caplog.at_level(logging.CRITICAL):
+        future = executor.submit(kernel, *words(3))
+        future.add_done_callback(lambda _: sys.exit("not here"))
+        np.testing.assert_array_equal(future.result(), total(words(3)))
+    assert ran == [threading.current_thread()]
+    assert "its callback raised this" in caplog.text and "not here" in caplog.text
+
+
+def test_ctrl_c_in_a_callback_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Line, "_wake", lambda _line: None)
+
+    def press(_future: Future[Any]) -> None:
+        raise KeyboardInterrupt
+
+    with gx.GpuExecutor("cpu") as executor:
+        future = executor.submit(ADD, *words(3))
+        future.add_done_callback(press)
+        with pytest.raises(KeyboardInterrupt):
+            future.result()
+        np.testing.assert_array_equal(future.result(), total(words(3)))
