@@ -18,6 +18,7 @@ from gpu_executor.errors import VulkanError
 from gpu_executor.soak import fleet, mix, ways
 from gpu_executor.soak.caller import Caller
 from gpu_executor.soak.faults import DRIVER_ERROR, LOST, OUT_OF_MEMORY, Fault, Faults
+from gpu_executor.soak.fleet import Place
 from gpu_executor.soak.memory import MIB, Movement, Sample, movements
 from gpu_executor.soak.tally import Tally
 from gpu_executor.soak.trial import soak
@@ -200,7 +201,7 @@ def test_a_caller_that_does_not_come_back_ends_it(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     over = threading.Event()
-    monkeypatch.setattr(fleet, "PLACES", (("cpu", None),))
+    monkeypatch.setattr(fleet, "PLACES", (Place("cpu"),))
     monkeypatch.setattr("gpu_executor.soak.trial.PATIENCE", 0.01)
     monkeypatch.setattr(Caller, "work", lambda *_: over.wait())
     try:
@@ -213,7 +214,7 @@ def test_a_caller_that_does_not_come_back_ends_it(
 
 
 def test_a_backend_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "PLACES", (("cpu", None), ("vulkan", [99])))
+    monkeypatch.setattr(fleet, "PLACES", (Place("cpu"), Place("vulkan", [99])))
     monkeypatch.setattr("gpu_executor.soak.caller.CARD_SHARE", 0.0)
     report = soak(0.005, 1)
     assert report.well and len(report.executors) == 1

@@ -24,6 +24,7 @@ from gpu_executor.primes import NAMED, Prime, words
 Draw = np.random.Generator
 LARGEST = 100_000
 """Elements of a call; sizes are drawn so that 1 to 10 come as often as 10,000 to 100,000."""
+EMPTY_SHARE = 0.02
 LARGEST_SIDE = 96
 """Of a matrix."""
 BY_INTEGERS = 64
@@ -107,11 +108,12 @@ def draw_call(draw: Draw, name: str, largest: int = LARGEST, *, bad: bool = Fals
     kernel = load(name)
     field, _, operation = name.rpartition("_")
     if field in NAMED:
-        return _field_call(draw, kernel, NAMED[field], operation, size(draw, largest), bad=bad)
+        count = size(draw, largest) if bad else _maybe_none(draw, largest)
+        return _field_call(draw, kernel, NAMED[field], operation, count, bad=bad)
     if name.startswith("matmul"):
         arrays: tuple[Array, ...] = _matrices(draw, name, largest)
     else:
-        count = size(draw, largest)
+        count = _maybe_none(draw, largest) if kernel.split == "elements" else size(draw, largest)
         arrays = tuple(_numbers(draw, name, (count,)) for _ in range(kernel.inputs))
     assert kernel.reference is not None
     return Call(kernel, arrays, kernel.reference(*arrays))
@@ -120,6 +122,11 @@ def draw_call(draw: Draw, name: str, largest: int = LARGEST, *, bad: bool = Fals
 def size(draw: Draw, largest: int) -> int:
     """As likely between 1 and 10 as between 1,000 and 10,000."""
     return int(math.exp(draw.uniform(0, math.log(largest + 0.999))))
+
+
+def _maybe_none(draw: Draw, largest: int) -> int:
+    """A call without elements is one too."""
+    return 0 if draw.random() < EMPTY_SHARE else size(draw, largest)
 
 
 def _field_call(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import itertools
+import queue
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -70,6 +72,33 @@ def map_(executor: GpuExecutor, calls: Sequence[Call], draw: Draw) -> Outcomes:
     yield from _together(calls, lambda: list(results))
 
 
+def map_left_early(executor: GpuExecutor, calls: Sequence[Call], draw: Draw) -> Outcomes:
+    """As a map of which only the first results are taken."""
+    wanted = calls[: int(draw.integers(len(calls) + 1))]
+    columns = zip(*(call.arrays for call in calls), strict=True)
+
+    def taken() -> list[Any]:
+        results = executor.map(calls[0].kernel, *columns, timeout=PATIENCE)
+        return list(itertools.islice(results, len(wanted)))
+
+    yield from _together(wanted, taken)
+    yield from ((call, Cancelled()) for call in calls[len(wanted) :])
+
+
+def in_a_callback(executor: GpuExecutor, calls: Sequence[Call], _draw: Draw) -> Outcomes:
+    """A batch that the callback of another job asks for, and waits for: on a device's own thread,
+    perhaps."""
+    jobs, answers = [call.arrays for call in calls], queue.SimpleQueue[Any]()
+    ask = partial(executor.run_batch, calls[0].kernel, jobs)
+    before = executor.submit(calls[0].kernel, *calls[0].arrays)
+    before.add_done_callback(lambda _: answers.put(_caught(ask)))
+    try:
+        outcomes = answers.get(timeout=PATIENCE)
+    except queue.Empty:
+        outcomes = Unanswered()
+    yield from _together(calls, lambda: outcomes)
+
+
 def run_async(executor: GpuExecutor, calls: Sequence[Call], _draw: Draw) -> Outcomes:
     """From an event loop, all at once."""
 
@@ -108,6 +137,8 @@ WAYS = (
     Way("run, out=", run_to_out, 4),
     Way("submit", submit, 48),
     Way("map", map_, 48, mixed=False),
+    Way("map, left early", map_left_early, 48, mixed=False),
+    Way("in a callback", in_a_callback, 8, mixed=False),
     Way("run_async", run_async, 24),
     Way("run_batch", run_batch, 48, mixed=False),
 )
