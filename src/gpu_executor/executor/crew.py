@@ -20,8 +20,9 @@ from gpu_executor.errors import (
 )
 from gpu_executor.executor.jobs import Arrays, Job
 from gpu_executor.executor.line import Line
-from gpu_executor.executor.open_device import STRIKES, OpenDevice, not_repeatable
+from gpu_executor.executor.open_device import STRIKES, OpenDevice
 from gpu_executor.executor.rates import Rates
+from gpu_executor.executor.repeating import not_repeatable
 from gpu_executor.executor.small_calls import SmallCalls
 from gpu_executor.executor.stand_in import StandIn
 from gpu_executor.kernel import Kernel

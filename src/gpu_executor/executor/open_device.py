@@ -16,8 +16,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from gpu_executor.backend import Backend
 from gpu_executor.errors import (
     ClosedError,
@@ -35,8 +33,8 @@ from gpu_executor.executor.device_profile import DeviceProfile
 from gpu_executor.executor.jobs import Arrays
 from gpu_executor.executor.joining import joined, parted
 from gpu_executor.executor.journal import Journal
-from gpu_executor.executor.overwritten import Overwritten, host_arrays, outputs
 from gpu_executor.executor.own_errors import own, own_each
+from gpu_executor.executor.repeating import Overwritten, in_place, not_again, not_repeatable
 from gpu_executor.executor.seats import Seat
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings
@@ -98,7 +96,7 @@ class OpenDevice:
         if len(calls) == 1:
             return [self._outcome(kernel, calls[0], outs[0])]
         pairs = list(zip(calls, outs, strict=True))
-        if any(_in_place(arrays, out) for arrays, out in pairs):
+        if any(in_place(arrays, out) for arrays, out in pairs):
             # Together they might all have to be run again, some with inputs that are overwritten.
             return [self._outcome(kernel, arrays, out) for arrays, out in pairs]
         self.counts.batches += 1
@@ -165,7 +163,7 @@ class OpenDevice:
         if not isinstance(error, PASSING) or tried >= min(TRIES_TOGETHER, self._tries):
             return False
         written, gone = Overwritten(out for _, out in pairs), isinstance(error, GONE)
-        if any(_not_again(arrays, out, written, gone=gone) for arrays, out in pairs):
+        if any(not_again(arrays, out, written, gone=gone) for arrays, out in pairs):
             return False
         self._recover(backend, error)
         self.journal.retried(kernel, error)
@@ -184,7 +182,7 @@ class OpenDevice:
             self.journal.retried(kernel, error)
         written, outcomes = Overwritten(out for _, out in pairs), list[Any]()
         for arrays, out in pairs:
-            why = _not_again(arrays, out, written, gone=gone)
+            why = not_again(arrays, out, written, gone=gone)
             if why is None and self.has_others and self.strikes >= STRIKES:
                 outcomes.append(own(outcomes[-1]))  # as the last one ended; others will run it
                 continue
@@ -314,27 +312,3 @@ def _together(
         return parted(kernel, backend.run(kernel, *arrays), shapes), None
     except Exception as error:
         return [], error
-
-
-def not_repeatable(arrays: Arrays, out: Any, *, moves: bool = True) -> str | None:
-    """Why a call must not be made again, if so; `moves`: on a device that was opened since."""
-    if moves and not all(isinstance(each, np.ndarray) for each in arrays):
-        return "its arrays were on the card that failed"
-    if _in_place(arrays, out):
-        return "its output is one of its inputs, which may be overwritten"
-    return None
-
-
-def _not_again(arrays: Arrays, out: Any, written: Overwritten, *, gone: bool) -> str | None:
-    """The same for a call in a batch that failed."""
-    if written.any_of(arrays):
-        return "an output of its batch is one of its inputs, which may be overwritten"
-    return not_repeatable(arrays, out, moves=gone)
-
-
-def _in_place(arrays: Arrays, out: Any) -> bool:
-    if out is None:
-        return False
-    return any(
-        np.may_share_memory(target, each) for target in outputs(out) for each in host_arrays(arrays)
-    )
