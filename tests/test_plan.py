@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from glsl import shader
 from gpu_executor.call import Operand
 from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, QueueFamily
-from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
+from gpu_executor.errors import DeviceLacksError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, Kernel
 from gpu_executor.kernels import load
 from gpu_executor.plan import Piece, Plan, Request, Wishes, make_plan, round_up_to_class
@@ -236,6 +236,17 @@ def test_a_work_group_is_within_the_devices_limits(invocations: int) -> None:
 def test_a_work_group_of_two_dimensions_is_within_the_devices_limit() -> None:
     found = plan_of(1 << 20, device(invocations=256), size="local_size_x_id = 0, local_size_y = 4")
     assert found.work_group == 64
+    too_large = plan_of(9, device(invocations=256), size="local_size_x_id = 0, local_size_y = 512")
+    assert (too_large.work_group, too_large.groups(9)) == (1, 9), "the pipeline is refused later"
+
+
+@pytest.mark.parametrize("split", ["elements", "whole"])
+@pytest.mark.parametrize(("spec_id", "shape"), [(0, "0 x 2 x 1"), (1, "1 x 0 x 1")])
+def test_a_work_group_of_nobody_is_refused(split: str, spec_id: int, shape: str) -> None:
+    size = "local_size_x_id = 0, local_size_y_id = 1"
+    constants = {0: 1, 1: 2} | {spec_id: 0}
+    with pytest.raises(KernelError, match=f"'own': its constants make work-groups of {shape} "):
+        plan_of(9, device(), size=size, constants=constants, split=split)
 
 
 @pytest.mark.parametrize(("count", "groups"), [(1, 1), (64, 1), (65, 2), (128, 2), (129, 3)])

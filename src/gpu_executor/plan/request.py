@@ -59,9 +59,13 @@ class Request:
         in_place: bool = False,
         recycled: bool = False,
     ) -> Request:
-        """For so many calls, none of a larger form than this one."""
+        """For so many calls, none of a larger form than this one. Empty ones are planned like those
+        of one element: nothing is foreseen from no bytes at all."""
+        operands = form.operands
+        if form.count == 0:
+            operands = tuple(Operand(operand.type, 1) for operand in operands)
         count = max(form.count, 1)
-        return cls(form.kernel, form.operands, count, jobs, wishes, in_place, recycled)
+        return cls(form.kernel, operands, count, jobs, wishes, in_place, recycled)
 
     @property
     def bytes_in(self) -> int:

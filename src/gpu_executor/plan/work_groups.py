@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
 
 WORK_GROUP_SIZES = (64, 128, 256, 512)
@@ -17,6 +18,11 @@ def choose_work_groups(
     """The work-group size and the elements per invocation, where the code leaves them open."""
     spec_id = kernel.interface.local_size.spec_ids[0]
     size, y, z = kernel.local_size()
+    if min(size, y, z) < 1:
+        raise KernelError(
+            f"kernel {kernel.name!r}: its constants make work-groups of {size} x {y} x {z} "
+            "invocations; they have one at least"
+        )
     if spec_id is None or spec_id in dict(kernel.constants):
         reasons.append(f"work-group: {size}, fixed by the kernel")
     else:
@@ -33,6 +39,7 @@ def _work_group_size(
     """The size for groups that extend `others` times in the other dimensions, and why."""
     limits = device.limits
     limit = min(limits.max_work_group_invocations // others, limits.max_work_group_size[0])
+    limit = max(limit, 1)  # where even that is too large, whoever makes the pipeline says so
     if count < SMALL_CALL:
         wanted, why = WORK_GROUP_SIZES[0], "to reach all of the chip with a small call"
     else:
