@@ -384,6 +384,60 @@ def test_a_client_that_says_nothing_keeps_nobody(cpu: gx.GpuExecutor) -> None:
         assert time.perf_counter() - begun < 5
 
 
+SERVES = """
+import os, resource, socket, sys, threading, time, urllib.request
+import gpu_executor as gx
+
+executor = gx.GpuExecutor("cpu")
+served = executor.serve_metrics()
+"""
+TAKE_EVERY_DESCRIPTOR = """
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+try:
+    while True:
+        os.open("/dev/null", os.O_RDONLY)
+except OSError:
+    pass
+"""
+
+
+def test_it_ends_where_no_descriptor_is_left_and_with_no_child(run_python: RunPython) -> None:
+    fork = (
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    served.close()\n"
+        "    sys.exit()\n"
+        "os.waitpid(child, 0)\n"
+        "threads = threading.active_count()\n"
+        "with urllib.request.urlopen(served.url, timeout=30) as response:\n"
+        "    print(response.status, flush=True)\n"
+        "while threading.active_count() > threads:\n"  # and so has a descriptor
+        "    time.sleep(0.01)\n"
+    )
+    end = (
+        "ending = threading.Thread(target=executor.shutdown, daemon=True)\n"
+        "ending.start()\n"
+        "ending.join(20)\n"
+        "print('hangs' if ending.is_alive() else 'ended', flush=True)\n"
+        "os._exit(0)\n"
+    )
+    done = run_python(SERVES + fork + TAKE_EVERY_DESCRIPTOR + end)
+    assert (done.stdout, done.stderr) == ("200\nended\n", "")
+
+
+def test_a_client_without_a_descriptor_keeps_no_processor_busy(run_python: RunPython) -> None:
+    wait = (
+        "client.connect((served.address, served.port))\n"
+        "begun = time.process_time()\n"
+        "time.sleep(1)\n"
+        "busy = time.process_time() - begun\n"
+        "print('busy' if busy > 0.3 else 'waits', flush=True)\n"
+        "os._exit(0)\n"
+    )
+    done = run_python(SERVES + "client = socket.socket()" + TAKE_EVERY_DESCRIPTOR + wait)
+    assert (done.stdout, done.stderr) == ("waits\n", "")
+
+
 def test_what_is_shut_down_serves_nothing() -> None:
     executor = gx.GpuExecutor("cpu")
     executor.shutdown()

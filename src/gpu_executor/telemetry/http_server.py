@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import selectors
 import socket
 import threading
+import time
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -17,6 +19,8 @@ log = logging.getLogger("gpu_executor.metrics")
 
 REQUEST_SECONDS = 10.0
 """How long a client may take to say what it wants."""
+PAUSE_SECONDS = 0.1
+"""Before a client is tried again for whom there was no descriptor."""
 
 
 class HttpServer:
@@ -26,14 +30,24 @@ class HttpServer:
         family, _, _, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
         self.address = str(where[0])
         kind = _Server6 if family == socket.AF_INET6 else _Server
-        self._server = kind((self.address, port), _Handler)
-        self._server.set_app(application)
-        self.port: int = self._server.server_port
-        # It must not keep this object alive.
-        self._thread = threading.Thread(
-            target=_serve, args=(self._server,), name="gpu-executor metrics", daemon=True
-        )
-        self._thread.start()
+        with contextlib.ExitStack() as opened:
+            # All that ending takes is made now: there may be no descriptor left by then.
+            self._waking, woken = map(opened.enter_context, socket.socketpair())
+            either = opened.enter_context(selectors.DefaultSelector())
+            self._server = opened.enter_context(kind((self.address, port), _Handler))
+            self._server.set_app(application)
+            self.port: int = self._server.server_port
+            for each in (self._server, woken):
+                either.register(each, selectors.EVENT_READ)
+            # It must not keep this object alive.
+            self._thread = threading.Thread(
+                target=_serve,
+                args=(self._server, woken, either),
+                name="gpu-executor metrics",
+                daemon=True,
+            )
+            self._thread.start()
+            opened.pop_all()
 
     @property
     def url(self) -> str:
@@ -42,21 +56,24 @@ class HttpServer:
 
     def close(self) -> None:
         """Free the port; a second time does nothing."""
-        if not self._server.ending:
-            self._server.ending = True
-            # The thread waits for a connection, so it gets one.
-            with contextlib.suppress(OSError):
-                socket.create_connection((self.address, self.port), timeout=1.0).close()
+        self._server.ending = True
+        with self._waking, contextlib.suppress(OSError):  # that it is closed, the second time
+            self._waking.send(b"!")
         if self._thread is not threading.current_thread():
             self._thread.join()
 
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True  # a slow client does not keep the process
+    timeout = 0  # `handle_request` waits for nobody: that a client is there is known before
     ending = False
 
-    def verify_request(self, request: Any, client_address: Any) -> bool:
-        return not self.ending
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(PAUSE_SECONDS)  # the client is still there, and would be tried at once
+            raise
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("a client of the metrics went away", exc_info=True)
@@ -73,7 +90,11 @@ class _Handler(WSGIRequestHandler):
         """A scrape every few seconds is nothing to write down."""
 
 
-def _serve(server: _Server) -> None:
-    with server:
+def _serve(server: _Server, woken: socket.socket, either: selectors.BaseSelector) -> None:
+    with server, woken, either:
         while not server.ending:
-            server.handle_request()
+            ready = {key.fileobj for key, _ in either.select()}
+            if woken in ready:
+                woken.recv(1)  # a child of fork() may have sent it at its end, which is not ours
+            elif server in ready:
+                server.handle_request()

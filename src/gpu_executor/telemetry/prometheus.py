@@ -117,6 +117,9 @@ def serve_metrics(
             f"metrics need prometheus_client: pip install 'gpu-executor[metrics]' ({error})"
         ) from None
     own = CollectorRegistry() if registry is None else registry
+    if not isinstance(own, CollectorRegistry):
+        found = type(registry).__name__
+        raise SettingsError(f"registry= is a CollectorRegistry of prometheus_client, not a {found}")
     collector = _collector_of(own, source)
     server = None
     if registry is None or port is not None:
