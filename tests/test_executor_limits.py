@@ -143,7 +143,7 @@ def test_the_environment_sets_limits_and_arguments_win(monkeypatch: pytest.Monke
     "wrong", [{"queued_bytes": 0}, {"memory_limit": -5}, {"when_full": "explode"}]
 )
 def test_limits_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError, match="GPU_"):
+    with pytest.raises(SettingsError, match=next(iter(wrong))):
         gx.GpuExecutor("cpu", **wrong)
 
 

@@ -13,7 +13,10 @@ import pytest
 
 import gpu_executor as gx
 from conftest import elements
-from gpu_executor.errors import ClosedError
+from executors import BACKENDS
+from gpu_executor.errors import ClosedError, GpuError
+from gpu_executor.executor.device_profile import DeviceProfile
+from gpu_executor.executor.seats import BackendName
 from gpu_executor.primes import BLS12_381_FQ, words
 from test_executor_choice import slower
 
@@ -125,6 +128,41 @@ def test_a_device_that_is_opened_again_is_still_watched() -> None:
     for stage, seconds in stages.items():
         recorded = sum(each.nanoseconds for each in profile.spans[0] if each.stage == stage)
         assert seconds == pytest.approx(recorded / 1e9)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_second_profile_is_refused_and_the_first_goes_on(backend: BackendName) -> None:
+    with gx.GpuExecutor(backend) as executor:
+        with executor.profile() as first:
+            executor.run(MUL, A, B)
+            (once,) = map(len, first.spans)
+            for another in (executor.profile(), first):
+                with pytest.raises(GpuError, match=f"{backend} is being profiled already"), another:
+                    pass
+            executor.run(MUL, A, B)
+        with executor.profile() as second:
+            executor.run(MUL, A, B)
+    assert once > 0
+    assert [len(*each.spans) for each in (first, second)] == [2 * once, once]
+
+
+def test_where_one_device_refuses_the_others_are_not_watched() -> None:
+    with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
+        free, taken = executor._devices
+        own = DeviceProfile()
+        taken.watch_by(own)
+        with pytest.raises(GpuError, match="is being profiled already"), executor.profile():
+            pass
+        free.run(MUL, (A, B))
+        taken.run(MUL, (A, B))
+        assert free.backend._session.profile is None  # type: ignore[attr-defined]
+        assert own.stages()["compute"] > 0
+        taken.watch_no_more_by(own)
+        own.end()
+        with executor.profile() as profile:
+            free.run(MUL, (A, B))
+            taken.run(MUL, (A, B))
+    assert [each["compute"] > 0 for each in profile.stages()] == [True, True]
 
 
 def test_a_profile_of_nothing_is_a_trace_of_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import gpu_executor as gx
 from conftest import OpenGpu, elements, on_both_paths
+from gpu_executor.errors import ClosedError, GpuError
 from gpu_executor.primes import BLS12_381_FQ, words
 from gpu_executor.vulkan.profile import STAGES
 
@@ -77,3 +78,25 @@ def test_nothing_is_watched_outside_a_profile(fresh_gpu: OpenGpu) -> None:
     for _ in range(3):
         np.testing.assert_array_equal(gpu.run(MUL, A, B), EXPECTED)
     assert len(profile.spans) == seen
+
+
+def test_a_second_profile_is_refused_and_the_first_goes_on(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    with gpu.profile() as first:
+        gpu.run(MUL, A, B)
+        once = len(first.spans)
+        assert once > 0
+        with pytest.raises(GpuError, match="is being profiled already: end that profile first"):
+            gpu.profile()
+        gpu.run(MUL, A, B)
+        assert len(first.spans) == 2 * once
+    with gpu.profile() as second:  # the place is free again
+        first.__exit__()  # which it has left before
+        gpu.run(MUL, A, B)
+    assert (len(first.spans), len(second.spans)) == (2 * once, once)
+    with gpu.profile() as last:
+        gpu.run(MUL, A, B)
+        gpu.close()
+        with pytest.raises(ClosedError):
+            gpu.profile()
+    assert len(last.spans) == once

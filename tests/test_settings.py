@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 import pytest
@@ -122,10 +123,25 @@ def test_a_value_that_means_nothing_is_an_error_that_names_the_variable(
     assert isinstance(raised.value, ValueError)
 
 
-@pytest.mark.parametrize("wrong", [{"stream_chunk_elems": 0}, {"memory_limit": -1}])
-def test_settings_made_by_hand_are_checked_too(wrong: dict[str, int]) -> None:
-    with pytest.raises(SettingsError, match="GPU_"):
-        dataclasses.replace(Settings(), **wrong)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("stream_chunk_elems", 0, "is 0; a chunk has at least one"),
+        ("stream_chunk_elems", "7", "is '7'; a chunk has at least one"),
+        ("memory_limit", -1, "is -1; it takes a positive number of bytes"),
+        ("memory_limit", 1e9, "is 1000000000.0; it takes a positive number of bytes"),
+        ("queued_bytes", 0, "is 0; it takes a positive number of bytes"),
+        ("queued_bytes", "1e6", "is '1e6'; it takes a positive number of bytes"),
+        ("when_full", "wait", "is 'wait'; it is 'block' or 'raise'"),
+        ("when_full", None, "is None; it is 'block' or 'raise'"),
+    ],
+)
+def test_settings_made_by_hand_are_checked_too_by_their_own_names(
+    field: str, value: Any, words: str
+) -> None:
+    with pytest.raises(SettingsError) as raised:
+        dataclasses.replace(Settings(), **{field: value})
+    assert str(raised.value) == f"{field} {words}"
 
 
 def test_settings_do_not_change() -> None:

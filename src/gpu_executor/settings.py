@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Literal, cast, get_args
 
@@ -27,6 +28,8 @@ from gpu_executor.errors import SettingsError
 WhenFull = Literal["block", "raise"]
 SWITCH = {"1": True, "true": True, "on": True, "yes": True}
 SWITCH |= {"0": False, "false": False, "off": False, "no": False}
+ELEMENTS = "a chunk has at least one"
+BYTES = "it takes a positive number of bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +51,14 @@ class Settings:
     validation: bool = False
 
     def __post_init__(self) -> None:
-        if self.stream_chunk_elems is not None and self.stream_chunk_elems < 1:
-            raise SettingsError(
-                f"GPU_STREAM_CHUNK_ELEMS is {self.stream_chunk_elems}; a chunk has at least one"
-            )
-        if self.memory_limit is not None and self.memory_limit < 1:
-            raise SettingsError(
-                f"GPU_MEMORY_LIMIT is {self.memory_limit}; it takes a positive number of bytes"
-            )
-
-        if self.queued_bytes is not None and self.queued_bytes < 1:
-            raise SettingsError(
-                f"GPU_QUEUED_BYTES is {self.queued_bytes}; it takes a positive number of bytes"
-            )
-        if self.when_full not in get_args(WhenFull):
-            raise SettingsError(f"GPU_WHEN_FULL is {self.when_full!r}; it is 'block' or 'raise'")
+        # What came from the environment was checked before, by the variables' names.
+        if self.stream_chunk_elems is not None:
+            check_positive("stream_chunk_elems", self.stream_chunk_elems, ELEMENTS)
+        if self.memory_limit is not None:
+            check_positive("memory_limit", self.memory_limit, BYTES)
+        if self.queued_bytes is not None:
+            check_positive("queued_bytes", self.queued_bytes, BYTES)
+        _check_when_full("when_full", self.when_full)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -70,10 +66,10 @@ class Settings:
         return cls(
             device=environ.get("GPU_DEVICE") or None,
             device_local=_switch(environ, "GPU_DEVICE_LOCAL"),
-            stream_chunk_elems=_whole_number(environ, "GPU_STREAM_CHUNK_ELEMS"),
-            memory_limit=_whole_number(environ, "GPU_MEMORY_LIMIT"),
-            queued_bytes=_whole_number(environ, "GPU_QUEUED_BYTES"),
-            when_full=cast(WhenFull, environ.get("GPU_WHEN_FULL", "").strip() or "block"),
+            stream_chunk_elems=_positive(environ, "GPU_STREAM_CHUNK_ELEMS", ELEMENTS),
+            memory_limit=_positive(environ, "GPU_MEMORY_LIMIT", BYTES),
+            queued_bytes=_positive(environ, "GPU_QUEUED_BYTES", BYTES),
+            when_full=_when_full(environ, "GPU_WHEN_FULL"),
             cache_dir=_cache_dir(environ),
             calibrate=_switch(environ, "GPU_CALIBRATE") is not False,
             validation=_switch(environ, "GPU_VALIDATION") or False,
@@ -89,6 +85,23 @@ class Settings:
             queued_bytes=self.queued_bytes if queued_bytes is None else queued_bytes,
             when_full=self.when_full if when_full is None else when_full,
         )
+
+
+def check_positive(name: str, value: object, takes: str) -> None:
+    """Raise where it is anything but a whole number of 1 or more."""
+    if not isinstance(value, Integral) or value < 1:
+        raise SettingsError(f"{name} is {value!r}; {takes}")
+
+
+def _check_when_full(name: str, value: object) -> None:
+    if value not in get_args(WhenFull):
+        raise SettingsError(f"{name} is {value!r}; it is 'block' or 'raise'")
+
+
+def _when_full(environ: Mapping[str, str], name: str) -> WhenFull:
+    text = environ.get(name, "").strip() or "block"
+    _check_when_full(name, text)
+    return cast(WhenFull, text)
 
 
 def _cache_dir(environ: Mapping[str, str]) -> Path | None:
@@ -112,11 +125,13 @@ def _switch(environ: Mapping[str, str], name: str) -> bool | None:
     return SWITCH[text.lower()]
 
 
-def _whole_number(environ: Mapping[str, str], name: str) -> int | None:
+def _positive(environ: Mapping[str, str], name: str, takes: str) -> int | None:
     text = environ.get(name, "").strip()
     if not text:
         return None
     try:
-        return int(text.replace("_", "").replace(",", ""))
+        number = int(text.replace("_", "").replace(",", ""))
     except ValueError:
         raise SettingsError(f"{name} is {text!r}; it takes a whole number") from None
+    check_positive(name, number, takes)
+    return number

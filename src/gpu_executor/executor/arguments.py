@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any
 
-from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.call import check
+from gpu_executor.errors import ArgumentTypeError, SettingsError
 from gpu_executor.kernel import Kernel
 
 
@@ -14,11 +16,19 @@ def kernel_in(
 ) -> Kernel:
     """What is to be run; a function is not."""
     if not isinstance(fn, Kernel):
+        if not callable(fn):
+            check(fn, ())  # which says what a kernel is: this is no function either
         name = getattr(fn, "__name__", type(fn).__name__)
         raise ArgumentTypeError(
             f"{by} runs kernels, and {name!r} is none; functions are for {functions_by}"
         )
     return fn
+
+
+def check_fraction(fraction: object) -> None:
+    """What `check=` is: `Checking` says how large it may be."""
+    if not isinstance(fraction, Real):
+        raise SettingsError(f"check is {fraction!r}; it is a number, 0 to 1")
 
 
 def out_in(options: dict[str, Any]) -> Any:

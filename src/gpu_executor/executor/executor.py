@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_executor.call import Array
-from gpu_executor.executor.arguments import calls_in, kernel_in, out_in
+from gpu_executor.executor.arguments import calls_in, check_fraction, kernel_in, out_in
 from gpu_executor.executor.checking import Checking
 from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.cutting import cut
@@ -31,7 +31,7 @@ from gpu_executor.executor.stand_in import StandIn
 from gpu_executor.executor.stats import ExecutorStats
 from gpu_executor.executor.worker import Worker, join_all
 from gpu_executor.kernel import Kernel
-from gpu_executor.settings import Settings, WhenFull
+from gpu_executor.settings import Settings, WhenFull, check_positive
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -69,6 +69,8 @@ class GpuExecutor(Executor):
     ) -> None:
         settings = settings or Settings.from_environment()
         settings = settings.limited(memory_limit, queued_bytes, when_full)
+        check_positive("tries", tries, "it is a whole number, 1 at least")
+        check_fraction(check)
         self._checking = Checking(check)
         self.ranking = ranked_seats(backend, settings)
         """Every device that it could have opened, best first."""
@@ -103,7 +105,7 @@ class GpuExecutor(Executor):
         self._check_open()
         first = self._devices[0]
         if self._simple and first.failed is None:
-            return self._run_on(first, kernel, arrays, out)
+            return self._run_on(first, kernel_in(kernel), arrays, out)
         job = self._cut(kernel_in(kernel), arrays, out)
         if job is not None:
             self._line.put(job, limited=False)

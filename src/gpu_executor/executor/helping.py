@@ -29,16 +29,22 @@ class HelpedFuture(Future[Any]):
         """Its own, as long as that has no answer: it holds the arrays."""
 
     def result(self, timeout: float | None = None) -> Any:
+        job = self.job
         try:
-            return super().result(self._help(timeout))
+            if job is not None:
+                timeout = self._help(job, timeout)
+            return super().result(timeout)
         finally:
-            del self  # an error leads here, and would lead to itself, as in the base class
+            del self, job  # an error leads here, and would lead to itself, as in the base class
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
+        job = self.job
         try:
-            return super().exception(self._help(timeout))
+            if job is not None:
+                timeout = self._help(job, timeout)
+            return super().exception(timeout)
         finally:
-            del self
+            del self, job
 
     def set_result(self, result: Any) -> None:
         self.job = None
@@ -54,12 +60,9 @@ class HelpedFuture(Future[Any]):
             self.job = None
         return cancelled
 
-    def _help(self, timeout: float | None) -> float | None:
+    def _help(self, job: Job, timeout: float | None) -> float | None:
         """What is left of the time."""
-        job = self.job
         try:
-            if job is None:
-                return timeout
             who = self._crew.line.taker()
             if who is not None:
                 return self._run_line(who, timeout)

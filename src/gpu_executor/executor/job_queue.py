@@ -40,24 +40,25 @@ class JobQueue:
 
     def append(self, job: Job) -> None:
         self.jobs.append(job)
-        self._count(job, 1)
+        self.nbytes += job.nbytes
+        self._calls += len(job.calls)
 
     def put_back(self, jobs: list[Job]) -> None:
         """To the front."""
-        self.jobs.extendleft(reversed(jobs))
         for job in jobs:
-            self._count(job, 1)
+            self.append(job)
+        self.jobs.rotate(len(jobs))
 
     def remove(self, index: int) -> Job:
         job = self.jobs[index]
         del self.jobs[index]
-        self._count(job, -1)
+        self._gone(job)
         return job
 
     def drop(self, job: Job) -> None:
         """One that is in line."""
         self.jobs.remove(job)
-        self._count(job, -1)
+        self._gone(job)
 
     def drop_cancelled(self) -> None:
         """Of those outside, too; whoever waits for them is told."""
@@ -101,9 +102,9 @@ class JobQueue:
             return True
         return self.nbytes + job.nbytes <= self.most_bytes
 
-    def _count(self, job: Job, sign: int) -> None:
-        self.nbytes += sign * job.nbytes
-        self._calls += sign * len(job.calls)
+    def _gone(self, job: Job) -> None:
+        self.nbytes -= job.nbytes
+        self._calls -= len(job.calls)
 
     def _is_dealt(self, job: SharedJob) -> bool:
         return job.deal is not None or (job.units > 1 and self._rates.able > 1)

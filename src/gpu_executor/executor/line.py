@@ -77,7 +77,10 @@ class Line:
         """To the end. Where too many bytes wait already, it waits outside in its turn, and so does
         this thread; or it is refused. `limited=False` is for whoever waits for the job itself."""
         with self._lock:
-            if self._enter(job, blocks=True, limited=limited):
+            if self._queue.most_bytes is None or not limited:
+                self._append(job)
+                return
+            if self._enter(job, blocks=True):
                 return
             outside = self._queue.outside
             try:
@@ -197,28 +200,32 @@ class Line:
         """The device for which this thread takes jobs, if it does."""
         return self._takers.get(get_ident())
 
-    def _enter(self, job: Job, *, blocks: bool, limited: bool = True) -> bool:
+    def _append(self, job: Job) -> None:
+        if self.closed:
+            self.check_open()
+        self._queue.append(job)
+        if len(self._at_work) < (self._rates.able or 1):  # else who is done first takes it
+            self._wake()
+
+    def _enter(self, job: Job, *, blocks: bool) -> bool:
         """Whether it is in line now, or outside. A thread that takes jobs is let in always: nobody
         would make room for it."""
         self.check_open()
         queue = self._queue
-        if queue.most_bytes is not None and limited and self.taker() is None:
-            job.future.add_done_callback(self._left)
-            if not queue.has_room(job):
-                queue.drop_cancelled()
-                self._let_in()
-            if not queue.has_room(job):
-                if self.when_full == "raise":
-                    raise QueueFullError(
-                        f"{queue.nbytes:,} bytes wait for a device, and with {job.nbytes:,} more "
-                        f"it would be over the {queue.most_bytes:,} that may"
-                    )
-                queue.outside[job] = blocks
-                return False
-        queue.append(job)
-        if len(self._at_work) < max(self._rates.able, 1):  # else who is done first takes it
-            self._wake()
-        return True
+        job.future.add_done_callback(self._left)
+        if not queue.has_room(job):
+            queue.drop_cancelled()
+            self._let_in()
+        if queue.has_room(job) or self.taker() is not None:
+            self._append(job)
+            return True
+        if self.when_full == "raise":
+            raise QueueFullError(
+                f"{queue.nbytes:,} bytes wait for a device, and with {job.nbytes:,} more it would "
+                f"be over the {queue.most_bytes:,} that may"
+            )
+        queue.outside[job] = blocks
+        return False
 
     def _left(self, future: Future[Any]) -> None:
         """A job has its answer. One that is cancelled may be in line yet, in others' room."""

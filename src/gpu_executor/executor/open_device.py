@@ -135,13 +135,29 @@ class OpenDevice:
         """For a call that comes when the device has failed: an error of its own."""
         return NoDeviceError(f"{self.seat} is left alone: {self.failed}")
 
-    def watch_by(self, profile: DeviceProfile | None) -> None:
-        """Record what it does, also when it is opened again; None: no more."""
+    def watch_by(self, profile: DeviceProfile) -> None:
+        """Record what it does, also when it is opened again: by one profile at a time."""
         with self._reopening:
-            self._profile = profile
-            self.journal.profiled = None if profile is None else profile.jobs
-            if profile is not None:
-                profile.watch(self.backend)
+            if self._profile is not None:
+                raise GpuError(f"{self.seat} is being profiled already: end that profile first")
+            self._profile, self.journal.profiled = profile, profile.jobs
+            profile.watch(self.backend)
+
+    def watch_no_more_by(self, profile: DeviceProfile) -> None:
+        """Whatever came of it, if anything did: another profile goes on."""
+        with self._reopening:
+            if self._profile is profile:
+                self._profile = self.journal.profiled = None
+
+    def explain(self, kernel: Kernel, count: int) -> Any:
+        """What its backend would do with a call; None where that has nothing to say."""
+        while True:
+            backend = self.backend
+            plan = getattr(backend, "explain", None)
+            try:
+                return None if plan is None else plan(kernel, count)
+            except ClosedError as error:
+                self._recover(backend, error)  # it is open again then, or that error is raised
 
     def close(self) -> None:
         with self._reopening:

@@ -38,12 +38,15 @@ class ExecutorProfile:
         save_traces(list(zip(names, self.spans, strict=True)), Path(path))
 
     def __enter__(self) -> ExecutorProfile:
+        # Others than those of a `with` around this one, which goes on when this one is refused.
+        profiles = [DeviceProfile() for _ in self._devices]
         with contextlib.ExitStack() as begun:
-            for device, profile in zip(self._devices, self._profiles, strict=True):
+            for device, profile in zip(self._devices, profiles, strict=True):
                 begun.callback(profile.end)
-                begun.callback(device.watch_by, None)  # before that: it may be opened again now
+                # Before that: it may be opened again now.
+                begun.callback(device.watch_no_more_by, profile)
                 device.watch_by(profile)
-            self._ending = begun.pop_all()
+            self._profiles, self._ending = profiles, begun.pop_all()
         return self
 
     def __exit__(self, *_exception: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
@@ -118,11 +118,13 @@ def chosen(
         return [ranking[0] if device is None else ranking.named(device)]
     if device is not None:
         raise SettingsError("give device= for one device or devices= for several, not both")
-    if devices == "all":
+    if isinstance(devices, str) and devices == "all":
         return [seat for seat in ranking if seat.rank == ranking[0].rank]
-    if isinstance(devices, str) or not devices:
+    several = isinstance(devices, Iterable) and not isinstance(devices, str)
+    seats = [ranking.named(each) for each in devices] if several else []
+    if not seats:
         raise SettingsError(f"devices= is 'all' or a list of devices, not {devices!r}")
-    return [ranking.named(each) for each in devices]
+    return seats
 
 
 def _in_order(seats: Sequence[Seat]) -> list[Seat]:

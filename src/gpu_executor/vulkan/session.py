@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from gpu_executor.calibration import Calibration
 from gpu_executor.call import AnyArray, Array, Call
-from gpu_executor.errors import ClosedError, DeviceLacksError, OutOfMemoryError
+from gpu_executor.errors import ClosedError, DeviceLacksError, GpuError, OutOfMemoryError
 from gpu_executor.forking import refuse, tell_in_child
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.plan import Plan, Wishes, shrunk
@@ -69,6 +69,7 @@ class Session:
         self.streams: weakref.WeakSet[Closeable] = weakref.WeakSet()
         """Streams that may hold slots while nobody works on them."""
         self.profile: Profile | None = None
+        self._profiling = threading.Lock()
         self._own = Record()
         with self._own.stage("setup"), contextlib.ExitStack() as opened:
             self.instance = Instance(validation=settings.validation)
@@ -308,11 +309,19 @@ class Session:
         """From now on, calls write down what they do, until the profile's `with` ends."""
         if "hostQueryReset" not in self.info.features:
             raise DeviceLacksError(f"{self.info.name} cannot be profiled: it lacks hostQueryReset")
-        self.profile = Profile(self._device, self._end_profile)
-        return self.profile
+        profile = Profile(self._device, lambda: self._end_profile(itself))
+        itself = weakref.ref(profile)  # so that it does not keep itself, and all its spans
+        with self._profiling:
+            if self.profile is not None:
+                raise GpuError(
+                    f"{self.info.name} is being profiled already: end that profile first"
+                )
+            self.profile = profile
+        return profile
 
-    def _end_profile(self) -> None:
-        self.profile = None
+    def _end_profile(self, profile: weakref.ref[Profile]) -> None:
+        if self.profile is profile():  # else it has ended before, and this is another one's
+            self.profile = None
 
     def trim(self) -> int:
         """Free what no running call needs: idle slots, empty memory blocks. Returns the bytes."""
