@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -103,6 +104,74 @@ def test_its_patience_ends() -> None:
     with gx.GpuExecutor("cpu") as executor:
         (results,) = asked_in_callbacks(executor, impatient)
     check_sums(results, [words(1)])
+
+
+def test_it_may_wait_for_a_job_that_was_gathered_with_its_own() -> None:
+    held, found, done = HeldKernel(), list[Any](), threading.Event()
+    with gx.GpuExecutor("cpu") as executor:
+        held.hold(executor)
+        futures = [executor.submit(ADD, *job) for job in JOBS]
+
+        def wait_for_all(_future: Future[Any]) -> None:
+            found.extend(each.result() for each in futures)
+            done.set()
+
+        futures[0].add_done_callback(wait_for_all)
+        held.let_go.set()
+        assert done.wait(PATIENCE)
+    check_sums(found, JOBS)
+
+
+def test_any_number_of_them_may_wait() -> None:
+    kernels = [kernel_of(watched(lambda: None)) for _ in range(2)]  # so that few are gathered
+    held, left, done = HeldKernel(), list(range(300)), threading.Event()
+    with gx.GpuExecutor("cpu") as executor:
+        held.hold(executor)
+
+        def ask_and_wait(_future: Future[Any]) -> None:
+            check_sums([executor.submit(ADD, *words(3)).result()], [words(3)])
+            left.pop()
+            if not left:
+                done.set()
+
+        for number in range(len(left)):
+            executor.submit(kernels[number % 2], *words(3)).add_done_callback(ask_and_wait)
+        held.let_go.set()
+        assert done.wait(PATIENCE)
+
+
+def test_who_waits_is_told_though_another_callback_exits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("gpu_executor.executor"), "disabled", True)
+    first, second, done = HeldKernel(), HeldKernel(), threading.Event()
+    with gx.GpuExecutor("cpu", devices=[0, 0]) as executor:
+        one, other = first.hold(executor), second.hold(executor)
+        other.add_done_callback(lambda _: sys.exit("not here"))
+
+        def wait_for_other(_future: Future[Any]) -> None:
+            other.result()
+            done.set()
+
+        one.add_done_callback(wait_for_other)
+        first.let_go.set()
+        assert not done.wait(0.02)
+        second.let_go.set()
+        assert done.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_it_may_shut_down(executor: gx.GpuExecutor, wait: bool) -> None:
+    def shut_down(executor: gx.GpuExecutor) -> list[Any]:
+        futures = []
+        with contextlib.suppress(gx.errors.ClosedError):  # the other callback was before
+            futures = [executor.submit(ADD, *job) for job in JOBS]
+        executor.shutdown(wait)
+        return futures
+
+    for futures in asked_in_callbacks(executor, shut_down):
+        check_sums([each.result(PATIENCE) for each in futures], JOBS[: len(futures)])
+    executor.shutdown()
 
 
 def test_sys_exit_in_a_callback_is_not_for_who_waits(

@@ -321,6 +321,9 @@ def test_a_call_that_loses_every_device_ends_in_its_own_error(cpus: gx.GpuExecut
         raise DeviceLostError("vkQueueSubmit", -4, "VK_ERROR_DEVICE_LOST")
 
     bad = kernel_of(harmful)
+    with pytest.raises(DeviceLostError):
+        cpus.submit(bad, *words(3)).result(PATIENCE)
+    assert [each.failed for each in cpus.stats().devices] == [None, None]
     for number in range(5):
         with pytest.raises(DeviceLostError):
             cpus.submit(bad, *words(3)).result(PATIENCE)
@@ -330,6 +333,27 @@ def test_a_call_that_loses_every_device_ends_in_its_own_error(cpus: gx.GpuExecut
         for _ in range(20):
             check_sums([cpus.submit(ADD, *job).result(PATIENCE), cpus.run(ADD, *job)], [job] * 2)
     assert any(each.failed is None for each in cpus.stats().devices)
+
+
+def test_the_last_device_answers_each_call_of_a_batch_however_often_it_was_lost(
+    cpus: gx.GpuExecutor,
+) -> None:
+    bad = kernel_of(lambda _a, _b: lose(0))
+    for _ in range(4):
+        with pytest.raises(DeviceLostError):
+            cpus.run(bad, *words(3))
+    left = [who for who, each in enumerate(cpus.stats().devices) if each.failed is None]
+    assert len(left) == 1 and cpus._devices[left[0]].strikes >= 3
+    losses = [1, 2]
+
+    def lose_at_first(elements: int) -> None:
+        if losses:
+            losses.pop()
+            lose(elements)
+
+    put_before(cpus, left[0], lose_at_first)
+    jobs = word_jobs(3, 4, 5)
+    check_sums(cpus.run_batch(ADD, jobs), jobs)
 
 
 # --- statistics ---

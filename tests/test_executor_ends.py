@@ -416,6 +416,7 @@ def child():
         lambda: executor.profile(),
         lambda: running[-1].result(),
         lambda: wait(running[40:]).done.pop().result(),
+        lambda: list(mapped),
     ):
         refused(use)
     assert repr(executor)

@@ -14,7 +14,7 @@ import pytest
 
 import gpu_executor as gx
 from executors import ADD, HeldKernel, held, kernel_of, total, watched, words
-from gpu_executor.errors import QueueFullError
+from gpu_executor.errors import ClosedError, QueueFullError
 from gpu_executor.executor import cutting
 from jobs import check_sums
 from test_waiting import PATIENCE, in_background
@@ -155,6 +155,39 @@ def test_what_is_awaited_at_the_shutdown_is_run(held: HeldKernel) -> None:
         return await asyncio.gather(*tasks)
 
     check_sums(asyncio.run(ask()), [words(10, n) for n in range(4)])
+
+
+@pytest.mark.parametrize("cancel", [True, False])
+def test_who_blocks_for_room_at_the_shutdown_is_refused(held: HeldKernel, cancel: bool) -> None:
+    executor = gx.GpuExecutor("cpu", queued_bytes=JOB)
+    held.hold(executor)
+    inside = executor.submit(ADD, *words(10))
+    blocked = [in_background(lambda: executor.submit(ADD, *words(10))) for _ in range(3)]
+    while len(executor._line._queue.outside) < 3:
+        time.sleep(0.001)
+    executor.shutdown(wait=False, cancel_futures=cancel)
+    held.let_go.set()
+    for thread, refused in blocked:
+        thread.join(PATIENCE)
+        assert isinstance(refused[0], ClosedError)
+    assert inside.cancelled() == cancel
+    executor.shutdown()
+    assert executor.stats().devices[0].calls == (1 if cancel else 2)
+
+
+def test_a_job_that_is_cancelled_by_somebody_in_the_line_leaves_it_later(held: HeldKernel) -> None:
+    with gx.GpuExecutor("cpu", queued_bytes=2 * JOB) as executor:
+        held.hold(executor)
+        futures = [executor.submit(ADD, *words(10, n)) for n in range(2)]
+        with executor._line._lock:  # as the collector may, wherever a thread is
+            assert futures[0].cancel()
+            assert len(executor._line) == 2
+        thread, submitted = in_background(lambda: executor.submit(ADD, *words(10, 2)))
+        thread.join(PATIENCE)
+        assert len(executor._line) == 2
+        held.let_go.set()
+        results = [future.result(PATIENCE) for future in [futures[1], *submitted]]
+        check_sums(results, [words(10, n) for n in (1, 2)])
 
 
 def test_a_maps_time_counts_also_while_there_is_no_room(held: HeldKernel) -> None:

@@ -29,7 +29,7 @@ WhenFull = Literal["block", "raise"]
 SWITCH = {"1": True, "true": True, "on": True, "yes": True}
 SWITCH |= {"0": False, "false": False, "off": False, "no": False}
 ELEMENTS = "a chunk has at least one"
-BYTES = "it takes a positive number of bytes"
+BYTES = "it takes a whole number of bytes, 1 at least"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from gpu_executor.errors import (
@@ -29,8 +30,6 @@ from gpu_executor.kernel import Kernel
 
 FROM_FAILING = (VulkanError, ClosedError, NoDeviceError)
 """What calls on a device that is not there any more end in."""
-MOST_PASSED = 3
-"""Times that a call is given to another device because of that: it may be the call's fault."""
 
 
 class Crew:
@@ -53,7 +52,7 @@ class Crew:
         """Whether there is nothing to choose for a call."""
         self._working = len(devices)
         for device in devices:
-            device.has_others = len(devices) > 1
+            device.has_others = partial(self._has_others, device)
         self._direct = [0] * len(devices)
         """Calls that callers' threads have running, by device."""
         self._lock = threading.Lock()
@@ -77,11 +76,15 @@ class Crew:
         return device if self.small is None else self.small.place(device, kernel, calls)
 
     @contextmanager
-    def taken(self, kernel: Kernel, arrays: Arrays) -> Iterator[OpenDevice]:
-        """A device for one call in its caller's thread: of several the one that is least busy."""
+    def taken(
+        self, kernel: Kernel, arrays: Arrays, lost_on: frozenset[int] = frozenset()
+    ) -> Iterator[OpenDevice]:
+        """A device for one call in its caller's thread: of several the one that is least busy, and
+        was not lost in it."""
         shares = self.rates.shares(kernel)
         with self._lock:
             able = [who for who, device in enumerate(self.devices) if device.failed is None]
+            able = [who for who in able if who not in lost_on] or able
             who = min(able or [0], key=lambda each: (self._direct[each] + 1) / (shares[each] or 1))
             self._direct[who] += 1
         try:
@@ -93,17 +96,22 @@ class Crew:
                 self.rates.leave_alone(who)
 
     def is_for_others(
-        self, device: OpenDevice, kernel: Kernel, arrays: Arrays, out: Any, error: Any, passed: int
+        self,
+        device: OpenDevice,
+        kernel: Kernel,
+        arrays: Arrays,
+        out: Any,
+        error: Any,
+        lost_on: frozenset[int],
     ) -> bool:
         """Whether a call failed with its device alone, and there is somebody else to run it."""
         if not isinstance(error, FROM_FAILING) or isinstance(error, WrongResultError):
             return False
         if not_repeatable(arrays, out) is not None:
             return False
-        others = any(each.failed is None for each in self.devices if each is not device)
-        if device.failed is None:  # it may be the call that loses devices, and not the device
-            return others and passed < MOST_PASSED and isinstance(error, DeviceLostError)
-        return others or self._stands_in(kernel)
+        if device.failed is None:  # it may be the call that loses devices: once on each, then
+            return isinstance(error, DeviceLostError) and self._has_others(device, lost_on)
+        return self._has_others(device) or self._stands_in(kernel)
 
     def pass_on(
         self, who: int, answers: Sequence[tuple[Job, Sequence[Any]]]
@@ -118,7 +126,7 @@ class Crew:
         if not passed:
             return list(answers)
         for job in passed:
-            job.passed += 1
+            job.lost_on |= {who}
         self.line.put_back(passed)
         return [(job, own) for job, own in answers if job not in passed]
 
@@ -127,7 +135,7 @@ class Crew:
         if device.strikes < STRIKES:
             return
         with self._lock:
-            if any(each.failed is None for each in self.devices if each is not device):
+            if self._has_others(device):
                 device.give_up()
 
     def is_left_by(self, who: int) -> bool:
@@ -145,12 +153,19 @@ class Crew:
             device.close()
         self.stand_in.close()
 
+    def _has_others(self, device: OpenDevice, lost_on: frozenset[int] = frozenset()) -> bool:
+        return any(
+            each.failed is None
+            for who, each in enumerate(self.devices)
+            if each is not device and who not in lost_on
+        )
+
     def _stands_in(self, kernel: Kernel) -> bool:
         return self._may_fall_back and kernel.reference is not None
 
     def _are_for_others(self, device: OpenDevice, job: Job, outcomes: Sequence[Any]) -> bool:
         failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         return bool(failed) and all(
-            self.is_for_others(device, job.kernel, arrays, out, failed[0], job.passed)
+            self.is_for_others(device, job.kernel, arrays, out, failed[0], job.lost_on)
             for arrays, out in zip(job.calls, job.places(), strict=True)
         )

@@ -176,13 +176,14 @@ class GpuExecutor(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs; run those in line, or cancel them, and close the devices then. With
-        `wait=False` it returns at once, and all of that is done without it."""
+        `wait=False`, or in a callback on a device's own thread, it returns at once, and all of that
+        is done without it."""
         if self._line.forked:
             return
         self._line.close(cancel=cancel_futures)
         for served in self._served:
             served.close()
-        if wait:
+        if wait and self._line.taker() is None:  # else the devices' threads would wait for it
             join_all(self._workers)
 
     # --- what it is ---
@@ -224,7 +225,12 @@ class GpuExecutor(Executor):
             self._line.check_open()
 
     def _run_on(
-        self, device: OpenDevice, kernel: Kernel, arrays: Arrays, out: Any, passed: int = 0
+        self,
+        device: OpenDevice,
+        kernel: Kernel,
+        arrays: Arrays,
+        out: Any,
+        lost_on: frozenset[int] = frozenset(),
     ) -> Any:
         begun = perf_counter()
         try:
@@ -232,13 +238,14 @@ class GpuExecutor(Executor):
         except BaseException as error:
             device.journal.ran(kernel, arrays, begun, error)
             self._crew.judge(device)
-            if not self._crew.is_for_others(device, kernel, arrays, out, error, passed):
+            if not self._crew.is_for_others(device, kernel, arrays, out, error, lost_on):
                 raise
         else:
             device.journal.ran(kernel, arrays, begun)
             return result
-        with self._crew.taken(kernel, arrays) as another:
-            return self._run_on(another, kernel, arrays, out, passed + 1)
+        lost_on |= {who for who, each in enumerate(self._devices) if each is device}
+        with self._crew.taken(kernel, arrays, lost_on) as another:
+            return self._run_on(another, kernel, arrays, out, lost_on)
 
     def _job(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job:
         found = None if self._simple else self._cut(kernel, arrays, out)

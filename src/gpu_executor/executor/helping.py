@@ -3,8 +3,7 @@
 A job that another thread runs takes two changes of threads: on an NVIDIA H200's host submit() and
 result() took 160 us so, and take 66 to 76 by the waiting thread itself (a direct call 26).
 
-A device's own thread that waits, in a callback, runs what is in line until it has its answer:
-nobody else would.
+A device's own thread that waits, in a callback, runs what it waits for: nobody else would.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any
 
+from gpu_executor.executor.callbacks import Callback, call
 from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.jobs import Job
 from gpu_executor.executor.own_errors import own
@@ -47,25 +47,45 @@ class HelpedFuture(Future[Any]):
             del self, job
 
     def set_result(self, result: Any) -> None:
-        self.job = None
-        super().set_result(result)
+        callbacks = self._without_callbacks()
+        try:
+            super().set_result(result)
+        finally:
+            self._crew.line.answered()
+        call(self, callbacks)
 
     def set_exception(self, exception: BaseException | None) -> None:
-        self.job = None
-        super().set_exception(exception)
+        callbacks = self._without_callbacks()
+        try:
+            super().set_exception(exception)
+        finally:
+            self._crew.line.answered()
+        call(self, callbacks)
 
     def cancel(self) -> bool:
-        cancelled = super().cancel()
-        if cancelled:
-            self.job = None
-        return cancelled
+        job = self.job
+        try:
+            return super().cancel()
+        finally:
+            if job is not None and self.cancelled():
+                self.job = None
+                self._crew.line.withdraw(job)
+                self._crew.line.answered()
+
+    def _without_callbacks(self) -> list[Callback]:
+        """Those that it has had so far, which are called when others have their answers too."""
+        self.job = None
+        with self._condition:
+            callbacks: list[Callback] = vars(self)["_done_callbacks"]
+            vars(self)["_done_callbacks"] = []
+        return callbacks
 
     def _help(self, job: Job, timeout: float | None) -> float | None:
         """What is left of the time."""
         try:
             who = self._crew.line.taker()
             if who is not None:
-                return self._run_line(who, timeout)
+                return self._run_its(job, who, timeout)
             if timeout is None and job.single and self._crew.simple:
                 self._run_own(job)
             return timeout
@@ -84,13 +104,15 @@ class HelpedFuture(Future[Any]):
         finally:
             del self, job
 
-    def _run_line(self, who: int, timeout: float | None) -> float | None:
+    def _run_its(self, job: Job, who: int, timeout: float | None) -> float | None:
+        """On a device's own thread."""
         end = None if timeout is None else monotonic() + timeout
-        line = self._crew.line
-        self.add_done_callback(lambda _: line.wake())
-        while not self.done() and not self._crew.is_left_by(who):
-            jobs = line.take(who, self.done, end)
-            if not jobs:
-                break
-            run_jobs(self._crew, who, jobs)
-        return None if end is None else end - monotonic()
+        try:
+            while not self._crew.is_left_by(who):
+                jobs = self._crew.line.take_of(job, who, end)
+                if not jobs:
+                    break
+                run_jobs(self._crew, who, jobs)
+            return None if end is None else end - monotonic()
+        finally:
+            del self, job

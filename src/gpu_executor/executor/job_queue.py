@@ -60,23 +60,41 @@ class JobQueue:
         self.jobs.remove(job)
         self._gone(job)
 
-    def drop_cancelled(self) -> None:
-        """Of those outside, too; whoever waits for them is told."""
-        for job in [each for each in self.jobs if each.future.cancelled()]:
+    def withdraw(self, job: Job) -> None:
+        """One that was cancelled, if it is here; whoever waits for it is told."""
+        if self.outside.pop(job, None) is None:
+            if job not in self.jobs:
+                return
             self.drop(job)
-            job.begin()
-        for job in [each for each in self.outside if each.future.cancelled()]:
-            del self.outside[job]
-            job.begin()
+        job.begin()
 
     def admit(self) -> bool:
         """Let in those outside that fit, in their order. Whether there were any."""
         admitted = False
         while self.outside and self._fits(job := next(iter(self.outside))):
-            self.append(job)
+            if not self.jobs or self.jobs[-1] is not job:  # else Ctrl-C came between these two
+                self.append(job)
             del self.outside[job]
             admitted = True
         return admitted
+
+    def taken_of(self, job: Job, who: int) -> list[Job]:
+        """The same of one job alone, wherever it is; nothing where it is not here any more."""
+        if job in self.outside:
+            self.append(job)
+            del self.outside[job]
+        if job not in self.jobs:
+            return []
+        if not isinstance(job, SharedJob) or not self._is_dealt(job):
+            self.drop(job)
+            return [job]
+        if not job.begin():
+            self.drop(job)
+            return []
+        units = self._dealt(job, who)
+        if job.deal is not None and not job.deal.left:
+            self.drop(job)
+        return [job.part(units)] if units else []
 
     def taken(self, who: int) -> list[Job]:
         """What a device is to run next, removed; nothing where the rest is better left to others.
@@ -84,6 +102,9 @@ class JobQueue:
         index = 0
         while index < len(self.jobs):
             job = self.jobs[index]
+            if self._is_for_others(job, who):
+                index += 1
+                continue
             if not isinstance(job, SharedJob) or not self._is_dealt(job):
                 return self._gathered(index, who)
             if not job.begin():
@@ -105,6 +126,11 @@ class JobQueue:
     def _gone(self, job: Job) -> None:
         self.nbytes -= job.nbytes
         self._calls -= len(job.calls)
+        if not self.jobs:
+            self.nbytes = self._calls = 0  # whatever Ctrl-C left uncounted
+
+    def _is_for_others(self, job: Job, who: int) -> bool:
+        return who in job.lost_on and self._rates.is_able_beside(job.lost_on)
 
     def _is_dealt(self, job: SharedJob) -> bool:
         return job.deal is not None or (job.units > 1 and self._rates.able > 1)
@@ -128,6 +154,8 @@ class JobQueue:
         while index < len(self.jobs) and (job := self.jobs[index]).kernel is kernel:
             calls += len(job.calls)
             if taken and (calls > most or (isinstance(job, SharedJob) and self._is_dealt(job))):
+                break
+            if self._is_for_others(job, who):
                 break
             taken.append(self.remove(index))
         return taken

@@ -35,8 +35,8 @@ class Job:
     submitted: float = field(default_factory=perf_counter)
     context: Any = field(default_factory=current_context)
     """What its span belongs to, where there are spans."""
-    passed: int = 0
-    """Times that a device gave it back because it was lost again and again."""
+    lost_on: frozenset[int] = frozenset()
+    """Devices that were lost in it, however often they were opened again."""
 
     def places(self) -> Sequence[Any]:
         """Where the result of each call goes."""
@@ -44,7 +44,10 @@ class Job:
 
     def begin(self) -> bool:
         """Whether it is to be run; from then on nobody can cancel it. Twice is fine."""
-        return self.future.running() or self.future.set_running_or_notify_cancel()
+        try:
+            return self.future.running() or self.future.set_running_or_notify_cancel()
+        except RuntimeError:  # it has its answer, or was found to be cancelled before
+            return False
 
     def wait(self) -> Any:
         """Its result. Who is interrupted does not want it any more, if it still waits in line."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections import deque
+from collections.abc import Sequence
 from threading import get_ident
 from time import monotonic
-from typing import Any
 
 from gpu_executor.errors import ClosedError, QueueFullError
 from gpu_executor.executor.job_queue import JobQueue
@@ -16,10 +15,6 @@ from gpu_executor.executor.jobs import Job
 from gpu_executor.executor.rates import Rates
 from gpu_executor.forking import refuse, tell_in_child
 from gpu_executor.settings import WhenFull
-
-
-def _never() -> bool:
-    return False
 
 
 class Line:
@@ -38,6 +33,12 @@ class Line:
         """Threads, and for which device they take."""
         self._at_work: dict[int, Sequence[Job]] = {}
         """What devices took and run, and may yet put back."""
+        self._waiting_takers = 0
+        """Threads among the takers that wait for a job of their own."""
+        self._cancelled: deque[Job] = deque()
+        """Jobs that may be here yet."""
+        self._refused: set[Job] = set()
+        """Jobs that were outside when the line was closed, and whose threads have not heard it."""
         self.closed = self.forked = False
         tell_in_child(self._leave_to_parent)
 
@@ -56,7 +57,9 @@ class Line:
         for job in [*queue.jobs, *queue.outside, *taken]:
             job.leave_to_parent()
         self._queue = JobQueue(self._rates, queue.most_bytes)
-        self._at_work.clear()
+        self._waiting_takers = 0
+        for some in (self._at_work, self._cancelled, self._refused):
+            some.clear()
 
     def check_open(self) -> None:
         """Raise where no more jobs are taken."""
@@ -84,18 +87,35 @@ class Line:
                 return
             outside = self._queue.outside
             try:
-                while job in outside and not self.closed:
+                while job in outside:
                     self._admitted.wait()
             except BaseException:  # Ctrl-C: nobody will ask for its result
                 job.future.cancel()
                 raise
-            if outside.pop(job, None):
+            finally:
+                self._sweep()
+            if job in self._refused:
+                self._refused.discard(job)
                 self.check_open()
 
     def put_later(self, job: Job) -> None:
         """The same, without this thread's waiting for room."""
         with self._lock:
-            self._enter(job, blocks=False)
+            if self._queue.most_bytes is None:
+                self._append(job)
+            else:
+                self._enter(job, blocks=False)
+
+    def withdraw(self, job: Job) -> None:
+        """It was cancelled: others may have its room. Without a limit there is nothing to do, and
+        it is dropped when its turn comes."""
+        if self._queue.most_bytes is None:
+            return
+        self._cancelled.append(job)
+        # The collector may have cancelled it under somebody in here, who is to go on undisturbed.
+        if not self._lock._is_owned():  # type: ignore[attr-defined]
+            with self._lock:
+                self._sweep()
 
     def put_back(self, jobs: list[Job]) -> None:
         """To the front, jobs that were taken: whoever took them cannot run them."""
@@ -103,12 +123,9 @@ class Line:
             self._queue.put_back(jobs)
             self._some.notify_all()
 
-    def take(
-        self, who: int = 0, enough: Callable[[], bool] = _never, end: float | None = None
-    ) -> list[Job]:
+    def take(self, who: int = 0) -> list[Job]:
         """What waits of the first one's kernel, as far as a device's share of the work goes; waits
-        until there is something. Gives nothing when the line is closed and all is run, when it is
-        `enough` (and somebody has said `wake`), or at the `end` of the time.
+        until there is something, and gives nothing when the line is closed and all is run.
 
         Jobs that were cancelled meanwhile are gone.
         """
@@ -118,9 +135,7 @@ class Line:
                 while who in self._at_work or not (taken := self._taken(who)):
                     if self.closed and not self._queue.jobs and not self._at_work:
                         return []
-                    if enough() or (end is not None and monotonic() >= end):
-                        return []
-                    self._some.wait(None if end is None else max(end - monotonic(), 0))
+                    self._some.wait()
                 self._at_work[who] = taken
                 if self._queue.jobs:
                     self._wake()
@@ -128,6 +143,26 @@ class Line:
             if running:
                 return running
             self.rest(who)
+
+    def take_of(self, job: Job, who: int, end: float | None) -> list[Job]:
+        """That job, or a part of it, for a thread that takes jobs and waits for this one; waits as
+        long as others have all of it, and gives nothing when it has its answer or at the end of
+        the time."""
+        with self._lock:
+            self._waiting_takers += 1
+            try:
+                while not job.future.done() and (end is None or monotonic() < end):
+                    if who not in self._at_work:
+                        taken = self._queue.taken_of(job, who)
+                        self._sweep()
+                        if taken and taken[0].begin():
+                            self._at_work[who] = taken
+                            return taken
+                    if not job.future.done():
+                        self._some.wait(None if end is None else max(end - monotonic(), 0))
+                return []
+            finally:
+                self._waiting_takers -= 1
 
     def take_own(self, job: Job) -> bool:
         """Take a job that is first in line for the first device, if that is free: whoever waits for
@@ -170,10 +205,11 @@ class Line:
             self._rest(who)
             self._some.notify_all()  # what was better left to it is for others now
 
-    def wake(self) -> None:
-        """Whoever takes jobs looks whether it is enough."""
-        with self._lock:
-            self._some.notify_all()
+    def answered(self) -> None:
+        """A job has its answer: a thread that takes jobs may wait for it."""
+        if self._waiting_takers:
+            with self._lock:
+                self._some.notify_all()
 
     def close(self, *, cancel: bool = False) -> None:
         """Take no more jobs; those that wait are still given out, unless they are cancelled. Who
@@ -182,9 +218,12 @@ class Line:
         with self._lock:
             self.closed = True
             queue = self._queue
-            for job in [job for job, blocks in queue.outside.items() if not blocks]:
-                queue.append(job)
-                del queue.outside[job]
+            for job, blocks in queue.outside.items():
+                if blocks:
+                    self._refused.add(job)
+                else:
+                    queue.append(job)
+            queue.outside.clear()
             if cancel:
                 dropped = [job for job in queue.jobs if not job.future.running()]
                 for job in dropped:
@@ -212,10 +251,8 @@ class Line:
         would make room for it."""
         self.check_open()
         queue = self._queue
-        job.future.add_done_callback(self._left)
-        if not queue.has_room(job):
-            queue.drop_cancelled()
-            self._let_in()
+        if self._cancelled:
+            self._sweep()
         if queue.has_room(job) or self.taker() is not None:
             self._append(job)
             return True
@@ -227,14 +264,11 @@ class Line:
         queue.outside[job] = blocks
         return False
 
-    def _left(self, future: Future[Any]) -> None:
-        """A job has its answer. One that is cancelled may be in line yet, in others' room."""
-        if not future.cancelled():
-            return
-        with self._lock:
-            if self._queue.outside:
-                self._queue.drop_cancelled()
-                self._let_in()
+    def _sweep(self) -> None:
+        """Those that were cancelled make room for those outside."""
+        while self._cancelled:
+            self._queue.withdraw(self._cancelled.popleft())
+        self._let_in()
 
     def _let_in(self) -> bool:
         """Those outside for whom there is room now. Whether there were any."""
@@ -246,6 +280,8 @@ class Line:
 
     def _taken(self, who: int) -> list[Job]:
         while True:
+            while self._cancelled:
+                self._queue.withdraw(self._cancelled.popleft())
             taken = self._queue.taken(who)
             if not self._let_in() or taken:
                 return taken

@@ -100,10 +100,16 @@ class Mapped(Iterator[Any]):
                 del stopped_by
         job = self._jobs[0]
         try:
-            job.future.exception(None if self._end is None else self._end - time.monotonic())
+            error = job.future.exception(
+                None if self._end is None else self._end - time.monotonic()
+            )
+            if error is not None and not job.outcomes:
+                raise error  # that of the whole: in a child of fork(), nobody has run it
         except BaseException:
             self.close()  # the time is over, or the batch was cancelled
             raise
+        finally:
+            error = None
         self._jobs.popleft()
         self._ready.extend(job.outcomes)
 
@@ -125,11 +131,11 @@ class Mapped(Iterator[Any]):
                 return
             try:
                 job = self._submit(calls)
-            except ClosedError:
-                self._stopped_by = ClosedError("the executor was shut down before the map's end")
-                return
             except GpuError as error:
                 self._stopped_by = error
+                if type(error) is ClosedError:  # a ForkedError says enough
+                    said = "the executor was shut down before the map's end"
+                    self._stopped_by = ClosedError(said)
                 return
             self._jobs.append(job)
             self._out += len(calls)

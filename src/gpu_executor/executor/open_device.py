@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpu_executor.backend import Backend
@@ -54,6 +54,10 @@ STRIKES = 3
 where there are others."""
 
 
+def _alone() -> bool:
+    return False
+
+
 class OpenDevice:
     """Safe from several threads."""
 
@@ -71,7 +75,7 @@ class OpenDevice:
         """Why it is left alone from now on."""
         self.strikes = 0
         """Calls in a row in which it was lost, however often it was opened again."""
-        self.has_others = False
+        self.has_others: Callable[[], bool] = _alone
         """Whether other devices run what it cannot."""
         self._profile: DeviceProfile | None = None
         self.journal.opened()
@@ -197,13 +201,16 @@ class OpenDevice:
             self._recover(backend, error)
             self.journal.retried(kernel, error)
         written, outcomes = Overwritten(out for _, out in pairs), list[Any]()
+        lost: DeviceLostError | None = None
         for arrays, out in pairs:
             why = not_again(arrays, out, written, gone=gone)
-            if why is None and self.has_others and self.strikes >= STRIKES:
-                outcomes.append(own(outcomes[-1]))  # as the last one ended; others will run it
+            if why is None and lost is not None and self.strikes >= STRIKES and self.has_others():
+                outcomes.append(own(lost))  # as the last one ended: others will run it
                 continue
             if why is None:
-                outcomes.append(self._outcome(kernel, arrays, out))
+                outcome = self._outcome(kernel, arrays, out)
+                lost = outcome if isinstance(outcome, DeviceLostError) else None
+                outcomes.append(outcome)
                 continue
             # Of an error that is one call's alone, others are told no more than that there was one.
             left = own(error) if passing else GpuError(f"another call of its batch failed: {error}")

@@ -47,6 +47,10 @@ class Rates:
             self._left_alone.add(who)
             self.able = len(self._foreseen) - len(self._left_alone)
 
+    def is_able_beside(self, some: frozenset[int]) -> bool:
+        """Whether a device has not failed that is none of these."""
+        return len(self._left_alone | some) < len(self._foreseen)
+
     def shares(self, kernel: Kernel) -> list[float]:
         """What part of a job each device is dealt.
 

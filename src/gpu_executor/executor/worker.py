@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
+from gpu_executor.executor import callbacks
 from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.jobs import Arrays, Job
 from gpu_executor.executor.journal import Journal
 from gpu_executor.executor.open_device import OpenDevice
-from gpu_executor.executor.own_errors import own_each
+from gpu_executor.executor.own_errors import own, own_each
 from gpu_executor.forking import tell_in_child
 
 log = logging.getLogger("gpu_executor.executor")
-CALLBACK_RAISED = "a job was answered, and its callback raised this"
 Answer = tuple[Job, Sequence[Any]]
 """A job, and what came of its calls."""
 
@@ -57,8 +57,8 @@ def _work(crew: Crew, who: int, ended: threading.Event) -> None:
         while jobs := crew.line.take(who):
             try:
                 run_jobs(crew, who, jobs)
-            except BaseException:  # a callback's, perhaps: it is not for this thread
-                log.critical(CALLBACK_RAISED, exc_info=True)
+            except BaseException:  # a callback's: it is not for this thread
+                log.critical("a callback raised this", exc_info=True)
             del jobs  # their arrays are the callers' again
             if crew.is_left_by(who):
                 return
@@ -97,21 +97,26 @@ def run_jobs(crew: Crew, who: int, jobs: list[Job]) -> None:
 
 
 def _answer(journal: Journal, answers: Sequence[Answer], ended: float) -> None:
-    raised = None
-    for job, outcomes in answers:
-        journal.job_seconds.observe(ended - job.submitted)
+    held = callbacks.hold()
+    interrupted: KeyboardInterrupt | None = None
+    try:
+        for job, outcomes in answers:
+            journal.job_seconds.observe(ended - job.submitted)
+            try:
+                job.answer(outcomes)
+            except BaseException as error:  # no future is left without an answer
+                if not job.future.done():
+                    job.future.set_exception(own(error))
+                if isinstance(error, KeyboardInterrupt):
+                    interrupted = error
+        journal.answered([job for job, _ in answers], ended)
+    finally:
+        callbacks.let_go(*held)
+    if interrupted is not None:
         try:
-            job.answer(outcomes)
-        except KeyboardInterrupt as error:  # the others have theirs first
-            raised = error
-        except BaseException:  # sys.exit(), perhaps: it is not for the thread that ran the job
-            log.critical(CALLBACK_RAISED, exc_info=True)
-    journal.answered([job for job, _ in answers], ended)
-    if raised is not None:
-        try:
-            raise raised
+            raise interrupted
         finally:
-            del raised
+            del interrupted
 
 
 def _outcomes(crew: Crew, who: int, jobs: Sequence[Job]) -> tuple[OpenDevice, list[Any]]:

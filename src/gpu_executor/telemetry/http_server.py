@@ -95,6 +95,8 @@ def _serve(server: _Server, woken: socket.socket, either: selectors.BaseSelector
         while not server.ending:
             ready = {key.fileobj for key, _ in either.select()}
             if woken in ready:
-                woken.recv(1)  # a child of fork() may have sent it at its end, which is not ours
+                # A child of fork() may have sent something at its end, which is not ours.
+                if not woken.recv(1):
+                    break  # nobody has the other end any more
             elif server in ready:
                 server.handle_request()

@@ -1,8 +1,8 @@
 """Whether a device multiplies large primes' elements faster as doubles: tried, not looked up.
 
 Some GPUs have as many units for doubles as for integers, most have few, and Vulkan does not say
-which. Nor does it promise that fma() rounds once, which those products rely on. The first product of
-a large prime took an NVIDIA H200 0.26 s with all that is made and tried for it, the next 0.5 ms.
+which. Nor does it promise that fma() rounds once, which those products rely on. The first product
+of a large prime took an NVIDIA H200 0.26 s with all that is made and tried for it, the next 0.5 ms.
 """
 
 from __future__ import annotations
