@@ -201,22 +201,22 @@ class OpenDevice:
             self._recover(backend, error)
             self.journal.retried(kernel, error)
         written, outcomes = Overwritten(out for _, out in pairs), list[Any]()
-        lost: DeviceLostError | None = None
+        lost = False
         for arrays, out in pairs:
             why = not_again(arrays, out, written, gone=gone)
-            if why is None and lost is not None and self.strikes >= STRIKES and self.has_others():
-                outcomes.append(own(lost))  # as the last one ended: others will run it
+            if why is None and lost and self.strikes >= STRIKES and self.has_others():
+                outcomes.append(own(outcomes[-1]))  # as the last one ended: others will run it
                 continue
             if why is None:
-                outcome = self._outcome(kernel, arrays, out)
-                lost = outcome if isinstance(outcome, DeviceLostError) else None
-                outcomes.append(outcome)
+                outcomes.append(self._outcome(kernel, arrays, out))
+                lost = isinstance(outcomes[-1], DeviceLostError)
                 continue
             # Of an error that is one call's alone, others are told no more than that there was one.
             left = own(error) if passing else GpuError(f"another call of its batch failed: {error}")
             left.add_note(f"not run again: {why}")
             self.counts.errors += 1
             outcomes.append(left)
+            lost = False
         return outcomes
 
     def _again(
