@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from numbers import Real
 from typing import Any
 
 from gpu_executor.call import check
-from gpu_executor.errors import ArgumentTypeError, SettingsError
+from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernel import Kernel
 
 
@@ -23,12 +22,6 @@ def kernel_in(
             f"{by} runs kernels, and {name!r} is none; functions are for {functions_by}"
         )
     return fn
-
-
-def check_fraction(fraction: object) -> None:
-    """What `check=` is: `Checking` says how large it may be."""
-    if not isinstance(fraction, Real):
-        raise SettingsError(f"check is {fraction!r}; it is a number, 0 to 1")
 
 
 def out_in(options: dict[str, Any]) -> Any:

@@ -28,8 +28,8 @@ class Checking:
     is not made of elements. Safe from several threads."""
 
     def __init__(self, fraction: float, seed: int | None = None) -> None:
-        if not 0 <= fraction <= 1:
-            raise SettingsError(f"check is {fraction}; it is a part of the results, 0 to 1")
+        if not isinstance(fraction, int | float | np.number) or not 0 <= fraction <= 1:
+            raise SettingsError(f"check is {fraction!r}; it is a part of the results, 0 to 1")
         self.fraction = fraction
         self._forms = Forms()
         self._draw = np.random.default_rng(seed)

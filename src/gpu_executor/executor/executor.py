@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_executor.call import Array
-from gpu_executor.executor.arguments import calls_in, check_fraction, kernel_in, out_in
+from gpu_executor.executor.arguments import calls_in, kernel_in, out_in
 from gpu_executor.executor.checking import Checking
 from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.cutting import cut
@@ -70,7 +70,6 @@ class GpuExecutor(Executor):
         settings = settings or Settings.from_environment()
         settings = settings.limited(memory_limit, queued_bytes, when_full)
         check_positive("tries", tries, "it is a whole number, 1 at least")
-        check_fraction(check)
         self._checking = Checking(check)
         self.ranking = ranked_seats(backend, settings)
         """Every device that it could have opened, best first."""
@@ -90,7 +89,6 @@ class GpuExecutor(Executor):
             may_fall_back=own_choice,
             small_on_cpu=small_on_cpu,
         )
-        self._simple = self._crew.simple
         workers = self._workers = [Worker(self._crew, who) for who in range(len(self._devices))]
         # Collected, it lets its threads run what is in line, and they close the devices. When the
         # interpreter ends it waits for them.
@@ -104,7 +102,7 @@ class GpuExecutor(Executor):
         runs it, or all of them where it is large."""
         self._check_open()
         first = self._devices[0]
-        if self._simple and first.failed is None:
+        if self._crew.simple and first.failed is None:
             return self._run_on(first, kernel_in(kernel), arrays, out)
         job = self._cut(kernel_in(kernel), arrays, out)
         if job is not None:
@@ -248,7 +246,7 @@ class GpuExecutor(Executor):
             return self._run_on(another, kernel, arrays, out, lost_on)
 
     def _job(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job:
-        found = None if self._simple else self._cut(kernel, arrays, out)
+        found = None if self._crew.simple else self._cut(kernel, arrays, out)
         if found is not None:
             return found
         future = HelpedFuture(self._crew)

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any
 
-from gpu_executor.executor.callbacks import Callback, call
+from gpu_executor.executor.callbacks import call
 from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.jobs import Job
 from gpu_executor.executor.own_errors import own
@@ -46,39 +46,20 @@ class HelpedFuture(Future[Any]):
         finally:
             del self, job
 
-    def set_result(self, result: Any) -> None:
-        callbacks = self._without_callbacks()
-        try:
-            super().set_result(result)
-        finally:
-            self._crew.line.answered()
-        call(self, callbacks)
-
-    def set_exception(self, exception: BaseException | None) -> None:
-        callbacks = self._without_callbacks()
-        try:
-            super().set_exception(exception)
-        finally:
-            self._crew.line.answered()
-        call(self, callbacks)
-
     def cancel(self) -> bool:
         job = self.job
         try:
             return super().cancel()
         finally:
             if job is not None and self.cancelled():
-                self.job = None
                 self._crew.line.withdraw(job)
-                self._crew.line.answered()
 
-    def _without_callbacks(self) -> list[Callback]:
-        """Those that it has had so far, which are called when others have their answers too."""
+    def _invoke_callbacks(self) -> None:
+        """The base class asks for this when the future has its answer or is cancelled: they are
+        called when those that were run together have their answers too."""
         self.job = None
-        with self._condition:
-            callbacks: list[Callback] = vars(self)["_done_callbacks"]
-            vars(self)["_done_callbacks"] = []
-        return callbacks
+        self._crew.line.answered()
+        call(self, vars(self)["_done_callbacks"])
 
     def _help(self, job: Job, timeout: float | None) -> float | None:
         """What is left of the time."""

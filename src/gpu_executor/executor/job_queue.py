@@ -79,26 +79,20 @@ class JobQueue:
         return admitted
 
     def taken_of(self, job: Job, who: int) -> list[Job]:
-        """The same of one job alone, wherever it is; nothing where it is not here any more."""
+        """Of one job alone, wherever it is, what a device is to run next, removed; nothing where
+        others have it, or the rest is better left to them."""
         if job in self.outside:
             self.append(job)
             del self.outside[job]
         if job not in self.jobs:
             return []
-        if not isinstance(job, SharedJob) or not self._is_dealt(job):
-            self.drop(job)
-            return [job]
-        if not job.begin():
-            self.drop(job)
-            return []
-        units = self._dealt(job, who)
-        if job.deal is not None and not job.deal.left:
-            self.drop(job)
-        return [job.part(units)] if units else []
+        if isinstance(job, SharedJob) and self._is_dealt(job):
+            return self._part(job, who)
+        self.drop(job)
+        return [job]
 
     def taken(self, who: int) -> list[Job]:
-        """What a device is to run next, removed; nothing where the rest is better left to others.
-        Shared jobs that were cancelled are gone."""
+        """The same of whatever is first. Shared jobs that were cancelled are gone."""
         index = 0
         while index < len(self.jobs):
             job = self.jobs[index]
@@ -107,15 +101,11 @@ class JobQueue:
                 continue
             if not isinstance(job, SharedJob) or not self._is_dealt(job):
                 return self._gathered(index, who)
-            if not job.begin():
-                self.remove(index)
-                continue
-            units = self._dealt(job, who)
-            if job.deal is not None and not job.deal.left:
-                self.remove(index)
-            if units:
-                return [job.part(units)]
-            index += 1
+            part = self._part(job, who)
+            if part:
+                return part
+            if index < len(self.jobs) and self.jobs[index] is job:
+                index += 1
         return []
 
     def _fits(self, job: Job) -> bool:
@@ -135,11 +125,18 @@ class JobQueue:
     def _is_dealt(self, job: SharedJob) -> bool:
         return job.deal is not None or (job.units > 1 and self._rates.able > 1)
 
-    def _dealt(self, job: SharedJob, who: int) -> range:
+    def _part(self, job: SharedJob, who: int) -> list[Job]:
+        """A device's next part of a job that is dealt out; with the last one that is gone."""
+        if not job.begin():
+            self.drop(job)
+            return []
         shares = self._rates.shares(job.kernel)
         if job.deal is None:
             job.deal = Deal(job.units, shares)
-        return job.deal.take(who, shares)
+        units = job.deal.take(who, shares)
+        if not job.deal.left:
+            self.drop(job)
+        return [job.part(units)] if units else []
 
     def _gathered(self, index: int, who: int) -> list[Job]:
         """Jobs of one kernel from a place in the line on.

@@ -173,8 +173,7 @@ class Line:
                 return False
             self._at_work[0] = (job,)  # first: Ctrl-C may come behind each of these
             self._queue.remove(0)
-            if self._queue.outside:
-                self._let_in()
+            self._let_in()
             if not job.begin():
                 self._rest(0)
                 return False
@@ -264,11 +263,11 @@ class Line:
         queue.outside[job] = blocks
         return False
 
-    def _sweep(self) -> None:
-        """Those that were cancelled make room for those outside."""
+    def _sweep(self) -> bool:
+        """Those that were cancelled make room for those outside. Whether some came in."""
         while self._cancelled:
             self._queue.withdraw(self._cancelled.popleft())
-        self._let_in()
+        return self._let_in()
 
     def _let_in(self) -> bool:
         """Those outside for whom there is room now. Whether there were any."""
@@ -279,9 +278,8 @@ class Line:
         return True
 
     def _taken(self, who: int) -> list[Job]:
+        self._sweep()
         while True:
-            while self._cancelled:
-                self._queue.withdraw(self._cancelled.popleft())
             taken = self._queue.taken(who)
             if not self._let_in() or taken:
                 return taken
