@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from conftest import RunPython
+from executor_scripts import check_script
 from executors import ADD, HeldKernel, kernel_of, total, watched, words
 from gpu_executor.executor.line import Line
 from jobs import check_sums
@@ -172,6 +174,74 @@ def test_it_may_shut_down(executor: gx.GpuExecutor, wait: bool) -> None:
     for futures in asked_in_callbacks(executor, shut_down):
         check_sums([each.result(PATIENCE) for each in futures], JOBS[: len(futures)])
     executor.shutdown()
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, ValueError])
+def test_whatever_a_callback_raises_the_worker_goes_on(
+    caplog: pytest.LogCaptureFixture, error: type[BaseException]
+) -> None:
+    def leave(_future: object) -> None:
+        raise error("from a callback")
+
+    called = threading.Semaphore(0)
+    held = HeldKernel()
+    with gx.GpuExecutor("cpu") as executor, caplog.at_level(logging.CRITICAL):
+        first = held.hold(executor)
+        jobs = [words(10, number) for number in range(20)]
+        futures = [executor.submit(ADD, *job) for job in jobs]
+        for number, future in enumerate(futures):
+            future.add_done_callback(leave if number % 3 else lambda _: called.release())
+        held.let_go.set()
+        for future, job in zip(futures, jobs, strict=True):
+            np.testing.assert_array_equal(future.result(PATIENCE), total(job))
+        for _ in range(7):
+            assert called.acquire(timeout=PATIENCE)
+        job = words(5)
+        np.testing.assert_array_equal(executor.submit(ADD, *job).result(PATIENCE), total(job))
+        assert first.done()
+    if error is not ValueError:  # which futures write down themselves
+        assert "callback raised" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_callback_that_raises_while_jobs_are_cancelled_leaves_none_waiting(
+    caplog: pytest.LogCaptureFixture, error: type[BaseException]
+) -> None:
+    def leave(_future: object) -> None:
+        raise error("from a callback")
+
+    held = HeldKernel()
+    executor = gx.GpuExecutor("cpu")
+    first = held.hold(executor)
+    futures = [executor.submit(ADD, *words(5)) for _ in range(6)]
+    for future in futures[::2]:
+        future.add_done_callback(leave)
+    pressed = (
+        pytest.raises(KeyboardInterrupt) if error is KeyboardInterrupt else contextlib.nullcontext()
+    )
+    with pressed, caplog.at_level(logging.CRITICAL):
+        executor.shutdown(wait=False, cancel_futures=True)
+    assert ("callback raised" in caplog.text) == (error is SystemExit)
+    assert all(future.cancelled() for future in futures)
+    held.let_go.set()
+    executor.shutdown()
+    assert first.done()
+
+
+EXITS_IN_A_CALLBACK = """
+with gx.GpuExecutor("vulkan") as executor:
+    futures = [executor.submit(ADD, X, X) for _ in range(50)]
+    for future in futures[::5]:
+        future.add_done_callback(lambda _: sys.exit(3))
+    wait(futures)
+    assert right([future.result() for future in futures])
+    assert (executor.submit(ADD, X, X).result(10) == 2 * X).all()
+print("right")
+"""
+
+
+def test_sys_exit_in_a_callback_ends_neither_worker_nor_process(run_python: RunPython) -> None:
+    check_script(run_python, EXITS_IN_A_CALLBACK, "right")
 
 
 def test_sys_exit_in_a_callback_is_not_for_who_waits(

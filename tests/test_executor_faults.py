@@ -6,14 +6,7 @@ A failing call is a C function that returns the code, as in test_faults.py.
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import logging
-import time
-import traceback
-import weakref
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -21,37 +14,27 @@ import pytest
 
 import gpu_executor as gx
 from executors import ADD, FQ_ADD, Array, total, words
+from fault_codes import (
+    COUNT,
+    JOBS,
+    LOST,
+    NO_MEMORY,
+    OTHER,
+    code_of,
+    executor,
+    gathered,
+    whatever_it_is,
+)
 from gpu_executor.errors import VulkanError
-from gpu_executor.executor.own_errors import own
 from gpu_executor.vulkan.binding import vk
 from jobs import TOO_LARGE, field_jobs, watch
 from test_faults import Fail, fail
 from test_threads import in_threads
-from test_waiting import PATIENCE
 
-__all__ = ["fail"]  # the fixture
+__all__ = ["executor", "fail"]  # the fixtures
 
-JOBS = 200
-COUNT = 800
-"""Elements of a job: all together they are more than are joined in one call, so that each job is a
-submission. A few jobs of MANY elements are too."""
 FEW, MANY = 9, 20_000
-LOST, NO_MEMORY, OTHER = (
-    "VK_ERROR_DEVICE_LOST",
-    "VK_ERROR_OUT_OF_DEVICE_MEMORY",
-    "VK_ERROR_TOO_MANY_OBJECTS",
-)
-whatever_it_is = pytest.mark.parametrize("code", [LOST, NO_MEMORY, OTHER])
-
-
-@pytest.fixture
-def executor() -> Iterator[gx.GpuExecutor]:
-    with gx.GpuExecutor("vulkan") as opened:
-        yield opened
-
-
-def code_of(name: str) -> int:
-    return int(getattr(vk, name))
+"""Elements; a few jobs of the larger size are a submission each, too."""
 
 
 def device_of(executor: gx.GpuExecutor) -> Any:
@@ -235,16 +218,6 @@ def test_of_a_batch_those_that_write_over_inputs_alone_are_not_run_again(
             np.testing.assert_array_equal(future.result(), expected[number])
 
 
-class Batched:
-    """What an executor's device makes of calls that were gathered."""
-
-    def __init__(self, executor: gx.GpuExecutor) -> None:
-        self._device = executor._devices[0]
-
-    def run(self, kernel: gx.Kernel, calls: list[Any], outs: list[Any]) -> list[Any]:
-        return self._device.run_calls(kernel, calls, outs)
-
-
 @whatever_it_is
 def test_an_input_that_another_job_of_the_batch_writes_to_is_not_read_again(
     executor: gx.GpuExecutor, fail: Fail, code: str
@@ -254,7 +227,7 @@ def test_an_input_that_another_job_of_the_batch_writes_to_is_not_read_again(
     outs: list[Any] = [None] * JOBS
     outs[20] = calls[10][0]  # when it was read
     fail("vkQueueSubmit", code_of(code), on=150)
-    outcomes = Batched(executor).run(ADD, calls, outs)
+    outcomes = gathered(executor, ADD, calls, outs)
     error = outcomes.pop(10)
     assert isinstance(error, VulkanError | gx.OutOfMemoryError)
     assert "not run again: an output of its batch is one of its inputs" in notes(error)
@@ -268,7 +241,7 @@ def test_an_error_of_one_call_is_not_told_to_those_that_cannot_be_run_again(
     calls[60][1][3] = TOO_LARGE
     outs: list[Any] = [None] * len(calls)
     outs[20] = calls[10][0]
-    outcomes = Batched(executor).run(FQ_ADD, calls, outs)
+    outcomes = gathered(executor, FQ_ADD, calls, outs)
     errors = {at: each for at, each in enumerate(outcomes) if isinstance(each, Exception)}
     assert set(errors) == {10, 60}
     assert isinstance(errors[60], gx.ElementRangeError)
@@ -291,115 +264,10 @@ def test_arrays_on_a_card_that_is_lost_are_lost_with_it(
     assert "not run again: its arrays were on the card that failed" in notes(caught.value)
     there = executor._devices[0].backend.to_device(a)  # type: ignore[attr-defined]
     fail("vkQueueSubmit", code_of(LOST), on=3)
-    outcomes = Batched(executor).run(ADD, [*others, (there, b)], [None] * 6)
+    outcomes = gathered(executor, ADD, [*others, (there, b)], [None] * 6)
     assert isinstance(outcomes[5], gx.DeviceLostError)
     assert "its arrays were on the card that failed" in notes(outcomes[5])
     assert all(map(np.array_equal, outcomes[:5], map(total, others)))
-
-
-# --- errors and their futures ---
-
-
-@whatever_it_is
-def test_an_error_reaches_the_future_it_belongs_to_and_no_other(
-    executor: gx.GpuExecutor, fail: Fail, code: str
-) -> None:
-    jobs = field_jobs(*[20] * 60)
-    for bad in (0, 31, 59):
-        jobs[bad][1][3] = TOO_LARGE
-    right = [executor.run(FQ_ADD, *job) for at, job in enumerate(jobs) if at not in (0, 31, 59)]
-    fail("vkQueueSubmit", code_of(code), on=2)
-    futures = [executor.submit(FQ_ADD, *job) for job in jobs]
-    for bad in (59, 31, 0):
-        with pytest.raises(gx.ElementRangeError, match="element 3 of argument 1"):
-            futures.pop(bad).result()
-    assert all(map(np.array_equal, (future.result() for future in futures), right))
-
-
-def test_each_future_has_an_error_of_its_own(fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
-    with gx.GpuExecutor("vulkan", tries=1) as executor:
-        fail("vkQueueSubmit", code_of(LOST))
-        jobs = [words(COUNT, number) for number in range(JOBS)]
-        outcomes = Batched(executor).run(ADD, jobs, [None] * JOBS)
-        monkeypatch.undo()
-    assert len({id(each) for each in outcomes}) == JOBS
-    assert len({str(each) for each in outcomes}) == 1
-    lengths = [len(traceback.extract_tb(each.__traceback__)) for each in outcomes]
-    for each in outcomes[:5]:
-        with pytest.raises(gx.DeviceLostError):
-            raise each
-    again = [len(traceback.extract_tb(each.__traceback__)) for each in outcomes]
-    assert again[5:] == lengths[5:], "what is raised from one future does not grow in another"
-
-
-def test_a_copy_of_an_error_is_like_it() -> None:
-    for error in (
-        gx.DeviceLostError("vkQueueSubmit", -4, "gone"),
-        gx.ElementRangeError("kernel", 1, 3),
-        gx.OutOfMemoryError("none left"),
-        OSError(2, "not there"),
-        KeyboardInterrupt(),
-        ValueError(),
-    ):
-        error.add_note("said before")
-        copy = own(error)
-        assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
-        copy.add_note("said to one")
-        assert error.__notes__ == ["said before"]
-
-
-@pytest.mark.parametrize("waiting", [True, False], ids=["by who waits", "by the worker"])
-def test_a_job_that_failed_holds_its_arrays_no_longer_than_its_error(
-    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch, waiting: bool
-) -> None:
-    monkeypatch.setattr(logging.getLogger("gpu_executor.executor"), "disabled", True)
-    gc.collect()
-    gc.disable()
-    try:
-        a, b = words(50)
-        gone = weakref.ref(a)
-        fail("vkQueueSubmit", code_of(LOST))
-        future = executor.submit(ADD, a, b)
-        if waiting:
-            assert isinstance(future.exception(), gx.DeviceLostError)
-        else:
-            wait([future])
-        del a, future
-        while gone() is not None and not waiting:
-            time.sleep(0.001)  # the worker has yet to forget it
-        assert gone() is None
-    finally:
-        gc.enable()
-
-
-@pytest.mark.parametrize("way", ["run", "submit", "run_batch", "map", "iterable"])
-def test_errors_of_arguments_keep_no_arrays(executor: gx.GpuExecutor, way: str) -> None:
-    def arrays(a: Any) -> Iterator[Any]:
-        yield a
-        raise KeyError("no more of them")
-
-    a, b = words(50)
-    gone = weakref.ref(a)
-    ways: dict[str, Callable[[Any], object]] = {
-        "run": lambda a: executor.run(ADD, a, b[:3]),
-        "submit": lambda a: executor.submit(ADD, a, b[:3]).result(),
-        "run_batch": lambda a: executor.run_batch(ADD, [(a, b[:3])] * 3),
-        "map": lambda a: list(executor.map(ADD, [a] * 3, [b[:3]] * 3)),
-        "iterable": lambda a: list(executor.map(ADD, arrays(a), [b] * 3)),
-    }
-    gc.collect()
-    gc.disable()
-    try:
-        with contextlib.suppress(gx.GpuError, KeyError):
-            ways[way](a)
-            pytest.fail("it was not refused")
-        del a
-        end = time.monotonic() + PATIENCE
-        while gone() is not None and time.monotonic() < end:
-            time.sleep(0.001)  # the worker has yet to forget it
-        assert gone() is None
-    finally:
-        gc.enable()
 
 
 # --- a device that does not open again ---

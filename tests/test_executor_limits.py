@@ -73,20 +73,6 @@ def test_what_waits_for_room_is_told_of_the_shutdown(held: HeldKernel) -> None:
     assert isinstance(refused[0], ClosedError)
 
 
-def test_the_event_loop_goes_on_while_the_line_is_full(held: HeldKernel) -> None:
-    with gx.GpuExecutor("cpu", queued_bytes=JOB) as executor:
-        held.hold(executor)
-
-        async def ask() -> list[Any]:
-            tasks = [asyncio.create_task(executor.run_async(ADD, *words(10, n))) for n in range(4)]
-            await asyncio.sleep(0.05)
-            assert not any(task.done() for task in tasks)
-            held.let_go.set()
-            return await asyncio.gather(*tasks)
-
-        check_sums(asyncio.run(ask()), [words(10, n) for n in range(4)])
-
-
 def test_a_callback_is_let_in_since_nobody_else_could_make_room(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=JOB) as executor:
         more: Future[Any] = Future()

@@ -123,7 +123,7 @@ def test_a_large_job_does_not_starve_among_small_ones() -> None:
         check_sums([large[0].result(PATIENCE)], [words(95)])
 
 
-def test_waiting_for_room_takes_none_of_the_event_loops_threads(held: HeldKernel) -> None:
+def test_an_event_loop_that_waits_for_room_goes_on_with_all_its_threads(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=JOB) as executor:
         held.hold(executor)
 
@@ -131,6 +131,7 @@ def test_waiting_for_room_takes_none_of_the_event_loops_threads(held: HeldKernel
             tasks = [asyncio.create_task(executor.run_async(ADD, *words(10, n))) for n in range(60)]
             await asyncio.sleep(0)
             assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), PATIENCE) == "free"
+            assert not any(task.done() for task in tasks)
             assert executor.stats().waiting_bytes == JOB
             for task in tasks[1::2]:
                 task.cancel()

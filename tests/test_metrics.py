@@ -1,15 +1,9 @@
-"""Metrics: what is scraped over HTTP is what was run, and nothing is left when it ends."""
+"""Metrics: what is scraped is what was run."""
 
 from __future__ import annotations
 
-import gc
 import re
-import socket
-import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import wait
 from pathlib import Path
 
@@ -18,70 +12,22 @@ import prometheus_client
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics import parser as openmetrics
-from prometheus_client.parser import text_string_to_metric_families
 
 import gpu_executor as gx
 from backend_faults import held, lie, lose
 from conftest import RunPython
-from gpu_executor.errors import ClosedError, SettingsError, WrongResultError
+from executors import cpu
+from gpu_executor.errors import SettingsError, WrongResultError
 from gpu_executor.executor.families import FAMILIES
-from gpu_executor.telemetry.prometheus import ServedMetrics
+from scraping import Scraped, get, metric_threads, scraped
+
+__all__ = ["cpu"]  # the fixture
 
 ADD = gx.kernels.load("vector_add_u32")
 COUNT = 70
 A = np.arange(COUNT, dtype=np.uint32)
 CALL_BYTES = 2 * COUNT * 4
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
-
-Labels = frozenset[tuple[str, str]]
-
-
-class Scraped:
-    """The samples of a scrape, found by their name and some of their labels."""
-
-    def __init__(self, text: str) -> None:
-        self.families = {each.name: each for each in text_string_to_metric_families(text)}
-        self._samples: dict[tuple[str, Labels], float] = {}
-        for family in self.families.values():
-            for sample in family.samples:
-                key = sample.name, frozenset(sample.labels.items())
-                assert key not in self._samples, f"{key} is there twice"
-                self._samples[key] = sample.value
-
-    def all(self, name: str, **labels: str) -> dict[Labels, float]:
-        wanted = set(labels.items())
-        return {
-            own: value
-            for (found, own), value in self._samples.items()
-            if found == f"gpu_executor_{name}" and wanted <= own
-        }
-
-    def one(self, name: str, **labels: str) -> float:
-        (value,) = self.all(name, **labels).values()
-        return value
-
-
-def get(served: ServedMetrics, query: str = "", **headers: str) -> str:
-    assert served.url is not None
-    request = urllib.request.Request(served.url + query, headers=headers)
-    with urllib.request.urlopen(request, timeout=30) as response:
-        assert response.status == 200
-        text: str = response.read().decode()
-        return text
-
-
-def scraped(served: ServedMetrics) -> Scraped:
-    return Scraped(get(served))
-
-
-def metric_threads() -> list[threading.Thread]:
-    return [each for each in threading.enumerate() if each.name == "gpu-executor metrics"]
-
-
-@pytest.fixture
-def cpu() -> Iterator[gx.GpuExecutor]:
-    with gx.GpuExecutor("cpu") as executor:
-        yield executor
 
 
 def test_numbers_are_those_of_what_was_run(cpu: gx.GpuExecutor) -> None:
@@ -282,168 +228,6 @@ def test_names_can_be_asked_for_one_by_one(cpu: gx.GpuExecutor) -> None:
     served = cpu.serve_metrics()
     found = Scraped(get(served, "?name[]=gpu_executor_queue_jobs"))
     assert list(found.families) == ["gpu_executor_queue_jobs"]
-
-
-# --- the server ---
-
-
-def test_it_is_for_this_machine_alone_unless_told(cpu: gx.GpuExecutor) -> None:
-    served = cpu.serve_metrics()
-    assert served.address == "127.0.0.1"
-    assert served.port is not None
-    with pytest.raises(ConnectionRefusedError):  # bound to that address, not to all of them
-        socket.create_connection(("127.0.0.2", served.port), timeout=5)
-    everywhere = cpu.serve_metrics(address="0.0.0.0")
-    assert everywhere.port is not None
-    socket.create_connection(("127.0.0.2", everywhere.port), timeout=5).close()
-
-
-def test_a_port_can_be_named_and_two_cannot_have_one(cpu: gx.GpuExecutor) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(OSError, match="in use"):
-            cpu.serve_metrics(port)
-    served = cpu.serve_metrics(port)
-    assert served.url == f"http://127.0.0.1:{port}/metrics"
-    assert scraped(served).one("calls_total") == 0
-
-
-@pytest.mark.parametrize("how", ["shutdown", "shutdown without waiting", "collected", "closed"])
-def test_the_server_is_gone_with_its_executor(how: str) -> None:
-    threads = metric_threads()
-    executor = gx.GpuExecutor("cpu")
-    served = executor.serve_metrics()
-    assert len(metric_threads()) == len(threads) + 1
-    assert scraped(served).one("calls_total") == 0
-    begun = time.perf_counter()
-    match how:
-        case "shutdown":
-            executor.shutdown()
-        case "shutdown without waiting":
-            executor.shutdown(wait=False)
-        case "collected":
-            del executor
-            gc.collect()
-        case "closed":
-            served.close()
-            served.close()
-    assert time.perf_counter() - begun < 5
-    assert metric_threads() == threads
-    with pytest.raises(urllib.error.URLError, match="refused"):
-        get(served)
-    if how == "closed":
-        executor.run(ADD, A, A)
-        executor.shutdown()
-
-
-def test_an_executor_that_is_gone_leaves_the_users_registry_empty() -> None:
-    registry = CollectorRegistry()
-    for _ in range(2):
-        executor = gx.GpuExecutor("cpu")
-        executor.serve_metrics(registry=registry)
-        assert len(list(registry.collect())) == len(FAMILIES)
-        del executor
-        gc.collect()
-        assert list(registry.collect()) == []
-
-
-def test_scrapes_while_it_runs_and_ends_fail_nothing(cpu: gx.GpuExecutor) -> None:
-    registry, stop = CollectorRegistry(), threading.Event()
-    served = cpu.serve_metrics(0, registry=registry)
-    failed: list[BaseException] = []
-
-    def scrape() -> None:
-        while not stop.is_set():
-            try:
-                scraped(served)
-            except BaseException as error:
-                failed.append(error)
-
-    threads = [threading.Thread(target=scrape) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(10):
-            with gx.GpuExecutor("vulkan") as executor:
-                executor.serve_metrics(registry=registry)
-                list(executor.map(ADD, [A] * 20, [A] * 20))
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert failed == []
-
-
-def test_a_client_that_says_nothing_keeps_nobody(cpu: gx.GpuExecutor) -> None:
-    served = cpu.serve_metrics()
-    assert served.port is not None
-    with socket.create_connection(("127.0.0.1", served.port)):
-        assert scraped(served).one("calls_total") == 0
-        begun = time.perf_counter()
-        served.close()
-        assert time.perf_counter() - begun < 5
-
-
-SERVES = """
-import os, resource, socket, sys, threading, time, urllib.request
-import gpu_executor as gx
-
-executor = gx.GpuExecutor("cpu")
-served = executor.serve_metrics()
-"""
-TAKE_EVERY_DESCRIPTOR = """
-resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-try:
-    while True:
-        os.open("/dev/null", os.O_RDONLY)
-except OSError:
-    pass
-"""
-
-
-def test_it_ends_where_no_descriptor_is_left_and_with_no_child(run_python: RunPython) -> None:
-    fork = (
-        "child = os.fork()\n"
-        "if not child:\n"
-        "    served.close()\n"
-        "    sys.exit()\n"
-        "os.waitpid(child, 0)\n"
-        "threads = threading.active_count()\n"
-        "with urllib.request.urlopen(served.url, timeout=30) as response:\n"
-        "    print(response.status, flush=True)\n"
-        "while threading.active_count() > threads:\n"  # and so has a descriptor
-        "    time.sleep(0.01)\n"
-    )
-    end = (
-        "ending = threading.Thread(target=executor.shutdown, daemon=True)\n"
-        "ending.start()\n"
-        "ending.join(20)\n"
-        "print('hangs' if ending.is_alive() else 'ended', flush=True)\n"
-        "os._exit(0)\n"
-    )
-    done = run_python(SERVES + fork + TAKE_EVERY_DESCRIPTOR + end)
-    assert (done.stdout, done.stderr) == ("200\nended\n", "")
-
-
-def test_a_client_without_a_descriptor_keeps_no_processor_busy(run_python: RunPython) -> None:
-    wait = (
-        "client.connect((served.address, served.port))\n"
-        "begun = time.process_time()\n"
-        "time.sleep(1)\n"
-        "busy = time.process_time() - begun\n"
-        "print('busy' if busy > 0.3 else 'waits', flush=True)\n"
-        "os._exit(0)\n"
-    )
-    done = run_python(SERVES + "client = socket.socket()" + TAKE_EVERY_DESCRIPTOR + wait)
-    assert (done.stdout, done.stderr) == ("waits\n", "")
-
-
-def test_what_is_shut_down_serves_nothing() -> None:
-    executor = gx.GpuExecutor("cpu")
-    executor.shutdown()
-    with pytest.raises(ClosedError):
-        executor.serve_metrics()
-    assert metric_threads() == []
 
 
 # --- names and packages ---

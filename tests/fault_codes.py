@@ -1,0 +1,39 @@
+"""For tests of faults under an executor: Vulkan's codes, and an executor that meets them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.vulkan.binding import vk
+
+JOBS = 200
+COUNT = 800
+"""Elements of a job: all together they are more than are joined in one call, so that each job is a
+submission."""
+LOST, NO_MEMORY, OTHER = (
+    "VK_ERROR_DEVICE_LOST",
+    "VK_ERROR_OUT_OF_DEVICE_MEMORY",
+    "VK_ERROR_TOO_MANY_OBJECTS",
+)
+whatever_it_is = pytest.mark.parametrize("code", [LOST, NO_MEMORY, OTHER])
+
+
+@pytest.fixture
+def executor() -> Iterator[gx.GpuExecutor]:
+    with gx.GpuExecutor("vulkan") as opened:
+        yield opened
+
+
+def code_of(name: str) -> int:
+    return int(getattr(vk, name))
+
+
+def gathered(
+    executor: gx.GpuExecutor, kernel: gx.Kernel, calls: list[Any], outs: list[Any]
+) -> list[Any]:
+    """What an executor's device makes of calls that were gathered."""
+    return executor._devices[0].run_calls(kernel, calls, outs)
