@@ -6,7 +6,9 @@ scraped; the label `executor` tells them apart.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import socket
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
@@ -15,9 +17,10 @@ from typing import TYPE_CHECKING
 from gpu_executor.errors import SettingsError
 from gpu_executor.telemetry.families import Counts, Family
 from gpu_executor.telemetry.histogram import Distribution
-from gpu_executor.telemetry.http_server import HttpServer
 
 if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
@@ -65,16 +68,46 @@ class Collector:
         yield from merged.values()
 
 
+class MetricsServer:
+    """The HTTP server of a registry, from prometheus_client, until `close()`."""
+
+    def __init__(self, registry: CollectorRegistry, address: str, port: int) -> None:
+        from prometheus_client import start_http_server
+
+        self._server: WSGIServer
+        self._server, self._thread = start_http_server(port, address, registry)
+        self._thread.name = "gpu-executor metrics"
+        self.address = str(self._server.server_address[0])
+        self.port = self._server.server_port
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{host}:{self.port}/metrics"
+
+    def close(self) -> None:
+        """End the thread and free the port; a second time does nothing."""
+        if self._thread is threading.current_thread():
+            # Garbage collection may close the server in its own thread, which cannot wait for
+            # itself.
+            threading.Thread(target=self.close, daemon=True).start()
+            return
+        # A child of fork() has no such thread. It shares the parent's socket, and closes its own
+        # descriptor only.
+        if self._thread.is_alive():
+            # Without this, the thread notices `shutdown()` only at its next poll, 0.5 s later.
+            with contextlib.suppress(OSError):
+                self._server.socket.shutdown(socket.SHUT_RDWR)
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+
 class ServedMetrics:
     """An executor in a registry, and the server for it if there is one."""
 
-    def __init__(self, collector: Collector, source: Counts, server: HttpServer | None) -> None:
-        self._collector, self._server = collector, server
-        self._number = collector.join(source)
-        if server is not None:
-            # Of a source that is gone the collector knows by itself, and its lock is not for
-            # whatever thread collects garbage.
-            weakref.finalize(source, server.close)
+    def __init__(self, collector: Collector, number: int, server: MetricsServer | None) -> None:
+        self._collector, self._number, self._server = collector, number, server
 
     @property
     def address(self) -> str | None:
@@ -86,7 +119,7 @@ class ServedMetrics:
 
     @property
     def url(self) -> str | None:
-        return None if self._server is None else f"{self._server.url}/metrics"
+        return None if self._server is None else self._server.url
 
     def close(self) -> None:
         """Be scraped no more; a second time does nothing."""
@@ -111,7 +144,7 @@ def serve_metrics(
     who has one.
     """
     try:
-        from prometheus_client import CollectorRegistry, make_wsgi_app
+        from prometheus_client import CollectorRegistry
     except ImportError as error:
         raise SettingsError(
             f"metrics need prometheus_client: pip install 'gpu-executor[metrics]' ({error})"
@@ -121,15 +154,18 @@ def serve_metrics(
         found = type(registry).__name__
         raise SettingsError(f"registry= is a CollectorRegistry of prometheus_client, not a {found}")
     collector = _collector_of(own, source)
-    server = None
-    if registry is None or port is not None:
-        server = HttpServer(make_wsgi_app(own), address, port or 0)
+    number = collector.join(source)
+    if registry is not None and port is None:
+        return ServedMetrics(collector, number, None)
     try:
-        return ServedMetrics(collector, source, server)
+        server = MetricsServer(own, address, port or 0)
     except BaseException:
-        if server is not None:
-            server.close()
+        collector.leave(number)
         raise
+    # The server is closed with its source. The collector drops a source that is gone by itself:
+    # its lock must not be taken by whichever thread collects garbage.
+    weakref.finalize(source, server.close)
+    return ServedMetrics(collector, number, server)
 
 
 def _collector_of(registry: CollectorRegistry, source: Counts) -> Collector:
