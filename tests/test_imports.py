@@ -17,7 +17,7 @@ ROOT = Path(gpu_executor.__file__).parent
 
 # Bottom first. Rooms on one floor do not import each other.
 FLOORS: list[set[str]] = [
-    {"errors", "version", "files"},  # import nothing of the package
+    {"errors", "version", "files", "lru"},  # import nothing of the package
     # Plain data; of telemetry the records that hot code appends (exporters belong at the top).
     {"settings", "device_info", "device_array", "calibration", "recycling", "telemetry"},
     {"forking"},  # what was opened is not used in a child

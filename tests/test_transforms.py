@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from fields_under_test import (
     some,
 )
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
+from gpu_executor.lru import LruCache
 from gpu_executor.ops import transform
 from gpu_executor.vulkan import binding, on_card
 
@@ -50,7 +50,7 @@ def gpu_without_tables(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> gx.PersistentVulkanBackend:
     """One that knows pipelines, and will make tables and passes as a test has them."""
-    monkeypatch.setattr(cards(gpu), "_kept", OrderedDict())
+    monkeypatch.setattr(cards(gpu), "_kept", LruCache())
     return gpu
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from gpu_executor.call import AnyArray, Call, Form, check
 from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.kernel import Kernel
+from gpu_executor.lru import remember
 
 REMEMBERED = 1024
 
@@ -35,9 +36,8 @@ class Forms:
         form = self._known.get(key)
         if form is None:
             form = check(kernel, arrays, on_card=self._on_card)
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[key] = form  # it keeps the kernel, so that its id stays its own
+            # The form keeps the kernel, so that its id stays its own.
+            remember(self._known, key, form, REMEMBERED)
         return form
 
     def job(self, kernel: Kernel, job: Sequence[AnyArray], index: int, out: Any) -> Call:

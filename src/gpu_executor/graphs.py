@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, overload
 
@@ -12,6 +11,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Copying
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.fields import FieldArray
+from gpu_executor.lru import LruCache
 from gpu_executor.vulkan.graph import Graph
 from gpu_executor.vulkan.on_card import CardArrays
 
@@ -59,19 +59,18 @@ class _Recording:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._recorded: OrderedDict[Hashable, tuple[Graph, Any]] = OrderedDict()
+        self._recorded: LruCache[Hashable, tuple[Graph, Any]] = LruCache()
         self._lock = threading.Lock()
 
     def __call__(self, *arrays: CardArray) -> Any:
         card = _card(arrays)
         key = (card, *(_kind(array) for array in arrays))
         with self._lock:
-            if key not in self._recorded:
-                self._recorded[key] = self._record(card, arrays)
-                if len(self._recorded) > GRAPHS_KEPT:
-                    self._recorded.popitem(last=False)
-            self._recorded.move_to_end(key)
-            recorded, results = self._recorded[key]
+            found = self._recorded.use(key)
+            if found is None:
+                found = self._recorded[key] = self._record(card, arrays)
+                self._recorded.evict(GRAPHS_KEPT)
+            recorded, results = found
             copies, steps = _copies(card, results)  # before anything runs: they may be no arrays
             recorded(*arrays)
             card.submit(steps)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import DeviceLacksError, KernelError
 from gpu_executor.kernel import Kernel
+from gpu_executor.lru import LruCache
 from gpu_executor.plan.work_groups import choose_work_groups
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.pipeline import Pipeline
@@ -35,7 +35,7 @@ class Launches:
 
     def __init__(self, resources: Resources) -> None:
         self._pipelines, self._info = resources.pipelines, resources.device.info
-        self._known: OrderedDict[Key, Launch] = OrderedDict()
+        self._known: LruCache[Key, Launch] = LruCache()
 
     def take(self, dispatch: Dispatch) -> Launch:
         """What runs a dispatch, in use until it is given back."""
@@ -52,7 +52,8 @@ class Launches:
         if known is None:
             known = self._known[key] = self._make(dispatch)
             known.uses += 1
-            self._give_up(len(self._known) - LAUNCHES_KEPT)
+            for unused in self._known.evict(LAUNCHES_KEPT, in_use=lambda each: each.uses > 0):
+                self._pipelines.release(unused.pipeline)
             return known
         self._known.move_to_end(key)
         known.uses += 1
@@ -67,13 +68,6 @@ class Launches:
         for launch in self._known.values():
             self._pipelines.release(launch.pipeline)
         self._known.clear()
-
-    def _give_up(self, too_many: int) -> None:
-        if too_many <= 0:
-            return
-        unused = [key for key, launch in self._known.items() if not launch.uses]
-        for key in unused[:too_many]:
-            self._pipelines.release(self._known.pop(key).pipeline)
 
     def _make(self, dispatch: Dispatch) -> Launch:
         kernel, given = dispatch.kernel, len(dispatch.arrays)

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import math
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -26,6 +25,7 @@ from gpu_executor.errors import (
 from gpu_executor.forking import LEFT_TO_PARENT, tell_in_child
 from gpu_executor.kernel import Shape, native
 from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel
+from gpu_executor.lru import LruCache
 from gpu_executor.recycling import SMALLEST
 from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.chain import Chain, Placed, Recorded
@@ -89,7 +89,7 @@ class CardArrays:
         self._recycled = recycled
         self._waited = WaitedCopies(resources, self.chain)
         self._to_card = ToCard(resources, mapped, self.chain, self._waited)
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._kept: LruCache[Hashable, Any] = LruCache()
         self._keeping = threading.RLock()
         self._capturing = _Capturing()
         self._alignment = self.info.limits.buffer_offset_alignment
@@ -146,14 +146,11 @@ class CardArrays:
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """What was made under that key before, or is made now; the longest unused is forgotten."""
         with self._keeping:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            else:
+            found: T | None = self._kept.use(key)
+            if found is None:
                 with self.not_recorded():
-                    self._kept[key] = make()
-                if len(self._kept) > KEPT:
-                    self._kept.popitem(last=False)
-            found: T = self._kept[key]
+                    found = self._kept[key] = make()
+                self._kept.evict(KEPT)
             return found
 
     def submit(self, steps: Sequence[Step]) -> None:

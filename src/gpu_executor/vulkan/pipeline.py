@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from gpu_executor.kernel import Kernel
+from gpu_executor.lru import LruCache
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.shader import check_device_runs, check_work_group, make_module
@@ -46,7 +46,7 @@ class PipelineCache:
         self._device = device
         self._driver_cache = driver_cache
         self._most = most
-        self._pipelines: OrderedDict[Key, Pipeline] = OrderedDict()
+        self._pipelines: LruCache[Key, Pipeline] = LruCache()
         self._lock = threading.Lock()
         self._hits = self._misses = self._evictions = 0
 
@@ -56,14 +56,13 @@ class PipelineCache:
         check_work_group(kernel, work_group, self._device.info)
         key = (kernel.digest, constants, kernel.bindings, kernel.push_bytes)
         with self._lock:
-            pipeline = self._pipelines.get(key)
+            pipeline = self._pipelines.use(key)
             if pipeline is None:
                 self._misses += 1
                 pipeline = self._make(key, kernel, constants)
                 self._pipelines[key] = pipeline
             else:
                 self._hits += 1
-                self._pipelines.move_to_end(key)
             pipeline.users += 1
             self._evict()
             return pipeline
@@ -85,9 +84,8 @@ class PipelineCache:
 
     def _evict(self) -> None:
         """Give up the longest unused ones; those that recorded commands refer to stay."""
-        unused = [key for key, pipeline in self._pipelines.items() if pipeline.users == 0]
-        for key in unused[: max(0, len(self._pipelines) - self._most)]:
-            _destroy(self._device, self._pipelines.pop(key))
+        for unused in self._pipelines.evict(self._most, in_use=lambda each: each.users > 0):
+            _destroy(self._device, unused)
             self._evictions += 1
 
     def _make(self, key: Key, kernel: Kernel, constants: Constants) -> Pipeline:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gpu_executor.calibration import Calibration
 from gpu_executor.call import AnyArray, Call, Form, check
@@ -14,6 +13,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
 from gpu_executor.forms import REMEMBERED, Forms, kinds
 from gpu_executor.kernel import Kernel
+from gpu_executor.lru import remember
 from gpu_executor.plan import Piece, Plan, Request, Wishes, make_plan, plan_on_card
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.recycled import recycles
@@ -94,7 +94,7 @@ class Routes:
                 plan = self._plan(request)
             on_card = keep or any(there)
             route = self.of(form, plan, on_card=on_card, profiled=profiled)
-            _remember(self._single, key, route)
+            remember(self._single, key, route, REMEMBERED)
         return route
 
     def batch(
@@ -110,7 +110,7 @@ class Routes:
             )
             # The route keeps the form, so that its id stays its own.
             route = self.of(largest, self._plan(request), on_card=False, profiled=profiled)
-            _remember(self._batches, key, route)
+            remember(self._batches, key, route, REMEMBERED)
         return route
 
     def of(self, form: Form, plan: Plan, *, on_card: bool = False, profiled: bool = False) -> Route:
@@ -151,9 +151,3 @@ def steps_of(plan: Plan, form: Form) -> tuple[Step, ...]:
 
 def _count(form: Form) -> int:
     return form.count
-
-
-def _remember(known: dict[Hashable, Any], key: Hashable, value: object) -> None:
-    if len(known) >= REMEMBERED:
-        known.clear()
-    known[key] = value

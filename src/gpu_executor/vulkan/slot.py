@@ -12,14 +12,14 @@ drained.
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 
 from gpu_executor.call import Array, Call, Form, Operand
 from gpu_executor.errors import DeviceLostError, ElementRangeError, GpuError
 from gpu_executor.kernel import Kernel
+from gpu_executor.lru import LruCache
 from gpu_executor.plan import DataPath, Piece, Plan, QueueUse
 from gpu_executor.telemetry.stages import Record
 from gpu_executor.vulkan.buffers import SlotBuffers
@@ -84,7 +84,7 @@ class Slot:
         self.record = Record()
         """What was done with this slot; its user adds to it."""
         self._device, self._crew = resources.device, resources.crew
-        self._recordings: OrderedDict[object, Recording] = OrderedDict()
+        self._recordings: LruCache[Hashable, Recording] = LruCache()
         self._recording, self._piece = NOTHING, Piece(0, 0)
         """What it was prepared for last."""
         self._submitted = 0
@@ -122,9 +122,9 @@ class Slot:
         known = self._recordings.get(key)
         if known is None:
             with self.record.stage("recording"):
-                oldest = None
-                if len(self._recordings) >= RECORDINGS_KEPT:
-                    _, oldest = self._recordings.popitem(last=False)
+                # The oldest one is evicted first: its command buffers are recorded again.
+                evicted = self._recordings.evict(RECORDINGS_KEPT - 1)
+                oldest = evicted[0] if evicted else None
                 known = self._room.record(count, groups, places, oldest)
                 self._recordings[key] = known
             self.record.recordings += 1

@@ -8,11 +8,12 @@ suits the bucket is compiled once (`programs.py`).
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpu_executor.kernel import Kernel
+from gpu_executor.lru import LruCache
 from gpu_executor.webgpu.sets import BufferSet
 
 BUCKETS_KEPT = 32
@@ -72,7 +73,7 @@ class BucketCache:
         """`make_set` is called with a kernel, a size and whether to `wait` for memory."""
         self._make_set, self._most, self._most_bytes = make_set, most, most_bytes
         self._bytes_idle = 0
-        self._buckets: OrderedDict[tuple[Kernel, int], Bucket] = OrderedDict()
+        self._buckets: LruCache[tuple[Kernel, int], Bucket] = LruCache()
         self._lock = threading.RLock()
         self._evictions: Counter[tuple[str, int]] = Counter()
 
@@ -80,13 +81,11 @@ class BucketCache:
         """The bucket of that size for a kernel."""
         key = kernel, bucket
         with self._lock:
-            known = self._buckets.get(key)
-            if known is not None:
-                self._buckets.move_to_end(key)
-                return known
-            made = self._buckets[key] = Bucket(kernel, bucket)
-            self._evict(keep=key)
-        return made
+            found = self._buckets.use(key)
+            if found is None:
+                found = self._buckets[key] = Bucket(kernel, bucket)
+                self._evict(keep=found)
+        return found
 
     def take_set(self, bucket: Bucket, *, wait: bool = True) -> BufferSet:
         """A buffer set of a bucket for one task; give it back with `put_back`."""
@@ -165,22 +164,18 @@ class BucketCache:
     def clear(self) -> None:
         """Give up all that no task is in flight in."""
         with self._lock:
-            for key in [key for key, bucket in self._buckets.items() if not bucket.busy]:
-                self._give_up(key)
+            for unused in self._buckets.evict(0, in_use=lambda each: each.busy > 0):
+                self._give_up(unused)
 
-    def _evict(self, keep: tuple[Kernel, int] | None = None) -> None:
-        if len(self._buckets) <= self._most:
-            return
-        idle = [key for key, bucket in self._buckets.items() if not bucket.busy and key != keep]
-        for key in idle:
-            if len(self._buckets) <= self._most:
-                return
-            self._give_up(key)
-            self._evictions[key[0].name, key[1]] += 1
+    def _evict(self, keep: Bucket | None = None) -> None:
+        for unused in self._buckets.evict(
+            self._most, in_use=lambda each: each.busy > 0 or each is keep
+        ):
+            self._give_up(unused)
+            self._evictions[unused.kernel.name, unused.size] += 1
 
-    def _give_up(self, key: tuple[Kernel, int]) -> None:
-        given_up = self._buckets.pop(key)
-        for buffers in given_up.idle:
+    def _give_up(self, bucket: Bucket) -> None:
+        for buffers in bucket.idle:
             self._bytes_idle -= buffers.nbytes
             buffers.release()
-        given_up.idle.clear()  # somebody may have it in hand already, about to take a set
+        bucket.idle.clear()  # somebody may have it in hand already, about to take a set

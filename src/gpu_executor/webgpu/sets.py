@@ -23,6 +23,7 @@ import numpy as np
 from gpu_executor.call import Array, Call, Form, Operand
 from gpu_executor.errors import DeviceLacksError, ElementRangeError, KernelError
 from gpu_executor.kernel import Kernel
+from gpu_executor.lru import remember
 from gpu_executor.plan import Piece
 from gpu_executor.webgpu.buffers import BufferPool, Wanted
 from gpu_executor.webgpu.device import WebGpuDevice
@@ -156,9 +157,8 @@ class BufferSet:
         key = piece.count, call.form.shape_words
         known = self._uses.get(key)
         if known is None:
-            if len(self._uses) >= USES_KEPT:
-                self._uses.clear()
-            known = self._uses[key] = self._make_use(call.form, piece)
+            known = self._make_use(call.form, piece)
+            remember(self._uses, key, known, USES_KEPT)
         return known
 
     def write(self, call: Call, piece: Piece) -> None:
