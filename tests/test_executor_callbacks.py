@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, as_completed, wait
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -270,3 +272,40 @@ def test_ctrl_c_in_a_callback_is(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(KeyboardInterrupt):
             future.result()
         np.testing.assert_array_equal(future.result(), total(words(3)))
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_callbacks_are_called_once_and_in_their_order(cancelled: bool) -> None:
+    held, called, done = HeldKernel(), list[str](), threading.Event()
+    with gx.GpuExecutor("cpu") as executor:
+        running = held.hold(executor)
+        future = executor.submit(ADD, *words(3)) if cancelled else running
+        for name in "abc":
+            future.add_done_callback(partial(lambda name, _: called.append(name), name))
+        future.add_done_callback(lambda _: done.set())
+        if cancelled:
+            assert future.cancel() and future.cancel()
+        held.let_go.set()
+        assert done.wait(PATIENCE)
+    assert called == ["a", "b", "c"]
+
+
+def test_a_callback_of_a_future_that_is_done_is_called_at_once(executor: gx.GpuExecutor) -> None:
+    for job in JOBS * 10:
+        future = executor.submit(ADD, *job)
+        assert wait([future], PATIENCE).done
+        called: list[Future[Any]] = []
+        future.add_done_callback(called.append)
+        assert called == [future]
+
+
+def test_a_future_works_with_the_standard_library(executor: gx.GpuExecutor) -> None:
+    futures = [executor.submit(ADD, *job) for job in JOBS]
+    assert wait(futures, PATIENCE).not_done == set()
+    assert set(as_completed(futures, PATIENCE)) == set(futures)
+
+    async def ask() -> list[Any]:
+        again = [asyncio.wrap_future(executor.submit(ADD, *job)) for job in JOBS]
+        return await asyncio.wait_for(asyncio.gather(*again), PATIENCE)
+
+    check_sums(asyncio.run(ask()), JOBS)

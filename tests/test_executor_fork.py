@@ -160,3 +160,28 @@ print("right")
 
 def test_children_may_be_made_while_threads_use_it(run_python: RunPython) -> None:
     check_script(run_python, FORKED_OFTEN, "right")
+
+
+CALLBACKS = """
+executor = gx.GpuExecutor("vulkan")
+called = []
+running = [executor.submit(LONG, WORDS, WORDS) for _ in range(60)]
+for future in running:
+    future.add_done_callback(called.append)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)
+    before = len(called)
+    assert isinstance(running[-1].exception(), gx.errors.ForkedError)
+    assert len(called) == before
+    running[-1].add_done_callback(lambda _: print("child", end=" ", flush=True))
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+executor.shutdown()
+assert sorted(map(id, called)) == sorted(map(id, running))
+print("parent")
+"""
+
+
+def test_callbacks_that_the_parent_added_are_called_in_the_parent(run_python: RunPython) -> None:
+    check_script(run_python, CALLBACKS, "child parent")

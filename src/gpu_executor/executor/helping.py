@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any
 
-from gpu_executor.executor.callbacks import call
+from gpu_executor.executor.callbacks import Callback, call
 from gpu_executor.executor.crew import Crew
 from gpu_executor.executor.jobs import Job
 from gpu_executor.executor.own_errors import own
@@ -20,13 +20,35 @@ from gpu_executor.executor.worker import run_jobs
 
 
 class HelpedFuture(Future[Any]):
-    """The future of a job that was put in line."""
+    """The future of a job that was put in line.
+
+    It keeps its callbacks itself: the base class would call them as soon as this future is done,
+    and a callback may wait for another future that is answered together with this one.
+    """
 
     def __init__(self, crew: Crew) -> None:
         super().__init__()
         self._crew = crew
         self.job: Job | None = None
         """Its own, as long as that has no answer: it holds the arrays."""
+        self._waiting_callbacks: list[Callback] | None = []
+        """Callbacks in the order they were added; None from the time that they are called."""
+
+    def add_done_callback(self, fn: Callback) -> None:
+        if not self.done():
+            with self._crew.line.callbacks_lock:
+                if self._waiting_callbacks is not None:
+                    self._waiting_callbacks.append(fn)
+                    return
+        super().add_done_callback(fn)  # the future is done: the base class calls it now
+
+    def set_result(self, result: Any) -> None:
+        super().set_result(result)
+        self._call_back()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        super().set_exception(exception)
+        self._call_back()
 
     def result(self, timeout: float | None = None) -> Any:
         job = self.job
@@ -49,17 +71,24 @@ class HelpedFuture(Future[Any]):
     def cancel(self) -> bool:
         job = self.job
         try:
-            return super().cancel()
+            cancelled = super().cancel()
+            if cancelled:
+                self._call_back()
+            return cancelled
         finally:
             if job is not None and self.cancelled():
                 self._crew.line.withdraw(job)
 
-    def _invoke_callbacks(self) -> None:
-        """The base class asks for this when the future has its answer or is cancelled: they are
-        called when those that were run together have their answers too."""
+    def _call_back(self) -> None:
+        """Call the callbacks of this future, which is done, once: when the futures that were run
+        together have their answers too. In a child of fork() the callbacks are the parent's."""
         self.job = None
-        self._crew.line.answered()
-        call(self, vars(self)["_done_callbacks"])
+        line = self._crew.line
+        line.answered()
+        with line.callbacks_lock:
+            callbacks, self._waiting_callbacks = self._waiting_callbacks, None
+        if callbacks and not line.forked:
+            call(self, callbacks)
 
     def _help(self, job: Job, timeout: float | None) -> float | None:
         """What is left of the time."""

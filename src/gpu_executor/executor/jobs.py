@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import numpy as np
 
 from gpu_executor.call import Array
 from gpu_executor.errors import ForkedError
+from gpu_executor.executor.future_internals import renew_lock
 from gpu_executor.kernel import Kernel
 from gpu_executor.telemetry.open_telemetry import current_context
 
@@ -68,11 +68,9 @@ class Job:
         self.future.set_result(outcomes[0] if self.single else list(outcomes))
 
     def leave_to_parent(self) -> None:
-        """In a child of fork(): nobody will run it here. Whoever waits for it is told; callbacks
-        are the parent's."""
+        """In a child of fork(): nobody will run it here. Whoever waits for it is told."""
         future = self.future
-        future._condition = threading.Condition()  # a thread of the parent's may have held it
-        vars(future)["_done_callbacks"] = []
+        renew_lock(future)
         if not future.done():
             said = "the job was given to an executor in the parent process, before fork()"
             future.set_exception(ForkedError(said))

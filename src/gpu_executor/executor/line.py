@@ -47,6 +47,9 @@ class Line:
         self._lock = threading.RLock()
         self._some = threading.Condition(self._lock)
         self._admitted = threading.Condition(self._lock)
+        self.callbacks_lock = threading.RLock()
+        """Guards the lists of callbacks of all futures whose jobs come here. Reentrant: a finalizer
+        may cancel a future while this thread holds it."""
 
     def _leave_to_parent(self) -> None:
         """In a child of fork(), which has none of the threads that take jobs."""
@@ -112,8 +115,9 @@ class Line:
         if self._queue.most_bytes is None:
             return
         self._cancelled.append(job)
-        # The collector may have cancelled it under somebody in here, who is to go on undisturbed.
-        if not self._lock._is_owned():  # type: ignore[attr-defined]
+        # A finalizer may cancel it while this thread is inside a method of this class, whose
+        # queue must not change under it: that method, or the next one, sweeps.
+        if not self._is_locked_here():
             with self._lock:
                 self._sweep()
 
@@ -237,6 +241,15 @@ class Line:
     def taker(self) -> int | None:
         """The device for which this thread takes jobs, if it does."""
         return self._takers.get(get_ident())
+
+    def _is_locked_here(self) -> bool:
+        """Whether this thread holds the lock. `notify` is documented to raise where it does not;
+        notifying no thread has no other effect."""
+        try:
+            self._some.notify(0)
+        except RuntimeError:
+            return False
+        return True
 
     def _append(self, job: Job) -> None:
         if self.closed:
