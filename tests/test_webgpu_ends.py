@@ -155,7 +155,7 @@ def test_a_submission_that_fails_leaves_no_set_busy(
 ) -> None:
     gpu, jobs = open_webgpu(private=private), word_jobs(*MIXED)
     with monkeypatch.context() as patch:
-        fail_once(patch, gpu._waiting, "submit", at=at)
+        fail_once(patch, gpu._queue, "submit", at=at)
         with pytest.raises(InjectedError):
             gpu.run_batch(ADD_U32, jobs)
     check_all_is_well(gpu, jobs)
@@ -170,7 +170,7 @@ def test_a_reader_that_cannot_begin_leaves_no_set_busy(
     gpu.run_batch(ADD_U32, jobs)
     reader = gpu._runs.buckets.get_or_create(16_384, ADD_U32).idle[0].reader
     with monkeypatch.context() as patch:
-        fail_once(patch, type(reader), "begin", at=at)
+        fail_once(patch, type(reader), "begin_map", at=at)
         with pytest.raises(InjectedError):
             gpu.run_batch(ADD_U32, jobs)
     check_all_is_well(gpu, jobs)
@@ -227,8 +227,8 @@ def test_an_interrupt_while_reading_leaves_no_set_busy(
 # In an interpreter of its own: WebGPU ends the process where a buffer is used while it is mapped.
 INTERRUPTED_WHILE_WAITING = """
 import numpy as np, gpu_executor as gx
-from gpu_executor.webgpu import private_waiting, public_waiting
-kind = private_waiting._Mapping if {private} else public_waiting._Promised
+from gpu_executor.webgpu import device_queue, native_queue
+kind = native_queue._BufferMapping if {private} else device_queue._PromiseReader
 wait, calls = kind.wait, 0
 def interrupted(self):
     global calls

@@ -13,7 +13,7 @@ import gpu_executor as gx
 from gpu_executor.kernel import Kernel
 from gpu_executor.primes import words
 from gpu_executor.webgpu import device as device_module
-from gpu_executor.webgpu.private_waiting import PrivateWaiting
+from gpu_executor.webgpu.native_queue import NativeQueue
 from jobs import ADD_U32, FQ, FQ_ADD, Array, Job, check_sums, field_job, word_jobs
 
 SIZES = (1, 3, 5, 16_385, 100_000)
@@ -35,7 +35,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[gx.WgpuExecutor]:
             patch.setattr(device_module, "SHARING_KINDS", ())
         opened = gx.WgpuExecutor(private=private, settings=gx.Settings())
     with opened:
-        assert isinstance(opened._waiting, PrivateWaiting) == private
+        assert isinstance(opened._queue, NativeQueue) == private
         assert shares or not opened._device.shares_memory
         yield opened
 

@@ -92,7 +92,7 @@ def test_a_submission_that_fails_loses_what_was_submitted_before_it(
     sets = note_sets(gpu, monkeypatch)
     gpu.run_batch(ADD_U32, jobs)
     with monkeypatch.context() as patch:
-        fail_once(patch, gpu._waiting, "submit", at=at, error=error())
+        fail_once(patch, gpu._queue, "submit", at=at, error=error())
         with pytest.raises(error):
             gpu.run_batch(ADD_U32, jobs)
     check_lost(gpu, sets, lost)
@@ -166,7 +166,7 @@ def test_a_range_error_discards_nothing(open_webgpu: OpenWebGpu, private: bool) 
 # In an interpreter of its own: WebGPU ends the process where a buffer is used while it is mapped.
 INTERRUPTED_IN_THE_CALLBACK = """
 import numpy as np, gpu_executor as gx
-from gpu_executor.webgpu.private_waiting import PrivateWaiting
+from gpu_executor.webgpu.native_queue import NativeQueue
 
 class Answers(list):
     left = 0
@@ -176,13 +176,13 @@ class Answers(list):
             raise KeyboardInterrupt
         super().append(answer)
 
-make = PrivateWaiting.{makes}
+make = NativeQueue.{makes}
 def made(self, buffer):
     whole = make(self, buffer)
     mapping = getattr(whole, "_mapping", whole)
     mapping._answers = Answers()
     return whole
-PrivateWaiting.{makes} = made
+NativeQueue.{makes} = made
 
 kernel = gx.kernels.load("vector_add_u32")
 jobs = [(x, x) for x in (np.arange(n, dtype=np.uint32) for n in (5, 20_000, 300, 20_001))]
@@ -210,12 +210,12 @@ for at in {at}:
 
 
 def test_an_interrupt_in_the_callback_of_a_result_ends_its_call(run_python: RunPython) -> None:
-    script = INTERRUPTED_IN_THE_CALLBACK.format(makes="reader", at=(1, 2, 4, 6, 8), within=1)
+    script = INTERRUPTED_IN_THE_CALLBACK.format(makes="make_reader", at=(1, 2, 4, 6, 8), within=1)
     ran = run_python(script)
     assert (ran.returncode, ran.stdout.split()) == (0, ["1"] * 5), ran.stderr
 
 
 def test_an_interrupt_in_the_callback_of_an_input_is_raised_once(run_python: RunPython) -> None:
-    script = INTERRUPTED_IN_THE_CALLBACK.format(makes="writer", at=(1, 3, 5, 7), within=3)
+    script = INTERRUPTED_IN_THE_CALLBACK.format(makes="make_writer", at=(1, 3, 5, 7), within=3)
     ran = run_python(script)
     assert (ran.returncode, ran.stdout.split()) == (0, ["1"] * 4), ran.stderr

@@ -11,10 +11,10 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenWebGpu
 from gpu_executor.webgpu import device as device_module
-from gpu_executor.webgpu import private_waiting
+from gpu_executor.webgpu import native_queue
 from gpu_executor.webgpu.device import WebGpuDevice, _adapters, _choose
-from gpu_executor.webgpu.private_waiting import PrivateWaiting, choose_waiting
-from gpu_executor.webgpu.public_waiting import PublicWaiting
+from gpu_executor.webgpu.device_queue import PublicQueue
+from gpu_executor.webgpu.native_queue import NativeQueue, open_queue
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, word_jobs
 from webgpu import MATMUL, own_kernel
 
@@ -27,9 +27,9 @@ def test_both_ways_of_waiting_give_the_same(
         monkeypatch.setattr(device_module, "SHARING_KINDS", ())
     jobs, fields = word_jobs(5, 20_000, 7, 70_000, 0), field_jobs(3, 300, 20_000)
     stats = []
-    for private, kind in ((True, PrivateWaiting), (False, PublicWaiting)):
+    for private, kind in ((True, NativeQueue), (False, PublicQueue)):
         gpu = open_webgpu(private=private)
-        assert isinstance(gpu._waiting, kind)
+        assert isinstance(gpu._queue, kind)
         for _ in range(3):
             check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
             check_sums(gpu.run_batch(FQ_ADD, fields), fields)
@@ -73,9 +73,9 @@ def test_parameters_in_a_uniform_buffer_give_the_same(
 def test_another_version_of_wgpu_is_waited_for_publicly(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_waiting, "PRIVATE_FOR", "0.1.0")
+    monkeypatch.setattr(native_queue, "WGPU_VERSION", "0.1.0")
     gpu = open_webgpu()
-    assert isinstance(gpu._waiting, PublicWaiting)
+    assert isinstance(gpu._queue, PublicQueue)
     check_sums([gpu.run(ADD_U32, *word_jobs(50)[0])], word_jobs(50))
 
 
@@ -87,9 +87,9 @@ def test_another_implementation_of_webgpu_is_waited_for_publicly() -> None:
         device = Other()
 
         class wgpu:  # noqa: N801
-            __version__ = private_waiting.PRIVATE_FOR
+            __version__ = native_queue.WGPU_VERSION
 
-    assert isinstance(choose_waiting(cast(WebGpuDevice, Device())), PublicWaiting)
+    assert isinstance(open_queue(cast(WebGpuDevice, Device())), PublicQueue)
 
 
 def test_an_adapter_is_chosen_by_index_or_a_part_of_its_name(open_webgpu: OpenWebGpu) -> None:

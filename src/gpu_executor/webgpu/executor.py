@@ -23,7 +23,7 @@ from gpu_executor.webgpu.cutting import Cutting
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.in_use import InUse
 from gpu_executor.webgpu.kept import Kept, keep, kept_path, read_kept
-from gpu_executor.webgpu.private_waiting import choose_waiting
+from gpu_executor.webgpu.native_queue import open_queue
 from gpu_executor.webgpu.programs import Programs
 from gpu_executor.webgpu.results import Results
 from gpu_executor.webgpu.runs import Runs
@@ -48,7 +48,7 @@ class WgpuExecutor:
     ) -> None:
         settings = settings or Settings.from_environment()
         self._device = WebGpuDevice(settings.device if device is None else device)
-        self._waiting = choose_waiting(self._device, private=private)
+        self._queue = open_queue(self._device, private=private)
         self._pool = BufferPool(
             self._device.device,
             largest=self._device.most_in_buffer,
@@ -60,9 +60,9 @@ class WgpuExecutor:
         kept = Kept() if self._kept_at is None else read_kept(self._kept_at)
         self._kept = kept
         self._borders = Borders(adaptive=adaptive, known=kept.borders if adaptive else ())
-        maps_inputs = self._waiting.maps_inputs
+        maps_inputs = self._queue.maps_inputs
         self._cutting = Cutting(self._device, self._pool, self._borders, maps_inputs=maps_inputs)
-        self._runs = Runs(self._device, self._pool, self._programs, self._waiting, self._cutting)
+        self._runs = Runs(self._device, self._pool, self._programs, self._queue, self._cutting)
         self._pool.reclaim = self._runs.reclaim
         self._use = InUse(self._device)
         self._results = Results()

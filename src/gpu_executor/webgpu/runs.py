@@ -22,10 +22,10 @@ from gpu_executor.webgpu.buckets import Bucket, BucketCache
 from gpu_executor.webgpu.buffers import BufferPool
 from gpu_executor.webgpu.cutting import Cutting
 from gpu_executor.webgpu.device import WebGpuDevice
+from gpu_executor.webgpu.device_queue import DeviceQueue
 from gpu_executor.webgpu.exact import ExactCache
 from gpu_executor.webgpu.programs import Program, Programs
 from gpu_executor.webgpu.sets import BufferSet
-from gpu_executor.webgpu.waiting import Waiting
 
 IN_FLIGHT_BYTES = 256 << 20
 """Buffers of tasks that were submitted and not read yet."""
@@ -68,11 +68,11 @@ class Runs:
         device: WebGpuDevice,
         pool: BufferPool,
         programs: Programs,
-        waiting: Waiting,
+        queue: DeviceQueue,
         cutting: Cutting,
     ) -> None:
         self._device, self._pool, self._programs = device, pool, programs
-        self._waiting, self._cutting = waiting, cutting
+        self._queue, self._cutting = queue, cutting
         self.buckets = BucketCache(self._bucket_set)
         self.exact = ExactCache()
         self._lost: list[BufferSet] = []
@@ -211,9 +211,9 @@ class Runs:
             dispatches.append(task.buffers.dispatch(program, use))
         copies_in = [copy for use in uses for copy in use.copies_in]
         copies_out = [copy for use in uses for copy in use.copies_out]
-        submitted = self._waiting.submit(program.pipeline, copies_in, dispatches, copies_out)
+        submission = self._queue.submit(program.pipeline, copies_in, dispatches, copies_out)
         for task, use in zip(tasks, uses, strict=True):
-            task.buffers.begin(use, submitted)
+            task.buffers.begin(use, submission)
         with self._counting:
             self.submissions += 1
             self.tasks += len(tasks)
@@ -224,7 +224,7 @@ class Runs:
         for task in group:
             reader = task.buffers.reader
             error = task.buffers.read(reader.wait(), task.call, task.piece)
-            reader.end()
+            reader.unmap()
             if error is not None:
                 found.append(error)
             self._put_back(task)
@@ -261,9 +261,7 @@ class Runs:
         with self._counting:
             self.sets += 1
         layout = self._programs.layout(kernel)
-        return BufferSet(
-            self._device, self._pool, kernel, operands, layout, self._waiting, wait=wait
-        )
+        return BufferSet(self._device, self._pool, kernel, operands, layout, self._queue, wait=wait)
 
     def _count(self, calls: int, elements: int) -> None:
         with self._counting:

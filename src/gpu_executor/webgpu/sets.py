@@ -27,8 +27,8 @@ from gpu_executor.lru import remember
 from gpu_executor.plan import Piece
 from gpu_executor.webgpu.buffers import BufferPool, Wanted
 from gpu_executor.webgpu.device import WebGpuDevice
+from gpu_executor.webgpu.device_queue import BoundDispatch, BufferCopy, DeviceQueue
 from gpu_executor.webgpu.programs import PARAMETER_BYTES, Program
-from gpu_executor.webgpu.waiting import Copy, Dispatch, Waiting
 
 ALIGNMENT = 256
 """Bindings may begin at its multiples on every device."""
@@ -91,8 +91,8 @@ class Use:
 
     count: int
     parameters: bytes
-    copies_in: tuple[Copy, ...]
-    copies_out: tuple[Copy, ...]
+    copies_in: tuple[BufferCopy, ...]
+    copies_out: tuple[BufferCopy, ...]
     read: int
     """All bytes that the host reads."""
     grid: tuple[int, int] | None
@@ -109,7 +109,7 @@ class BufferSet:
         kernel: Kernel,
         operands: Sequence[Operand],
         layout: Any,
-        waiting: Waiting,
+        queue: DeviceQueue,
         *,
         wait: bool = True,
     ) -> None:
@@ -117,23 +117,23 @@ class BufferSet:
         self._device, self._pool, self._kernel = device, pool, kernel
         self._in, self._out = regions(kernel, [operand.nbytes for operand in operands])
         self._uses: dict[tuple[int, bytes], Use] = {}
-        wanted = wanted_buffers(self._in, self._out, device, maps_inputs=waiting.maps_inputs)
+        wanted = wanted_buffers(self._in, self._out, device, maps_inputs=queue.maps_inputs)
         self._buffers = pool.acquire(list(wanted.values()), wait=wait)
         self.nbytes = 0
         """Of its buffers, as long as it has them."""
         try:
             self.nbytes = sum(buffer.size for buffer in self._buffers)
-            self._make(dict(zip(wanted, self._buffers, strict=True)), layout, waiting)
+            self._make(dict(zip(wanted, self._buffers, strict=True)), layout, queue)
         except BaseException:
             self._give_back()  # nothing is mapped yet
             raise
 
-    def _make(self, made: dict[str, Any], layout: Any, waiting: Waiting) -> None:
+    def _make(self, made: dict[str, Any], layout: Any, queue: DeviceQueue) -> None:
         self._inputs, self._outputs = made["inputs"], made["outputs"]
         self._upload = made.get("upload", self._inputs)
         self._staging = made.get("staging", self._outputs)
         self._uniform = made.get("uniform")
-        self.writer, self.reader = waiting.writer(self._upload), waiting.reader(self._staging)
+        self.writer, self.reader = queue.make_writer(self._upload), queue.make_reader(self._staging)
         self._queue = self._device.device.queue
         self._status_is_clear = not self._kernel.status
         self._bind_group = self._device.device.create_bind_group(
@@ -168,23 +168,23 @@ class BufferSet:
             self._status_is_clear = True
         for offset, array in zip(self._in.offsets, call.inputs, strict=True):
             self.writer.write(offset, _part(array, call, piece))
-        self.writer.end()
+        self.writer.finish()
 
-    def dispatch(self, program: Program, use: Use) -> Dispatch:
+    def dispatch(self, program: Program, use: Use) -> BoundDispatch:
         """The kernel on what was written."""
         grid = use.grid
         if grid is None:
             most = self._device.limits["max-compute-workgroups-per-dimension"]
             grid = program.groups(use.count, most)
         if self._uniform is None:
-            return Dispatch(self._bind_group, use.parameters, grid)
+            return BoundDispatch(self._bind_group, use.parameters, grid)
         self._queue.write_buffer(self._uniform, 0, use.parameters)
-        return Dispatch(self._bind_group, None, grid)
+        return BoundDispatch(self._bind_group, None, grid)
 
-    def begin(self, use: Use, submitted: Any) -> None:
+    def begin(self, use: Use, submission: Any) -> None:
         """The device has it now: begin to map what can be read, and written, when it is done."""
-        self.reader.begin(use.read, submitted)
-        self.writer.begin(submitted)
+        self.reader.begin_map(use.read, submission)
+        self.writer.begin_map(submission)
 
     def read(self, view: memoryview, call: Call, piece: Piece) -> ElementRangeError | None:
         """Copy results to the caller's arrays; or return what the kernel found."""
@@ -267,11 +267,11 @@ def _places(region: Region) -> Iterable[tuple[int, int]]:
     return zip(region.offsets, region.sizes, strict=True)
 
 
-def _copies(source: Any, target: Any, places: Iterable[tuple[int, int]]) -> tuple[Copy, ...]:
+def _copies(source: Any, target: Any, places: Iterable[tuple[int, int]]) -> tuple[BufferCopy, ...]:
     """None where both are one buffer."""
     if source is target:
         return ()
-    return tuple(Copy(source, target, offset, padded(nbytes, 4)) for offset, nbytes in places)
+    return tuple(BufferCopy(source, target, offset, padded(nbytes, 4)) for offset, nbytes in places)
 
 
 def _part(array: Array, call: Call, piece: Piece) -> Array:

@@ -1,8 +1,8 @@
-"""Submitting and waiting by wgpu-native's own functions, for one version of wgpu-py.
+"""A device queue that calls wgpu-native's functions directly, for one version of wgpu-py.
 
-It uses names that wgpu-py does not promise to keep, so it is taken with the version it was written
-for only. A single task of 1 K elements takes 0.46 of the time that it takes by promises on an
-NVIDIA H200 (175 and 381 us), and 0.57 on lavapipe (244 and 428).
+It uses private names of wgpu-py, so it is chosen only with the version it was written for. A single
+task of 1 K elements takes 0.46 of the time of `PublicQueue` on an NVIDIA H200 (175 and 381 us), and
+0.57 on lavapipe (244 and 428).
 """
 
 from __future__ import annotations
@@ -16,18 +16,35 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.webgpu.device import WebGpuDevice
-from gpu_executor.webgpu.public_waiting import READ, READ_AS_IT_IS, PublicWaiting
-from gpu_executor.webgpu.waiting import Copy, Dispatch, Waiting
+from gpu_executor.webgpu.device_queue import (
+    MAP_READ,
+    MAP_READ_NOSYNC,
+    BoundDispatch,
+    BufferCopy,
+    DeviceQueue,
+    PublicQueue,
+)
 
-PRIVATE_FOR = "0.32.0"
+WGPU_VERSION = "0.32.0"
+"""The version of wgpu-py whose private names this module uses."""
 SPIN_SECONDS = 100e-6
-"""How long a GPU is asked again and again before the thread sleeps: on an H200 a task of 1 K took
-94 us so, and 121 asleep. A software device needs the processor itself: 512 K took lavapipe 23.3 ms
-so, and 11.3 asleep."""
+"""How long a thread polls a GPU before it sleeps. On an H200 a task of 1 K elements took 94 us with
+polling and 121 asleep. A software device needs the processor itself: 512 K elements took lavapipe
+23.3 ms with polling and 11.3 asleep."""
 
 
-class PrivateWaiting:
-    """By wgpu-native's own functions."""
+def open_queue(device: WebGpuDevice, *, private: bool = True) -> DeviceQueue:
+    """Open a `NativeQueue` where `private` allows it and wgpu-py has the version that it was
+    written for, else a `PublicQueue`."""
+    native = type(device.device).__module__.startswith("wgpu.backends.wgpu_native")
+    known = native and device.wgpu.__version__ == WGPU_VERSION
+    if private and known:
+        return NativeQueue(device)
+    return PublicQueue(device.device, MAP_READ_NOSYNC if known else MAP_READ)
+
+
+class NativeQueue:
+    """A device queue on wgpu-native's C functions."""
 
     maps_inputs = True
 
@@ -38,19 +55,19 @@ class PrivateWaiting:
         self._queue, self._device = device.device.queue._internal, device.device._internal
         self._spin = 0.0 if device.is_software else SPIN_SECONDS
         self._interrupts: list[int] = []
-        """Threads that were interrupted in a callback and do not know it yet."""
+        """Threads that were interrupted in a callback, where the interrupt cannot be raised."""
 
     def submit(
         self,
         pipeline: Any,
-        copies_in: Sequence[Copy],
-        dispatches: Sequence[Dispatch],
-        copies_out: Sequence[Copy],
+        copies_in: Sequence[BufferCopy],
+        dispatches: Sequence[BoundDispatch],
+        copies_out: Sequence[BufferCopy],
     ) -> Any:
         lib, ffi = self._api.lib, self._api.ffi
         null = ffi.NULL
         encoder = lib.wgpuDeviceCreateCommandEncoder(self._device, null)
-        self._copy(encoder, copies_in)
+        self._record_copies(encoder, copies_in)
         compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
         lib.wgpuComputePassEncoderSetPipeline(compute_pass, pipeline._internal)
         for bind_group, parameters, (x, y) in dispatches:
@@ -62,33 +79,34 @@ class PrivateWaiting:
             lib.wgpuComputePassEncoderDispatchWorkgroups(compute_pass, x, y, 1)
         lib.wgpuComputePassEncoderEnd(compute_pass)
         lib.wgpuComputePassEncoderRelease(compute_pass)
-        self._copy(encoder, copies_out)
+        self._record_copies(encoder, copies_out)
         commands = lib.wgpuCommandEncoderFinish(encoder, null)
         lib.wgpuCommandEncoderRelease(encoder)
-        # Through wgpu-py's wrapper once: what was wrong with any of it is raised here.
+        # Only the submission goes through wgpu-py's checking wrapper (`libf`): the wrapper raises
+        # validation errors of all the calls above, too.
         index = self._api.libf.wgpuQueueSubmitForIndex(
             self._queue, 1, ffi.new("WGPUCommandBuffer[]", [commands])
         )
         lib.wgpuCommandBufferRelease(commands)
         return ffi.new("WGPUSubmissionIndex *", index)
 
-    def writer(self, buffer: Any) -> _MappedWriter:
-        return _MappedWriter(self._mapping(buffer, self._api.lib.WGPUMapMode_Write), buffer.size)
+    def make_writer(self, buffer: Any) -> _MappedWriter:
+        return _MappedWriter(self._map(buffer, self._api.lib.WGPUMapMode_Write), buffer.size)
 
-    def reader(self, buffer: Any) -> _Mapping:
-        return self._mapping(buffer, self._api.lib.WGPUMapMode_Read)
+    def make_reader(self, buffer: Any) -> _BufferMapping:
+        return self._map(buffer, self._api.lib.WGPUMapMode_Read)
 
-    def _mapping(self, buffer: Any, mode: int) -> _Mapping:
-        return _Mapping(self._api, self._device, buffer, mode, self._spin, self._interrupts)
+    def _map(self, buffer: Any, mode: int) -> _BufferMapping:
+        return _BufferMapping(self._api, self._device, buffer, mode, self._spin, self._interrupts)
 
-    def _copy(self, encoder: Any, copies: Sequence[Copy]) -> None:
+    def _record_copies(self, encoder: Any, copies: Sequence[BufferCopy]) -> None:
         copy = self._api.lib.wgpuCommandEncoderCopyBufferToBuffer
         for source, target, offset, nbytes in copies:
             copy(encoder, source._internal, offset, target._internal, offset, nbytes)
 
 
-class _Mapping:
-    """A buffer that is mapped again and again, for reading or for writing."""
+class _BufferMapping:
+    """A buffer that is mapped and unmapped for every task, for reading or for writing."""
 
     def __init__(
         self, api: Any, device: Any, buffer: Any, mode: int, spin: float, interrupts: list[int]
@@ -96,20 +114,23 @@ class _Mapping:
         self._lib, self._ffi, self._device = api.lib, api.ffi, device
         self._buffer, self._handle = buffer, buffer._internal
         self._mode, self._spin, self._interrupts = mode, spin, interrupts
-        self._nbytes, self._submitted = 0, None
+        self._nbytes, self._submission = 0, None
         self._answers: list[int | None] = []
-        # Kept: the library calls it whenever the buffer is mapped, in whichever thread polls.
+        """The status of the mapping in progress, once it is done; None after an error in the
+        callback."""
+        # An attribute, so that it lives as long as the library may call it: whenever the buffer is
+        # mapped, in whichever thread polls.
         self._callback = api.ffi.callback(
             "void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)",
             lambda status, *_: self._answers.append(status),
-            onerror=self._interrupted,
+            onerror=self._note_interrupt,
         )
         self._info = api.ffi.new("WGPUBufferMapCallbackInfo *")
         self._info.mode = api.lib.WGPUCallbackMode_AllowProcessEvents
         self._info.callback = self._callback
 
-    def begin(self, nbytes: int, submitted: Any) -> None:
-        self._nbytes, self._submitted = nbytes, submitted
+    def begin_map(self, nbytes: int, submission: Any) -> None:
+        self._nbytes, self._submission = nbytes, submission
         self._answers.clear()
         self._lib.wgpuBufferMapAsync(self._handle, self._mode, 0, nbytes, self._info[0])
 
@@ -118,21 +139,23 @@ class _Mapping:
             self._poll()
         answer = self._answers[0]
         if answer not in (None, self._lib.WGPUMapAsyncStatus_Success):
-            raise RuntimeError(f"a buffer could not be mapped ({answer})")
+            raise RuntimeError(f"wgpu-native could not map a buffer: status {answer}")
         if self._mode == self._lib.WGPUMapMode_Read:
             address = self._lib.wgpuBufferGetConstMappedRange(self._handle, 0, self._nbytes)
         else:
             address = self._lib.wgpuBufferGetMappedRange(self._handle, 0, self._nbytes)
         if address == self._ffi.NULL:
-            raise RuntimeError("a buffer could not be mapped")
+            raise RuntimeError("wgpu-native could not map a buffer: it returned no address")
         return memoryview(self._ffi.buffer(address, self._nbytes))
 
-    def end(self) -> None:
+    def unmap(self) -> None:
         self._lib.wgpuBufferUnmap(self._handle)
 
-    def _interrupted(self, _kind: object, error: object, _trace: object) -> None:
-        """An interrupt that comes in the callback swallows the answer, and nobody hears of it: the
-        answer is given here, and the thread that polls is told."""
+    def _note_interrupt(self, _kind: object, error: object, _trace: object) -> None:
+        """Answer in place of the callback, which an exception ended.
+
+        cffi cannot raise through the C library, so an interrupt is noted for the polling thread.
+        """
         self._answers.append(None)
         if isinstance(error, KeyboardInterrupt):
             self._interrupts.append(get_ident())
@@ -142,51 +165,42 @@ class _Mapping:
         until = perf_counter() + self._spin
         while not self._answers and perf_counter() < until:
             poll(self._device, False, null)
-        submitted = self._submitted
+        submission = self._submission
         while not self._answers:
-            poll(self._device, submitted is not None, null if submitted is None else submitted)
+            poll(self._device, submission is not None, null if submission is None else submission)
         if self._interrupts and self._interrupts[0] == get_ident():
             self._interrupts.clear()
             raise KeyboardInterrupt
 
 
 class _MappedWriter:
-    """The buffer is mapped whenever the device does not have it."""
+    """Writes inputs to a buffer that is mapped whenever no submission uses it."""
 
-    def __init__(self, mapping: _Mapping, nbytes: int) -> None:
+    def __init__(self, mapping: _BufferMapping, nbytes: int) -> None:
         self._mapping, self._nbytes = mapping, nbytes
         self._begun = False
-        self._room: npt.NDArray[np.uint8] | None = None
+        self._mapped: npt.NDArray[np.uint8] | None = None
 
     def write(self, offset: int, data: npt.NDArray[Any]) -> None:
-        room = self._mapped()[offset : offset + data.nbytes]
+        room = self._wait()[offset : offset + data.nbytes]
         room.view(data.dtype.newbyteorder("<")).reshape(data.shape)[...] = data
 
-    def end(self) -> None:
-        self._room, self._begun = None, False
-        self._mapping.end()
+    def finish(self) -> None:
+        self._mapped, self._begun = None, False
+        self._mapping.unmap()
 
-    def begin(self, submitted: Any) -> None:
-        self._mapping.begin(self._nbytes, submitted)
+    def begin_map(self, submission: Any) -> None:
+        self._mapping.begin_map(self._nbytes, submission)
         self._begun = True
 
     def close(self) -> None:
         if self._begun:
-            self._mapped()
-            self.end()
+            self._wait()
+            self.finish()
 
-    def _mapped(self) -> npt.NDArray[np.uint8]:
-        if self._room is None:
+    def _wait(self) -> npt.NDArray[np.uint8]:
+        if self._mapped is None:
             if not self._begun:
-                self.begin(None)
-            self._room = np.frombuffer(self._mapping.wait(), np.uint8)
-        return self._room
-
-
-def choose_waiting(device: WebGpuDevice, *, private: bool = True) -> Waiting:
-    """The private way where wgpu-py is the version it was written for, else the public one."""
-    native = type(device.device).__module__.startswith("wgpu.backends.wgpu_native")
-    known = native and device.wgpu.__version__ == PRIVATE_FOR
-    if private and known:
-        return PrivateWaiting(device)
-    return PublicWaiting(device.device, READ_AS_IT_IS if known else READ)
+                self.begin_map(None)
+            self._mapped = np.frombuffer(self._mapping.wait(), np.uint8)
+        return self._mapped
