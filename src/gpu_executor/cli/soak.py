@@ -1,4 +1,4 @@
-"""`gpu-executor soak`: mixed jobs and faults for a while; what was done, what failed, what grew."""
+"""`gpu-executor soak`: random calls with injected faults for a while, and a report on them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ import click
 from rich.progress import Progress
 
 from gpu_executor.cli.screen import console, table
-from gpu_executor.soak import Report
+from gpu_executor.soak import SoakReport
 from gpu_executor.soak import soak as run_soak
-from gpu_executor.soak.memory import Movement
-from gpu_executor.soak.tally import FATES, TROUBLES
+from gpu_executor.soak.load_generator import FIELD_OPERATIONS
+from gpu_executor.soak.memory import MemoryTrend
+from gpu_executor.soak.tally import DEFECTS, VERDICTS
 
-BYTES = {
-    "other": "the process itself",
-    "vulkan": "held by Vulkan backends",
-    "webgpu": "held by WebGPU backends",
+MEMORY_LABELS = {
+    "other": "process, without backends",
+    "vulkan": "Vulkan backends",
+    "webgpu": "WebGPU backends",
 }
-OF_DEVICES = ("device", "backend", "calls", "batches", "retries", "reopened", "errors", "failed")
+"""Quantities in bytes, as the table names them."""
+JSON_METHOD_NAMES = {FIELD_OPERATIONS: "fields on the card"}
+"""Call methods whose key in the JSON file differs from their name."""
+DEVICE_STATS = ("device", "backend", "calls", "batches", "retries", "reopened", "errors", "failed")
 
 
 @click.command()
@@ -36,49 +40,51 @@ OF_DEVICES = ("device", "backend", "calls", "batches", "retries", "reopened", "e
     type=click.FloatRange(0, min_open=True),
     default=1.0,
     show_default=True,
-    help="How long.",
+    help="Duration of the run.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0), help="What is drawn follows from it; any unless set."
+    "--seed", type=click.IntRange(0), help="Seed of all random choices.  [default: random]"
 )
 @click.option(
     "--faults",
     type=click.FloatRange(0),
     default=60.0,
     show_default=True,
-    help="Injected a minute.",
+    help="Faults injected per minute, on average.",
 )
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write figures there.")
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path), help="Write the report to this file."
+)
 def soak(minutes: float, seed: int | None, faults: float, json_file: Path | None) -> None:
-    """Mixed kernels, sizes, backends and injected faults; checks every result, watches memory."""
+    """Run random calls with injected faults; check every result and memory growth."""
     seed = secrets.randbits(32) if seed is None else seed
-    console.print(f"{minutes:g} minutes with seed {seed} and {faults:g} faults a minute\n")
+    console.print(f"{minutes:g} minutes with seed {seed} and {faults:g} faults per minute\n")
     with _quiet_log(), Progress(console=console, transient=True) as progress:
         task = progress.add_task("soaking", total=1.0)
         report = run_soak(
             minutes, seed, faults, lambda share: progress.update(task, completed=share)
         )
     for absent in report.absent:
-        console.print(f"left out: {absent}\n", soft_wrap=True)
-    console.print(_asked(report))
-    console.print(_devices(report))
+        console.print(f"not tested: {absent}\n", soft_wrap=True)
+    console.print(_calls_table(report))
+    console.print(_executors_table(report))
     if report.faults:
-        console.print(_faults(report))
-    console.print(_memory(report))
-    _verdict(report)
+        console.print(_faults_table(report))
+    console.print(_memory_table(report))
+    _print_verdict(report)
     if json_file is not None:
         json_file.write_text(json.dumps(as_dict(report), indent=2) + "\n")
         console.print(f"written to {json_file}")
-    if report.tally.troubles["lost"]:
+    if report.tally.defects["lost"]:
         console.file.flush()
-        os._exit(1)  # threads that wait for what is lost would keep the process for ever
-    if not report.well:
+        os._exit(1)  # threads that wait for a lost result would keep the process alive for ever
+    if not report.passed:
         sys.exit(1)
 
 
 @contextlib.contextmanager
 def _quiet_log() -> Iterator[None]:
-    """What is run again and reopened is counted; a line for each is too much."""
+    """Silence the executor's log: retries and reopened devices are in the report's counts."""
     log = logging.getLogger("gpu_executor.executor")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -88,61 +94,66 @@ def _quiet_log() -> Iterator[None]:
         log.setLevel(level)
 
 
-def as_dict(report: Report) -> dict[str, Any]:
-    """All of a report, for JSON."""
+def as_dict(report: SoakReport) -> dict[str, Any]:
+    """The whole report, for JSON."""
+    tally = report.tally
     return {
         "seed": report.seed,
         "seconds": report.seconds,
-        "well": report.well,
-        "jobs": report.tally.jobs,
+        "well": report.passed,
+        "jobs": tally.jobs,
         "asked": {
-            way: {"jobs": each.jobs, "elements": each.elements, "fates": dict(each.fates)}
-            for way, each in report.tally.asked.items()
+            JSON_METHOD_NAMES.get(method, method): {
+                "jobs": counts.jobs,
+                "elements": counts.elements,
+                "fates": dict(counts.verdicts),
+            }
+            for method, counts in tally.calls.items()
         },
-        "troubles": dict(report.tally.troubles),
-        "described": report.tally.described,
+        "troubles": dict(tally.defects),
+        "described": tally.descriptions,
         "faults": [
             {"kind": kind, "call": call, "fired": fired}
             for (kind, call), fired in sorted(report.faults.items())
         ],
-        "begun_again": report.begun_again,
+        "begun_again": report.restarts,
         "executors": [
-            [{what: getattr(each, what) for what in OF_DEVICES} for each in stats.devices]
+            [{what: getattr(each, what) for what in DEVICE_STATS} for each in stats.devices]
             for stats in report.executors
         ],
         "absent": list(report.absent),
         "samples": [dataclasses.asdict(each) for each in report.samples],
-        "moved": [dataclasses.asdict(each) | {"grew": each.grew} for each in report.moved],
-        "left": report.left,
+        "moved": [dataclasses.asdict(each) | {"grew": each.grew} for each in report.trends],
+        "left": report.leaked,
     }
 
 
-def _asked(report: Report) -> Any:
+def _calls_table(report: SoakReport) -> Any:
     title = f"{report.tally.jobs:,} jobs in {report.seconds:,.0f} s"
-    made = table(title, "how", "jobs", "elements", *FATES)
-    for way, asked in sorted(report.tally.asked.items()):
-        fates = [f"{asked.fates[fate]:,}" if asked.fates[fate] else "-" for fate in FATES]
-        made.add_row(way, f"{asked.jobs:,}", f"{asked.elements:,}", *fates)
+    made = table(title, "call method", "jobs", "elements", *VERDICTS)
+    for method, counts in sorted(report.tally.calls.items()):
+        verdicts = [counts.verdicts[verdict] for verdict in VERDICTS]
+        cells = [f"{count:,}" if count else "-" for count in verdicts]
+        made.add_row(method, f"{counts.jobs:,}", f"{counts.elements:,}", *cells)
     return made
 
 
-def _devices(report: Report) -> Any:
+def _executors_table(report: SoakReport) -> Any:
     names = {each.device: None for stats in report.executors for each in stats.devices}
     made = table(
-        f"What executors did on {', '.join(names)}",
-        *("executor", "calls", "batches", "run again", "reopened"),
+        f"Executors on {', '.join(names)}", "executor", "calls", "batches", "retries", "reopened"
     )
     for number, stats in enumerate(report.executors, 1):
         for index, each in enumerate(stats.devices, 1):
-            of_several = f", device {index}" if len(stats.devices) > 1 else ""
-            figures = each.calls, each.batches, each.retries, each.reopened
-            made.add_row(f"{number}: {each.backend}{of_several}", *(f"{n:,}" for n in figures))
-    made.add_row("chains of fields on the card", "", "", f"{report.begun_again:,}", "")
+            suffix = f", device {index}" if len(stats.devices) > 1 else ""
+            counts = each.calls, each.batches, each.retries, each.reopened
+            made.add_row(f"{number}: {each.backend}{suffix}", *(f"{n:,}" for n in counts))
+    made.add_row(FIELD_OPERATIONS, "", "", f"{report.restarts:,}", "")
     return made
 
 
-def _faults(report: Report) -> Any:
-    made = table(f"{sum(report.faults.values()):,} injected faults", "kind", "times", "in")
+def _faults_table(report: SoakReport) -> Any:
+    made = table(f"{sum(report.faults.values()):,} injected faults", "kind", "count", "by function")
     kinds = sorted({kind for kind, _ in report.faults})
     for kind in kinds:
         calls = {call: n for (of, call), n in report.faults.items() if of == kind}
@@ -151,30 +162,30 @@ def _faults(report: Report) -> Any:
     return made
 
 
-def _memory(report: Report) -> Any:
+def _memory_table(report: SoakReport) -> Any:
     made = table(
-        "Memory between stretches of work, when nothing was in flight",
-        *("what", "after warming up", "at the end", "may grow by"),
+        "Memory, sampled while nothing was in flight",
+        *("held by", "after warm-up", "at the end", "allowed growth"),
     )
-    for each in report.moved:
-        allowed = "not judged: too short" if each.allowed is None else _amount(each, each.allowed)
+    for each in report.trends:
+        allowed = "too short to judge" if each.allowed is None else _amount(each, each.allowed)
         made.add_row(
-            BYTES.get(each.what, "Vulkan objects"),
+            MEMORY_LABELS.get(each.what, "Vulkan objects"),
             _amount(each, each.first),
             _amount(each, each.last),
             allowed,
         )
-    made.add_row("Vulkan objects after closing", "", f"{sum(report.left.values()):,}", "0")
+    made.add_row("objects after closing", "", f"{sum(report.leaked.values()):,}", "0")
     return made
 
 
-def _amount(moved: Movement, value: float) -> str:
-    return f"{value / (1 << 20):,.1f} MiB" if moved.what in BYTES else f"{value:,.0f}"
+def _amount(trend: MemoryTrend, value: float) -> str:
+    return f"{value / (1 << 20):,.1f} MiB" if trend.what in MEMORY_LABELS else f"{value:,.0f}"
 
 
-def _verdict(report: Report) -> None:
-    for words in report.tally.described:
-        console.print(f"[red]{words}[/]", soft_wrap=True)
-    counts = ", ".join(f"{report.tally.troubles[kind]} {kind}" for kind in TROUBLES)
-    mark = "[green]well[/]" if report.well else "[red]not well[/]"
-    console.print(f"{mark}: {counts}; again with --seed {report.seed}")
+def _print_verdict(report: SoakReport) -> None:
+    for description in report.tally.descriptions:
+        console.print(f"[red]{description}[/]", soft_wrap=True)
+    counts = ", ".join(f"{report.tally.defects[defect]} {defect}" for defect in DEFECTS)
+    mark = "[green]passed[/]" if report.passed else "[red]failed[/]"
+    console.print(f"{mark}: {counts}; repeat with --seed {report.seed}")

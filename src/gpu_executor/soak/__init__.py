@@ -1,5 +1,5 @@
-"""Soak: mixed jobs on every backend, with injected faults, all results checked."""
+"""Soak test: random calls on every backend with injected faults, every result checked."""
 
-from gpu_executor.soak.trial import Report, soak
+from gpu_executor.soak.runner import SoakReport, soak
 
-__all__ = ["Report", "soak"]
+__all__ = ["SoakReport", "soak"]

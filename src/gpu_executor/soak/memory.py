@@ -1,4 +1,4 @@
-"""How memory moves: looked at while nothing is in flight, so that one moment is like another."""
+"""Memory samples, taken while no work is in flight, and whether memory grew between them."""
 
 from __future__ import annotations
 
@@ -16,47 +16,48 @@ from gpu_executor.vulkan.binding import live_objects
 from gpu_executor.vulkan.stats import Stats
 from gpu_executor.webgpu.stats import WgpuStats
 
-WARM_UP, LEAST_WARM_UP = 0.25, 120.0
-"""The share of a run in which caches fill, and the seconds that this takes at least: dozens of
-kernels are compiled for each device, and what is kept for batches follows the largest so far."""
-LEAST = 20
-"""Samples after that, without which nothing can be said: one may be 200 MiB beside the next, and
-growth is told by the medians of quarters. Of twelve samples a run that did not grow was found to
-(701 and 820 MiB; 806 and 744 after ten minutes of the same jobs)."""
+WARM_UP_SHARE, MIN_WARM_UP_SECONDS = 0.25, 120.0
+"""The part of a run in which caches still fill, and its least duration. Dozens of kernels are
+compiled for each device, and the memory kept for batches follows the largest batch so far."""
+MIN_SAMPLES = 20
+"""Samples after the warm-up that a judgement needs. Two samples in a row may differ by 200 MiB, so
+growth is judged by the medians of the first and the last quarter. With twelve samples a run that
+did not grow was reported to have grown (701 to 820 MiB; 806 to 744 after ten minutes of the same
+jobs)."""
 MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """What a process and its devices hold at a moment."""
+class MemorySample:
+    """What the process and its devices hold at one moment."""
 
     seconds: float
     """Since the run began."""
     resident: int
-    """Bytes that the process has in memory."""
+    """The process's resident set size in bytes."""
     vulkan: int
-    """Bytes that the Vulkan backends hold."""
+    """Bytes held by the Vulkan backends."""
     webgpu: int
-    """Bytes that the WebGPU backends hold for the next task."""
+    """Bytes held by the WebGPU backends."""
     other: int
-    """Resident bytes that no backend accounts for: code, compiled kernels, the mix itself. Where a
-    device is software, what backends hold is resident too."""
+    """Resident bytes that no backend accounts for: code, compiled kernels, inputs and expected
+    results. The memory of a software device is resident, so it is subtracted."""
     objects: int
-    """Vulkan's, made and not destroyed."""
+    """Vulkan objects that were created and not destroyed."""
 
 
-def sample(begun: float, backends: Iterable[Any], *, software: bool) -> Sample:
-    """From the statistics of backends of any kind."""
+def sample_memory(begun: float, backends: Iterable[Any], *, software: bool) -> MemorySample:
+    """Take a sample, with the statistics of all backends; `software` if no device is a GPU."""
     gc.collect()
-    _give_back_freed()
+    _trim_heap()
     vulkan = webgpu = 0
     for stats in backends:
         if isinstance(stats, Stats):
             vulkan += stats.memory.bytes_held
         elif isinstance(stats, WgpuStats):
             webgpu += stats.pool.bytes_idle + stats.pool.bytes_in_use
-    resident = resident_bytes()
-    return Sample(
+    resident = read_resident_bytes()
+    return MemorySample(
         seconds=time.monotonic() - begun,
         resident=resident,
         vulkan=vulkan,
@@ -66,56 +67,61 @@ def sample(begun: float, backends: Iterable[Any], *, software: bool) -> Sample:
     )
 
 
-def resident_bytes() -> int:
+def read_resident_bytes() -> int:
+    """The resident set size of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _give_back_freed() -> None:
-    """What was freed goes back to the system, so that what is left is in use. A driver's compiler
-    frees hundreds of megabytes that the C library would keep, torn between its arenas."""
+def _trim_heap() -> None:
+    """Return freed memory to the operating system, so that resident memory is memory in use.
+
+    A driver's compiler frees hundreds of megabytes, which the C library would keep in its arenas.
+    """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:  # the GNU library has it
+    if trim is not None:  # only the GNU C library has it
         trim(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Movement:
-    """One figure from the first quarter after warming up to the last; medians of both."""
+class MemoryTrend:
+    """One quantity: its medians over the first and the last quarter after the warm-up."""
 
     what: str
+    """The attribute of `MemorySample`."""
     first: float
     last: float
     allowed: float | None
-    """By how much it may grow; None where too little was seen to judge."""
+    """The growth that is allowed; None after a run too short to judge."""
 
     @property
     def grew(self) -> bool:
         return self.allowed is not None and self.last - self.first > self.allowed
 
 
-ALLOWED = {
+ALLOWED_GROWTH = {
     # A reopened device has no compiled kernels yet, which is tens of megabytes less.
     "other": (64 * MIB, 0.15),
     "vulkan": (96 * MIB, 0.5),
     "webgpu": (256 * MIB, 0.5),
     "objects": (200, 0.5),
 }
-"""Growth that is none: so much, or that share of what there was, whichever is more."""
+"""By quantity: an amount, and a share of the first median. The larger of the two is allowed."""
 
 
-def movements(samples: Sequence[Sample]) -> list[Movement]:
-    """Of each figure; none from no samples."""
+def find_trends(samples: Sequence[MemorySample]) -> list[MemoryTrend]:
+    """The trend of each quantity; empty without samples."""
     if not samples:
         return []
-    begun = WARM_UP * samples[-1].seconds
-    warm = [each for each in samples if each.seconds > max(begun, LEAST_WARM_UP)]
-    judged = len(warm) >= LEAST
+    begun = WARM_UP_SHARE * samples[-1].seconds
+    warm = [each for each in samples if each.seconds > max(begun, MIN_WARM_UP_SECONDS)]
+    judged = len(warm) >= MIN_SAMPLES
     warm = warm if judged else [each for each in samples if each.seconds > begun]
     quarter = max(len(warm) // 4, 1)
-    moved = []
-    for what, (least, share) in ALLOWED.items():
-        figures = [getattr(each, what) for each in warm]
-        first, last = (statistics.median(part) for part in (figures[:quarter], figures[-quarter:]))
-        moved.append(Movement(what, first, last, max(least, share * first) if judged else None))
-    return moved
+    trends = []
+    for what, (amount, share) in ALLOWED_GROWTH.items():
+        values = [getattr(each, what) for each in warm]
+        first, last = (statistics.median(part) for part in (values[:quarter], values[-quarter:]))
+        allowed = max(amount, share * first) if judged else None
+        trends.append(MemoryTrend(what, first, last, allowed))
+    return trends

@@ -1,4 +1,4 @@
-"""What came of all that was asked: counts, and in words whatever should not have been."""
+"""Counts of what came of all calls, with descriptions of the defects among them."""
 
 from __future__ import annotations
 
@@ -8,60 +8,62 @@ from concurrent.futures import InvalidStateError
 from dataclasses import dataclass, field
 from typing import Literal
 
-Fate = Literal["right", "refused", "cancelled", "gave up"]
-FATES: tuple[Fate, ...] = ("right", "refused", "cancelled", "gave up")
-"""A result that is right; a bad element that was refused as it should be; a job that was cancelled
-in time; one that met so many faults that its executor stopped trying."""
-Trouble = Literal["lost", "wrong", "answered twice", "failed", "growth"]
-TROUBLES: tuple[Trouble, ...] = ("lost", "wrong", "answered twice", "failed", "growth")
-MOST_DESCRIBED = 20
+Verdict = Literal["right", "refused", "cancelled", "gave up"]
+VERDICTS: tuple[Verdict, ...] = ("right", "refused", "cancelled", "gave up")
+"""The result was right; an invalid element was refused, as it must be; the job was cancelled before
+it ran; the executor gave up after several injected faults."""
+Defect = Literal["lost", "wrong", "answered twice", "failed", "growth"]
+DEFECTS: tuple[Defect, ...] = ("lost", "wrong", "answered twice", "failed", "growth")
+"""No result came; the result was wrong; a future was completed twice, or after it was cancelled;
+an unexpected exception was raised; memory or the number of Vulkan objects grew."""
+MAX_DESCRIPTIONS = 20
 
 
 @dataclass(slots=True)
-class Asked:
-    """What came of one way of asking."""
+class CallCounts:
+    """Calls by one method."""
 
     jobs: int = 0
     elements: int = 0
-    fates: Counter[Fate] = field(default_factory=Counter)
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
 
 
 class Tally:
-    """Safe from several threads."""
+    """Counts calls and defects. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.asked: dict[str, Asked] = defaultdict(Asked)
-        """By way."""
-        self.troubles: Counter[Trouble] = Counter()
-        self.described: list[str] = []
-        """The first of them, in words."""
+        self.calls: dict[str, CallCounts] = defaultdict(CallCounts)
+        """By the name of the call method."""
+        self.defects: Counter[Defect] = Counter()
+        self.descriptions: list[str] = []
+        """The first `MAX_DESCRIPTIONS` defects in words."""
 
-    def count(self, way: str, elements: int, fate: Fate | None) -> None:
-        """A job; None: one that is in trouble."""
+    def count(self, method: str, elements: int, verdict: Verdict | None) -> None:
+        """Count one call; without a verdict if it has a defect, which `report` counts."""
         with self._lock:
-            asked = self.asked[way]
-            asked.jobs += 1
-            asked.elements += elements
-            if fate is not None:
-                asked.fates[fate] += 1
+            counts = self.calls[method]
+            counts.jobs += 1
+            counts.elements += elements
+            if verdict is not None:
+                counts.verdicts[verdict] += 1
 
-    def trouble(self, kind: Trouble, words: str) -> None:
+    def report(self, defect: Defect, description: str) -> None:
+        """Count a defect and keep its description."""
         with self._lock:
-            self.troubles[kind] += 1
-            if len(self.described) < MOST_DESCRIBED:
-                self.described.append(f"{kind}: {words}")
+            self.defects[defect] += 1
+            if len(self.descriptions) < MAX_DESCRIPTIONS:
+                self.descriptions.append(f"{defect}: {description}")
 
-    def thread_died(self, details: threading.ExceptHookArgs) -> None:
-        """For `threading.excepthook`. A future that is given a second answer raises in the thread
-        that gives it."""
+    def report_thread_death(self, details: threading.ExceptHookArgs) -> None:
+        """A `threading.excepthook`. Completing a future twice raises in the completing thread."""
         name = "a thread" if details.thread is None else details.thread.name
         twice = issubclass(details.exc_type, InvalidStateError)
-        self.trouble(
+        self.report(
             "answered twice" if twice else "failed",
             f"{name} died of {details.exc_type.__name__}: {details.exc_value}",
         )
 
     @property
     def jobs(self) -> int:
-        return sum(asked.jobs for asked in self.asked.values())
+        return sum(counts.jobs for counts in self.calls.values())

@@ -1,0 +1,183 @@
+"""Random kernel calls, each with the result that it must give.
+
+The expected result is computed before the call, so that a device which overwrites its inputs is
+detected too. Small field results come from Python integers, all others from the kernels' NumPy
+references.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from gpu_executor.call import Array
+from gpu_executor.cpu import exact
+from gpu_executor.errors import ElementRangeError
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels import load
+from gpu_executor.primes import NAMED, Prime, words
+
+MAX_ELEMENTS = 100_000
+"""Elements of the largest call."""
+EMPTY_SHARE = 0.02
+"""Share of the calls that have no elements."""
+MAX_MATRIX_SIDE = 96
+MAX_EXACT_ELEMENTS = 64
+"""Field results of up to this many elements are computed with Python integers."""
+RANDOM_FIELD_ELEMENTS = 1_024
+"""Random elements of each field that operands are drawn from, beside the edge values."""
+
+FIELDS = ("bls12_381_fq", "bls12_381_fr", "secp256k1", "goldilocks", "babybear")
+FIELD_KERNELS = tuple(f"{field}_{operation}" for field in FIELDS for operation in ("add", "mul"))
+KERNELS = (
+    *FIELD_KERNELS,
+    *("bls12_381_fq_sub", "goldilocks_sub"),
+    *("vector_add_u32", "vector_add_f32"),
+    *("reduce_sum_u32", "reduce_sum_f32", "reduce_max_f32", "reduce_min_u32"),
+    *("matmul_u32", "matmul_f32"),
+)
+EXACT_OPERATIONS: dict[str, Callable[[Prime, list[int], list[int]], list[int]]] = {
+    "add": exact.add,
+    "sub": exact.sub,
+    "mul": exact.mont_mul,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedRefusal:
+    """The element that is not below the modulus, which the call must be refused for."""
+
+    argument: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCall:
+    """A kernel call and its expected result."""
+
+    kernel: Kernel
+    arrays: tuple[Array, ...]
+    expected: Array | ExpectedRefusal
+
+    @property
+    def elements(self) -> int:
+        """Elements of the first input."""
+        types = self.kernel.types
+        assert types is not None
+        return self.arrays[0].size // math.prod(types[0].shape)
+
+    def make_output(self) -> Array:
+        """An array for the result, filled with wrong values."""
+        assert not isinstance(self.expected, ExpectedRefusal)
+        output: Array = self.expected + 1
+        return output
+
+    def find_error(self, outcome: Any) -> str | None:
+        """Describe what is wrong with a result or an exception; None if it is as expected."""
+        if isinstance(self.expected, ExpectedRefusal):
+            error = _check_refusal(self.expected, outcome)
+        else:
+            error = _check_result(self.expected, outcome)
+        return error and f"{self.kernel.name} of {self.elements:,} elements: {error}"
+
+
+def _check_refusal(expected: ExpectedRefusal, outcome: Any) -> str | None:
+    if not isinstance(outcome, ElementRangeError):
+        return f"an element above the modulus was accepted and gave {outcome!r:.100}"
+    if (outcome.argument, outcome.index) != (expected.argument, expected.index):
+        return f"refused for another element than {expected}: {outcome}"
+    return None
+
+
+def _check_result(expected: Array, outcome: Any) -> str | None:
+    if isinstance(outcome, BaseException):
+        return f"{type(outcome).__name__}: {outcome}"
+    if outcome.shape != expected.shape or outcome.dtype != expected.dtype:
+        return f"a result of shape {outcome.shape} and dtype {outcome.dtype}"
+    differ = np.flatnonzero(outcome != expected)
+    return f"{len(differ):,} wrong values, the first at {differ[0]:,}" if len(differ) else None
+
+
+def draw_call(
+    rng: Generator, name: str, max_elements: int = MAX_ELEMENTS, *, invalid: bool = False
+) -> CheckedCall:
+    """A random call of the named kernel.
+
+    With `invalid`, which only field kernels take, one element is not below the modulus.
+    """
+    kernel = load(name)
+    field, _, operation = name.rpartition("_")
+    if field in NAMED:
+        count = draw_size(rng, max_elements) if invalid else _draw_count(rng, max_elements)
+        return _draw_field_call(rng, kernel, NAMED[field], operation, count, invalid=invalid)
+    if name.startswith("matmul"):
+        arrays: tuple[Array, ...] = _draw_matrices(rng, name, max_elements)
+    else:
+        draw_length = _draw_count if kernel.split == "elements" else draw_size
+        count = draw_length(rng, max_elements)
+        arrays = tuple(_draw_numbers(rng, name, (count,)) for _ in range(kernel.inputs))
+    assert kernel.reference is not None
+    return CheckedCall(kernel, arrays, kernel.reference(*arrays))
+
+
+def draw_size(rng: Generator, largest: int) -> int:
+    """A log-uniform size from 1: 1 to 10 is as likely as 1,000 to 10,000."""
+    return int(math.exp(rng.uniform(0, math.log(largest + 0.999))))
+
+
+def _draw_count(rng: Generator, largest: int) -> int:
+    """A log-uniform size, or sometimes 0: empty calls are valid."""
+    return 0 if rng.random() < EMPTY_SHARE else draw_size(rng, largest)
+
+
+def _draw_field_call(
+    rng: Generator, kernel: Kernel, prime: Prime, operation: str, count: int, *, invalid: bool
+) -> CheckedCall:
+    elements = field_elements(prime)
+    a, b = (elements[rng.integers(0, len(elements), count)] for _ in range(2))
+    if invalid:
+        refusal = ExpectedRefusal(int(rng.integers(0, 2)), int(rng.integers(0, count)))
+        (a, b)[refusal.argument][refusal.index] = np.iinfo(a.dtype).max
+        return CheckedCall(kernel, (a, b), refusal)
+    if count > MAX_EXACT_ELEMENTS:
+        assert kernel.reference is not None
+        return CheckedCall(kernel, (a, b), kernel.reference(a, b))
+    operate = EXACT_OPERATIONS[operation]
+    integers = operate(prime, words.to_ints(prime, a), words.to_ints(prime, b))
+    return CheckedCall(kernel, (a, b), words.from_ints(prime, integers))
+
+
+@functools.cache
+def field_elements(prime: Prime) -> Array:
+    """Elements to draw operands from: random ones, and edge values of carry and reduction."""
+    rng, p = np.random.default_rng(prime.modulus % (1 << 32)), prime.modulus
+    edges = [0, 1, 2, p // 2, p // 2 + 1, p - 2, p - 1] * 20
+    drawn = (rng.bytes(4 * prime.words) for _ in range(RANDOM_FIELD_ELEMENTS))
+    return words.from_ints(prime, edges + [int.from_bytes(each, "little") % p for each in drawn])
+
+
+def _draw_matrices(rng: Generator, name: str, max_elements: int) -> tuple[Array, Array]:
+    side = max(min(MAX_MATRIX_SIDE, math.isqrt(max_elements)), 1)
+    m, k, n = (draw_size(rng, side) for _ in range(3))
+    return (
+        _draw_numbers(rng, name, (m, k), below=256),
+        _draw_numbers(rng, name, (k, n), below=256),
+    )
+
+
+def _draw_numbers(rng: Generator, name: str, shape: tuple[int, ...], below: int = 1 << 32) -> Array:
+    """Random uint32 or float32 values, by the suffix of the kernel's name.
+
+    Floats with a bound are integers. A float matrix product whose sums stay below 2^24 is then
+    exact in any summation order; the other float kernels have a fixed order.
+    """
+    if name.endswith("f32") and below == 1 << 32:
+        return rng.standard_normal(shape, np.float32)
+    integers = rng.integers(0, below, shape, np.uint32)
+    return integers.astype(np.float32) if name.endswith("f32") else integers
