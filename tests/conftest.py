@@ -11,6 +11,7 @@ import dataclasses
 import gc
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -170,7 +171,19 @@ def session() -> Iterator[Session]:
 
 
 @pytest.fixture
-def run_python() -> RunPython:
+def sigint_handler() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt in this process and in its children, however they started.
+
+    A background command of a script (`nohup make test &`) starts with SIGINT ignored. Children
+    inherit an ignored signal; a handler is reset to the default when they start.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def run_python(sigint_handler: None) -> RunPython:
     """Runs a script in an interpreter of its own, with variables set or (None) unset."""
 
     def run(script: str, **variables: str | None) -> subprocess.CompletedProcess[str]:

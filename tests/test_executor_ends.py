@@ -259,7 +259,7 @@ print("end", flush=True)
 """
 
 
-def test_an_impatient_end_is_an_end(run_python: RunPython) -> None:
+def test_ctrl_c_at_the_end_is_an_end(run_python: RunPython) -> None:
     ran = run_python(BEGIN + CTRL_C_AT_THE_END)
     assert ran.stdout == "end\n"
     assert ran.returncode in (0, 1, -2, 130), (ran.returncode, ran.stderr)

@@ -363,6 +363,7 @@ def test_ctrl_c_while_measuring_leaves_nothing_behind(
     assert set(threading.enumerate()) <= threads
 
 
+@pytest.mark.usefixtures("sigint_handler")
 def test_after_ctrl_c_nobody_writes_to_memory_that_was_given_back(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_bad_element_is_named_by_its_job_and_index(
     check_works(crewed_gpu, depth)
 
 
+@pytest.mark.usefixtures("sigint_handler")
 @pytest.mark.parametrize("where", ["fill", "drain"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_arrives_when_the_others_are_done(
@@ -109,6 +110,7 @@ def test_ctrl_c_arrives_when_the_others_are_done(
     check_works(crewed_gpu)
 
 
+@pytest.mark.usefixtures("sigint_handler")
 def test_ctrl_c_in_a_copy_that_is_shared_arrives_when_the_others_are_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
