@@ -19,7 +19,8 @@ LOST, NO_MEMORY, OTHER = (
     "VK_ERROR_OUT_OF_DEVICE_MEMORY",
     "VK_ERROR_TOO_MANY_OBJECTS",
 )
-whatever_it_is = pytest.mark.parametrize("code", [LOST, NO_MEMORY, OTHER])
+CODES = (LOST, NO_MEMORY, OTHER)
+whatever_it_is = pytest.mark.parametrize("code", CODES)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ A failing call is a C function that returns the code, as in test_faults.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from executors import ADD, FQ_ADD, Array, total, words
+from executors import ADD, FQ_ADD, total, words
 from fault_codes import (
+    CODES,
     COUNT,
     JOBS,
     LOST,
@@ -27,7 +29,8 @@ from fault_codes import (
 )
 from gpu_executor.errors import VulkanError
 from gpu_executor.vulkan.binding import vk
-from jobs import TOO_LARGE, field_jobs, watch
+from jobs import TOO_LARGE, check_sums, field_jobs, watch
+from pairwise import choose_pairwise
 from test_faults import Fail, fail
 from test_threads import in_threads
 
@@ -53,39 +56,41 @@ def notes(error: BaseException) -> str:
 def test_every_submission_of_a_batch_fails_once_in_turn(
     executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
-    jobs = [words(COUNT, 10_000 * number) for number in range(JOBS)]
-    expected = [total(job) for job in jobs]
+    jobs = [words(MANY, 10_000 * number) for number in range(16)]
     submitted = watch(monkeypatch, "vkQueueSubmit")
     executor.run_batch(ADD, jobs)
-    assert len(submitted) == JOBS
-    # A device that is opened again, or slots that are made again, take longer than the batch.
-    turns = [*range(1, JOBS, {LOST: 9, NO_MEMORY: 5, OTHER: 1}[code]), JOBS]
-    for turn in turns:
+    assert len(submitted) == len(jobs)
+    for turn in range(1, len(jobs) + 1):
         fail("vkQueueSubmit", code_of(code), on=turn)
-        results = executor.run_batch(ADD, jobs)
-        assert all(map(np.array_equal, results, expected)), f"submission {turn}"
+        check_sums(executor.run_batch(ADD, jobs), jobs)
     stats = device_of(executor)
-    assert (stats.retries, stats.errors) == (len(turns), 0)
-    assert stats.reopened == (len(turns) if code == LOST else 0)
+    assert (stats.retries, stats.errors) == (len(jobs), 0)
+    assert stats.reopened == (len(jobs) if code == LOST else 0)
 
 
-@whatever_it_is
-@pytest.mark.parametrize("name", ["vkQueueSubmit", "vkWaitSemaphores"])
-def test_futures_and_direct_calls_are_run_again(
-    executor: gx.GpuExecutor, fail: Fail, code: str, name: str
+WAYS: dict[str, Callable[[gx.GpuExecutor, list[Any]], list[Any]]] = {
+    "run": lambda executor, jobs: [executor.run(ADD, *job) for job in jobs],
+    "submit": lambda executor, jobs: [
+        future.result() for future in [executor.submit(ADD, *job) for job in jobs]
+    ],
+    "map": lambda executor, jobs: list(executor.map(ADD, *zip(*jobs, strict=True))),
+    "run_batch": lambda executor, jobs: executor.run_batch(ADD, jobs),
+}
+"""Jobs of one kernel, by each way of calling."""
+PLACES = [("vkQueueSubmit", 1), ("vkQueueSubmit", 7), ("vkWaitSemaphores", 1)]
+"""Calls of an entry point that fail, by number."""
+
+
+@pytest.mark.parametrize(("code", "place", "way"), choose_pairwise(CODES, PLACES, WAYS))
+def test_jobs_are_run_again_however_they_were_asked_for(
+    executor: gx.GpuExecutor, fail: Fail, code: str, place: tuple[str, int], way: str
 ) -> None:
-    for on in (1, 2, 7):
-        jobs = [words(70, 100 * number) for number in range(12)]
-        fail(name, code_of(code), on=on)
-        futures = [executor.submit(ADD, *job) for job in jobs]
-        for future, job in zip(futures, jobs, strict=True):
-            np.testing.assert_array_equal(future.result(), total(job))
-        fail(name, code_of(code), on=1)
-        np.testing.assert_array_equal(executor.run(ADD, *jobs[0]), total(jobs[0]))
-        fail(name, code_of(code), on=2)
-        for result, job in zip(executor.map(ADD, *zip(*jobs, strict=True)), jobs, strict=True):
-            np.testing.assert_array_equal(result, total(job))
-    assert device_of(executor).errors == 0
+    name, on = place
+    jobs = [words(MANY, 100 * number) for number in range(12)]
+    fail(name, code_of(code), on=on)
+    check_sums(WAYS[way](executor, jobs), jobs)
+    stats = device_of(executor)
+    assert (stats.retries, stats.errors) == (1, 0)
 
 
 @whatever_it_is
@@ -96,9 +101,9 @@ def test_results_go_where_out_says_also_when_run_again(
     outs = [np.zeros(COUNT, np.uint32) for _ in jobs]
     fail("vkQueueSubmit", code_of(code), on=90)
     results = executor.run_batch(ADD, jobs, out=outs)
-    for result, out, job in zip(results, outs, jobs, strict=True):
-        assert result is out
-        np.testing.assert_array_equal(out, total(job))
+    assert all(result is out for result, out in zip(results, outs, strict=True))
+    check_sums(outs, jobs)
+    assert device_of(executor).retries == 1
 
 
 def test_a_device_is_lost_under_many_threads(executor: gx.GpuExecutor, fail: Fail) -> None:
@@ -142,43 +147,31 @@ def test_what_is_idle_is_freed_where_memory_is_short(
 # --- a bounded number of times ---
 
 
-@whatever_it_is
-@pytest.mark.parametrize("tries", [1, 2, 3, 5])
-@pytest.mark.parametrize("way", ["run", "submit"])
-def test_a_call_is_tried_as_often_as_was_said(
+TRIES = (1, 2, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("code", "tries", "way"), choose_pairwise(CODES, TRIES, ("run", "submit", "run_batch"))
+)
+def test_calls_are_tried_as_often_as_was_said(
     fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str, tries: int, way: str
 ) -> None:
-    job = words(50)
+    """A batch together twice at most, then each call by itself: it may be another's fault."""
+    calls = FEW if way == "run_batch" else 1
+    jobs = [words(MANY, number) for number in range(calls)]
     with gx.GpuExecutor("vulkan", tries=tries) as executor:
         fail("vkQueueSubmit", code_of(code))
         submitted = watch(monkeypatch, "vkQueueSubmit")
         with pytest.raises((VulkanError, gx.OutOfMemoryError), match=f"vkQueueSubmit.*{code}"):
-            if way == "run":
-                executor.run(ADD, *job)
-            else:
-                executor.submit(ADD, *job).result()
-        assert len(submitted) == tries
+            WAYS[way](executor, jobs)
+        if calls == 1:
+            assert len(submitted) == tries
+            stats = device_of(executor)
+            assert (stats.retries, stats.errors) == (tries - 1, 1)
+        else:
+            assert len(submitted) == (1 if tries == 1 else 2 + FEW * tries)
         monkeypatch.undo()
-        np.testing.assert_array_equal(executor.run(ADD, *job), total(job))
-        stats = device_of(executor)
-        assert (stats.retries, stats.errors) == (tries - 1, 1)
-
-
-@whatever_it_is
-@pytest.mark.parametrize("tries", [1, 2, 3, 4])
-def test_a_batch_is_tried_as_often_as_was_said(
-    fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str, tries: int
-) -> None:
-    """Together twice at most, then each call by itself: it may be another's fault."""
-    jobs = [words(MANY, number) for number in range(FEW)]
-    with gx.GpuExecutor("vulkan", tries=tries) as executor:
-        fail("vkQueueSubmit", code_of(code))
-        submitted = watch(monkeypatch, "vkQueueSubmit")
-        with pytest.raises((VulkanError, gx.OutOfMemoryError), match=code):
-            executor.run_batch(ADD, jobs)
-        assert len(submitted) == (1 if tries == 1 else 2 + FEW * tries)
-        monkeypatch.undo()
-        assert all(map(np.array_equal, executor.run_batch(ADD, jobs), map(total, jobs)))
+        check_sums(WAYS[way](executor, jobs), jobs)
 
 
 # --- what is not run again ---
@@ -205,17 +198,15 @@ def test_a_call_that_writes_over_its_input_is_not_run_again(
 def test_of_a_batch_those_that_write_over_inputs_alone_are_not_run_again(
     executor: gx.GpuExecutor, fail: Fail, code: str
 ) -> None:
-    jobs = [words(COUNT, 10_000 * number) for number in range(20)]
-    expected = [total(job) for job in jobs]
-    outs: list[Array | None] = [None] * len(jobs)
-    outs[7] = jobs[7][0]
+    calls = [words(COUNT, 10_000 * number) for number in range(JOBS)]
+    outs: list[Any] = [None] * JOBS
+    outs[7] = calls[7][0]
     fail("vkQueueSubmit", code_of(code), on=8)
-    futures = [executor.submit(ADD, *job, out=out) for job, out in zip(jobs, outs, strict=True)]
-    for number, future in enumerate(futures):
-        if number == 7 and future.exception() is not None:
-            assert "its output is one of its inputs" in notes(future.exception() or Exception())
-        else:
-            np.testing.assert_array_equal(future.result(), expected[number])
+    outcomes = gathered(executor, ADD, calls, outs)
+    error = outcomes.pop(7)
+    assert isinstance(error, VulkanError | gx.OutOfMemoryError)
+    assert "not run again: its output is one of its inputs" in notes(error)
+    check_sums(outcomes, calls[:7] + calls[8:])
 
 
 @whatever_it_is
@@ -223,7 +214,7 @@ def test_an_input_that_another_job_of_the_batch_writes_to_is_not_read_again(
     executor: gx.GpuExecutor, fail: Fail, code: str
 ) -> None:
     calls = [words(COUNT, 10_000 * number) for number in range(JOBS)]
-    expected = [total(each) for each in calls]
+    others = [(a.copy(), b.copy()) for a, b in calls[:10] + calls[11:]]
     outs: list[Any] = [None] * JOBS
     outs[20] = calls[10][0]  # when it was read
     fail("vkQueueSubmit", code_of(code), on=150)
@@ -231,7 +222,7 @@ def test_an_input_that_another_job_of_the_batch_writes_to_is_not_read_again(
     error = outcomes.pop(10)
     assert isinstance(error, VulkanError | gx.OutOfMemoryError)
     assert "not run again: an output of its batch is one of its inputs" in notes(error)
-    assert all(map(np.array_equal, outcomes, expected[:10] + expected[11:]))
+    check_sums(outcomes, others)
 
 
 def test_an_error_of_one_call_is_not_told_to_those_that_cannot_be_run_again(
@@ -267,7 +258,7 @@ def test_arrays_on_a_card_that_is_lost_are_lost_with_it(
     outcomes = gathered(executor, ADD, [*others, (there, b)], [None] * 6)
     assert isinstance(outcomes[5], gx.DeviceLostError)
     assert "its arrays were on the card that failed" in notes(outcomes[5])
-    assert all(map(np.array_equal, outcomes[:5], map(total, others)))
+    check_sums(outcomes[:5], others)
 
 
 # --- a device that does not open again ---
@@ -305,7 +296,7 @@ def test_its_jobs_go_to_the_cpu_where_the_device_was_the_executors_choice(
         fail("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
         with pytest.warns(RuntimeWarning, match="kernels run on the CPU by NumPy from now on"):
             results = [future.result() for future in [executor.submit(ADD, *job) for job in jobs]]
-        assert all(map(np.array_equal, results, map(total, jobs)))
+        check_sums(results, jobs)
         np.testing.assert_array_equal(executor.run(ADD, *jobs[0]), total(jobs[0]))
         assert executor.stats().fell_back
 
@@ -313,12 +304,12 @@ def test_its_jobs_go_to_the_cpu_where_the_device_was_the_executors_choice(
 def test_its_jobs_go_to_the_other_device(fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [words(500, number) for number in range(JOBS)]
     with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
-        assert all(map(np.array_equal, executor.run_batch(ADD, jobs), map(total, jobs)))
+        check_sums(executor.run_batch(ADD, jobs), jobs)
         fail("vkQueueSubmit", code_of(LOST), on=3)
         fail("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
         futures = [executor.submit(ADD, *job) for job in jobs]
-        assert all(map(np.array_equal, executor.run_batch(ADD, jobs), map(total, jobs)))
-        assert all(map(np.array_equal, (each.result() for each in futures), map(total, jobs)))
+        check_sums(executor.run_batch(ADD, jobs), jobs)
+        check_sums([each.result() for each in futures], jobs)
         failed = [device.failed for device in executor.stats().devices]
         assert sum(each is not None for each in failed) == 1
         np.testing.assert_array_equal(executor.run(ADD, *jobs[0]), total(jobs[0]))
