@@ -62,6 +62,7 @@ def test_a_skewed_load_gets_a_border_of_its_own() -> None:
     assert 1 - sum(sizes) / room > 0.4
     buckets = [borders.bucket(size) for size in sizes]
     assert borders.moves >= 1
+    assert borders.own
     assert all(70_000 <= border < 131_072 for border in borders.own)
     assert borders.waste() < WASTE
     late = sizes[100:], buckets[100:]

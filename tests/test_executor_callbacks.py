@@ -173,7 +173,9 @@ def test_it_may_shut_down(executor: gx.GpuExecutor, wait: bool) -> None:
         executor.shutdown(wait)
         return futures
 
-    for futures in asked_in_callbacks(executor, shut_down):
+    found = asked_in_callbacks(executor, shut_down)
+    assert len(JOBS) in map(len, found), "the first callback came before any shutdown"
+    for futures in found:
         check_sums([each.result(PATIENCE) for each in futures], JOBS[: len(futures)])
     executor.shutdown()
 

@@ -13,7 +13,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
 from opentelemetry.trace import StatusCode
 
 import gpu_executor as gx
@@ -219,12 +219,17 @@ def test_importing_the_package_imports_nothing_of_it(run_python: RunPython) -> N
 
 
 def test_a_span_that_is_not_kept_is_not_described() -> None:
-    def described() -> dict[str, str]:
-        raise AssertionError("somebody did")
+    described: list[str] = []
 
-    tracer = TracerProvider(sampler=ALWAYS_OFF).get_tracer("a test")
+    def describe() -> dict[str, str]:
+        described.append("now")
+        return {}
+
     now = time.perf_counter()
-    open_telemetry.record_span(tracer, "a kernel", None, now, now, described, None)
+    for sampler, times in ((ALWAYS_OFF, 0), (ALWAYS_ON, 1)):
+        tracer = TracerProvider(sampler=sampler).get_tracer("a test")
+        open_telemetry.record_span(tracer, "a kernel", None, now, now, describe, None)
+        assert len(described) == times
 
 
 def test_no_tracer_is_asked_before_a_provider_is_set() -> None:

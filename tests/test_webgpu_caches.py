@@ -200,11 +200,20 @@ def test_an_executor_that_did_nothing_leaves_what_was_kept(
     assert path.read_text() == before
 
 
-def test_nothing_is_kept_where_no_folder_is_named(open_webgpu: OpenWebGpu) -> None:
-    gpu = open_webgpu(settings=gx.Settings(cache_dir=None))
+@pytest.mark.parametrize("folder", [None, "named"])
+def test_nothing_is_kept_where_no_folder_is_named(
+    open_webgpu: OpenWebGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str | None
+) -> None:
+    """Neither in the folders that the environment names nor in the working directory."""
+    for variable in ("GPU_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    monkeypatch.chdir(tmp_path)
+    gpu = open_webgpu(settings=gx.Settings(cache_dir=None if folder is None else Path(folder)))
     gpu.run(ADD_U32, *word_jobs(5)[0])
     gpu.warm_up()
     gpu.close()
+    kept_in = [path.parent for path in tmp_path.rglob("webgpu-*")]
+    assert kept_in == ([] if folder is None else [tmp_path / folder])
 
 
 def test_adaptive_borders_follow_the_load_and_are_kept(

@@ -246,7 +246,7 @@ with gx.WgpuExecutor(private={private}, settings=gx.Settings()) as gpu:
         print("interrupted")
     assert all(bucket.busy == 0 for bucket in gpu._runs.buckets._buckets.values())
     for _ in range(3):
-        for (x, _), result in zip(jobs, gpu.run_batch(kernel, jobs)):
+        for (x, _), result in zip(jobs, gpu.run_batch(kernel, jobs), strict=True):
             assert (result == 2 * x).all()
             assert (gpu.run(kernel, x, x) == 2 * x).all()
 print("right")
