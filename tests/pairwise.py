@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import combinations, product
 from typing import Any
 
@@ -16,7 +16,7 @@ def pairs_of(combination: Combination) -> Iterator[Pair]:
     yield from combinations(enumerate(combination), 2)
 
 
-def choose_pairwise(*factors: Sequence[Any]) -> list[Combination]:
+def choose_pairwise(*factors: Collection[Any]) -> list[Combination]:
     """Combinations of one value per factor such that every pair of values of two factors occurs.
 
     Greedy: the next combination is the first of those that have most pairs which are still
