@@ -142,21 +142,23 @@ def test_a_node_is_lost_in_the_middle(two_nodes: Cluster) -> None:
 def test_when_no_device_is_left_jobs_hear_why(
     two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpu_executor.cluster.dispatcher.MOST_REFUSALS", 1)
+    monkeypatch.setattr("gpu_executor.cluster.dispatcher.MAX_FAILED_OPENS", 1)
 
     def die(*_arrays: Array) -> Any:
         os._exit(1)
 
     with gx.cluster.RayExecutor("cpu") as executor:
-        for post in executor._dispatcher.posts:  # where the next actors look for it
-            lost = dataclasses.replace(post.place.seat, device="a card that was pulled out")
-            post.place = dataclasses.replace(post.place, seat=lost)
+        for post in executor._dispatcher.slots:  # where the next actors look for it
+            lost = dataclasses.replace(
+                post.placement.candidate, device="a card that was pulled out"
+            )
+            post.placement = dataclasses.replace(post.placement, candidate=lost)
         futures = [executor.submit(referring(die), *pair(number)) for number in range(4)]
         for future in futures:
-            with pytest.raises(NoDeviceError, match="pulled out by cpu is not there any more"):
+            with pytest.raises(NoDeviceError, match="pulled out by cpu is no longer available"):
                 future.result(PATIENCE)
         for _ in range(2):
             with pytest.raises(NoDeviceError, match=r"^job 0: a card"):
                 executor.run_batch(ADD_U32, [pair(1), pair(2)])
         assert all(post.given_up for post in executor.stats().posts)
-        assert "left alone" in str(executor.stats())
+        assert "quarantined" in str(executor.stats())

@@ -15,7 +15,7 @@ from ray.cluster_utils import Cluster
 
 import gpu_executor as gx
 from conftest import RunPython
-from gpu_executor.cluster.places import Place, find_places
+from gpu_executor.cluster.nodes import DevicePlacement, find_placements
 from gpu_executor.errors import ClosedError, NoDeviceError
 from jobs import check_sums, field_jobs, word_jobs
 from ray_cluster import (
@@ -82,13 +82,13 @@ def test_one_that_nobody_holds_ends_when_its_jobs_are_answered(
 def test_one_that_cannot_open_leaves_nothing(
     two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lost_places(*asked: Any) -> list[Place]:
-        first, second = find_places(*asked)
-        lost = dataclasses.replace(second.seat, device="a card that was pulled out")
-        return [first, dataclasses.replace(second, seat=lost)]
+    def lost_places(*asked: Any) -> list[DevicePlacement]:
+        first, second = find_placements(*asked)
+        lost = dataclasses.replace(second.candidate, device="a card that was pulled out")
+        return [first, dataclasses.replace(second, candidate=lost)]
 
     before = living_actors()
-    monkeypatch.setattr("gpu_executor.cluster.executor.find_places", lost_places)
+    monkeypatch.setattr("gpu_executor.cluster.executor.find_placements", lost_places)
     with pytest.raises(NoDeviceError, match="pulled out"):
         gx.cluster.RayExecutor("cpu")
     until(lambda: living_actors() == before)

@@ -21,7 +21,13 @@ import ray
 from ray.cluster_utils import Cluster
 
 import gpu_executor as gx
-from gpu_executor.cluster.places import Place, asked_for_seats, find_places, living_nodes, places_on
+from gpu_executor.cluster.nodes import (
+    DevicePlacement,
+    create_placements,
+    find_placements,
+    list_alive_nodes,
+    request_candidates,
+)
 from gpu_executor.errors import QueueFullError
 from jobs import ADD_U32, check_sums
 from ray_cluster import (
@@ -46,7 +52,7 @@ OpenOnFirst = Callable[..., contextlib.AbstractContextManager[RayExecutor]]
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu_executor.cluster.newcomers.LOOK_SECONDS", LOOK_SECONDS)
+    monkeypatch.setattr("gpu_executor.cluster.node_watcher.LISTING_INTERVAL_SECONDS", LOOK_SECONDS)
 
 
 @pytest.fixture
@@ -56,7 +62,8 @@ def on_first(two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     @contextlib.contextmanager
     def opened(**options: Any) -> Iterator[RayExecutor]:
         monkeypatch.setattr(
-            "gpu_executor.cluster.executor.find_places", lambda *asked: find_places(*asked)[:1]
+            "gpu_executor.cluster.executor.find_placements",
+            lambda *asked: find_placements(*asked)[:1],
         )
         with gx.cluster.RayExecutor("cpu", **options) as executor, opening(tmp_path):
             assert len(pids(executor)) == 1
@@ -84,9 +91,9 @@ def said(log: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
     return [(each.levelno, each.getMessage()) for each in log.records if each.name == LOG]
 
 
-def lost(place: Place) -> Place:
-    seat = dataclasses.replace(place.seat, device="a card that was pulled out")
-    return dataclasses.replace(place, seat=seat)
+def lost(place: DevicePlacement) -> DevicePlacement:
+    seat = dataclasses.replace(place.candidate, device="a card that was pulled out")
+    return dataclasses.replace(place, candidate=seat)
 
 
 def answered(executor: RayExecutor) -> list[int]:
@@ -126,11 +133,11 @@ def test_with_it_come_calls_in_flight(on_first: OpenOnFirst, tmp_path: Path) -> 
     kernel = gated(tmp_path)
     with on_first(in_flight=2, when_full="raise") as executor:
         futures = [executor.submit(kernel, *pair(number)) for number in range(2)]
-        with pytest.raises(QueueFullError, match="over the 2 calls"):
+        with pytest.raises(QueueFullError, match="limit of 2 calls"):
             executor.submit(kernel, *pair(2))
         until(lambda: len(executor.stats().posts) == 2)
         futures += [executor.submit(kernel, *pair(number)) for number in range(2, 4)]
-        with pytest.raises(QueueFullError, match="over the 4 calls"):
+        with pytest.raises(QueueFullError, match="limit of 4 calls"):
             executor.submit(kernel, *pair(4))
         until(lambda: [post.in_flight for post in executor.stats().posts] == [2, 2])
         (tmp_path / "open").touch()
@@ -170,17 +177,17 @@ def test_devices_are_as_many_as_on_other_nodes(on_first: OpenOnFirst, tmp_path: 
 def test_jobs_wait_for_it_when_no_other_is_left(
     on_first: OpenOnFirst, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpu_executor.cluster.dispatcher.MOST_REFUSALS", 1)
+    monkeypatch.setattr("gpu_executor.cluster.dispatcher.MAX_FAILED_OPENS", 1)
     with on_first() as executor:
-        post, looks = executor._dispatcher.posts[0], list[float]()
-        post.place = lost(post.place)  # where the next actor looks for it
+        post, looks = executor._dispatcher.slots[0], list[float]()
+        post.placement = lost(post.placement)  # where the next actor looks for it
 
         def nodes() -> dict[str, str]:
             looks.append(time.monotonic())
-            until(lambda: post.given_up is not None)
-            return living_nodes()
+            until(lambda: post.quarantined is not None)
+            return list_alive_nodes()
 
-        monkeypatch.setattr("gpu_executor.cluster.newcomers.living_nodes", nodes)
+        monkeypatch.setattr("gpu_executor.cluster.node_watcher.list_alive_nodes", nodes)
         time.sleep(3 * LOOK_SECONDS)
         assert not looks, "nobody looks while there is nothing to do"
         os.kill(pids(executor)[0], signal.SIGKILL)
@@ -196,10 +203,10 @@ def test_better_devices_take_over_until_they_are_gone(
     two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The first node had NumPy alone; what is held there is not held on a Vulkan device."""
-    monkeypatch.setattr("gpu_executor.cluster.dispatcher.MOST_REFUSALS", 1)
+    monkeypatch.setattr("gpu_executor.cluster.dispatcher.MAX_FAILED_OPENS", 1)
     monkeypatch.setattr(
-        "gpu_executor.cluster.executor.find_places",
-        lambda _, *asked: find_places("cpu", *asked)[:1],
+        "gpu_executor.cluster.executor.find_placements",
+        lambda _, *asked: find_placements("cpu", *asked)[:1],
     )
     jobs = [pair(number) for number in range(30)]
     with pytest.warns(RuntimeWarning, match="no node of the cluster has a GPU"):
@@ -213,8 +220,8 @@ def test_better_devices_take_over_until_they_are_gone(
         by_numpy, by_vulkan = answered(executor)
         check_sums(executor.run_batch(ADD_U32, jobs), jobs)
         assert answered(executor) == [by_numpy, by_vulkan + 30]
-        post = executor._dispatcher.posts[1]
-        post.place = lost(post.place)
+        post = executor._dispatcher.slots[1]
+        post.placement = lost(post.placement)
         os.kill(pids(executor)[1], signal.SIGKILL)
         check_sums(executor.run_batch(ADD_U32, jobs), jobs)
         assert answered(executor) == [by_numpy + 30, by_vulkan + 30]
@@ -226,11 +233,11 @@ def test_devices_of_a_lesser_kind_are_left_out(
     log: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(
-        "gpu_executor.cluster.executor.find_places", lambda *asked: find_places(*asked)[:1]
+        "gpu_executor.cluster.executor.find_placements", lambda *asked: find_placements(*asked)[:1]
     )
     monkeypatch.setattr(
-        "gpu_executor.cluster.newcomers.asked_for_seats",
-        lambda _, node: asked_for_seats("cpu", node),
+        "gpu_executor.cluster.node_watcher.request_candidates",
+        lambda _, node: request_candidates("cpu", node),
     )
     a = np.arange(100_000, dtype=np.uint32)
     with gx.cluster.RayExecutor("vulkan") as executor:
@@ -240,7 +247,7 @@ def test_devices_of_a_lesser_kind_are_left_out(
             check_sums(executor.run_batch(ADD_U32, [(a, a)] * 8), [(a, a)] * 8)
         assert len(executor.stats().posts) == 1
     host = ray.nodes()[0]["NodeManagerHostname"]
-    lesser = f"{host} has devices of a lesser kind, such as NumPy by cpu"
+    lesser = f"node {host} is not used: its best device, NumPy by cpu, ranks below those in use"
     assert said(log) == [(logging.INFO, lesser)]
 
 
@@ -253,10 +260,10 @@ def test_a_device_that_does_not_open_harms_nobody(
     log: pytest.LogCaptureFixture,
     tmp_path: Path,
 ) -> None:
-    def lost_places(*found: Any) -> Sequence[Place]:
-        return list(map(lost, places_on(*found)))
+    def lost_places(*found: Any) -> Sequence[DevicePlacement]:
+        return list(map(lost, create_placements(*found)))
 
-    monkeypatch.setattr("gpu_executor.cluster.newcomers.places_on", lost_places)
+    monkeypatch.setattr("gpu_executor.cluster.node_watcher.create_placements", lost_places)
     jobs = [pair(number) for number in range(20)]
     with on_first() as executor:
         futures = [executor.submit(gated(tmp_path), *job) for job in jobs]
@@ -268,7 +275,7 @@ def test_a_device_that_does_not_open_harms_nobody(
     [(level, text)] = said(log)
     assert level == logging.WARNING
     assert "pulled out by cpu on" in text
-    assert "is left alone: a card that was pulled out by cpu is not there any more" in text
+    assert "open the device: a card that was pulled out by cpu is no longer available" in text
 
 
 def test_a_node_that_does_not_answer_is_asked_again(
@@ -289,7 +296,7 @@ def test_a_node_that_does_not_answer_is_asked_again(
         asked.append(node)
         return fails.remote()
 
-    monkeypatch.setattr("gpu_executor.cluster.newcomers.asked_for_seats", failing)
+    monkeypatch.setattr("gpu_executor.cluster.node_watcher.request_candidates", failing)
     with on_first() as executor:
         future = executor.submit(gated(tmp_path), *pair(1))
         until(lambda: bool(said(log)))
@@ -299,7 +306,7 @@ def test_a_node_that_does_not_answer_is_asked_again(
     assert len(asked) == 3
     [(level, text)] = said(log)
     assert level == logging.WARNING
-    assert "is left alone" in text
+    assert "is not used" in text
     assert "No module named 'gpu_executor'" in text
 
 
@@ -314,9 +321,9 @@ def test_answers_do_not_wait_for_a_look(
         if len(looks) == 1:
             ended.append(answer.wait(PATIENCE))
             raise ConnectionError("Ray's head is gone")
-        return living_nodes()
+        return list_alive_nodes()
 
-    monkeypatch.setattr("gpu_executor.cluster.newcomers.living_nodes", nodes)
+    monkeypatch.setattr("gpu_executor.cluster.node_watcher.list_alive_nodes", nodes)
     jobs = [pair(number) for number in range(20)]
     with on_first() as executor:
         futures = [executor.submit(gated(tmp_path), *job) for job in jobs]

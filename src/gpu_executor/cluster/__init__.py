@@ -1,9 +1,9 @@
-"""Several machines: an executor whose devices are spread over a Ray cluster.
+"""Several machines: `RayExecutor` runs kernels on the devices of a Ray cluster.
 
     with gx.cluster.RayExecutor() as cluster:
         sums = list(cluster.map(kernel, first, second))
 
-Ray is imported when `RayExecutor` is first asked for, not with the package.
+Importing this package does not import Ray; the first access to `RayExecutor` does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any:
     if name != "RayExecutor":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        import ray  # noqa: F401 - only whether it is there
+        import ray  # noqa: F401 - fails here, with advice, if Ray is not installed
     except ImportError as error:
         raise ImportError(
             f"RayExecutor needs Ray: pip install 'gpu-executor[ray]' ({error})"

@@ -1,4 +1,4 @@
-"""What runs in a process of its own beside each device: an actor with a persistent executor."""
+"""The Ray actor: a process beside each device that keeps a persistent executor open."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any, cast
 
 from ray import cloudpickle
 
-from gpu_executor.cluster.failure import Failure
-from gpu_executor.cluster.parcel import Calls, unpacked
+from gpu_executor.cluster.serialization import PackedCalls, RemoteFailure, unpack_calls
 from gpu_executor.errors import NoDeviceError
 from gpu_executor.executor import GpuExecutor
-from gpu_executor.executor.seats import BackendName, Seat, chosen, ranked_seats
+from gpu_executor.executor.seats import BackendName, Seat, ranked_seats
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings
 
@@ -24,70 +23,70 @@ class DeviceOptions:
     """How an actor opens its device."""
 
     settings: Settings | None
-    """None: what the environment of its machine says."""
+    """None: the settings come from the environment of the actor's node."""
     check: float
-
-
-def seats_here(backend: BackendName) -> list[Seat] | Failure:
-    """The best devices of the machine that this runs on: all of them are of one rank."""
-    try:
-        return chosen(ranked_seats(backend), None, "all")
-    except Exception as error:
-        return Failure.of(error)
+    """The `check=` of the actor's `GpuExecutor`."""
 
 
 class DeviceActor:
-    """Takes one message at a time, in the order they were sent. Errors are returned."""
+    """Runs kernels on one device. Ray calls its methods one at a time, in the order sent.
+
+    Exceptions are returned as `RemoteFailure`, not raised.
+    """
 
     def __init__(self) -> None:
         self._executor: GpuExecutor | None = None
-        self._kernels: dict[int, Kernel | Failure] = {}
+        self._kernels: dict[int, Kernel | RemoteFailure] = {}
 
-    def open(self, seat: Seat, options: DeviceOptions) -> int | Failure:
-        """Open the device; the number of this process."""
+    def open(self, candidate: Seat, options: DeviceOptions) -> int | RemoteFailure:
+        """Open the device and return the ID of this process."""
         try:
-            self._executor = _opened(seat, options)
+            self._executor = _open_executor(candidate, options)
         except Exception as error:
-            return Failure.of(error)
+            return RemoteFailure.from_exception(error)
         return os.getpid()
 
-    def learn(self, number: int, pickled: bytes) -> None:
-        """Keep a kernel under a number, by which messages name it."""
+    def add_kernel(self, kernel_id: int, pickled: bytes) -> None:
+        """Store a kernel under the ID that messages refer to."""
         try:
-            self._kernels[number] = cloudpickle.loads(pickled)
-        except Exception as error:  # the answer to every call of it
-            self._kernels[number] = Failure.of(error)
+            self._kernels[kernel_id] = cloudpickle.loads(pickled)
+        except Exception as error:  # every call of this kernel will return the failure
+            self._kernels[kernel_id] = RemoteFailure.from_exception(error)
 
-    def run(self, number: int, calls: Calls, *stored: Any) -> list[Any]:
-        """For each call its result, which Ray copies to the object store, or its failure."""
+    def run(self, kernel_id: int, calls: PackedCalls, *top_level: Any) -> list[Any]:
+        """Run a kernel on each call; return each call's result or its `RemoteFailure`."""
         assert self._executor is not None
-        kernel = self._kernels[number]
-        if isinstance(kernel, Failure):
+        kernel = self._kernels[kernel_id]
+        if isinstance(kernel, RemoteFailure):
             return [kernel] * len(calls)
-        futures = [self._executor.submit(kernel, *arrays) for arrays in unpacked(calls, stored)]
-        return [_outcome(future) for future in futures]
+        futures = [
+            self._executor.submit(kernel, *arrays) for arrays in unpack_calls(calls, top_level)
+        ]
+        return [_wait_for_outcome(future) for future in futures]
 
     def close(self) -> None:
-        """Close the device; what it keeps on disk is written now."""
+        """Close the device, which writes its caches to disk."""
         if self._executor is not None:
             self._executor.shutdown()
 
 
-def _opened(seat: Seat, options: DeviceOptions) -> GpuExecutor:
-    backend = cast(BackendName, seat.backend)
-    # How much waits is bounded where it is sent from: here it is taken whole.
+def _open_executor(candidate: Seat, options: DeviceOptions) -> GpuExecutor:
+    backend = cast(BackendName, candidate.backend)
+    # The dispatcher limits what is in flight, so the actor's own queue takes whole messages.
     settings = dataclasses.replace(
         options.settings or Settings.from_environment(), queued_bytes=None, when_full="block"
     )
-    seats = ranked_seats(backend, settings)
-    for place, each in enumerate(seats):
-        if (each.index, each.device) == (seat.index, seat.device):
-            return GpuExecutor(backend, place, settings=settings, check=options.check)
-    raise NoDeviceError(f"{seat} is not there any more; there are {', '.join(map(str, seats))}")
+    ranking = ranked_seats(backend, settings)
+    for position, each in enumerate(ranking):
+        if (each.index, each.device) == (candidate.index, candidate.device):
+            return GpuExecutor(backend, position, settings=settings, check=options.check)
+    raise NoDeviceError(
+        f"{candidate} is no longer available; the node has {', '.join(map(str, ranking))}"
+    )
 
 
-def _outcome(future: Future[Any]) -> Any:
+def _wait_for_outcome(future: Future[Any]) -> Any:
     try:
         return future.result()
     except BaseException as error:
-        return Failure.of(error)
+        return RemoteFailure.from_exception(error)

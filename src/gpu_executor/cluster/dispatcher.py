@@ -1,8 +1,8 @@
-"""The dispatcher: the thread that sends waiting jobs to actors and gives futures their answers.
+"""The dispatcher: the thread that sends waiting jobs to actors and completes their futures.
 
-All that happens comes to it through one queue, in order: a job, an answer, an actor that is ready,
-a node that joined, the end. So nothing here needs a lock, and a message is answered once: whoever
-answers it takes it out of its actor's messages.
+Every event reaches this thread through one queue, in order: a submitted job, an actor's reply, an
+actor that is ready, a node that joined, the shutdown. So the state here needs no lock. A message
+is handled once: whoever handles its reply removes it from the messages that were sent.
 """
 
 from __future__ import annotations
@@ -18,332 +18,383 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import ray
+from ray import exceptions
 
-from gpu_executor.cluster.admission import Admission
-from gpu_executor.cluster.failure import Failure
-from gpu_executor.cluster.jobs import Job
-from gpu_executor.cluster.kernels import Kernels
-from gpu_executor.cluster.limits import Limits
-from gpu_executor.cluster.losses import actor_is_gone, answer_is_lost, device_is_lost
-from gpu_executor.cluster.newcomers import Look, Newcomers, Question
-from gpu_executor.cluster.posts import Actor, Message, Post
-from gpu_executor.cluster.results import own_results
-from gpu_executor.cluster.session import SESSION
-from gpu_executor.errors import ClosedError, GpuError
+from gpu_executor.cluster.actor_slots import ActorClient, ActorSlot, InFlightLimits, Message
+from gpu_executor.cluster.jobs import AdmissionControl, ClusterJob
+from gpu_executor.cluster.node_watcher import DeviceQuery, NodeListing, NodeWatcher
+from gpu_executor.cluster.serialization import KernelRegistry, RemoteFailure, detach_results
+from gpu_executor.cluster.session import RAY_SESSION
+from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, WrongResultError
 
-MOST_REFUSALS = 3
-"""Actors in a row that cannot open a device, before it is left alone."""
-CLOSING_SECONDS = 10.0
+MAX_FAILED_OPENS = 3
+"""Actors in a row that may fail to open a device before its slot is quarantined."""
+CLOSE_TIMEOUT_SECONDS = 10.0
+ACTOR_DEATH_ERRORS = (
+    exceptions.RayActorError,
+    exceptions.ActorUnschedulableError,
+    exceptions.WorkerCrashedError,
+    exceptions.NodeDiedError,
+    exceptions.OutOfMemoryError,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _Shutdown:
     cancel: bool
+    """Whether jobs that were not sent yet are cancelled."""
 
 
 class Dispatcher:
+    """Owns the actor slots, the waiting jobs and the messages in flight."""
+
     def __init__(
-        self, posts: Sequence[Post], newcomers: Newcomers, limits: Limits, tries: int
+        self,
+        slots: Sequence[ActorSlot],
+        node_watcher: NodeWatcher,
+        limits: InFlightLimits,
+        tries: int,
     ) -> None:
-        self.posts, self._newcomers, self._limits, self._tries = posts, newcomers, limits, tries
-        self.admission = Admission()
-        self._count_posts()
+        self.slots, self._node_watcher = slots, node_watcher
+        self._limits, self._tries = limits, tries
+        self.admission = AdmissionControl()
+        self._update_active_slots()
         self.resent = 0
-        """Calls that were sent again."""
-        self._kernels = Kernels()
-        self._waiting: deque[Job] = deque()
+        """How often a call was sent again."""
+        self._kernels = KernelRegistry()
+        self._waiting: deque[ClusterJob] = deque()
         self._sent: set[Message] = set()
-        self._inbox: SimpleQueue[Any] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="gpu-executor cluster", daemon=True)
+        self._events: SimpleQueue[Any] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="gpu-executor cluster", daemon=True)
 
     def start(self) -> None:
-        """Send an actor to every post, and take jobs when all are ready; else raise why not."""
+        """Start an actor in every slot and wait until all are ready; raise if one cannot be."""
         try:
-            for post in self.posts:
-                post.start(self._arrived)
-            for _ in self.posts:
-                actor, answer = self._inbox.get()
-                error = actor.post.opened(answer)
+            for slot in self.slots:
+                slot.start_actor(self._put_reply)
+            for _ in self.slots:
+                actor, reply = self._events.get()
+                error = actor.slot.handle_open_reply(reply)
                 if error is not None:
                     raise error
         except BaseException:
-            self._end_actors()
+            self._stop_actors()
             raise
-        # Behind Ray's own, which was registered when it was imported, and so called before it.
-        atexit.register(self._at_exit)
+        # Handlers run in the reverse order of registration. Ray registered its own when it was
+        # imported, so this one runs first.
+        atexit.register(self._close_at_exit)
         self._thread.start()
 
-    def put(self, job: Job) -> None:
-        """One that was admitted."""
-        self._inbox.put(job)
+    def put(self, job: ClusterJob) -> None:
+        """Queue a job that `admission` has counted."""
+        self._events.put(job)
 
     def close(self, *, cancel: bool = False) -> None:
-        """Take no more jobs; when those there are have their answers, end the actors."""
+        """Take no more jobs. The thread stops the actors when all jobs are answered."""
         self.admission.close()
-        self._inbox.put(_End(cancel))
+        self._events.put(_Shutdown(cancel))
 
     def join(self) -> None:
-        if not self.is_current():
+        """Wait for the thread to end; called from the thread itself, do nothing."""
+        if not self.is_current_thread():
             self._thread.join()
 
-    def is_current(self) -> bool:
-        """Whether this is its thread: that of futures' callbacks, which must not wait for it."""
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs on the dispatcher's thread, as the callbacks of futures do. Such
+        a caller must not wait for the dispatcher."""
         return threading.current_thread() is self._thread
 
-    # --- the thread ---
+    # --- events ---
 
-    def _work(self) -> None:
-        why: BaseException = GpuError("the cluster's dispatcher ended before its jobs")
+    def _run(self) -> None:
+        reason: BaseException = GpuError("the cluster's dispatcher stopped before it ran this job")
         try:
             while not (self.admission.closed and self.admission.calls == 0):
-                self._take_next()
-                self._take_all()
-                # Ray would begin anew with the next call of it.
+                self._wait_for_event()
+                self._handle_queued_events()
+                # If Ray was shut down, the next use of it would initialize it again.
                 if ray.is_initialized():
-                    if self._all_are_busy():
-                        self._newcomers.look(self._arrived)
+                    if self._all_actors_are_busy():
+                        self._node_watcher.list_nodes_if_due(self._put_reply)
                     self._send_waiting()
                 else:
-                    self._answer_all(ClosedError("Ray was shut down under its executor"))
+                    self._fail_all(
+                        ClosedError("Ray was shut down while the executor was open; open another")
+                    )
         except BaseException as error:
-            why = error
+            reason = error
             raise
         finally:
-            self._answer_rest(why)
-            self._end_actors()
-            SESSION.release()
-            atexit.unregister(self._at_exit)
+            self._fail_remaining(reason)
+            self._stop_actors()
+            RAY_SESSION.release()
+            atexit.unregister(self._close_at_exit)
 
-    def _take_next(self) -> None:
-        """Wait for what happens; while all are busy, no longer than to the next look for nodes."""
-        patience = self._newcomers.seconds_to_look() if self._all_are_busy() else None
+    def _wait_for_event(self) -> None:
+        """Handle the next event. While all actors are busy, wait no longer than until the next
+        listing of nodes is due."""
+        busy = self._all_actors_are_busy()
+        timeout = self._node_watcher.seconds_until_listing() if busy else None
         try:
-            event = self._inbox.get(timeout=patience)
+            event = self._events.get(timeout=timeout)
         except Empty:
             return
-        self._take(event)
+        self._handle(event)
 
-    def _take_all(self) -> None:
-        """What came meanwhile: jobs that wait together travel together."""
+    def _handle_queued_events(self) -> None:
+        """Handle the events that have arrived meanwhile, so that jobs can share a message."""
         while True:
             try:
-                self._take(self._inbox.get_nowait())
+                self._handle(self._events.get_nowait())
             except Empty:
                 return
 
-    def _take(self, event: Any) -> None:
-        if isinstance(event, Job):
+    def _handle(self, event: Any) -> None:
+        if isinstance(event, ClusterJob):
             self._waiting.append(event)
-        elif isinstance(event, _End):
+        elif isinstance(event, _Shutdown):
             if event.cancel:
                 self._cancel_waiting()
         else:
-            subject, answer = event
+            subject, reply = event
             if isinstance(subject, Message):
-                self._answered(subject, answer)
-            elif isinstance(subject, Actor):
-                if subject.post.actor is subject:
-                    self._opened(subject.post, answer)
+                self._handle_reply(subject, reply)
+            elif isinstance(subject, ActorClient):
+                if subject.slot.actor is subject:
+                    self._handle_open_reply(subject.slot, reply)
             else:
-                self._newcomers.take(subject, answer, self._arrived)
+                self._node_watcher.handle_reply(subject, reply, self._put_reply)
 
-    def _arrived(self, subject: Message | Actor | Look | Question, answer: Future[Any]) -> None:
-        self._inbox.put((subject, answer))
+    def _put_reply(
+        self, subject: Message | ActorClient | NodeListing | DeviceQuery, reply: Future[Any]
+    ) -> None:
+        self._events.put((subject, reply))
 
     # --- sending ---
 
     def _send_waiting(self) -> None:
         while self._waiting:
             job = self._waiting[0]
-            if not self._in_use:
-                given_up = [post.given_up for post in self.posts if post.given_up is not None]
-                if not self._newcomers.expected:
-                    self._answer_waiting(given_up[0])
+            if not self._active:
+                if not self._node_watcher.is_expecting_devices:
+                    reasons = [slot.quarantined for slot in self.slots]
+                    self._fail_waiting(next(each for each in reasons if each is not None))
                 return
-            free = [
-                post.actor
-                for post in self._in_use
-                if post.actor is not None and self._limits.leave_room(post.actor, job)
+            available = [
+                slot.actor
+                for slot in self._active
+                if slot.actor is not None and self._limits.allow(slot.actor, job)
             ]
-            if not free:
+            if not available:
                 return
-            # A job whose actor died goes to another post, where another is free.
-            actor = min(free, key=lambda each: (each.post is job.last, each.calls, each.nbytes))
-            jobs = self._gathered(actor)
+            # A job whose actor died goes to another slot if one is available.
+            actor = min(
+                available, key=lambda each: (each.slot is job.last_slot, each.calls, each.nbytes)
+            )
+            jobs = self._take_jobs_for_message(actor)
             if jobs:
                 self._send(actor, jobs)
 
-    def _gathered(self, actor: Actor) -> list[Job]:
-        """The first that waits, and those behind it that may travel with it."""
-        most = self._limits.most_together(actor, len(self._waiting), len(self._in_use))
-        jobs: list[Job] = []
+    def _take_jobs_for_message(self, actor: ActorClient) -> list[ClusterJob]:
+        """Take the first waiting job, and those behind it that may share its message."""
+        size = self._limits.choose_message_size(actor, len(self._waiting), len(self._active))
+        jobs: list[ClusterJob] = []
         nbytes = 0
-        while self._waiting and len(jobs) < most:
+        while self._waiting and len(jobs) < size:
             job = self._waiting[0]
-            with_it = nbytes + job.nbytes
-            if jobs and not self._limits.fit_together(actor, jobs[0], job, with_it):
+            with_job = nbytes + job.nbytes
+            if jobs and not self._limits.allow_in_message(actor, jobs[0], job, with_job):
                 break
             self._waiting.popleft()
-            if job.begin():
+            if job.start():
                 jobs.append(job)
-                nbytes = with_it
-            else:  # it was cancelled
-                self.admission.leave(job.nbytes)
+                nbytes = with_job
+            else:  # the caller cancelled it
+                self.admission.release(job.nbytes)
         return jobs
 
-    def _send(self, actor: Actor, jobs: Sequence[Job]) -> None:
+    def _send(self, actor: ActorClient, jobs: Sequence[ClusterJob]) -> None:
         try:
-            self._sent.add(actor.send(jobs, self._kernels, self._arrived))
-        except Exception as error:  # a kernel that cannot be pickled, a store that is full
-            self._refuse(jobs, error)
+            self._sent.add(actor.send(jobs, self._kernels, self._put_reply))
+        except Exception as error:  # the kernel cannot be pickled, or the object store is full
+            self._fail(jobs, error)
 
-    # --- answers ---
+    # --- replies ---
 
-    def _answered(self, message: Message, answer: Future[Any]) -> None:
+    def _handle_reply(self, message: Message, reply: Future[Any]) -> None:
         actor = message.actor
         if message not in self._sent:
-            return  # it was answered when Ray was shut down
-        error = answer.exception()
-        gone = error is not None and actor_is_gone(error)
-        if error is not None and gone:
-            self._dead(actor, error)
-        self._drop(message)
+            return  # its jobs failed when Ray was shut down
+        error = reply.exception()
+        actor_died = error is not None and _is_actor_death(error)
+        if error is not None and actor_died:
+            self._handle_death(actor, error)
+        self._discard(message)
         if error is None:
-            self._deliver(message, answer.result())
-        elif gone or answer_is_lost(error):
-            self._again(message.jobs, error, actor, counted=not actor.dismissed)
+            self._complete(message, reply.result())
+        elif actor_died or _is_lost_reply(error):
+            self._resend(message.jobs, error, actor, count_death=not actor.retired)
         else:
-            self._refuse(message.jobs, error)
+            self._fail(message.jobs, error)
 
-    def _drop(self, message: Message) -> None:
+    def _discard(self, message: Message) -> None:
         self._sent.remove(message)
-        message.actor.drop(message)
+        message.actor.discard(message)
 
-    def _deliver(self, message: Message, outcomes: Sequence[Any]) -> None:
-        post = message.actor.post
-        for job, outcome in zip(message.jobs, own_results(outcomes), strict=True):
-            if not isinstance(outcome, Failure):
-                post.answered += 1
-                self.admission.leave(job.nbytes)
-                job.answer(outcome)
+    def _complete(self, message: Message, outcomes: Sequence[Any]) -> None:
+        slot = message.actor.slot
+        for job, outcome in zip(message.jobs, detach_results(outcomes), strict=True):
+            if not isinstance(outcome, RemoteFailure):
+                slot.answered += 1
+                self.admission.release(job.nbytes)
+                job.complete(outcome)
                 continue
-            error = outcome.error()
-            error.add_note(f"by the actor for {post.place}")
-            if device_is_lost(error):
-                message.actor.dismissed = True
-                self._dead(message.actor, error)
-                self._again([job], error, message.actor, counted=True)
+            error = outcome.to_exception()
+            error.add_note(f"raised by the actor for {slot.placement}")
+            if _is_device_failure(error):
+                message.actor.retired = True
+                self._handle_death(message.actor, error)
+                self._resend([job], error, message.actor, count_death=True)
             else:
-                post.answered += 1
-                self._refuse([job], error)
+                slot.answered += 1
+                self._fail([job], error)
 
-    def _refuse(self, jobs: Sequence[Job], error: BaseException) -> None:
+    def _fail(self, jobs: Sequence[ClusterJob], error: BaseException) -> None:
         for job in jobs:
-            self.admission.leave(job.nbytes)
+            self.admission.release(job.nbytes)
             job.future.set_exception(error)
 
-    def _again(
-        self, jobs: Sequence[Job], error: BaseException, actor: Actor, *, counted: bool
+    def _resend(
+        self,
+        jobs: Sequence[ClusterJob],
+        error: BaseException,
+        actor: ActorClient,
+        *,
+        count_death: bool,
     ) -> None:
-        """Back to the front of those that wait; one that was tried often enough gets the error."""
+        """Put jobs back to the front of the queue; a job that has used up its tries fails."""
         for job in reversed(jobs):
-            job.last = actor.post
-            job.deaths += counted
-            if job.deaths >= self._tries:
-                self._refuse([job], error)
+            job.last_slot = actor.slot
+            job.actor_deaths += count_death
+            if job.actor_deaths >= self._tries:
+                self._fail([job], error)
             else:
                 self.resent += 1
                 self._waiting.appendleft(job)
 
     # --- actors ---
 
-    def _dead(self, actor: Actor, error: BaseException) -> None:
-        """Its other messages come back one by one, each with an error of its own."""
-        post = actor.post
-        if post.actor is not actor:
-            return  # known already
-        post.deaths += 1
-        self._replace(post, error)
+    def _handle_death(self, actor: ActorClient, error: BaseException) -> None:
+        """Replace a dead actor. Each of its other messages gets an error reply of its own."""
+        slot = actor.slot
+        if slot.actor is not actor:
+            return  # another message has reported the death
+        slot.deaths += 1
+        self._replace_actor(slot, error)
 
-    def _opened(self, post: Post, answer: Future[Any]) -> None:
-        error = post.opened(answer)
+    def _handle_open_reply(self, slot: ActorSlot, reply: Future[Any]) -> None:
+        error = slot.handle_open_reply(reply)
         if error is not None:
-            self._replace(post, error)
-        elif self._newcomers.joined(post):
-            self.posts = (*self.posts, post)  # others read it meanwhile
-            self._count_posts()
+            self._replace_actor(slot, error)
+        elif self._node_watcher.accept(slot):
+            self.slots = (*self.slots, slot)  # a new tuple, because other threads read the old one
+            self._update_active_slots()
 
-    def _replace(self, post: Post, error: BaseException) -> None:
-        post.vacate()
-        if post.refusals >= MOST_REFUSALS:
-            post.given_up = error
-            if not self._newcomers.refused(post, error):
-                self._count_posts()
+    def _replace_actor(self, slot: ActorSlot, error: BaseException) -> None:
+        slot.kill_actor()
+        if slot.failed_opens >= MAX_FAILED_OPENS:
+            slot.quarantined = error
+            if not self._node_watcher.reject(slot, error):
+                self._update_active_slots()
         elif ray.is_initialized():
-            post.start(self._arrived)
+            slot.start_actor(self._put_reply)
 
-    def _count_posts(self) -> None:
-        """Jobs are for the best kind of devices that are left: better ones may have joined."""
-        left = [post for post in self.posts if post.given_up is None]
-        best = min((post.place.seat.rank for post in left), default=None)
-        self._in_use = [post for post in left if post.place.seat.rank == best]
-        actors = max(len(self._in_use), 1)
-        self.admission.allow(self._limits.calls * actors, self._limits.nbytes * actors)
+    def _update_active_slots(self) -> None:
+        """Choose the slots that get jobs: those with the best rank of device that is left. Devices
+        of a better rank than at first may have joined."""
+        usable = [slot for slot in self.slots if slot.quarantined is None]
+        best = min((slot.placement.candidate.rank for slot in usable), default=None)
+        self._active = [slot for slot in usable if slot.placement.candidate.rank == best]
+        actors = max(len(self._active), 1)
+        self.admission.set_limits(self._limits.calls * actors, self._limits.nbytes * actors)
 
-    def _all_are_busy(self) -> bool:
-        """Whether there is work, and no actor without: then nodes that joined are of use."""
-        actors = [post.actor for post in self._in_use]
+    def _all_actors_are_busy(self) -> bool:
+        """Whether there are pending calls and no idle actor: then new nodes would help."""
+        actors = [slot.actor for slot in self._active]
         return self.admission.calls > 0 and not any(
             actor is not None and actor.ready and not actor.messages for actor in actors
         )
 
-    # --- the end ---
+    # --- shutdown ---
 
     def _cancel_waiting(self) -> None:
         waiting, self._waiting = self._waiting, deque()
         for job in waiting:
             if job.future.cancel():
-                job.begin()
-                self.admission.leave(job.nbytes)
-            else:  # it was sent once, and its actor died
+                job.start()
+                self.admission.release(job.nbytes)
+            else:  # it is running: it was sent before, and waits to be sent again
                 self._waiting.append(job)
 
-    def _answer_waiting(self, error: BaseException) -> None:
+    def _fail_waiting(self, error: BaseException) -> None:
         waiting, self._waiting = self._waiting, deque()
         for job in waiting:
-            if job.begin():
-                self._refuse([job], error)
+            if job.start():
+                self._fail([job], error)
             else:
-                self.admission.leave(job.nbytes)
+                self.admission.release(job.nbytes)
 
-    def _answer_all(self, error: BaseException) -> None:
-        """Nothing will come any more for those that are sent, nor can others be."""
+    def _fail_all(self, error: BaseException) -> None:
+        """Fail the jobs that were sent, whose replies will not come, and those that wait."""
         for message in list(self._sent):
-            self._drop(message)
-            self._refuse(message.jobs, error)
-        self._answer_waiting(error)
+            self._discard(message)
+            self._fail(message.jobs, error)
+        self._fail_waiting(error)
 
-    def _answer_rest(self, error: BaseException) -> None:
-        """Where it ends too early: also those that are admitted and not here yet."""
+    def _fail_remaining(self, error: BaseException) -> None:
+        """After the loop stopped early: fail all jobs, also those that are admitted and still on
+        their way into the queue of events."""
         self.admission.close()
-        self._answer_all(error)
+        self._fail_all(error)
         while self.admission.calls:
-            event = self._inbox.get()
-            if isinstance(event, Job):
+            event = self._events.get()
+            if isinstance(event, ClusterJob):
                 self._waiting.append(event)
-                self._answer_waiting(error)
+                self._fail_waiting(error)
 
-    def _at_exit(self) -> None:
+    def _close_at_exit(self) -> None:
         self.close()
         self.join()
 
-    def _end_actors(self) -> None:
+    def _stop_actors(self) -> None:
         if not ray.is_initialized():
-            return  # and with it went the actors
-        self._newcomers.end()
-        actors = [post.actor for post in self.posts if post.actor is not None]
-        with contextlib.suppress(Exception):  # one that cannot close is killed all the same
-            closing = [actor.closing() for actor in actors]
-            ray.wait(closing, num_returns=len(closing), timeout=CLOSING_SECONDS)
+            return  # Ray's shutdown has ended the actors
+        self._node_watcher.stop()
+        actors = [slot.actor for slot in self.slots if slot.actor is not None]
+        with contextlib.suppress(Exception):  # an actor that cannot close is killed below
+            closing = [actor.close_device() for actor in actors]
+            ray.wait(closing, num_returns=len(closing), timeout=CLOSE_TIMEOUT_SECONDS)
         for actor in actors:
             actor.kill()
+
+
+# --- what the exception of a reply means ---
+
+
+def _is_actor_death(error: BaseException) -> bool:
+    """Whether the actor is dead or out of reach.
+
+    A `RayTaskError` comes from a living actor. It may still be a `RayActorError` too: an argument
+    was a reference to the result of some other actor, and that one is dead.
+    """
+    return isinstance(error, ACTOR_DEATH_ERRORS) and not isinstance(error, exceptions.RayTaskError)
+
+
+def _is_lost_reply(error: BaseException) -> bool:
+    """Whether the actor replied, and the reply was lost with a node or an object store."""
+    return isinstance(error, exceptions.ObjectLostError)
+
+
+def _is_device_failure(error: BaseException) -> bool:
+    """Whether the actor is alive, and its device is lost or computed a wrong result."""
+    return isinstance(error, DeviceLostError | WrongResultError)

@@ -1,25 +1,26 @@
-"""RayExecutor: the devices of a Ray cluster behind one front door."""
+"""RayExecutor: the devices of a Ray cluster behind one `concurrent.futures.Executor`."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Literal
 
 from gpu_executor.cluster.actor import DeviceOptions
+from gpu_executor.cluster.actor_slots import ActorSlot, InFlightLimits
 from gpu_executor.cluster.dispatcher import Dispatcher
-from gpu_executor.cluster.failure import Failure
-from gpu_executor.cluster.jobs import Job, job_of
-from gpu_executor.cluster.limits import Limits
-from gpu_executor.cluster.mapped import Mapped
-from gpu_executor.cluster.newcomers import Newcomers
-from gpu_executor.cluster.places import Place, find_places
-from gpu_executor.cluster.posts import Post
-from gpu_executor.cluster.session import SESSION
-from gpu_executor.cluster.stats import ClusterStats, PostStats
+from gpu_executor.cluster.jobs import create_job
+from gpu_executor.cluster.node_watcher import NodeWatcher
+from gpu_executor.cluster.nodes import DevicePlacement, find_placements
+from gpu_executor.cluster.serialization import RemoteFailure
+from gpu_executor.cluster.session import RAY_SESSION
+from gpu_executor.cluster.stats import ActorStats, ClusterStats
 from gpu_executor.errors import (
     ClosedError,
     GpuError,
@@ -35,23 +36,34 @@ from gpu_executor.settings import Settings, WhenFull
 TRIES = 3
 IN_FLIGHT = 128
 IN_FLIGHT_BYTES = 256 << 20
-OURS = {"max_concurrency", "max_restarts", "max_task_retries", "scheduling_strategy", "lifetime"}
-"""Of an actor's options: messages are run one by one, and resent from here."""
+RESERVED_ACTOR_OPTIONS = {
+    "max_concurrency",
+    "max_restarts",
+    "max_task_retries",
+    "scheduling_strategy",
+    "lifetime",
+}
+"""Ray's actor options that users may not set: the dispatcher relies on actors that run one message
+at a time, and it places, restarts and ends actors and resends calls itself."""
 
 
 class RayExecutor(Executor):
-    """Runs kernels on NumPy arrays, on the devices of a cluster: a `concurrent.futures.Executor`.
+    """Runs kernels on NumPy arrays, on the devices of a Ray cluster.
 
-    An actor for each of the best devices, or `devices` of them on each node that has such, keeps a
-    `GpuExecutor` open; nodes that join later get theirs when all are busy. `in_flight` calls and
-    `in_flight_bytes` of what they read and write are under way for each actor; beyond that `submit`
-    blocks or raises, as `when_full` says. A call whose actor died is run by another, `tries` times
-    in all. `actor_options` are Ray's, such as `{"num_gpus": 1}`. Ray is started, or found at
-    `address`, where it is not there yet.
+    Each of the best devices in the cluster gets an actor: a process that keeps a `GpuExecutor`
+    open. With a number as `devices`, each node that has such a device gets that many actors. Nodes
+    that join later get actors when all others are busy.
 
-    Arrays may also be references to ones in Ray's object store. Results are read-only: views of
-    the object store where they are large. `out=` copies them into arrays of the caller's. Safe
-    from several threads.
+    Each actor may have up to `in_flight` pending calls, which read and write up to
+    `in_flight_bytes`. Beyond that `submit` blocks or raises `QueueFullError`, as `when_full` says.
+    If an actor dies, its calls are sent to another one, until a call has been tried `tries` times.
+
+    `actor_options` are Ray's options for the actors, such as `{"num_gpus": 1}`. If this process has
+    not initialized Ray, the executor connects to the cluster at `address`, or starts Ray on this
+    machine.
+
+    Arguments may also be Ray references to arrays in the object store. Results are read-only; large
+    ones are views of the object store. `out=` copies a result into the caller's array. Thread-safe.
     """
 
     def __init__(
@@ -69,73 +81,87 @@ class RayExecutor(Executor):
         actor_options: Mapping[str, Any] | None = None,
     ) -> None:
         if min(tries, in_flight, in_flight_bytes) < 1:
-            raise SettingsError("tries=, in_flight= and in_flight_bytes= are 1 at least")
+            raise SettingsError(
+                f"tries={tries}, in_flight={in_flight} and in_flight_bytes={in_flight_bytes} must "
+                "each be at least 1"
+            )
         options = dict(actor_options or {})
-        if OURS & options.keys():
-            raise SettingsError(f"actor_options= may not set {', '.join(OURS & options.keys())}")
+        reserved = sorted(RESERVED_ACTOR_OPTIONS & options.keys())
+        if reserved:
+            raise SettingsError(
+                f"actor_options= may not set {', '.join(reserved)}: RayExecutor places its actors "
+                "and restarts them itself"
+            )
         self._when_full = when_full
-        SESSION.hold(address)
+        RAY_SESSION.acquire(address)
         try:
-            places = find_places(backend, devices)
-            device = DeviceOptions(settings, check)
+            placements = find_placements(backend, devices)
+            device_options = DeviceOptions(settings, check)
 
-            def post_at(place: Place) -> Post:
-                return Post(place, device, options)
+            def create_slot(placement: DevicePlacement) -> ActorSlot:
+                return ActorSlot(placement, device_options, options)
 
             self._dispatcher = Dispatcher(
-                list(map(post_at, places)),
-                Newcomers(backend, devices, places, post_at),
-                Limits(in_flight, in_flight_bytes),
+                list(map(create_slot, placements)),
+                NodeWatcher(backend, devices, placements, create_slot),
+                InFlightLimits(in_flight, in_flight_bytes),
                 tries,
             )
             self._dispatcher.start()
         except BaseException:
-            SESSION.release()
+            RAY_SESSION.release()
             raise
-        # Nobody waits when it is collected: the dispatcher answers what was asked, and ends.
+        # When the executor is garbage-collected, nothing waits for the dispatcher: it answers the
+        # pending jobs and then ends.
         self._finalizer = weakref.finalize(self, self._dispatcher.close)
-        self._finalizer.atexit = False  # the dispatcher's own comes before Ray's
+        self._finalizer.atexit = (
+            False  # the dispatcher has an atexit handler, which runs before Ray's
+        )
         if backend == "auto":
-            _warn_without_gpu(places)
+            _warn_without_gpu(placements)
 
-    # --- now ---
+    # --- blocking calls and asyncio ---
 
     def run(self, kernel: Kernel, *arrays: Any, out: Any = None) -> Any:
-        """Run a kernel somewhere, and return its result."""
+        """Run a kernel on one of the devices and return its result."""
         return self.submit(kernel, *arrays, out=out).result()
 
     def run_batch(
         self, kernel: Kernel, jobs: Sequence[Sequence[Any]], *, out: Sequence[Any] | None = None
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays; their results, in order. The first
-        job that fails is the error. It waits for room by itself, whatever `when_full` says."""
-        kernel, calls, futures = _kernel(kernel), calls_in(jobs, out), list[Future[Any]]()
+        """Run a kernel on many jobs, each a tuple of arrays, and return the results in order.
+
+        Raises the exception of the first job that fails. Blocks while the executor is full, also
+        with `when_full="raise"`.
+        """
+        kernel, calls, futures = _check_kernel(kernel), calls_in(jobs, out), list[Future[Any]]()
         try:
             for index, arrays in enumerate(calls):
                 target = None if out is None else out[index]
-                futures.append(self._submitted(kernel, arrays, target, "block"))
-            return [_numbered_result(index, future) for index, future in enumerate(futures)]
+                futures.append(self._submit(kernel, arrays, target, "block"))
+            return [_wait_for_job(index, future) for index, future in enumerate(futures)]
         except BaseException:
             for future in futures:
                 future.cancel()
             raise
 
     async def run_async(self, kernel: Kernel, *arrays: Any, out: Any = None) -> Any:
-        """The same for `await`: the event loop goes on meanwhile, also while all is full."""
-        kernel = _kernel(kernel)
+        """Run a kernel and await its result. The event loop is never blocked, also when the
+        executor is full."""
+        kernel = _check_kernel(kernel)
         try:
-            future = self._submitted(kernel, arrays, out, "raise")
+            future = self._submit(kernel, arrays, out, "raise")
         except QueueFullError:
             if self._when_full == "raise":
                 raise
-            future = await asyncio.to_thread(self._submitted, kernel, arrays, out, "block")
+            future = await asyncio.to_thread(self._submit, kernel, arrays, out, "block")
         return await asyncio.wrap_future(future)
 
-    # --- as an executor ---
+    # --- concurrent.futures.Executor ---
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """A kernel on arrays, run when a device is free; `out=` says where the result goes."""
-        return self._submitted(_kernel(fn), args, out_in(kwargs), self._when_full)
+        """Schedule a kernel on arrays and return a future; `out=` is the array for the result."""
+        return self._submit(_check_kernel(fn), args, out_in(kwargs), self._when_full)
 
     def map(
         self,
@@ -145,90 +171,154 @@ class RayExecutor(Executor):
         chunksize: int = 1,
         buffersize: int | None = None,
     ) -> Iterator[Any]:
-        """Results of a kernel on arrays from iterables, in order, as they come.
+        """Return an iterator over the results of a kernel on arrays from iterables, in order.
 
-        `buffersize` calls are under way, or as many as may be in flight; the iterables are read no
-        further ahead, so they may be endless. Calls travel together as they wait: `chunksize` is
-        the least number under way.
+        The iterables are read `buffersize` calls ahead of the results, by default as many as may be
+        in flight, so the iterables may be infinite. Calls that wait share messages whatever
+        `chunksize` is; it only raises the default of `buffersize` where that would be smaller.
         """
-        kernel = _kernel(fn)
+        kernel = _check_kernel(fn)
         self._check_open()
         check_sizes(chunksize, buffersize)
         admission = self._dispatcher.admission
 
-        def ahead() -> int:
-            return buffersize or max(admission.most_calls, chunksize)
+        def get_read_ahead() -> int:
+            return buffersize or max(admission.max_calls, chunksize)
 
         def submit(arrays: tuple[Any, ...]) -> Future[Any]:
-            return self._submitted(kernel, arrays, None, "block")
+            return self._submit(kernel, arrays, None, "block")
 
-        return Mapped(submit, zip(*iterables, strict=False), ahead, timeout)
+        return ClusterMapIterator(submit, zip(*iterables, strict=False), get_read_ahead, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more jobs; have those there are answered, or cancel what was not sent yet, and
-        end the actors."""
+        """Take no more jobs, and end the actors when the pending jobs are answered.
+
+        With `cancel_futures`, jobs that were not sent to an actor yet are cancelled. With
+        `wait=False`, return at once.
+        """
         self._finalizer.detach()
         self._dispatcher.close(cancel=cancel_futures)
         if wait:
             self._dispatcher.join()
 
-    # --- what it is ---
+    # --- state ---
 
     def stats(self) -> ClusterStats:
-        """What ran where, and what has no answer."""
+        """Return what each device has run, and how many calls have no answer yet."""
         admission = self._dispatcher.admission
         return ClusterStats(
             unanswered=admission.calls,
             unanswered_bytes=admission.nbytes,
             resent=self._dispatcher.resent,
-            posts=tuple(map(PostStats.of, self._dispatcher.posts)),
+            actors=tuple(map(ActorStats.of, self._dispatcher.slots)),
         )
 
     def __repr__(self) -> str:
         state = "shut down" if self._dispatcher.admission.closed else "open"
-        places = ", ".join(str(post.place) for post in self._dispatcher.posts)
-        return f"<RayExecutor on {places}, {state}>"
+        placements = ", ".join(str(slot.placement) for slot in self._dispatcher.slots)
+        return f"<RayExecutor on {placements}, {state}>"
 
     def _check_open(self) -> None:
         if self._dispatcher.admission.closed:
             raise ClosedError("the executor is shut down; open another one")
 
-    def _submitted(
+    def _submit(
         self, kernel: Kernel, arrays: Sequence[Any], out: Any, when_full: WhenFull
     ) -> Future[Any]:
         self._check_open()
         try:
-            job: Job = job_of(kernel, arrays, out)
+            job = create_job(kernel, arrays, out)
         except GpuError as error:
-            refused: Future[Any] = Future()
-            refused.set_exception(error)
-            return refused
-        # A future's callback runs in the dispatcher, and there would wait for itself.
-        self._dispatcher.admission.enter(
-            job.nbytes, None if self._dispatcher.is_current() else when_full
+            failed: Future[Any] = Future()
+            failed.set_exception(error)
+            return failed
+        # The callback of a future runs on the dispatcher's thread. If it waited to be admitted, it
+        # would wait for its own thread, so its jobs are admitted beyond the limits.
+        self._dispatcher.admission.acquire(
+            job.nbytes, None if self._dispatcher.is_current_thread() else when_full
         )
         self._dispatcher.put(job)
         return job.future
 
 
-def _numbered_result(index: int, future: Future[Any]) -> Any:
+class ClusterMapIterator(Iterator[Any]):
+    """The results of `map`, in order, with a bounded number of calls submitted ahead.
+
+    The exception of a call is raised in place of its result. An exception of the iterables or of
+    `submit` is raised after the results of the calls before it. After an exception the iterator is
+    exhausted.
+    """
+
+    def __init__(
+        self,
+        submit: Callable[[tuple[Any, ...]], Future[Any]],
+        calls: Iterator[tuple[Any, ...]],
+        get_read_ahead: Callable[[], int],
+        timeout: float | None,
+    ) -> None:
+        self._submit, self._calls, self._get_read_ahead = submit, calls, get_read_ahead
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._futures: deque[Future[Any]] = deque()
+        self._final_error: BaseException | None = None
+        """What is raised after the last result."""
+        self._fill()
+
+    def __next__(self) -> Any:
+        if not self._futures:
+            final_error, self._final_error = self._final_error, None
+            raise final_error or StopIteration
+        timeout = None if self._deadline is None else self._deadline - time.monotonic()
+        try:
+            result = self._futures[0].result(timeout)
+        except BaseException:
+            self.close()
+            raise
+        self._futures.popleft()
+        self._fill()
+        return result
+
+    def close(self) -> None:
+        """Cancel the calls that were not sent yet; the iterator is exhausted."""
+        for future in self._futures:
+            future.cancel()
+        self._futures.clear()
+        self._calls, self._final_error = iter(()), None
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _fill(self) -> None:
+        """Submit calls up to the read-ahead, which changes as actors join and fail."""
+        read_ahead = self._get_read_ahead()
+        try:
+            for arrays in itertools.islice(self._calls, max(read_ahead - len(self._futures), 0)):
+                self._futures.append(self._submit(arrays))
+        except Exception as error:
+            self._final_error = error
+        if len(self._futures) < read_ahead:
+            # An exhausted zip() must not be asked again: it would read the longer iterables on.
+            self._calls = iter(())
+
+
+def _wait_for_job(index: int, future: Future[Any]) -> Any:
+    """Return the result of a batch's job; an exception names the job's index."""
     try:
         return future.result()
     except GpuError as error:
-        # The number goes into a copy: where no device is left, many futures have one error.
-        raise numbered(Failure.of(error).error(), index) from None
+        # The index goes into a copy: when no device is left, many futures share one exception.
+        raise numbered(RemoteFailure.from_exception(error).to_exception(), index) from None
     except Exception as error:
         raise numbered(error, index) from None
 
 
-def _kernel(fn: Any) -> Kernel:
+def _check_kernel(fn: Any) -> Kernel:
     return kernel_in(fn, "a RayExecutor", "Ray's own tasks")
 
 
-def _warn_without_gpu(places: Sequence[Place]) -> None:
-    if places[0].seat.backend == "cpu":
+def _warn_without_gpu(placements: Sequence[DevicePlacement]) -> None:
+    if placements[0].candidate.backend == "cpu":
         warnings.warn(
-            "no node of the cluster has a GPU or a driver for one: kernels run on CPUs by NumPy",
+            "no node of the cluster has a GPU with a driver: NumPy runs the kernels on the CPUs",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""Ray in this process: started by the first executor that finds none, ended by the last one."""
+"""Ray's runtime in this process: the first executor may start it, the last one then stops it."""
 
 from __future__ import annotations
 
@@ -7,36 +7,40 @@ import threading
 import ray
 
 
-class Session:
-    """Whose Ray it is. One that was there already is left as it is."""
+class RaySession:
+    """Counts the executors that use Ray in this process.
+
+    If Ray was initialized before the first executor, it is never shut down from here.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._started: str | None = None
-        """What Ray calls this process, if it came into the cluster here."""
-        self._holders = 0
+        """Ray's worker ID of this process, if Ray was initialized here."""
+        self._users = 0
 
-    def hold(self, address: str | None) -> None:
-        """Make sure that Ray is there, until `release`."""
+    def acquire(self, address: str | None) -> None:
+        """Initialize Ray if it is not; each call needs a `release`."""
         with self._lock:
             if not ray.is_initialized():
                 ray.init(address=address, include_dashboard=False)
-                self._started, self._holders = _process(), 0
-            self._holders += 1
+                self._started, self._users = _get_worker_id(), 0
+            self._users += 1
 
     def release(self) -> None:
+        """Shut Ray down, if `acquire` initialized it and no other executor uses it."""
         with self._lock:
-            self._holders -= 1
-            # The caller may have ended it meanwhile, and begun another.
-            ours = ray.is_initialized() and self._started == _process()
-            if ours and self._holders == 0:
+            self._users -= 1
+            # The user may have shut Ray down meanwhile, and initialized it again.
+            started_here = ray.is_initialized() and self._started == _get_worker_id()
+            if started_here and self._users == 0:
                 ray.shutdown()
 
 
-def _process() -> str:
-    """Another one each time that Ray is initialised."""
-    number: str = ray.get_runtime_context().get_worker_id()
-    return number
+def _get_worker_id() -> str:
+    """Return Ray's ID of this process, which changes each time Ray is initialized."""
+    worker_id: str = ray.get_runtime_context().get_worker_id()
+    return worker_id
 
 
-SESSION = Session()
+RAY_SESSION = RaySession()

@@ -1,69 +1,86 @@
-"""What a cluster has done, as data that prints itself."""
+"""What a RayExecutor has done: plain data with a readable `str()`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpu_executor.cluster.posts import Post
+from gpu_executor.cluster.actor_slots import ActorSlot
 
 
 @dataclass(frozen=True, slots=True)
-class PostStats:
-    """One device's part."""
+class ActorStats:
+    """One device and the actors that have served it, one after the other."""
 
     node: str
+    """The node's ID in Ray."""
     host: str
     device: str
     backend: str
     pid: int | None
-    """Of its actor's process; None while there is none that is ready."""
+    """Process ID of the present actor; None while no actor is ready."""
     answered: int
+    """Calls that were answered from this device."""
     in_flight: int
+    """Calls that were sent to the present actor and have no answer yet."""
     in_flight_bytes: int
     deaths: int
-    """Actors that it lost."""
-    given_up: str | None
-    """Why nobody is sent there any more, if so."""
+    """Actors that died here or whose device failed."""
+    quarantined: str | None
+    """Why the device is not used any more; None while it is used."""
     joined_later: bool
-    """Whether its node came into the cluster when the executor was open."""
+    """Whether the node joined the cluster while the executor was open."""
 
     @classmethod
-    def of(cls, post: Post) -> PostStats:
-        actor = post.actor
+    def of(cls, slot: ActorSlot) -> ActorStats:
+        actor, candidate = slot.actor, slot.placement.candidate
         return cls(
-            node=post.place.node,
-            host=post.place.host,
-            device=post.place.seat.device,
-            backend=post.place.seat.backend,
+            node=slot.placement.node,
+            host=slot.placement.host,
+            device=candidate.device,
+            backend=candidate.backend,
             pid=None if actor is None else actor.pid,
-            answered=post.answered,
+            answered=slot.answered,
             in_flight=0 if actor is None else actor.calls,
             in_flight_bytes=0 if actor is None else actor.nbytes,
-            deaths=post.deaths,
-            given_up=None if post.given_up is None else str(post.given_up),
-            joined_later=post.joined_later,
+            deaths=slot.deaths,
+            quarantined=None if slot.quarantined is None else str(slot.quarantined),
+            joined_later=slot.joined_later,
         )
 
+    @property
+    def given_up(self) -> str | None:
+        """The former name of `quarantined`."""
+        return self.quarantined
+
     def __str__(self) -> str:
-        said = (
-            f"{self.device} by {self.backend} on {self.host}: {self.answered:,} answered, "
+        text = (
+            f"{self.device} by {self.backend} on {self.host}: {self.answered:,} calls answered, "
             f"{self.in_flight:,} in flight, {self.deaths:,} actors lost"
         )
         if self.joined_later:
-            said += "; joined later"
-        return said if self.given_up is None else f"{said}; left alone: {self.given_up}"
+            text += "; joined later"
+        return text if self.quarantined is None else f"{text}; quarantined: {self.quarantined}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStats:
-    """All devices, and what has no answer."""
+    """All actors of an executor, and the calls that have no answer yet."""
 
     unanswered: int
     unanswered_bytes: int
+    """Size of the inputs and results of the unanswered calls."""
     resent: int
-    """Calls that were sent again after an actor died."""
-    posts: tuple[PostStats, ...]
+    """How often a call was sent again, after its actor died, its device failed or its answer was
+    lost."""
+    actors: tuple[ActorStats, ...]
+
+    @property
+    def posts(self) -> tuple[ActorStats, ...]:
+        """The former name of `actors`."""
+        return self.actors
 
     def __str__(self) -> str:
-        left = f"{self.unanswered:,} calls of {self.unanswered_bytes:,} bytes have no answer"
-        return "\n".join([*map(str, self.posts), f"{left}; {self.resent:,} were sent again"])
+        unanswered = f"{self.unanswered:,} calls of {self.unanswered_bytes:,} bytes have no answer"
+        return "\n".join(
+            [*map(str, self.actors), f"{unanswered}; {self.resent:,} calls were sent again"]
+        )
