@@ -116,7 +116,9 @@ def test_what_is_no_blob_is_refused_in_words() -> None:
             eip4844.from_blob(data)
     with pytest.raises(gx.errors.ArgumentTypeError, match="a blob is bytes, not a list"):
         eip4844.from_blob([0] * 131072)  # type: ignore[arg-type]
-    with pytest.raises(gx.errors.ArgumentTypeError, match="bytes are uint8, not uint32"):
+    with pytest.raises(
+        gx.errors.ArgumentTypeError, match="expected an array of uint8, found uint32"
+    ):
         eip4844.from_blob(np.zeros(131072, np.uint32))
     for use in (eip4844.to_blob, eip4844.coefficients, eip4844.values_of):
         with pytest.raises(gx.errors.ArgumentShapeError, match="a blob is 4096 elements"):

@@ -1,4 +1,4 @@
-"""Primes: which numbers are let in, and the constants that follow from one."""
+"""Primes: which moduli are accepted, and the constants derived from one."""
 
 import pickle
 
@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from gpu_executor.errors import KernelError
-from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, NAMED, LimbLayout, Prime, limb_layout
+from gpu_executor.primes import (
+    BLS12_381_FQ,
+    BLS12_381_FR,
+    NAMED,
+    LimbLayout,
+    Prime,
+    choose_limb_layout,
+)
 from gpu_executor.primes.prime import (
     LIMB_BITS,
     MAX_BITS,
@@ -52,12 +59,12 @@ def test_primality_agrees_with_a_sieve() -> None:
 
 
 @pytest.mark.parametrize("exponent", [31, 61, 89, 107, 127, 521, 607])
-def test_mersenne_primes_are_primes(exponent: int) -> None:
+def test_mersenne_primes_are_prime(exponent: int) -> None:
     assert is_prime(2**exponent - 1)
 
 
 @pytest.mark.parametrize("exponent", [67, 101, 257, 523, 751])
-def test_other_mersenne_numbers_are_not(exponent: int) -> None:
+def test_composite_mersenne_numbers_are_not_prime(exponent: int) -> None:
     assert not is_prime(2**exponent - 1)
 
 
@@ -96,7 +103,7 @@ def test_composites_are_refused(composite: int) -> None:
         (2**MAX_BITS + 1, "769 bits"),
     ],
 )
-def test_what_is_not_an_odd_prime_of_the_right_size_is_refused(number: int, words: str) -> None:
+def test_even_small_and_too_large_moduli_are_refused(number: int, words: str) -> None:
     with pytest.raises(KernelError, match=words) as raised:
         Prime("refused", number)
     assert isinstance(raised.value, ValueError)
@@ -161,20 +168,20 @@ def test_limb_constants(prime: Prime) -> None:
     assert sum(limb << layout.bits * at for at, limb in enumerate(limbs)) == p
     inverse = layout.negative_inverse(p)
     assert 0 <= inverse < 1 << layout.bits
-    # The multiple of p that `inverse` picks clears the lowest limb of anything.
+    # Adding low * inverse * p clears the lowest limb.
     assert all((low + low * inverse * p) % (1 << layout.bits) == 0 for low in (1, 12345, 2**27 - 1))
 
 
-def test_limb_layouts_measured_best() -> None:
-    assert limb_layout(12) == LimbLayout(bits=30, count=13, shift=6)
-    assert limb_layout(8) == LimbLayout(bits=29, count=9, shift=5)
-    assert BLS12_381_FQ.limbs == limb_layout(12)
-    assert BLS12_381_FR.limbs == limb_layout(8)
+def test_limb_layouts_are_those_measured_fastest() -> None:
+    assert choose_limb_layout(12) == LimbLayout(bits=30, count=13, shift=6)
+    assert choose_limb_layout(8) == LimbLayout(bits=29, count=9, shift=5)
+    assert BLS12_381_FQ.limbs == choose_limb_layout(12)
+    assert BLS12_381_FR.limbs == choose_limb_layout(8)
 
 
 @pytest.mark.parametrize("words", WORD_COUNTS)
-def test_every_limb_layout_covers_its_words_and_fits(words: int) -> None:
-    layout = limb_layout(words)
+def test_every_limb_layout_holds_its_words_and_fits_the_push_constants(words: int) -> None:
+    layout = choose_limb_layout(words)
     assert layout.bits in LIMB_BITS
     assert layout.count * layout.bits == 32 * words + layout.shift
     assert 0 <= layout.shift < layout.bits

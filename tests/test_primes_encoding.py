@@ -1,4 +1,4 @@
-"""Integers, bytes and words: each way exact, on every shape, and refused in words."""
+"""Conversions between integers, bytes and words: exact for every shape; bad values are refused."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ in_both_orders = pytest.mark.parametrize("order", ["big", "little"])
 
 
 def edges(prime: Prime) -> list[int]:
-    """Zero, one, the last, and both sides of every byte border."""
-    borders = [1 << bit for bit in range(0, prime.bits + 1, 8)]
-    near = {border + off for border in borders for off in (-1, 0, 1)}
+    """0, 1, p - 1, and the values next to every byte boundary."""
+    boundaries = [1 << bit for bit in range(0, prime.bits + 1, 8)]
+    near = {boundary + off for boundary in boundaries for off in (-1, 0, 1)}
     return sorted(v for v in near | {0, 1, prime.modulus - 1} if 0 <= v < prime.modulus)
 
 
-def some(prime: Prime, count: int, seed: int = 1) -> list[int]:
+def random_ints(prime: Prime, count: int, seed: int = 1) -> list[int]:
     draw = random.Random(seed)
     return [draw.randrange(prime.modulus) for _ in range(count)]
 
@@ -82,8 +82,8 @@ def test_integers_to_words_and_back(prime: Prime, data: st.DataObject) -> None:
 
 
 @on_every_prime
-def test_every_edge_and_more_integers_than_are_converted_at_once(prime: Prime) -> None:
-    values = [*edges(prime), *some(prime, 3000)]
+def test_every_edge_value_and_several_blocks_of_integers(prime: Prime) -> None:
+    values = [*edges(prime), *random_ints(prime, 3000)]
     array = ints_to_words(prime, values)
     assert array.flags.writeable
     assert array.tobytes() == as_bytes(values, prime.element_bytes, "little")
@@ -95,7 +95,7 @@ def test_every_edge_and_more_integers_than_are_converted_at_once(prime: Prime) -
 @on_every_prime
 @pytest.mark.parametrize("shape", [(), (0,), (6,), (2, 3), (2, 0), (3, 1, 2)])
 def test_shapes_are_kept(prime: Prime, shape: tuple[int, ...]) -> None:
-    flat = some(prime, int(np.prod(shape)))
+    flat = random_ints(prime, int(np.prod(shape)))
     objects = np.array(flat, object).reshape(shape)
     array = ints_to_words(prime, objects)
     assert array.shape == (*shape, *prime.element_shape)
@@ -107,8 +107,8 @@ def test_shapes_are_kept(prime: Prime, shape: tuple[int, ...]) -> None:
 
 
 @on_every_prime
-def test_words_in_any_strides_are_read(prime: Prime) -> None:
-    flat = some(prime, 120)
+def test_words_with_any_strides_are_read(prime: Prime) -> None:
+    flat = random_ints(prime, 120)
     array = ints_to_words(prime, flat).reshape(4, 6, 5, *prime.element_shape)[::2, ::-1, 1:]
     expected = np.array(flat, object).reshape(4, 6, 5)[::2, ::-1, 1:]
     assert words_to_ints(prime, array).tolist() == expected.tolist()
@@ -134,7 +134,7 @@ def test_words_in_any_strides_are_read(prime: Prime) -> None:
         [fmpz(1), fmpz(2), 300],
     ],
 )
-def test_whatever_holds_integers_is_taken(ints: Any) -> None:
+def test_every_container_of_integers_is_accepted(ints: Any) -> None:
     assert words_to_ints(FR, ints_to_words(FR, ints)).tolist() == [1, 2, 300]
 
 
@@ -145,7 +145,7 @@ def test_one_integer_is_one_element(scalar: Any) -> None:
     assert words_to_ints(FR, array).item() == 5
 
 
-def test_numpys_largest_integers_are_taken_exactly() -> None:
+def test_numpys_largest_integers_are_converted_exactly() -> None:
     extremes = np.array([0, 2**63, 2**64 - 1], np.uint64)
     assert words_to_ints(FR, ints_to_words(FR, extremes)).tolist() == [0, 2**63, 2**64 - 1]
     signed = np.array([-(2**63), -1, 2**63 - 1])
@@ -157,7 +157,7 @@ def test_numpys_largest_integers_are_taken_exactly() -> None:
 @pytest.mark.parametrize("at", [0, 5, 9])
 def test_integers_out_of_range_are_refused_with_the_first_index(prime: Prime, at: int) -> None:
     for bad in bad_values(prime):
-        values = some(prime, 10)
+        values = random_ints(prime, 10)
         values[at] = bad
         values[9] = -1
         with pytest.raises(
@@ -167,7 +167,7 @@ def test_integers_out_of_range_are_refused_with_the_first_index(prime: Prime, at
         assert raised.value.index == at
 
 
-def test_a_large_value_before_one_that_fits_no_words_is_the_first() -> None:
+def test_the_first_index_is_reported_when_later_values_do_not_fit_the_words() -> None:
     with pytest.raises(ElementRangeError) as raised:
         ints_to_words(FR, [0, FR.modulus, -1, FR.r])
     assert raised.value.index == 1
@@ -176,7 +176,7 @@ def test_a_large_value_before_one_that_fits_no_words_is_the_first() -> None:
 @on_every_prime
 @settings(deadline=None, max_examples=20)
 @given(data=st.data())
-def test_reducing_takes_any_integer_modulo_p(prime: Prime, data: st.DataObject) -> None:
+def test_reduce_accepts_any_integer(prime: Prime, data: st.DataObject) -> None:
     near = st.sampled_from(bad_values(prime))
     values = data.draw(st.lists(st.one_of(near, elements(prime), st.integers())))
     array = ints_to_words(prime, values, reduce=True)
@@ -187,23 +187,25 @@ def test_reducing_takes_any_integer_modulo_p(prime: Prime, data: st.DataObject) 
 @pytest.mark.parametrize(
     ("ints", "match"),
     [
-        ([1, 2.0], "element 1 is of type float"),
-        ([1, "2"], "element 1 is of type str"),
-        ([1, None], "element 1 is of type NoneType"),
-        ([-1, 1.5], "element 1 is of type float"),
-        ([1, [2]], "element 1 is of type list"),
-        ([[1, 2], [3]], "element 0 is of type list"),
-        ([1, np.array([1, 2])], "element 1 is of type ndarray"),
-        (1.5, "element 0 is of type float"),
+        ([1, 2.0], "element 1 is a float"),
+        ([1, "2"], "element 1 is a str"),
+        ([1, None], "element 1 is a NoneType"),
+        ([-1, 1.5], "element 1 is a float"),
+        ([1, [2]], "element 1 is a list"),
+        ([[1, 2], [3]], "element 0 is a list"),
+        ([1, np.array([1, 2])], "element 1 is a ndarray"),
+        (1.5, "element 0 is a float"),
         (np.array([1.5]), "float64"),
         (np.array([True]), "bool"),
-        (b"\x01\x02", "not bytes; bytes_to_words"),
-        (bytearray(4), "not bytearray; bytes_to_words"),
-        ("12", "not str"),
+        (b"\x01\x02", "found bytes; convert bytes with bytes_to_words"),
+        (bytearray(4), "found bytearray; convert bytes with bytes_to_words"),
+        ("12", "found str"),
     ],
 )
 @pytest.mark.parametrize("prime", [FR, NAMED["goldilocks"]], ids=lambda prime: prime.name)
-def test_what_is_no_integer_is_refused(prime: Prime, ints: Any, match: str, reduce: bool) -> None:
+def test_values_that_are_not_integers_are_refused(
+    prime: Prime, ints: Any, match: str, reduce: bool
+) -> None:
     with pytest.raises(ArgumentTypeError, match=match):
         ints_to_words(prime, ints, reduce=reduce)
 
@@ -213,7 +215,7 @@ def test_arrays_that_differ_in_shape_are_refused() -> None:
         ints_to_words(FR, [np.zeros((2, 2), int), np.zeros((2, 3), int)])
 
 
-def test_words_that_are_none_are_refused() -> None:
+def test_words_of_a_wrong_dtype_or_shape_are_refused() -> None:
     with pytest.raises(ArgumentTypeError, match="uint64"):
         words_to_ints(FR, np.zeros((3, 4), np.uint32))
     with pytest.raises(ArgumentShapeError, match="4 columns"):
@@ -234,7 +236,7 @@ def test_words_that_are_none_are_refused() -> None:
         ("babybear", 4),
     ],
 )
-def test_elements_have_the_widths_of_their_ecosystems(name: str, width: int) -> None:
+def test_byte_widths_are_those_of_other_libraries(name: str, width: int) -> None:
     assert byte_width(NAMED[name]) == width
 
 
@@ -242,7 +244,7 @@ def test_elements_have_the_widths_of_their_ecosystems(name: str, width: int) -> 
 @on_every_prime
 @pytest.mark.parametrize("extra", [0, 1, 3, 8, 40])
 def test_bytes_to_words_and_back(prime: Prime, order: ByteOrder, extra: int) -> None:
-    values = [*edges(prime), *some(prime, 50)]
+    values = [*edges(prime), *random_ints(prime, 50)]
     width = byte_width(prime) + extra
     data = as_bytes(values, width, order)
     array = bytes_to_words(prime, data, byteorder=order, width=width)
@@ -256,8 +258,8 @@ def test_bytes_to_words_and_back(prime: Prime, order: ByteOrder, extra: int) -> 
 
 
 @on_every_prime
-def test_bytes_are_big_endian_and_as_many_as_needed_unless_said(prime: Prime) -> None:
-    values = some(prime, 20)
+def test_bytes_are_big_endian_and_of_minimal_width_by_default(prime: Prime) -> None:
+    values = random_ints(prime, 20)
     data = as_bytes(values, byte_width(prime), "big")
     array = bytes_to_words(prime, data)
     assert words.to_ints(prime, array) == values
@@ -267,7 +269,7 @@ def test_bytes_are_big_endian_and_as_many_as_needed_unless_said(prime: Prime) ->
 @on_every_prime
 @settings(deadline=None, max_examples=20)
 @given(data=st.data(), order=st.sampled_from(["big", "little"]), extra=st.integers(0, 9))
-def test_any_elements_through_bytes(
+def test_random_elements_survive_conversion_to_bytes_and_back(
     prime: Prime, data: st.DataObject, order: ByteOrder, extra: int
 ) -> None:
     values = data.draw(st.lists(elements(prime), max_size=10))
@@ -280,7 +282,7 @@ def test_any_elements_through_bytes(
 
 @in_both_orders
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_every_kind_of_bytes_is_taken_and_copied(kind: Any, order: ByteOrder) -> None:
+def test_every_bytes_like_type_is_accepted_and_copied(kind: Any, order: ByteOrder) -> None:
     data = bytearray(as_bytes([1, 2], 32, order))
     array = bytes_to_words(FR, kind(data), byteorder=order)
     data[:] = bytes(64)
@@ -289,8 +291,8 @@ def test_every_kind_of_bytes_is_taken_and_copied(kind: Any, order: ByteOrder) ->
 
 @in_both_orders
 @pytest.mark.parametrize("width", [32, 35])
-def test_arrays_of_bytes_keep_their_shape_in_any_strides(order: ByteOrder, width: int) -> None:
-    values = some(FR, 24)
+def test_byte_arrays_with_any_strides_keep_their_shape(order: ByteOrder, width: int) -> None:
+    values = random_ints(FR, 24)
     rows = np.frombuffer(as_bytes(values, width, order), np.uint8).reshape(4, 6, width)
     array = bytes_to_words(FR, rows[::2, ::-1], byteorder=order, width=width)
     assert array.shape == (2, 3 * 2, 4)
@@ -303,7 +305,7 @@ def test_arrays_of_bytes_keep_their_shape_in_any_strides(order: ByteOrder, width
 
 
 @in_both_orders
-def test_the_words_and_the_bytes_are_never_the_callers_memory(order: ByteOrder) -> None:
+def test_conversions_never_share_memory_with_their_argument(order: ByteOrder) -> None:
     array = ints_to_words(FR, [1, 2])
     out = words_to_bytes(FR, array, byteorder=order)
     again = bytes_to_words(FR, out, byteorder=order)
@@ -313,7 +315,9 @@ def test_the_words_and_the_bytes_are_never_the_callers_memory(order: ByteOrder) 
 
 @in_both_orders
 @pytest.mark.parametrize("prime", [FR, NAMED["goldilocks"], PRIMES[-3]], ids=lambda p: p.name)
-def test_narrow_elements_are_taken_while_they_fit(prime: Prime, order: ByteOrder) -> None:
+def test_widths_below_the_minimum_are_accepted_while_the_values_fit(
+    prime: Prime, order: ByteOrder
+) -> None:
     width = byte_width(prime) - 1
     values = [0, 1, 256**width - 1]
     data = as_bytes(values, width, order)
@@ -321,7 +325,7 @@ def test_narrow_elements_are_taken_while_they_fit(prime: Prime, order: ByteOrder
     assert words.to_ints(prime, array) == values
     assert words_to_bytes(prime, array, byteorder=order, width=width).tobytes() == data
     large = ints_to_words(prime, [*values, 256**width, 0])
-    with pytest.raises(ArgumentShapeError, match=f"element 3 does not fit {width} bytes"):
+    with pytest.raises(ArgumentShapeError, match=f"element 3 does not fit into {width} bytes"):
         words_to_bytes(prime, large, byteorder=order, width=width)
 
 
@@ -336,7 +340,7 @@ def test_bytes_out_of_range_are_refused_with_the_first_index(
     for bad in (prime.modulus, largest, 256 ** (width - 1), 256 ** (width - 1) + 1):
         if not prime.modulus <= bad <= largest:
             continue
-        values = some(prime, 10)
+        values = random_ints(prime, 10)
         values[4], values[7] = bad, largest
         data = as_bytes(values, width, order)
         with pytest.raises(
@@ -349,38 +353,40 @@ def test_bytes_out_of_range_are_refused_with_the_first_index(
 @pytest.mark.parametrize(
     ("data", "width", "match"),
     [
-        (bytes(33), None, "33 bytes are no whole number of elements of 32"),
-        (bytes(32), 31, "32 bytes are no whole number of elements of 31"),
-        (np.zeros((3, 31), np.uint8), None, "an element is 32 bytes, and the shape is"),
-        (np.zeros((3, 32), np.uint8), 40, "an element is 40 bytes, and the shape is"),
-        (np.array(1, np.uint8), None, "an element is 32 bytes"),
-        (bytes(32), 0, "elements of 0 bytes"),
-        (bytes(32), -1, "elements of -1 bytes"),
+        (bytes(33), None, "33 bytes are not a multiple of the 32 bytes"),
+        (bytes(32), 31, "32 bytes are not a multiple of the 31 bytes"),
+        (np.zeros((3, 31), np.uint8), None, "the 32 bytes of an element, but the shape is"),
+        (np.zeros((3, 32), np.uint8), 40, "the 40 bytes of an element, but the shape is"),
+        (np.array(1, np.uint8), None, "the 32 bytes of an element"),
+        (bytes(32), 0, "width is 0; it must be at least 1"),
+        (bytes(32), -1, "width is -1; it must be at least 1"),
     ],
 )
-def test_bytes_of_other_sizes_are_refused(data: Any, width: int | None, match: str) -> None:
+def test_byte_counts_that_do_not_match_the_width_are_refused(
+    data: Any, width: int | None, match: str
+) -> None:
     with pytest.raises(ArgumentShapeError, match=match):
         bytes_to_words(FR, data, width=width)
 
 
 @pytest.mark.parametrize(
-    ("data", "match"), [(np.zeros((3, 32), np.int8), "int8"), ([1, 2], "not list"), ("a", "str")]
+    ("data", "match"), [(np.zeros((3, 32), np.int8), "int8"), ([1, 2], "found list"), ("a", "str")]
 )
-def test_what_is_no_bytes_is_refused(data: Any, match: str) -> None:
+def test_values_that_are_not_bytes_are_refused(data: Any, match: str) -> None:
     with pytest.raises(ArgumentTypeError, match=match):
         bytes_to_words(FR, data)
 
 
 @pytest.mark.parametrize("width", [32, 40])
-def test_other_byte_orders_are_refused(width: int) -> None:
+def test_unknown_byte_orders_are_refused(width: int) -> None:
     other: Any = "BIG"
-    with pytest.raises(ArgumentTypeError, match="'big' or 'little', not 'BIG'"):
+    with pytest.raises(ArgumentTypeError, match="byteorder is 'BIG'; it must be 'big' or 'little'"):
         bytes_to_words(FR, bytes(width), byteorder=other, width=width)
-    with pytest.raises(ArgumentTypeError, match="'big' or 'little', not 'BIG'"):
+    with pytest.raises(ArgumentTypeError, match="byteorder is 'BIG'; it must be 'big' or 'little'"):
         words_to_bytes(FR, ints_to_words(FR, [1]), byteorder=other, width=width)
 
 
-def test_nothing_is_no_elements() -> None:
+def test_empty_bytes_are_zero_elements() -> None:
     array = bytes_to_words(FR, b"")
     assert array.shape == (0, 4)
     assert words_to_bytes(FR, array).shape == (0, 32)
@@ -393,8 +399,8 @@ def test_nothing_is_no_elements() -> None:
 
 
 @on_every_prime
-def test_words_in_form_and_back(prime: Prime) -> None:
-    values = [*edges(prime), *some(prime, 30)]
+def test_conversion_to_the_stored_form_and_back(prime: Prime) -> None:
+    values = [*edges(prime), *random_ints(prime, 30)]
     array = ints_to_words(prime, values)
     formed = to_form(prime, array)
     assert words.to_ints(prime, formed) == [prime.in_form(value) for value in values]
@@ -403,17 +409,17 @@ def test_words_in_form_and_back(prime: Prime) -> None:
 
 @pytest.mark.parametrize("prime", [FR, NAMED["babybear"]], ids=lambda prime: prime.name)
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3), (2, 1, 3)])
-def test_forms_keep_the_shape(prime: Prime, shape: tuple[int, ...]) -> None:
-    objects = np.array(some(prime, int(np.prod(shape))), object).reshape(shape)
+def test_form_conversions_keep_the_shape(prime: Prime, shape: tuple[int, ...]) -> None:
+    objects = np.array(random_ints(prime, int(np.prod(shape))), object).reshape(shape)
     formed = to_form(prime, ints_to_words(prime, objects))
     assert formed.shape == (*shape, *prime.element_shape)
     assert words_to_ints(prime, from_form(prime, formed)).tolist() == objects.tolist()
 
 
 @pytest.mark.parametrize("name", ["bls12_381_fq", "bn254_fr", "koalabear"])
-def test_products_in_form_are_flints(name: str) -> None:
+def test_products_in_the_stored_form_agree_with_flint(name: str) -> None:
     prime = NAMED[name]
-    xs, ys = some(prime, 100, 1), some(prime, 100, 2)
+    xs, ys = random_ints(prime, 100, 1), random_ints(prime, 100, 2)
     field = fmpz_mod_ctx(prime.modulus)
     a, b = (to_form(prime, ints_to_words(prime, values)) for values in (xs, ys))
     product = words_to_ints(prime, from_form(prime, words.mul(prime, a, b))).tolist()

@@ -1,4 +1,4 @@
-"""Factoring, against FLINT's."""
+"""Factoring, compared with FLINT."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from flint import fmpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_executor.primes import factoring
-from gpu_executor.primes.factoring import odd_prime_factors, without
+from gpu_executor.primes import number_theory
+from gpu_executor.primes.number_theory import divide_out, find_odd_prime_factors
 
 MERSENNE_31, MERSENNE_61 = 2**31 - 1, 2**61 - 1
 
 
-def expected(number: int) -> tuple[int, ...]:
+def factor_with_flint(number: int) -> tuple[int, ...]:
     return tuple(sorted(int(prime) for prime, _ in fmpz(number).factor() if prime != 2))
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.one_of(st.integers(1, 1000), st.integers(1, 2**64)))
-def test_against_flint(number: int) -> None:
-    assert odd_prime_factors(number) == expected(number)
+def test_factors_agree_with_flint(number: int) -> None:
+    assert find_odd_prime_factors(number) == factor_with_flint(number)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_against_flint(number: int) -> None:
         1,
         2**767,
         3**200,
-        MERSENNE_31**2,  # a walk may meet modulo both at once
+        MERSENNE_31**2,  # a walk may find both factors at once
         MERSENNE_31**3 * 2**5,
         MERSENNE_61 * MERSENNE_31,
         MERSENNE_61 * 3**2 * 5,
@@ -39,23 +39,23 @@ def test_against_flint(number: int) -> None:
     ],
 )
 def test_powers_and_products_of_large_primes(number: int) -> None:
-    assert odd_prime_factors(number) == expected(number)
+    assert find_odd_prime_factors(number) == factor_with_flint(number)
 
 
-def test_a_large_prime_left_over_is_found_by_being_prime() -> None:
-    assert odd_prime_factors(2**4 * 3 * (2**521 - 1)) == (3, 2**521 - 1)
+def test_a_large_cofactor_is_recognized_as_prime() -> None:
+    assert find_odd_prime_factors(2**4 * 3 * (2**521 - 1)) == (3, 2**521 - 1)
 
 
-def test_giving_up_says_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_used_up_budget_returns_none(monkeypatch: pytest.MonkeyPatch) -> None:
     number = MERSENNE_61 * (2**89 - 1)
-    monkeypatch.setattr(factoring, "RHO_STEPS", 5000)
-    odd_prime_factors.cache_clear()
-    assert odd_prime_factors(number) is None
-    assert odd_prime_factors(2 * number) is None
+    monkeypatch.setattr(number_theory, "RHO_STEPS", 5000)
+    find_odd_prime_factors.cache_clear()
+    assert find_odd_prime_factors(number) is None
+    assert find_odd_prime_factors(2 * number) is None
 
 
 @given(st.integers(1, 10**6), st.integers(2, 50), st.integers(0, 10))
-def test_without(number: int, divisor: int, power: int) -> None:
-    rest = without(number * divisor**power, divisor)
+def test_divide_out_removes_every_power(number: int, divisor: int, power: int) -> None:
+    rest = divide_out(number * divisor**power, divisor)
     assert rest % divisor != 0
     assert number * divisor**power % rest == 0

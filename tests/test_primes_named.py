@@ -1,4 +1,4 @@
-"""The primes that come by name: published values, proofs, the curves they belong to."""
+"""The named primes: published values, proofs of primality, the curves they belong to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PUBLISHED = {
     "koalabear": "7f000001",
     "mersenne31": "7fffffff",
 }
-# Two-adicity, generator, and the root of order 2^two-adicity, as their users have them.
+# Two-adicity, generator, and the root of order 2^two-adicity, as other libraries define them.
 CONVENTIONS = {
     "bls12_381_fr": (32, 7, "16a2a19edfe81f20d09b681922c813b4b63683508c2280b93829971f439f0d2b"),
     "bn254_fr": (28, 5, "2a3c09f0a58a7e8500e0a7eb8ef62abc402d111e41112ed49bd61b6e725b19f0"),
@@ -50,8 +50,7 @@ GENERATORS = {
     "curve25519": 2,
     "mersenne31": 7,
 }
-# Of curves y^2 = x^3 + b with as many points as the scalar field has elements: the field of the
-# coordinates, the scalar field, b, and the x of a point.
+# Curves y^2 = x^3 + b of prime order: the base field, the scalar field, b, and the x of a point.
 CURVES = [
     ("secp256k1", "secp256k1_fn", 7, 1),
     ("bn254_fq", "bn254_fr", 3, 1),
@@ -65,7 +64,7 @@ on_every_prime = pytest.mark.parametrize("prime", NAMED.values(), ids=NAMED)
 
 
 def add_points(p: int, a: Point, b: Point) -> Point:
-    """The sum of two points of a curve y^2 = x^3 + b; None is the one at infinity."""
+    """The sum of two points of a curve y^2 = x^3 + b; None is the point at infinity."""
     if a is None or b is None:
         return a or b
     if a[0] == b[0]:
@@ -78,7 +77,7 @@ def add_points(p: int, a: Point, b: Point) -> Point:
     return x, (slope * (a[0] - x) - a[1]) % p
 
 
-def times(p: int, point: Point, factor: int) -> Point:
+def multiply_point(p: int, point: Point, factor: int) -> Point:
     total: Point = None
     for bit in f"{factor:b}":
         total = add_points(p, total, total)
@@ -97,16 +96,16 @@ def test_named_primes_are_the_published_ones() -> None:
 
 @on_every_prime
 def test_named_primes_are_proved_prime(prime: Prime) -> None:
-    """Importing them does not test it, so this does."""
+    """Importing the package skips this proof for named primes (`Prime.__post_init__`)."""
     assert fmpz(prime.modulus).is_prime() == 1
 
 
-def test_every_named_prime_has_its_factors_and_no_other_has() -> None:
+def test_factors_are_written_down_for_exactly_the_named_primes() -> None:
     assert set(ODD_FACTORS) == {prime.modulus for prime in NAMED.values()}
 
 
 @on_every_prime
-def test_the_factors_kept_are_all_primes_of_p_less_one(prime: Prime) -> None:
+def test_the_written_factors_are_all_odd_primes_of_p_less_one(prime: Prime) -> None:
     factors = ODD_FACTORS[prime.modulus]
     assert len(set(factors)) == len(factors)
     assert all(factor % 2 == 1 and fmpz(factor).is_prime() == 1 for factor in factors)
@@ -131,12 +130,12 @@ def test_scalar_fields_are_the_orders_of_their_curves(
     p, order = NAMED[base].modulus, NAMED[scalars].modulus
     y = int(fmpz(x**3 + b).sqrtmod(fmpz(p)))
     assert (y * y - x**3 - b) % p == 0
-    assert times(p, (x % p, y), order - 1) == (x % p, p - y)
-    assert times(p, (x % p, y), order) is None
+    assert multiply_point(p, (x % p, y), order - 1) == (x % p, p - y)
+    assert multiply_point(p, (x % p, y), order) is None
 
 
 @pytest.mark.parametrize("name", CONVENTIONS)
-def test_roots_of_unity_are_those_of_their_users(name: str) -> None:
+def test_roots_of_unity_are_those_of_other_libraries(name: str) -> None:
     two_adicity, generator, root = CONVENTIONS[name]
     prime = NAMED[name]
     assert (prime.two_adicity, prime.generator) == (two_adicity, generator)

@@ -9,26 +9,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_executor.errors import KernelError
-from gpu_executor.primes import NAMED, Prime, factoring
-from gpu_executor.primes.primality import is_prime
+from gpu_executor.primes import NAMED, Prime, number_theory
+from gpu_executor.primes.number_theory import find_odd_prime_factors, is_prime
 
 SMALL = [3, 5, 7, 17, 41, 257, 409, 65537, 2**61 - 1, 5 * 2**25 + 1]
 PRIMES = [*NAMED.values(), *(Prime(f"{p}", p) for p in SMALL)]
 
-# p - 1 = 16 * A * B, and neither prime is found in any reasonable number of steps.
+# p - 1 = MULTIPLE * A * B with MULTIPLE = 16 * odd; no reasonable budget finds A or B.
 A, B = 2**89 - 1, 2**107 - 1
 MULTIPLE = next(m for m in range(16, 1 << 16, 16) if m & -m == 16 and is_prime(m * A * B + 1))
 HARD = MULTIPLE * A * B + 1
-HARD_FACTORS = (*(factoring.odd_prime_factors(MULTIPLE) or ()), A, B)
+HARD_FACTORS = (*(find_odd_prime_factors(MULTIPLE) or ()), A, B)
 
 on_every_prime = pytest.mark.parametrize("prime", PRIMES, ids=lambda prime: prime.name)
 
 
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Giving up takes a second otherwise."""
-    monkeypatch.setattr(factoring, "RHO_STEPS", 1000)
-    factoring.odd_prime_factors.cache_clear()
+    """A small budget: using up the real one takes a second."""
+    monkeypatch.setattr(number_theory, "RHO_STEPS", 1000)
+    find_odd_prime_factors.cache_clear()
 
 
 def generates(prime: Prime, element: int) -> bool:
@@ -70,7 +70,7 @@ def test_roots_of_unity_have_their_orders_and_are_squares_of_each_other(prime: P
 
 @on_every_prime
 @pytest.mark.parametrize("beyond", [-1, 1, 40])
-def test_other_orders_are_refused(prime: Prime, beyond: int) -> None:
+def test_orders_that_do_not_divide_p_less_one_are_refused(prime: Prime, beyond: int) -> None:
     log2 = -1 if beyond < 0 else prime.two_adicity + beyond
     with pytest.raises(KernelError, match=rf"order 2\^{log2}; .* 2\^{prime.two_adicity}$"):
         prime.root_of_unity(log2)
@@ -78,7 +78,7 @@ def test_other_orders_are_refused(prime: Prime, beyond: int) -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(3, 2**48).map(lambda n: next(p for p in count(n) if is_prime(p))))
-def test_generators_of_any_prime(modulus: int) -> None:
+def test_generators_and_roots_of_random_primes(modulus: int) -> None:
     prime = Prime("p", modulus)
     assert generates(prime, prime.generator)
     top = prime.root_of_unity(prime.two_adicity)
@@ -89,7 +89,7 @@ def test_generators_of_any_prime(modulus: int) -> None:
 
 
 @pytest.mark.usefixtures("few_steps")
-def test_without_factors_there_is_no_generator() -> None:
+def test_a_generator_needs_the_factors_of_p_less_one() -> None:
     prime = Prime("hard", HARD)
     assert prime.odd_factors is None
     with pytest.raises(KernelError, match=r"hard: .*give factors=$"):
@@ -108,7 +108,7 @@ def test_without_factors_roots_of_unity_come_from_the_smallest_non_residue() -> 
         assert [pow(root, 1 << n, HARD) == 1 for n in range(log2 + 1)] == [False] * log2 + [True]
 
 
-def test_factors_given_give_the_generator() -> None:
+def test_given_factors_lead_to_the_generator() -> None:
     prime = Prime("hard", HARD, factors=HARD_FACTORS)
     assert prime.odd_factors == HARD_FACTORS
     assert generates(prime, prime.generator)
@@ -116,26 +116,26 @@ def test_factors_given_give_the_generator() -> None:
     assert prime.root_of_unity(4) == pow(prime.generator, (HARD - 1) >> 4, HARD)
 
 
-def test_factors_may_come_in_any_order_with_two_and_more_than_once() -> None:
+def test_factors_may_be_unsorted_repeated_and_include_two() -> None:
     given_ = (B, 2, 2, *HARD_FACTORS, A)
     assert Prime("hard", HARD, factors=given_) == Prime("hard", HARD, factors=HARD_FACTORS)
     assert Prime("p", 65537, factors=(2,)).generator == 3
 
 
 def test_primes_with_and_without_factors_differ() -> None:
-    """As their roots of unity do."""
+    """Their roots of unity differ too."""
     assert Prime("hard", HARD, factors=HARD_FACTORS) != Prime("hard", HARD)
 
 
 @pytest.mark.parametrize(
     ("factors", "words"),
     [
-        ((A,), "leave .* unfactored"),
+        ((A,), "lacks .* leave .* unfactored"),
         ((*HARD_FACTORS[:-2], A * B), "not prime"),
         ((*HARD_FACTORS, 2**61 - 1), "does not divide"),
         ((*HARD_FACTORS, 1), "not prime"),
         ((*HARD_FACTORS, -3), "not prime"),
-        ((2,), "leave .* unfactored"),
+        ((2,), "lacks .* leave .* unfactored"),
     ],
 )
 def test_wrong_factors_are_refused(factors: tuple[int, ...], words: str) -> None:
@@ -147,7 +147,7 @@ def test_wrong_factors_are_refused(factors: tuple[int, ...], words: str) -> None
 def test_well_known_moduli_need_no_factors_under_any_name(
     prime: Prime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(factoring, "RHO_STEPS", 0)
+    monkeypatch.setattr(number_theory, "RHO_STEPS", 0)
     other = Prime("another name", prime.modulus)
     assert other.generator == prime.generator
     assert other.root_of_unity(other.two_adicity) == prime.root_of_unity(prime.two_adicity)

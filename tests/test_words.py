@@ -1,4 +1,4 @@
-"""The NumPy field arithmetic against exact integers."""
+"""The NumPy field arithmetic, compared with Python integers."""
 
 import functools
 import random
@@ -38,7 +38,7 @@ SIZES = [
     Prime("secp256k1", 2**256 - 2**32 - 977),
     Prime("2^255-19", 2**255 - 19),
     Prime("2^521-1", 2**521 - 1),
-    # Its limbs are as large and as many as they come: the sums come closest to 2^53.
+    # The most and largest limbs: the float64 sums come closest to 2^53.
     Prime("full 768 bits", largest_prime_below(2**MAX_BITS)),
     Prime(
         "random 768 bits", largest_prime_below(random.Random(5).getrandbits(MAX_BITS) | 1 << 767)
@@ -71,7 +71,7 @@ def elements(prime: Prime) -> st.SearchStrategy[int]:
     return st.one_of(st.sampled_from(edges(prime)), st.integers(0, prime.modulus - 1))
 
 
-def some(prime: Prime, count: int, seed: int = 1) -> list[int]:
+def random_ints(prime: Prime, count: int, seed: int = 1) -> list[int]:
     draw = random.Random(seed)
     return [draw.randrange(prime.modulus) for _ in range(count)]
 
@@ -89,8 +89,10 @@ def check(prime: Prime, fast: Fast, slow: Slow, xs: list[int], ys: list[int]) ->
 @on_every_prime
 @settings(deadline=None, max_examples=50)
 @given(data=st.data())
-def test_against_exact_integers(prime: Prime, data: st.DataObject) -> None:
-    # To draw takes longer than to compute: all operations have the same pairs.
+def test_random_and_edge_values_agree_with_exact_integers(
+    prime: Prime, data: st.DataObject
+) -> None:
+    # Drawing takes longer than computing, so all operations share the pairs.
     pairs = data.draw(st.lists(st.tuples(elements(prime), elements(prime)), max_size=20))
     for fast, slow in PAIRS.values():
         check(prime, fast, slow, [x for x, _ in pairs], [y for _, y in pairs])
@@ -98,7 +100,7 @@ def test_against_exact_integers(prime: Prime, data: st.DataObject) -> None:
 
 @on_every_operation
 @on_every_prime
-def test_every_pair_of_edges(prime: Prime, fast: Fast, slow: Slow) -> None:
+def test_every_pair_of_edge_values(prime: Prime, fast: Fast, slow: Slow) -> None:
     values = edges(prime)[:40] + edges(prime)[-40:]
     check(prime, fast, slow, [x for x in values for _ in values], values * len(values))
 
@@ -106,23 +108,23 @@ def test_every_pair_of_edges(prime: Prime, fast: Fast, slow: Slow) -> None:
 @on_every_operation
 @pytest.mark.parametrize("prime", [PRIMES[0], PRIMES[3], PRIMES[7]], ids=lambda prime: prime.name)
 @pytest.mark.parametrize("count", [0, 1, 2, *(words.BLOCK + off for off in (-1, 0, 1))])
-def test_sizes_about_a_block(prime: Prime, fast: Fast, slow: Slow, count: int) -> None:
-    check(prime, fast, slow, some(prime, count, 1), some(prime, count, 2))
+def test_counts_around_a_block(prime: Prime, fast: Fast, slow: Slow, count: int) -> None:
+    check(prime, fast, slow, random_ints(prime, count, 1), random_ints(prime, count, 2))
 
 
 @on_every_operation
 @on_every_prime
-def test_several_blocks(prime: Prime, fast: Fast, slow: Slow) -> None:
+def test_counts_of_several_blocks(prime: Prime, fast: Fast, slow: Slow) -> None:
     count = 2 * words.BLOCK + 77
-    check(prime, fast, slow, some(prime, count, 3), some(prime, count, 4))
+    check(prime, fast, slow, random_ints(prime, count, 3), random_ints(prime, count, 4))
 
 
 @on_every_operation
 @on_every_prime
 def test_strided_and_many_dimensional_arrays(prime: Prime, fast: Fast, slow: Slow) -> None:
     shape = (4, 6, 5, *prime.element_shape)
-    a = words.from_ints(prime, some(prime, 120, 5)).reshape(shape)[::2, ::-1, 1:]
-    b = words.from_ints(prime, some(prime, 120, 6)).reshape(shape)[1::2, :, :-1]
+    a = words.from_ints(prime, random_ints(prime, 120, 5)).reshape(shape)[::2, ::-1, 1:]
+    b = words.from_ints(prime, random_ints(prime, 120, 6)).reshape(shape)[1::2, :, :-1]
     a.flags.writeable = b.flags.writeable = False
     out = fast(prime, a, b)
     assert out.shape == a.shape
@@ -133,17 +135,15 @@ def test_strided_and_many_dimensional_arrays(prime: Prime, fast: Fast, slow: Slo
 
 @on_every_operation
 @pytest.mark.parametrize("prime", PRIMES[:5], ids=lambda prime: prime.name)
-def test_an_array_with_itself_and_with_columns_in_fortran_order(
-    prime: Prime, fast: Fast, slow: Slow
-) -> None:
-    xs = some(prime, 50)
+def test_one_array_as_both_operands_in_fortran_order(prime: Prime, fast: Fast, slow: Slow) -> None:
+    xs = random_ints(prime, 50)
     a = np.asfortranarray(words.from_ints(prime, xs))
     assert words.to_ints(prime, fast(prime, a, a)) == slow(prime, xs, xs)
 
 
 @on_every_prime
 def test_montgomery_form_and_back(prime: Prime) -> None:
-    xs = [*edges(prime), *some(prime, 20)]
+    xs = [*edges(prime), *random_ints(prime, 20)]
     x = words.from_ints(prime, xs)
     into = words.from_ints(prime, [prime.r2_mod_p] * len(xs))
     one = words.from_ints(prime, [1] * len(xs))
@@ -153,8 +153,8 @@ def test_montgomery_form_and_back(prime: Prime) -> None:
 
 
 @on_every_prime
-def test_integers_go_through_words_unchanged(prime: Prime) -> None:
-    values = [0, 1, prime.modulus, prime.r - 1, *some(prime, 10)]
+def test_integers_survive_conversion_to_words_and_back(prime: Prime) -> None:
+    values = [0, 1, prime.modulus, prime.r - 1, *random_ints(prime, 10)]
     array = words.from_ints(prime, iter(values))
     assert words.to_ints(prime, array) == values
     assert array.flags.writeable
@@ -201,7 +201,7 @@ def test_first_not_below_across_blocks(prime: Prime, at: int) -> None:
     assert words.first_not_below(prime, array[:at]) is None
 
 
-def test_arrays_that_do_not_fit_are_refused() -> None:
+def test_wrong_dtypes_and_shapes_are_refused() -> None:
     prime = NAMED["bls12_381_fq"]
     good = words.from_ints(prime, [1, 2])
     with pytest.raises(ArgumentTypeError, match="uint64"):

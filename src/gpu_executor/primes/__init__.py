@@ -1,4 +1,4 @@
-"""Primes, and every constant the field kernels need from one. There is no GPU in here."""
+"""Primes, every constant that field kernels derive from one, and exact arithmetic on the CPU."""
 
 from gpu_executor.primes.named import (
     BABYBEAR,
@@ -18,7 +18,7 @@ from gpu_executor.primes.named import (
     SECP256K1_FN,
     VESTA,
 )
-from gpu_executor.primes.prime import Form, LimbLayout, Prime, limb_layout
+from gpu_executor.primes.prime import Form, LimbLayout, Prime, choose_limb_layout
 
 __all__ = [
     "BABYBEAR",
@@ -40,5 +40,5 @@ __all__ = [
     "Form",
     "LimbLayout",
     "Prime",
-    "limb_layout",
+    "choose_limb_layout",
 ]

@@ -1,8 +1,8 @@
-"""Between Python integers, bytes and the words of elements.
+"""Conversions between Python integers, bytes and the words of elements.
 
-Everything here is in canonical form, 0 .. p-1, but for `to_form` and `from_form`, which go between
-it and the form that the prime's elements are kept in. An element adds the prime's `element_shape`
-to a shape of integers, and its number of bytes to a shape of byte strings.
+Words here are in canonical form, 0 .. p-1. `to_form` and `from_form` convert between canonical form
+and the form in which the prime's elements are stored. Integers of shape S become words of shape
+S + `prime.element_shape` and bytes of shape S + (width,).
 """
 
 import operator
@@ -25,7 +25,7 @@ BYTE_BITS = 8
 
 
 def byte_width(prime: Prime) -> int:
-    """ceil(bits / 8): as many bytes as every element fits."""
+    """ceil(bits / 8): the fewest bytes that every element fits into."""
     return -(-prime.bits // BYTE_BITS)
 
 
@@ -35,25 +35,25 @@ def byte_width(prime: Prime) -> int:
 def ints_to_words(
     prime: Prime, ints: SupportsIndex | Iterable[Any], *, reduce: bool = False
 ) -> Elements:
-    """The canonical words of integers in 0 .. p-1, or with `reduce` of any integers modulo p.
+    """The canonical words of integers in 0 .. p-1; with `reduce`, of any integers modulo p.
 
-    An integer, any iterable of them, nested lists whose rows are of one length, or a NumPy array
-    of integers or objects; the shape is kept.
+    `ints` is an integer, an iterable of integers, nested lists whose rows have equal lengths, or a
+    NumPy array of integers or objects. The shape is kept.
     """
-    values, shape = _flattened(prime, ints)
-    elements = _packed(prime, values)
+    values, shape = _flatten(prime, ints)
+    elements = _convert_valid(prime, values)
     if elements is None:
-        values = _as_ints(prime, values)
+        values = _to_python_ints(prime, values)
         if reduce:
             values = [value % prime.modulus for value in values]
         else:
-            _refuse_out_of_range(prime, values)
+            _check_range(prime, values)
         elements = words.from_ints(prime, values)
     return elements.reshape((*shape, *prime.element_shape))
 
 
 def words_to_ints(prime: Prime, elements: Elements) -> npt.NDArray[np.object_]:
-    """Canonical words as Python integers, in an array of objects; `.tolist()` makes lists of it."""
+    """Canonical words as an object array of Python integers; `.tolist()` converts it to lists."""
     flat = words.to_ints(prime, elements)
     shape = elements.shape[: elements.ndim - len(prime.element_shape)]
     ints = np.empty(len(flat), np.object_)
@@ -61,18 +61,18 @@ def words_to_ints(prime: Prime, elements: Elements) -> npt.NDArray[np.object_]:
     return ints.reshape(shape)
 
 
-def _flattened(
+def _flatten(
     prime: Prime, ints: SupportsIndex | Iterable[Any]
 ) -> tuple[list[Any], tuple[int, ...]]:
-    """The values in flat order, and their shape; whether they are integers is left open."""
+    """The values in flat order, and their shape. The values' types are not checked yet."""
     if isinstance(ints, np.ndarray):
         if ints.dtype.kind not in "iuO":
-            raise ArgumentTypeError(f"{prime.name}: integers are wanted, not {ints.dtype}")
+            raise ArgumentTypeError(f"{prime.name}: expected integers, found {ints.dtype}")
         return ints.ravel().tolist(), ints.shape
     if isinstance(ints, bytes | bytearray | memoryview | str):
         raise ArgumentTypeError(
-            f"{prime.name}: integers are wanted, not {type(ints).__name__}; "
-            "bytes_to_words takes bytes"
+            f"{prime.name}: expected integers, found {type(ints).__name__}; "
+            "convert bytes with bytes_to_words"
         )
     if not isinstance(ints, Iterable):
         return [ints], ()
@@ -80,14 +80,16 @@ def _flattened(
     if values and isinstance(values[0], list | tuple | np.ndarray):
         try:
             nested = np.array(values, np.object_)
-        except ValueError as error:  # of rows that differ in length NumPy makes lists instead
-            raise ArgumentShapeError(f"{prime.name}: the rows differ in shape") from error
-        return _flattened(prime, nested)
+        except ValueError as error:  # NumPy cannot make one array of arrays of different shapes
+            raise ArgumentShapeError(
+                f"{prime.name}: the nested rows differ in shape; make their lengths equal"
+            ) from error
+        return _flatten(prime, nested)
     return values, (len(values),)
 
 
-def _packed(prime: Prime, values: list[Any]) -> Elements | None:
-    """The words, where all values are Python integers in range; nothing is said of the others."""
+def _convert_valid(prime: Prime, values: list[Any]) -> Elements | None:
+    """The words if all values are Python integers in 0 .. p-1 (the fast path); None otherwise."""
     try:
         elements = words.from_ints(prime, values)
     except (OverflowError, TypeError):
@@ -95,20 +97,20 @@ def _packed(prime: Prime, values: list[Any]) -> Elements | None:
     return elements if words.first_not_below(prime, elements) is None else None
 
 
-def _as_ints(prime: Prime, values: list[Any]) -> list[int]:
-    """The values, of Python's, NumPy's or others' integer types, as Python integers."""
+def _to_python_ints(prime: Prime, values: list[Any]) -> list[int]:
+    """Values of any integer type (NumPy scalars, say) as Python integers."""
     ints = []
     for at, value in enumerate(values):
         try:
             ints.append(operator.index(value))
         except TypeError as error:
             raise ArgumentTypeError(
-                f"{prime.name}: element {at} is of type {type(value).__name__}, not an integer"
+                f"{prime.name}: element {at} is a {type(value).__name__}, not an integer"
             ) from error
     return ints
 
 
-def _refuse_out_of_range(prime: Prime, values: list[int]) -> None:
+def _check_range(prime: Prime, values: list[int]) -> None:
     for at, value in enumerate(values):
         if not 0 <= value < prime.modulus:
             raise ElementRangeError(f"{prime.name} from integers", 0, at)
@@ -120,17 +122,17 @@ def _refuse_out_of_range(prime: Prime, values: list[int]) -> None:
 def bytes_to_words(
     prime: Prime, data: BytesLike, *, byteorder: ByteOrder = "big", width: int | None = None
 ) -> Elements:
-    """The canonical words of elements of `width` bytes each, `byte_width(prime)` unless given.
+    """The canonical words of elements of `width` bytes each, by default `byte_width(prime)`.
 
-    Bytes are cut into elements one after another; an array of `uint8` has one in each row, that
-    is, along its last axis. What is not below p is refused, whatever the width.
+    A bytes-like object holds the elements one after another. An array of `uint8` holds one element
+    along its last axis. An element that is not below p raises ElementRangeError.
     """
     size = prime.element_bytes
-    rows, shape = _byte_rows(prime, data, _checked_width(prime, width))
+    rows, shape = _to_byte_rows(prime, data, _check_width(prime, width))
     width = rows.shape[1]
     if width == size:
         columns = rows.view(prime.column_dtype)
-        elements = columns.copy() if _is_little(prime, byteorder) else _reversed(columns)
+        elements = columns.copy() if _is_little(prime, byteorder) else _reverse_bytes(columns)
         too_large = None
     else:
         upwards = rows if _is_little(prime, byteorder) else rows[:, ::-1]
@@ -147,21 +149,22 @@ def bytes_to_words(
 def words_to_bytes(
     prime: Prime, elements: Elements, *, byteorder: ByteOrder = "big", width: int | None = None
 ) -> Bytes:
-    """Canonical words as bytes, one element along the last axis; `.tobytes()` strings them."""
+    """Canonical words as `uint8`, the bytes of an element along the last axis."""
     size = prime.element_bytes
-    width = _checked_width(prime, width)
+    width = _check_width(prime, width)
     shape = elements.shape[: elements.ndim - len(prime.element_shape)]
     columns = np.ascontiguousarray(words.element_rows(prime, elements))
     out: Bytes
     if width == size:
-        ordered = columns.copy() if _is_little(prime, byteorder) else _reversed(columns)
+        ordered = columns.copy() if _is_little(prime, byteorder) else _reverse_bytes(columns)
         out = ordered.view(np.uint8)
     else:
         upwards = columns.view(np.uint8)
         too_large = _first_nonzero(upwards[:, width:])
         if too_large is not None:
             raise ArgumentShapeError(
-                f"{prime.name}: element {too_large} does not fit {width} bytes"
+                f"{prime.name}: element {too_large} does not fit into {width} bytes; "
+                "give a larger width"
             )
         out = np.zeros((len(columns), width), np.uint8)
         padded = out if _is_little(prime, byteorder) else out[:, ::-1]
@@ -169,45 +172,49 @@ def words_to_bytes(
     return out.reshape(*shape, width)
 
 
-def _byte_rows(prime: Prime, data: BytesLike, width: int) -> tuple[Bytes, tuple[int, ...]]:
-    """The bytes with one element in each row, contiguous, and the elements' shape."""
+def _to_byte_rows(prime: Prime, data: BytesLike, width: int) -> tuple[Bytes, tuple[int, ...]]:
+    """The bytes as a contiguous array with one element per row, and the shape of the elements."""
     if not isinstance(data, np.ndarray):
         try:
             flat = np.frombuffer(data, np.uint8)
         except TypeError as error:
             raise ArgumentTypeError(
-                f"{prime.name}: bytes are wanted, not {type(data).__name__}"
+                f"{prime.name}: expected bytes, found {type(data).__name__}"
             ) from error
         if len(flat) % width:
             raise ArgumentShapeError(
-                f"{prime.name}: {len(flat)} bytes are no whole number of elements of {width}"
+                f"{prime.name}: {len(flat)} bytes are not a multiple of the {width} bytes of an "
+                "element"
             )
         data = flat.reshape(-1, width)
     if data.dtype != np.uint8:
-        raise ArgumentTypeError(f"{prime.name}: bytes are uint8, not {data.dtype}")
+        raise ArgumentTypeError(f"{prime.name}: expected an array of uint8, found {data.dtype}")
     if data.shape[-1:] != (width,):
         raise ArgumentShapeError(
-            f"{prime.name}: an element is {width} bytes, and the shape is {data.shape}"
+            f"{prime.name}: the last axis holds the {width} bytes of an element, but the shape is "
+            f"{data.shape}"
         )
     return np.ascontiguousarray(data).reshape(-1, width), data.shape[:-1]
 
 
-def _checked_width(prime: Prime, width: int | None) -> int:
+def _check_width(prime: Prime, width: int | None) -> int:
     if width is None:
         return byte_width(prime)
     if width < 1:
-        raise ArgumentShapeError(f"{prime.name}: elements of {width} bytes")
+        raise ArgumentShapeError(f"{prime.name}: width is {width}; it must be at least 1")
     return width
 
 
 def _is_little(prime: Prime, byteorder: str) -> bool:
     if byteorder not in ("big", "little"):
-        raise ArgumentTypeError(f"{prime.name}: bytes are 'big' or 'little', not {byteorder!r}")
+        raise ArgumentTypeError(
+            f"{prime.name}: byteorder is {byteorder!r}; it must be 'big' or 'little'"
+        )
     return byteorder == "little"
 
 
-def _reversed(columns: Elements) -> Elements:
-    """Each row's bytes in reverse order: by column and then within it, which NumPy is fast at."""
+def _reverse_bytes(columns: Elements) -> Elements:
+    """Each row with its bytes in reverse order: reversed columns, each byte-swapped (fast)."""
     return columns[:, ::-1].byteswap()
 
 
@@ -222,16 +229,16 @@ def _first_nonzero(rows: Bytes) -> int | None:
 
 
 def to_form(prime: Prime, elements: Elements) -> Elements:
-    """Canonical words in the form that the prime's elements are kept in."""
-    return elements if prime.canonical else _times(prime, elements, prime.r2_mod_p)
+    """Convert canonical words to the form in which the prime's elements are stored."""
+    return elements if prime.canonical else _multiply(prime, elements, prime.r2_mod_p)
 
 
 def from_form(prime: Prime, elements: Elements) -> Elements:
-    """Words in the form that the prime's elements are kept in, as canonical words."""
-    return elements if prime.canonical else _times(prime, elements, 1)
+    """Convert words in the form in which the prime's elements are stored to canonical words."""
+    return elements if prime.canonical else _multiply(prime, elements, 1)
 
 
-def _times(prime: Prime, elements: Elements, factor: int) -> Elements:
-    """The Montgomery product with one factor for all."""
+def _multiply(prime: Prime, elements: Elements, factor: int) -> Elements:
+    """The Montgomery product of every element with the same factor."""
     column = words.from_ints(prime, [factor]).reshape(prime.element_shape)
     return words.mul(prime, elements, np.broadcast_to(column, elements.shape))

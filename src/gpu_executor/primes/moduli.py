@@ -1,13 +1,13 @@
-"""The well-known moduli, each by its formula, and the odd primes that divide each less one.
+"""The well-known moduli p, each by its formula, and the odd primes that divide each p - 1.
 
-Those primes tell generators from other elements. They are kept since finding them takes up to
-half a minute; tests prove them, and the moduli, prime.
+The primes of p - 1 are what finding a generator takes. They are written down here because finding
+them takes up to half a minute. The tests prove that they and the moduli are prime.
 """
 
 # --- BLS curves of embedding degree 12 ---
 #
-# One family: the parameter x gives r, the order of the group, a value of the 12th cyclotomic
-# polynomial, and q, the field that the curve is over. Both less one fall apart:
+# The parameter x gives the group order r = x^4 - x^2 + 1 (the 12th cyclotomic polynomial) and the
+# modulus q = (x - 1)^2 r / 3 + x of the base field. Then
 # r - 1 = x^2 (x - 1)(x + 1) and q - 1 = (x - 1)((x - 1) r / 3 + 1).
 
 
@@ -57,9 +57,9 @@ _BN254_R_REST = (237073, 1670836401704629, 13818364434197438864469338081)
 
 # --- Pasta curves ---
 #
-# Each curve's field is the other's group order, a pair found by complex multiplication with
-# discriminant -3: a trace t and a number v with 4p = 3v^2 + t^2 make a curve over p of
-# p + 1 - t points. Both are 1 modulo 2^32.
+# The base field of each curve is the scalar field of the other. The pair was found by complex
+# multiplication with discriminant -3: t and v with 4p = 3v^2 + t^2 give a curve over p with trace
+# t, which has p + 1 - t points. Both moduli are 1 mod 2^32.
 
 _PASTA_T = -0x47AFC1F319BA33FFFFFFFF
 _PASTA_V = 0x93CD3A2C8198E2690C7C095A00000001
@@ -104,7 +104,7 @@ ODD_FACTORS: dict[int, tuple[int, ...]] = {
     ),
     PALLAS_Q: (3, 463, 539204044132271846773, 8999194758858563409123804352480028797519453),
     VESTA_Q: (3, 1709, 24859, 1690502597179744445941507, 10427374428728808478656897599072717),
-    GOLDILOCKS_P: tuple(2**2**n + 1 for n in range(5)),  # 2^32 - 1 is made of Fermat numbers
+    GOLDILOCKS_P: tuple(2**2**n + 1 for n in range(5)),  # 2^32 - 1 = 3 * 5 * 17 * 257 * 65537
     BABYBEAR_P: (3, 5),
     KOALABEAR_P: (127,),
     MERSENNE31_P: (3, 7, 11, 31, 151, 331),

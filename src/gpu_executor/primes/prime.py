@@ -1,10 +1,13 @@
-"""A prime modulus, how its elements lie in memory, and how kernels cut them into limbs.
+"""A prime modulus, the memory layout of its elements, and the limbs that kernels work on.
 
-In memory an element is k = ceil(bits / 32) little-endian 32-bit words, in Montgomery form with
-R = 2^(32k), or in canonical form, as it is, where a prime has a cheaper reduction of its own.
-Inside a kernel it is L limbs of B bits, B < 32, so that products of limbs can be summed before
-their carries are taken. L*B is at least 32k; a kernel makes up the difference by shifting one
-operand left by L*B - 32k bits while it unpacks it, which leaves R as it is.
+In memory an element is k = ceil(bits / 32) little-endian 32-bit words. The words hold x * R mod p
+with R = 2^(32k) (Montgomery form), or x itself (canonical form) for primes with a special
+reduction.
+
+Inside a kernel an element is L limbs of B < 32 bits, so several products of limbs can be summed
+before carries are propagated. L*B is at least 32k. A kernel whose reduction divides by 2^(L*B)
+shifts one operand left by L*B - 32k bits when it converts words to limbs; the result is then
+divided by R = 2^(32k), as the memory layout requires.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -14,10 +17,15 @@ from typing import Any, Literal
 import numpy as np
 
 from gpu_executor.errors import KernelError
-from gpu_executor.primes import structure
-from gpu_executor.primes.factoring import odd_prime_factors
 from gpu_executor.primes.moduli import ODD_FACTORS
-from gpu_executor.primes.primality import is_prime
+from gpu_executor.primes.number_theory import (
+    check_factors,
+    find_generator,
+    find_non_residue,
+    find_odd_prime_factors,
+    is_prime,
+    two_adicity,
+)
 
 __all__ = [
     "LIMB_BITS",
@@ -29,8 +37,8 @@ __all__ = [
     "Form",
     "LimbLayout",
     "Prime",
+    "choose_limb_layout",
     "is_prime",
-    "limb_layout",
 ]
 
 Form = Literal["montgomery", "canonical"]
@@ -39,8 +47,8 @@ WORD_BITS = 32
 WORD_BYTES = WORD_BITS // 8
 
 MAX_BITS = 768
-# A kernel is handed the modulus as L 32-bit words in its push constants: 104 bytes leave 24 of
-# the 128 that every Vulkan device has for the kernel's own numbers.
+# The push constants of a kernel hold the modulus as L 32-bit words. Every Vulkan device has 128
+# bytes of push constants; 104 for the modulus leave 24 for the element count and the kernel's own.
 MAX_MODULUS_BYTES = 104
 MAX_LIMBS = MAX_MODULUS_BYTES // WORD_BYTES
 
@@ -49,7 +57,7 @@ LIMB_BITS = range(28, 31)
 
 @dataclass(frozen=True, slots=True)
 class LimbLayout:
-    """`count` limbs of `bits` bits, `shift` bits more than the words they are cut from."""
+    """`count` limbs of `bits` bits: `shift` bits more than the words they are made from."""
 
     bits: int
     count: int
@@ -69,26 +77,32 @@ class LimbLayout:
         return tuple(value >> (self.bits * limb) & mask for limb in range(self.count))
 
     def negative_inverse(self, modulus: int) -> int:
-        """-1/modulus mod 2^bits: times the lowest limb, the multiple of p that clears it."""
+        """-1/modulus mod 2^bits.
+
+        Multiplied by the lowest limb of x, it gives the m for which x + m * modulus has a lowest
+        limb of zero.
+        """
         return -pow(modulus, -1, 1 << self.bits) % (1 << self.bits)
 
 
-def limb_layout(words: int) -> LimbLayout:
-    """The layout kernels use for elements of `words` 32-bit words."""
-    # The fewest limbs make the fewest products; of the widths that give that many, the narrowest
-    # leaves the most room above a product and so needs the fewest carry passes. On an NVIDIA
-    # H200, in 10^9 products a second: at 381 bits 23.9 with 30-bit limbs (13 of them), 21.5 with
-    # 28-bit, 16.6 with 32-bit; at 255 bits 53.3 with 29-bit limbs (9), 38.0 with 32-bit.
+def choose_limb_layout(words: int) -> LimbLayout:
+    """The layout that kernels use for elements of `words` 32-bit words."""
+    # The fewest limbs give the fewest products (2 L^2 + L for a Montgomery product). Of the widths
+    # with that many limbs, the narrowest leaves the most room above a product in a 64-bit
+    # accumulator and so needs the fewest carry passes. On an NVIDIA H200, in 10^9 products a
+    # second: at 381 bits 23.9 with 30-bit limbs (13 of them), 21.5 with 28-bit, 16.6 with 32-bit;
+    # at 255 bits 53.3 with 29-bit limbs (9), 38.0 with 32-bit.
     layouts = (LimbLayout.covering(words, bits) for bits in LIMB_BITS)
     return min(layouts, key=lambda layout: (layout.count, layout.bits))
 
 
 @dataclass(frozen=True)
 class Prime:
-    """A prime modulus under a name; everything else follows from the modulus.
+    """A named prime modulus; every other constant is derived from the modulus.
 
-    `canonical` keeps elements as they are instead of in Montgomery form. `factors` are the prime
-    factors of p - 1, for moduli whose generator is wanted and whose p - 1 is hard to factor.
+    With `canonical`, elements are stored in canonical form instead of Montgomery form. `factors`
+    are the prime factors of p - 1: give them if you need the generator and p - 1 is too hard to
+    factor.
     """
 
     name: str
@@ -99,32 +113,38 @@ class Prime:
 
     def __post_init__(self) -> None:
         if self.modulus < 3:
-            raise KernelError(f"{self.name}: {self.modulus} is less than 3, the first odd prime")
+            raise KernelError(
+                f"{self.name}: the modulus {self.modulus} is less than 3; give an odd prime"
+            )
         if self.modulus % 2 == 0:
-            raise KernelError(f"{self.name}: {self.modulus:#x} is even; Montgomery form needs odd")
+            raise KernelError(
+                f"{self.name}: the modulus {self.modulus:#x} is even; give an odd prime"
+            )
         if self.bits > MAX_BITS:
-            raise KernelError(f"{self.name}: {self.bits} bits, and {MAX_BITS} are the most")
-        # The tests prove the well-known ones, which would take 0.1 s of every import.
+            raise KernelError(
+                f"{self.name}: the modulus has {self.bits} bits; at most {MAX_BITS} are supported"
+            )
+        # The tests prove the well-known moduli prime: doing it here adds 0.1 s to every import.
         if self.modulus not in ODD_FACTORS and not is_prime(self.modulus):
-            raise KernelError(f"{self.name}: {self.modulus:#x} is not prime")
+            raise KernelError(f"{self.name}: the modulus {self.modulus:#x} is not prime")
         if self.factors:
-            checked = structure.checked_factors(self.name, self.modulus, self.factors)
-            # The dataclass is frozen, and a factorization in another order is the same.
+            checked = check_factors(self.name, self.modulus, self.factors)
+            # Sorted, so that primes with the same factors are equal. The dataclass is frozen.
             object.__setattr__(self, "factors", checked)
 
     @cached_property
     def bits(self) -> int:
-        """The modulus's length in bits."""
+        """The bit length of the modulus."""
         return self.modulus.bit_length()
 
     @cached_property
     def words(self) -> int:
-        """k: 32-bit words in an element."""
+        """k = ceil(bits / 32): 32-bit words in an element."""
         return -(-self.bits // WORD_BITS)
 
     @cached_property
     def element_bytes(self) -> int:
-        """Bytes in an element."""
+        """4k: bytes in an element."""
         return WORD_BYTES * self.words
 
     @cached_property
@@ -139,26 +159,26 @@ class Prime:
 
     @cached_property
     def form(self) -> Form:
-        """What an element's words hold: x * R mod p, or x itself."""
+        """What an element's words hold: "montgomery" is x * R mod p, "canonical" is x itself."""
         return "canonical" if self.canonical else "montgomery"
 
     def in_form(self, value: int) -> int:
-        """What an element's words hold for `value`, any integer."""
+        """What the words of the element `value` mod p hold; `value` is any integer."""
         return (value if self.canonical else value * self.r) % self.modulus
 
     @cached_property
     def one(self) -> int:
-        """What an element's words hold for 1."""
+        """What the words of the element 1 hold."""
         return self.in_form(1)
 
     @cached_property
     def r2_mod_p(self) -> int:
-        """R^2 mod p: a Montgomery product with it takes an element into Montgomery form."""
+        """R^2 mod p: the Montgomery product with it converts to Montgomery form."""
         return self.r * self.r % self.modulus
 
     @cached_property
     def column_dtype(self) -> np.dtype[Any]:
-        """One column of an element array: uint64, or uint32 when k is odd."""
+        """The dtype of one column of an element array: uint64, or uint32 when k is odd."""
         return np.dtype(np.uint32 if self.words % 2 else np.uint64)
 
     @cached_property
@@ -168,7 +188,7 @@ class Prime:
 
     @cached_property
     def element_shape(self) -> tuple[int, ...]:
-        """What an element adds to an array's shape: nothing when it is one column."""
+        """The trailing axes that an element adds to an array's shape: none if it is one column."""
         return () if self.columns == 1 else (self.columns,)
 
     @cached_property
@@ -185,55 +205,59 @@ class Prime:
 
     @cached_property
     def limbs(self) -> LimbLayout:
-        """How kernels cut an element into limbs."""
-        return limb_layout(self.words)
+        """The limbs that kernels convert an element to."""
+        return choose_limb_layout(self.words)
 
     @cached_property
     def two_adicity(self) -> int:
-        """How often 2 divides p - 1: there are roots of unity of every order up to 2^this."""
-        return structure.two_adicity(self.modulus - 1)
+        """The s in p - 1 = 2^s * odd_part: the largest power-of-two root of unity has order 2^s."""
+        return two_adicity(self.modulus - 1)
 
     @cached_property
     def odd_part(self) -> int:
-        """p - 1 without its factors 2."""
+        """(p - 1) / 2^two_adicity."""
         return self.modulus - 1 >> self.two_adicity
 
     @cached_property
     def odd_factors(self) -> tuple[int, ...] | None:
-        """The odd primes that divide p - 1: given, well known, or found within a few seconds.
+        """The odd primes that divide p - 1; None if they are not known.
 
-        None where they are not (`factoring` says how far it looks).
+        They are those given as `factors`, those of a well-known modulus, or what
+        `find_odd_prime_factors` finds within its budget of a few seconds.
         """
-        return self.factors or ODD_FACTORS.get(self.modulus) or odd_prime_factors(self.modulus - 1)
+        if self.factors:
+            return self.factors
+        return ODD_FACTORS.get(self.modulus) or find_odd_prime_factors(self.modulus - 1)
 
     @cached_property
     def generator(self) -> int:
-        """The smallest element whose powers are all elements but zero."""
+        """The smallest generator of the multiplicative group, whose powers are all but zero."""
         if self.odd_factors is None:
             raise KernelError(
-                f"{self.name}: a generator is known by the prime factors of p - 1, and they were "
-                "not found in the steps allowed; give factors="
+                f"{self.name}: finding a generator takes the prime factors of p - 1, which were "
+                "not found within the factoring budget; give factors="
             )
-        return structure.smallest_generator(self.modulus, self.odd_factors)
+        return find_generator(self.modulus, self.odd_factors)
 
     def root_of_unity(self, log2_order: int) -> int:
-        """An element of order 2^log2_order, as an integer: generator^((p-1) / 2^log2_order).
+        """The root of unity of order 2^log2_order, an integer: generator^((p-1) / 2^log2_order).
 
-        Each is the square of the next. Where the prime factors of p - 1 are not known, the
-        smallest quadratic non-residue takes the generator's place, which gives the same orders.
+        The root of order 2^n is the square of the root of order 2^(n+1). If the prime factors of
+        p - 1 are not known, the smallest quadratic non-residue replaces the generator; its powers
+        have the same orders.
         """
         if not 0 <= log2_order <= self.two_adicity:
             raise KernelError(
                 f"{self.name}: there is no root of unity of order 2^{log2_order}; "
                 f"the largest power of two that divides p - 1 is 2^{self.two_adicity}"
             )
-        if log2_order <= 1:  # 1 and -1 whatever the generator, so it need not be looked for
+        if log2_order <= 1:  # 1 and -1 for every generator: do not search for one
             return (1, self.modulus - 1)[log2_order]
         return pow(self._non_residue, self.modulus - 1 >> log2_order, self.modulus)
 
     @cached_property
     def _non_residue(self) -> int:
-        """What roots of unity are powers of."""
+        """The non-residue whose powers are the roots of unity: the generator where it is known."""
         if self.odd_factors is None:
-            return structure.smallest_non_residue(self.modulus)
+            return find_non_residue(self.modulus)
         return self.generator

@@ -1,8 +1,8 @@
-"""Exact field arithmetic on element arrays, with NumPy alone: the reference for the kernels.
+"""Exact field arithmetic on element arrays with NumPy: the reference for the kernels.
 
-Arrays have shape (..., columns) in the prime's column dtype, or (...) when an element is one
-column. `add`, `sub` and `mul` take elements below the modulus (`first_not_below` tells) and
-return elements below it. Words are little-endian, as in every machine that Vulkan runs on.
+Arrays have shape (..., columns) in the prime's column dtype, or (...) if an element is one
+column. `add`, `sub` and `mul` take elements below the modulus (check with `first_not_below`) and
+return elements below it. Words are little-endian, as on every machine that Vulkan runs on.
 """
 
 from array import array as machine_array
@@ -21,16 +21,17 @@ Elements = npt.NDArray[np.unsignedinteger[Any]]
 Planes = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.bool_]
 
-# Elements worked on at once: fewer, and NumPy's cost for each call shows; more, and the
-# temporaries fall out of the cache. On one Neoverse-N1 core (1 MiB of second-level cache), in
-# 10^6 BLS12-381 Fq products a second: 0.86 by 1024, 1.31 by 4096, 1.40 by 8192, 1.34 by 16384.
+# Elements computed per block. With fewer, NumPy's cost per call dominates; with more, the
+# temporaries no longer fit the cache. On one Neoverse-N1 core (1 MiB of L2 cache), in 10^6
+# BLS12-381 Fq products a second: 0.86 in blocks of 1024, 1.31 of 4096, 1.40 of 8192, 1.34 of 16384.
 BLOCK = 8192
 
-# Elements of one column by their number of words: what `array` calls uint32 and uint64.
+# The `array` type codes of uint32 and uint64, by the number of words of a one-column element.
 _ARRAY_CODES = {1: "I", 2: "Q"}
-# Integers converted at once: what is between them and the words stays in the cache. On the same
-# core, a million of 255 bits to words take 265 ms in one piece and 161 by 1024; back, 206 and 164.
-_INTS = 1024
+# Integers converted per block, so that the intermediate byte strings stay in the cache. On the
+# same core, converting 10^6 integers of 255 bits to words takes 265 ms in one piece and 161 ms in
+# blocks of 1024; converting back, 206 and 164 ms.
+_INTS_PER_BLOCK = 1024
 _LITTLE: Literal["little"] = "little"
 
 
@@ -39,31 +40,31 @@ def to_ints(prime: Prime, array: Elements) -> list[int]:
     rows = np.ascontiguousarray(element_rows(prime, array))
     if prime.columns == 1:
         return rows.ravel().tolist()
-    # NumPy's byte strings end before their last zeros, which are the highest bytes here.
+    # NumPy strips trailing zero bytes of a byte string; they are the most significant bytes here.
     strings = rows.view(f"S{prime.element_bytes}").ravel()
     ints: list[int] = []
-    for start in range(0, len(strings), _INTS):
-        some = strings[start : start + _INTS].tolist()
+    for start in range(0, len(strings), _INTS_PER_BLOCK):
+        some = strings[start : start + _INTS_PER_BLOCK].tolist()
         ints.extend(map(int.from_bytes, some, repeat(_LITTLE)))
     return ints
 
 
 def from_ints(prime: Prime, ints: Iterable[int]) -> Elements:
-    """A one-dimensional array of elements; the integers may be anything in 0 .. R-1."""
+    """A one-dimensional array of elements from integers in 0 .. R-1; OverflowError for others."""
     columns: Elements
     if prime.columns == 1:
         packed = machine_array(_ARRAY_CODES[prime.words], iter(ints))
         columns = np.frombuffer(packed, prime.column_dtype)
         return columns
     size, rest, data = prime.element_bytes, iter(ints), bytearray()
-    while some := b"".join(map(int.to_bytes, islice(rest, _INTS), repeat(size), repeat(_LITTLE))):
-        data += some
+    while block := list(islice(rest, _INTS_PER_BLOCK)):
+        data += b"".join(map(int.to_bytes, block, repeat(size), repeat(_LITTLE)))
     columns = np.frombuffer(data, prime.column_dtype)
     return columns.reshape(-1, prime.columns)
 
 
 def first_not_below(prime: Prime, a: Elements) -> int | None:
-    """The flat index of the first element that is not below the modulus, if there is one."""
+    """The flat index of the first element that is not below the modulus; None if all are."""
     rows = element_rows(prime, a)
     modulus = _modulus_columns(prime)
     for block in _blocks(len(rows)):
@@ -78,12 +79,12 @@ def add(prime: Prime, a: Elements, b: Elements) -> Elements:
     modulus = _modulus_columns(prime)
 
     def add_block(a: Elements, b: Elements, out: Elements) -> None:
-        total, carry = _ripple_add(_by_column(a), _by_column(b))
+        total, carry = _ripple_add(_to_columns(a), _to_columns(b))
         reduced, borrow = _ripple_sub(total, modulus)
-        # A carry out means a total above any modulus, whatever its columns still show.
+        # With a carry out, the true total is at least R and so above the modulus.
         out[:] = np.where(borrow & ~carry, total, reduced).T
 
-    return _blockwise(prime, a, b, add_block)
+    return _apply_blockwise(prime, a, b, add_block)
 
 
 def sub(prime: Prime, a: Elements, b: Elements) -> Elements:
@@ -91,30 +92,31 @@ def sub(prime: Prime, a: Elements, b: Elements) -> Elements:
     modulus = _modulus_columns(prime)
 
     def sub_block(a: Elements, b: Elements, out: Elements) -> None:
-        difference, borrow = _ripple_sub(_by_column(a), _by_column(b))
+        difference, borrow = _ripple_sub(_to_columns(a), _to_columns(b))
         raised, _ = _ripple_add(difference, modulus)
         out[:] = np.where(borrow, raised, difference).T
 
-    return _blockwise(prime, a, b, sub_block)
+    return _apply_blockwise(prime, a, b, sub_block)
 
 
 def mul(prime: Prime, a: Elements, b: Elements) -> Elements:
     """The Montgomery product a * b / R mod p."""
-    return _blockwise(prime, a, b, _Multiplier(prime))
+    return _apply_blockwise(prime, a, b, _Multiplier(prime))
 
 
-# --- arrays, rows and blocks ---
+# --- rows and blocks ---
 
 
 def element_rows(prime: Prime, array: Elements) -> Elements:
-    """The array with one row for each element; a view where the strides allow one."""
+    """The array reshaped to one row per element; a view where the strides allow one."""
     if array.dtype != prime.column_dtype:
         raise ArgumentTypeError(
-            f"{prime.name}: elements are {prime.column_dtype}, not {array.dtype}"
+            f"{prime.name}: expected elements of {prime.column_dtype}, found {array.dtype}"
         )
     if prime.element_shape != array.shape[array.ndim - len(prime.element_shape) :]:
         raise ArgumentShapeError(
-            f"{prime.name}: an element is {prime.columns} columns, and the shape is {array.shape}"
+            f"{prime.name}: the last axis holds the {prime.columns} columns of an element, but the "
+            f"shape is {array.shape}"
         )
     return array.reshape(-1, prime.columns)
 
@@ -123,14 +125,16 @@ def _blocks(count: int) -> Iterable[slice]:
     return (slice(at, min(at + BLOCK, count)) for at in range(0, count, BLOCK))
 
 
-def _blockwise(
+def _apply_blockwise(
     prime: Prime,
     a: Elements,
     b: Elements,
     operation: Callable[[Elements, Elements, Elements], None],
 ) -> Elements:
     if a.shape != b.shape:
-        raise ArgumentShapeError(f"{prime.name}: the shapes {a.shape} and {b.shape} differ")
+        raise ArgumentShapeError(
+            f"{prime.name}: the operands' shapes {a.shape} and {b.shape} differ"
+        )
     a_rows, b_rows = element_rows(prime, a), element_rows(prime, b)
     out: Elements = np.empty(a_rows.shape, prime.column_dtype)
     for block in _blocks(len(out)):
@@ -138,42 +142,42 @@ def _blockwise(
     return out.reshape(a.shape)
 
 
-# --- sums and comparisons, on the columns as they are ---
+# --- sums and comparisons, column by column ---
 
 
 @lru_cache
 def _modulus_columns(prime: Prime) -> Elements:
-    """The modulus by column, shaped to go with any number of elements."""
+    """The modulus as one column vector, which broadcasts over any number of elements."""
     columns = from_ints(prime, [prime.modulus]).reshape(prime.columns, 1)
     columns.flags.writeable = False
     return columns
 
 
-def _by_column(rows: Elements) -> Elements:
-    """Each column contiguous, which is what NumPy's loops are fast on."""
+def _to_columns(rows: Elements) -> Elements:
+    """The transpose, contiguous: NumPy's loops are fast along a contiguous column."""
     return np.ascontiguousarray(rows.T)
 
 
 def _ripple_add(a: Elements, b: Elements) -> tuple[Elements, Bits]:
-    """a + b by column from the least significant, and the carry out."""
+    """a + b with carries from the least significant column up, and the carry out."""
     total = np.empty_like(a)
     carry = np.zeros(a.shape[1], np.bool_)
     for x, y, s in zip(a, b, total, strict=True):
         np.add(x, y, out=s)
         wrapped = s < x
         np.add(s, carry, out=s)
-        # Adding the carry wraps a column around exactly when it leaves a zero.
+        # Adding a carry of 1 wraps around exactly when the sum becomes 0.
         carry = wrapped | (s < carry)
     return total, carry
 
 
 def _ripple_sub(a: Elements, b: Elements) -> tuple[Elements, Bits]:
-    """a - b by column from the least significant, and the borrow out."""
+    """a - b with borrows from the least significant column up, and the borrow out."""
     difference = np.empty_like(a)
     borrow = np.zeros(a.shape[1], np.bool_)
     for x, y, d in zip(a, b, difference, strict=True):
         np.subtract(x, y, out=d)
-        # Taking the borrow wraps a column around exactly when it finds a zero.
+        # Subtracting a borrow of 1 wraps around exactly when the difference is 0.
         wrapped = (x < y) | (d < borrow)
         np.subtract(d, borrow, out=d)
         borrow = wrapped
@@ -181,50 +185,52 @@ def _ripple_sub(a: Elements, b: Elements) -> tuple[Elements, Bits]:
 
 
 def _not_below(rows: Elements, modulus: Elements) -> Bits:
-    """Which rows are at least the modulus."""
+    """For each row, whether it is at least the modulus: compares from the highest column down."""
     above = np.zeros(len(rows), np.bool_)
-    level = ~above
+    equal = ~above
     for column, limit in zip(rows.T[::-1], modulus[::-1], strict=True):
-        above |= level & (column > limit)
-        level &= column == limit
-        if not level.any():
+        above |= equal & (column > limit)
+        equal &= column == limit
+        if not equal.any():
             return above
-    return above | level
+    return above | equal
 
 
 # --- products, on 24-bit limbs in float64 ---
 #
-# A float64 holds every integer up to 2^53, and NumPy has its fastest loops for it: a fused
-# multiply-and-add (einsum) for the product, and BLAS for what is multiplied by a constant, which
-# is the whole reduction. With limbs of 24 bits and L <= 32 of them, a sum of L products is at
-# most 32 * (2^24 - 1)^2 = 2^53 - 2^30 + 32, which leaves 2^30 for a carry of less than 2^29
-# from the sum below: everything is an exact integer, in whatever order it is summed. 768 bits
+# A float64 represents every integer up to 2^53 exactly, and NumPy's fastest loops are for float64:
+# einsum (fused multiply-add) for the product, and BLAS for products by a constant, which is the
+# whole reduction. With L <= 32 limbs of 24 bits, a sum of L products is at most
+# 32 * (2^24 - 1)^2 = 2^53 - 2^30 + 32. That leaves 2^30 for the carry from the sum below, which is
+# less than 2^29. So every intermediate is an exact integer, in any order of summation. 768 bits
 # make exactly 32 limbs.
 #
-# 24 bits are also three bytes, so limbs are cut from and put into words by addressing alone, and
-# the left shift that leaves R = 2^(32k) as it is, is a shift by whole bytes.
+# 24 bits are three bytes, so converting between words and limbs is byte addressing. The left shift
+# that keeps R = 2^(32k) (see `prime.py`) is a shift by whole bytes.
+#
+# A product costs L^2 multiply-adds for a * b, L^2 for the quotient m and (L + 2) L for m * p.
 
 _LIMB_BITS = 24
 _LIMB_BYTES = _LIMB_BITS // 8
 _LIMB_RADIX = float(1 << _LIMB_BITS)
-# Limbs are moved as 32-bit items, which reach this far past the last one.
+# Limbs are read and written as 32-bit items, which reach this many bytes past the last limb.
 _SPILL_BYTES = WORD_BYTES - _LIMB_BYTES
 
 
 class _Reducer(NamedTuple):
-    """What a reduction multiplies by; W = 2^(24 L) is R times 2^shift."""
+    """The constants of a reduction by W = 2^(24 L) = R * 2^shift."""
 
     layout: LimbLayout
     modulus: Planes
-    """The modulus's limbs, as a column."""
+    """The limbs of the modulus, as a column vector."""
     inverse: Planes
-    """Takes the limbs of x to the (uncarried) limbs of x / p mod W."""
+    """Matrix from the limbs of x to the limbs of x / p mod W, before carries."""
     multiple: Planes
-    """Takes the limbs of x to the (uncarried) limbs of x * p, from limb L-2 up."""
+    """Matrix from the limbs of x to the limbs of x * p from limb L-2 up, before carries."""
 
 
 @lru_cache
-def _reducer(prime: Prime) -> _Reducer:
+def _make_reducer(prime: Prime) -> _Reducer:
     layout = LimbLayout.covering(prime.words, _LIMB_BITS)
     count = layout.count
     modulus = layout.split(prime.modulus)
@@ -238,7 +244,7 @@ def _reducer(prime: Prime) -> _Reducer:
 
 
 def _product_matrix(limbs: tuple[int, ...], powers: range) -> Planes:
-    """The matrix that multiplies a vector of limbs by `limbs`, its rows those of `powers`."""
+    """The matrix that multiplies a vector of limbs by `limbs`; row i gives limb `powers[i]`."""
     count = len(limbs)
     return np.array(
         [
@@ -250,10 +256,10 @@ def _product_matrix(limbs: tuple[int, ...], powers: range) -> Planes:
 
 
 class _Multiplier:
-    """Multiplies blocks; keeps its arrays, since fresh memory for each block costs more."""
+    """Multiplies blocks of elements. It reuses its arrays: allocating for each block is slower."""
 
     def __init__(self, prime: Prime) -> None:
-        self._reducer = _reducer(prime)
+        self._reducer = _make_reducer(prime)
         self._element_bytes = prime.element_bytes
         self._allocate(0)
 
@@ -263,7 +269,7 @@ class _Multiplier:
         self._a = np.empty((count, size))
         self._b = np.empty((count, size))
         self._product = np.zeros((2 * count, size))
-        # One plane more than the quotient has, for the carry that mod W throws away.
+        # One plane more than the quotient has: it takes the carry that mod W discards.
         self._quotient = np.empty((count + 1, size))
         self._multiple = np.empty((count + 2, size))
         self._bytes = np.zeros((size, count * _LIMB_BYTES + _SPILL_BYTES), np.uint8)
@@ -271,46 +277,46 @@ class _Multiplier:
     def __call__(self, a: Elements, b: Elements, out: Elements) -> None:
         if len(a) != self._size:
             self._allocate(len(a))
-        self._unpack(a, self._a, self._reducer.layout.shift // 8)
-        self._unpack(b, self._b, 0)
+        self._to_limbs(a, self._a, self._reducer.layout.shift // 8)
+        self._to_limbs(b, self._b, 0)
         self._multiply()
-        self._pack(self._reduce(), out)
+        self._to_words(self._reduce(), out)
 
     def _limb_view(self) -> npt.NDArray[np.uint32]:
-        """The bytes as limb planes; each item also covers the lowest byte of the next limb."""
+        """The bytes as limb planes; each item also covers the first byte of the next limb."""
         shape = (self._reducer.layout.count, self._size)
         strides = (_LIMB_BYTES, self._bytes.shape[1])
         return np.ndarray(shape, np.uint32, self._bytes, strides=strides)
 
-    def _unpack(self, rows: Elements, planes: Planes, shift_bytes: int) -> None:
+    def _to_limbs(self, rows: Elements, planes: Planes, shift_bytes: int) -> None:
         self._bytes[:] = 0
         within = slice(shift_bytes, shift_bytes + self._element_bytes)
         self._bytes[:, within] = np.ascontiguousarray(rows).view(np.uint8)
         planes[:] = self._limb_view() & np.uint32(_LIMB_RADIX - 1)
 
-    def _pack(self, planes: Planes, out: Elements) -> None:
-        # Upwards, so that each limb's lowest byte replaces the zero its predecessor spilled.
+    def _to_words(self, planes: Planes, out: Elements) -> None:
+        # In ascending order: the fourth byte of an item is zero and lies on the next limb's first.
         for limbs, plane in zip(self._limb_view(), planes, strict=True):
             np.copyto(limbs, plane, casting="unsafe")
         out.view(np.uint8)[:] = self._bytes[:, : self._element_bytes]
 
     def _multiply(self) -> None:
-        """The product's 2L - 1 sums of limb products; its last plane stays zero."""
+        """The 2L - 1 columns of the schoolbook product; the last plane is zero."""
         count = self._reducer.layout.count
-        b_downwards = self._b[::-1]
+        b_reversed = self._b[::-1]
         for power in range(2 * count - 1):
             low, high = max(0, power - count + 1), min(count, power + 1)
             above = count - 1 - power
-            a, b = self._a[low:high], b_downwards[above + low : above + high]
+            a, b = self._a[low:high], b_reversed[above + low : above + high]
             np.einsum("in,in->n", a, b, out=self._product[power])
         self._product[-1] = 0
 
     def _reduce(self) -> Planes:
-        """The product T to (T - m p) / W with m = T / p mod W, then into 0 .. p-1.
+        """Montgomery reduction: (T - m p) / W with m = T / p mod W, then into 0 .. p-1.
 
-        Subtracting the multiple of p keeps the sums from growing: those of T and of m p are of
-        one sign, so their difference is no larger than either. It lies between -p and p, as
-        T < p W.
+        T is the product. The multiple of p is subtracted and not added, so that sums do not grow:
+        the columns of T and of m p are both non-negative, so a difference is no larger than either.
+        The result is between -p and p because T < p W.
         """
         _, modulus, inverse, multiple = self._reducer
         count = len(modulus)
@@ -320,8 +326,9 @@ class _Multiplier:
         self._quotient[count] = 0
         _carry(self._quotient)
         np.matmul(multiple, self._quotient[:count], out=self._multiple)
-        # Below W, T and m p agree but for a whole number of W, which is carried up. The two
-        # limbs below W give it to 2^-18, and it is known to be an integer.
+        # Modulo W, T and m p are equal; their uncarried limbs below W differ by a multiple of W,
+        # which is the carry into limb L. The two limbs below W give that carry to within 2^-18,
+        # and it is an integer, so rounding makes it exact.
         top = product[count - 2 : count] - self._multiple[:2]
         carried = np.rint((top[1] + top[0] / _LIMB_RADIX) / _LIMB_RADIX)
         high -= self._multiple[2:]
@@ -333,7 +340,7 @@ class _Multiplier:
 
 
 def _carry(planes: Planes) -> None:
-    """Bring each plane but the last into 0 .. 2^24 - 1; the last keeps the sign."""
+    """Propagate carries: each plane but the last into 0 .. 2^24 - 1; the last keeps the sign."""
     carried = np.empty(planes.shape[1])
     for plane, above in pairwise(planes):
         np.multiply(plane, 1 / _LIMB_RADIX, out=carried)
