@@ -3,6 +3,10 @@
 WGSL has no preprocessor, and constants of the pipeline size no arrays, so the texts are templates:
 `$name` stands for a value, and the lines from `//repeat name` to `//end` are repeated for each row
 of values under that name. Comments explain the templates; a filled-in text has none.
+
+`string.Template` and one regular expression are enough for this. Jinja2 would replace about fifteen
+lines (`_fill`), and every program that loads a kernel would import it: about 40 ms, where the first
+text takes about 10 ms.
 """
 
 from __future__ import annotations
