@@ -1,28 +1,36 @@
-"""gpu-executor: opens a GPU once and runs SPIR-V kernels on NumPy arrays again and again."""
+"""gpu-executor: opens a GPU once and runs SPIR-V kernels on NumPy arrays again and again.
 
-from gpu_executor import cluster, errors, fields, kernels
-from gpu_executor.backend import open_backend
-from gpu_executor.cpu.backend import CpuBackend
-from gpu_executor.device_array import DeviceArray
-from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import (
-    DeviceLostError,
-    ElementRangeError,
-    GpuError,
-    NoDeviceError,
-    OutOfMemoryError,
-)
-from gpu_executor.executor import GpuExecutor
-from gpu_executor.fields import Field
-from gpu_executor.graphs import graph
-from gpu_executor.kernel import Kernel
-from gpu_executor.plan import Plan
-from gpu_executor.settings import Settings
+`import gpu_executor` is quick: a public name is imported when it is first used, and with it the
+modules that it needs (PEP 562). Type checkers see every name in the block below.
+"""
+
+from typing import TYPE_CHECKING, Any
+
 from gpu_executor.version import __version__
-from gpu_executor.vulkan.instance import find_devices as devices
-from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
-from gpu_executor.vulkan.persistent import PersistentVulkanBackend
-from gpu_executor.webgpu.executor import WgpuExecutor
+
+if TYPE_CHECKING:
+    from gpu_executor import cluster, errors, fields, kernels
+    from gpu_executor.backend import open_backend
+    from gpu_executor.cpu.backend import CpuBackend
+    from gpu_executor.device_array import DeviceArray
+    from gpu_executor.device_info import DeviceInfo
+    from gpu_executor.errors import (
+        DeviceLostError,
+        ElementRangeError,
+        GpuError,
+        NoDeviceError,
+        OutOfMemoryError,
+    )
+    from gpu_executor.executor import GpuExecutor
+    from gpu_executor.fields import Field
+    from gpu_executor.graphs import graph
+    from gpu_executor.kernel import Kernel
+    from gpu_executor.plan import Plan
+    from gpu_executor.settings import Settings
+    from gpu_executor.vulkan.instance import find_devices as devices
+    from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
+    from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+    from gpu_executor.webgpu.executor import WgpuExecutor
 
 __all__ = [
     "CpuBackend",
@@ -50,3 +58,49 @@ __all__ = [
     "kernels",
     "open_backend",
 ]
+
+_PLACES = {
+    "CpuBackend": "gpu_executor.cpu.backend:CpuBackend",
+    "DeviceArray": "gpu_executor.device_array:DeviceArray",
+    "DeviceInfo": "gpu_executor.device_info:DeviceInfo",
+    "DeviceLostError": "gpu_executor.errors:DeviceLostError",
+    "ElementRangeError": "gpu_executor.errors:ElementRangeError",
+    "Field": "gpu_executor.fields:Field",
+    "GpuError": "gpu_executor.errors:GpuError",
+    "GpuExecutor": "gpu_executor.executor:GpuExecutor",
+    "Kernel": "gpu_executor.kernel:Kernel",
+    "NoDeviceError": "gpu_executor.errors:NoDeviceError",
+    "OutOfMemoryError": "gpu_executor.errors:OutOfMemoryError",
+    "PersistentVulkanBackend": "gpu_executor.vulkan.persistent:PersistentVulkanBackend",
+    "Plan": "gpu_executor.plan:Plan",
+    "Settings": "gpu_executor.settings:Settings",
+    "VulkanSpirvBackend": "gpu_executor.vulkan.one_shot:VulkanSpirvBackend",
+    "WgpuExecutor": "gpu_executor.webgpu.executor:WgpuExecutor",
+    "devices": "gpu_executor.vulkan.instance:find_devices",
+    "graph": "gpu_executor.graphs:graph",
+    "open_backend": "gpu_executor.backend:open_backend",
+}
+"""Where each name is defined that is not a submodule."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name, or a submodule, when it is first used; from then on it is a plain
+    attribute of the package."""
+    import importlib
+
+    if name in _PLACES:
+        module, _, attribute = _PLACES[name].partition(":")
+        value = globals()[name] = getattr(importlib.import_module(module), attribute)
+        return value
+    if not name.startswith("_"):
+        submodule = f"{__name__}.{name}"
+        try:
+            return importlib.import_module(submodule)
+        except ModuleNotFoundError as error:
+            if error.name != submodule:
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

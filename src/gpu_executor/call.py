@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 import operator
 import struct
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.ma import MaskedArray  # once: `np.ma` is an import, and takes a lock, each time
 
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, KernelError
@@ -186,12 +186,20 @@ def _check_on_host(kernel: Kernel, arrays: Sequence[Any]) -> None:
             )
 
 
+def is_masked(array: object) -> bool:
+    """Whether it is a masked array of NumPy, of which there is none before `numpy.ma` is loaded;
+    `import numpy` alone does not load it."""
+    if type(array) is np.ndarray:
+        return False
+    return isinstance(array, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
+
+
 def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> Operand:
     if not isinstance(array, np.ndarray | DeviceArray):
         raise ArgumentTypeError(
             f"{kernel.name}: argument {index} is {_found(array)}; it takes a NumPy array"
         )
-    if isinstance(array, MaskedArray):
+    if is_masked(array):
         raise ArgumentTypeError(
             f"{kernel.name}: argument {index} is a masked array, whose mask a kernel cannot see; "
             "pass its data"

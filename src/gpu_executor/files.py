@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ def parsed_json(text: str) -> Any:
 
 def write_in_one_step(path: Path, content: bytes) -> None:
     """Whoever reads the file meanwhile sees all of the old or all of the new content."""
+    import tempfile
+
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:

@@ -21,8 +21,6 @@ from numbers import Integral
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-import platformdirs
-
 from gpu_executor.errors import SettingsError
 
 WhenFull = Literal["block", "raise"]
@@ -109,6 +107,8 @@ def _cache_dir(environ: Mapping[str, str]) -> Path | None:
         return None
     named = environ.get("GPU_CACHE_DIR")
     if not named:
+        import platformdirs
+
         return platformdirs.user_cache_path("gpu-executor")
     try:
         return Path(named).expanduser()

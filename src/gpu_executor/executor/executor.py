@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -133,6 +132,8 @@ class GpuExecutor(Executor):
 
     async def run_async(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """The same for `await`: the event loop goes on meanwhile, also while the line is full."""
+        import asyncio  # whoever awaits this has loaded it
+
         job = self._job(kernel_in(kernel), arrays, out)
         try:
             self._line.put_later(job)

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.ma import MaskedArray  # once: `np.ma` is an import, and takes a lock, each time
 
-from gpu_executor.call import Array
+from gpu_executor.call import Array, is_masked
 from gpu_executor.executor.jobs import Arrays
 from gpu_executor.kernel import ElementType, Kernel, Shape
 
@@ -96,7 +95,7 @@ def _shape_of(arrays: Arrays, types: Sequence[ElementType]) -> Shape | None:
 def _elements(array: Array, type_: ElementType) -> Shape | None:
     if not isinstance(array, np.ndarray) or array.dtype != type_.dtype:
         return None
-    if isinstance(array, MaskedArray):
+    if is_masked(array):
         return None  # which a call of its own refuses
     own = len(type_.shape)
     leading: Shape = array.shape[: array.ndim - own]

@@ -15,7 +15,6 @@ import functools
 import re
 import struct
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from string import Template
 
 import numpy as np
@@ -188,6 +187,8 @@ def _type(dtype: npt.DTypeLike) -> str:
 
 
 def _template(name: str) -> str:
+    from importlib import resources
+
     return (resources.files(__package__) / "wgsl" / f"{name}.wgsl").read_text()
 
 

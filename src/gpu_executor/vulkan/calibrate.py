@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -113,6 +112,8 @@ def _best(function: Callable[[], object]) -> float:
 
 def _usual(function: Callable[[], object]) -> float:
     """The seconds of most turns, for what depends on how threads are woken."""
+    import statistics
+
     return statistics.median(_times(function))
 
 
