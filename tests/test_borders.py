@@ -1,4 +1,4 @@
-"""Which bucket a size falls into: powers of two, or borders that follow the load."""
+"""Which bucket a size falls into: powers of two, or boundaries that follow the load."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_executor.webgpu.borders import (
-    ENOUGH,
-    MOST_BORDERS,
+from gpu_executor import webgpu
+from gpu_executor.webgpu import borders
+from gpu_executor.webgpu.boundaries import (
+    MAX_BOUNDARIES,
+    MAX_PADDING,
+    MIN_SIZES,
     SMALLEST_BUCKET,
-    WASTE,
-    Borders,
+    BucketBoundaries,
     size_bucket,
 )
 from test_threads import in_threads
 
 POWERS = [1 << exponent for exponent in range(14, 31)]
+
+
+def test_size_bucket_is_importable_from_the_package_and_under_its_old_module() -> None:
+    assert webgpu.size_bucket is borders.size_bucket is size_bucket
 
 
 def skewed(seed: int, count: int) -> list[int]:
@@ -49,67 +55,67 @@ def test_a_bucket_is_the_least_power_of_two_that_holds_its_size(count: int) -> N
 
 @given(st.lists(st.integers(0, 1 << 24), max_size=200))
 def test_fixed_borders_never_move(counts: list[int]) -> None:
-    borders = Borders()
+    boundaries = BucketBoundaries()
     for count in [*counts, *skewed(1, 50)]:
-        assert borders.bucket(count) == size_bucket(count)
-    assert (borders.moves, borders.own, borders.waste()) == (0, [], 0.0)
+        assert boundaries.find_bucket(count) == size_bucket(count)
+    assert (boundaries.changes, boundaries.learned, boundaries.measure_padding()) == (0, [], 0.0)
 
 
 def test_a_skewed_load_gets_a_border_of_its_own() -> None:
-    borders = Borders(adaptive=True)
+    boundaries = BucketBoundaries(adaptive=True)
     sizes = skewed(2, 400)
     room = sum(size_bucket(size) for size in sizes)
     assert 1 - sum(sizes) / room > 0.4
-    buckets = [borders.bucket(size) for size in sizes]
-    assert borders.moves >= 1
-    assert borders.own
-    assert all(70_000 <= border < 131_072 for border in borders.own)
-    assert borders.waste() < WASTE
+    buckets = [boundaries.find_bucket(size) for size in sizes]
+    assert boundaries.changes >= 1
+    assert boundaries.learned
+    assert all(70_000 <= boundary < 131_072 for boundary in boundaries.learned)
+    assert boundaries.measure_padding() < MAX_PADDING
     late = sizes[100:], buckets[100:]
-    assert 1 - sum(late[0]) / sum(late[1]) < WASTE
+    assert 1 - sum(late[0]) / sum(late[1]) < MAX_PADDING
 
 
 def test_a_border_comes_only_when_enough_sizes_have_come() -> None:
-    borders = Borders(adaptive=True)
-    sizes = skewed(3, ENOUGH)
+    boundaries = BucketBoundaries(adaptive=True)
+    sizes = skewed(3, MIN_SIZES)
     for size in sizes[:-1]:
-        assert borders.bucket(size) == 131_072
-    assert borders.moves == 0
-    assert borders.bucket(min(sizes)) < 131_072
-    assert borders.moves == 1
+        assert boundaries.find_bucket(size) == 131_072
+    assert boundaries.changes == 0
+    assert boundaries.find_bucket(min(sizes)) < 131_072
+    assert boundaries.changes == 1
 
 
 def test_sizes_that_fill_their_buckets_move_nothing() -> None:
-    borders = Borders(adaptive=True)
+    boundaries = BucketBoundaries(adaptive=True)
     draw = random.Random(4)
     for _ in range(1000):
         power = draw.choice(POWERS[1:8])
         size = draw.randrange(power * 7 // 8, power + 1)
-        assert borders.bucket(size) == power
-    assert (borders.moves, borders.own) == (0, [])
-    assert 0 < borders.waste() < WASTE
+        assert boundaries.find_bucket(size) == power
+    assert (boundaries.changes, boundaries.learned) == (0, [])
+    assert 0 < boundaries.measure_padding() < MAX_PADDING
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_sizes_that_lie_evenly_in_a_bucket_divide_it_once_near_its_middle(seed: int) -> None:
-    borders = Borders(adaptive=True)
+    boundaries = BucketBoundaries(adaptive=True)
     evenly = [*range(65_600, 131_073, 512)] * 8
     random.Random(seed).shuffle(evenly)
     for size in evenly[:16]:  # begin in the upper half, so that a few small ones decide nothing
-        borders.bucket(131_072 - size // 16)
+        boundaries.find_bucket(131_072 - size // 16)
     for size in evenly:
-        borders.bucket(size)
-    assert borders.moves == 1
-    (border,) = borders.own
-    assert 81_920 <= border <= 106_496
-    assert borders.waste() < WASTE
+        boundaries.find_bucket(size)
+    assert boundaries.changes == 1
+    (boundary,) = boundaries.learned
+    assert 81_920 <= boundary <= 106_496
+    assert boundaries.measure_padding() < MAX_PADDING
 
 
 def test_small_sizes_are_left_in_the_smallest_bucket() -> None:
-    borders = Borders(adaptive=True)
+    boundaries = BucketBoundaries(adaptive=True)
     for size in [0, 1, 7, 100, 9000] * 100:
-        assert borders.bucket(size) == SMALLEST_BUCKET
-    assert borders.moves == 0
+        assert boundaries.find_bucket(size) == SMALLEST_BUCKET
+    assert boundaries.changes == 0
 
 
 @given(
@@ -122,61 +128,61 @@ def test_small_sizes_are_left_in_the_smallest_bucket() -> None:
     )
 )
 def test_whatever_comes_a_bucket_holds_it(counts: list[int]) -> None:
-    borders = Borders(adaptive=True)
+    boundaries = BucketBoundaries(adaptive=True)
     for count in counts:
-        bucket = borders.bucket(count)
+        bucket = boundaries.find_bucket(count)
         assert max(count, SMALLEST_BUCKET) <= bucket <= size_bucket(count)
-        assert len(borders.own) <= MOST_BORDERS
-    assert all(border > SMALLEST_BUCKET for border in borders.own)
-    assert borders.own == sorted(set(borders.own))
-    assert 0 <= borders.waste() <= 1
+        assert len(boundaries.learned) <= MAX_BOUNDARIES
+    assert all(boundary > SMALLEST_BUCKET for boundary in boundaries.learned)
+    assert boundaries.learned == sorted(set(boundaries.learned))
+    assert 0 <= boundaries.measure_padding() <= 1
 
 
 def test_there_are_never_more_borders_than_are_kept() -> None:
-    borders = Borders(adaptive=True)
+    boundaries = BucketBoundaries(adaptive=True)
     for exponent in range(15, 60):
-        for size in [(1 << exponent) * 17 // 16] * 2 * ENOUGH:
-            assert size <= borders.bucket(size) <= size_bucket(size)
-        assert len(borders.own) <= MOST_BORDERS
-    assert borders.moves > MOST_BORDERS
+        for size in [(1 << exponent) * 17 // 16] * 2 * MIN_SIZES:
+            assert size <= boundaries.find_bucket(size) <= size_bucket(size)
+        assert len(boundaries.learned) <= MAX_BOUNDARIES
+    assert boundaries.changes > MAX_BOUNDARIES
 
 
 def test_borders_that_are_known_are_used_from_the_first_size() -> None:
-    first = Borders(adaptive=True)
+    first = BucketBoundaries(adaptive=True)
     for size in skewed(6, 200):
-        first.bucket(size)
-    again = Borders(adaptive=True, known=first.own)
-    assert again.own == first.own
-    assert again.moves == 0
+        first.find_bucket(size)
+    again = BucketBoundaries(adaptive=True, learned=first.learned)
+    assert again.learned == first.learned
+    assert again.changes == 0
     for size in skewed(7, 200):
-        assert size <= again.bucket(size) < 131_072
-    assert again.waste() < WASTE
+        assert size <= again.find_bucket(size) < 131_072
+    assert again.measure_padding() < MAX_PADDING
 
 
 def test_known_borders_are_sorted_and_each_is_there_once() -> None:
-    borders = Borders(adaptive=True, known=[90_112, 73_728, 90_112])
-    assert borders.own == [73_728, 90_112]
-    assert [borders.bucket(size) for size in (66_000, 73_728, 73_729, 90_113)] == [
+    boundaries = BucketBoundaries(adaptive=True, learned=[90_112, 73_728, 90_112])
+    assert boundaries.learned == [73_728, 90_112]
+    assert [boundaries.find_bucket(size) for size in (66_000, 73_728, 73_729, 90_113)] == [
         73_728, 73_728, 90_112, 131_072,
     ]  # fmt: skip
 
 
 def test_the_list_of_borders_is_the_callers_own() -> None:
-    borders = Borders(adaptive=True, known=[73_728])
-    borders.own.clear()
-    assert borders.own == [73_728]
+    boundaries = BucketBoundaries(adaptive=True, learned=[73_728])
+    boundaries.learned.clear()
+    assert boundaries.learned == [73_728]
 
 
 def test_many_threads_move_borders_at_once() -> None:
-    borders = Borders(adaptive=True)
+    boundaries = BucketBoundaries(adaptive=True)
 
     def work(number: int) -> None:
         draw = random.Random(number)
         for _ in range(500):
             size = draw.choice([1, 17_000, 37_000]) * draw.randrange(1, 1 << number % 4 + 1)
-            assert size <= borders.bucket(size) <= size_bucket(size)
-            assert 0 <= borders.waste() <= 1
+            assert size <= boundaries.find_bucket(size) <= size_bucket(size)
+            assert 0 <= boundaries.measure_padding() <= 1
 
     in_threads(work)
-    assert borders.own == sorted(set(borders.own))
-    assert len(borders.own) <= MOST_BORDERS
+    assert boundaries.learned == sorted(set(boundaries.learned))
+    assert len(boundaries.learned) <= MAX_BOUNDARIES

@@ -13,10 +13,14 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.call import Form, check
 from gpu_executor.kernel import Kernel
-from gpu_executor.webgpu.buckets import BUCKETS_KEPT, BucketCache
-from gpu_executor.webgpu.buffers import SMALLEST_UNITS, UNIT, BufferPool
-from gpu_executor.webgpu.exact import SIZES_SEEN, ExactCache
-from gpu_executor.webgpu.sets import BufferSet
+from gpu_executor.webgpu.buffer_pool import SMALLEST_UNITS, UNIT, BufferPool
+from gpu_executor.webgpu.buffer_set import BufferSet
+from gpu_executor.webgpu.buffer_set_caches import (
+    FORMS_OBSERVED,
+    MAX_BUCKETS,
+    BucketCache,
+    ExactSizeCache,
+)
 from jobs import ADD_U32, FQ_ADD
 from test_threads import in_threads
 
@@ -67,7 +71,7 @@ def touch(cache: BucketCache, size: int, kernel: Kernel = ADD_U32) -> None:
 def test_nothing_is_made_before_a_task_comes() -> None:
     made = Made()
     cache = BucketCache(made)
-    assert (cache.sizes(), cache.stats(), cache.used()) == ([], [], {})
+    assert (cache.sizes(), cache.stats(), cache.sizes_by_kernel()) == ([], [], {})
     bucket = cache.get_or_create(16_384, ADD_U32)
     assert made.sets == []
     cache.take_set(bucket)
@@ -81,7 +85,10 @@ def test_a_bucket_is_shared_and_kernels_have_their_own() -> None:
     assert cache.get_or_create(32_768, ADD_U32) is not bucket
     assert cache.get_or_create(16_384, FQ_ADD) is not bucket
     assert cache.sizes() == [16_384, 32_768]
-    assert cache.used() == {"vector_add_u32": [16_384, 32_768], "bls12_381_fq_add": [16_384]}
+    assert cache.sizes_by_kernel() == {
+        "vector_add_u32": [16_384, 32_768],
+        "bls12_381_fq_add": [16_384],
+    }
 
 
 def test_sets_are_used_again_and_counted() -> None:
@@ -119,7 +126,7 @@ def test_a_set_that_cannot_be_made_leaves_nothing_busy() -> None:
 
 def test_the_least_recently_used_bucket_is_given_up_first() -> None:
     made = Made()
-    cache = BucketCache(made, most=3)
+    cache = BucketCache(made, max_buckets=3)
     for size in (1, 2, 3):
         touch(cache, size)
     touch(cache, 1)
@@ -137,17 +144,17 @@ def test_the_least_recently_used_bucket_is_given_up_first() -> None:
 def test_as_many_buckets_are_kept_as_is_said() -> None:
     made = Made()
     cache = BucketCache(made)
-    for size in range(1, BUCKETS_KEPT + 1):
+    for size in range(1, MAX_BUCKETS + 1):
         touch(cache, size)
-    assert (len(cache.sizes()), cache.evictions) == (BUCKETS_KEPT, 0)
-    touch(cache, BUCKETS_KEPT + 1)
-    assert (len(cache.sizes()), cache.evictions) == (BUCKETS_KEPT, 1)
+    assert (len(cache.sizes()), cache.evictions) == (MAX_BUCKETS, 0)
+    touch(cache, MAX_BUCKETS + 1)
+    assert (len(cache.sizes()), cache.evictions) == (MAX_BUCKETS, 1)
     assert made.released == [4]
 
 
 def test_no_bucket_is_given_up_while_a_task_is_in_flight_in_it() -> None:
     made = Made()
-    cache = BucketCache(made, most=2)
+    cache = BucketCache(made, max_buckets=2)
     taken = []
     for size in (1, 2):
         bucket = cache.get_or_create(size, ADD_U32)
@@ -169,7 +176,7 @@ def test_no_bucket_is_given_up_while_a_task_is_in_flight_in_it() -> None:
 
 def test_what_is_over_the_bound_goes_when_its_tasks_are_done() -> None:
     made = Made()
-    cache = BucketCache(made, most=2)
+    cache = BucketCache(made, max_buckets=2)
     taken = []
     for size in (1, 2, 3, 4):
         bucket = cache.get_or_create(size, ADD_U32)
@@ -183,7 +190,7 @@ def test_what_is_over_the_bound_goes_when_its_tasks_are_done() -> None:
 
 def test_a_bucket_that_is_asked_for_while_all_others_are_busy_is_kept() -> None:
     made = Made()
-    cache = BucketCache(made, most=1)
+    cache = BucketCache(made, max_buckets=1)
     first = cache.get_or_create(1, ADD_U32)
     cache.take_set(first)
     second = cache.get_or_create(2, ADD_U32)
@@ -210,7 +217,7 @@ def test_clear_gives_up_all_that_is_idle() -> None:
 
 def test_a_bucket_that_is_given_up_while_somebody_has_it_in_hand_holds_no_released_set() -> None:
     made = Made()
-    cache = BucketCache(made, most=1)
+    cache = BucketCache(made, max_buckets=1)
     in_hand = cache.get_or_create(1, ADD_U32)
     cache.put_back(in_hand, cache.take_set(in_hand))
     cache.get_or_create(2, ADD_U32)
@@ -221,7 +228,7 @@ def test_a_bucket_that_is_given_up_while_somebody_has_it_in_hand_holds_no_releas
 
 def test_threads_share_buckets_and_no_set_is_had_by_two() -> None:
     made = Made()
-    cache = BucketCache(made, most=3)
+    cache = BucketCache(made, max_buckets=3)
     having: Counter[int] = Counter()
     lock = threading.Lock()
 
@@ -316,7 +323,7 @@ def test_the_hit_rate_is_zero_before_anything_is_asked_for() -> None:
 
 def test_the_pool_keeps_no_more_bytes_than_it_may_and_the_longest_unused_goes_first() -> None:
     device = FakeDevice()
-    pool = BufferPool(device, largest=LARGEST, most_bytes=3 * 1024)
+    pool = BufferPool(device, largest=LARGEST, max_idle_bytes=3 * 1024)
     buffers = [one(pool, 1024, COPY) for _ in range(5)]
     for buffer in buffers:
         pool.release(buffer)
@@ -330,7 +337,7 @@ def test_the_pool_keeps_no_more_bytes_than_it_may_and_the_longest_unused_goes_fi
 
 def test_a_buffer_larger_than_the_pool_is_not_kept() -> None:
     device = FakeDevice()
-    pool = BufferPool(device, largest=LARGEST, most_bytes=1000)
+    pool = BufferPool(device, largest=LARGEST, max_idle_bytes=1000)
     pool.release(one(pool, 5000, COPY))
     assert (device.made[0].destroyed, pool.stats().bytes_idle) == (1, 0)
 
@@ -349,13 +356,15 @@ def test_a_device_without_memory_is_told_in_words() -> None:
     device = FakeDevice()
     device.fails = True
     pool = BufferPool(device, largest=LARGEST)
-    with pytest.raises(gx.OutOfMemoryError, match="5,120 bytes could not be had from WebGPU: not"):
+    with pytest.raises(
+        gx.OutOfMemoryError, match="a buffer of 5,120 bytes: not enough memory left"
+    ):
         one(pool, 5000, COPY)
 
 
 def test_no_buffer_of_the_pool_is_had_by_two_threads() -> None:
     device = FakeDevice()
-    pool = BufferPool(device, largest=LARGEST, most_bytes=8 * 1024)
+    pool = BufferPool(device, largest=LARGEST, max_idle_bytes=8 * 1024)
     having: set[int] = set()
     lock = threading.Lock()
 
@@ -390,7 +399,7 @@ def fake(nbytes: int = 1) -> Any:
 
 
 def test_a_set_that_is_taken_is_gone_until_it_is_put_back() -> None:
-    cache, buffers = ExactCache(), fake()
+    cache, buffers = ExactSizeCache(), fake()
     assert cache.take(form(5)) is None
     cache.put_back(form(5), buffers)
     assert len(cache) == 1
@@ -401,22 +410,22 @@ def test_a_set_that_is_taken_is_gone_until_it_is_put_back() -> None:
     assert cache.hits == 1
 
 
-def test_a_form_comes_again_the_second_time() -> None:
-    cache = ExactCache()
-    assert [cache.comes_again(form(5)) for _ in range(3)] == [False, True, True]
-    assert not cache.comes_again(form(6))
+def test_a_form_observe_the_second_time() -> None:
+    cache = ExactSizeCache()
+    assert [cache.observe(form(5)) for _ in range(3)] == [False, True, True]
+    assert not cache.observe(form(6))
 
 
 def test_sizes_that_came_long_ago_are_forgotten() -> None:
-    cache = ExactCache()
-    for count in range(1, SIZES_SEEN + 2):
-        assert not cache.comes_again(form(count))
-    assert cache.comes_again(form(SIZES_SEEN + 1))
-    assert not cache.comes_again(form(1))
+    cache = ExactSizeCache()
+    for count in range(1, FORMS_OBSERVED + 2):
+        assert not cache.observe(form(count))
+    assert cache.observe(form(FORMS_OBSERVED + 1))
+    assert not cache.observe(form(1))
 
 
 def test_the_least_recently_used_exact_set_is_released() -> None:
-    cache = ExactCache(most=2)
+    cache = ExactSizeCache(max_sets=2)
     sets: list[Any] = [fake(n) for n in range(3)]
     cache.put_back(form(1), sets[0])
     cache.put_back(form(2), sets[1])
@@ -431,7 +440,7 @@ def test_the_least_recently_used_exact_set_is_released() -> None:
 
 
 def test_sets_of_one_form_are_kept_side_by_side_and_each_counts() -> None:
-    cache = ExactCache(most=2)
+    cache = ExactSizeCache(max_sets=2)
     sets: list[Any] = [fake(n) for n in range(3)]
     for each in sets:
         cache.put_back(form(1), each)
@@ -442,7 +451,7 @@ def test_sets_of_one_form_are_kept_side_by_side_and_each_counts() -> None:
 
 
 def test_clearing_the_exact_cache_releases_what_is_idle() -> None:
-    cache, sets = ExactCache(), [fake(), fake()]
+    cache, sets = ExactSizeCache(), [fake(), fake()]
     cache.put_back(form(1), sets[0])
     cache.put_back(form(2), sets[1])
     assert cache.take(form(1)) is sets[0]
@@ -453,7 +462,7 @@ def test_clearing_the_exact_cache_releases_what_is_idle() -> None:
 
 def test_idle_sets_of_too_many_bytes_are_given_up_the_oldest_first() -> None:
     made = Made()
-    cache = BucketCache(made, most_bytes=1000)
+    cache = BucketCache(made, max_bytes=1000)
     for size in (100, 50, 100):
         touch(cache, size)
     assert made.released == []
@@ -468,7 +477,7 @@ def test_idle_sets_of_too_many_bytes_are_given_up_the_oldest_first() -> None:
 
 
 def test_exact_sets_of_too_many_bytes_are_given_up_the_oldest_first() -> None:
-    cache, sets = ExactCache(most_bytes=1000), [fake(400), fake(400), fake(400), fake(5000)]
+    cache, sets = ExactSizeCache(max_bytes=1000), [fake(400), fake(400), fake(400), fake(5000)]
     for number, each in enumerate(sets):
         cache.put_back(form(number + 1), each)
         if number == 2:
@@ -477,5 +486,5 @@ def test_exact_sets_of_too_many_bytes_are_given_up_the_oldest_first() -> None:
     taken: Any = cache.take(form(4))
     assert taken is sets[3]
     cache.put_back(form(4), taken)
-    assert (len(cache), cache.give_up_set(), cache.give_up_set(), len(cache)) == (1, True, False, 0)
+    assert (len(cache), cache.evict_set(), cache.evict_set(), len(cache)) == (1, True, False, 0)
     assert sets[3].releases == 1

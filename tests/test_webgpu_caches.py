@@ -13,7 +13,7 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenWebGpu
 from gpu_executor.kernel import Kernel
-from gpu_executor.webgpu.programs import Program, Programs, Tuning
+from gpu_executor.webgpu.pipelines import PipelineCompiler, TunedPipeline, Tuning
 from jobs import ADD_U32, FQ_ADD, check_sums, field_jobs, word_jobs
 from webgpu import MATMUL, REDUCE, finish_compiling, idle, made, own_kernel
 
@@ -128,16 +128,16 @@ def test_after_warming_up_a_first_call_compiles_nothing(open_webgpu: OpenWebGpu)
 def test_a_cold_bucket_uses_a_warm_program_meanwhile(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, compile_now = threading.Event(), Programs._compiled_now
+    go_on, compile_now = threading.Event(), PipelineCompiler._compile
     begun: list[Tuning] = []
 
-    def slowly(self: Programs, kernel: Kernel, tuning: Tuning) -> Program:
+    def slowly(self: PipelineCompiler, kernel: Kernel, tuning: Tuning) -> TunedPipeline:
         begun.append(tuning)
         if len(begun) > 1:
             assert go_on.wait(60)
         return compile_now(self, kernel, tuning)
 
-    monkeypatch.setattr(Programs, "_compiled_now", slowly)
+    monkeypatch.setattr(PipelineCompiler, "_compile", slowly)
     gpu = open_webgpu()
     jobs = word_jobs(100, 50_000, 30_001)
     try:

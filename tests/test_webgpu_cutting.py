@@ -8,7 +8,7 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenWebGpu
 from gpu_executor.errors import DeviceLacksError
-from gpu_executor.webgpu import runs
+from gpu_executor.webgpu import scheduler
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, word_jobs
 from webgpu import MATMUL, REDUCE, idle, own_kernel
 
@@ -26,7 +26,7 @@ def shrink_buffers(gpu: gx.WgpuExecutor, nbytes: int) -> None:
 def test_more_than_may_be_in_flight_is_read_group_by_group(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "IN_FLIGHT_BYTES", 200_000)
+    monkeypatch.setattr(scheduler, "MAX_IN_FLIGHT_BYTES", 200_000)
     gpu = open_webgpu()
     jobs = word_jobs(*[1000, 20_000, 40_000, 70_000] * 3, 140_000)
     for _ in range(2):
@@ -78,7 +78,7 @@ def test_arrays_that_fit_a_buffer_each_but_not_together_are_cut(
     gpu = open_webgpu(private=private)
     shrink_buffers(gpu, 2 * 4 * 32_768)
     (job,) = word_jobs(count)
-    assert job[0].nbytes <= gpu._device.most_bound
+    assert job[0].nbytes <= gpu._device.max_binding_bytes
     for calls in (1, 2, 3):
         check_sums([gpu.run(ADD_U32, *job)], [job])
         stats = gpu.stats()
@@ -108,7 +108,7 @@ def test_a_whole_kernel_whose_arrays_do_not_fit_a_buffer_together_is_refused(
     gpu = open_webgpu()
     shrink_buffers(gpu, 2 * 4 * 100 * 128)
     a, b = np.ones((100, 128), np.uint32), np.ones((128, 101), np.uint32)
-    said = r"matmul_u32: .* the 102,400 of a buffer, and this kernel cannot be cut"
+    said = r"matmul_u32: .* the 102,400 bytes that one .* and this kernel cannot be chunked"
     for _ in range(2):
         with pytest.raises(DeviceLacksError, match=said):
             gpu.run(MATMUL, a, b)
@@ -137,7 +137,7 @@ def test_a_whole_kernel_larger_than_the_device_binds_is_refused(open_webgpu: Ope
     gpu = open_webgpu()
     shrink(gpu, 4 * 65_536)
     with pytest.raises(
-        gx.errors.KernelError, match=r"more than the 262,144 bytes .* cannot be cut"
+        gx.errors.KernelError, match=r"more than the 262,144 bytes .* cannot be chunked"
     ):
         gpu.run(REDUCE, np.ones(65_537, np.uint32))
     assert gpu.run(REDUCE, np.ones(65_536, np.uint32)).sum() == 65_536

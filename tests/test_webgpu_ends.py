@@ -15,11 +15,10 @@ import gpu_executor as gx
 from conftest import OpenWebGpu, RunPython
 from gpu_executor.call import Call
 from gpu_executor.plan import Piece
-from gpu_executor.webgpu import runs
-from gpu_executor.webgpu.buckets import BucketCache
-from gpu_executor.webgpu.buffers import BufferPool
-from gpu_executor.webgpu.exact import ENTRIES_KEPT
-from gpu_executor.webgpu.sets import BufferSet
+from gpu_executor.webgpu import scheduler
+from gpu_executor.webgpu.buffer_pool import BufferPool
+from gpu_executor.webgpu.buffer_set import BufferSet
+from gpu_executor.webgpu.buffer_set_caches import MAX_EXACT_SETS, BucketCache
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, Job, check_sums, field_jobs, word_jobs
 from test_threads import THREADS, in_threads, make_cases
 from webgpu import InjectedError, fail_once, finish_compiling, idle, made
@@ -67,7 +66,7 @@ def test_one_size_from_many_threads_is_right(open_webgpu: OpenWebGpu, private: b
     stats = gpu.stats()
     assert idle(gpu)
     assert stats.pipelines == 1
-    assert stats.exact_entries <= ENTRIES_KEPT
+    assert stats.exact_entries <= MAX_EXACT_SETS
     assert stats.buffer_sets <= 2 * 8, "a set or two for each thread"
 
 
@@ -134,7 +133,7 @@ def test_bad_elements_in_several_jobs_are_forgotten_with_their_batch(
     check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
 
 
-@pytest.mark.parametrize("name", ["use", "write", "dispatch", "read"])
+@pytest.mark.parametrize("name", ["prepare", "write", "make_dispatch", "read"])
 @pytest.mark.parametrize("at", [1, 2, 4, 6])
 def test_an_error_at_any_step_leaves_no_set_busy(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, name: str, at: int
@@ -168,7 +167,7 @@ def test_a_reader_that_cannot_begin_leaves_no_set_busy(
 ) -> None:
     gpu, jobs = open_webgpu(private=private), word_jobs(*MIXED)
     gpu.run_batch(ADD_U32, jobs)
-    reader = gpu._runs.buckets.get_or_create(16_384, ADD_U32).idle[0].reader
+    reader = gpu._scheduler.buckets.get_or_create(16_384, ADD_U32).idle[0].reader
     with monkeypatch.context() as patch:
         fail_once(patch, type(reader), "begin_map", at=at)
         with pytest.raises(InjectedError):
@@ -202,7 +201,7 @@ def test_a_batch_makes_do_with_the_buffers_that_there_are(
 def test_an_error_while_much_is_in_flight_leaves_no_set_busy(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "IN_FLIGHT_BYTES", 1)
+    monkeypatch.setattr(scheduler, "MAX_IN_FLIGHT_BYTES", 1)
     gpu, jobs = open_webgpu(), word_jobs(*MIXED)
     for at in range(1, len(jobs) + 1):
         with monkeypatch.context() as patch:
@@ -244,7 +243,7 @@ with gx.WgpuExecutor(private={private}, settings=gx.Settings()) as gpu:
         gpu.run_batch(kernel, jobs)
     except KeyboardInterrupt:
         print("interrupted")
-    assert all(bucket.busy == 0 for bucket in gpu._runs.buckets._buckets.values())
+    assert all(bucket.busy == 0 for bucket in gpu._scheduler.buckets._buckets.values())
     for _ in range(3):
         for (x, _), result in zip(jobs, gpu.run_batch(kernel, jobs), strict=True):
             assert (result == 2 * x).all()
@@ -263,8 +262,8 @@ def test_an_interrupt_while_waiting_leaves_the_executor_working(
 
 
 def few_buckets(gpu: gx.WgpuExecutor, most: int) -> BucketCache:
-    gpu._runs.buckets._most = most
-    return gpu._runs.buckets
+    gpu._scheduler.buckets._max_buckets = most
+    return gpu._scheduler.buckets
 
 
 def test_eviction_while_work_is_in_flight_does_no_harm(open_webgpu: OpenWebGpu) -> None:
@@ -298,7 +297,7 @@ def test_eviction_from_many_threads_does_no_harm(open_webgpu: OpenWebGpu) -> Non
 def test_the_pools_bound_holds_while_sets_come_and_go(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     few_buckets(gpu, 1)
-    gpu._pool._most_bytes = 300_000
+    gpu._pool._max_idle_bytes = 300_000
     jobs = word_jobs(*MIXED)
     for _ in range(5):
         check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
@@ -439,7 +438,7 @@ def test_a_set_of_pieces_reads_what_belongs_to_each(open_webgpu: OpenWebGpu) -> 
 def test_jobs_of_one_bucket_are_in_flight_within_the_bound(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "IN_FLIGHT_BYTES", 4 << 20)
+    monkeypatch.setattr(scheduler, "MAX_IN_FLIGHT_BYTES", 4 << 20)
     gpu, jobs = open_webgpu(), word_jobs(*[1000] * 200)
     check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
     (bucket,) = gpu.bucket_cache_stats()

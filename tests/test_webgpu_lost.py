@@ -8,7 +8,7 @@ import pytest
 
 import gpu_executor as gx
 from conftest import OpenWebGpu, RunPython
-from gpu_executor.webgpu.sets import BufferSet
+from gpu_executor.webgpu.buffer_set import BufferSet
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, word_jobs
 from webgpu import InjectedError, cached_sets, fail_once, finish_compiling, idle, made
 
@@ -19,19 +19,19 @@ MIXED = (5, 20_000, 300, 40_000, 7, 16_385, 40_001)
 def note_sets(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> list[BufferSet]:
     """Every set that the executor makes from now on."""
     seen: list[BufferSet] = []
-    make = gpu._runs._make_set
+    make = gpu._scheduler._make_set
 
     def noted(*arguments: Any, **options: Any) -> BufferSet:
         seen.append(make(*arguments, **options))
         return seen[-1]
 
-    monkeypatch.setattr(gpu._runs, "_make_set", noted)
+    monkeypatch.setattr(gpu._scheduler, "_make_set", noted)
     return seen
 
 
 def check_lost(gpu: gx.WgpuExecutor, sets: list[BufferSet], number: int) -> None:
     """So many of those sets are lost and hold nothing; the rest is cached and whole."""
-    cached, lost = cached_sets(gpu), gpu._runs._lost
+    cached, lost = cached_sets(gpu), gpu._scheduler._discarded
     assert (len(lost), len(cached)) == (number, len(sets) - number)
     assert set(lost) | set(cached) == set(sets)
     assert all(each.nbytes == 0 for each in lost)
@@ -43,8 +43,8 @@ STEPS = [
     pytest.param("write", 1, 3, id="writing the first job"),
     pytest.param("write", 3, 3, id="writing the third job"),
     pytest.param("write", 4, 5, id="writing the fourth job"),
-    pytest.param("dispatch", 7, 7, id="dispatching the last job"),
-    pytest.param("begin", 2, 3, id="beginning with the second job"),
+    pytest.param("make_dispatch", 7, 7, id="dispatching the last job"),
+    pytest.param("begin_map", 2, 3, id="mapping the results of the second job"),
     pytest.param("read", 1, 7, id="reading the first job"),
     pytest.param("read", 3, 5, id="reading the third job"),
     pytest.param("read", 7, 1, id="reading the last job"),
@@ -109,16 +109,16 @@ def test_what_is_wrong_before_a_set_is_touched_discards_nothing(
     for _ in range(3):
         gpu.run(ADD_U32, *job)
     with monkeypatch.context() as patch:
-        fail_once(patch, BufferSet, "use")
-        with pytest.raises(InjectedError, match="use"):
+        fail_once(patch, BufferSet, "prepare")
+        with pytest.raises(InjectedError, match="prepare"):
             gpu.run(ADD_U32, *job)
-    assert gpu._runs._lost == []
+    assert gpu._scheduler._discarded == []
     assert set(cached_sets(gpu)) == set(sets)
     check_sums([gpu.run(ADD_U32, *job)], [job])
 
 
 @pytest.mark.parametrize("private", [True, False])
-@pytest.mark.parametrize("step", ["write", "dispatch", "read"])
+@pytest.mark.parametrize("step", ["write", "make_dispatch", "read"])
 def test_a_set_of_one_size_is_discarded_too(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, step: str, private: bool
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_set_of_one_size_is_discarded_too(
         fail_once(patch, BufferSet, step)
         with pytest.raises(InjectedError, match=step):
             gpu.run(ADD_U32, *job)
-    assert gpu._runs._lost == [exact]
+    assert gpu._scheduler._discarded == [exact]
     assert cached_sets(gpu) == [in_bucket]
     assert gpu.stats().exact_entries == 0
     for _ in range(2):
@@ -156,7 +156,7 @@ def test_a_range_error_discards_nothing(open_webgpu: OpenWebGpu, private: bool) 
             gpu.run_batch(FQ_ADD, wrong)
         with pytest.raises(gx.ElementRangeError):
             gpu.run(FQ_ADD, *wrong[2])
-        assert gpu._runs._lost == []
+        assert gpu._scheduler._discarded == []
         assert set(cached_sets(gpu)) == sets
     check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
     assert made(gpu.stats()) == made(before)
@@ -201,8 +201,8 @@ for at in {at}:
                 all_right()
             except KeyboardInterrupt:
                 interrupts += 1
-                assert gpu._runs._lost
-        assert all(bucket.busy == 0 for bucket in gpu._runs.buckets._buckets.values())
+                assert gpu._scheduler._discarded
+        assert all(bucket.busy == 0 for bucket in gpu._scheduler.buckets._buckets.values())
         for _ in range(3):
             all_right()
         print(interrupts)

@@ -15,7 +15,7 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenWebGpu
 from gpu_executor.recycling import LOOKED_AT, SMALLEST
-from gpu_executor.webgpu.sets import BufferSet
+from gpu_executor.webgpu.buffer_set import BufferSet
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
 from test_recycled import COUNT, HOLDS, ZEROS, address, filled, numbers_in
 from test_threads import in_threads
@@ -64,7 +64,7 @@ def result_in_batch(gpu: gx.WgpuExecutor, number: int, out: Array) -> Any:
 
 def remembered(gpu: gx.WgpuExecutor) -> int:
     """Bytes that results lie in or lay in."""
-    return gpu._results._recycled.nbytes
+    return gpu._outputs._recycled.nbytes
 
 
 def check_apart(results: list[Array]) -> None:
@@ -156,7 +156,7 @@ def test_several_results_are_recycled_one_by_one(open_webgpu: OpenWebGpu) -> Non
 
 def test_small_results_and_very_large_ones_are_plain_arrays(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    gpu._results._most_bytes = SMALLEST + 400
+    gpu._outputs._max_bytes = SMALLEST + 400
     words = SMALLEST // 4
     jobs = word_jobs(9, words - 1, words, words + 100, words + 101)
     for results in (gpu.run_batch(ADD_U32, jobs), [gpu.run(ADD_U32, *job) for job in jobs]):
@@ -166,7 +166,7 @@ def test_small_results_and_very_large_ones_are_plain_arrays(open_webgpu: OpenWeb
 
 def test_no_more_is_remembered_than_the_most_bytes(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    most = gpu._results._most_bytes = 4 * ZEROS.nbytes
+    most = gpu._outputs._max_bytes = 4 * ZEROS.nbytes
     held = []
     for number in range(10):
         held.append(result_of(gpu, number))

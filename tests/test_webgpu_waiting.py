@@ -12,7 +12,7 @@ import gpu_executor as gx
 from conftest import OpenWebGpu
 from gpu_executor.webgpu import device as device_module
 from gpu_executor.webgpu import native_queue
-from gpu_executor.webgpu.device import WebGpuDevice, _adapters, _choose
+from gpu_executor.webgpu.device import WebGpuDevice, _list_adapters, _select_adapter
 from gpu_executor.webgpu.device_queue import PublicQueue
 from gpu_executor.webgpu.native_queue import NativeQueue, open_queue
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, word_jobs
@@ -158,10 +158,10 @@ def test_the_best_adapter_comes_first() -> None:
     class Wgpu:
         gpu = Gpu
 
-    ranked = _adapters(Wgpu)
+    ranked = _list_adapters(Wgpu)
     assert ranked == [adapters[index] for index in (3, 1, 4, 0, 2)]
-    assert _choose(ranked, None) is adapters[3]
-    assert _choose(ranked, "CARD (opengl)") is adapters[1]
-    assert _choose(ranked, 2) is adapters[4]
+    assert _select_adapter(ranked, None) is adapters[3]
+    assert _select_adapter(ranked, "CARD (opengl)") is adapters[1]
+    assert _select_adapter(ranked, 2) is adapters[4]
     with pytest.raises(gx.NoDeviceError, match="finds no adapter"):
-        _choose([], None)
+        _select_adapter([], None)

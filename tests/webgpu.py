@@ -9,7 +9,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.kernel import Kernel
-from gpu_executor.webgpu.sets import BufferSet
+from gpu_executor.webgpu.buffer_set import BufferSet
 from gpu_executor.webgpu.stats import WgpuStats
 
 MATMUL, REDUCE = gx.kernels.load("matmul_u32"), gx.kernels.load("reduce_sum_u32")
@@ -53,19 +53,21 @@ def made(stats: WgpuStats) -> tuple[int, int, int, int]:
 
 def finish_compiling(gpu: gx.WgpuExecutor) -> None:
     """Wait for what is compiled in the background."""
-    for coming in list(gpu._programs._coming.values()):
+    for coming in list(gpu._pipelines._requested.values()):
         coming.result(60)
 
 
 def idle(gpu: gx.WgpuExecutor) -> bool:
     """Whether no task has a set."""
-    return all(bucket.busy == 0 for bucket in gpu._runs.buckets._buckets.values())
+    return all(bucket.busy == 0 for bucket in gpu._scheduler.buckets._buckets.values())
 
 
 def cached_sets(gpu: gx.WgpuExecutor) -> list[BufferSet]:
     """The sets that wait for a task, in buckets and by exact size."""
-    by_bucket = [each for bucket in gpu._runs.buckets._buckets.values() for each in bucket.idle]
-    return by_bucket + [each for sets in gpu._runs.exact._idle.values() for each in sets]
+    by_bucket = [
+        each for bucket in gpu._scheduler.buckets._buckets.values() for each in bucket.idle
+    ]
+    return by_bucket + [each for sets in gpu._scheduler.exact._idle.values() for each in sets]
 
 
 def fail_once(

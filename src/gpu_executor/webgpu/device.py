@@ -1,4 +1,4 @@
-"""A WebGPU device: which adapter, opened with which features and limits."""
+"""WebGPU devices: selects an adapter and opens it with the features and limits that it has."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from gpu_executor.errors import NoDeviceError
 from gpu_executor.forking import refuse_gpus_of_parent, skip_drivers_at_exit
 
 KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
+"""Adapter types, the preferred ones first."""
 BACKENDS = ("Vulkan", "Metal", "D3D12", "D3D11", "OpenGL")
-"""Best first."""
+"""APIs under WebGPU, the preferred ones first."""
 LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",
@@ -21,24 +22,31 @@ LIMITS = (
     "max-compute-workgroup-storage-size",
     "max-compute-workgroups-per-dimension",
 )
-_opening = threading.Lock()
-"""Adapters that are looked for in several threads at once end the process (in wgpu-hal's EGL)."""
-_used = _left_to_parent = False
-"""Whether this process has looked for adapters; whether its parent had, before fork()."""
+"""The limits requested at the adapter's full values."""
 IMMEDIATES, IMMEDIATE_SIZE, IMMEDIATE_BYTES = "immediates", "max-immediate-size", 128
 MAPPABLE = "mappable-primary-buffers"
-"""Kernels may bind what the host maps. Not asked for on a GPU with memory of its own, where a
-kernel would reach over the bus for every access."""
+"""The feature that lets kernels bind buffers that the host maps. It is not requested on a GPU with
+memory of its own, where every access of a kernel to such a buffer would cross the bus."""
 SHARING_KINDS = ("IntegratedGPU", "CPU")
+"""Adapter types that share the host's memory."""
+
+_opening = threading.Lock()
+"""Held while adapters are listed or opened: threads that list adapters at the same time crash the
+process (in wgpu-hal's EGL)."""
+_used = _used_by_parent = False
+"""Whether this process has listed adapters; whether its parent had done so before fork()."""
 
 
 class WebGpuDevice:
-    """Opened at once; everything made from it goes when it is closed."""
+    """An open WebGPU device. Closing it frees everything that was made from it.
+
+    `wanted` is the index of an adapter or a part of its name; without it the best one is opened.
+    """
 
     def __init__(self, wanted: str | int | None = None) -> None:
         self.wgpu = _import_wgpu()
         with _opening:
-            self._open(_choose(_adapters(self.wgpu), wanted))
+            self._open(_select_adapter(_list_adapters(self.wgpu), wanted))
 
     def _open(self, adapter: Any) -> None:
         info = adapter.info
@@ -53,29 +61,30 @@ class WebGpuDevice:
         limits = {name: adapter.limits[name] for name in LIMITS}
         if self.immediates:
             limits[IMMEDIATE_SIZE] = IMMEDIATE_BYTES
-        wanted = {IMMEDIATES: self.immediates, MAPPABLE: self.shares_memory}
+        features = {IMMEDIATES: self.immediates, MAPPABLE: self.shares_memory}
         self.device: Any = adapter.request_device_sync(
-            required_features=[name for name, has in wanted.items() if has],
+            required_features=[name for name, has in features.items() if has],
             required_limits=limits,
         )
         self.limits: dict[str, int] = limits
 
     @property
     def is_software(self) -> bool:
+        """Whether the host's CPU does the work of the device."""
         return self.kind == "CPU"
 
     @property
-    def most_bound(self) -> int:
-        """Bytes of one array that a kernel sees."""
+    def max_binding_bytes(self) -> int:
+        """The largest array that a kernel can bind, in bytes."""
         return self.limits["max-storage-buffer-binding-size"]
 
     @property
-    def most_in_buffer(self) -> int:
-        """Bytes of one buffer."""
+    def max_buffer_bytes(self) -> int:
+        """The largest buffer, in bytes."""
         return self.limits["max-buffer-size"]
 
     def is_lost(self) -> bool:
-        """Ask, by making the smallest thing there is; where that fails, why is in the error."""
+        """Test whether the device is lost: creating a small buffer then fails with that reason."""
         try:
             self.device.create_buffer(size=4, usage="COPY_DST").destroy()
         except Exception as error:
@@ -83,14 +92,15 @@ class WebGpuDevice:
         return False
 
     def close(self) -> None:
+        """Destroy the device."""
         self.device.destroy()
 
 
 def find_adapters() -> list[tuple[str, str]]:
-    """Name and kind of every adapter, best first."""
+    """Return the name and the type of every adapter, the best first."""
     wgpu = _import_wgpu()
     with _opening:
-        adapters = _adapters(wgpu)
+        adapters = _list_adapters(wgpu)
     return [(adapter.info["device"], adapter.info["adapter_type"]) for adapter in adapters]
 
 
@@ -101,20 +111,20 @@ def _import_wgpu() -> Any:
         raise NoDeviceError(
             f"WebGPU needs wgpu-py: pip install 'gpu-executor[webgpu]' ({error})"
         ) from None
-    if _left_to_parent:
-        # Its one instance is the parent's, and a device from it waits for threads that the child
-        # does not have: seen with wgpu-native 29 on lavapipe.
+    if _used_by_parent:
+        # A process has one WebGPU instance. The child's is a copy of the parent's, and its devices
+        # wait for threads that exist only in the parent (wgpu-native 29 on lavapipe).
         raise NoDeviceError(
-            "WebGPU was in use in the parent process before fork(), and cannot be used in the "
+            "WebGPU was in use in the parent process before fork(), so it cannot be used in this "
             "child: start children with multiprocessing's 'spawn'"
         )
     refuse_gpus_of_parent("WebGPU")
     return wgpu
 
 
-def _adapters(wgpu: Any) -> list[Any]:
-    """Every adapter, best first."""
-    global _used  # noqa: PLW0603 - there is one instance in a process
+def _list_adapters(wgpu: Any) -> list[Any]:
+    """Return every adapter, the best first."""
+    global _used  # noqa: PLW0603 - a process has one WebGPU instance
     _used = True
 
     def rank(adapter: Any) -> tuple[int, int]:
@@ -127,23 +137,10 @@ def _adapters(wgpu: Any) -> list[Any]:
     return sorted(wgpu.gpu.enumerate_adapters_sync(), key=rank)
 
 
-def _in_child() -> None:
-    global _left_to_parent  # noqa: PLW0603
-    _left_to_parent = _used
-    if _used:
-        skip_drivers_at_exit()
-    _opening.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_in_child
-    )
-
-
-def _choose(adapters: list[Any], wanted: str | int | None) -> Any:
+def _select_adapter(adapters: list[Any], wanted: str | int | None) -> Any:
+    """Return the adapter with an index or with a part of its name; the best one for None."""
     if not adapters:
-        raise NoDeviceError("WebGPU finds no adapter; is there a driver for the GPU?")
+        raise NoDeviceError("WebGPU finds no adapter; check that a driver for the GPU is installed")
     if wanted is None:
         return adapters[0]
     names = [f"{adapter.info['device']} ({adapter.info['backend_type']})" for adapter in adapters]
@@ -157,3 +154,18 @@ def _choose(adapters: list[Any], wanted: str | int | None) -> Any:
         if wanted.lower() in name.lower():
             return adapter
     raise NoDeviceError(f"no adapter matches {wanted!r}; there are {', '.join(names)}")
+
+
+def _note_fork() -> None:
+    """In a forked child: refuse WebGPU if the parent had used it."""
+    global _used_by_parent  # noqa: PLW0603 - a process has one WebGPU instance
+    _used_by_parent = _used
+    if _used:
+        skip_drivers_at_exit()
+    _opening.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_note_fork
+    )

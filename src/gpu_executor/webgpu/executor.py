@@ -1,41 +1,53 @@
-"""WgpuExecutor: kernels on NumPy arrays through WebGPU, with caches by bucket and by exact size."""
+"""WgpuExecutor: runs kernels on NumPy arrays through WebGPU, with caches for all that is costly."""
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
 import sys
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from gpu_executor.call import Array
-from gpu_executor.errors import ArgumentTypeError
+import numpy as np
+
+from gpu_executor.call import Array, Call
+from gpu_executor.errors import ArgumentTypeError, ClosedError, DeviceLostError
 from gpu_executor.forking import LEFT_TO_PARENT, tell_in_child
 from gpu_executor.forms import Forms
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load, names
+from gpu_executor.recycling import SMALLEST, Recycled
 from gpu_executor.settings import Settings
-from gpu_executor.webgpu.borders import Borders
-from gpu_executor.webgpu.buckets import BucketStats
-from gpu_executor.webgpu.buffers import BufferPool
-from gpu_executor.webgpu.cutting import Cutting
+from gpu_executor.webgpu.boundaries import (
+    BucketBoundaries,
+    BucketHistory,
+    history_path,
+    read_history,
+    write_history,
+)
+from gpu_executor.webgpu.buffer_pool import BufferPool
+from gpu_executor.webgpu.chunking import ChunkPlanner
 from gpu_executor.webgpu.device import WebGpuDevice
-from gpu_executor.webgpu.in_use import InUse
-from gpu_executor.webgpu.kept import Kept, keep, kept_path, read_kept
 from gpu_executor.webgpu.native_queue import open_queue
-from gpu_executor.webgpu.programs import Programs
-from gpu_executor.webgpu.results import Results
-from gpu_executor.webgpu.runs import Runs
-from gpu_executor.webgpu.stats import WgpuStats
+from gpu_executor.webgpu.pipelines import PipelineCompiler
+from gpu_executor.webgpu.scheduler import TaskScheduler
+from gpu_executor.webgpu.stats import BucketStats, WgpuStats
+
+DEVICE_LOST = -4
+"""VK_ERROR_DEVICE_LOST: a lost WebGPU device is reported with Vulkan's error code."""
+MAX_RESULT_BYTES = 256 << 20
+"""How much memory of results is remembered for later results."""
 
 
 class WgpuExecutor:
-    """WebGPU held open. Use it with `with`, or `close()` it; calls may come from any thread.
+    """Runs kernels on a WebGPU device that stays open. Calls may come from any thread.
 
-    `device` is an index or a part of the adapter's name, else what GPU_DEVICE says. With
-    `adaptive=True` the borders of buckets follow the sizes that come. `private=False` waits through
-    wgpu-py's public promises alone. `settings` replaces what is read from the environment.
+    Use it in a `with` statement, or `close()` it. `device` is the index of an adapter or a part of
+    its name; without it GPU_DEVICE decides. With `adaptive=True` the bucket boundaries follow the
+    sizes of the calls. With `private=False` only wgpu-py's public API is used. `settings` replaces
+    the settings read from the environment.
     """
 
     def __init__(
@@ -51,21 +63,27 @@ class WgpuExecutor:
         self._queue = open_queue(self._device, private=private)
         self._pool = BufferPool(
             self._device.device,
-            largest=self._device.most_in_buffer,
+            largest=self._device.max_buffer_bytes,
             limit=settings.memory_limit,
         )
-        self._programs = Programs(self._device)
+        self._pipelines = PipelineCompiler(self._device)
         folder = settings.cache_dir
-        self._kept_at = None if folder is None else kept_path(folder, self._device.name)
-        kept = Kept() if self._kept_at is None else read_kept(self._kept_at)
-        self._kept = kept
-        self._borders = Borders(adaptive=adaptive, known=kept.borders if adaptive else ())
-        maps_inputs = self._queue.maps_inputs
-        self._cutting = Cutting(self._device, self._pool, self._borders, maps_inputs=maps_inputs)
-        self._runs = Runs(self._device, self._pool, self._programs, self._queue, self._cutting)
-        self._pool.reclaim = self._runs.reclaim
-        self._use = InUse(self._device)
-        self._results = Results()
+        self._history_path = None if folder is None else history_path(folder, self._device.name)
+        self._history = BucketHistory()
+        if self._history_path is not None:
+            self._history = read_history(self._history_path)
+        self._boundaries = BucketBoundaries(
+            adaptive=adaptive, learned=self._history.boundaries if adaptive else ()
+        )
+        self._chunks = ChunkPlanner(
+            self._device, self._pool, self._boundaries, maps_inputs=self._queue.maps_inputs
+        )
+        self._scheduler = TaskScheduler(
+            self._device, self._pool, self._pipelines, self._queue, self._chunks
+        )
+        self._pool.reclaim = self._scheduler.reclaim
+        self._active = ActiveCalls(self._device)
+        self._outputs = OutputAllocator()
         self._forms = Forms(on_card=False)
         self._finalizer = weakref.finalize(self, self._device.close)
         tell_in_child(self._leave_to_parent)
@@ -80,10 +98,10 @@ class WgpuExecutor:
         call = self._forms.form(kernel, arrays).call(arrays)
         if out is not None:
             call.use_outputs(out)
-        with self._use:
-            self._results.make(call)
+        with self._active:
+            self._outputs.allocate(call)
             if call.form.count:
-                self._runs.run_single(call)
+                self._scheduler.run_single(call)
         return call.result()
 
     def run_field_add(self, a: Array, b: Array) -> Array:
@@ -94,10 +112,10 @@ class WgpuExecutor:
     def run_batch(
         self, kernel: Kernel, jobs: Sequence[Sequence[Array]], *, out: Sequence[Any] | None = None
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays; their results, in order.
+        """Run a kernel on many jobs, each a tuple of arrays; returns their results in order.
 
-        Jobs are grouped by bucket, and each group is one submission: the results of the first
-        groups are read while the later ones are computed.
+        Jobs are grouped by bucket, and each group is one submission. The results of the first
+        groups are read while the device computes the later ones.
         """
         if out is not None and len(out) != len(jobs):
             raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
@@ -105,104 +123,108 @@ class WgpuExecutor:
             self._forms.job(kernel, job, index, None if out is None else out[index])
             for index, job in enumerate(jobs)
         ]
-        with self._use:
+        with self._active:
             for call in calls:
-                self._results.make(call)
-            self._runs.run_calls([call for call in calls if call.form.count])
+                self._outputs.allocate(call)
+            self._scheduler.run_calls([call for call in calls if call.form.count])
         return [call.result() for call in calls]
 
     def warm_up(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
-        """Compile for calls of so many elements, and make a buffer set for each.
+        """Compile a kernel for calls of these numbers of elements, and make a buffer set for each.
 
-        Without a kernel: for those of this package's kernels that earlier processes used.
+        Without a kernel: do so for the kernels of this package and the sizes that earlier processes
+        used, as saved in the cache folder.
         """
-        with self._use:
+        with self._active:
             if kernel is not None:
                 self._warm_up(kernel, sizes)
                 return
-            for name, buckets in self._kept.used.items():
+            for name, buckets in self._history.used.items():
                 if name in names():
                     self._warm_up(load(name), buckets)
 
     def _warm_up(self, kernel: Kernel, sizes: Sequence[int]) -> None:
-        buckets = {self._cutting.bucket(kernel, size) for size in sizes}
-        for bucket in sorted(buckets - {0}):  # where not even one element is allowed
-            self._programs.warm_up(kernel, bucket)
-            self._runs.warm_up(kernel, bucket)
+        buckets = {self._chunks.find_bucket(kernel, size) for size in sizes}
+        # A bucket of 0 elements: the memory limit does not allow even one.
+        for bucket in sorted(buckets - {0}):
+            self._pipelines.compile(kernel, bucket)
+            self._scheduler.warm_up(kernel, bucket)
 
     def stats(self) -> WgpuStats:
-        """Calls, caches and what they hold."""
-        programs, runs = self._programs.all(), self._runs
+        """Return the counters of calls and caches, and what the caches hold."""
+        pipelines, scheduler = self._pipelines.list_compiled(), self._scheduler
         return WgpuStats(
             device=self._device.name,
             backend=self._device.backend,
-            calls=runs.calls,
-            elements=runs.elements,
-            tasks=runs.tasks,
-            submissions=runs.submissions,
-            pipelines=len(programs),
-            compile_seconds=sum(program.seconds for program in programs),
-            buffer_sets=runs.sets,
-            exact_hits=runs.exact.hits,
-            exact_entries=len(runs.exact),
-            bucket_sizes=tuple(runs.buckets.sizes()),
+            calls=scheduler.calls,
+            elements=scheduler.elements,
+            tasks=scheduler.tasks,
+            submissions=scheduler.submissions,
+            pipelines=len(pipelines),
+            compile_seconds=sum(pipeline.compile_seconds for pipeline in pipelines),
+            buffer_sets=scheduler.sets_made,
+            exact_hits=scheduler.exact.hits,
+            exact_entries=len(scheduler.exact),
+            bucket_sizes=tuple(scheduler.buckets.sizes()),
             buckets=tuple(self.bucket_cache_stats()),
-            bucket_evictions=runs.buckets.evictions,
-            borders=tuple(self._borders.own),
-            padding=self._borders.waste(),
+            bucket_evictions=scheduler.buckets.evictions,
+            borders=tuple(self._boundaries.learned),
+            padding=self._boundaries.measure_padding(),
             pool=self._pool.stats(),
         )
 
     def bucket_cache_stats(self) -> list[BucketStats]:
-        """Per bucket: hits, misses, evictions, pipelines, compile time, bytes held."""
+        """Return hits, misses, evictions, pipelines, compile time and bytes held of each bucket."""
         found = []
-        for kernel, stats in self._runs.buckets.stats():
-            program = self._programs.of(kernel, stats.bucket)
-            made = int(program is not None)
-            seconds = 0.0 if program is None else program.seconds
-            found.append(dataclasses.replace(stats, pipelines=made, compile_seconds=seconds))
+        for kernel, stats in self._scheduler.buckets.stats():
+            pipeline = self._pipelines.find(kernel, stats.bucket)
+            compiled = int(pipeline is not None)
+            seconds = 0.0 if pipeline is None else pipeline.compile_seconds
+            found.append(dataclasses.replace(stats, pipelines=compiled, compile_seconds=seconds))
         return found
 
     def print_stats(self) -> None:
-        """Write the caches' state to standard error."""
+        """Print the state of the caches to standard error."""
         print(self.stats(), file=sys.stderr)
 
     def close(self) -> None:
-        """Free everything. Twice is fine."""
-        if self._use is LEFT_TO_PARENT:
+        """Wait for the calls that are running, then free everything. May be called again."""
+        if self._active is LEFT_TO_PARENT:
             return
-        if self._use.end():
-            if self._kept_at is not None:
-                keep(self._kept_at, self._to_keep())
-            self._programs.close()
-            self._runs.clear()
-            self._results.clear()
+        if self._active.close():
+            if self._history_path is not None:
+                write_history(self._history_path, self._merge_history())
+            self._pipelines.close()
+            self._scheduler.clear()
+            self._outputs.clear()
             self._pool.clear()
         self._finalizer()
 
     def trim(self) -> int:
-        """Free what no running call needs; returns the bytes of buffers given back."""
-        with self._use:
-            self._runs.clear()
-            self._results.clear()
+        """Free all buffers that no running call uses; returns how many bytes were freed."""
+        with self._active:
+            self._scheduler.clear()
+            self._outputs.clear()
             nbytes = self._pool.stats().bytes_idle
             self._pool.clear()
         return nbytes
 
     def _leave_to_parent(self) -> None:
-        # Collected, wgpu-py's objects would call the library, and wait there for the parent's
-        # threads: one reference too many, and they never are.
+        # When wgpu-py's objects are collected, they call the library, which would wait here for
+        # threads of the parent. One reference too many keeps them from ever being collected.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(vars(self).copy()))
         self._finalizer.detach()
-        self._use = self._programs = self._runs = LEFT_TO_PARENT
+        self._active = self._pipelines = self._scheduler = LEFT_TO_PARENT
 
-    def _to_keep(self) -> Kept:
-        """What was kept before, and what was used since."""
-        borders = self._borders.own if self._borders.adaptive else self._kept.borders
-        used = dict(self._kept.used)
-        for name, sizes in self._runs.buckets.used().items():
+    def _merge_history(self) -> BucketHistory:
+        """Return the history that was read, with what this executor learned and used."""
+        boundaries = self._history.boundaries
+        if self._boundaries.adaptive:
+            boundaries = self._boundaries.learned
+        used = dict(self._history.used)
+        for name, sizes in self._scheduler.buckets.sizes_by_kernel().items():
             used[name] = sorted({*used.get(name, ()), *sizes})
-        return Kept(borders, used)
+        return BucketHistory(boundaries, used)
 
     def __enter__(self) -> WgpuExecutor:
         return self
@@ -213,3 +235,85 @@ class WgpuExecutor:
     def __repr__(self) -> str:
         state = "open" if self._finalizer.alive else "closed"
         return f"<WgpuExecutor on {self._device.name}, {state}>"
+
+
+class ActiveCalls:
+    """The calls that are running. Each call does its work inside a `with` statement.
+
+    Closing waits for these calls and refuses later ones. A call that fails because the device is
+    lost raises `DeviceLostError`, and so does every call after it.
+    """
+
+    def __init__(self, device: WebGpuDevice) -> None:
+        self._device = device
+        self._changed = threading.Condition()
+        self._count = 0
+        self._closed = self._lost = False
+
+    def __enter__(self) -> None:
+        if self._lost:
+            self._raise_lost(None)
+        with self._changed:
+            if self._closed:
+                raise ClosedError("the executor is closed; open another one")
+            self._count += 1
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+        # A lost device raises errors of many types, so the device itself is asked.
+        if isinstance(error, Exception) and self._device.is_lost():
+            # Nothing may be submitted from now on: wgpu-native would end the process.
+            self._lost = True
+            self._raise_lost(error)
+
+    def close(self) -> bool:
+        """Refuse further calls and wait for the active ones; return whether this was the first
+        `close`."""
+        with self._changed:
+            first, self._closed = not self._closed, True
+            while self._count:
+                self._changed.wait()
+        return first
+
+    def _raise_lost(self, error: Exception | None) -> None:
+        meaning = f"{self._device.name} is lost; reopen the backend"
+        raise DeviceLostError("WebGPU", DEVICE_LOST, meaning) from error
+
+
+class OutputAllocator:
+    """Allocates the arrays of results. Large ones reuse the memory of results that were dropped."""
+
+    def __init__(self, *, max_bytes: int = MAX_RESULT_BYTES) -> None:
+        self._recycled: Recycled[None] = Recycled()
+        self._max_bytes = max_bytes
+
+    def allocate(self, call: Call) -> None:
+        """Allocate a call's outputs, unless the caller passed `out`."""
+        if call.results:
+            return
+        outputs = call.form.operands[call.form.kernel.inputs :]
+        sizes = [output.nbytes for output in outputs]
+        call.set_outputs(
+            [
+                self._allocate(shape, dtype, nbytes)
+                for (shape, dtype), nbytes in zip(call.form.results, sizes, strict=True)
+            ]
+        )
+
+    def clear(self) -> None:
+        """Forget the memory of earlier results."""
+        self._recycled.clear()
+
+    def _allocate(self, shape: Shape, dtype: np.dtype[Any], nbytes: int) -> Array:
+        if not SMALLEST <= nbytes <= self._max_bytes:
+            return np.empty(shape, dtype)
+        found = self._recycled.find(nbytes)
+        if found is not None:
+            return np.ndarray(shape, dtype, found[0])
+        if self._recycled.nbytes + nbytes > self._max_bytes:
+            self._recycled.clear()
+        memory = np.empty(nbytes, np.uint8)
+        self._recycled.add(nbytes, memory, None)
+        return np.ndarray(shape, dtype, memory)

@@ -1,36 +1,73 @@
-"""What the WebGPU executor has done and holds, as data and in the words of its first form."""
+"""Statistics of the WebGPU backend: of the executor, of each bucket and of the buffer pool."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpu_executor.webgpu.buckets import BucketStats
-from gpu_executor.webgpu.buffers import PoolStats
+
+@dataclass(frozen=True, slots=True)
+class BucketStats:
+    """What one bucket of one kernel has done and holds."""
+
+    kernel: str
+    bucket: int
+    """Its size in elements."""
+    hits: int
+    """Tasks that found an idle buffer set."""
+    misses: int
+    """Tasks for which a buffer set was made."""
+    evictions: int
+    """How often the bucket was evicted from the cache."""
+    bytes_held: int
+    """Bytes of its idle buffer sets."""
+    pipelines: int = 0
+    """1 if the pipeline tuned for it is compiled; 0 while another of the kernel serves it."""
+    compile_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """What the buffer pool has done and holds. A hit is a request served by an idle buffer."""
+
+    hits: int
+    misses: int
+    bytes_idle: int
+    """Bytes of the buffers in the pool."""
+    bytes_in_use: int
+    """Bytes of the buffers outside the pool: those of tasks and of cached buffer sets."""
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of requests that were hits; 0 before the first request."""
+        requests = self.hits + self.misses
+        return self.hits / requests if requests else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class WgpuStats:
-    """Counters since the executor was opened."""
+    """Counters since the executor was opened, and what its caches hold."""
 
     device: str
     backend: str
+    """The API under WebGPU: Vulkan, Metal, D3D12 ..."""
     calls: int
     elements: int
     tasks: int
+    """Pieces of calls that ran: one per call, several where a call was chunked."""
     submissions: int
     pipelines: int
     compile_seconds: float
     buffer_sets: int
-    """Sets made, each with its bind group."""
+    """Buffer sets made, each with its bind group."""
     exact_hits: int
     exact_entries: int
     bucket_sizes: tuple[int, ...]
     buckets: tuple[BucketStats, ...]
     bucket_evictions: int
     borders: tuple[int, ...]
-    """Beside the powers of two, where they follow the load."""
+    """The learned bucket boundaries, beside the powers of two; empty unless adaptive."""
     padding: float
-    """The share of padding in what came lately, where that is watched."""
+    """The share of padding in the sizes observed most recently; 0 unless adaptive."""
     pool: PoolStats
 
     def __str__(self) -> str:

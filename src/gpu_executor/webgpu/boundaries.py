@@ -1,0 +1,168 @@
+"""Bucket boundaries: which bucket a number of elements falls into, and the file that saves them.
+
+Each bucket ends at a boundary. The fixed boundaries are the powers of two. Adaptive boundaries are
+added to them: where the observed sizes leave more than a quarter of a bucket's room as padding, a
+boundary is placed among the sizes so that the padding becomes least.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpu_executor.files import parsed_json, write_in_one_step
+
+log = logging.getLogger("gpu_executor.webgpu")
+
+SMALLEST_BUCKET = 16_384
+MAX_PADDING = 0.25
+"""The share of a bucket's room that may be padding before another boundary is worth it."""
+SIZES_OBSERVED = 128
+"""How many recent sizes are remembered for each bucket."""
+MIN_SIZES = 16
+"""How many sizes must be observed before a bucket is divided."""
+STEPS_PER_POWER = 16
+"""Learned boundaries lie at sixteenths of a power of two, so that similar loads share them."""
+MAX_BOUNDARIES = 24
+"""How many boundaries are learned at most."""
+
+
+def size_bucket(count: int) -> int:
+    """Return the next power of two, 16,384 at least."""
+    return max(SMALLEST_BUCKET, 1 << max(count - 1, 0).bit_length())
+
+
+class BucketBoundaries:
+    """Finds the bucket of a number of elements; learns boundaries if `adaptive`. Thread-safe.
+
+    `learned` are boundaries that an earlier process has learned.
+    """
+
+    def __init__(self, *, adaptive: bool = False, learned: Iterable[int] = ()) -> None:
+        self.adaptive = adaptive
+        self._learned = sorted({boundary for boundary in learned if boundary >= SMALLEST_BUCKET})
+        """The boundaries beside the powers of two."""
+        self._sizes: dict[int, deque[int]] = {}
+        """The sizes observed most recently, by bucket."""
+        self._lock = threading.Lock()
+        self.changes = 0
+        """How often a boundary was added."""
+
+    @property
+    def learned(self) -> list[int]:
+        """A copy of the boundaries beside the powers of two."""
+        return list(self._learned)
+
+    def find_bucket(self, count: int) -> int:
+        """Return the bucket of `count` elements; adaptive boundaries observe the count."""
+        if not self.adaptive:
+            return size_bucket(count)
+        with self._lock:
+            bucket = self._find(count)
+            sizes = self._sizes.setdefault(bucket, deque(maxlen=SIZES_OBSERVED))
+            sizes.append(count)
+            padded = count * (1 + MAX_PADDING) < bucket
+            if len(sizes) >= MIN_SIZES and padded and self._divide(bucket):
+                return self._find(count)
+            return bucket
+
+    def measure_padding(self) -> float:
+        """Return the share of padding in the sizes observed most recently; 0 unless adaptive."""
+        with self._lock:
+            room = sum(bucket * len(sizes) for bucket, sizes in self._sizes.items())
+            used = sum(sum(sizes) for sizes in self._sizes.values())
+        return 1 - used / room if room else 0.0
+
+    def _find(self, count: int) -> int:
+        power = size_bucket(count)
+        at = bisect.bisect_left(self._learned, count)
+        return min(power, self._learned[at]) if at < len(self._learned) else power
+
+    def _divide(self, bucket: int) -> bool:
+        """Add a boundary inside a bucket if that saves enough padding; return whether it did."""
+        sizes = sorted(self._sizes[bucket])
+        room = bucket * len(sizes)
+        if bucket <= SMALLEST_BUCKET or room - sum(sizes) <= MAX_PADDING * room:
+            return False
+        step = max(size_bucket(bucket) // STEPS_PER_POWER, 1)
+        boundaries = {-(-size // step) * step for size in sizes} - {bucket}
+
+        def room_with(boundary: int) -> int:
+            below = bisect.bisect_right(sizes, boundary)
+            return below * boundary + (len(sizes) - below) * bucket
+
+        best = min((each for each in boundaries if each < bucket), key=room_with, default=None)
+        if best is None or best < SMALLEST_BUCKET or room_with(best) > (1 - MAX_PADDING / 2) * room:
+            return False
+        bisect.insort(self._learned, best)
+        if len(self._learned) > MAX_BOUNDARIES:
+            others = [boundary for boundary in self._learned if boundary != best]
+            self._learned.remove(min(others, key=lambda each: len(self._sizes.get(each, ()))))
+        self._sizes.pop(bucket)  # what remains of the bucket is judged by the sizes to come
+        self.changes += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class BucketHistory:
+    """What a process saves for the next one: learned boundaries, and the buckets it used.
+
+    Pipelines are not saved: wgpu has pipeline caches, but the wgpu-native under wgpu-py 0.32
+    creates every pipeline without one (gfx-rs/wgpu-native, pull request 618).
+    """
+
+    boundaries: list[int] = field(default_factory=list)
+    used: dict[str, list[int]] = field(default_factory=dict)
+    """Bucket sizes by the name of a kernel of this package."""
+
+
+def history_path(folder: Path, device: str) -> Path:
+    """Return the path of an adapter's history file."""
+    return folder / f"webgpu-{hashlib.sha256(device.encode()).hexdigest()[:16]}.json"
+
+
+def read_history(path: Path) -> BucketHistory:
+    """Read a history; an empty one where there is no file, or none that can be read."""
+    try:
+        return _parse_history(parsed_json(path.read_text("utf-8")))
+    except OSError:
+        return BucketHistory()
+    except ValueError as error:
+        log.warning("%s is not a valid bucket history and will be replaced: %s", path, error)
+        return BucketHistory()
+
+
+def write_history(path: Path, history: BucketHistory) -> None:
+    """Write a history atomically; where that fails, log a warning."""
+    content = json.dumps({"borders": history.boundaries, "used": history.used}, indent=1)
+    try:
+        write_in_one_step(path, content.encode())
+    except OSError as error:
+        log.warning("the bucket history was not written: %s", error)
+
+
+def _parse_history(content: Any) -> BucketHistory:
+    # The key "borders" is what boundaries were called when the first files were written.
+    if not isinstance(content, dict) or content.keys() != {"borders", "used"}:
+        raise ValueError("the keys are not 'borders' and 'used'")
+    used = content["used"]
+    if not isinstance(used, dict):
+        raise ValueError("'used' is not an object of sizes by kernel")
+    return BucketHistory(
+        _parse_sizes(content["borders"]),
+        {str(name): _parse_sizes(sizes) for name, sizes in used.items()},
+    )
+
+
+def _parse_sizes(values: Any) -> list[int]:
+    if not isinstance(values, list) or not all(type(each) is int and each > 0 for each in values):
+        raise ValueError(f"{values!r} is not a list of positive sizes")
+    return sorted(set(values))

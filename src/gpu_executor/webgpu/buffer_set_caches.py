@@ -1,0 +1,259 @@
+"""Two caches of idle buffer sets: by bucket, and by exact size.
+
+A bucket is a number of elements. Its buffer sets have room for that many, so a task of any smaller
+size in the bucket can use any of them, with the bind group that was made with the set. Tasks of
+different sizes therefore share sets, and a new size makes nothing new.
+
+The exact-size cache is for single tasks whose size repeats: one look-up finds all that they need.
+
+A set that a task uses is in neither cache, so it cannot be evicted while it is in flight.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gpu_executor.call import Form
+from gpu_executor.kernel import Kernel
+from gpu_executor.lru import LruCache
+from gpu_executor.webgpu.buffer_set import BufferSet
+from gpu_executor.webgpu.stats import BucketStats
+
+MAX_BUCKETS = 32
+MAX_EXACT_SETS = 16
+MAX_IDLE_BYTES = 512 << 20
+"""How many bytes of idle buffer sets each of the two caches holds."""
+FORMS_OBSERVED = 64
+"""How many recent calls the exact-size cache remembers to find sizes that repeat."""
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """Idle buffer sets for tasks of one kernel with up to `size` elements."""
+
+    kernel: Kernel
+    size: int
+    idle: list[BufferSet] = field(default_factory=list)
+    busy: int = 0
+    """How many sets tasks are using."""
+    hits: int = 0
+    misses: int = 0
+
+    def stats(self, evictions: int) -> BucketStats:
+        """Return the bucket's counters; the cache counts its evictions."""
+        held = sum(each.nbytes for each in self.idle)
+        return BucketStats(self.kernel.name, self.size, self.hits, self.misses, evictions, held)
+
+
+class BucketCache:
+    """Buckets by kernel and size, created when they are first used. Thread-safe.
+
+    The least recently used bucket without a task in flight is evicted first. Where idle sets would
+    hold more than `max_bytes`, sets are evicted too; a larger set than that is held alone.
+    """
+
+    def __init__(
+        self,
+        make_set: Callable[..., BufferSet],
+        *,
+        max_buckets: int = MAX_BUCKETS,
+        max_bytes: int = MAX_IDLE_BYTES,
+    ) -> None:
+        """`make_set` is called with a kernel, a size and whether to `wait` for memory."""
+        self._make_set, self._max_buckets, self._max_bytes = make_set, max_buckets, max_bytes
+        self._bytes_idle = 0
+        self._buckets: LruCache[tuple[Kernel, int], Bucket] = LruCache()
+        self._lock = threading.RLock()
+        self._evictions: Counter[tuple[str, int]] = Counter()
+
+    def get_or_create(self, size: int, kernel: Kernel) -> Bucket:
+        """Return the bucket of that size for a kernel."""
+        key = kernel, size
+        with self._lock:
+            bucket = self._buckets.use(key)
+            if bucket is None:
+                bucket = self._buckets[key] = Bucket(kernel, size)
+                self._evict_buckets(keep=bucket)
+        return bucket
+
+    def take_set(self, bucket: Bucket, *, wait: bool = True) -> BufferSet:
+        """Take or make a buffer set for one task; `put_back` or `forget_set` must follow."""
+        with self._lock:
+            bucket.busy += 1
+            if bucket.idle:
+                bucket.hits += 1
+                taken = bucket.idle.pop()
+                self._bytes_idle -= taken.nbytes
+                return taken
+            bucket.misses += 1
+        try:
+            return self._make_set(bucket.kernel, bucket.size, wait=wait)
+        except BaseException:
+            with self._lock:
+                bucket.busy -= 1
+            raise
+
+    def put_back(self, bucket: Bucket, buffers: BufferSet) -> None:
+        """Put back a set that was taken. No submission may still use it."""
+        with self._lock:
+            bucket.busy -= 1
+            if self._buckets.get((bucket.kernel, bucket.size)) is bucket:
+                while self._bytes_idle + buffers.nbytes > self._max_bytes:
+                    if not self.evict_set():
+                        break
+                bucket.idle.append(buffers)
+                self._bytes_idle += buffers.nbytes
+            else:
+                buffers.release()
+            self._evict_buckets()
+
+    def forget_set(self, bucket: Bucket) -> None:
+        """Note that a set that was taken will not be put back."""
+        with self._lock:
+            bucket.busy -= 1
+            self._evict_buckets()
+
+    def evict_set(self) -> bool:
+        """Release an idle set of the least recently used bucket that has one; return whether there
+        was one."""
+        with self._lock:
+            for bucket in self._buckets.values():
+                if bucket.idle:
+                    oldest = bucket.idle.pop(0)
+                    self._bytes_idle -= oldest.nbytes
+                    oldest.release()
+                    return True
+        return False
+
+    def sizes_by_kernel(self) -> dict[str, list[int]]:
+        """Return the sizes of the cached buckets by the name of their kernel."""
+        with self._lock:
+            names: dict[str, set[int]] = {}
+            for bucket in self._buckets.values():
+                names.setdefault(bucket.kernel.name, set()).add(bucket.size)
+        return {name: sorted(sizes) for name, sizes in names.items()}
+
+    def sizes(self) -> list[int]:
+        """Return the sizes of the cached buckets, each once."""
+        with self._lock:
+            return sorted({bucket.size for bucket in self._buckets.values()})
+
+    @property
+    def evictions(self) -> int:
+        """How often a bucket was evicted."""
+        return self._evictions.total()
+
+    def stats(self) -> list[tuple[Kernel, BucketStats]]:
+        """Return the counters of every cached bucket, with its kernel."""
+        with self._lock:
+            return [
+                (bucket.kernel, bucket.stats(self._evictions[bucket.kernel.name, bucket.size]))
+                for bucket in self._buckets.values()
+            ]
+
+    def clear(self) -> None:
+        """Remove all buckets without a task in flight, and release their sets."""
+        with self._lock:
+            for unused in self._buckets.evict(0, in_use=lambda each: each.busy > 0):
+                self._release_sets(unused)
+
+    def _evict_buckets(self, keep: Bucket | None = None) -> None:
+        for unused in self._buckets.evict(
+            self._max_buckets, in_use=lambda each: each.busy > 0 or each is keep
+        ):
+            self._release_sets(unused)
+            self._evictions[unused.kernel.name, unused.size] += 1
+
+    def _release_sets(self, bucket: Bucket) -> None:
+        for buffers in bucket.idle:
+            self._bytes_idle -= buffers.nbytes
+            buffers.release()
+        # Another thread may hold a reference to the bucket and be about to take a set from it.
+        bucket.idle.clear()
+
+
+class ExactSizeCache:
+    """Idle buffer sets by the form of a call, that is kernel and sizes. Thread-safe.
+
+    The least recently used set is evicted first, where there are more than `max_sets` sets or they
+    hold more than `max_bytes`; the last set always stays. A form can have several sets: a batch of
+    calls that cannot share a bucket needs them.
+    """
+
+    def __init__(self, *, max_sets: int = MAX_EXACT_SETS, max_bytes: int = MAX_IDLE_BYTES) -> None:
+        self._max_sets, self._max_bytes = max_sets, max_bytes
+        self._bytes = 0
+        self._idle: OrderedDict[Form, list[BufferSet]] = OrderedDict()
+        self._count = 0
+        self._observed: deque[Form] = deque(maxlen=FORMS_OBSERVED)
+        self._lock = threading.Lock()
+        self.hits = 0
+
+    def take(self, form: Form) -> BufferSet | None:
+        """Take an idle set for calls of that form, if there is one."""
+        with self._lock:
+            sets = self._idle.get(form)
+            if sets is None:
+                return None
+            self.hits += 1
+            taken = sets.pop()
+            self._subtract(form, taken)
+            return taken
+
+    def observe(self, form: Form) -> bool:
+        """Remember a call's form; return whether a recent call had the same."""
+        with self._lock:
+            if form in self._observed:
+                return True
+            self._observed.append(form)
+            return False
+
+    def put_back(self, form: Form, buffers: BufferSet) -> None:
+        """Put a set into the cache. No submission may still use it."""
+        with self._lock:
+            self._idle.setdefault(form, []).append(buffers)
+            self._idle.move_to_end(form)
+            self._count += 1
+            self._bytes += buffers.nbytes
+            surplus = []
+            while self._count > self._max_sets or (
+                self._bytes > self._max_bytes and self._count > 1
+            ):
+                surplus.append(self._pop_oldest())
+        for each in surplus:
+            each.release()
+
+    def evict_set(self) -> bool:
+        """Release the least recently used set; return whether there was one."""
+        with self._lock:
+            oldest = self._pop_oldest() if self._idle else None
+        if oldest is not None:
+            oldest.release()
+        return oldest is not None
+
+    def clear(self) -> None:
+        """Release all sets."""
+        with self._lock:
+            idle = [buffers for sets in self._idle.values() for buffers in sets]
+            self._idle.clear()
+            self._count = self._bytes = 0
+        for buffers in idle:
+            buffers.release()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _pop_oldest(self) -> BufferSet:
+        form, sets = next(iter(self._idle.items()))
+        oldest = sets.pop(0)
+        self._subtract(form, oldest)
+        return oldest
+
+    def _subtract(self, form: Form, taken: BufferSet) -> None:
+        self._count -= 1
+        self._bytes -= taken.nbytes
+        if not self._idle[form]:
+            del self._idle[form]

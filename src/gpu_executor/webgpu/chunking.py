@@ -1,0 +1,109 @@
+"""Chunking: divides calls into pieces that a buffer set can hold, and finds their buckets."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import NoReturn
+
+from gpu_executor.call import Form
+from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
+from gpu_executor.kernel import Kernel
+from gpu_executor.plan import Piece
+from gpu_executor.webgpu.boundaries import BucketBoundaries
+from gpu_executor.webgpu.buffer_pool import BufferPool
+from gpu_executor.webgpu.buffer_set import describe_buffers, lay_out_buffers
+from gpu_executor.webgpu.device import WebGpuDevice
+
+
+class ChunkPlanner:
+    """Plans pieces within three limits: the largest binding and the largest buffer of the device,
+    and the memory limit of the pool."""
+
+    def __init__(
+        self,
+        device: WebGpuDevice,
+        pool: BufferPool,
+        boundaries: BucketBoundaries,
+        *,
+        maps_inputs: bool,
+    ) -> None:
+        self._device, self._pool, self._boundaries = device, pool, boundaries
+        self._maps_inputs = maps_inputs
+        self._max_counts: dict[Kernel, int] = {}
+
+    def split(self, form: Form) -> list[Piece]:
+        """Return the pieces of a call: one if a buffer set can hold the call, else several.
+
+        A call that is too large raises if its kernel cannot be chunked.
+        """
+        kernel, sizes = form.kernel, [operand.nbytes for operand in form.operands]
+        if self._fits_device(kernel, sizes) and self._fits_limit(kernel, sizes):
+            return [Piece(0, form.count)]
+        chunk = 0 if kernel.split == "whole" else self._max_count(kernel)
+        if not chunk:
+            self._refuse(kernel, sizes)
+        starts = range(0, form.count, chunk)
+        return [Piece(start, min(chunk, form.count - start)) for start in starts]
+
+    def find_piece_bucket(self, form: Form, count: int) -> int:
+        """Return the bucket of a piece of `count` elements of a call."""
+        if form.kernel.split == "whole":
+            return form.count
+        return self.find_bucket(form.kernel, count)
+
+    def find_bucket(self, kernel: Kernel, count: int) -> int:
+        """Return the bucket of `count` elements, or of as many as a buffer set can hold."""
+        most = self._max_count(kernel)
+        count = min(count, most)
+        return max(count, min(self._boundaries.find_bucket(count), most))
+
+    def _max_count(self, kernel: Kernel) -> int:
+        """Return how many elements a buffer set can hold."""
+        known = self._max_counts.get(kernel)
+        if known is None:
+            types = kernel.types
+            assert types is not None, "kernels for WebGPU name their types"
+
+            def is_too_large(count: int) -> bool:
+                sizes = [count * each.nbytes for each in types]
+                return not (self._fits_device(kernel, sizes) and self._fits_limit(kernel, sizes))
+
+            counts = range(1, self._device.max_binding_bytes)
+            known = self._max_counts[kernel] = bisect.bisect_left(counts, True, key=is_too_large)
+        return known
+
+    def _fits_device(self, kernel: Kernel, sizes: Sequence[int]) -> bool:
+        """Return whether the device can bind arrays of these sizes in bytes."""
+        layouts = lay_out_buffers(kernel, sizes)
+        return (
+            max(size for layout in layouts for size in layout.sizes)
+            <= self._device.max_binding_bytes
+            and max(layout.nbytes for layout in layouts) <= self._device.max_buffer_bytes
+        )
+
+    def _fits_limit(self, kernel: Kernel, sizes: Sequence[int]) -> bool:
+        """Return whether the memory limit allows a buffer set for arrays of these sizes."""
+        limit = self._pool.limit
+        return limit is None or self._set_bytes(kernel, sizes) <= limit
+
+    def _set_bytes(self, kernel: Kernel, sizes: Sequence[int]) -> int:
+        layouts = lay_out_buffers(kernel, sizes)
+        buffers = describe_buffers(*layouts, self._device, maps_inputs=self._maps_inputs)
+        return sum(self._pool.round_up(nbytes) for nbytes, _ in buffers.values())
+
+    def _refuse(self, kernel: Kernel, sizes: Sequence[int]) -> NoReturn:
+        reason = "this kernel cannot be chunked"
+        if kernel.split != "whole":
+            reason = "a chunk is one element at least"
+        if self._fits_device(kernel, sizes):
+            raise OutOfMemoryError(
+                f"{kernel.name}: these arrays need {self._set_bytes(kernel, sizes):,} bytes of "
+                f"buffers; GPU_MEMORY_LIMIT allows {self._pool.limit:,}, and {reason}"
+            )
+        raise DeviceLacksError(
+            f"{kernel.name}: these arrays need more than the {self._device.max_binding_bytes:,} "
+            f"bytes that {self._device.name} can bind, or more than the "
+            f"{self._device.max_buffer_bytes:,} bytes that one of its buffers can hold, and "
+            f"{reason}"
+        )

@@ -1,0 +1,187 @@
+"""Compute pipelines: a kernel's WGSL compiled once for each work-group tuning, never evicted.
+
+All pipelines of a kernel compute the same results and share one bind group layout. So while the
+pipeline tuned for a bucket is compiled in the background, another pipeline of the kernel serves.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_executor.errors import KernelError
+from gpu_executor.kernel import Kernel
+from gpu_executor.webgpu.boundaries import SMALLEST_BUCKET
+from gpu_executor.webgpu.device import WebGpuDevice
+from gpu_executor.wgsl import PARAMETER_WORDS, PRELUDE_LINES
+
+PARAMETER_BYTES = 4 * PARAMETER_WORDS
+LARGE_BUCKET = 1 << 18
+USUAL_WORK_GROUP, SMALL_WORK_GROUP = 128, 64
+Tuning = tuple[int, int]
+"""The work-group size and the elements per invocation."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunedPipeline:
+    """A compiled pipeline and the tuning it was compiled for."""
+
+    pipeline: Any
+    work_group: int
+    per_invocation: int
+    per_step: int
+    """Elements that an invocation computes in one step."""
+    compile_seconds: float
+
+    def size_grid(self, count: int, limit: int) -> tuple[int, int]:
+        """Return the work-groups in x and y for `count` elements, at most `limit` in each."""
+        groups = -(-count // (self.work_group * self.per_invocation * self.per_step))
+        return (groups, 1) if groups <= limit else (limit, -(-groups // limit))
+
+
+class PipelineCompiler:
+    """Compiles each pipeline once, in a thread of its own. Thread-safe."""
+
+    def __init__(self, device: WebGpuDevice) -> None:
+        self._device = device
+        self._lock = threading.Lock()
+        self._layouts: dict[Kernel, Any] = {}
+        self._compiled: dict[Kernel, dict[Tuning, TunedPipeline]] = {}
+        self._requested: dict[tuple[Kernel, Tuning], Future[TunedPipeline]] = {}
+        """Every compilation that was started and did not fail."""
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="gpu-executor compiles")
+
+    def get(self, kernel: Kernel, bucket: int) -> TunedPipeline:
+        """Return the pipeline tuned for a bucket, or another of the kernel while it is compiled."""
+        tuning = self._tune(kernel, bucket)
+        compiled = self._compiled.get(kernel)
+        if compiled is not None:
+            pipeline = compiled.get(tuning)
+            if pipeline is not None:
+                return pipeline
+            self._request(kernel, tuning)
+            return min([*compiled.values()], key=lambda each: abs(each.work_group - tuning[0]))
+        return self._request(kernel, tuning).result()
+
+    def compile(self, kernel: Kernel, bucket: int) -> None:
+        """Compile the pipeline tuned for a bucket, and wait for it."""
+        self._request(kernel, self._tune(kernel, bucket)).result()
+
+    def get_layout(self, kernel: Kernel) -> Any:
+        """Return the bind group layout that all pipelines of a kernel share."""
+        with self._lock:
+            layout = self._layouts.get(kernel)
+            if layout is None:
+                entries = _layout_entries(kernel, self._uniform_binding(kernel))
+                layout = self._device.device.create_bind_group_layout(entries=entries)
+                self._layouts[kernel] = layout
+            return layout
+
+    def find(self, kernel: Kernel, bucket: int) -> TunedPipeline | None:
+        """Return the pipeline tuned for a bucket if it is compiled."""
+        return self._compiled.get(kernel, {}).get(self._tune(kernel, bucket))
+
+    def list_compiled(self) -> list[TunedPipeline]:
+        """Return every compiled pipeline."""
+        with self._lock:
+            return [pipeline for each in self._compiled.values() for pipeline in each.values()]
+
+    def close(self) -> None:
+        """Wait for the compilations in progress."""
+        self._background.shutdown(wait=True)
+
+    def _request(self, kernel: Kernel, tuning: Tuning) -> Future[TunedPipeline]:
+        with self._lock:
+            requested = self._requested.get((kernel, tuning))
+            if requested is None:
+                requested = self._background.submit(self._compile_and_store, kernel, tuning)
+                self._requested[kernel, tuning] = requested
+        return requested
+
+    def _compile_and_store(self, kernel: Kernel, tuning: Tuning) -> TunedPipeline:
+        try:
+            pipeline = self._compile(kernel, tuning)
+        except BaseException:
+            with self._lock:
+                del self._requested[kernel, tuning]  # the next request compiles, and raises, again
+            raise
+        with self._lock:
+            self._compiled.setdefault(kernel, {})[tuning] = pipeline
+        return pipeline
+
+    def _compile(self, kernel: Kernel, tuning: Tuning) -> TunedPipeline:
+        """Compile a pipeline; invalid WGSL raises `KernelError` with the compiler's message."""
+        if kernel.wgsl is None:
+            raise KernelError(f"kernel {kernel.name!r} has no WGSL, so WebGPU cannot run it")
+        begun = time.perf_counter()
+        text = kernel.wgsl.whole(uniform_at=self._uniform_binding(kernel))
+        device = self._device.device
+        immediate_size = PARAMETER_BYTES if self._device.immediates else 0
+        try:
+            layout = device.create_pipeline_layout(
+                bind_group_layouts=[self.get_layout(kernel)], immediate_size=immediate_size
+            )
+            module = device.create_shader_module(code=text, label=kernel.name)
+            constants = _override_constants(text, *tuning)
+            stage = {"module": module, "entry_point": "main", "constants": constants}
+            pipeline = device.create_compute_pipeline(layout=layout, compute=stage)
+        except self._device.wgpu.GPUError as error:
+            raise KernelError(f"kernel {kernel.name!r}: {_renumber_lines(str(error))}") from None
+        return TunedPipeline(pipeline, *tuning, kernel.wgsl.at_once, time.perf_counter() - begun)
+
+    def _uniform_binding(self, kernel: Kernel) -> int | None:
+        """Return the binding of the uniform buffer; None where parameters are immediates."""
+        return None if self._device.immediates else kernel.bindings
+
+    def _tune(self, kernel: Kernel, bucket: int) -> Tuning:
+        """Choose the tuning for a bucket.
+
+        Small work-groups spread a small task over the whole GPU. In a large task each invocation
+        computes two elements.
+        """
+        limits = self._device.limits
+        most = min(
+            limits["max-compute-workgroup-size-x"],
+            limits["max-compute-invocations-per-workgroup"],
+        )
+        usual = kernel.work_group or USUAL_WORK_GROUP
+        work_group = SMALL_WORK_GROUP if bucket <= SMALLEST_BUCKET else usual
+        large = bucket >= LARGE_BUCKET and not self._device.is_software
+        return min(work_group, most), 2 if large else 1
+
+
+def _override_constants(text: str, work_group: int, per_invocation: int) -> dict[str, int]:
+    """Return the values of the text's `override` constants that it uses.
+
+    wgpu refuses a value for an override that is declared and not used.
+    """
+    own = text.split("\n", PRELUDE_LINES)[PRELUDE_LINES]
+    values = {"work_group": work_group, "per_invocation": per_invocation}
+    if "first_element" in own:
+        return values
+    return {name: value for name, value in values.items() if re.search(rf"\b{name}\b", own)}
+
+
+def _layout_entries(kernel: Kernel, uniform_binding: int | None) -> list[dict[str, Any]]:
+    types = ["read-only-storage"] * kernel.inputs + ["storage"] * (kernel.bindings - kernel.inputs)
+    if uniform_binding is not None:
+        types.append("uniform")
+    return [
+        {"binding": index, "visibility": "COMPUTE", "buffer": {"type": type_}}
+        for index, type_ in enumerate(types)
+    ]
+
+
+def _renumber_lines(message: str) -> str:
+    """Subtract the prelude's lines from a compiler message: users count lines of their own text."""
+
+    def renumber(match: re.Match[str]) -> str:
+        return f"{int(match[1]) - PRELUDE_LINES}{match[2]}"
+
+    message = re.sub(r"(?m)^\s*(\d+)( │)", renumber, message)
+    message = re.sub(r"(?<=wgsl:)(\d+)(:)", renumber, message)
+    return message.strip()

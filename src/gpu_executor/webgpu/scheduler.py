@@ -1,0 +1,284 @@
+"""The scheduler: runs calls as tasks, in groups of one bucket and one submission each.
+
+    calls -> pieces -> groups by bucket -> write inputs -> one submission -> read results
+
+Under a memory limit a task may have to wait for buffers that other threads use. Only a thread that
+holds no buffers may wait, or two threads could wait for each other: a thread with tasks in flight
+reads their results first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpu_executor.call import Call, Form, Operand
+from gpu_executor.errors import ElementRangeError, OutOfMemoryError
+from gpu_executor.kernel import Kernel
+from gpu_executor.plan import Piece
+from gpu_executor.webgpu.buffer_pool import BufferPool
+from gpu_executor.webgpu.buffer_set import BufferSet
+from gpu_executor.webgpu.buffer_set_caches import Bucket, BucketCache, ExactSizeCache
+from gpu_executor.webgpu.chunking import ChunkPlanner
+from gpu_executor.webgpu.device import WebGpuDevice
+from gpu_executor.webgpu.device_queue import DeviceQueue
+from gpu_executor.webgpu.pipelines import PipelineCompiler, TunedPipeline
+
+MAX_IN_FLIGHT_BYTES = 256 << 20
+"""Bytes of the buffers of tasks that one call has submitted and not read yet."""
+
+BucketKey = tuple[Kernel, int]
+CallPiece = tuple[Call, Piece]
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A piece of a call, and the buffer set it runs in."""
+
+    call: Call
+    piece: Piece
+    bucket: Bucket | None = None
+    """The bucket that the set belongs to; None for a set of the exact size."""
+    _buffers: BufferSet | None = None
+
+    @property
+    def buffers(self) -> BufferSet:
+        """The buffer set; the task must have one."""
+        assert self._buffers is not None
+        return self._buffers
+
+    def attach(self, buffers: BufferSet, bucket: Bucket | None = None) -> None:
+        """Give the task its buffer set."""
+        self.bucket, self._buffers = bucket, buffers
+
+    def detach(self) -> BufferSet | None:
+        """Take the buffer set from the task, if it has one."""
+        buffers, self._buffers = self._buffers, None
+        return buffers
+
+
+class TaskScheduler:
+    """Runs calls and owns the caches of buffer sets. Thread-safe."""
+
+    def __init__(
+        self,
+        device: WebGpuDevice,
+        pool: BufferPool,
+        pipelines: PipelineCompiler,
+        queue: DeviceQueue,
+        chunks: ChunkPlanner,
+    ) -> None:
+        self._device, self._pool, self._pipelines = device, pool, pipelines
+        self._queue, self._chunks = queue, chunks
+        self.buckets = BucketCache(self._make_bucket_set)
+        self.exact = ExactSizeCache()
+        self._discarded: list[BufferSet] = []
+        """Referenced until the device is closed: their mappings may still call back."""
+        self._counters = threading.Lock()
+        self.calls = self.elements = self.tasks = self.submissions = self.sets_made = 0
+
+    def run_single(self, call: Call) -> None:
+        """Run one call. If the exact-size cache has a set for it, nothing else is looked up."""
+        form = call.form
+        buffers = self.exact.take(form)
+        if buffers is None:
+            self.run_calls([call])
+            return
+        task = Task(call, Piece(0, form.count))
+        task.attach(buffers)
+        try:
+            bucket = self._chunks.find_piece_bucket(form, form.count)
+            self._submit(self._pipelines.get(form.kernel, bucket), [task])
+            errors = self._finish([task])
+        except BaseException:
+            self._discard([task])
+            raise
+        if errors:
+            raise errors[0]
+        self._count(1, form.count)
+
+    def run_calls(self, calls: Sequence[Call]) -> None:
+        """Run calls of one kernel, one submission for each group of tasks.
+
+        While too many bytes are in flight, the oldest group is read before the next is submitted.
+        """
+        groups = deque(self._group(calls))
+        in_flight: deque[list[Task]] = deque()
+        errors: list[ElementRangeError] = []
+        nbytes = 0
+        try:
+            while groups or in_flight:
+                if groups:
+                    submitted = self._submit_next(groups, in_flight)
+                    nbytes += submitted
+                    if submitted and (nbytes <= MAX_IN_FLIGHT_BYTES or len(in_flight) == 1):
+                        continue
+                nbytes -= sum(task.buffers.nbytes for task in in_flight[0])
+                errors += self._finish(in_flight[0])
+                in_flight.popleft()
+        except BaseException:
+            for group in in_flight:
+                self._discard(group)
+            raise
+        if errors:  # groups are ordered by size, and the caller counts jobs
+            raise min(errors, key=lambda error: (error.job or 0, error.index))
+        self._count(len(calls), sum(call.form.count for call in calls))
+
+    def warm_up(self, kernel: Kernel, size: int) -> None:
+        """Make a buffer set for the bucket of that size."""
+        bucket = self.buckets.get_or_create(size, kernel)
+        self.buckets.put_back(bucket, self.buckets.take_set(bucket))
+        self._pool.offer()
+
+    def reclaim(self) -> bool:
+        """Release one idle buffer set to the pool; return whether there was one."""
+        return self.buckets.evict_set() or self.exact.evict_set()
+
+    def clear(self) -> None:
+        """Release all idle buffer sets."""
+        self.buckets.clear()
+        self.exact.clear()
+
+    def _group(self, calls: Sequence[Call]) -> list[tuple[BucketKey, list[CallPiece]]]:
+        """Group the pieces of calls by bucket, ordered by size within each bucket."""
+        chunks = self._chunks
+        pieces = [
+            (chunks.find_piece_bucket(call.form, piece.count), call, piece)
+            for call in calls
+            for piece in chunks.split(call.form)
+        ]
+        pieces.sort(key=lambda entry: (entry[0], entry[2].count))
+        groups = []
+        for size, entries in itertools.groupby(pieces, key=lambda entry: entry[0]):
+            members = [(call, piece) for _, call, piece in entries]
+            form = members[0][0].form
+            most = max(1, MAX_IN_FLIGHT_BYTES // (2 * _estimate_set_bytes(form, size)))
+            for start in range(0, len(members), most):
+                groups.append(((form.kernel, size), members[start : start + most]))
+        return groups
+
+    def _submit_next(
+        self, groups: deque[tuple[BucketKey, list[CallPiece]]], in_flight: deque[list[Task]]
+    ) -> int:
+        """Submit the first group as one submission; return the bytes of its buffers.
+
+        Where memory is short, submit as many tasks as there are buffer sets for; the others become
+        the first group. Submit nothing and return 0 where there is not one set and other groups are
+        in flight, which must be read first.
+        """
+        (kernel, size), members = groups.popleft()
+        pipeline, wait = self._pipelines.get(kernel, size), not in_flight
+        tasks: list[Task] = []
+        in_flight.append(tasks)  # before they own sets, so that an interrupt finds them all
+        try:
+            for call, piece in members:
+                task = Task(call, piece)
+                tasks.append(task)
+                alone = len(members) == 1
+                self._attach_set(task, kernel, size, alone=alone, wait=wait and len(tasks) == 1)
+        except OutOfMemoryError:
+            tasks.pop()
+            if not tasks:
+                in_flight.pop()
+                if wait:
+                    raise
+            groups.appendleft(((kernel, size), members[len(tasks) :]))
+        if not tasks:
+            return 0
+        self._submit(pipeline, tasks)
+        return sum(task.buffers.nbytes for task in tasks)
+
+    def _attach_set(
+        self, task: Task, kernel: Kernel, size: int, *, alone: bool, wait: bool
+    ) -> None:
+        """Give a task a buffer set: of its exact size if that size repeats, else of its bucket."""
+        form = task.call.form
+        if (alone and task.piece.count == form.count) or kernel.split == "whole":
+            exact = self.exact.take(form)
+            if exact is None and (kernel.split == "whole" or self.exact.observe(form)):
+                exact = self._make_set(kernel, form.operands, wait=wait)
+            if exact is not None:
+                task.attach(exact)
+                return
+        bucket = self.buckets.get_or_create(size, kernel)
+        task.attach(self.buckets.take_set(bucket, wait=wait), bucket)
+
+    def _submit(self, pipeline: TunedPipeline, tasks: list[Task]) -> None:
+        try:
+            commands = [task.buffers.prepare(task.call, task.piece) for task in tasks]
+        except BaseException:
+            for task in tasks:
+                self._put_back(task)  # the sets are still as they were
+            raise
+        dispatches = []
+        for task, each in zip(tasks, commands, strict=True):
+            task.buffers.write(task.call, task.piece)
+            dispatches.append(task.buffers.make_dispatch(pipeline, each))
+        copies_in = [copy for each in commands for copy in each.copies_in]
+        copies_out = [copy for each in commands for copy in each.copies_out]
+        submission = self._queue.submit(pipeline.pipeline, copies_in, dispatches, copies_out)
+        for task, each in zip(tasks, commands, strict=True):
+            task.buffers.begin_map(each, submission)
+        with self._counters:
+            self.submissions += 1
+            self.tasks += len(tasks)
+
+    def _finish(self, group: list[Task]) -> list[ElementRangeError]:
+        """Read the results of a group and put its sets back; return the errors of its kernels."""
+        errors = []
+        for task in group:
+            reader = task.buffers.reader
+            error = task.buffers.read(reader.wait(), task.call, task.piece)
+            reader.unmap()
+            if error is not None:
+                errors.append(error)
+            self._put_back(task)
+        return errors
+
+    def _put_back(self, task: Task) -> None:
+        buffers = task.detach()
+        if buffers is None:
+            return
+        if task.bucket is None:
+            self.exact.put_back(task.call.form, buffers)
+        else:
+            self.buckets.put_back(task.bucket, buffers)
+        self._pool.offer()
+
+    def _discard(self, group: list[Task]) -> None:
+        """Discard the sets of tasks that an error or an interrupt ended: it is unknown which of
+        their buffers are mapped."""
+        for task in group:
+            buffers = task.detach()
+            if buffers is None:
+                continue
+            buffers.discard()
+            if task.bucket is not None:
+                self.buckets.forget_set(task.bucket)
+            self._discarded.append(buffers)
+
+    def _make_bucket_set(self, kernel: Kernel, size: int, *, wait: bool) -> BufferSet:
+        types = kernel.types
+        assert types is not None, "kernels for WebGPU name their types"
+        return self._make_set(kernel, [Operand(type_, size) for type_ in types], wait=wait)
+
+    def _make_set(self, kernel: Kernel, operands: Sequence[Operand], *, wait: bool) -> BufferSet:
+        with self._counters:
+            self.sets_made += 1
+        layout = self._pipelines.get_layout(kernel)
+        return BufferSet(self._device, self._pool, kernel, operands, layout, self._queue, wait=wait)
+
+    def _count(self, calls: int, elements: int) -> None:
+        with self._counters:
+            self.calls += calls
+            self.elements += elements
+
+
+def _estimate_set_bytes(form: Form, size: int) -> int:
+    """Return about how many bytes of arrays a buffer set holds."""
+    if form.kernel.split == "whole":
+        return sum(operand.nbytes for operand in form.operands)
+    return size * sum(operand.type.nbytes for operand in form.operands)
