@@ -1,4 +1,4 @@
-"""The SPIR-V reader: on modules from glslc, on modules made by hand, and on damaged ones."""
+"""The SPIR-V reader on modules from glslc, hand-assembled modules and damaged modules."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gpu_executor.errors import SpirvError
 from gpu_executor.spirv import LocalSize, ShaderInterface, SpecConstant, read_interface
 
 NONE = (None, None, None)
-VERSIONS = {"1.0": (1, 0), "1.1": (1, 3), "1.2": (1, 5), "1.3": (1, 6)}  # of Vulkan, of SPIR-V
+VERSIONS = {"1.0": (1, 0), "1.1": (1, 3), "1.2": (1, 5), "1.3": (1, 6)}  # Vulkan: SPIR-V
 
 
-# A tiny assembler: an instruction is its opcode and operands, a module is a list of them.
+# A tiny assembler: an instruction is (opcode, *operands), a module is a list of instructions.
 
 Instruction = tuple[int, ...]
 
@@ -79,7 +79,7 @@ void main() {
 
 
 @pytest.mark.parametrize("vulkan", VERSIONS)
-def test_compiled_kernel_in_every_version(vulkan: str) -> None:
+def test_a_compiled_kernel_in_every_spirv_version(vulkan: str) -> None:
     found = read_interface(compile_glsl(FULL, vulkan))
     assert found == ShaderInterface(
         version=VERSIONS[vulkan],
@@ -175,7 +175,9 @@ void main() {{}}
         (SpecConstant(0, "float", 16, 0.0), float("inf"), b"\0\x7c"),
     ],
 )
-def test_encode(constant: SpecConstant, value: float, expected: bytes) -> None:
+def test_encoded_specialization_constants(
+    constant: SpecConstant, value: float, expected: bytes
+) -> None:
     assert constant.encode(value) == expected
 
 
@@ -197,12 +199,14 @@ def test_encode(constant: SpecConstant, value: float, expected: bytes) -> None:
         (SpecConstant(7, "uint", 64, 0), "3", "found str; give an int"),
     ],
 )
-def test_encode_refuses(constant: SpecConstant, value: float, words: str) -> None:
+def test_values_that_do_not_fit_their_constant_are_refused(
+    constant: SpecConstant, value: float, words: str
+) -> None:
     with pytest.raises(SpirvError, match=words):
         constant.encode(value)
 
 
-def test_workgroup_size_wins_over_modes() -> None:
+def test_the_workgroup_size_constant_overrides_execution_modes() -> None:
     by_id = ((16, 1, 17, 8, 4, 2), (331, 1, 38, 21, 21, 20))
     decorated = kernel(*WORKGROUP, size=by_id)
     assert read_interface(decorated).local_size == LocalSize((16, 1, 2), (5, None, 6))
@@ -218,13 +222,13 @@ def test_workgroup_size_wins_over_modes() -> None:
         ([(72, 11, 0, 24)], set()),
     ],
 )
-def test_read_only(decorations: list[Instruction], read_only: set[int]) -> None:
+def test_read_only_bindings(decorations: list[Instruction], read_only: set[int]) -> None:
     found = read_interface(kernel(*decorations, *BUFFER, *BUFFER_VARIABLE))
     assert found.bindings == (7,)
     assert found.read_only == read_only
 
 
-def test_repeated_spec_id() -> None:
+def test_a_repeated_spec_id_must_have_one_type() -> None:
     two = ((71, 20, 1, 5), (71, 21, 1, 5), (21, 10, 32, 0), (21, 11, 32, 1))
     same = read_interface(kernel(*two, (50, 10, 20, 1), (50, 10, 21, 64)))
     assert same.constants == (SpecConstant(5, "uint", 32, 1),)
@@ -251,7 +255,7 @@ def test_refused_resources(declaration: str, words: str, vulkan: str) -> None:
         read_interface(compile_glsl(body, vulkan))
 
 
-def test_fragment_shader() -> None:
+def test_a_fragment_shader_is_refused() -> None:
     with pytest.raises(SpirvError, match=r"no GLCompute entry point \(found: Fragment\)"):
         read_interface(compile_glsl("void main() {}", stage="fragment"))
 
@@ -296,22 +300,22 @@ HEADER = assemble()
         (kernel((21, 10, 64, 0), (71, 11, 1, 0), (50, 10, 11, 1)), "has 1 words"),
         (push_kernel((21, 10, 32, 0), (30, 50, 10)), "member 0 .* has no Offset"),
         (push_kernel((20, 10), (72, 50, 0, 35, 0), (30, 50, 10)), "hold OpTypeBool"),
-        (push_kernel((72, 50, 0, 35, 0), (30, 50, 50)), "nested too deep, or in itself"),
+        (push_kernel((72, 50, 0, 35, 0), (30, 50, 50)), "nested too deep, or contains itself"),
     ],
 )
-def test_malformed(code: bytes, words: str) -> None:
+def test_malformed_modules_are_refused(code: bytes, words: str) -> None:
     with pytest.raises(SpirvError, match=words):
         read_interface(code)
 
 
-def test_repeated_nesting_takes_no_exponential_time() -> None:
+def test_a_type_nested_repeatedly_is_sized_in_linear_time() -> None:
     types: list[Instruction] = [(21, 9, 32, 0)]
     for outer in range(10, 51):
         types += [(72, outer, 0, 35, 0), (72, outer, 1, 35, 4), (30, outer, outer - 1, outer - 1)]
     assert read_interface(push_kernel(*types)).push_constant_bytes == 4 + 41 * 4
 
 
-def test_truncated_at_every_word() -> None:
+def test_a_module_truncated_at_any_word_is_refused() -> None:
     for code in (VALID, compile_glsl(FULL, "1.3")):
         read_interface(code)
         for end in range(0, len(code), 4):
@@ -319,7 +323,7 @@ def test_truncated_at_every_word() -> None:
                 read_interface(code[:end])
 
 
-def survives(code: bytes) -> None:
+def check_no_crash(code: bytes) -> None:
     try:
         assert isinstance(read_interface(code), ShaderInterface)
     except SpirvError as error:
@@ -327,8 +331,8 @@ def survives(code: bytes) -> None:
 
 
 @given(st.binary(max_size=400), st.booleans())
-def test_random_bytes(tail: bytes, with_header: bool) -> None:
-    survives(HEADER + tail if with_header else tail)
+def test_random_bytes_do_not_crash_the_reader(tail: bytes, with_header: bool) -> None:
+    check_no_crash(HEADER + tail if with_header else tail)
 
 
 INTERESTING = st.integers(0, 60) | st.integers(0, 2**32 - 1)
@@ -336,11 +340,11 @@ INTERESTING = st.integers(0, 60) | st.integers(0, 2**32 - 1)
 
 @settings(max_examples=500)
 @given(st.lists(st.tuples(st.integers(0), INTERESTING), min_size=1, max_size=6))
-def test_mutated_words(changes: list[tuple[int, int]]) -> None:
+def test_mutated_words_do_not_crash_the_reader(changes: list[tuple[int, int]]) -> None:
     words = list(struct.unpack(f"<{len(VALID) // 4}I", VALID))
     for at, word in changes:
         words[at % len(words)] = word
-    survives(struct.pack(f"<{len(words)}I", *words))
+    check_no_crash(struct.pack(f"<{len(words)}I", *words))
 
 
 OPCODES = (15, 16, 20, 21, 22, 23, 24, 28, 29, 30, 32, 43, 50, 51, 59, 71, 72, 331)
@@ -353,5 +357,5 @@ RANDOM_INSTRUCTION = st.builds(
 
 @settings(max_examples=500)
 @given(st.lists(RANDOM_INSTRUCTION, max_size=12))
-def test_random_instructions(instructions: list[Instruction]) -> None:
-    survives(kernel(*instructions))
+def test_random_instructions_do_not_crash_the_reader(instructions: list[Instruction]) -> None:
+    check_no_crash(kernel(*instructions))

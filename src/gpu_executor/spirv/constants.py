@@ -1,4 +1,4 @@
-"""Scalar constants: their types, their values, and those that can be specialized."""
+"""Scalar types and constants, and the specialization constants among them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpu_executor.spirv.module import SPEC_ID, Module
 
 Kind = Literal["bool", "int", "uint", "float"]
 
-# One struct format both reads a constant's default and writes its specialization data.
+# The struct format that reads a constant's default and writes its specialization data.
 _FORMATS: dict[tuple[Kind, int], str] = {
     ("bool", 32): "<I",
     **{("int", bits): f"<{code}" for bits, code in ((8, "b"), (16, "h"), (32, "i"), (64, "q"))},
@@ -23,7 +23,7 @@ _FORMATS: dict[tuple[Kind, int], str] = {
 
 @dataclass(frozen=True, slots=True)
 class SpecConstant:
-    """A specialization constant: its SpecId, its type, and the value it has when none is given."""
+    """A specialization constant: its SpecId, its type and its default."""
 
     spec_id: int
     kind: Kind
@@ -31,21 +31,21 @@ class SpecConstant:
     default: int | float | bool
 
     def encode(self, value: int | float | bool) -> bytes:
-        """`value` as the little-endian bytes that Vulkan's specialization data wants."""
+        """`value` as the little-endian bytes of Vulkan's specialization data."""
         if not self._is_of_kind(value):
-            raise self._misfit(value)
+            raise self._refusal(value)
         try:
             return struct.pack(_FORMATS[self.kind, self.bits], value)
         except (struct.error, OverflowError):
-            raise self._misfit(value) from None
+            raise self._refusal(value) from None
 
     def _is_of_kind(self, value: object) -> bool:
         if self.kind == "bool" or isinstance(value, bool):
             return self.kind == "bool" and isinstance(value, bool)
-        # NumPy registers its scalars with these too.
+        # NumPy's scalars are registered with these abstract types.
         return isinstance(value, numbers.Real if self.kind == "float" else numbers.Integral)
 
-    def _misfit(self, value: object) -> SpirvError:
+    def _refusal(self, value: object) -> SpirvError:
         fits = {
             "bool": "True or False",
             "int": f"an int in {-1 << (self.bits - 1)} .. {(1 << (self.bits - 1)) - 1}",
@@ -64,62 +64,69 @@ class SpecConstant:
 
 
 class Constant(NamedTuple):
-    """A scalar constant: its type and its value, the default of one that can be specialized."""
+    """A scalar constant: its type and its value, or its default if it can be specialized."""
 
     kind: Kind
     bits: int
     value: int | float | bool
 
 
-def spec_constants(module: Module) -> tuple[SpecConstant, ...]:
-    """Every specialization constant once, sorted by SpecId."""
+def read_spec_constants(module: Module) -> tuple[SpecConstant, ...]:
+    """The specialization constants, each SpecId once, sorted by SpecId."""
     found: dict[int, SpecConstant] = {}
     for target in module.definitions:
-        spec_id = spec_id_of(module, target)
+        spec_id = find_spec_id(module, target)
         if spec_id is None:
             continue
-        constant = constant_of(module, target)
+        constant = read_constant(module, target)
         if constant is None:
             raise SpirvError(f"specialization constant {spec_id} is not a bool, int or float")
-        # glslang repeats a SpecId that sets both a local size and a constant, each with its own
-        # default: one value given reaches them all, so only the types must agree.
+        # glslang emits a SpecId twice if it sets both a local size and a constant, each with its
+        # own default. A specialized value sets both, so only their types must agree.
         first = found.setdefault(spec_id, SpecConstant(spec_id, *constant))
         if (first.kind, first.bits) != constant[:2]:
             raise SpirvError(
                 f"specialization constant {spec_id} is both a {first.bits}-bit {first.kind} "
-                f"and a {constant.bits}-bit {constant.kind}: give it one type"
+                f"and a {constant.bits}-bit {constant.kind}: declare one type per SpecId"
             )
     return tuple(found[spec_id] for spec_id in sorted(found))
 
 
-def constant_of(module: Module, target: int) -> Constant | None:
-    """A scalar constant, with its default where it can be specialized; None for anything else."""
+def read_constant(module: Module, target: int) -> Constant | None:
+    """The scalar constant with that id; None if the id is anything else."""
     name, operands = module.definition(target)
     if name.endswith(("ConstantTrue", "ConstantFalse")):
         return Constant("bool", 32, name.endswith("True"))
-    scalar = scalar_of(module, operands[0]) if name in ("OpConstant", "OpSpecConstant") else None
+    scalar = (
+        read_scalar_type(module, operands[0]) if name in ("OpConstant", "OpSpecConstant") else None
+    )
     if scalar is None:
         return None
     kind, bits = scalar
     words = operands[2:]
     if len(words) != max(bits // 32, 1):
-        raise SpirvError(f"constant %{target} is a {bits}-bit {kind}, but has {len(words)} words")
+        raise SpirvError(
+            f"constant %{target} is a {bits}-bit {kind}, but has {len(words)} words: "
+            "the module is damaged"
+        )
     raw = struct.pack(f"<{len(words)}I", *words)  # a narrow value is in the low bits (Spec 2.2.1)
     return Constant(kind, bits, struct.unpack_from(_FORMATS[kind, bits], raw)[0])
 
 
-def scalar_of(module: Module, type_id: int) -> tuple[Kind, int] | None:
-    """Kind and bits of a type of ints or floats that can be read; None for any other."""
+def read_scalar_type(module: Module, type_id: int) -> tuple[Kind, int] | None:
+    """Kind and bits of an integer or float type that `_FORMATS` knows; None for other types."""
     name, operands = module.definition(type_id)
     kind: Kind = "float"
     if name == "OpTypeInt":
         kind = "int" if operands[2] else "uint"
-    elif name != "OpTypeFloat" or len(operands) > 2:  # an encoding: bfloat16 and the like
+    elif (
+        name != "OpTypeFloat" or len(operands) > 2
+    ):  # a third operand is an encoding such as bfloat16
         return None
     return (kind, operands[1]) if (kind, operands[1]) in _FORMATS else None
 
 
-def spec_id_of(module: Module, target: int) -> int | None:
-    """The SpecId that sets a constant, if one does."""
+def find_spec_id(module: Module, target: int) -> int | None:
+    """The SpecId of a specialization constant; None for other ids."""
     is_spec = module.definition(target)[0].startswith("OpSpecConstant")
     return module.decoration(target, SPEC_ID) if is_spec else None

@@ -1,4 +1,4 @@
-"""The interface of a compute shader: which function is run, and all that it expects."""
+"""The interface of a compute shader: its entry point, work-group size and everything it binds."""
 
 from __future__ import annotations
 
@@ -6,13 +6,46 @@ import struct
 from dataclasses import dataclass
 
 from gpu_executor.errors import SpirvError
-from gpu_executor.spirv.bindings import storage_buffers
-from gpu_executor.spirv.capabilities import CAPABILITY_NAMES, REFUSED_CAPABILITIES
-from gpu_executor.spirv.constants import SpecConstant, spec_constants
-from gpu_executor.spirv.local_size import LocalSize, local_size
-from gpu_executor.spirv.module import Module, read_module
-from gpu_executor.spirv.sizes import push_constant_bytes
+from gpu_executor.spirv.blocks import read_push_constant_bytes, read_storage_buffers
+from gpu_executor.spirv.constants import (
+    SpecConstant,
+    find_spec_id,
+    read_constant,
+    read_spec_constants,
+)
+from gpu_executor.spirv.module import BUILT_IN, Module, read_module
 
+# fmt: off
+CAPABILITY_NAMES: dict[int, str] = {
+    0: "Matrix", 1: "Shader", 2: "Geometry", 3: "Tessellation", 4: "Addresses", 5: "Linkage",
+    6: "Kernel", 7: "Vector16", 8: "Float16Buffer", 9: "Float16", 10: "Float64", 11: "Int64",
+    12: "Int64Atomics", 18: "Groups", 21: "AtomicStorage", 22: "Int16",
+    28: "UniformBufferArrayDynamicIndexing", 30: "StorageBufferArrayDynamicIndexing",
+    38: "GenericPointer", 39: "Int8", 50: "ImageQuery", 61: "GroupNonUniform",
+    62: "GroupNonUniformVote", 63: "GroupNonUniformArithmetic", 64: "GroupNonUniformBallot",
+    65: "GroupNonUniformShuffle", 66: "GroupNonUniformShuffleRelative",
+    67: "GroupNonUniformClustered", 68: "GroupNonUniformQuad", 4423: "SubgroupBallotKHR",
+    4427: "DrawParameters", 4428: "WorkgroupMemoryExplicitLayoutKHR", 4431: "SubgroupVoteKHR",
+    4433: "StorageBuffer16BitAccess", 4434: "UniformAndStorageBuffer16BitAccess",
+    4435: "StoragePushConstant16", 4437: "DeviceGroup", 4441: "VariablePointersStorageBuffer",
+    4442: "VariablePointers", 4448: "StorageBuffer8BitAccess",
+    4449: "UniformAndStorageBuffer8BitAccess", 4450: "StoragePushConstant8",
+    4464: "DenormPreserve", 4465: "DenormFlushToZero", 4466: "SignedZeroInfNanPreserve",
+    4467: "RoundingModeRTE", 4468: "RoundingModeRTZ", 4472: "RayQueryKHR",
+    4473: "UntypedPointersKHR", 5055: "ShaderClockKHR", 5297: "GroupNonUniformPartitionedNV",
+    5301: "ShaderNonUniform", 5302: "RuntimeDescriptorArray", 5345: "VulkanMemoryModel",
+    5346: "VulkanMemoryModelDeviceScope", 5347: "PhysicalStorageBufferAddresses",
+    5612: "AtomicFloat32MinMaxEXT", 5613: "AtomicFloat64MinMaxEXT", 6016: "DotProductInputAll",
+    6017: "DotProductInput4x8Bit", 6018: "DotProductInput4x8BitPacked", 6019: "DotProduct",
+    6022: "CooperativeMatrixKHR", 6026: "GroupNonUniformRotateKHR", 6033: "AtomicFloat32AddEXT",
+    6034: "AtomicFloat64AddEXT",
+}
+# fmt: on
+_REFUSED_CAPABILITIES = {
+    6: "OpenCL SPIR-V is not Vulkan SPIR-V; compile for Vulkan (glslc, or clspv for OpenCL C)",
+    # An untyped variable has no pointee type, so the reader cannot tell what it binds.
+    4473: "untyped pointers are not supported; compile without SPV_KHR_untyped_pointers",
+}
 # fmt: off
 _MODEL_NAMES = {
     0: "Vertex", 1: "TessellationControl", 2: "TessellationEvaluation", 3: "Geometry",
@@ -20,55 +53,70 @@ _MODEL_NAMES = {
     5365: "MeshEXT",
 }
 # fmt: on
-_GL_COMPUTE = 5
+_GL_COMPUTE = 5  # Spec, "Execution Model"
+_LOCAL_SIZE, _LOCAL_SIZE_ID = 17, 38  # Spec, "Execution Mode"
+_WORKGROUP_SIZE = 25  # Spec, "BuiltIn"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSize:
+    """Invocations per work-group in x, y and z, and the SpecIds that set them, if any."""
+
+    size: tuple[int, int, int]
+    spec_ids: tuple[int | None, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ShaderInterface:
-    """What a compute shader expects of whoever runs it."""
+    """What a compute shader expects from the program that runs it."""
 
     version: tuple[int, int]
     entry_point: str
     local_size: LocalSize
-    bindings: tuple[int, ...]  # storage buffers of descriptor set 0, sorted
-    read_only: frozenset[int]  # those bindings through which nothing can be written
-    push_constant_bytes: int  # rounded up to a multiple of 4, as VkPushConstantRange wants it
+    bindings: tuple[int, ...]  # the storage buffers of descriptor set 0, sorted
+    read_only: frozenset[int]  # the bindings declared `readonly`
+    push_constant_bytes: int  # a multiple of 4, as VkPushConstantRange requires
     constants: tuple[SpecConstant, ...]  # sorted by spec_id, each once
     capabilities: frozenset[int]
 
     def constant(self, spec_id: int) -> SpecConstant | None:
-        """The specialization constant of that SpecId, if there is one."""
+        """The specialization constant with that SpecId; None if there is none."""
         return next((c for c in self.constants if c.spec_id == spec_id), None)
 
     def capability_names(self) -> tuple[str, ...]:
-        """The capabilities in words, in the order of their numbers."""
+        """The names of the capabilities, in the order of their numbers."""
         return tuple(CAPABILITY_NAMES.get(c, f"capability {c}") for c in sorted(self.capabilities))
 
 
 def read_interface(code: bytes) -> ShaderInterface:
-    """The interface of the one compute shader in `code`; SpirvError where it cannot be run."""
+    """The interface of the one compute shader in `code`; SpirvError if it cannot be run."""
     module = read_module(code)
     capabilities = frozenset(operands[0] for operands in module.all("OpCapability"))
-    for capability, advice in REFUSED_CAPABILITIES.items():
+    for capability, advice in _REFUSED_CAPABILITIES.items():
         if capability in capabilities:
-            raise SpirvError(f"found the capability {CAPABILITY_NAMES[capability]}: {advice}")
-    entry, name = _compute_entry_point(module)
-    writable = storage_buffers(module)
+            raise SpirvError(
+                f"the module declares capability {CAPABILITY_NAMES[capability]}: {advice}"
+            )
+    entry, name = _find_entry_point(module)
+    writable = read_storage_buffers(module)
     return ShaderInterface(
         version=module.version,
         entry_point=name,
-        local_size=local_size(module, entry),
+        local_size=_read_local_size(module, entry),
         bindings=tuple(sorted(writable)),
         read_only=frozenset(binding for binding in writable if not writable[binding]),
-        push_constant_bytes=push_constant_bytes(module),
-        constants=spec_constants(module),
+        push_constant_bytes=read_push_constant_bytes(module),
+        constants=read_spec_constants(module),
         capabilities=capabilities,
     )
 
 
-def _compute_entry_point(module: Module) -> tuple[int, str]:
-    """The id of the function to run, and its name."""
-    entries = [(o[0], o[1], _literal_string(o[2:])) for o in module.all("OpEntryPoint")]
+# --- entry point ---
+
+
+def _find_entry_point(module: Module) -> tuple[int, str]:
+    """The id of the entry point's function, and its name."""
+    entries = [(o[0], o[1], _decode_string(o[2:])) for o in module.all("OpEntryPoint")]
     compute = [(function, name) for model, function, name in entries if model == _GL_COMPUTE]
     if not compute:
         models = ", ".join(_MODEL_NAMES.get(e[0], f"model {e[0]}") for e in entries) or "none"
@@ -85,8 +133,8 @@ def _compute_entry_point(module: Module) -> tuple[int, str]:
     return compute[0]
 
 
-def _literal_string(words: tuple[int, ...]) -> str:
-    """A nul-terminated UTF-8 string at the start of `words` (Spec 2.2.1, Literal)."""
+def _decode_string(words: tuple[int, ...]) -> str:
+    """Decode the nul-terminated UTF-8 string at the start of `words` (Spec 2.2.1, Literal)."""
     raw, nul, _ = struct.pack(f"<{len(words)}I", *words).partition(b"\0")
     try:
         text = raw.decode()
@@ -95,3 +143,44 @@ def _literal_string(words: tuple[int, ...]) -> str:
     if not nul:
         raise SpirvError("an entry point's name is not nul-terminated UTF-8: recompile the module")
     return text
+
+
+# --- work-group size ---
+
+
+def _read_local_size(module: Module, entry: int) -> LocalSize:
+    """The local size; a WorkgroupSize constant overrides both execution modes (Spec, BuiltIn)."""
+    for (target, _), decorations in module.decorations.items():
+        if decorations.get(BUILT_IN) == _WORKGROUP_SIZE:
+            name, operands = module.definition(target)
+            if not name.endswith("Composite"):
+                raise SpirvError(
+                    f"the WorkgroupSize %{target} is {name}: it must be a vector of three constants"
+                )
+            return _read_local_size_ids(module, operands[2:])
+    for operands in module.all("OpExecutionModeId"):
+        if operands[:2] == (entry, _LOCAL_SIZE_ID):
+            return _read_local_size_ids(module, operands[2:])
+    for operands in module.all("OpExecutionMode"):
+        if operands[:2] == (entry, _LOCAL_SIZE):
+            return _check_local_size(operands[2:], (None,) * len(operands[2:]))
+    raise SpirvError("the entry point has no local size: declare layout(local_size_x = 64) in;")
+
+
+def _read_local_size_ids(module: Module, ids: tuple[int, ...]) -> LocalSize:
+    sizes = []
+    for target in ids:
+        constant = read_constant(module, target)
+        if constant is None or constant.kind not in ("int", "uint"):
+            raise SpirvError(
+                f"the local size is given by {module.definition(target)[0]}: "
+                "it must be an integer constant or a specialization constant"
+            )
+        sizes.append(int(constant.value))
+    return _check_local_size(tuple(sizes), tuple(find_spec_id(module, target) for target in ids))
+
+
+def _check_local_size(size: tuple[int, ...], spec_ids: tuple[int | None, ...]) -> LocalSize:
+    if len(size) != 3 or min(size) < 1:
+        raise SpirvError(f"the local size is {size}: it must have three dimensions of at least 1")
+    return LocalSize((size[0], size[1], size[2]), (spec_ids[0], spec_ids[1], spec_ids[2]))

@@ -1,4 +1,7 @@
-"""Bytes in, a `Module` out: the instructions that are read, by name and by id, and decorations."""
+"""Parses SPIR-V into a `Module`: instructions by name and by result id, and decorations.
+
+Only the instructions of `_LAYOUTS` are kept; add a row there to read another one.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from dataclasses import dataclass, field
 from gpu_executor.errors import SpirvError
 
 # fmt: off
-# The instructions that are read: their operands, then what may follow ("" is not looked at).
-# "r" is the id being defined, "i" any other id, "l" a literal.
+# Opcode: name, required operands, and the kind of all operands that follow ("" if not checked).
+# "r" is the result id, "i" any other id, "l" a literal.
 _LAYOUTS: dict[int, tuple[str, str, str]] = {
     15: ("OpEntryPoint", "lil", "l"), 16: ("OpExecutionMode", "il", "l"),
     17: ("OpCapability", "l", ""), 20: ("OpTypeBool", "r", ""), 21: ("OpTypeInt", "rll", ""),
@@ -32,40 +35,40 @@ _LAYOUTS: dict[int, tuple[str, str, str]] = {
 _MAGIC = 0x07230203
 _HEADER_WORDS = 5
 _LARGEST_ID_BOUND = 0x3FFFFF  # Spec 2.17, Universal Limits
-# Decorations (Spec, "Decoration"); those with an operand are listed, no other operand matters here.
+# Spec, "Decoration"
 SPEC_ID, BUFFER_BLOCK, ROW_MAJOR, ARRAY_STRIDE, MATRIX_STRIDE, BUILT_IN = 1, 3, 4, 6, 7, 11
 NON_WRITABLE, BINDING, DESCRIPTOR_SET, OFFSET = 24, 33, 34, 35
 _WITH_OPERAND = frozenset(
     (SPEC_ID, ARRAY_STRIDE, MATRIX_STRIDE, BUILT_IN, BINDING, DESCRIPTOR_SET, OFFSET)
 )
-_WHOLE = -1  # the "member" under which an object's own decorations are kept
+_WHOLE = -1  # the "member" index of decorations of a whole object
 
 
 @dataclass(slots=True)
 class Module:
-    """The instructions of `_LAYOUTS`, by name and by the id they define."""
+    """The instructions of `_LAYOUTS` by name and by result id, and all decorations."""
 
     version: tuple[int, int]
     instructions: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
     definitions: dict[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     decorations: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
-    # Bytes by type, kept here by `push_constant_bytes`.
-    sizes: dict[int, int] = field(default_factory=dict)
+    # Cache of `blocks.py`: bytes by type id.
+    type_sizes: dict[int, int] = field(default_factory=dict)
 
     def all(self, name: str) -> list[tuple[int, ...]]:
-        """The operands of every instruction of that name, in order."""
+        """The operands of every instruction with that name, in order."""
         return self.instructions.get(name, [])
 
     def definition(self, target: int) -> tuple[str, tuple[int, ...]]:
-        """The instruction that defines an id: its name, its operands."""
+        """The name and operands of the instruction that defines an id."""
         return self.definitions.get(target, ("an id that is not defined", ()))
 
     def decoration(self, target: int, decoration: int, member: int = _WHOLE) -> int | None:
-        """A decoration's operand, 1 where it has none; None for what is not decorated so."""
+        """The operand of a decoration, 1 if it has no operand; None if the target lacks it."""
         return self.decorations.get((target, member), {}).get(decoration)
 
     def pointee(self, variable: tuple[int, ...]) -> int:
-        """The type of what a variable points to."""
+        """The type id that a variable's pointer type points to."""
         name, operands = self.definition(variable[0])
         if name != "OpTypePointer":
             raise SpirvError(f"variable %{variable[1]} is of {name}: its type must be a pointer")
@@ -73,7 +76,7 @@ class Module:
 
 
 def read_module(code: bytes) -> Module:
-    """What is read of the module in `code`; SpirvError where it is no SPIR-V, or damaged."""
+    """Parse the module in `code`; SpirvError if it is not SPIR-V or damaged."""
     version, bound, words = _read_header(code)
     module = Module(version)
     for offset, opcode, operands in _instructions(words):
@@ -101,7 +104,7 @@ def read_module(code: bytes) -> Module:
 def _read_header(code: bytes) -> tuple[tuple[int, int], int, tuple[int, ...]]:
     """Version, id bound and all words (Spec 2.3, Physical Layout)."""
     if _looks_like_text(code):
-        raise SpirvError("found source text, not SPIR-V: compile it first (GLSL: with glslc)")
+        raise SpirvError("found source text, not SPIR-V: compile it first (GLSL with glslc)")
     if len(code) < 4 * _HEADER_WORDS or len(code) % 4:
         raise SpirvError(
             f"found {len(code)} bytes: SPIR-V is at least 20 bytes and a multiple of 4; "
@@ -146,12 +149,12 @@ def _instructions(words: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int,
 
 
 def _collect_decorations(module: Module) -> None:
-    if module.all("OpDecorationGroup"):  # deprecated, and to ignore them would be to misread
+    if module.all("OpDecorationGroup"):  # deprecated; ignoring them would misread the module
         raise SpirvError("found decoration groups: run spirv-opt --flatten-decorations first")
     plain = [(target, _WHOLE, rest) for target, *rest in module.all("OpDecorate")]
     of_members = [(target, at, rest) for target, at, *rest in module.all("OpMemberDecorate")]
     for target, member, (decoration, *operands) in plain + of_members:
         if decoration in _WITH_OPERAND and not operands:
             raise SpirvError(f"decoration {decoration} of %{target} lacks its operand")
-        kept = module.decorations.setdefault((target, member), {})
-        kept[decoration] = operands[0] if operands else 1
+        decorations = module.decorations.setdefault((target, member), {})
+        decorations[decoration] = operands[0] if operands else 1
