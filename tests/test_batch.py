@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gpu_executor as gx
 from conftest import CHUNK, OpenGpu, elements, on_both_paths
-from gpu_executor.cpu import exact
+from gpu_executor.cpu import field_oracle
 from gpu_executor.errors import SettingsError
 from gpu_executor.primes import BLS12_381_FQ, words
 from jobs import (
@@ -51,7 +51,7 @@ def test_pipelined_and_sequential_batches_are_exact_bit_by_bit(
     xs = [elements(FQ, size, seed + at) for at, size in enumerate(sizes)]
     ys = [elements(FQ, size, seed - at - 1) for at, size in enumerate(sizes)]
     jobs = [(words.from_ints(FQ, x), words.from_ints(FQ, y)) for x, y in zip(xs, ys, strict=True)]
-    expected = [exact.add(FQ, x, y) for x, y in zip(xs, ys, strict=True)]
+    expected = [field_oracle.add(FQ, x, y) for x, y in zip(xs, ys, strict=True)]
     for backend in (gpu, cutting_gpu):
         one_by_one = backend.run_batch(FQ_ADD, jobs, device_local=device_local, pipelined=False)
         overlapped = backend.run_batch(

@@ -354,7 +354,7 @@ def refuse(*_arrays: Array) -> Array:
     ("reference", "error"),
     [
         (refuse, GpuError("not today")),
-        (lambda a, b: (a + b, a), KernelError("its reference gave 2 results for 1 outputs")),
+        (lambda a, b: (a + b, a), KernelError("its reference returned 2 results for 1 outputs")),
         (lambda a, b: (a + b) * 0.5, TypeError("Cannot cast array data")),
     ],
 )

@@ -1,1 +1,1 @@
-"""Exact arithmetic on the host: the oracle for tests, and an executor without a GPU."""
+"""The CPU backend, and the oracle for field arithmetic that tests compare every backend with."""

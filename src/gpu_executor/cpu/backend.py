@@ -1,39 +1,43 @@
-"""CpuBackend: kernels' references on NumPy arrays, behind the interface of the GPU backends."""
+"""CpuBackend: runs the NumPy references of kernels, with the interface of the GPU backends."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gpu_executor.call import Array, check
-from gpu_executor.cpu.reference import compute
+from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel, native
 from gpu_executor.kernels import load
 
 
 @dataclass(frozen=True, slots=True)
 class CpuStats:
+    """Counters since the backend was opened."""
+
     calls: int
     elements: int
     seconds: float
-
-
-def _in_native_order(array: Array) -> Array:
-    return array.astype(native(array.dtype), copy=False)
+    """Time spent in references."""
 
 
 class CpuBackend:
-    """Runs any kernel that has a `reference`. Exact for fields, vectorised over the elements."""
+    """Runs any kernel that has a `reference`, without a GPU.
+
+    The references of field kernels are exact, and vectorised over the elements.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stats = CpuStats(0, 0, 0.0)
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
-        """Compute the kernel's reference on the arrays, into `out` where it is given."""
+        """Run the kernel's reference on the arrays; returns its output, or a tuple of several."""
         form = check(kernel, arrays, on_card=False)
         call = form.call(arrays)
         if out is not None:
@@ -41,8 +45,8 @@ class CpuBackend:
         call.make_outputs()
         begun = time.perf_counter()
         whole = kernel.split == "whole"
-        inputs = arrays if whole else map(_in_native_order, call.inputs)
-        compute(kernel, inputs, call.results if whole else call.outputs)
+        inputs = arrays if whole else map(_to_native_order, call.inputs)
+        compute_reference(kernel, inputs, call.results if whole else call.outputs)
         self._count(form.count, time.perf_counter() - begun)
         return call.result()
 
@@ -59,11 +63,11 @@ class CpuBackend:
         return result
 
     def stats(self) -> CpuStats:
-        """Calls, elements and the time they took."""
+        """Return the number of calls and elements, and the time they took."""
         return self._stats
 
     def close(self) -> None:
-        """There is nothing to free."""
+        """Do nothing: there is nothing to free."""
 
     def __enter__(self) -> CpuBackend:
         return self
@@ -75,3 +79,26 @@ class CpuBackend:
         with self._lock:
             old = self._stats
             self._stats = CpuStats(old.calls + 1, old.elements + elements, old.seconds + seconds)
+
+
+def compute_reference(kernel: Kernel, inputs: Iterable[Array], outputs: Sequence[Array]) -> None:
+    """Write the results of a kernel's reference to `outputs`.
+
+    Results are cast to the dtypes of the outputs: integers wrap around, floats are rounded. A
+    single value is repeated over its output.
+    """
+    if kernel.reference is None:
+        raise KernelError(f"kernel {kernel.name!r} has no reference, so the CPU cannot run it")
+    computed = kernel.reference(*inputs)
+    results = computed if isinstance(computed, tuple | list) else (computed,)
+    if len(results) != len(outputs):
+        raise KernelError(
+            f"kernel {kernel.name!r}: its reference returned {len(results)} results for "
+            f"{len(outputs)} outputs"
+        )
+    for output, result in zip(outputs, results, strict=True):
+        np.copyto(output, result, casting="same_kind")
+
+
+def _to_native_order(array: Array) -> Array:
+    return array.astype(native(array.dtype), copy=False)

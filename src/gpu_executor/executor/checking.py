@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.call import AnyArray, Array, Form
-from gpu_executor.cpu.reference import compute
+from gpu_executor.cpu.backend import compute_reference
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import SettingsError, WrongResultError
 from gpu_executor.forms import Forms
@@ -92,7 +92,7 @@ class Sample:
         found = [self._picked(output, _on_host(each)) for output, each in enumerate(results)]
         expected = [np.empty(each.shape, each.dtype) for each in found]
         with np.errstate(all="ignore"):  # a device overflows without a word
-            compute(kernel, self._inputs, expected)
+            compute_reference(kernel, self._inputs, expected)
         for output, (right, got) in enumerate(zip(expected, found, strict=True)):
             wrong = self._differ(right, got)
             if wrong.any():

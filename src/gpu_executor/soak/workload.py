@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import Generator
 
 from gpu_executor.call import Array
-from gpu_executor.cpu import exact
+from gpu_executor.cpu import field_oracle
 from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load
@@ -43,9 +43,9 @@ KERNELS = (
     *("matmul_u32", "matmul_f32"),
 )
 EXACT_OPERATIONS: dict[str, Callable[[Prime, list[int], list[int]], list[int]]] = {
-    "add": exact.add,
-    "sub": exact.sub,
-    "mul": exact.mont_mul,
+    "add": field_oracle.add,
+    "sub": field_oracle.sub,
+    "mul": field_oracle.mont_mul,
 }
 
 

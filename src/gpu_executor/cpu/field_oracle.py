@@ -1,6 +1,7 @@
-"""Field arithmetic on Python's integers: slow, and plain enough to be right by reading it.
+"""Field arithmetic on Python's integers: slow, and simple enough to be verified by reading it.
 
-The tests hold everything else against this, so it shares no code with what it checks.
+The tests, the smoke test and the soak test compare results with these functions. So this module
+shares no code with the kernels and references that it checks.
 """
 
 from collections.abc import Sequence
