@@ -19,7 +19,8 @@ WORDS = np.zeros((1 << 15, 6), np.uint64)  # takes lavapipe some milliseconds, t
 seen = []
 
 def right(results):
-    return len(results) > 0 and all((result == 2 * X).all() for result in results)
+    found = [(result == 2 * X).all() for result in results]
+    return len(found) > 0 and all(found)
 
 signal.alarm(60)
 """

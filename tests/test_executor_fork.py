@@ -83,6 +83,7 @@ with executor:
     assert right(list(mapped))
     assert right(executor.run_batch(ADD, [(X, X)] * 20))
 executor = gx.GpuExecutor({options})
+mapped = executor.map(ADD, [X] * 5, [X] * 5)
 """,
 }
 FORK_END = """
@@ -124,6 +125,12 @@ FORKED_OFTEN = (
     + """
 executor = gx.GpuExecutor("vulkan")
 stop = threading.Event()
+
+def fail(thread):
+    sys.excepthook(thread.exc_type, thread.exc_value, thread.exc_traceback)
+    os._exit(4)
+
+threading.excepthook = fail
 
 def busy():
     while not stop.is_set():
