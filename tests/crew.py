@@ -35,7 +35,7 @@ def crewed(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> gx.Persistent
     """A backend whose crew copies for the smallest pieces too, of 100 elements at most."""
     monkeypatch.setattr(recording, "MUCH_TO_COPY", MUCH)
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
-    gpu._session.resources.crew.threads = WORKERS
+    gpu._session.resources.copy_threads.threads = WORKERS
     return gpu
 
 

@@ -14,7 +14,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.backend import Backend
 from gpu_executor.errors import DeviceLostError
-from gpu_executor.executor.seats import BackendName
+from gpu_executor.executor.candidates import BackendName
 from gpu_executor.kernels.modules import spirv
 from test_waiting import PATIENCE
 

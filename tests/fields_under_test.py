@@ -24,7 +24,7 @@ from gpu_executor.fields import (
     named,
 )
 from gpu_executor.ops.transform import Order
-from gpu_executor.vulkan.on_card import CardArrays
+from gpu_executor.vulkan.device_memory import DeviceMemory
 
 Place = Literal["host", "card"]
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -61,8 +61,8 @@ on_conforming_fields = pytest.mark.parametrize("field", CONFORMING, ids=lambda f
 in_both_places = pytest.mark.parametrize("place", ["host", "card"])
 
 
-def cards(gpu: gx.PersistentVulkanBackend) -> CardArrays:
-    return gpu._session.cards
+def devices(gpu: gx.PersistentVulkanBackend) -> DeviceMemory:
+    return gpu._session.device_memory
 
 
 def made(gpu: gx.PersistentVulkanBackend, place: Place, field: Field, values: Any) -> FieldArray:
@@ -175,7 +175,10 @@ def check_transforms(
         values = [in_order(row, then) for row in wanted]
         x = made(gpu, place, field, given)
         y = field.ntt(x, coset=coset, order_in=first, order_out=then)
-        assert (y.form, y.on_card, ints(y)) == (field.form, place == "card", values), (first, then)
+        assert (y.form, y.on_device, ints(y)) == (field.form, place == "card", values), (
+            first,
+            then,
+        )
         back = field.intt(y, coset=coset, order_in=then, order_out=first)
         assert ints(back) == given, (then, first)
         assert ints(x) == given, "what came in stays"
@@ -192,11 +195,11 @@ def polynomial(field: Field, coefficients: Sequence[int]) -> fmpz_mod_poly:
 def count_puts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is put on a card from now on."""
     puts: list[Any] = []
-    put = CardArrays.put
+    put = DeviceMemory.put
 
-    def counted(self: CardArrays, array: Any) -> Any:
+    def counted(self: DeviceMemory, array: Any) -> Any:
         puts.append(array)
         return put(self, array)
 
-    monkeypatch.setattr(CardArrays, "put", counted)
+    monkeypatch.setattr(DeviceMemory, "put", counted)
     return puts

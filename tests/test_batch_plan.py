@@ -13,10 +13,10 @@ import gpu_executor as gx
 from gpu_executor.call import Operand
 from gpu_executor.device_info import DeviceInfo, QueueFamily
 from gpu_executor.errors import SettingsError
-from gpu_executor.plan import MOST_SLOTS, Plan, Request, Wishes, make_plan, shrunk
+from gpu_executor.plan import MOST_SLOTS, Plan, Request, RunOptions, make_plan, shrunk
 from gpu_executor.plan.bounds import USUAL_DEPTH
 from gpu_executor.plan.plan import SMALLEST_CHUNK
-from gpu_executor.plan.thresholds import SPLIT_BYTES
+from gpu_executor.plan.strategy import SPLIT_BYTES
 from gpu_executor.settings import Settings
 from test_plan import ADD, ELEMENT, device, reason
 
@@ -39,8 +39,8 @@ def plan(
     depth: int | None = None,
 ) -> Plan:
     """The plan for a batch of field additions."""
-    wishes = Wishes(device_local, pipelined, depth)
-    request = Request(ADD, (Operand(ELEMENT, count),) * 3, count, jobs, wishes, in_place)
+    options = RunOptions(device_local, pipelined, depth)
+    request = Request(ADD, (Operand(ELEMENT, count),) * 3, count, jobs, options, in_place)
     return make_plan(request, on, Settings(stream_chunk_elems=chunk))
 
 
@@ -72,15 +72,15 @@ def test_left_to_choose_there_are_no_more_slots_than_pieces(
 @pytest.mark.parametrize("depth", [-1, 0, 17, 1000])
 def test_depths_that_cannot_be_are_refused(depth: int) -> None:
     with pytest.raises(SettingsError, match=f"depth is {depth} with pipelined=None; .* 1 to 16"):
-        Wishes(depth=depth)
+        RunOptions(depth=depth)
 
 
 def test_a_depth_that_contradicts_the_way_is_refused() -> None:
     with pytest.raises(SettingsError, match="depth is 1 with pipelined=True"):
-        Wishes(pipelined=True, depth=1)
+        RunOptions(pipelined=True, depth=1)
     with pytest.raises(SettingsError, match="depth is 2 with pipelined=False"):
-        Wishes(pipelined=False, depth=2)
-    assert Wishes(pipelined=False, depth=1).depth == 1
+        RunOptions(pipelined=False, depth=2)
+    assert RunOptions(pipelined=False, depth=1).depth == 1
 
 
 def test_three_queues_are_taken_where_the_device_copies_beside_computing() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.call import Form, check
+from gpu_executor.call import Signature, check
 from gpu_executor.kernel import Kernel
 from gpu_executor.webgpu.buffer_pool import SMALLEST_UNITS, UNIT, BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet
@@ -388,7 +388,7 @@ def test_no_buffer_of_the_pool_is_had_by_two_threads() -> None:
     assert stats.bytes_idle == sum(alive) <= 8 * 1024
 
 
-def form(count: int, kernel: Kernel = ADD_U32) -> Form:
+def signature(count: int, kernel: Kernel = ADD_U32) -> Signature:
     x = np.zeros(count, np.uint32)
     return check(kernel, (x, x))
 
@@ -400,61 +400,61 @@ def fake(nbytes: int = 1) -> Any:
 
 def test_a_set_that_is_taken_is_gone_until_it_is_put_back() -> None:
     cache, buffers = ExactSizeCache(), fake()
-    assert cache.take(form(5)) is None
-    cache.put_back(form(5), buffers)
+    assert cache.take(signature(5)) is None
+    cache.put_back(signature(5), buffers)
     assert len(cache) == 1
-    assert cache.take(form(6)) is None
-    assert cache.take(form(5)) is buffers
+    assert cache.take(signature(6)) is None
+    assert cache.take(signature(5)) is buffers
     assert (len(cache), cache.hits) == (0, 1)
-    assert cache.take(form(5)) is None
+    assert cache.take(signature(5)) is None
     assert cache.hits == 1
 
 
 def test_a_form_observe_the_second_time() -> None:
     cache = ExactSizeCache()
-    assert [cache.observe(form(5)) for _ in range(3)] == [False, True, True]
-    assert not cache.observe(form(6))
+    assert [cache.observe(signature(5)) for _ in range(3)] == [False, True, True]
+    assert not cache.observe(signature(6))
 
 
 def test_sizes_that_came_long_ago_are_forgotten() -> None:
     cache = ExactSizeCache()
     for count in range(1, FORMS_OBSERVED + 2):
-        assert not cache.observe(form(count))
-    assert cache.observe(form(FORMS_OBSERVED + 1))
-    assert not cache.observe(form(1))
+        assert not cache.observe(signature(count))
+    assert cache.observe(signature(FORMS_OBSERVED + 1))
+    assert not cache.observe(signature(1))
 
 
 def test_the_least_recently_used_exact_set_is_released() -> None:
     cache = ExactSizeCache(max_sets=2)
     sets: list[Any] = [fake(n) for n in range(3)]
-    cache.put_back(form(1), sets[0])
-    cache.put_back(form(2), sets[1])
-    taken = cache.take(form(1))
+    cache.put_back(signature(1), sets[0])
+    cache.put_back(signature(2), sets[1])
+    taken = cache.take(signature(1))
     assert taken is not None
     assert taken is sets[0]
-    cache.put_back(form(1), taken)
-    cache.put_back(form(3), sets[2])
+    cache.put_back(signature(1), taken)
+    cache.put_back(signature(3), sets[2])
     assert [each.releases for each in sets] == [0, 1, 0]
     assert len(cache) == 2
-    assert cache.take(form(2)) is None
+    assert cache.take(signature(2)) is None
 
 
 def test_sets_of_one_form_are_kept_side_by_side_and_each_counts() -> None:
     cache = ExactSizeCache(max_sets=2)
     sets: list[Any] = [fake(n) for n in range(3)]
     for each in sets:
-        cache.put_back(form(1), each)
+        cache.put_back(signature(1), each)
     assert [each.releases for each in sets] == [1, 0, 0]
-    taken = [cache.take(form(1)) for _ in range(3)]
+    taken = [cache.take(signature(1)) for _ in range(3)]
     assert sorted(map(sets.index, filter(None, taken))) == [1, 2]
     assert (taken[2], len(cache)) == (None, 0)
 
 
 def test_clearing_the_exact_cache_releases_what_is_idle() -> None:
     cache, sets = ExactSizeCache(), [fake(), fake()]
-    cache.put_back(form(1), sets[0])
-    cache.put_back(form(2), sets[1])
-    assert cache.take(form(1)) is sets[0]
+    cache.put_back(signature(1), sets[0])
+    cache.put_back(signature(2), sets[1])
+    assert cache.take(signature(1)) is sets[0]
     cache.clear()
     assert [each.releases for each in sets] == [0, 1]
     assert len(cache) == 0
@@ -479,12 +479,12 @@ def test_idle_sets_of_too_many_bytes_are_given_up_the_oldest_first() -> None:
 def test_exact_sets_of_too_many_bytes_are_given_up_the_oldest_first() -> None:
     cache, sets = ExactSizeCache(max_bytes=1000), [fake(400), fake(400), fake(400), fake(5000)]
     for number, each in enumerate(sets):
-        cache.put_back(form(number + 1), each)
+        cache.put_back(signature(number + 1), each)
         if number == 2:
             assert [each.releases for each in sets] == [1, 0, 0, 0]
     assert [each.releases for each in sets] == [1, 1, 1, 0]
-    taken: Any = cache.take(form(4))
+    taken: Any = cache.take(signature(4))
     assert taken is sets[3]
-    cache.put_back(form(4), taken)
+    cache.put_back(signature(4), taken)
     assert (len(cache), cache.evict_set(), cache.evict_set(), len(cache)) == (1, True, False, 0)
     assert sets[3].releases == 1

@@ -16,7 +16,7 @@ import gpu_executor as gx
 from figures import H200, LAVAPIPE, MAYBE_TIMES, RATES, TIMES, strange_figures
 from gpu_executor.calibration import MUCH_TO_COPY, VERSION, Calibration
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.vulkan.kept_figures import figures_path, keep_figures, read_figures
+from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration, write_calibration
 
 NAMES = [*RATES, *TIMES, *MAYBE_TIMES, "seconds"]
 TEXT = H200.to_json()
@@ -230,27 +230,27 @@ def test_figures_are_kept_in_a_file_for_each_device_and_driver(
     info: DeviceInfo, tmp_path: Path
 ) -> None:
     folder = tmp_path / "made" / "on the way"
-    keep_figures(folder, info, H200)
+    write_calibration(folder, info, H200)
     names = ["uuid", "driver", "driver_version", "pipeline_cache_uuid"]
     changes: list[dict[str, Any]] = [{name: "0" * 32} for name in names]
     others = [dataclasses.replace(info, **change) for change in changes]
     for other in others:
-        assert read_figures(folder, other) is None
-        keep_figures(folder, other, LAVAPIPE)
-    assert read_figures(folder, info) == H200
-    assert all(read_figures(folder, other) == LAVAPIPE for other in others)
+        assert read_calibration(folder, other) is None
+        write_calibration(folder, other, LAVAPIPE)
+    assert read_calibration(folder, info) == H200
+    assert all(read_calibration(folder, other) == LAVAPIPE for other in others)
     assert len(list(folder.iterdir())) == 5
-    keep_figures(folder, info, LAVAPIPE)
-    assert read_figures(folder, info) == LAVAPIPE
+    write_calibration(folder, info, LAVAPIPE)
+    assert read_calibration(folder, info) == LAVAPIPE
     assert len(list(folder.iterdir())) == 5
 
 
 def test_no_file_is_no_figures_and_no_warning(
     info: DeviceInfo, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert read_figures(tmp_path, info) is None
-    figures_path(tmp_path, info).mkdir()
-    assert read_figures(tmp_path, info) is None
+    assert read_calibration(tmp_path, info) is None
+    calibration_path(tmp_path, info).mkdir()
+    assert read_calibration(tmp_path, info) is None
     assert caplog.text == ""
 
 
@@ -262,12 +262,12 @@ def test_no_file_is_no_figures_and_no_warning(
 def test_a_garbled_file_is_told_of_ignored_and_replaced(
     info: DeviceInfo, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
 ) -> None:
-    path = figures_path(tmp_path, info)
+    path = calibration_path(tmp_path, info)
     path.write_bytes(content)
-    assert read_figures(tmp_path, info) is None
+    assert read_calibration(tmp_path, info) is None
     assert f"{path} holds no figures of {info.name}, and will be replaced" in caplog.text
-    keep_figures(tmp_path, info, H200)
-    assert read_figures(tmp_path, info) == H200
+    write_calibration(tmp_path, info, H200)
+    assert read_calibration(tmp_path, info) == H200
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -282,12 +282,12 @@ def test_a_disk_that_refuses_costs_a_warning_and_no_more(
 
     in_the_way = tmp_path / "a file"
     in_the_way.write_text("where the folder should be")
-    keep_figures(in_the_way, info, H200)
+    write_calibration(in_the_way, info, H200)
     assert "the device's figures were not kept" in caplog.text
-    keep_figures(tmp_path, info, H200)
+    write_calibration(tmp_path, info, H200)
     caplog.clear()
     monkeypatch.setattr(Path, "replace", refuse)
-    keep_figures(tmp_path, info, LAVAPIPE)
+    write_calibration(tmp_path, info, LAVAPIPE)
     assert "the device's figures were not kept: no space left on device" in caplog.text
-    assert read_figures(tmp_path, info) == H200
-    assert sorted(tmp_path.iterdir()) == [in_the_way, figures_path(tmp_path, info)]
+    assert read_calibration(tmp_path, info) == H200
+    assert sorted(tmp_path.iterdir()) == [in_the_way, calibration_path(tmp_path, info)]

@@ -102,7 +102,7 @@ def test_big_endian_is_taken_and_answered_in_native_order() -> None:
     for kernel in (UINTS, ANY):
         call = made(kernel, uints(3).astype(">u4"), uints(3))
         assert call.results[0].dtype == np.dtype("=u4")
-        assert [operand.type.dtype for operand in call.form.operands] == [np.dtype("=u4")] * 3
+        assert [operand.type.dtype for operand in call.signature.operands] == [np.dtype("=u4")] * 3
         assert call.inputs[0].tolist() == [0, 1, 2]
 
 
@@ -130,7 +130,7 @@ def rows(call: Call) -> list[tuple[int, ...]]:
 def test_leading_axes_are_flattened_and_come_back_in_the_result(shape: tuple[int, ...]) -> None:
     count = int(np.prod(shape, dtype=int))
     call = made(FIELD, limbs(*shape), limbs(*shape))
-    assert call.form.count == count
+    assert call.signature.count == count
     assert rows(call) == [(count, 6)] * 3
     assert call.result().shape == (*shape, 6)
     for kernel in (UINTS, ANY):
@@ -149,7 +149,7 @@ def test_what_is_written_to_the_outputs_is_in_the_result(shape: tuple[int, ...])
 
 def test_one_element_alone_has_no_leading_axis() -> None:
     call = made(FIELD, limbs(), limbs())
-    assert call.form.count == 1
+    assert call.signature.count == 1
     assert call.result().shape == (6,)
     assert made(ANY, uints(), uints()).result().shape == ()
 
@@ -157,18 +157,18 @@ def test_one_element_alone_has_no_leading_axis() -> None:
 def test_inputs_and_outputs_may_be_of_different_types() -> None:
     call = made(TO_FLAGS, limbs(2, 4), uints(2, 4))
     assert (call.result().dtype, call.result().shape) == (np.uint8, (2, 4))
-    assert call.form.operands == (
+    assert call.signature.operands == (
         Operand(ElementType(np.dtype("u8"), (6,)), 8),
         Operand(ElementType(np.dtype("u4")), 8),
         Operand(ElementType(np.dtype("u1")), 8),
     )
-    assert [operand.nbytes for operand in call.form.operands] == [384, 32, 8]
+    assert [operand.nbytes for operand in call.signature.operands] == [384, 32, 8]
 
 
 def test_empty_arrays_are_taken() -> None:
     for kernel, array in ((FIELD, limbs(0)), (FIELD, limbs(3, 0)), (ANY, uints(0))):
         call = made(kernel, array, array)
-        assert call.form.count == 0
+        assert call.signature.count == 0
         assert call.result().shape == array.shape
 
 
@@ -254,10 +254,10 @@ def test_a_whole_kernel_takes_no_empty_array(empty: int) -> None:
 def test_calls_have_one_form_where_one_plan_serves_them() -> None:
     big_endian = uints(6).astype(">u4")
     for kernel in (UINTS, ANY):
-        form = check(kernel, (uints(6), uints(6)))
-        assert form == check(kernel, (big_endian, uints(12)[::2]))
-        assert hash(form) == hash(check(kernel, (big_endian, uints(12)[::2])))
-        assert form != check(kernel, (uints(5), uints(5)))
-        assert form != check(kernel, (uints(2, 3), uints(2, 3)))
+        signature = check(kernel, (uints(6), uints(6)))
+        assert signature == check(kernel, (big_endian, uints(12)[::2]))
+        assert hash(signature) == hash(check(kernel, (big_endian, uints(12)[::2])))
+        assert signature != check(kernel, (uints(5), uints(5)))
+        assert signature != check(kernel, (uints(2, 3), uints(2, 3)))
     assert check(ANY, (uints(6), uints(6))) != check(ANY, (uints(6), limbs()))
     assert check(ANY, (uints(6), uints(6))) != check(UINTS, (uints(6), uints(6)))

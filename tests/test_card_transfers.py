@@ -14,12 +14,12 @@ import gpu_executor as gx
 from conftest import LAYER_SETTINGS, OpenGpu, RunPython
 from gpu_executor.call import Array
 from gpu_executor.dispatch import Dispatch
-from gpu_executor.vulkan import binding, staging
-from gpu_executor.vulkan.recycled import RecycledResults
+from gpu_executor.vulkan import binding, transfers
+from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from gpu_executor.vulkan.timeline import Timeline
-from gpu_executor.vulkan.to_card import IN_COMMANDS
+from gpu_executor.vulkan.transfers import IN_COMMANDS
 from jobs import ADD_U32
-from test_chain import cards, numbers, sum_of
+from test_chain import devices, numbers, sum_of
 from test_interrupts import InFlight, interrupt
 
 PART = IN_COMMANDS
@@ -30,8 +30,8 @@ SIZES = [0, 1, 3, 4, PART - 1, PART, PART + 1, 4 * PART, 5 * PART + 7, MANY]
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "PART_BYTES", PART)
-    monkeypatch.setattr(staging, "PARTS", 4)
+    monkeypatch.setattr(transfers, "PART_BYTES", PART)
+    monkeypatch.setattr(transfers, "PARTS", 4)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_any_number_of_bytes_goes_and_comes_back(
 
 def test_large_arrays_go_and_come_back_in_parts_of_the_usual_size(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    data = numbers(1, (3 * staging.PART_BYTES + 100) // 4)
+    data = numbers(1, (3 * transfers.PART_BYTES + 100) // 4)
     there = gpu.to_device(data)
     for _ in range(2):
         np.testing.assert_array_equal(there.numpy(), data)
@@ -105,15 +105,15 @@ def test_elements_of_any_fixed_size_go_and_come_back(
 def test_putting_does_not_wait_for_the_device(
     fresh_gpu: OpenGpu, waits: list[object], size: int
 ) -> None:
-    card, a, b = cards(fresh_gpu()), numbers(1, 1 << 20), numbers(2, 1 << 20)
-    x, step, puts = card.put(a), card.put(b), []
-    card.chain.wait()
+    device, a, b = devices(fresh_gpu()), numbers(1, 1 << 20), numbers(2, 1 << 20)
+    x, step, puts = device.put(a), device.put(b), []
+    device.stream.wait()
     for _ in range(5):
-        x = sum_of(card, x, step)
+        x = sum_of(device, x, step)
     waits.clear()
     data = [some_bytes(size, seed) for seed in range(2)]
     for each in data[: 1 if size > PART else 2]:
-        puts.append(card.put(each))
+        puts.append(device.put(each))
         each_before = each.copy()
         each[...] = 0  # the caller's again
         assert waits == []
@@ -142,21 +142,21 @@ def test_an_integer_that_is_new_is_not_waited_for(fresh_gpu: OpenGpu, waits: lis
 def test_a_mapped_array_is_its_owners_again_when_put_returns(
     gpu: gx.PersistentVulkanBackend, size: int
 ) -> None:
-    card = cards(gpu)
+    device = devices(gpu)
     for seed in range(20):
         data = some_bytes(size, seed)
         mapped = gpu.asarray(data)
-        there = card.put(mapped)
+        there = device.put(mapped)
         mapped[...] = 0
         np.testing.assert_array_equal(there.numpy(), data)
 
 
 def test_what_is_put_comes_after_what_still_reads_the_memory(fresh_gpu: OpenGpu) -> None:
-    card, count = cards(fresh_gpu()), 16_000  # as many bytes as commands can have, nearly
+    device, count = devices(fresh_gpu()), 16_000  # as many bytes as commands can have, nearly
     results = []
     for seed in range(100):
-        a = card.put(numbers(seed, count))  # in memory that an earlier one had
-        results.append((seed, sum_of(card, a, a)))
+        a = device.put(numbers(seed, count))  # in memory that an earlier one had
+        results.append((seed, sum_of(device, a, a)))
     for seed, result in results:
         np.testing.assert_array_equal(result.numpy(), 2 * numbers(seed, count))
 
@@ -165,9 +165,9 @@ def test_what_is_put_comes_after_what_still_reads_the_memory(fresh_gpu: OpenGpu)
 def test_a_few_parts_are_under_way_at_once(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "PARTS", 2)
+    monkeypatch.setattr(transfers, "PARTS", 2)
     gpu = fresh_gpu()
-    parts = cards(gpu)._to_card._parts
+    parts = devices(gpu)._upload._parts
     data = [some_bytes(MANY, seed) for seed in range(10)]
     there = []
     for each in data:
@@ -217,10 +217,10 @@ def put_from_mapped(gpu: gx.PersistentVulkanBackend) -> None:
 
 
 def computed(gpu: gx.PersistentVulkanBackend) -> None:
-    card, a = cards(gpu), numbers(1, 1 << 18)
-    x = card.put(a)
+    device, a = devices(gpu), numbers(1, 1 << 18)
+    x = device.put(a)
     for _ in range(5):
-        x = sum_of(card, x, x)
+        x = sum_of(device, x, x)
     np.testing.assert_array_equal(x.numpy(), 32 * a)
 
 
@@ -254,7 +254,7 @@ def test_an_interrupt_leaves_nothing_that_the_device_may_touch(
             use_until_it_gets_through(gpu, use, times)
         assert in_flight.touched == []
     gc.collect()
-    cards(gpu).chain.wait()
+    devices(gpu).stream.wait()
     assert gpu.stats().memory.bytes_used == gpu.stats().memory.bytes_in_arrays
 
 
@@ -290,11 +290,11 @@ def test_an_interrupt_can_be_followed_by_close(
 
 
 def test_a_put_while_a_graph_is_recorded_is_done_at_once(gpu: gx.PersistentVulkanBackend) -> None:
-    card, a, b, large = cards(gpu), numbers(1), numbers(2), numbers(3, 100_000)
-    x = card.put(a)
+    device, a, b, large = devices(gpu), numbers(1), numbers(2), numbers(3, 100_000)
+    x = device.put(a)
     with gpu.graph(x) as graph:
-        step, more = card.put(b), card.put(large)
-        y = sum_of(card, x, step)
+        step, more = device.put(b), device.put(large)
+        y = sum_of(device, x, step)
     assert len(graph) == 1
     np.testing.assert_array_equal(step.numpy(), b)
     np.testing.assert_array_equal(more.numpy(), large)
@@ -305,19 +305,19 @@ def test_a_put_while_a_graph_is_recorded_is_done_at_once(gpu: gx.PersistentVulka
 
 def test_what_is_kept_is_made_at_once_while_a_graph_is_recorded(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    card, a = cards(gpu), numbers(1)
-    x = card.put(a)
+    device, a = devices(gpu), numbers(1)
+    x = device.put(a)
 
     def table() -> Any:
-        made = card.empty(x.shape, x.dtype)
-        card.submit([Dispatch(ADD_U32, (x, x, made), x.size)])
+        made = device.empty(x.shape, x.dtype)
+        device.submit([Dispatch(ADD_U32, (x, x, made), x.size)])
         return made
 
     with gpu.graph(x) as graph:
-        y = sum_of(card, x, card.kept("twice", table))
-        z = sum_of(card, y, card.kept("twice", table))
+        y = sum_of(device, x, device.kept("twice", table))
+        z = sum_of(device, y, device.kept("twice", table))
     assert len(graph) == 2
-    np.testing.assert_array_equal(card.kept("twice", table).numpy(), 2 * a)  # no run of it yet
+    np.testing.assert_array_equal(device.kept("twice", table).numpy(), 2 * a)  # no run of it yet
     graph()
     np.testing.assert_array_equal(z.numpy(), 5 * a)
 
@@ -326,15 +326,15 @@ CHAIN = """
 import numpy as np
 import gpu_executor as gx
 from gpu_executor.dispatch import Copying, Dispatch
-from gpu_executor.vulkan import staging
+from gpu_executor.vulkan import transfers
 from gpu_executor.vulkan.commands import Recorder
 
-staging.PART_BYTES = 65_536
+transfers.PART_BYTES = 65_536
 add = gx.kernels.load("vector_add_u32")
 with gx.PersistentVulkanBackend() as gpu:
     if not {barriers}:
         Recorder.all_before_all = lambda self: None
-    card = gpu._session.cards
+    card = gpu._session.device_memory
     x, step = card.put(np.ones(50_000, np.uint32)), card.put(np.arange(50_000, dtype=np.uint32))
     for number in range(10):
         few = card.put(np.full(1_000, number, np.uint32))

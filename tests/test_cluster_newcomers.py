@@ -92,8 +92,8 @@ def said(log: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
 
 
 def lost(place: DevicePlacement) -> DevicePlacement:
-    seat = dataclasses.replace(place.candidate, device="a card that was pulled out")
-    return dataclasses.replace(place, candidate=seat)
+    candidate = dataclasses.replace(place.candidate, device="a card that was pulled out")
+    return dataclasses.replace(place, candidate=candidate)
 
 
 def answered(executor: RayExecutor) -> list[int]:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_executor.vulkan import copying
-from gpu_executor.vulkan.copying import SMALLEST_PART, Crew, Pair, _cut
+from gpu_executor.vulkan import copy_threads
+from gpu_executor.vulkan.copy_threads import SMALLEST_PART, CopyThreads, Pair, _cut
 from test_threads import in_threads
 
 Array = npt.NDArray[Any]
@@ -22,9 +22,9 @@ LARGE = 16 * SMALLEST_PART
 
 
 @pytest.fixture(params=[1, 2, 8])
-def crew(request: pytest.FixtureRequest) -> Iterator[Crew]:
+def crew(request: pytest.FixtureRequest) -> Iterator[CopyThreads]:
     before = set(threading.enumerate())
-    made = Crew(request.param)
+    made = CopyThreads(request.param)
     yield made
     made.close()
     assert set(threading.enumerate()) <= before
@@ -54,7 +54,7 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
     ("dtype", "columns"), [("u8", (6,)), ("u4", ()), ("f4", (3, 5)), ("i2", (7,)), ("c16", (2,))]
 )
 def test_large_arrays_of_any_kind_are_copied(
-    crew: Crew, dtype: str, columns: tuple[int, ...], layout: Callable[[Array], Array]
+    crew: CopyThreads, dtype: str, columns: tuple[int, ...], layout: Callable[[Array], Array]
 ) -> None:
     source = layout(numbers(LARGE, dtype, *columns))
     room = np.zeros((len(source) + 2, *columns), dtype)
@@ -64,7 +64,7 @@ def test_large_arrays_of_any_kind_are_copied(
 
 
 @pytest.mark.parametrize("sizes", [(LARGE, 8), (8, LARGE, 48, LARGE // 3), (LARGE // 2,) * 5, ()])
-def test_pairs_of_different_sizes_are_copied(crew: Crew, sizes: tuple[int, ...]) -> None:
+def test_pairs_of_different_sizes_are_copied(crew: CopyThreads, sizes: tuple[int, ...]) -> None:
     sources = [numbers(size, np.uint64) + number for number, size in enumerate(sizes)]
     targets = [np.zeros_like(source) for source in sources]
     crew.copy(list(zip(targets, sources, strict=True)))
@@ -72,7 +72,7 @@ def test_pairs_of_different_sizes_are_copied(crew: Crew, sizes: tuple[int, ...])
         np.testing.assert_array_equal(target, source)
 
 
-def test_few_long_rows_are_copied(crew: Crew) -> None:
+def test_few_long_rows_are_copied(crew: CopyThreads) -> None:
     for rows in (1, 2, 3):
         source = numbers(LARGE, np.uint64, LARGE // 8 // rows)
         target = np.zeros_like(source)
@@ -82,7 +82,7 @@ def test_few_long_rows_are_copied(crew: Crew) -> None:
 
 def test_small_copies_start_no_thread() -> None:
     before = set(threading.enumerate())
-    crew, source = Crew(8), np.arange(SMALLEST_PART // 8 * 2 - 1)
+    crew, source = CopyThreads(8), np.arange(SMALLEST_PART // 8 * 2 - 1)
     target = np.zeros_like(source)
     crew.copy([(target, source)])
     np.testing.assert_array_equal(target, source)
@@ -90,15 +90,15 @@ def test_small_copies_start_no_thread() -> None:
 
 
 def test_a_large_copy_is_shared_among_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut, numbers_of_parts = copying._cut, list[int]()
+    cut, numbers_of_parts = copy_threads._cut, list[int]()
 
     def cutting(pairs: Any, nbytes: int, number: int) -> Any:
         numbers_of_parts.append(number)
         return cut(pairs, nbytes, number)
 
-    monkeypatch.setattr(copying, "_cut", cutting)
+    monkeypatch.setattr(copy_threads, "_cut", cutting)
     before = set(threading.enumerate())
-    crew, source = Crew(4), numbers(LARGE, np.uint64)
+    crew, source = CopyThreads(4), numbers(LARGE, np.uint64)
     started = []
     for part in (source[: len(source) // 8], source):  # worth two parts, and more than enough
         crew.copy([(np.empty_like(part), part)])
@@ -111,7 +111,7 @@ def test_a_large_copy_is_shared_among_the_threads(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_caller_copies_what_the_others_are_too_slow_for() -> None:
-    crew, source, asleep = Crew(2), numbers(LARGE, np.uint64), threading.Event()
+    crew, source, asleep = CopyThreads(2), numbers(LARGE, np.uint64), threading.Event()
     crew.hand_over(lambda: (asleep.wait(), None)[1])
     crew.hand_over(lambda: (asleep.wait(), None)[1])
     target = np.zeros_like(source)
@@ -124,16 +124,16 @@ def test_the_caller_copies_what_the_others_are_too_slow_for() -> None:
 def test_an_interrupted_copy_waits_for_the_others_and_drops_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    crew, source = Crew(2), numbers(LARGE, np.uint64)
+    crew, source = CopyThreads(2), numbers(LARGE, np.uint64)
     target = np.zeros_like(source)
 
     begun, may_end = threading.Event(), threading.Event()
 
-    def interrupted(_parts: copying._Parts) -> None:
+    def interrupted(_parts: copy_threads._Parts) -> None:
         begun.wait()
         raise KeyboardInterrupt
 
-    def helping(parts: copying._Parts) -> None:
+    def helping(parts: copy_threads._Parts) -> None:
         parts._busy.append(None)
         begun.set()
         may_end.wait()
@@ -141,8 +141,8 @@ def test_an_interrupted_copy_waits_for_the_others_and_drops_the_rest(
         parts._busy.pop()
         parts._left.put(None)
 
-    monkeypatch.setattr(copying._Parts, "help", helping)
-    monkeypatch.setattr(copying._Parts, "copy", interrupted)
+    monkeypatch.setattr(copy_threads._Parts, "help", helping)
+    monkeypatch.setattr(copy_threads._Parts, "copy", interrupted)
     threading.Timer(0.05, may_end.set).start()
     with pytest.raises(KeyboardInterrupt):
         crew.copy([(target, source)])
@@ -153,7 +153,7 @@ def test_an_interrupted_copy_waits_for_the_others_and_drops_the_rest(
     crew.close()
 
 
-def test_an_error_in_any_part_is_raised_and_the_crew_goes_on(crew: Crew) -> None:
+def test_an_error_in_any_part_is_raised_and_the_crew_goes_on(crew: CopyThreads) -> None:
     good = numbers(LARGE, np.uint64, 4)
     target = np.zeros_like(good)
     unfit = np.zeros((LARGE // 64, 2), np.uint64)  # rows of two into rows of four
@@ -170,7 +170,7 @@ def test_an_error_in_any_part_is_raised_and_the_crew_goes_on(crew: Crew) -> None
         target[...] = 0
 
 
-def test_many_threads_use_one_crew(crew: Crew) -> None:
+def test_many_threads_use_one_crew(crew: CopyThreads) -> None:
     def work(number: int) -> None:
         source = numbers(LARGE // 2, np.uint64) + number
         for _ in range(5):
@@ -181,7 +181,7 @@ def test_many_threads_use_one_crew(crew: Crew) -> None:
     in_threads(work)
 
 
-def test_no_array_is_held_when_a_copy_is_done(crew: Crew) -> None:
+def test_no_array_is_held_when_a_copy_is_done(crew: CopyThreads) -> None:
     source = np.ones(LARGE, np.uint8)
     target = np.zeros_like(source)
     crew.copy([(target, source)])

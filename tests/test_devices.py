@@ -15,8 +15,8 @@ from conftest import RunPython
 from gpu_executor.device_info import DeviceInfo, Kind
 from gpu_executor.errors import DeviceNotFoundError
 from gpu_executor.vulkan import instance
-from gpu_executor.vulkan.describe import KINDS
 from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.physical_device import KINDS
 
 RANKING = ["discrete", "integrated", "virtual", "cpu", "other"]
 NOWHERE = "/nonexistent/driver.json"

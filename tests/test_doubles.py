@@ -25,9 +25,8 @@ from gpu_executor.kernels.catalogue import mul_chain_kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PRODUCTS, element_kernel
 from gpu_executor.kernels.families import module_family
 from gpu_executor.primes import BABYBEAR, GOLDILOCKS, Prime, words
-from gpu_executor.vulkan import doubles
-from gpu_executor.vulkan.doubles import NEEDED, doubles_pay
-from gpu_executor.vulkan.on_card import CardArrays
+from gpu_executor.vulkan import device_memory
+from gpu_executor.vulkan.device_memory import NEEDED, DeviceMemory, f64_limbs_pay
 from test_element_kernels import as_words, edges, expected, operands, some
 
 FR = BLS12_381_FR.prime
@@ -71,15 +70,17 @@ def forget_kernels() -> None:
 
 
 @pytest.fixture
-def card(gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> Iterator[CardArrays]:
+def device(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[DeviceMemory]:
     """One that multiplies by doubles."""
-    cards = gpu._session.cards
-    if not cards.info.features >= NEEDED:
+    devices = gpu._session.device_memory
+    if not devices.info.features >= NEEDED:
         for room in (elements, dispatched, catalogue):
             monkeypatch.setattr(room, "spirv", emulated_or_plain)
     forget_kernels()
-    monkeypatch.setitem(vars(cards), "doubles", True)
-    yield cards
+    monkeypatch.setitem(vars(devices), "doubles", True)
+    yield devices
     forget_kernels()
 
 
@@ -93,7 +94,7 @@ def limb_edges(prime: Prime) -> list[int]:
 
 @on_every_call
 def test_products_are_exact(
-    gpu: gx.PersistentVulkanBackend, card: CardArrays, prime: Prime, operation: str
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime, operation: str
 ) -> None:
     kernel = element_kernel(prime, operation, doubles=True)
     assert kernel.digest != element_kernel(prime, operation).digest
@@ -106,7 +107,9 @@ def test_products_are_exact(
 
 
 @on_two
-def test_powers_are_exact(gpu: gx.PersistentVulkanBackend, card: CardArrays, prime: Prime) -> None:
+def test_powers_are_exact(
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
+) -> None:
     values, exponent = some(prime, 70, 1), prime.modulus - 2
     kernel = element_kernel(prime, "power", doubles=True)
     result = gpu.run(kernel, words.from_ints(prime, values), as_words(exponent, prime.words))
@@ -115,7 +118,7 @@ def test_powers_are_exact(gpu: gx.PersistentVulkanBackend, card: CardArrays, pri
 
 @on_two
 def test_inverses_and_running_products_are_exact(
-    gpu: gx.PersistentVulkanBackend, card: CardArrays, prime: Prime
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
 ) -> None:
     field = Field(prime.modulus)
     values = some(prime, 5000, 3)  # more than are inverted one by one
@@ -130,7 +133,7 @@ def test_inverses_and_running_products_are_exact(
 
 
 def test_polynomials_are_evaluated_exactly(
-    gpu: gx.PersistentVulkanBackend, card: CardArrays
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory
 ) -> None:
     coefficients, points = some(FR, 100, 1), some(FR, 50, 2)
     x, at = (gpu.to_device(BLS12_381_FR.encode(each)) for each in (coefficients, points))
@@ -143,7 +146,7 @@ def test_polynomials_are_evaluated_exactly(
 
 @on_two
 def test_chains_of_products_are_exact(
-    gpu: gx.PersistentVulkanBackend, card: CardArrays, prime: Prime
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
 ) -> None:
     a, b = some(prime, 300, 1), some(prime, 300, 2)
     kernel = mul_chain_kernel(prime, 6, doubles=True)
@@ -172,12 +175,12 @@ def test_what_they_need_is_in_the_code() -> None:
 
 
 def test_a_device_without_the_rounding_is_told_apart(gpu: gx.PersistentVulkanBackend) -> None:
-    features = gpu._session.cards.info.features
+    features = gpu._session.device_memory.info.features
     a, kernel = words.from_ints(FR, [1, 2, 3]), element_kernel(FR, "square", doubles=True)
     if features >= NEEDED:
         assert words.to_ints(FR, gpu.run(kernel, a)) == expected(FR, "square", [[1, 2, 3]])
         return
-    assert not gpu._session.cards.doubles
+    assert not gpu._session.device_memory.f64_limbs
     with pytest.raises(DeviceLacksError, match=r"RoundingModeRTZ.*lacks shaderRoundingModeRTZ"):
         gpu.run(kernel, a)
 
@@ -185,25 +188,25 @@ def test_a_device_without_the_rounding_is_told_apart(gpu: gx.PersistentVulkanBac
 class Trial:
     """Whether doubles pay, on a device that has what they need, with times as told."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, card: CardArrays) -> None:
-        self.patch, self.card = monkeypatch, card
-        monkeypatch.setattr(doubles, "NEEDED", frozenset())
-        monkeypatch.setattr(doubles, "POINTS", 1 << 11)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, device: DeviceMemory) -> None:
+        self.patch, self.device = monkeypatch, device
+        monkeypatch.setattr(device_memory, "NEEDED", frozenset())
+        monkeypatch.setattr(device_memory, "POINTS", 1 << 11)
 
     def pays(self, by_integers: float, by_doubles: float) -> bool:
-        times = iter([by_integers, by_doubles] * doubles.TURNS)
+        times = iter([by_integers, by_doubles] * device_memory.TURNS)
 
-        def seconds(cards: CardArrays, work: Any) -> float:
-            cards.submit([work])
+        def seconds(devices: DeviceMemory, work: Any) -> float:
+            devices.submit([work])
             return next(times)
 
-        self.patch.setattr(doubles, "_seconds", seconds)
-        return doubles_pay(self.card)
+        self.patch.setattr(device_memory, "_seconds", seconds)
+        return f64_limbs_pay(self.device)
 
 
 @pytest.fixture
-def trial(monkeypatch: pytest.MonkeyPatch, card: CardArrays) -> Trial:
-    return Trial(monkeypatch, card)
+def trial(monkeypatch: pytest.MonkeyPatch, device: DeviceMemory) -> Trial:
+    return Trial(monkeypatch, device)
 
 
 def test_they_are_used_where_they_are_faster(trial: Trial) -> None:
@@ -218,12 +221,12 @@ def test_a_device_that_rounds_twice_does_not_use_them(
         other = Prime("another", 2**255 - 19)
         return scans.scan_kernel(other if doubles else prime, name)
 
-    monkeypatch.setattr(doubles, "scan_kernel", wrong)
+    monkeypatch.setattr(device_memory, "scan_kernel", wrong)
     assert not trial.pays(2, 1)
 
 
 def test_the_trial_is_no_part_of_a_graph(
-    gpu: gx.PersistentVulkanBackend, trial: Trial, card: CardArrays
+    gpu: gx.PersistentVulkanBackend, trial: Trial, device: DeviceMemory
 ) -> None:
     x = gpu.to_device(BLS12_381_FR.encode([1, 2, 3]))
     with gpu.graph(x) as graph:
@@ -234,9 +237,9 @@ def test_the_trial_is_no_part_of_a_graph(
     assert y.ints().tolist() == [1, 4, 9]
 
 
-def test_times_are_taken_on_an_idle_device(card: CardArrays) -> None:
-    x = card.put(words.from_ints(FR, [5, 6, 7]))
-    y = card.empty(x.shape, x.dtype)
+def test_times_are_taken_on_an_idle_device(device: DeviceMemory) -> None:
+    x = device.put(words.from_ints(FR, [5, 6, 7]))
+    y = device.empty(x.shape, x.dtype)
     work = Dispatch(element_kernel(FR, "add"), (x, x, y), 3)
-    assert doubles._seconds(card, work) > 0
+    assert device_memory._seconds(device, work) > 0
     assert np.array_equal(y.numpy(), words.from_ints(FR, [10, 12, 14]))

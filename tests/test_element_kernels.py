@@ -16,7 +16,7 @@ from gpu_executor.kernels import build
 from gpu_executor.kernels.catalogue import field_kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, element_kernel
 from gpu_executor.kernels.families import FAMILIES, NEIGHBOURS, family, in_montgomery_form
-from gpu_executor.plan import work_groups
+from gpu_executor.plan import plan
 from gpu_executor.plan.plan import Plan
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime, words
 
@@ -257,7 +257,7 @@ def test_few_work_groups_stride_over_all_elements(
     per_invocation: int,
 ) -> None:
     monkeypatch.setattr(Plan, "groups", lambda _plan, _count: 2)
-    monkeypatch.setattr(work_groups, "_elements_per_invocation", lambda *_: per_invocation)
+    monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
     gpu = fresh_gpu()
     for operation in names:
         kernel = element_kernel(prime, operation, strides=True)
@@ -273,7 +273,7 @@ def test_few_work_groups_stride_over_all_elements(
 def test_without_a_stride_an_invocation_takes_as_many_as_the_plan_says(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, per_invocation: int
 ) -> None:
-    monkeypatch.setattr(work_groups, "_elements_per_invocation", lambda *_: per_invocation)
+    monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
     gpu = fresh_gpu()
     kernel = element_kernel(BABYBEAR, "mul")
     for count in (1, 63, 64, 65, 1000):

@@ -19,7 +19,7 @@ import gpu_executor as gx
 from conftest import RunPython
 from executor_scripts import check_script
 from executors import ADD, HeldKernel, kernel_of, total, watched, words
-from gpu_executor.executor.line import Line
+from gpu_executor.executor.job_queue import JobQueue
 from jobs import check_sums
 from test_waiting import PATIENCE, in_background
 
@@ -86,8 +86,8 @@ def test_it_runs_what_was_left_to_its_device(fast: int) -> None:
         for who in (0, 1):
             seconds = 0.01 if who == fast else 1.0
             for _ in range(5):
-                executor._crew.rates.note(who, ADD, 1, 1 << 30, seconds)
-        assert max(executor._crew.rates.shares(ADD)) > 0.98
+                executor._pool.rates.note(who, ADD, 1, 1 << 30, seconds)
+        assert max(executor._pool.rates.compute_shares(ADD)) > 0.98
         for results in asked_in_callbacks(executor, WAYS["run_batch"]):
             check_sums(results, JOBS)
 
@@ -251,7 +251,7 @@ def test_sys_exit_in_a_callback_ends_neither_worker_nor_process(run_python: RunP
 def test_sys_exit_in_a_callback_is_not_for_who_waits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Line, "_wake", lambda _line: None)  # who waits runs the job
+    monkeypatch.setattr(JobQueue, "_wake", lambda _line: None)  # who waits runs the job
     ran: list[threading.Thread] = []
     kernel = kernel_of(watched(lambda: ran.append(threading.current_thread())))
     with gx.GpuExecutor("cpu") as executor, caplog.at_level(logging.CRITICAL):
@@ -263,7 +263,7 @@ def test_sys_exit_in_a_callback_is_not_for_who_waits(
 
 
 def test_ctrl_c_in_a_callback_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Line, "_wake", lambda _line: None)
+    monkeypatch.setattr(JobQueue, "_wake", lambda _line: None)
 
     def press(_future: Future[Any]) -> None:
         raise KeyboardInterrupt

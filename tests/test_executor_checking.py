@@ -23,9 +23,9 @@ from gpu_executor.errors import (
     SettingsError,
     WrongResultError,
 )
-from gpu_executor.executor import cutting
-from gpu_executor.executor.checking import Checking
-from gpu_executor.executor.seats import BackendName
+from gpu_executor.executor import jobs
+from gpu_executor.executor.candidates import BackendName
+from gpu_executor.executor.result_check import ResultChecker
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from jobs import check_sums, field_job, word_jobs
 from test_waiting import PATIENCE
@@ -108,7 +108,7 @@ def test_a_wrong_element_is_found_and_named(checked: gx.GpuExecutor) -> None:
     spoil(checked, 1234)
     error = found_by(checked, ADD, *words(5000))
     assert (error.index, error.output, error.kernel, error.job) == (1234, 0, "vector_add_u32", None)
-    assert str(checked._devices[0].seat) in str(error)
+    assert str(checked._devices[0].candidate) in str(error)
     assert "element 1234 of output 0 is not what the CPU computes" in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
@@ -130,7 +130,7 @@ def test_from_then_on_the_device_is_left_alone(checked: gx.GpuExecutor) -> None:
 
 def test_a_sample_finds_it_as_often_as_it_looks_there() -> None:
     index, count, fraction, calls = 321, 1000, 0.05, 400
-    checking, found = Checking(fraction, seed=1), 0
+    checking, found = ResultChecker(fraction, seed=1), 0
     a, b = words(count)
     wrong = a + b
     wrong[index] ^= 1 << 30
@@ -144,32 +144,32 @@ def test_a_sample_finds_it_as_often_as_it_looks_there() -> None:
             found += 1
     assert 0.5 * fraction < found / calls < 1.5 * fraction
     assert checking.checked / calls == count * fraction
-    again, same = Checking(fraction, seed=1), Checking(fraction, seed=1)
+    again, same = ResultChecker(fraction, seed=1), ResultChecker(fraction, seed=1)
     np.testing.assert_array_equal(again._indices(count), same._indices(count))
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5, 0.9, 0.99])
 def test_as_much_is_looked_at_as_was_said(fraction: float) -> None:
     count = 100_000
-    checking = Checking(fraction)
+    checking = ResultChecker(fraction)
     assert checking.sample(ADD, words(count)) is not None
     assert checking.checked == count * fraction
     assert (np.diff(checking._indices(count)) > 0).all()
 
 
 def test_every_element_is_looked_at_as_often_as_another() -> None:
-    checking, seen = Checking(0.5, seed=1), np.zeros(10, int)
+    checking, seen = ResultChecker(0.5, seed=1), np.zeros(10, int)
     for _ in range(2000):
         seen[checking._indices(len(seen))] += 1
     assert (np.abs(seen - 1000) < 120).all()
 
 
 def test_a_few_of_very_many_are_drawn_without_a_list_of_the_many() -> None:
-    assert len(Checking(0.5e-9)._indices(10**12)) == 500
+    assert len(ResultChecker(0.5e-9)._indices(10**12)) == 500
 
 
 def test_of_a_small_call_one_element_is_looked_at() -> None:
-    checking = Checking(0.001)
+    checking = ResultChecker(0.001)
     for _ in range(10):
         assert checking.sample(ADD, words(3)) is not None
     assert checking.checked == 10
@@ -197,7 +197,7 @@ def test_whole_kernels_are_checked_as_a_whole(checked: gx.GpuExecutor) -> None:
 
 def test_of_whole_kernels_a_part_of_the_calls_is_checked() -> None:
     with gx.GpuExecutor("cpu", check=0.25) as executor:
-        executor._checking._draw = np.random.default_rng(3)
+        executor._checker._draw = np.random.default_rng(3)
         a = np.ones((2, 2), np.uint32)
         for _ in range(200):
             executor.run(MATMUL, a, a)
@@ -248,7 +248,7 @@ def test_wrong_results_of_a_batch_are_counted_as_errors(checked: gx.GpuExecutor)
 
 
 def test_a_piece_of_a_call_says_where_it_was_in_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutting, "UNIT_BYTES", 8192)
+    monkeypatch.setattr(jobs, "UNIT_BYTES", 8192)
     with gx.GpuExecutor("cpu", devices=[0, 0], check=1.0) as executor:
         let_meet(executor)
         spoil(executor, 100, who=1)
@@ -284,14 +284,14 @@ def test_a_bad_argument_is_not_the_error_of_calls_beside_it(checked: gx.GpuExecu
 def test_a_call_that_cannot_be_drawn_from_is_not_the_error_of_calls_beside_it(
     checked: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sample = checked._checking.sample
+    sample = checked._checker.sample
 
     def fail_for_five(kernel: gx.Kernel, arrays: Sequence[Array]) -> Any:
         if len(arrays[0]) == 5:
             raise MemoryError("no room for a copy")
         return sample(kernel, arrays)
 
-    monkeypatch.setattr(checked._checking, "sample", fail_for_five)
+    monkeypatch.setattr(checked._checker, "sample", fail_for_five)
     jobs = word_jobs(3, 5, 7)
     first, second, third = gathered(checked, ADD, jobs)
     check_sums([first.result(PATIENCE), third.result(PATIENCE)], [jobs[0], jobs[2]])
@@ -328,7 +328,7 @@ def test_whole_kernels_references_are_brought_into_dtype_and_shape_too() -> None
         out_shape=lambda *_shapes: (2, 3),
     )
     a = np.full((2, 2), 1 << 31, np.uint32)
-    sample = Checking(1.0).sample(summed, (a, a))
+    sample = ResultChecker(1.0).sample(summed, (a, a))
     assert sample is not None
     right = np.full((2, 3), 1 << 31, np.uint32)
     sample.compare(right, "a device")
@@ -341,7 +341,7 @@ def test_whole_kernels_references_are_brought_into_dtype_and_shape_too() -> None
 def test_a_reference_of_doubles_overflows_as_the_devices_floats_do() -> None:
     squares = kernel_of(lambda a, _b: a.astype(np.float64) ** 2, dtypes=["f4"] * 3)
     given = np.array([1e30, 2.0], np.float32)
-    sample = Checking(1.0).sample(squares, (given, given))
+    sample = ResultChecker(1.0).sample(squares, (given, given))
     assert sample is not None
     sample.compare(np.array([np.inf, 4.0], np.float32), "a device")
 
@@ -413,7 +413,7 @@ def test_floats_agree_to_half_of_their_digits(
     expected: list[float], found: list[float], right: bool
 ) -> None:
     given = np.array(expected, np.float32)
-    sample = Checking(1.0).sample(
+    sample = ResultChecker(1.0).sample(
         kernel_of(lambda a, _b: a, dtypes=["f4"] * 3), (given, np.zeros_like(given))
     )
     assert sample is not None

@@ -23,34 +23,34 @@ from gpu_executor.errors import (
     SettingsError,
     WrongResultError,
 )
-from gpu_executor.executor import seats
-from gpu_executor.executor.seats import Seat, chosen, ranked_seats
-from gpu_executor.executor.small_calls import MOST_BYTES
+from gpu_executor.executor import candidates
+from gpu_executor.executor.candidates import DeviceCandidate, rank_devices, select_candidates
+from gpu_executor.executor.device_pool import MOST_BYTES
+from gpu_executor.vulkan.disk_cache import write_calibration
 from gpu_executor.vulkan.instance import find_devices
-from gpu_executor.vulkan.kept_figures import keep_figures
 
 Find = Callable[..., None]
-GPU = Seat("vulkan", "NVIDIA H200", 0, True, uuid="aaaa-01")
-SECOND = Seat("vulkan", "NVIDIA H200", 1, True, uuid="bbbb-02")
-SOFTWARE = Seat("vulkan", "llvmpipe", 2, False, uuid="cccc-03")
-WEB_GPU = Seat("webgpu", "Apple M3", 0, True)
-WEB_SOFTWARE = Seat("webgpu", "llvmpipe", 1, False)
-NUMPY = Seat("cpu", "NumPy", None, False)
+GPU = DeviceCandidate("vulkan", "NVIDIA H200", 0, True, uuid="aaaa-01")
+SECOND = DeviceCandidate("vulkan", "NVIDIA H200", 1, True, uuid="bbbb-02")
+SOFTWARE = DeviceCandidate("vulkan", "llvmpipe", 2, False, uuid="cccc-03")
+WEB_GPU = DeviceCandidate("webgpu", "Apple M3", 0, True)
+WEB_SOFTWARE = DeviceCandidate("webgpu", "llvmpipe", 1, False)
+NUMPY = DeviceCandidate("cpu", "NumPy", None, False)
 
 
 @pytest.fixture
 def find(monkeypatch: pytest.MonkeyPatch) -> Find:
     """Says what backends find: seats, or an error."""
 
-    def pretend(**found: list[Seat] | Exception) -> None:
-        def finder(name: str, _settings: gx.Settings) -> list[Seat]:
+    def pretend(**found: list[DeviceCandidate] | Exception) -> None:
+        def finder(name: str, _settings: gx.Settings) -> list[DeviceCandidate]:
             what = found.get(name, [])
             if isinstance(what, Exception):
                 raise what
             return what
 
         for name in ("vulkan", "webgpu"):
-            monkeypatch.setitem(seats.FINDERS, name, functools.partial(finder, name))
+            monkeypatch.setitem(candidates.FINDERS, name, functools.partial(finder, name))
 
     return pretend
 
@@ -67,50 +67,50 @@ def lost() -> DeviceLostError:
 
 def test_a_gpu_by_vulkan_comes_before_webgpu_before_software_before_numpy(find: Find) -> None:
     find(vulkan=[SOFTWARE, GPU, SECOND], webgpu=[WEB_SOFTWARE, WEB_GPU])
-    assert [*ranked_seats("auto")] == [GPU, SECOND, WEB_GPU, SOFTWARE, WEB_SOFTWARE, NUMPY]
-    assert [*ranked_seats("vulkan")] == [GPU, SECOND, SOFTWARE]
-    assert [*ranked_seats("cpu")] == [NUMPY]
+    assert [*rank_devices("auto")] == [GPU, SECOND, WEB_GPU, SOFTWARE, WEB_SOFTWARE, NUMPY]
+    assert [*rank_devices("vulkan")] == [GPU, SECOND, SOFTWARE]
+    assert [*rank_devices("cpu")] == [NUMPY]
 
 
 def test_of_equal_kind_the_one_measured_faster_comes_first(find: Find) -> None:
     slow, fast = dataclasses.replace(GPU, rate=1e12), dataclasses.replace(SECOND, rate=2e12)
     find(vulkan=[slow, fast, SOFTWARE], webgpu=[WEB_GPU])
-    assert [*ranked_seats("auto")][:2] == [fast, slow]
+    assert [*rank_devices("auto")][:2] == [fast, slow]
     find(vulkan=[slow, SECOND])
-    assert [*ranked_seats("vulkan")] == [slow, SECOND], "what was not measured is not compared"
+    assert [*rank_devices("vulkan")] == [slow, SECOND], "what was not measured is not compared"
 
 
 def test_figures_are_read_where_they_are_kept(tmp_path: Path) -> None:
     (info,) = [each for each in find_devices() if each.index == 0]
-    keep_figures(tmp_path, info, LAVAPIPE)
+    write_calibration(tmp_path, info, LAVAPIPE)
     settings = gx.Settings(cache_dir=tmp_path)
-    assert ranked_seats("vulkan", settings)[0].rate == LAVAPIPE.kernel
-    assert ranked_seats("vulkan", dataclasses.replace(settings, calibrate=False))[0].rate is None
+    assert rank_devices("vulkan", settings)[0].rate == LAVAPIPE.kernel
+    assert rank_devices("vulkan", dataclasses.replace(settings, calibrate=False))[0].rate is None
 
 
 def test_devices_are_chosen_by_place_uuid_and_name(find: Find) -> None:
     find(vulkan=[GPU, SECOND, SOFTWARE], webgpu=[WEB_GPU])
-    ranking = ranked_seats("auto")
-    assert chosen(ranking, None, None) == [GPU]
-    assert chosen(ranking, 1, None) == chosen(ranking, "1", None) == [SECOND]
-    assert chosen(ranking, "bbbb", None) == [SECOND]
-    assert chosen(ranking, "apple", None) == [WEB_GPU]
-    assert chosen(ranking, None, "all") == [GPU, SECOND]
-    assert chosen(ranking, None, [0, 0, "llvm"]) == [GPU, GPU, SOFTWARE]
+    ranking = rank_devices("auto")
+    assert select_candidates(ranking, None, None) == [GPU]
+    assert select_candidates(ranking, 1, None) == select_candidates(ranking, "1", None) == [SECOND]
+    assert select_candidates(ranking, "bbbb", None) == [SECOND]
+    assert select_candidates(ranking, "apple", None) == [WEB_GPU]
+    assert select_candidates(ranking, None, "all") == [GPU, SECOND]
+    assert select_candidates(ranking, None, [0, 0, "llvm"]) == [GPU, GPU, SOFTWARE]
 
 
 def test_what_is_not_there_is_an_error_that_lists_what_is(find: Find) -> None:
     find(vulkan=[GPU], webgpu=[])
-    ranking = ranked_seats("auto")
+    ranking = rank_devices("auto")
     for wanted in (2, "2", -1, "radeon"):
         with pytest.raises(DeviceNotFoundError, match="0: NVIDIA H200 by vulkan, 1: NumPy by cpu"):
-            chosen(ranking, wanted, None)
+            select_candidates(ranking, wanted, None)
     with pytest.raises(SettingsError, match="not both"):
-        chosen(ranking, 0, "all")
+        select_candidates(ranking, 0, "all")
     with pytest.raises(SettingsError, match="'all' or a list of devices, not 'some'"):
-        chosen(ranking, None, "some")
+        select_candidates(ranking, None, "some")
     with pytest.raises(SettingsError, match="there is no backend 'cuda'; there are auto, vulkan"):
-        ranked_seats("cuda")  # type: ignore[arg-type]
+        rank_devices("cuda")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("backend", ["vulkan", "webgpu"])
@@ -143,7 +143,7 @@ def test_the_cpu_by_name_is_no_fall_back(find: Find, monkeypatch: pytest.MonkeyP
 
 
 def test_auto_goes_on_to_what_opens_and_warns(find: Find) -> None:
-    there = seats._vulkan_seats(gx.Settings())
+    there = candidates._find_vulkan(gx.Settings())
     find(vulkan=[dataclasses.replace(GPU, index=99), *there])
     with pytest.warns(RuntimeWarning, match="better was not to be had; .*NVIDIA H200 by vulkan: "):
         executor = gx.GpuExecutor()
@@ -155,7 +155,7 @@ def test_auto_goes_on_to_what_opens_and_warns(find: Find) -> None:
 
 
 def test_the_environment_names_a_device(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = seats._vulkan_seats(gx.Settings())
+    there = candidates._find_vulkan(gx.Settings())
     find(vulkan=[dataclasses.replace(GPU, device="another", index=99), *there])
     monkeypatch.setenv("GPU_DEVICE", there[0].device)
     with gx.GpuExecutor() as executor:
@@ -170,13 +170,13 @@ def test_when_the_device_is_gone_for_good_auto_goes_on_on_the_cpu_and_warns_once
     def fail(*_arguments: object, **_options: object) -> object:
         raise lost()
 
-    def reopen(seat: Seat, _settings: gx.Settings) -> gx.CpuBackend:
-        if seat.backend == "vulkan":
+    def reopen(candidate: DeviceCandidate, _settings: gx.Settings) -> gx.CpuBackend:
+        if candidate.backend == "vulkan":
             raise NoDeviceError("it is not there any more")
         return gx.CpuBackend()
 
     monkeypatch.setattr(device.backend, "run", fail)
-    monkeypatch.setattr(Seat, "open", reopen)
+    monkeypatch.setattr(DeviceCandidate, "open", reopen)
     with pytest.warns(
         RuntimeWarning, match=r"on the CPU by NumPy from now on: .*it is not there any"
     ):

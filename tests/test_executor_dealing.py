@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executors import ADD, FQ_ADD
-from gpu_executor.executor.dealing import Deal, shares
-from gpu_executor.executor.rates import Rates
+from gpu_executor.executor.work_stealing import DeviceRates, WorkSplit, compute_shares
 
 many_rates = st.lists(st.floats(0.0, 1e12), min_size=1, max_size=6)
 
 
-def work_through(deal: Deal, parts: list[float], draw: random.Random) -> list[list[int]]:
+def work_through(deal: WorkSplit, parts: list[float], draw: random.Random) -> list[list[int]]:
     """What each device gets when they come in any order."""
     taken: list[list[int]] = [[] for _ in parts]
     while deal.left:
@@ -37,20 +36,20 @@ def work_through(deal: Deal, parts: list[float], draw: random.Random) -> list[li
     ],
 )
 def test_shares_follow_the_rates(rates: list[float | None], expected: list[float]) -> None:
-    assert shares(rates) == pytest.approx(expected)
+    assert compute_shares(rates) == pytest.approx(expected)
 
 
 @given(many_rates, st.integers(0, 1000), st.integers(0, 1000))
 def test_every_unit_is_taken_once(rates: list[float], units: int, seed: int) -> None:
-    parts = shares(list(rates))
-    taken = work_through(Deal(units, parts), parts, random.Random(seed))
+    parts = compute_shares(list(rates))
+    taken = work_through(WorkSplit(units, parts), parts, random.Random(seed))
     assert sorted(unit for own in taken for unit in own) == list(range(units))
 
 
 @given(many_rates, st.integers(1, 100_000))
 def test_runs_are_neighbours_in_proportion(rates: list[float], units: int) -> None:
-    parts = shares(list(rates))
-    deal, end = Deal(units, parts), 0
+    parts = compute_shares(list(rates))
+    deal, end = WorkSplit(units, parts), 0
     for who, part in enumerate(parts):
         own: list[int] = []
         while len(own) < round(part * units) - 1:
@@ -63,7 +62,7 @@ def test_runs_are_neighbours_in_proportion(rates: list[float], units: int) -> No
 
 
 def test_half_of_a_run_is_taken_at_a_time() -> None:
-    deal = Deal(16, [0.5, 0.5])
+    deal = WorkSplit(16, [0.5, 0.5])
     assert [deal.take(0, [0.5, 0.5]) for _ in range(4)] == [
         range(0, 4), range(4, 6), range(6, 7), range(7, 8),
     ]  # fmt: skip
@@ -71,7 +70,7 @@ def test_half_of_a_run_is_taken_at_a_time() -> None:
 
 def test_who_is_done_steals_from_the_end_of_the_longest_run() -> None:
     parts = [1 / 3] * 3
-    deal = Deal(30, parts)
+    deal = WorkSplit(30, parts)
     for _ in range(4):
         deal.take(0, parts)
     deal.take(1, parts)
@@ -80,7 +79,7 @@ def test_who_is_done_steals_from_the_end_of_the_longest_run() -> None:
 
 def test_a_slow_thief_leaves_the_last_units_to_a_fast_device() -> None:
     parts = [0.9, 0.1]
-    deal = Deal(10, parts)
+    deal = WorkSplit(10, parts)
     assert deal.take(1, parts) == range(9, 10)
     deal.take(0, parts)
     assert deal.left == 4
@@ -90,36 +89,36 @@ def test_a_slow_thief_leaves_the_last_units_to_a_fast_device() -> None:
 
 
 def test_rates_are_those_of_the_kernel_and_of_late() -> None:
-    rates = Rates([None, None])
-    assert rates.shares(ADD) == [0.5, 0.5]
+    rates = DeviceRates([None, None])
+    assert rates.compute_shares(ADD) == [0.5, 0.5]
     for _ in range(20):
         rates.note(0, ADD, 1, 10 << 20, 1.0)
         rates.note(1, ADD, 1, 30 << 20, 1.0)
-    assert rates.shares(ADD) == pytest.approx([0.25, 0.75], abs=0.01)
-    assert rates.shares(FQ_ADD) == rates.shares(ADD), "until it was run itself"
+    assert rates.compute_shares(ADD) == pytest.approx([0.25, 0.75], abs=0.01)
+    assert rates.compute_shares(FQ_ADD) == rates.compute_shares(ADD), "until it was run itself"
     for _ in range(20):
         rates.note(0, ADD, 1, 30 << 20, 1.0)
-    assert rates.shares(ADD) == pytest.approx([0.5, 0.5], abs=0.01)
+    assert rates.compute_shares(ADD) == pytest.approx([0.5, 0.5], abs=0.01)
 
 
 def test_rates_begin_with_the_calibration() -> None:
-    rates = Rates([1e9, 3e9])
-    assert rates.shares(ADD) == [0.25, 0.75]
+    rates = DeviceRates([1e9, 3e9])
+    assert rates.compute_shares(ADD) == [0.25, 0.75]
     rates.note(0, ADD, 1, 1000, 0.1)
-    assert rates.shares(ADD) == [0.25, 0.75], "one measured device alone says nothing"
-    assert Rates([1e9, None]).shares(ADD) == [0.5, 0.5]
+    assert rates.compute_shares(ADD) == [0.25, 0.75], "one measured device alone says nothing"
+    assert DeviceRates([1e9, None]).compute_shares(ADD) == [0.5, 0.5]
 
 
 def test_who_gets_little_does_not_look_slow_for_it() -> None:
-    rates = Rates([None, None])
+    rates = DeviceRates([None, None])
     per_turn, per_byte = 100e-6, 1e-9
     for _ in range(20):
         for who, nbytes in enumerate((40_000, 400)):
             rates.note(who, ADD, 1, nbytes, per_turn + nbytes * per_byte)
-    assert rates.shares(ADD)[1] > 0.4
+    assert rates.compute_shares(ADD)[1] > 0.4
 
 
 def test_a_device_that_failed_has_no_share() -> None:
-    rates = Rates([None, None, None])
-    rates.leave_alone(1)
-    assert (rates.shares(ADD), rates.able) == ([0.5, 0.0, 0.5], 2)
+    rates = DeviceRates([None, None, None])
+    rates.quarantine(1)
+    assert (rates.compute_shares(ADD), rates.able) == ([0.5, 0.0, 0.5], 2)

@@ -13,8 +13,8 @@ import pytest
 import gpu_executor as gx
 from executors import ADD, FQ_ADD, Between, kernel_of, let_meet, lose, put_before, total, words
 from gpu_executor.errors import ArgumentShapeError, DeviceLostError, NoDeviceError
-from gpu_executor.executor import cutting
-from gpu_executor.executor.seats import Seat
+from gpu_executor.executor import jobs
+from gpu_executor.executor.candidates import DeviceCandidate
 from jobs import TOO_LARGE, check_sums, field_job, word_jobs
 from test_threads import in_threads
 from test_waiting import PATIENCE, in_background
@@ -25,7 +25,7 @@ MANY = 100_000
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls are cut that would not be worth it: into units of 1,024 words."""
-    monkeypatch.setattr(cutting, "UNIT_BYTES", 8192)
+    monkeypatch.setattr(jobs, "UNIT_BYTES", 8192)
 
 
 @pytest.fixture(params=["vulkan", "webgpu", "cpu"])
@@ -138,7 +138,7 @@ def test_a_slow_device_gets_less(cpus: gx.GpuExecutor) -> None:
     np.testing.assert_array_equal(cpus.run(ADD, *arrays), total(arrays))
     fast, slow = (now - then for now, then in zip(read_by(cpus), before, strict=True))
     assert slow < fast / 2, "it is ten times slower"
-    assert cpus._crew.rates.shares(ADD)[1] < 1 / 3
+    assert cpus._pool.rates.compute_shares(ADD)[1] < 1 / 3
 
 
 def test_single_jobs_go_to_whoever_is_free(cpus: gx.GpuExecutor) -> None:
@@ -202,16 +202,16 @@ def test_a_call_in_its_callers_thread_goes_to_who_is_least_busy(cpus: gx.GpuExec
 @pytest.fixture
 def gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that was lost does not open again."""
-    open_seat = Seat.open
+    open_seat = DeviceCandidate.open
     opened: list[int] = []
 
-    def reopen(seat: Seat, settings: gx.Settings) -> object:
+    def reopen(candidate: DeviceCandidate, settings: gx.Settings) -> object:
         opened.append(1)
         if len(opened) > 2:
             raise NoDeviceError("it is not there any more")
-        return open_seat(seat, settings)
+        return open_seat(candidate, settings)
 
-    monkeypatch.setattr(Seat, "open", reopen)
+    monkeypatch.setattr(DeviceCandidate, "open", reopen)
 
 
 def test_a_device_that_failed_gets_nothing_more(gone: None, two: gx.GpuExecutor) -> None:
@@ -228,7 +228,7 @@ def test_a_device_that_failed_gets_nothing_more(gone: None, two: gx.GpuExecutor)
     why = "it was lost, and does not open again: it is not there any more"
     assert (stats[0].failed, stats[1].failed) == (None, why)
     assert f"left alone: {why}" in str(stats[1])
-    assert two._crew.rates.shares(ADD) == [1.0, 0.0]
+    assert two._pool.rates.compute_shares(ADD) == [1.0, 0.0]
     assert stats[1].calls <= 64, "what it had taken when it failed"
 
 
@@ -291,9 +291,11 @@ def test_a_device_that_is_lost_and_comes_back_goes_on(cpus: gx.GpuExecutor) -> N
 @pytest.fixture
 def always_lost(monkeypatch: pytest.MonkeyPatch, cpus: gx.GpuExecutor) -> None:
     """The second device opens again, and is lost at every call."""
-    open_seat = Seat.open
+    open_seat = DeviceCandidate.open
     monkeypatch.setattr(
-        Seat, "open", lambda seat, settings: Between(open_seat(seat, settings), lose)
+        DeviceCandidate,
+        "open",
+        lambda candidate, settings: Between(open_seat(candidate, settings), lose),
     )
     put_before(cpus, 1, lose)
 
@@ -305,7 +307,7 @@ def test_one_that_is_lost_at_every_call_is_left_alone_in_the_end(
     jobs = word_jobs(*[3] * 20)
     end = time.monotonic() + PATIENCE
     while cpus.stats().devices[1].failed is None and time.monotonic() < end:
-        with cpus._crew.taken(ADD, jobs[0]):  # as another thread does: the first one is busier
+        with cpus._pool.taken(ADD, jobs[0]):  # as another thread does: the first one is busier
             check_by(way, cpus, jobs)
     stats = cpus.stats().devices
     assert stats[0].failed is None

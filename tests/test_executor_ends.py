@@ -164,7 +164,7 @@ def test_executors_that_are_collected_end_wherever_that_happens(run_python: RunP
 IN_THE_LINE_ITSELF = """
 dropped = []
 executor = gx.GpuExecutor("cpu")
-line = executor._line
+line = executor._queue
 dropped.append(executor)
 futures = [executor.submit(ADD, X, X) for _ in range(5)]
 del executor

@@ -17,7 +17,7 @@ import pytest
 import gpu_executor as gx
 from executors import ADD, FQ_ADD, words
 from fault_codes import COUNT, JOBS, LOST, code_of, executor, gathered, whatever_it_is
-from gpu_executor.executor.own_errors import own
+from gpu_executor.executor.jobs import copy_exception
 from jobs import TOO_LARGE, check_sums, field_jobs
 from test_faults import Fail, fail
 from test_waiting import PATIENCE
@@ -69,7 +69,7 @@ def test_a_copy_of_an_error_is_like_it() -> None:
         ValueError(),
     ):
         error.add_note("said before")
-        copy = own(error)
+        copy = copy_exception(error)
         assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
         copy.add_note("said to one")
         assert error.__notes__ == ["said before"]

@@ -318,13 +318,13 @@ def test_its_jobs_go_to_the_other_device(fail: Fail, monkeypatch: pytest.MonkeyP
 def test_an_interrupt_while_it_is_opened_again_leaves_it_to_the_next_call(
     executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, seat = words(50), type(executor._devices[0].seat)
+    job, candidate = words(50), type(executor._devices[0].candidate)
     with monkeypatch.context() as patch:
 
         def interrupted(*_: object) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr(seat, "open", interrupted)
+        patch.setattr(candidate, "open", interrupted)
         fail("vkQueueSubmit", code_of(LOST), on=1)
         for way in (executor.run, lambda *call: executor.submit(*call).result()):
             with pytest.raises(KeyboardInterrupt):

@@ -13,10 +13,10 @@ import pytest
 
 import gpu_executor as gx
 from executors import ADD, HeldKernel, kernel_of, total, watched, words
-from gpu_executor.executor.jobs import job_of
-from gpu_executor.executor.joining import joined
-from gpu_executor.executor.line import Line
-from gpu_executor.executor.rates import Rates
+from gpu_executor.executor.coalescing import coalesce
+from gpu_executor.executor.job_queue import JobQueue
+from gpu_executor.executor.jobs import make_job
+from gpu_executor.executor.work_stealing import DeviceRates
 from test_waiting import PATIENCE, in_background
 
 
@@ -29,7 +29,7 @@ def executor() -> Iterator[gx.GpuExecutor]:
 @pytest.fixture
 def asleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """No device's thread is told of a job: who waits for it has to run it."""
-    monkeypatch.setattr(Line, "_wake", lambda _line: None)
+    monkeypatch.setattr(JobQueue, "_wake", lambda _line: None)
 
 
 def test_the_waiting_thread_runs_its_job(executor: gx.GpuExecutor, asleep: None) -> None:
@@ -80,7 +80,7 @@ def test_a_callback_may_ask_for_more_and_wait_for_it(
     executor: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch, told: bool
 ) -> None:
     if not told:
-        monkeypatch.setattr(Line, "_wake", lambda _line: None)
+        monkeypatch.setattr(JobQueue, "_wake", lambda _line: None)
     kernel, found = kernel_of(watched(lambda: None)), []
     done = threading.Event()
 
@@ -125,8 +125,8 @@ def test_many_threads_get_each_its_own(executor: gx.GpuExecutor) -> None:
 
 
 def test_who_is_interrupted_while_it_rests_leaves_nobody_waiting() -> None:
-    line = Line(Rates([None]))
-    own, other = (job_of(ADD, words(3), None, Future()) for _ in range(2))
+    line = JobQueue(DeviceRates([None]))
+    own, other = (make_job(ADD, words(3), None, Future()) for _ in range(2))
     line.put(own)
     assert line.take_own(own)
     taker, taken = in_background(line.take)
@@ -140,5 +140,5 @@ def test_who_is_interrupted_while_it_rests_leaves_nobody_waiting() -> None:
 
 
 def test_a_call_without_arrays_is_not_joined_with_others() -> None:
-    assert joined(ADD, [(), words(3)]) is None
-    assert joined(ADD, [words(3), ()]) is None
+    assert coalesce(ADD, [(), words(3)]) is None
+    assert coalesce(ADD, [words(3), ()]) is None

@@ -117,12 +117,12 @@ def test_the_environment_sets_limits_and_arguments_win(monkeypatch: pytest.Monke
     monkeypatch.setenv("GPU_WHEN_FULL", "raise")
     monkeypatch.setenv("GPU_MEMORY_LIMIT", "100_000")
     with gx.GpuExecutor("vulkan") as executor:
-        assert (executor._line._queue.most_bytes, executor._line.when_full) == (1000, "raise")
+        assert (executor._queue._queue.most_bytes, executor._queue.when_full) == (1000, "raise")
         backend = executor._devices[0].backend
         assert isinstance(backend, PersistentVulkanBackend)
         assert backend._session.settings.memory_limit == 100_000
     with gx.GpuExecutor("cpu", queued_bytes=7, when_full="block") as executor:
-        assert (executor._line._queue.most_bytes, executor._line.when_full) == (7, "block")
+        assert (executor._queue._queue.most_bytes, executor._queue.when_full) == (7, "block")
 
 
 @pytest.mark.parametrize(

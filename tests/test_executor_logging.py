@@ -10,7 +10,7 @@ import pytest
 import gpu_executor as gx
 from backend_faults import LOST, lie, lose
 from gpu_executor.errors import WrongResultError
-from gpu_executor.executor import seats
+from gpu_executor.executor import candidates
 
 ADD = gx.kernels.load("vector_add_u32")
 A = np.arange(70, dtype=np.uint32)
@@ -64,11 +64,11 @@ def test_a_device_that_is_left_alone_is_an_error(
 def test_falling_back_to_the_cpu_is_a_warning(
     log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nothing() -> list[seats.Seat]:
+    def nothing() -> list[candidates.DeviceCandidate]:
         raise gx.NoDeviceError("no driver")
 
-    monkeypatch.setattr(seats, "find_devices", nothing)
-    monkeypatch.setattr(seats, "find_adapters", nothing)
+    monkeypatch.setattr(candidates, "find_devices", nothing)
+    monkeypatch.setattr(candidates, "find_adapters", nothing)
     with pytest.warns(RuntimeWarning, match="NumPy"), gx.GpuExecutor() as executor:
         assert executor.stats().fell_back
         warned = [text for level, text in said(log) if level == logging.WARNING]

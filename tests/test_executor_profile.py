@@ -15,8 +15,8 @@ import gpu_executor as gx
 from conftest import elements
 from executors import BACKENDS
 from gpu_executor.errors import ClosedError, GpuError
-from gpu_executor.executor.device_profile import DeviceProfile
-from gpu_executor.executor.seats import BackendName
+from gpu_executor.executor.candidates import BackendName
+from gpu_executor.executor.device_metrics import DeviceProfile
 from gpu_executor.primes import BLS12_381_FQ, words
 from test_executor_choice import slower
 

@@ -15,7 +15,7 @@ import pytest
 import gpu_executor as gx
 from executors import ADD, HeldKernel, held, kernel_of, total, watched, words
 from gpu_executor.errors import ClosedError, QueueFullError
-from gpu_executor.executor import cutting
+from gpu_executor.executor import jobs
 from jobs import check_sums
 from test_waiting import PATIENCE, in_background
 
@@ -47,7 +47,7 @@ def test_a_map_that_is_left_makes_room_for_who_waits(
     results = executor.map(ADD, [a] * 8, [b] * 8, chunksize=8)
     thread, late = in_background(lambda: executor.submit(ADD, a, b).result(PATIENCE))
     thread.join(0.05)
-    assert thread.is_alive() and executor._line._queue.outside
+    assert thread.is_alive() and executor._queue._queue.outside
     del results
     for kernel in kernels:
         kernel.let_go.set()
@@ -90,7 +90,7 @@ def test_nobody_passes_a_large_job_that_waits(held: HeldKernel) -> None:
         for number, size in ((1, 30), (2, 10)):  # the second would fit
             submit = partial(executor.submit, kernels[number], *words(size))
             waiting.append(in_background(submit))
-            while len(executor._line._queue.outside) < number:
+            while len(executor._queue._queue.outside) < number:
                 time.sleep(0.001)
         held.let_go.set()
         for thread, submitted in waiting:
@@ -164,7 +164,7 @@ def test_who_blocks_for_room_at_the_shutdown_is_refused(held: HeldKernel, cancel
     held.hold(executor)
     inside = executor.submit(ADD, *words(10))
     blocked = [in_background(lambda: executor.submit(ADD, *words(10))) for _ in range(3)]
-    while len(executor._line._queue.outside) < 3:
+    while len(executor._queue._queue.outside) < 3:
         time.sleep(0.001)
     executor.shutdown(wait=False, cancel_futures=cancel)
     held.let_go.set()
@@ -180,12 +180,12 @@ def test_a_job_that_is_cancelled_by_somebody_in_the_line_leaves_it_later(held: H
     with gx.GpuExecutor("cpu", queued_bytes=2 * JOB) as executor:
         held.hold(executor)
         futures = [executor.submit(ADD, *words(10, n)) for n in range(2)]
-        with executor._line._lock:  # as the collector may, wherever a thread is
+        with executor._queue._lock:  # as the collector may, wherever a thread is
             assert futures[0].cancel()
-            assert len(executor._line) == 2
+            assert len(executor._queue) == 2
         thread, submitted = in_background(lambda: executor.submit(ADD, *words(10, 2)))
         thread.join(PATIENCE)
-        assert len(executor._line) == 2
+        assert len(executor._queue) == 2
         held.let_go.set()
         results = [future.result(PATIENCE) for future in [futures[1], *submitted]]
         check_sums(results, [words(10, n) for n in (1, 2)])
@@ -199,16 +199,16 @@ def test_a_maps_time_counts_also_while_there_is_no_room(held: HeldKernel) -> Non
         results = executor.map(ADD, [a] * 5, [b] * 5, timeout=0.05)
         with pytest.raises(TimeoutError):
             next(results)
-        assert not executor._line._queue.outside
+        assert not executor._queue._queue.outside
         held.let_go.set()
 
 
 def test_a_large_call_in_its_callers_thread_waits_for_no_room(
     two_held: tuple[gx.GpuExecutor, list[HeldKernel]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cutting, "UNIT_BYTES", 1 << 10)
+    monkeypatch.setattr(jobs, "UNIT_BYTES", 1 << 10)
     executor, kernels = two_held
-    monkeypatch.setattr(executor._line, "when_full", "raise")
+    monkeypatch.setattr(executor._queue, "when_full", "raise")
     executor.submit(ADD, *words(20))
     with pytest.raises(QueueFullError):
         executor.submit(ADD, *words(1))

@@ -10,8 +10,8 @@ import pytest
 
 import gpu_executor as gx
 from executors import Array, HeldKernel, held, kernel_of, total, watched, words
-from gpu_executor.executor import small_calls
-from gpu_executor.executor.small_calls import ROUNDS
+from gpu_executor.executor import device_pool
+from gpu_executor.executor.device_pool import ROUNDS
 from gpu_executor.kernel import Shape
 from test_waiting import PATIENCE
 
@@ -54,7 +54,7 @@ def test_a_call_that_cannot_be_tried_is_not_the_error_of_calls_beside_it(held: H
 
 
 def test_kernels_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_calls, "REMEMBERED", 8)
+    monkeypatch.setattr(device_pool, "REMEMBERED", 8)
     seen: list[int] = []
 
     def kernel_number(number: int) -> gx.Kernel:

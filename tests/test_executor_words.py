@@ -12,7 +12,7 @@ import pytest
 import gpu_executor as gx
 from executors import ADD, BACKENDS, words
 from gpu_executor.errors import ArgumentTypeError, ClosedError, NoDeviceError, SettingsError
-from gpu_executor.executor.seats import BackendName, Seat
+from gpu_executor.executor.candidates import BackendName, DeviceCandidate
 from test_waiting import PATIENCE, in_background
 
 LOST = gx.DeviceLostError("vkQueueSubmit", -4, "on purpose")
@@ -79,7 +79,7 @@ def test_several_devices_may_be_named_in_whatever_can_be_gone_through() -> None:
     ways: list[Any] = [np.array([0, 0]), (each for each in "00"), {0: "the first"}]
     for devices in ways:
         with gx.GpuExecutor("cpu", devices=devices, tries=np.int64(1)) as executor:  # type: ignore[arg-type]
-            assert {str(each.seat) for each in executor._devices} == {"NumPy by cpu"}
+            assert {str(each.candidate) for each in executor._devices} == {"NumPy by cpu"}
 
 
 def test_a_registry_that_is_none_is_refused() -> None:
@@ -118,16 +118,16 @@ def test_the_same_where_it_is_shut_down_meanwhile() -> None:
 def test_a_plan_waits_for_a_device_that_is_being_opened_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    closed, may_open, open_seat = threading.Event(), threading.Event(), Seat.open
+    closed, may_open, open_seat = threading.Event(), threading.Event(), DeviceCandidate.open
 
-    def slowly(seat: Seat, settings: gx.Settings) -> Any:
+    def slowly(candidate: DeviceCandidate, settings: gx.Settings) -> Any:
         closed.set()
         assert may_open.wait(PATIENCE)
-        return open_seat(seat, settings)
+        return open_seat(candidate, settings)
 
     with gx.GpuExecutor("vulkan") as executor:
         device = executor._devices[0]
-        monkeypatch.setattr(Seat, "open", slowly)
+        monkeypatch.setattr(DeviceCandidate, "open", slowly)
         reopening, _ = in_background(lambda: device._recover(device.backend, LOST))
         assert closed.wait(PATIENCE)
         asking, said = in_background(lambda: executor.explain(ADD, 10))

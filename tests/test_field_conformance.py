@@ -88,7 +88,7 @@ def test_every_operation_is_exact(gpu: Gpu, field: Field, place: Place, operatio
     count, apply, exact = ELEMENTWISE[operation]
     values = operands(field, count)
     result = apply(field, *(made(gpu, place, field, each) for each in values))
-    assert (result.field, result.form, result.on_card) == (field, field.form, place == "card")
+    assert (result.field, result.form, result.on_device) == (field, field.form, place == "card")
     assert ints(result) == [exact(*row) % field.modulus for row in zip(*values, strict=True)]
 
 

@@ -73,7 +73,7 @@ def test_operands_in_two_places_are_refused(fresh_gpu: OpenGpu) -> None:
     with pytest.raises(gx.errors.ArgumentTypeError, match="on a card already"):
         other.to_device(here)
     with pytest.raises(gx.errors.ArgumentTypeError, match="the array is on the host"):
-        _ = host.card
+        _ = host.device
 
 
 def test_an_array_of_a_closed_backend_is_refused(fresh_gpu: OpenGpu) -> None:

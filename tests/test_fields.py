@@ -31,7 +31,7 @@ from gpu_executor.fields import (
     FieldArray,
 )
 from gpu_executor.fields.elementwise import AT_ONCE
-from gpu_executor.vulkan import launches
+from gpu_executor.vulkan import dispatch_cache
 from gpu_executor.vulkan.timeline import Timeline
 
 FR = BLS12_381_FR
@@ -101,7 +101,7 @@ def test_fifty_operations_are_submitted_without_a_wait(
     values, others = some(field, 300, 1), some(field, 300, 2)
     x, y = (gpu.to_device(field.encode(each)) for each in (values, others))
     _ = x - 7, x**2, field.inverse(x)  # an integer and an exponent come to the card once
-    chain, waits, wait = x.card.chain, [], Timeline.wait  # type: ignore[attr-defined]
+    chain, waits, wait = x.device.stream, [], Timeline.wait  # type: ignore[attr-defined]
 
     def counted(self: Timeline, *arguments: Any, **options: Any) -> None:
         waits.append(arguments)
@@ -152,7 +152,7 @@ def test_integers_do_not_drive_out_tables(
 def test_more_elements_than_work_groups_take_at_once(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launches, "choose_work_groups", lambda *_: (64, 1))
+    monkeypatch.setattr(dispatch_cache, "choose_work_groups", lambda *_: (64, 1))
     gpu, field = fresh_gpu(), BABYBEAR
     p, draw = field.modulus, np.random.default_rng(1)
     a, b = (draw.integers(0, p, AT_ONCE + 65, dtype=np.uint32) for _ in range(2))

@@ -14,19 +14,21 @@ from figures import H200, LAVAPIPE, MAYBE_TIMES, RATES, TIMES, strange_figures
 from gpu_executor.calibration import Calibration
 from gpu_executor.call import Operand
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.plan import MOST_SLOTS, DataPath, Plan, QueueUse, Request, Wishes, make_plan
-from gpu_executor.plan.forecast import Pace, Way, Work, forecast
+from gpu_executor.plan import MOST_SLOTS, DataPath, Plan, QueueUse, Request, RunOptions, make_plan
+from gpu_executor.plan.forecast import ExecutionPath, PipelinePace, Work, forecast
 from gpu_executor.settings import Settings
 from test_batch_plan import COPYING
 from test_plan import ADD, ELEMENT, ENDLESS, device, reason
 
 ROOMY = device(storage=ENDLESS, groups=ENDLESS, memory=ENDLESS)
-OPEN = Wishes()
+OPEN = RunOptions()
 any_figures = st.sampled_from([H200, LAVAPIPE]) | strange_figures()
 any_wishes = st.one_of(
-    st.builds(Wishes, st.none() | st.booleans(), st.none(), st.none() | st.integers(1, MOST_SLOTS)),
-    st.builds(Wishes, st.none() | st.booleans(), st.just(True), st.none() | st.integers(2, 16)),
-    st.builds(Wishes, st.none() | st.booleans(), st.just(False), st.none() | st.just(1)),
+    st.builds(
+        RunOptions, st.none() | st.booleans(), st.none(), st.none() | st.integers(1, MOST_SLOTS)
+    ),
+    st.builds(RunOptions, st.none() | st.booleans(), st.just(True), st.none() | st.integers(2, 16)),
+    st.builds(RunOptions, st.none() | st.booleans(), st.just(False), st.none() | st.just(1)),
 )
 
 
@@ -37,19 +39,19 @@ def plan(
     on: DeviceInfo = COPYING,
     *,
     mapped: bool = False,
-    wishes: Wishes = OPEN,
+    options: RunOptions = OPEN,
     **settings: Any,
 ) -> Plan:
     """The plan for field additions; `mapped` where the host copies neither inputs nor results."""
     operands = (Operand(ELEMENT, count),) * 3
-    request = Request(ADD, operands, count, jobs, wishes, in_place=mapped, recycled=mapped)
+    request = Request(ADD, operands, count, jobs, options, in_place=mapped, recycled=mapped)
     return make_plan(request, on, Settings(**settings), figures)
 
 
 def seconds(
     figures: Calibration, work: Work, pieces: int, slots: int | None, way: tuple[DataPath, QueueUse]
 ) -> float:
-    return forecast(figures, work, pieces, Way(*way, pieces, slots))[0]
+    return forecast(figures, work, pieces, ExecutionPath(*way, pieces, slots))[0]
 
 
 MAPPED: tuple[DataPath, QueueUse] = ("host-visible", "one")
@@ -88,7 +90,7 @@ def test_pieces_that_overlap_are_as_fast_as_the_slowest_part() -> None:
 def test_too_few_slots_leave_every_part_waiting() -> None:
     work = Work(64e6, 32e6, 64e6, 32e6)
     by_slots = {slots: seconds(H200, work, 100, slots, SPLIT) for slots in range(2, MOST_SLOTS + 1)}
-    left_open, slots = forecast(H200, work, 100, Way(*SPLIT, 100, None))
+    left_open, slots = forecast(H200, work, 100, ExecutionPath(*SPLIT, 100, None))
     assert 2 < slots < MOST_SLOTS
     assert left_open == by_slots[slots] < 1.1 * min(by_slots.values())
     assert by_slots[2] > 2 * left_open
@@ -98,7 +100,7 @@ def test_too_few_slots_leave_every_part_waiting() -> None:
 def test_slots_keep_the_slowest_part_busy_and_one_is_to_spare(
     apart: float, ratio: float, pieces: int
 ) -> None:
-    pace = Pace(apart * ratio, apart)
+    pace = PipelinePace(apart * ratio, apart)
     assert ratio <= pace.slots <= ratio + 2
     best = pace.through + (pieces - 1) * pace.apart
     assert pace.seconds(pieces, pace.slots) == best
@@ -150,7 +152,7 @@ def test_whatever_is_slower_makes_no_forecast_shorter(
     figures=any_figures,
     count=st.integers(1, 1 << 33) | st.integers(1, 5),
     jobs=st.integers(1, 1000),
-    wishes=any_wishes,
+    options=any_wishes,
     mapped=st.booleans(),
     chunk=st.none() | st.integers(1, 1 << 22),
     set_so=st.none() | st.booleans(),
@@ -160,7 +162,7 @@ def test_every_choice_is_within_bounds_and_as_asked_for(
     figures: Calibration,
     count: int,
     jobs: int,
-    wishes: Wishes,
+    options: RunOptions,
     mapped: bool,
     chunk: int | None,
     set_so: bool | None,
@@ -168,15 +170,15 @@ def test_every_choice_is_within_bounds_and_as_asked_for(
 ) -> None:
     on = device(storage=ENDLESS, groups=ENDLESS, memory=ENDLESS, unified=unified)
     settings = {"stream_chunk_elems": chunk, "device_local": set_so}
-    found = plan(count, jobs, figures, on, mapped=mapped, wishes=wishes, **settings)
+    found = plan(count, jobs, figures, on, mapped=mapped, options=options, **settings)
     assert 1 <= found.chunk <= count
     assert found.chunk <= found.capacity
     assert chunk is None or found.chunk == min(count, chunk) == min(count, found.capacity)
     assert 1 <= found.slots <= MOST_SLOTS
-    assert wishes.slots in (None, found.slots)
-    assert not wishes.pipelined or found.slots > 1
+    assert options.slots in (None, found.slots)
+    assert not options.pipelined or found.slots > 1
     assert found.foreseen is not None and 0 < found.foreseen < math.inf
-    wanted = next((each for each in (wishes.device_local, set_so) if each is not None), None)
+    wanted = next((each for each in (options.device_local, set_so) if each is not None), None)
     if wanted is not None or unified:
         assert found.path == ("device-local" if wanted else "host-visible")
     if found.path == "host-visible" or found.slots == 1:
@@ -191,11 +193,11 @@ def test_the_argument_then_the_setting_then_unified_memory_choose_the_path() -> 
     unified = device(unified=True)
     for count, other in ((100, True), (1 << 20, False)):
         usual = plan(count).path
-        assert usual != plan(count, wishes=Wishes(other)).path
+        assert usual != plan(count, options=RunOptions(other)).path
         assert plan(count, device_local=other).path != usual
-        assert plan(count, wishes=Wishes(other), device_local=not other).path != usual
+        assert plan(count, options=RunOptions(other), device_local=not other).path != usual
         assert plan(count, on=unified).path == "host-visible"
-    found = plan(1 << 20, wishes=Wishes(False), device_local=True)
+    found = plan(1 << 20, options=RunOptions(False), device_local=True)
     assert reason(found, "path") == "asked for with device_local=False"
     assert reason(plan(1 << 20, device_local=False), "path") == "GPU_DEVICE_LOCAL is 0"
     assert reason(plan(1 << 20, on=unified), "path").startswith("all memory of the device")
@@ -246,24 +248,24 @@ def test_a_large_batch_of_mapped_arrays_takes_three_queues() -> None:
 
 def test_small_jobs_take_several_queues_where_those_are_much_cheaper() -> None:
     cheap = dataclasses.replace(H200, piece_several=3e-6)
-    staged = Wishes(device_local=True)
-    found = plan(64, 32, cheap, wishes=staged)
+    staged = RunOptions(device_local=True)
+    found = plan(64, 32, cheap, options=staged)
     assert (found.queues, found.chunk) == ("several", 64)
     assert reason(found, "queues").startswith("several, ")
-    assert plan(64, 32, dataclasses.replace(cheap, piece_several=None), wishes=staged).queues != (
+    assert plan(64, 32, dataclasses.replace(cheap, piece_several=None), options=staged).queues != (
         "several"
     )
     dear = dataclasses.replace(H200, piece_several=100e-6, piece_split=100e-6)
-    assert plan(64, 32, dear, wishes=staged).queues == "one"
+    assert plan(64, 32, dear, options=staged).queues == "one"
 
 
 def test_jobs_that_gain_nothing_by_overlapping_run_one_after_the_other() -> None:
     dear, unified = dataclasses.replace(LAVAPIPE, piece_mapped=1e-3), device(unified=True)
     found = plan(64, 4, dear, unified)
     assert (found.slots, reason(found, "slots")) == (1, "1, overlapping would take longer")
-    assert plan(64, 4, dear, unified, wishes=Wishes(pipelined=True)).slots > 1
+    assert plan(64, 4, dear, unified, options=RunOptions(pipelined=True)).slots > 1
     assert plan(64, 4, LAVAPIPE, unified).slots > 1
-    one = plan(64, 4, wishes=Wishes(pipelined=False))
+    one = plan(64, 4, options=RunOptions(pipelined=False))
     assert reason(one, "slots") == "1, asked for with pipelined=False"
 
 
@@ -288,7 +290,7 @@ def test_a_plan_by_figures_prints_itself_and_why() -> None:
         "  - slots: 3, so that copies and computing of 8 pieces overlap",
         "  - queues: three, 13.7 ms with one, 11.9 ms with three, 13.7 ms with several foreseen",
     ]
-    assert str(plan(70, 1, LAVAPIPE, wishes=Wishes(True))).splitlines() == [
+    assert str(plan(70, 1, LAVAPIPE, options=RunOptions(True))).splitlines() == [
         "70 elements on the device-local path: 1 piece of up to 70, 1 slot, work-groups of 64 x 1 "
         "elements",
         "  - path: asked for with device_local=True",

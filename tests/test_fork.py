@@ -7,7 +7,7 @@ import pytest
 
 import gpu_executor as gx
 from conftest import RunPython
-from gpu_executor import forking
+from gpu_executor import fork
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
 from in_child import OPEN_IN_CHILD
@@ -380,6 +380,6 @@ def test_a_driver_that_allows_a_child_no_device_is_named(monkeypatch: pytest.Mon
     monkeypatch.setattr(vk, "vkCreateDevice", refuse)
     with pytest.raises(gx.errors.VulkanError, match="vkCreateDevice failed"):
         gx.PersistentVulkanBackend()
-    monkeypatch.setattr(forking, "_is_child", True)
+    monkeypatch.setattr(fork, "_is_child", True)
     with pytest.raises(gx.NoDeviceError, match=r"in this child of fork\(\).*close it there.*spawn"):
         gx.PersistentVulkanBackend()

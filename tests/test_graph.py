@@ -14,22 +14,22 @@ from conftest import OpenGpu
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.vulkan.timeline import Timeline
 from jobs import ADD_U32
-from test_chain import COUNT, cards, numbers, sum_of
+from test_chain import COUNT, devices, numbers, sum_of
 
 FR, MANY = gx.fields.BLS12_381_FR, 64
 
 
 def test_what_is_recorded_is_done_when_it_is_called(gpu: gx.PersistentVulkanBackend) -> None:
-    card, a, b = cards(gpu), numbers(1), numbers(2)
-    x, step = card.put(a), card.put(b)
-    submitted = card.chain.submissions
+    device, a, b = devices(gpu), numbers(1), numbers(2)
+    x, step = device.put(a), device.put(b)
+    submitted = device.stream.submissions
     with gpu.graph(x) as graph:
         y = x
         for _ in range(10):
-            y = sum_of(card, y, step)
-    assert (len(graph), card.chain.submissions) == (10, submitted)
+            y = sum_of(device, y, step)
+    assert (len(graph), device.stream.submissions) == (10, submitted)
     graph()
-    assert card.chain.submissions == submitted + 1
+    assert device.stream.submissions == submitted + 1
     np.testing.assert_array_equal(y.numpy(), a + np.uint32(10) * b)
 
 
@@ -50,22 +50,22 @@ def test_other_inputs_give_other_results(gpu: gx.PersistentVulkanBackend) -> Non
 
 
 def test_many_runs_in_a_row_are_in_order(gpu: gx.PersistentVulkanBackend) -> None:
-    card, a, b = cards(gpu), numbers(1), numbers(2)
-    x, step = card.put(a), card.put(b)
+    device, a, b = devices(gpu), numbers(1), numbers(2)
+    x, step = device.put(a), device.put(b)
     with gpu.graph() as graph:
-        y = sum_of(card, x, step)
-        card.submit([Dispatch(ADD_U32, (y, step, x), COUNT)])
+        y = sum_of(device, x, step)
+        device.submit([Dispatch(ADD_U32, (y, step, x), COUNT)])
     for _ in range(50):
         graph()
     np.testing.assert_array_equal(x.numpy(), a + np.uint32(100) * b)
 
 
 def test_other_threads_go_on_while_one_records(gpu: gx.PersistentVulkanBackend) -> None:
-    card, a = cards(gpu), numbers(1)
-    x, results = card.put(a), []
+    device, a = devices(gpu), numbers(1)
+    x, results = device.put(a), []
     with gpu.graph(x) as graph:
-        y = sum_of(card, x, x)
-        thread = threading.Thread(target=lambda: results.append(sum_of(card, x, x).numpy()))
+        y = sum_of(device, x, x)
+        thread = threading.Thread(target=lambda: results.append(sum_of(device, x, x).numpy()))
         thread.start()
         thread.join()
     np.testing.assert_array_equal(results[0], 2 * a)
@@ -75,10 +75,10 @@ def test_other_threads_go_on_while_one_records(gpu: gx.PersistentVulkanBackend) 
 
 def test_a_graph_keeps_its_arrays_and_frees_them(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    card, a = cards(gpu), numbers(1)
-    x = card.put(a)
+    device, a = devices(gpu), numbers(1)
+    x = device.put(a)
     with gpu.graph(x) as graph:
-        y = sum_of(card, sum_of(card, x, x), x)
+        y = sum_of(device, sum_of(device, x, x), x)
     sets = gpu.stats().descriptors.sets_used
     inputs = weakref.ref(x.storage)
     del x
@@ -88,8 +88,8 @@ def test_a_graph_keeps_its_arrays_and_frees_them(fresh_gpu: OpenGpu) -> None:
     assert inputs() is not None
     del graph
     gc.collect()
-    sum_of(card, y, y)
-    card.chain.wait()
+    sum_of(device, y, y)
+    device.stream.wait()
     gc.collect()
     assert inputs() is None
     assert gpu.stats().descriptors.sets_used < sets + 1
@@ -97,13 +97,13 @@ def test_a_graph_keeps_its_arrays_and_frees_them(fresh_gpu: OpenGpu) -> None:
 
 def test_what_a_graph_cannot_do_is_said_in_words(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    card = cards(gpu)
-    x = card.put(numbers(1))
+    device = devices(gpu)
+    x = device.put(numbers(1))
     graph = gpu.graph(x)
     with pytest.raises(gx.GpuError, match="not recorded yet"):
         graph()
     with graph:
-        y = sum_of(card, x, x)
+        y = sum_of(device, x, x)
         with pytest.raises(gx.GpuError, match="no result to fetch"):
             y.numpy()
         with pytest.raises(gx.GpuError, match="being recorded already"), gpu.graph():
@@ -117,11 +117,11 @@ def test_what_a_graph_cannot_do_is_said_in_words(fresh_gpu: OpenGpu) -> None:
     with pytest.raises(gx.errors.ArgumentTypeError, match="arrays on the card"):
         gpu.graph(numbers(1))
     with pytest.raises(ZeroDivisionError), gpu.graph(x) as broken:
-        sum_of(card, x, x)
+        sum_of(device, x, x)
         raise ZeroDivisionError
     with pytest.raises(gx.GpuError, match="not recorded yet"):
         broken()
-    np.testing.assert_array_equal(sum_of(card, x, x).numpy(), 2 * numbers(1))
+    np.testing.assert_array_equal(sum_of(device, x, x).numpy(), 2 * numbers(1))
     gpu.close()
     with pytest.raises(gx.errors.ClosedError):
         graph()
@@ -131,20 +131,20 @@ def test_a_graph_that_is_dropped_while_it_runs_is_not_waited_for(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = fresh_gpu()
-    card, a = cards(gpu), numbers(1, 1 << 20)
-    x = card.put(a)
-    card.chain.wait()
+    device, a = devices(gpu), numbers(1, 1 << 20)
+    x = device.put(a)
+    device.stream.wait()
     waits: list[object] = []
     with monkeypatch.context() as patch:
         patch.setattr(Timeline, "wait", lambda *arguments: waits.append(arguments))
         for _ in range(3):
             with gpu.graph(x) as graph:
-                y = sum_of(card, sum_of(card, x, x), x)
+                y = sum_of(device, sum_of(device, x, x), x)
             graph()
             del graph
             gc.collect()
-        z = sum_of(card, y, x)
+        z = sum_of(device, y, x)
     assert waits == []
     np.testing.assert_array_equal(z.numpy(), 4 * a)
-    card.chain.wait()
-    assert not card.chain._graphs
+    device.stream.wait()
+    assert not device.stream._graphs

@@ -19,14 +19,13 @@ ROOT = Path(gpu_executor.__file__).parent
 FLOORS: list[set[str]] = [
     {"errors", "version", "files", "lru"},  # import nothing of the package
     # Plain data; of telemetry the records that hot code appends (exporters belong at the top).
-    {"settings", "device_info", "device_array", "calibration", "recycling", "telemetry"},
-    {"forking"},  # what was opened is not used in a child
+    {"settings", "device_info", "device_array", "calibration", "result_memory", "telemetry"},
+    {"fork"},  # what was opened is not used in a child
     {"spirv", "wgsl"},  # the languages of kernels, without a device
     {"primes"},  # a prime in, every constant out
     {"kernel"},  # what runs in one dispatch
     {"kernels"},  # those that come with the package
-    {"call", "dispatch"},  # a kernel and the arrays it fits, the host's and the card's
-    {"forms"},  # what the check of a call said, remembered
+    {"call", "dispatch"},  # a kernel and the arrays it fits; dispatches on device arrays
     {"plan"},  # how a call will be run
     {"backend"},  # what a backend is; names them in strings only
     {"vulkan", "cpu", "webgpu"},  # the backends

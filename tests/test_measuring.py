@@ -19,11 +19,10 @@ from crew import pools_destroyed_at_work, press_ctrl_c
 from figures import H200, LAVAPIPE
 from gpu_executor.calibration import Calibration
 from gpu_executor.kernel import ElementType
-from gpu_executor.vulkan import binding, copying
+from gpu_executor.vulkan import binding, copy_threads
 from gpu_executor.vulkan import session as session_module
-from gpu_executor.vulkan.arrays import mapped_view
-from gpu_executor.vulkan.kept_figures import figures_path, keep_figures, read_figures
-from gpu_executor.vulkan.memory import Allocation, Block
+from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration, write_calibration
+from gpu_executor.vulkan.memory import Allocation, Block, mapped_view
 from jobs import ADD_U32, FQ_ADD, Array, check_sums, field_jobs, watch, word_jobs
 from test_calibration import is_sound
 from test_threads import in_threads
@@ -83,10 +82,10 @@ def test_the_first_batch_measures_and_the_next_backend_reads(
     assert figures is not None
     assert is_sound(figures)
     assert figures.host_copy[0][0] == 1
-    assert figures.host_copy[-1][0] == gpu._session.resources.crew.most
+    assert figures.host_copy[-1][0] == gpu._session.resources.copy_threads.most
     assert (figures.piece_split is None) == (gpu._session.resources.upload is None)
     assert (figures.piece_several is None) == (not gpu._session.resources.side_by_side)
-    assert read_figures(tmp_path, gpu.device) == figures
+    assert read_calibration(tmp_path, gpu.device) == figures
     foreseen = gpu.explain(FQ_ADD, 70).foreseen
     assert foreseen is not None and foreseen > 0
     measuring = Measuring(monkeypatch)
@@ -95,7 +94,7 @@ def test_the_first_batch_measures_and_the_next_backend_reads(
     assert other.calibration == figures
     assert other.explain(FQ_ADD, 70).foreseen == foreseen
     batch(other)
-    assert other._session.resources.crew.threads == figures.best_threads()
+    assert other._session.resources.copy_threads.threads == figures.best_threads()
     assert measuring.times == 0
 
 
@@ -109,7 +108,7 @@ def test_small_calls_measure_nothing(
     gpu.run_batch(ADD_U32, [])
     gpu.run_batch(ADD_U32, [(X[:0], X[:0])] * 3)
     assert (measuring.times, gpu.calibration) == (0, None)
-    assert not figures_path(tmp_path, gpu.device).exists()
+    assert not calibration_path(tmp_path, gpu.device).exists()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ def test_what_gains_by_figures_measures_once(
     batch(gpu)
     batch(gpu, 3000)
     assert (measuring.times, gpu.calibration) == (1, LAVAPIPE)
-    assert read_figures(tmp_path, gpu.device) == LAVAPIPE
+    assert read_calibration(tmp_path, gpu.device) == LAVAPIPE
 
 
 @pytest.mark.parametrize("off", ["calibrate", "cache_dir"])
@@ -150,7 +149,7 @@ def test_where_nothing_is_wanted_or_kept_only_asking_measures(
     assert by_figures.foreseen is not None and by_figures.foreseen > 0
     batch(gpu)
     assert measuring.times == 1
-    kept = figures_path(tmp_path, gpu.device)
+    kept = calibration_path(tmp_path, gpu.device)
     assert kept.exists() == (off == "calibrate")
     assert fresh_gpu(**changes).calibration is None
 
@@ -167,13 +166,13 @@ def test_a_backend_for_one_call_measures_nothing(tmp_path: Path, measuring: Meas
 def test_a_garbled_file_is_measured_anew(
     fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = figures_path(tmp_path, gx.devices()[0])
+    path = calibration_path(tmp_path, gx.devices()[0])
     path.write_text(LAVAPIPE.to_json()[:-5])
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
     assert gpu.calibration is None
     assert f"{path} holds no figures" in caplog.text
     batch(gpu)
-    assert (measuring.times, read_figures(tmp_path, gpu.device)) == (1, LAVAPIPE)
+    assert (measuring.times, read_calibration(tmp_path, gpu.device)) == (1, LAVAPIPE)
 
 
 def test_figures_that_the_disk_refuses_are_used_all_the_same(
@@ -196,10 +195,10 @@ def test_figures_that_calls_disturbed_are_dropped(
     for times in (1, 2):
         batch(gpu, 10 * times)
         assert (measuring.times, gpu.calibration) == (times, None)
-        assert not figures_path(tmp_path, gpu.device).exists()
+        assert not calibration_path(tmp_path, gpu.device).exists()
     batch(gpu, 30)
     assert (measuring.times, gpu.calibration) == (3, LAVAPIPE)
-    assert read_figures(tmp_path, gpu.device) == LAVAPIPE
+    assert read_calibration(tmp_path, gpu.device) == LAVAPIPE
 
 
 def test_while_others_call_nothing_is_measured(
@@ -277,7 +276,7 @@ def test_too_little_memory_to_measure_leaves_the_thresholds(
     assert caplog.text.count("plans go without the device's figures") == 1
     assert gpu.calibration is None
     assert gpu.explain(FQ_ADD, 1 << 20).foreseen is None
-    assert not figures_path(tmp_path, gpu.device).exists()
+    assert not calibration_path(tmp_path, gpu.device).exists()
     measuring = Measuring(monkeypatch)
     batch(gpu, 71)
     assert measuring.times == 0
@@ -298,7 +297,7 @@ LARGE = 1_000_003
 def test_results_by_figures_are_exact(
     fresh_gpu: OpenGpu, tmp_path: Path, figures: Calibration, device_local: bool | None
 ) -> None:
-    keep_figures(tmp_path, gx.devices()[0], figures)
+    write_calibration(tmp_path, gx.devices()[0], figures)
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
     assert gpu.calibration == figures
     for kernel, jobs in (
@@ -353,7 +352,7 @@ def test_ctrl_c_while_measuring_leaves_nothing_behind(
                 batch(gpu)
         assert destroyed_at_work == []
         assert gpu.calibration is None
-        assert not figures_path(tmp_path, gpu.device).exists()
+        assert not calibration_path(tmp_path, gpu.device).exists()
         gc.collect()  # the interrupt holds what was used where it arrived
         assert gpu.stats().memory.bytes_used == 0
         Measuring(monkeypatch)
@@ -368,9 +367,9 @@ def test_after_ctrl_c_nobody_writes_to_memory_that_was_given_back(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrived, late = threading.Event(), threading.Event()
-    copy, main = copying._Parts.copy, threading.main_thread()
+    copy, main = copy_threads._Parts.copy, threading.main_thread()
 
-    def interrupt_the_first(parts: copying._Parts) -> None:
+    def interrupt_the_first(parts: copy_threads._Parts) -> None:
         if late.is_set() or threading.current_thread() is main:
             copy(parts)
             return
@@ -380,9 +379,9 @@ def test_after_ctrl_c_nobody_writes_to_memory_that_was_given_back(
         late.set()
 
     gpu = fresh_gpu()
-    crew = gpu._session.resources.crew
+    crew = gpu._session.resources.copy_threads
     with monkeypatch.context() as patch:
-        patch.setattr(copying._Parts, "copy", interrupt_the_first)
+        patch.setattr(copy_threads._Parts, "copy", interrupt_the_first)
         with pytest.raises(KeyboardInterrupt):
             gpu.calibrate()
     blocks = gpu._session.resources.memory._blocks
@@ -406,12 +405,12 @@ CTRL_C_BEFORE_A_COPY_IS_HANDED_OVER = """
 import faulthandler
 faulthandler.dump_traceback_later(60, exit=True)
 import gpu_executor as gx
-from gpu_executor.vulkan.copying import Crew
-need = Crew._need_workers
+from gpu_executor.vulkan.copy_threads import CopyThreads
+need = CopyThreads._need_workers
 def interrupted(crew, number):
-    Crew._need_workers = need
+    CopyThreads._need_workers = need
     raise KeyboardInterrupt
-Crew._need_workers = interrupted
+CopyThreads._need_workers = interrupted
 with gx.PersistentVulkanBackend() as gpu:
     try:
         gpu.calibrate()

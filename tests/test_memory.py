@@ -14,7 +14,7 @@ from conftest import OpenGpu, elements, on_both_paths
 from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ, words
 from gpu_executor.vulkan import binding
-from gpu_executor.vulkan.descriptors import BUFFERS_PER_POOL, BufferRange, DescriptorPools
+from gpu_executor.vulkan.descriptors import BUFFERS_PER_POOL, DescriptorPools, DescriptorRange
 from gpu_executor.vulkan.memory import (
     DEVICE_LOCAL,
     HOST_CACHED,
@@ -203,7 +203,7 @@ def test_a_full_descriptor_pool_grows_another(session: Session, sets: int, buffe
     pools = DescriptorPools(resources.device, sets=sets, buffers=buffers)
     pipeline = resources.pipelines.acquire(ADD_U32, 64, 1)
     room = resources.memory.allocate(Purpose.UPLOAD, 256)
-    part = BufferRange(room.buffer, room.offset, 256)
+    part = DescriptorRange(room.buffer, room.offset, 256)
     made = [pools.allocate(pipeline, [part] * 3) for _ in range(5)]
     assert (pools.stats().pools, pools.stats().sets_used) == (3, 5)
     assert len({int(binding.vk.ffi.cast("uintptr_t", one.handle)) for one in made}) == 5
@@ -222,7 +222,7 @@ def test_descriptor_pools_hold_500_sets_and_2000_buffers(session: Session) -> No
     pools = DescriptorPools(resources.device)
     pipeline = resources.pipelines.acquire(ADD_U32, 64, 1)
     room = resources.memory.allocate(Purpose.UPLOAD, 256)
-    part = BufferRange(room.buffer, room.offset, 256)
+    part = DescriptorRange(room.buffer, room.offset, 256)
     for _ in range(500):
         pools.allocate(pipeline, [part] * 3)
     assert pools.stats().pools == 1

@@ -18,7 +18,7 @@ from backend_faults import held, lie, lose
 from conftest import RunPython
 from executors import cpu
 from gpu_executor.errors import SettingsError, WrongResultError
-from gpu_executor.executor.families import FAMILIES
+from gpu_executor.executor.stats import FAMILIES
 from scraping import Scraped, get, metric_threads, scraped
 
 __all__ = ["cpu"]  # the fixture

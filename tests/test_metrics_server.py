@@ -17,7 +17,7 @@ import gpu_executor as gx
 from conftest import RunPython
 from executors import cpu
 from gpu_executor.errors import ClosedError
-from gpu_executor.executor.families import FAMILIES
+from gpu_executor.executor.stats import FAMILIES
 from gpu_executor.telemetry.prometheus import MetricsServer
 from scraping import get, metric_threads, scraped
 

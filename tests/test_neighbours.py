@@ -18,9 +18,9 @@ from gpu_executor.fields.neighbours import by_neighbours
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OF_ELEMENTS, OPERATIONS, element_kernel
 from gpu_executor.kernels.families import NEIGHBOURS, family
-from gpu_executor.plan import work_groups
+from gpu_executor.plan import plan
 from gpu_executor.primes import Prime, words
-from gpu_executor.vulkan.on_card import CardArrays
+from gpu_executor.vulkan.device_memory import DeviceMemory
 from test_element_kernels import expected, operands, operations, some
 
 FIELDS = [BABYBEAR, MERSENNE31, GOLDILOCKS]
@@ -38,7 +38,7 @@ on_every_field = pytest.mark.parametrize("field", FIELDS, ids=lambda field: fiel
 
 
 def dispatched(
-    card: CardArrays, prime: Prime, kernel: Kernel, inputs: Sequence[Sequence[int]], **how: Any
+    device: DeviceMemory, prime: Prime, kernel: Kernel, inputs: Sequence[Sequence[int]], **how: Any
 ) -> list[int]:
     """The result of a kernel in the midst of a larger array, all else of which stays as it was.
 
@@ -46,9 +46,9 @@ def dispatched(
     """
     count, before = len(inputs[0]), ALIGNED // prime.element_dtype.itemsize
     around = np.full((before + count + before, *prime.element_shape), CANARY, prime.column_dtype)
-    whole = card.put(around)
-    arrays = [card.put(words.from_ints(prime, each)) for each in inputs]
-    card.submit([Dispatch(kernel, (*arrays, whole[before:]), count, **how)])
+    whole = device.put(around)
+    arrays = [device.put(words.from_ints(prime, each)) for each in inputs]
+    device.submit([Dispatch(kernel, (*arrays, whole[before:]), count, **how)])
     found = whole.numpy()
     assert np.array_equal(found[:before], around[:before])
     assert np.array_equal(found[before + count :], around[before + count :])
@@ -63,7 +63,7 @@ def test_every_count_is_exact_and_nothing_else_is_written(
     assert kernel.neighbours == NEIGHBOURS[family(prime)] > 1
     for count in COUNTS:
         ints, _ = operands(prime, operation, [count] * kernel.inputs)
-        found = dispatched(gpu._session.cards, prime, kernel, ints)
+        found = dispatched(gpu._session.device_memory, prime, kernel, ints)
         assert found == expected(prime, operation, ints), count
 
 
@@ -73,7 +73,7 @@ def test_large_calls_are_exact(gpu: gx.PersistentVulkanBackend, prime: Prime, co
     kernel = element_kernel(prime, "mul", neighbours=True)
     ints = [(some(prime, 1001, seed) * (count // 1001 + 1))[:count] for seed in (1, 2)]
     once = expected(prime, "mul", [each[:1001] for each in ints])
-    found = dispatched(gpu._session.cards, prime, kernel, ints)
+    found = dispatched(gpu._session.device_memory, prime, kernel, ints)
     assert found == (once * (count // 1001 + 1))[:count]
 
 
@@ -82,23 +82,23 @@ def test_large_calls_are_exact(gpu: gx.PersistentVulkanBackend, prime: Prime, co
 def test_any_grid_reaches_all_elements(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, prime: Prime, per_invocation: int
 ) -> None:
-    monkeypatch.setattr(work_groups, "_elements_per_invocation", lambda *_: per_invocation)
-    card = fresh_gpu()._session.cards
+    monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
+    device = fresh_gpu()._session.device_memory
     for count in (5, 255, 256, 1001, 2047):
         ints, _ = operands(prime, "fma", [count] * 3)
         wanted = expected(prime, "fma", ints)
         for strides, groups in ((False, None), (True, None), (True, 1), (True, 2)):
             kernel = element_kernel(prime, "fma", strides=strides, neighbours=True)
-            found = dispatched(card, prime, kernel, ints, strides=strides, groups=groups)
+            found = dispatched(device, prime, kernel, ints, strides=strides, groups=groups)
             assert found == wanted, (count, strides, groups)
 
 
 def test_there_are_work_groups_for_vectors_and_what_is_left_over(
     gpu: gx.PersistentVulkanBackend,
 ) -> None:
-    card, launches = gpu._session.cards, gpu._session.cards.chain._launches
+    device, launches = gpu._session.device_memory, gpu._session.device_memory.stream._dispatches
     for count, groups in ((1, 1), (256, 1), (257, 2), (512, 2), (515, 3), (1024, 4)):
-        x, y = (card.empty((count,), np.dtype(np.uint32)) for _ in range(2))
+        x, y = (device.empty((count,), np.dtype(np.uint32)) for _ in range(2))
         for neighbours, wanted in ((True, groups), (False, -(-count // 64))):
             kernel = element_kernel(BABYBEAR.prime, "neg", neighbours=neighbours)
             launch = launches.take(Dispatch(kernel, (x, y), count))
@@ -109,16 +109,16 @@ def test_there_are_work_groups_for_vectors_and_what_is_left_over(
 class Watched:
     """A card, with the kernels that it is given."""
 
-    def __init__(self, card: CardArrays, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.card = card
+    def __init__(self, device: DeviceMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.device = device
         self.kernels: list[Kernel] = []
-        submit = card.submit
+        submit = device.submit
 
         def watching(steps: Sequence[Step]) -> None:
             self.kernels += [step.kernel for step in steps if isinstance(step, Dispatch)]
             submit(steps)
 
-        monkeypatch.setattr(card, "submit", watching)
+        monkeypatch.setattr(device, "submit", watching)
 
     def taken(self) -> set[int]:
         """How many elements at once, since the last time."""
@@ -129,7 +129,7 @@ class Watched:
 
 @pytest.fixture
 def watched(gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> Watched:
-    return Watched(gpu._session.cards, monkeypatch)
+    return Watched(gpu._session.device_memory, monkeypatch)
 
 
 def check_slices(gpu: gx.PersistentVulkanBackend, field: Field) -> None:
@@ -161,9 +161,9 @@ def test_slices_that_begin_anywhere_are_exact(
     assert watched.taken() == {NEIGHBOURS[family(field.prime)]}
 
 
-def with_alignment(card: CardArrays, monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
-    limits = dataclasses.replace(card.info.limits, buffer_offset_alignment=nbytes)
-    monkeypatch.setattr(card, "info", dataclasses.replace(card.info, limits=limits))
+def with_alignment(device: DeviceMemory, monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
+    limits = dataclasses.replace(device.info.limits, buffer_offset_alignment=nbytes)
+    monkeypatch.setattr(device, "info", dataclasses.replace(device.info, limits=limits))
 
 
 @on_every_field
@@ -173,7 +173,7 @@ def test_a_device_that_binds_at_any_word_takes_slices_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
     field: Field,
 ) -> None:
-    with_alignment(watched.card, monkeypatch, 4)
+    with_alignment(watched.device, monkeypatch, 4)
     several = NEIGHBOURS[family(field.prime)]
     check_slices(gpu, field)
     assert watched.taken() == {1, several}
@@ -188,8 +188,8 @@ def test_a_device_that_binds_at_any_word_takes_slices_one_by_one(
 def test_where_arrays_have_to_begin(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    card = gpu._session.cards
-    x = card.empty((40,), np.dtype(np.uint32))
+    device = gpu._session.device_memory
+    x = device.empty((40,), np.dtype(np.uint32))
     slices: list[list[DeviceArray]] = [[x], [x[4:]], [x, x[8:]], [x[1:]], [x, x[6:]]]
     for alignment, wanted in (
         (4, [True, True, True, False, False]),
@@ -197,7 +197,7 @@ def test_where_arrays_have_to_begin(
         (16, [True] * 5),
         (256, [True] * 5),
     ):
-        with_alignment(card, monkeypatch, alignment)
+        with_alignment(device, monkeypatch, alignment)
         assert [by_neighbours(arrays) for arrays in slices] == wanted
     assert not by_neighbours([np.zeros(4, np.uint32)])
 

@@ -66,7 +66,9 @@ def test_a_call_on_the_card_moves_nothing(
     gpu.run(ADD_U32, there, there, keep=True)
     copied: list[object] = []
     monkeypatch.setattr(binding.vk, "vkCmdCopyBuffer", lambda *a: copied.append(a))
-    monkeypatch.setattr("gpu_executor.vulkan.copying.Crew.copy", lambda *a: copied.append(a))
+    monkeypatch.setattr(
+        "gpu_executor.vulkan.copy_threads.CopyThreads.copy", lambda *a: copied.append(a)
+    )
     kept = gpu.run(ADD_U32, there, there, keep=True)
     monkeypatch.undo()
     assert copied == []
@@ -83,7 +85,7 @@ def test_memory_on_the_card_goes_back_with_the_array(fresh_gpu: OpenGpu) -> None
     arrays = [gpu.to_device(np.zeros(1000, np.uint32)) for _ in range(20)]
     assert gpu.stats().memory.bytes_used >= before + 20 * 4000
     arrays.clear()
-    gpu._session.cards.chain.wait()  # the device may still be filling some
+    gpu._session.device_memory.stream.wait()  # the device may still be filling some
     assert gpu.stats().memory.bytes_used == before
 
 

@@ -7,7 +7,7 @@ import pytest
 import gpu_executor as gx
 from executors import HeldKernel, held, kernel_of, words
 from gpu_executor.errors import DeviceLostError, ElementRangeError, WrongResultError
-from gpu_executor.executor.own_errors import own, own_each
+from gpu_executor.executor.jobs import copy_exception, copy_exception_for_each
 from test_waiting import PATIENCE
 
 __all__ = ["held"]
@@ -50,7 +50,7 @@ def test_another_is_the_same_without_its_traceback(error: Exception) -> None:
     error.__cause__ = cause = KeyError("why")
     with pytest.raises(type(error)):
         raise error
-    another = own(error)
+    another = copy_exception(error)
     assert another is not error and type(another) is type(error)
     assert (str(another), another.args) == (str(error), error.args)
     assert another.__dict__ == error.__dict__
@@ -60,7 +60,7 @@ def test_another_is_the_same_without_its_traceback(error: Exception) -> None:
 
 def test_what_cannot_be_copied_is_seen_itself() -> None:
     error = OfTwoError(1, 2)
-    assert own_each(error, 3) == [error] * 3
+    assert copy_exception_for_each(error, 3) == [error] * 3
 
 
 def test_each_of_several_futures_has_the_error_that_happened(held: HeldKernel) -> None:

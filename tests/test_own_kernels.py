@@ -14,7 +14,7 @@ import gpu_executor as gx
 from conftest import OpenGpu, on_both_paths
 from glsl import compile_glsl
 from gpu_executor.errors import DeviceLacksError
-from gpu_executor.vulkan.shader import check_device_runs
+from gpu_executor.vulkan.pipeline import check_device_runs
 
 Array = npt.NDArray[Any]
 HEAD = "layout(local_size_x_id = 0) in;"
@@ -140,7 +140,7 @@ def test_a_whole_kernel_too_large_for_the_device_is_refused(
     gpu = fresh_gpu()
     limits = dataclasses.replace(gpu.device.limits, max_storage_buffer_range=4096)
     info = dataclasses.replace(gpu.device, limits=limits)
-    monkeypatch.setattr(gpu._session.routes, "_info", info)
+    monkeypatch.setattr(gpu._session.call_preparer, "_info", info)
     with pytest.raises(DeviceLacksError, match=r"argument 0 has 4,100 bytes.*at most 4,096"):
         gpu.run(whole_sum(), np.zeros(1025, np.uint32))
     assert gpu.run(whole_sum(), np.ones(1024, np.uint32)).tolist() == [1024]

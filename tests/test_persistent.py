@@ -13,10 +13,10 @@ import pytest
 
 import gpu_executor as gx
 from conftest import CHUNK, OpenGpu, elements, on_both_paths
-from gpu_executor import forms
+from gpu_executor import call as call_module
 from gpu_executor.kernels.catalogue import PER_INVOCATION, field_kernel
 from gpu_executor.primes import BLS12_381_FQ, Prime, words
-from gpu_executor.vulkan import binding, routes
+from gpu_executor.vulkan import binding, prepared_call
 from gpu_executor.vulkan.pipeline import PipelineCache
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import RECORDINGS_KEPT
@@ -175,8 +175,8 @@ def test_kernels_that_nobody_uses_are_let_go(
 ) -> None:
     # Slots (32) and remembered calls keep some; a program that makes a kernel for every call, say
     # with a number in its push bytes, must not keep all of them.
-    monkeypatch.setattr(routes, "REMEMBERED", 8)
-    monkeypatch.setattr(forms, "REMEMBERED", 8)
+    monkeypatch.setattr(prepared_call, "REMEMBERED", 8)
+    monkeypatch.setattr(call_module, "REMEMBERED", 8)
     gpu, prime = fresh_gpu(), Prime("2^61-1", 2**61 - 1)
     x, kernels = words.from_ints(prime, [1, 2]), list[weakref.ref[gx.Kernel]]()
     template = field_kernel(prime, "add")

@@ -16,9 +16,9 @@ from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, Queue
 from gpu_executor.errors import DeviceLacksError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, Kernel
 from gpu_executor.kernels import load
-from gpu_executor.plan import Piece, Plan, Request, Wishes, make_plan, round_up_to_class
+from gpu_executor.plan import Piece, Plan, Request, RunOptions, make_plan, round_up_to_class
 from gpu_executor.plan.bounds import USUAL_DEPTH
-from gpu_executor.plan.work_groups import WORK_GROUP_SIZES
+from gpu_executor.plan.plan import WORK_GROUP_SIZES
 from gpu_executor.settings import Settings
 
 ADD = load("bls12_381_fq_add")
@@ -77,7 +77,7 @@ LARGE = device()
 
 def plan(count: int, on: DeviceInfo = LARGE, ask: bool | None = None, **settings: Any) -> Plan:
     """The plan for a field addition."""
-    request = Request(ADD, (Operand(ELEMENT, count),) * 3, count, wishes=Wishes(ask))
+    request = Request(ADD, (Operand(ELEMENT, count),) * 3, count, options=RunOptions(ask))
     return make_plan(request, on, Settings(**settings))
 
 

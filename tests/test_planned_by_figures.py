@@ -15,7 +15,7 @@ import gpu_executor as gx
 from conftest import OpenGpu
 from figures import H200, LAVAPIPE
 from gpu_executor.calibration import Calibration
-from gpu_executor.vulkan.kept_figures import keep_figures
+from gpu_executor.vulkan.disk_cache import write_calibration
 from jobs import ADD_U32, FQ_ADD, Array, check_sums, field_jobs, word_jobs
 from test_measuring import EAGER
 
@@ -30,7 +30,7 @@ SIZES = (0, 1, 2, 61, 64, 4099, 0, SEVERAL_CHUNKS, 65_537, 0)
 def figures(request: pytest.FixtureRequest, tmp_path: Path) -> Calibration:
     """What every backend that is opened in the folder plans by."""
     kept: Calibration = request.param
-    keep_figures(tmp_path, gx.devices()[0], kept)
+    write_calibration(tmp_path, gx.devices()[0], kept)
     return kept
 
 

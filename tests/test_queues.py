@@ -15,9 +15,9 @@ from conftest import OpenGpu
 from gpu_executor.call import check
 from gpu_executor.device_info import QueueFamily
 from gpu_executor.errors import NoDeviceError
-from gpu_executor.plan import Piece, thresholds
+from gpu_executor.plan import Piece, strategy
 from gpu_executor.vulkan.binding import Arena, vk
-from gpu_executor.vulkan.queues import SIDE_BY_SIDE, QueueAddress, choose_queues
+from gpu_executor.vulkan.device import SIDE_BY_SIDE, QueueAddress, choose_queues
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import Slot, SlotLayout
@@ -94,7 +94,7 @@ def three_timelines(resources: Resources, opened: ExitStack) -> Resources:
 def split_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> gx.PersistentVulkanBackend:
     """A backend that copies and computes on three timelines, in pieces of 100 elements."""
     make = Session._make_resources
-    monkeypatch.setattr(thresholds, "_queues", lambda *_: ("split", "queues: three"))
+    monkeypatch.setattr(strategy, "_queues", lambda *_: ("split", "queues: three"))
     monkeypatch.setattr(
         Session,
         "_make_resources",
@@ -178,11 +178,11 @@ class SplitSlot:
     def __init__(self, resources: Resources) -> None:
         self.device = resources.device.handle
         self.x = np.arange(70, dtype=np.uint32)
-        form = check(ADD_U32, [self.x, self.x])
-        self.call = form.call([self.x, self.x])
+        signature = check(ADD_U32, [self.x, self.x])
+        self.call = signature.call([self.x, self.x])
         self.call.make_outputs()
         self.slot = Slot(
-            resources, SlotLayout(ADD_U32, "device-local", "split", 64, 1, form.operands)
+            resources, SlotLayout(ADD_U32, "device-local", "split", 64, 1, signature.operands)
         )
 
     def start(self) -> list[Submission]:

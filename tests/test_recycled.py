@@ -14,9 +14,9 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenGpu, on_both_paths
 from crew import watch_submissions
-from gpu_executor.recycling import LOOKED_AT, SMALLEST
-from gpu_executor.vulkan import binding, recycled
-from gpu_executor.vulkan.recycled import RecycledResults
+from gpu_executor.result_memory import LOOKED_AT, SMALLEST
+from gpu_executor.vulkan import binding, mapped_arrays
+from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
 from test_interrupts import LONG, interrupt
 from test_mapped_lifetimes import lies_in_mapped_memory
@@ -280,7 +280,7 @@ def test_a_backend_closes_with_all_that_nobody_holds() -> None:
 def test_small_results_are_plain_arrays_and_large_ones_at_first(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recycled, "LARGE", SMALLEST + 400)
+    monkeypatch.setattr(mapped_arrays, "LARGE", SMALLEST + 400)
     words = SMALLEST // 4
     jobs = word_jobs(9, words - 1, words, words + 100, words + 101)
     ways: list[Callable[[Gpu], list[Array]]] = [
@@ -301,8 +301,8 @@ def test_more_than_the_most_bytes_are_plain_arrays(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 4 * ZEROS.nbytes
-    monkeypatch.setattr(recycled, "MOST_BYTES", most)
-    monkeypatch.setattr(recycled, "MOST_OF_HOST", 1 << 60)
+    monkeypatch.setattr(mapped_arrays, "MOST_BYTES", most)
+    monkeypatch.setattr(mapped_arrays, "MOST_OF_HOST", 1 << 60)
     gpu = fresh_gpu()
     held = [result_of(gpu, number) for number in range(8)]
     mapped = [lies_in_mapped_memory(gpu, result) for result in held]
@@ -375,8 +375,8 @@ def test_what_the_device_still_writes_to_is_not_given_to_the_next(
     running: list[bool] = []
     submitted = watch_submissions(monkeypatch)
 
-    def watched_make(results: RecycledResults, form: Any) -> Any:
-        arrays = make(results, form)
+    def watched_make(results: RecycledResults, signature: Any) -> Any:
+        arrays = make(results, signature)
         made.append(address(arrays[0][0]))
         running.append(any(each.is_running(device) for each in submitted))
         return arrays

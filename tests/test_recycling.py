@@ -1,4 +1,4 @@
-"""Recycled memory by itself: found when nobody holds it, and never before."""
+"""ResultMemoryPool memory by itself: found when nobody holds it, and never before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu_executor.recycling import LOOKED_AT, Recycled
+from gpu_executor.result_memory import LOOKED_AT, ResultMemoryPool
 from jobs import Array
 from test_recycled import HOLDS, address
 from test_threads import THREADS, in_threads
@@ -21,27 +21,27 @@ from test_threads import THREADS, in_threads
 NBYTES, CALLS = 4000, 400
 
 
-def add_memory(recycled: Recycled[str], belongs: str = "", nbytes: int = NBYTES) -> Array:
+def add_memory(recycled: ResultMemoryPool[str], belongs: str = "", nbytes: int = NBYTES) -> Array:
     """New memory, and what a result is: an array over it."""
     memory = np.zeros(nbytes, np.uint8)
     recycled.add(nbytes, memory, belongs)
     return np.ndarray(nbytes // 4, np.uint32, memory)
 
 
-def find(recycled: Recycled[str], nbytes: int = NBYTES) -> tuple[Any, str]:
+def find(recycled: ResultMemoryPool[str], nbytes: int = NBYTES) -> tuple[Any, str]:
     found = recycled.find(nbytes)
     assert found is not None
     return found
 
 
 def test_nothing_is_found_where_nothing_was_added() -> None:
-    recycled: Recycled[str] = Recycled()
+    recycled: ResultMemoryPool[str] = ResultMemoryPool()
     assert recycled.find(NBYTES) is None
     assert recycled.nbytes == 0
 
 
 def test_memory_is_found_with_what_belongs_to_it_when_nobody_holds_it() -> None:
-    recycled: Recycled[str] = Recycled()
+    recycled: ResultMemoryPool[str] = ResultMemoryPool()
     result = add_memory(recycled, "of the first")
     place = address(result)
     assert recycled.find(NBYTES) is None
@@ -53,7 +53,7 @@ def test_memory_is_found_with_what_belongs_to_it_when_nobody_holds_it() -> None:
 
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
 def test_memory_that_is_held_in_any_way_is_not_found(hold: Callable[[Any], Any]) -> None:
-    recycled: Recycled[str] = Recycled()
+    recycled: ResultMemoryPool[str] = ResultMemoryPool()
     held = hold(add_memory(recycled))
     for _ in range(2 * LOOKED_AT):
         assert recycled.find(NBYTES) is None
@@ -63,7 +63,7 @@ def test_memory_that_is_held_in_any_way_is_not_found(hold: Callable[[Any], Any])
 
 
 def test_memory_that_was_found_is_not_found_again_while_it_is_held() -> None:
-    recycled: Recycled[str] = Recycled()
+    recycled: ResultMemoryPool[str] = ResultMemoryPool()
     for name in ("one", "other"):
         add_memory(recycled, name)
     first, second = find(recycled), find(recycled)
@@ -79,7 +79,7 @@ def test_memory_that_was_found_is_not_found_again_while_it_is_held() -> None:
 
 
 def test_memory_is_found_by_its_own_size_alone() -> None:
-    recycled: Recycled[str] = Recycled()
+    recycled: ResultMemoryPool[str] = ResultMemoryPool()
     for nbytes in (NBYTES, 2 * NBYTES):
         add_memory(recycled, str(nbytes), nbytes)
     assert recycled.nbytes == 3 * NBYTES
@@ -90,7 +90,7 @@ def test_memory_is_found_by_its_own_size_alone() -> None:
 
 @pytest.mark.parametrize("free", [0, LOOKED_AT, 3 * LOOKED_AT - 1])
 def test_what_is_free_is_found_among_many_that_are_held(free: int) -> None:
-    recycled: Recycled[str] = Recycled()
+    recycled: ResultMemoryPool[str] = ResultMemoryPool()
     held = [add_memory(recycled, str(number)) for number in range(3 * LOOKED_AT)]
     del held[free]
     found = [each for each in (recycled.find(NBYTES) for _ in range(3)) if each is not None]
@@ -99,7 +99,7 @@ def test_what_is_free_is_found_among_many_that_are_held(free: int) -> None:
 
 
 def test_clear_frees_what_nobody_holds_and_forgets_the_rest() -> None:
-    recycled: Recycled[str] = Recycled()
+    recycled: ResultMemoryPool[str] = ResultMemoryPool()
     held, dropped = add_memory(recycled), add_memory(recycled)
     of_held, of_dropped = weakref.ref(held.base), weakref.ref(dropped.base)
     held[...] = 7
@@ -128,7 +128,7 @@ def switching_often() -> Iterator[None]:
 
 @pytest.mark.usefixtures("switching_often")
 def test_threads_that_find_and_add_never_share_memory() -> None:
-    recycled: Recycled[str] = Recycled()
+    recycled: ResultMemoryPool[str] = ResultMemoryPool()
     lock = threading.Lock()
     live: set[int] = set()
     """Where the memory is that somebody holds."""

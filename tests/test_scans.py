@@ -10,7 +10,7 @@ import pytest
 
 import gpu_executor as gx
 from conftest import OpenGpu
-from fields_under_test import cards, ints, on_one_of_each, some
+from fields_under_test import devices, ints, on_one_of_each, some
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.ops import scans
 from gpu_executor.ops.scans import CHUNK, FEW_ON_A_CPU, TOGETHER
@@ -186,7 +186,7 @@ def test_each_pass_takes_a_fraction_of_the_one_before(
     gpu = fresh_gpu()
     x = gpu.to_device(BABYBEAR.encode(values_of(BABYBEAR, TWICE)))
     BABYBEAR.inverse(x)  # its exponent comes to the card once
-    chain = cards(gpu).chain
+    chain = devices(gpu).stream
 
     def dispatches_of(use: Callable[[FieldArray], FieldArray]) -> tuple[int, int]:
         submissions, dispatches = chain.submissions, chain.dispatches

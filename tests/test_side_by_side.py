@@ -13,7 +13,7 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenGpu, on_both_paths
 from crew import CHUNK, MIXED, MUCH, Watched, crewed, in_time
-from gpu_executor.plan import thresholds
+from gpu_executor.plan import strategy
 from gpu_executor.vulkan import recording
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.session import Session
@@ -102,7 +102,7 @@ def test_a_small_piece_does_not_overtake_a_large_one_that_is_being_submitted(
     small_is_through.set()
     work.join(PATIENCE)
     check_sums(results[0], jobs)
-    others = crewed_gpu._session.resources.crew._workers
+    others = crewed_gpu._session.resources.copy_threads._workers
     assert not watched.threads["submit"].isdisjoint(others), "another submits the large one"
     assert watched.ended["submit"] == [0, 1]
 
@@ -136,7 +136,7 @@ def several_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """A backend that gives each piece to another of two queues."""
     make = Session._make_resources
     monkeypatch.setattr(recording, "MUCH_TO_COPY", MUCH)
-    monkeypatch.setattr(thresholds, "_queues", lambda *_: ("several", "queues: several"))
+    monkeypatch.setattr(strategy, "_queues", lambda *_: ("several", "queues: several"))
     monkeypatch.setattr(
         Session,
         "_make_resources",

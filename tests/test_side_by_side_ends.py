@@ -14,7 +14,7 @@ from conftest import OpenGpu, on_both_paths
 from crew import WORKERS, Watched, check_works, crewed, in_time, press_ctrl_c
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
-from gpu_executor.vulkan.copying import Crew, _Parts
+from gpu_executor.vulkan.copy_threads import CopyThreads, _Parts
 from jobs import FQ_ADD, TOO_LARGE, check_sums, field_jobs, watch
 from test_waiting import PATIENCE, in_background
 
@@ -48,7 +48,7 @@ def test_an_error_in_another_thread_is_raised_here(
         Watched(patch, **{where: fail})
         with pytest.raises(OtherThreadError, match=f"job {wrong}"):
             in_time(lambda: crewed_gpu.run_batch(FQ_ADD, jobs, depth=depth))
-        crew = crewed_gpu._session.resources.crew
+        crew = crewed_gpu._session.resources.copy_threads
         assert set(raised_in) <= set(crew._workers)
         assert all(worker.is_alive() for worker in crew._workers)
     check_works(crewed_gpu, depth)
@@ -129,7 +129,7 @@ def test_ctrl_c_in_a_copy_that_is_shared_arrives_when_the_others_are_done(
             ended.set()
 
     monkeypatch.setattr(_Parts, "copy", slow)
-    crew, source = Crew(2), np.ones(4 << 20, np.uint8)
+    crew, source = CopyThreads(2), np.ones(4 << 20, np.uint8)
     target = np.zeros_like(source)
     with pytest.raises(KeyboardInterrupt):
         crew.copy([(target, source)])

@@ -12,9 +12,9 @@ import pytest
 import gpu_executor as gx
 from conftest import OpenGpu
 from fields_under_test import (
-    cards,
     check_transforms,
     count_puts,
+    devices,
     ints,
     naive_transform,
     some,
@@ -22,7 +22,7 @@ from fields_under_test import (
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.lru import LruCache
 from gpu_executor.ops import transform
-from gpu_executor.vulkan import binding, on_card
+from gpu_executor.vulkan import binding, device_memory
 
 
 def on_the_card(gpu: gx.PersistentVulkanBackend, field: Field, values: Any) -> FieldArray:
@@ -50,13 +50,13 @@ def gpu_without_tables(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> gx.PersistentVulkanBackend:
     """One that knows pipelines, and will make tables and passes as a test has them."""
-    monkeypatch.setattr(cards(gpu), "_kept", LruCache())
+    monkeypatch.setattr(devices(gpu), "_kept", LruCache())
     return gpu
 
 
 def two_tables(gpu: gx.PersistentVulkanBackend) -> bool:
     """Whether any pass of those kept takes its roots from two."""
-    kept = [each for each in cards(gpu)._kept.values() if isinstance(each, transform.Transform)]
+    kept = [each for each in devices(gpu)._kept.values() if isinstance(each, transform.Transform)]
     return any(each.high is not each.roots for passes in kept for each in passes._in_order)
 
 
@@ -164,12 +164,12 @@ def test_tables_are_made_once(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatc
 def test_tables_go_when_there_are_too_many(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_card, "KEPT", 2)
+    monkeypatch.setattr(device_memory, "KEPT", 2)
     gpu = fresh_gpu()
     for _ in range(2):
         for log_n in (2, 3, 4):
             check_transforms(gpu, "card", BABYBEAR, log_n, coset=3)
-    assert len(cards(gpu)._kept) == 2
+    assert len(devices(gpu)._kept) == 2
 
 
 def test_tables_are_freed_when_the_backend_closes() -> None:
@@ -180,7 +180,7 @@ def test_tables_are_freed_when_the_backend_closes() -> None:
         assert ints(y) == [5] * 512
         tables = [
             weakref.ref(table.storage)
-            for kept in cards(gpu)._kept.values()
+            for kept in devices(gpu)._kept.values()
             if isinstance(kept, transform.Transform | transform.Powers)
             for table in _arrays_of(kept)
         ]

@@ -14,7 +14,7 @@ import pytest
 
 import gpu_executor as gx
 from conftest import OpenWebGpu
-from gpu_executor.recycling import LOOKED_AT, SMALLEST
+from gpu_executor.result_memory import LOOKED_AT, SMALLEST
 from gpu_executor.webgpu.buffer_set import BufferSet
 from jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
 from test_recycled import COUNT, HOLDS, ZEROS, address, filled, numbers_in

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_executor.files import parsed_json
+from gpu_executor.files import parse_json
 
 VERSION = 1
 MAY_BE_MISSING = ("piece_split", "piece_several")
@@ -77,7 +77,7 @@ class Calibration:
     @classmethod
     def from_json(cls, text: str) -> Calibration:
         """What `to_json` wrote; anything else is a `ValueError`."""
-        content = parsed_json(text)
+        content = parse_json(text)
         if not isinstance(content, dict) or content.pop("version", None) != VERSION:
             raise ValueError(f"not figures of version {VERSION}")
         names = {field.name for field in dataclasses.fields(cls)}

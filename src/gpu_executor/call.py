@@ -1,9 +1,11 @@
 """A call, checked: a kernel and the arrays it is to run on, nothing wrong with them any more.
 
-Every backend starts here. The check sees dtypes and shapes only, so its outcome, the `Form`, holds
-for every later call with arrays of the same. What does not fit the kernel stops with an error that
-names the argument, what was found and what fits; arrays that merely lie awkwardly in memory
+Every backend starts here. The check sees dtypes and shapes only, so its outcome, the `Signature`,
+holds for every later call with arrays of the same. What does not fit the kernel stops with an error
+that names the argument, what was found and what fits; arrays that merely lie awkwardly in memory
 (strided, big-endian, read-only) are taken as they are: whoever copies them reads any layout.
+
+SignatureCache: the outcome of checking a call, remembered for the next call with arrays like its.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import math
 import operator
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -20,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, KernelError
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import COUNT_BYTES, ElementType, Kernel, Shape, native
+from gpu_executor.lru import remember
 
 Array = np.ndarray[Any, np.dtype[Any]]
 AnyArray = Array | DeviceArray
@@ -40,7 +43,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Signature:
     """What a call is apart from its data. Arrays of equal dtypes and shapes have an equal form."""
 
     kernel: Kernel
@@ -57,7 +60,7 @@ class Form:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Forms are dictionary keys on the path of every call: hash once.
+        # SignatureCache are dictionary keys on the path of every call: hash once.
         identity = self.kernel, self.count, self.operands, self.as_rows, self.results
         object.__setattr__(self, "_hash", hash(identity))
 
@@ -83,10 +86,10 @@ class Form:
 class Call:
     """A kernel on arrays: inputs and outputs as (elements, *element shape)."""
 
-    __slots__ = ("form", "inputs", "job", "outputs", "places", "results")
+    __slots__ = ("inputs", "job", "outputs", "places", "results", "signature")
 
-    def __init__(self, form: Form, inputs: Sequence[Any]) -> None:
-        self.form = form
+    def __init__(self, signature: Signature, inputs: Sequence[Any]) -> None:
+        self.signature = signature
         self.inputs = inputs
         self.job: int | None = None
         """Its number in a batch."""
@@ -99,25 +102,25 @@ class Call:
     def make_outputs(self) -> None:
         """Make room for the outputs; while the device works is a good time."""
         if not self.results:
-            self.set_outputs([np.empty(shape, dtype) for shape, dtype in self.form.results])
+            self.set_outputs([np.empty(shape, dtype) for shape, dtype in self.signature.results])
 
     def use_outputs(self, given: Any) -> None:
         """Write into these arrays (one, or a tuple of several) instead of new ones."""
-        results = _check_outputs(self.form, given)
-        _check_overlaps(self.form.kernel.name, self.inputs, results)
+        results = _check_outputs(self.signature, given)
+        _check_overlaps(self.signature.kernel.name, self.inputs, results)
         self.set_outputs(results)
 
     def set_outputs(self, results: list[Any]) -> None:
         """Write into these arrays, which fit."""
         self.outputs = self.results = results
-        if not self.form.as_rows:
-            outputs = self.form.operands[self.form.kernel.inputs :]
+        if not self.signature.as_rows:
+            outputs = self.signature.operands[self.signature.kernel.inputs :]
             self.outputs = [
-                _as_rows(self.form.kernel, array, output)
+                _as_rows(self.signature.kernel, array, output)
                 for array, output in zip(results, outputs, strict=True)
             ]
 
-    def touches_card(self) -> bool:
+    def touches_device(self) -> bool:
         """Whether any of its arrays is on the card."""
         return any(isinstance(array, DeviceArray) for array in (*self.inputs, *self.results))
 
@@ -130,7 +133,7 @@ class Call:
         return self.results[0] if len(self.results) == 1 else tuple(self.results)
 
 
-def check(kernel: Kernel, arrays: Sequence[Any], *, on_card: bool = True) -> Form:
+def check(kernel: Kernel, arrays: Sequence[Any], *, on_device: bool = True) -> Signature:
     """Hold the arrays against the kernel; what does not fit raises in words.
 
     With `on_card=False` arrays must be the host's: for backends that reach no others.
@@ -142,7 +145,7 @@ def check(kernel: Kernel, arrays: Sequence[Any], *, on_card: bool = True) -> For
         )
     if len(arrays) != kernel.inputs:
         raise ArgumentTypeError(f"{kernel.name} takes {kernel.inputs} arrays and got {len(arrays)}")
-    if not on_card:
+    if not on_device:
         _check_on_host(kernel, arrays)
     types = kernel.types or (None,) * kernel.inputs
     inputs = [_input(kernel, index, array, types[index]) for index, array in enumerate(arrays)]
@@ -161,7 +164,7 @@ def check(kernel: Kernel, arrays: Sequence[Any], *, on_card: bool = True) -> For
     results = tuple(
         (shape, output.type.dtype) for shape, output in zip(shapes, outputs, strict=True)
     )
-    return Form(kernel, count, operands, as_rows, results, _shape_words(kernel, arrays))
+    return Signature(kernel, count, operands, as_rows, results, _shape_words(kernel, arrays))
 
 
 def _shape_words(kernel: Kernel, arrays: Sequence[Any]) -> bytes:
@@ -296,14 +299,14 @@ def _asked_shapes(kernel: Kernel, types: tuple[ElementType, ...], asked: Any) ->
     return shapes
 
 
-def _check_outputs(form: Form, given: Any) -> list[Array]:
-    kernel = form.kernel
+def _check_outputs(signature: Signature, given: Any) -> list[Array]:
+    kernel = signature.kernel
     arrays = list(given) if isinstance(given, tuple | list) else [given]
     if len(arrays) != kernel.outputs:
         raise ArgumentTypeError(
             f"{kernel.name} has {kernel.outputs} outputs and out has {len(arrays)} arrays"
         )
-    for index, (array, (shape, dtype)) in enumerate(zip(arrays, form.results, strict=True)):
+    for index, (array, (shape, dtype)) in enumerate(zip(arrays, signature.results, strict=True)):
         if not isinstance(array, np.ndarray) or array.dtype != dtype:
             found = _found(array) if not isinstance(array, np.ndarray) else f"dtype {array.dtype}"
             raise ArgumentTypeError(f"{kernel.name}: out {index} is {found}; it takes {dtype}")
@@ -358,3 +361,48 @@ def _as_rows(kernel: Kernel, array: Array, operand: Operand) -> Array:
 
 def _found(value: Any) -> str:
     return f"a {type(value).__name__}"
+
+
+REMEMBERED = 1024
+
+
+def describe_arrays(arrays: Sequence[AnyArray]) -> list[Hashable]:
+    """What tells the forms of calls apart."""
+    return [(type(array), array.dtype, array.shape) for array in arrays]
+
+
+class SignatureCache:
+    """One of these belongs to a backend; `on_card` says whether it takes arrays on the card."""
+
+    def __init__(self, *, on_device: bool = True) -> None:
+        self._on_card = on_device
+        self._known: dict[Hashable, Signature] = {}
+
+    def signature(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> Signature:
+        """The form of a call; what does not fit the kernel raises in words."""
+        try:
+            key = (id(kernel), *describe_arrays(arrays))
+        except AttributeError:
+            return check(
+                kernel, arrays, on_device=self._on_card
+            )  # something among them is no array: the check says so
+        signature = self._known.get(key)
+        if signature is None:
+            signature = check(kernel, arrays, on_device=self._on_card)
+            # The form keeps the kernel, so that its id stays its own.
+            remember(self._known, key, signature, REMEMBERED)
+        return signature
+
+    def job(self, kernel: Kernel, job: Sequence[AnyArray], index: int, out: Any) -> Call:
+        """A job of a batch as a call; what is wrong with it is said with its index."""
+        try:
+            if not isinstance(job, tuple | list):
+                raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")
+            call = self.signature(kernel, job).call(job)
+            call.job = index
+            if out is not None:
+                call.use_outputs(out)
+        except GpuError as error:
+            error.args = (f"job {index}: {error}",)
+            raise
+        return call

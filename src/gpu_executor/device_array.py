@@ -17,7 +17,7 @@ class Storage(Protocol):
     """Where a backend keeps the data of such an array."""
 
     @property
-    def card(self) -> Any:
+    def device(self) -> Any:
         """The `Card` that it is on."""
 
     def fetch(self, shape: Shape, dtype: np.dtype[Any], offset: int) -> npt.NDArray[Any]:

@@ -44,26 +44,26 @@ class Dispatch:
 
 
 @dataclass(slots=True, eq=False)
-class Copying:
+class ArrayCopy:
     """The contents of one array to another of as many bytes, at any place of their storage."""
 
     source: DeviceArray
     target: DeviceArray
 
 
-Step = Dispatch | Copying
+Step = Dispatch | ArrayCopy
 """What a card does in one step."""
 
 
 @runtime_checkable
-class MovesToCard(Protocol[Moved_co]):
+class CopiesToDevice(Protocol[Moved_co]):
     """An array of another kind that can be copied to a card."""
 
-    def to_card(self, card: Card) -> Moved_co:
+    def copy_to_device(self, device: ArrayDevice) -> Moved_co:
         """The copy."""
 
 
-class Card(Protocol):
+class ArrayDevice(Protocol):
     """A device that keeps arrays and runs dispatches on them."""
 
     @property
@@ -71,7 +71,7 @@ class Card(Protocol):
         """The device."""
 
     @property
-    def doubles(self) -> bool:
+    def f64_limbs(self) -> bool:
         """Whether products of large primes are made of doubles there, because that is faster."""
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:

@@ -10,7 +10,7 @@ from typing import Any
 MOST_BRACKETS = 5_000
 
 
-def parsed_json(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """What JSON says; a `ValueError` where it is none, or nested without end.
 
     Python's reader calls itself for every bracket: it would end the process where some library has
@@ -21,7 +21,7 @@ def parsed_json(text: str) -> Any:
     return json.loads(text)
 
 
-def write_in_one_step(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Whoever reads the file meanwhile sees all of the old or all of the new content."""
     import tempfile
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, overload
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Copying
+from gpu_executor.dispatch import ArrayCopy
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.fields import FieldArray
 from gpu_executor.lru import LruCache
+from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.graph import Graph
-from gpu_executor.vulkan.on_card import CardArrays
 
 GRAPHS_KEPT = 8
 """Of one function, for as many kinds of arguments; the longest unused is forgotten."""
@@ -47,7 +47,7 @@ def graph(first: Any, /, *inputs: Any) -> Any:
         if inputs:
             raise ArgumentTypeError("gx.graph takes one function, or arrays on the card")
         return functools.update_wrapper(_Recording(first), first)
-    return Graph(_card([first, *inputs]), [first, *inputs])
+    return Graph(_device([first, *inputs]), [first, *inputs])
 
 
 class _Recording:
@@ -63,22 +63,22 @@ class _Recording:
         self._lock = threading.Lock()
 
     def __call__(self, *arrays: CardArray) -> Any:
-        card = _card(arrays)
-        key = (card, *(_kind(array) for array in arrays))
+        device = _device(arrays)
+        key = (device, *(_kind(array) for array in arrays))
         with self._lock:
             found = self._recorded.use(key)
             if found is None:
-                found = self._recorded[key] = self._record(card, arrays)
+                found = self._recorded[key] = self._record(device, arrays)
                 self._recorded.evict(GRAPHS_KEPT)
             recorded, results = found
-            copies, steps = _copies(card, results)  # before anything runs: they may be no arrays
+            copies, steps = _copies(device, results)  # before anything runs: they may be no arrays
             recorded(*arrays)
-            card.submit(steps)
+            device.submit(steps)
             return copies
 
-    def _record(self, card: CardArrays, arrays: Sequence[CardArray]) -> tuple[Graph, Any]:
-        own = [_like(card, array) for array in arrays]
-        with Graph(card, own) as recorded:
+    def _record(self, device: DeviceMemory, arrays: Sequence[CardArray]) -> tuple[Graph, Any]:
+        own = [_like(device, array) for array in arrays]
+        with Graph(device, own) as recorded:
             results = self._function(*own)
         return recorded, results
 
@@ -90,16 +90,16 @@ def _data(array: Any) -> DeviceArray:
     return data
 
 
-def _card(arrays: Sequence[CardArray]) -> CardArrays:
+def _device(arrays: Sequence[CardArray]) -> DeviceMemory:
     """Where all of them are."""
     if not arrays:
         raise ArgumentTypeError("a graph has one array on the card at least")
-    cards = [_data(array).storage.card for array in arrays]
-    if any(card is not cards[0] for card in cards):
+    devices = [_data(array).storage.device for array in arrays]
+    if any(device is not devices[0] for device in devices):
         raise ArgumentTypeError("the arrays of a graph are on one card")
-    if not isinstance(cards[0], CardArrays):
+    if not isinstance(devices[0], DeviceMemory):
         raise ArgumentTypeError("graphs are recorded by Vulkan backends")
-    return cards[0]
+    return devices[0]
 
 
 def _kind(array: CardArray) -> Hashable:
@@ -108,17 +108,17 @@ def _kind(array: CardArray) -> Hashable:
     return data.shape, data.dtype, field
 
 
-def _like(card: CardArrays, array: CardArray) -> CardArray:
+def _like(device: DeviceMemory, array: CardArray) -> CardArray:
     """Room for as much."""
     data = _data(array)
-    made = card.empty(data.shape, data.dtype)
+    made = device.empty(data.shape, data.dtype)
     return FieldArray(array.field, made, array.form) if isinstance(array, FieldArray) else made
 
 
-def _copies(card: CardArrays, results: Any) -> tuple[Any, list[Copying]]:
+def _copies(device: DeviceMemory, results: Any) -> tuple[Any, list[ArrayCopy]]:
     """Arrays for copies of the results, which are one array or some in a tuple or a list."""
     if isinstance(results, tuple | list):
-        pairs = [_copies(card, each) for each in results]
+        pairs = [_copies(device, each) for each in results]
         return type(results)(copy for copy, _ in pairs), [step for _, own in pairs for step in own]
-    copy = _like(card, results)
-    return copy, [Copying(_data(results), _data(copy))]
+    copy = _like(device, results)
+    return copy, [ArrayCopy(_data(results), _data(copy))]

@@ -16,10 +16,10 @@ from gpu_executor.bench.samples import elements
 from gpu_executor.call import Array, Call
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernels import load
-from gpu_executor.plan import Piece, Plan, QueueUse, Wishes
+from gpu_executor.plan import Piece, Plan, QueueUse, RunOptions
 from gpu_executor.primes import BLS12_381_FQ
+from gpu_executor.vulkan.mapped_arrays import of_piece
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
-from gpu_executor.vulkan.places import of_piece
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import Slot, SlotLayout
 
@@ -202,12 +202,12 @@ def _row(
 def _hot_path(session: Session, queues: QueueUse) -> HotPath:
     call, plan = _small_pieces(session)
     plan, groups = dataclasses.replace(plan, queues=queues), plan.groups(SMALL_PIECE)
-    slot = Slot(session.resources, SlotLayout.of(plan, call.form))
+    slot = Slot(session.resources, SlotLayout.of(plan, call.signature))
     with contextlib.closing(slot):
         pieces = [Piece(n * SMALL_PIECE, SMALL_PIECE) for n in range(SMALL_PIECES)]
         # Recorded here, so that starting a piece finds its commands.
         recordings = [
-            slot.recording(piece.count, groups, of_piece(call.places, call.form, piece))
+            slot.recording(piece.count, groups, of_piece(call.places, call.signature, piece))
             for piece in pieces
         ]
         starts, finishes = [], []
@@ -233,11 +233,11 @@ def _small_pieces(session: Session) -> tuple[Call, Plan]:
     ]
     for seed, array in enumerate(arrays[:2]):
         array[...] = elements(BLS12_381_FQ, count, seed)
-    call = session.routes.forms.form(kernel, arrays[:2]).call(arrays[:2])
+    call = session.call_preparer.signatures.signature(kernel, arrays[:2]).call(arrays[:2])
     call.use_outputs(arrays[2])
     call.places = tuple(session.mapped.find(array) for array in arrays)
     parts = [array[:SMALL_PIECE] for array in arrays[:2]]
-    job = session.routes.forms.form(kernel, parts).call(parts)
+    job = session.call_preparer.signatures.signature(kernel, parts).call(parts)
     # Through device memory for one queue and for three, so that only their number differs.
-    wishes = Wishes(device_local=True, pipelined=True)
-    return call, session.batch_route([job] * SMALL_PIECES, wishes).plan
+    options = RunOptions(device_local=True, pipelined=True)
+    return call, session.prepare_batch([job] * SMALL_PIECES, options).plan

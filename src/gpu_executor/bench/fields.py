@@ -28,7 +28,7 @@ from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import family
 from gpu_executor.ops.multiplying import by_doubles
-from gpu_executor.plan.work_groups import USUAL_WORK_GROUP
+from gpu_executor.plan.plan import USUAL_WORK_GROUP
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 FIELDS = tuple(each for each in vars(named).values() if isinstance(each, Field))
@@ -134,7 +134,7 @@ def aims(measured: Sequence[Row], device: DeviceInfo) -> list[Aim]:
 
 
 def _row(gpu: PersistentVulkanBackend, field: Field, sizes: Sizes, pace: Pace) -> Row:
-    card, count, prime = gpu._session.cards, sizes.streamed, field.prime
+    card, count, prime = gpu._session.device_memory, sizes.streamed, field.prime
     words = [card.put(elements(prime, count, seed)) for seed in (1, 2)]
     x, y = (FieldArray(field, each, field.form) for each in words)
     copies, streamed = _streamed(gpu, field, words, pace)
@@ -161,7 +161,7 @@ def _streamed(
     gpu: PersistentVulkanBackend, field: Field, operands: Sequence[DeviceArray], pace: Pace
 ) -> tuple[float, dict[str, Streamed]]:
     """Bytes a second of copies, and the operations, all on the same arrays."""
-    card, first = gpu._session.cards, operands[0]
+    card, first = gpu._session.device_memory, operands[0]
     count, result = len(first), card.empty(first.shape, first.dtype)
     units = first.nbytes // UNIT_BYTES
     steps: list[Step] = [Dispatch(copy_kernel(), (first, result), units, strides=True)]
@@ -213,7 +213,7 @@ def _products_in_chains(gpu: PersistentVulkanBackend, field: Field, sizes: Sizes
     if family(prime) != "wide" or 2 * prime.modulus >= prime.r:
         return None
     length, modulus = sizes.length, field.modulus
-    kernel = mul_chain_kernel(prime, length, doubles=by_doubles(gpu._session.cards, prime))
+    kernel = mul_chain_kernel(prime, length, doubles=by_doubles(gpu._session.device_memory, prime))
     a, b = (elements(prime, min(SAMPLE, sizes.chains), seed) for seed in (1, 2))
     operands = [FieldArray(field, each, field.form) for each in (a, b)]
     powers = np.vectorize(lambda x, y: x * pow(y, length, modulus), "O")

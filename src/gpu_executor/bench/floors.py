@@ -15,11 +15,11 @@ from gpu_executor.bench.samples import elements
 from gpu_executor.call import Call
 from gpu_executor.kernels import load
 from gpu_executor.kernels.catalogue import mul_chain_kernel
-from gpu_executor.plan.work_groups import USUAL_WORK_GROUP
+from gpu_executor.plan.plan import USUAL_WORK_GROUP
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.binding import vk
-from gpu_executor.vulkan.routes import Route
+from gpu_executor.vulkan.prepared_call import PreparedCall
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import Slot
 from gpu_executor.vulkan.timeline import Timeline
@@ -63,7 +63,7 @@ def fixed_cost(settings: Settings) -> Ratio:
     with _session(settings) as session, _slot(session, SMALL) as (call, route, slot):
 
         def steady() -> None:
-            session.run(call.form.kernel, call.inputs, False)
+            session.run(call.signature.kernel, call.inputs, False)
 
         with _bare_submission(session, slot, route) as bare:
             taken = _interleaved([steady, bare], calls=50)
@@ -93,7 +93,7 @@ def copies_and_kernel(settings: Settings) -> Ratio:
                 slot.drain(call)
 
         def whole() -> None:
-            session.run(call.form.kernel, call.inputs, False)
+            session.run(call.signature.kernel, call.inputs, False)
 
         taken = _interleaved([whole, fill, run, drain], calls=1)
     return Ratio("call of 1 Mi", taken[0] * 1e3, sum(taken[1:]) * 1e3, "ms", 1.1)
@@ -134,13 +134,13 @@ def _session(settings: Settings) -> Iterator[Session]:
 
 
 @contextlib.contextmanager
-def _slot(session: Session, count: int) -> Iterator[tuple[Call, Route, Slot]]:
+def _slot(session: Session, count: int) -> Iterator[tuple[Call, PreparedCall, Slot]]:
     """A field addition of that size on the host-visible path, its route, a slot of its own."""
     a, b = elements(BLS12_381_FQ, count, 1), elements(BLS12_381_FQ, count, 2)
-    route = session.route(load("bls12_381_fq_add"), (a, b), False)
-    call = route.form.call((a, b))
+    route = session.prepare(load("bls12_381_fq_add"), (a, b), False)
+    call = route.signature.call((a, b))
     call.make_outputs()
-    slot = Slot(session.resources, route.row.layout)
+    slot = Slot(session.resources, route.slot_key.layout)
     try:
         yield call, route, slot
     finally:
@@ -148,7 +148,9 @@ def _slot(session: Session, count: int) -> Iterator[tuple[Call, Route, Slot]]:
 
 
 @contextlib.contextmanager
-def _bare_submission(session: Session, slot: Slot, route: Route) -> Iterator[Callable[[], None]]:
+def _bare_submission(
+    session: Session, slot: Slot, route: PreparedCall
+) -> Iterator[Callable[[], None]]:
     """The slot's commands through the binding alone: two calls, structures made beforehand."""
     import vulkan
 

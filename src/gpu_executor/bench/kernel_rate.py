@@ -14,14 +14,13 @@ import numpy as np
 from gpu_executor.bench.samples import elements
 from gpu_executor.kernel import ElementType, Kernel
 from gpu_executor.primes import Prime
-from gpu_executor.vulkan.arrays import mapped_view
-from gpu_executor.vulkan.buffers import STATUS_CLEAR
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
-from gpu_executor.vulkan.descriptors import BufferRange
-from gpu_executor.vulkan.memory import Allocation, Purpose
+from gpu_executor.vulkan.descriptors import DescriptorRange
+from gpu_executor.vulkan.memory import Allocation, Purpose, mapped_view
+from gpu_executor.vulkan.profile import Timestamps
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.session import Session
-from gpu_executor.vulkan.timestamps import Timestamps
+from gpu_executor.vulkan.slot_buffers import STATUS_CLEAR
 
 _BYTES = ElementType(np.dtype(np.uint8))
 SAMPLE = 4_096
@@ -51,8 +50,8 @@ def kernel_seconds(
             _fill(stack, resources, array, prime, count, seed)
         pipeline = resources.pipelines.acquire(kernel, work_group, per_invocation)
         stack.callback(resources.pipelines.release, pipeline)
-        ranges = [BufferRange(array.buffer, array.offset, nbytes) for array in arrays]
-        ranges.append(BufferRange(word.buffer, word.offset, 4))
+        ranges = [DescriptorRange(array.buffer, array.offset, nbytes) for array in arrays]
+        ranges.append(DescriptorRange(word.buffer, word.offset, 4))
         descriptors = resources.descriptors.allocate(pipeline, ranges)
         stack.callback(resources.descriptors.release, descriptors)
         push = struct.pack("<I", count) + kernel.push

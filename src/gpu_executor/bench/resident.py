@@ -51,7 +51,7 @@ def steps_seconds(
     gpu: PersistentVulkanBackend, steps: Sequence[Step], pace: Pace = USUAL
 ) -> list[float]:
     """The seconds of each step, among many of the same in a row, each behind a barrier."""
-    card = gpu._session.cards
+    card = gpu._session.device_memory
     runs, counts = [], []
     for step in steps:
         alone = recorded(gpu, partial(card.submit, [step]))
@@ -97,5 +97,5 @@ def _timed(gpu: PersistentVulkanBackend, call: Call, times: int) -> float:
     begun = time.perf_counter()
     for _ in range(times):
         call()
-    gpu._session.cards.chain.wait()
+    gpu._session.device_memory.stream.wait()
     return time.perf_counter() - begun

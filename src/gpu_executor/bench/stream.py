@@ -21,9 +21,9 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ
+from gpu_executor.vulkan.calibration import IN_FLIGHT, BandwidthProbe, open_probe, run_probes
 from gpu_executor.vulkan.commands import Copy
-from gpu_executor.vulkan.imported import EXTENSION
-from gpu_executor.vulkan.lane import IN_FLIGHT, Lane, open_lane, run_lanes
+from gpu_executor.vulkan.mapped_arrays import EXTENSION
 from gpu_executor.vulkan.memory import Allocation, Purpose
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.session import Session
@@ -171,16 +171,16 @@ def _copies_alone(
         _lane(session, download, [output], chunk, into=False) as back,
     ):
         yield [
-            lambda: run_lanes([into, back]),
-            lambda: run_lanes([into]),
-            lambda: run_lanes([back]),
+            lambda: run_probes([into, back]),
+            lambda: run_probes([into]),
+            lambda: run_probes([back]),
         ]
 
 
 @contextlib.contextmanager
 def _lane(
     session: Session, timeline: Timeline, arrays: Sequence[Array], chunk: int, *, into: bool
-) -> Iterator[Lane]:
+) -> Iterator[BandwidthProbe]:
     """The arrays' pieces into device memory or back from it."""
     memory = session.resources.memory
     with contextlib.ExitStack() as stack:
@@ -194,7 +194,7 @@ def _lane(
                 itertools.cycle(areas), range(0, len(arrays[0]), chunk), strict=False
             )
         ]
-        yield stack.enter_context(open_lane(session.resources, timeline, pieces))
+        yield stack.enter_context(open_probe(session.resources, timeline, pieces))
 
 
 def _copies(

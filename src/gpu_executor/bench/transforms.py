@@ -192,7 +192,7 @@ def _check_value(x: FieldArray, values: FieldArray, reversed_values: FieldArray)
     point = pow(field.prime.root_of_unity(log_n), at, field.modulus)
     factors = np.resize(field.encode([point]).numpy(), (n, *field.prime.element_shape))
     factors[0] = field.encode([1]).numpy()[0]
-    powers = FieldArray(field, factors, "canonical").to_card(x.card)
+    powers = FieldArray(field, factors, "canonical").copy_to_device(x.device)
     expected = field.dot(x.reshape(-1, n)[row], field.prefix_product(powers)).ints().item()
     for found, index in ((values, at), (reversed_values, reversed_at)):
         value = found.reshape(-1, n)[row][index : index + 1].to_host()

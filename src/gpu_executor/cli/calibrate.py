@@ -10,7 +10,7 @@ from rich.table import Table
 from gpu_executor.calibration import Calibration
 from gpu_executor.cli.screen import console, milliseconds, per_second, table
 from gpu_executor.settings import Settings
-from gpu_executor.vulkan.kept_figures import figures_path, read_figures
+from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 
@@ -25,7 +25,7 @@ def calibrate(show: bool, as_json: bool) -> None:
         device = gpu.device
         figures = None if show else gpu.calibrate()
     if show and folder is not None:
-        figures = read_figures(folder, device)
+        figures = read_calibration(folder, device)
     name = device.name
     if figures is None:
         click.echo(f"there are no figures of {name}: gpu-executor calibrate measures it", err=True)
@@ -35,7 +35,9 @@ def calibrate(show: bool, as_json: bool) -> None:
         return
     console.print(_table(name, figures))
     where = (
-        "not kept: GPU_CACHE is 0" if folder is None else f"kept in {figures_path(folder, device)}"
+        "not kept: GPU_CACHE is 0"
+        if folder is None
+        else f"kept in {calibration_path(folder, device)}"
     )
     took = milliseconds(figures.seconds * 1e3)
     console.print(f"measured on {figures.when} in {took}, {where}", soft_wrap=True)

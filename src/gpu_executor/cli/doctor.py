@@ -14,8 +14,8 @@ from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.errors import GpuError
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.binding import out, vk
-from gpu_executor.vulkan.describe import api_version
 from gpu_executor.vulkan.instance import VALIDATION_LAYER, find_devices, instance_layers
+from gpu_executor.vulkan.physical_device import api_version
 from gpu_executor.vulkan.session import Session
 
 

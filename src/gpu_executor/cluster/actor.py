@@ -13,7 +13,7 @@ from ray import cloudpickle
 from gpu_executor.cluster.serialization import PackedCalls, RemoteFailure, unpack_calls
 from gpu_executor.errors import NoDeviceError
 from gpu_executor.executor import GpuExecutor
-from gpu_executor.executor.seats import BackendName, Seat, ranked_seats
+from gpu_executor.executor.candidates import BackendName, DeviceCandidate, rank_devices
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings
 
@@ -38,7 +38,7 @@ class DeviceActor:
         self._executor: GpuExecutor | None = None
         self._kernels: dict[int, Kernel | RemoteFailure] = {}
 
-    def open(self, candidate: Seat, options: DeviceOptions) -> int | RemoteFailure:
+    def open(self, candidate: DeviceCandidate, options: DeviceOptions) -> int | RemoteFailure:
         """Open the device and return the ID of this process."""
         try:
             self._executor = _open_executor(candidate, options)
@@ -70,13 +70,13 @@ class DeviceActor:
             self._executor.shutdown()
 
 
-def _open_executor(candidate: Seat, options: DeviceOptions) -> GpuExecutor:
+def _open_executor(candidate: DeviceCandidate, options: DeviceOptions) -> GpuExecutor:
     backend = cast(BackendName, candidate.backend)
     # The dispatcher limits what is in flight, so the actor's own queue takes whole messages.
     settings = dataclasses.replace(
         options.settings or Settings.from_environment(), queued_bytes=None, when_full="block"
     )
-    ranking = ranked_seats(backend, settings)
+    ranking = rank_devices(backend, settings)
     for position, each in enumerate(ranking):
         if (each.index, each.device) == (candidate.index, candidate.device):
             return GpuExecutor(backend, position, settings=settings, check=options.check)

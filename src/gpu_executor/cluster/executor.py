@@ -27,9 +27,14 @@ from gpu_executor.errors import (
     QueueFullError,
     SettingsError,
 )
-from gpu_executor.executor.arguments import calls_in, check_sizes, kernel_in, out_in
-from gpu_executor.executor.seats import BackendName
-from gpu_executor.executor.shared_jobs import numbered
+from gpu_executor.executor.candidates import BackendName
+from gpu_executor.executor.jobs import (
+    add_index,
+    check_kernel,
+    check_map_sizes,
+    collect_calls,
+    take_out,
+)
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings, WhenFull
 
@@ -134,7 +139,11 @@ class RayExecutor(Executor):
         Raises the exception of the first job that fails. Blocks while the executor is full, also
         with `when_full="raise"`.
         """
-        kernel, calls, futures = _check_kernel(kernel), calls_in(jobs, out), list[Future[Any]]()
+        kernel, calls, futures = (
+            _check_kernel(kernel),
+            collect_calls(jobs, out),
+            list[Future[Any]](),
+        )
         try:
             for index, arrays in enumerate(calls):
                 target = None if out is None else out[index]
@@ -161,7 +170,7 @@ class RayExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Schedule a kernel on arrays and return a future; `out=` is the array for the result."""
-        return self._submit(_check_kernel(fn), args, out_in(kwargs), self._when_full)
+        return self._submit(_check_kernel(fn), args, take_out(kwargs), self._when_full)
 
     def map(
         self,
@@ -179,7 +188,7 @@ class RayExecutor(Executor):
         """
         kernel = _check_kernel(fn)
         self._check_open()
-        check_sizes(chunksize, buffersize)
+        check_map_sizes(chunksize, buffersize)
         admission = self._dispatcher.admission
 
         def get_read_ahead() -> int:
@@ -306,13 +315,13 @@ def _wait_for_job(index: int, future: Future[Any]) -> Any:
         return future.result()
     except GpuError as error:
         # The index goes into a copy: when no device is left, many futures share one exception.
-        raise numbered(RemoteFailure.from_exception(error).to_exception(), index) from None
+        raise add_index(RemoteFailure.from_exception(error).to_exception(), index) from None
     except Exception as error:
-        raise numbered(error, index) from None
+        raise add_index(error, index) from None
 
 
 def _check_kernel(fn: Any) -> Kernel:
-    return kernel_in(fn, "a RayExecutor", "Ray's own tasks")
+    return check_kernel(fn, "a RayExecutor", "Ray's own tasks")
 
 
 def _warn_without_gpu(placements: Sequence[DevicePlacement]) -> None:

@@ -74,10 +74,10 @@ def create_job(kernel: Kernel, arrays: Sequence[Any], out: Any) -> ClusterJob:
     """Check a call against its kernel and return it as a job; nothing is sent yet."""
     if any(isinstance(each, ObjectRef) for each in arrays):
         return _create_job_with_references(kernel, arrays, out)
-    form = check(kernel, arrays, on_card=False)
+    signature = check(kernel, arrays, on_device=False)
     if out is not None:
-        form.call(arrays).use_outputs(out)
-    results = sum(math.prod(shape) * dtype.itemsize for shape, dtype in form.results)
+        signature.call(arrays).use_outputs(out)
+    results = sum(math.prod(shape) * dtype.itemsize for shape, dtype in signature.results)
     return ClusterJob(kernel, arrays, out, _count_bytes(arrays) + results)
 
 

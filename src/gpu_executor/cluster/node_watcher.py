@@ -28,7 +28,7 @@ from gpu_executor.cluster.nodes import (
 )
 from gpu_executor.cluster.serialization import RemoteFailure
 from gpu_executor.errors import NoDeviceError
-from gpu_executor.executor.seats import BackendName, Seat
+from gpu_executor.executor.candidates import BackendName, DeviceCandidate
 
 log = logging.getLogger("gpu_executor.cluster")
 
@@ -169,7 +169,10 @@ class NodeWatcher:
             )
 
     def _handle_candidates(
-        self, query: DeviceQuery, candidates: list[Seat] | RemoteFailure, on_reply: ReplyCallback
+        self,
+        query: DeviceQuery,
+        candidates: list[DeviceCandidate] | RemoteFailure,
+        on_reply: ReplyCallback,
     ) -> None:
         if isinstance(candidates, RemoteFailure):
             error = candidates.to_exception()

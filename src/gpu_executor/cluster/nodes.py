@@ -11,7 +11,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from gpu_executor.cluster.serialization import RemoteFailure
 from gpu_executor.errors import NoDeviceError, SettingsError
-from gpu_executor.executor.seats import BackendName, Seat, chosen, ranked_seats
+from gpu_executor.executor.candidates import (
+    BackendName,
+    DeviceCandidate,
+    rank_devices,
+    select_candidates,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,7 @@ class DevicePlacement:
     node: str
     """The node's ID in Ray."""
     host: str
-    candidate: Seat
+    candidate: DeviceCandidate
 
     def __str__(self) -> str:
         return f"{self.candidate} on {self.host}"
@@ -40,7 +45,7 @@ def find_placements(backend: BackendName, devices: Literal["all"] | int) -> list
             f"devices= must be 'all' or a number of actors per node, at least 1, not {devices!r}"
         )
     nodes = list_alive_nodes()
-    answers: list[list[Seat] | RemoteFailure] = ray.get(
+    answers: list[list[DeviceCandidate] | RemoteFailure] = ray.get(
         [request_candidates(backend, node) for node in nodes]
     )
     found = [
@@ -72,16 +77,16 @@ def request_candidates(backend: BackendName, node: str) -> Any:
     return pin_to_node(ray.remote(find_local_candidates), node).remote(backend)
 
 
-def find_local_candidates(backend: BackendName) -> list[Seat] | RemoteFailure:
+def find_local_candidates(backend: BackendName) -> list[DeviceCandidate] | RemoteFailure:
     """Return the best devices of the machine this runs on; all of them have the same rank."""
     try:
-        return chosen(ranked_seats(backend), None, "all")
+        return select_candidates(rank_devices(backend), None, "all")
     except Exception as error:
         return RemoteFailure.from_exception(error)
 
 
 def create_placements(
-    node: str, host: str, candidates: Sequence[Seat], devices: Literal["all"] | int
+    node: str, host: str, candidates: Sequence[DeviceCandidate], devices: Literal["all"] | int
 ) -> list[DevicePlacement]:
     """Return a placement for each actor of one node; see `find_placements` for `devices`."""
     taken = candidates
@@ -100,7 +105,7 @@ def pin_to_node(remote: Any, node: str, **options: Any) -> Any:
     )
 
 
-def _first_failure(answers: Sequence[list[Seat] | RemoteFailure]) -> BaseException:
+def _first_failure(answers: Sequence[list[DeviceCandidate] | RemoteFailure]) -> BaseException:
     for answer in answers:
         if isinstance(answer, RemoteFailure):
             return answer.to_exception()

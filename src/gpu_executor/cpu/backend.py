@@ -38,8 +38,8 @@ class CpuBackend:
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """Run the kernel's reference on the arrays; returns its output, or a tuple of several."""
-        form = check(kernel, arrays, on_card=False)
-        call = form.call(arrays)
+        signature = check(kernel, arrays, on_device=False)
+        call = signature.call(arrays)
         if out is not None:
             call.use_outputs(out)
         call.make_outputs()
@@ -47,7 +47,7 @@ class CpuBackend:
         whole = kernel.split == "whole"
         inputs = arrays if whole else map(_to_native_order, call.inputs)
         compute_reference(kernel, inputs, call.results if whole else call.outputs)
-        self._count(form.count, time.perf_counter() - begun)
+        self._count(signature.count, time.perf_counter() - begun)
         return call.result()
 
     def run_batch(

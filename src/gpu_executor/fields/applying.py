@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Card, Dispatch
+from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def apply(
-    kernel: Kernel, arrays: Sequence[Words | DeviceArray], told: tuple[int, ...] = ()
+    kernel: Kernel, arrays: Sequence[Words | DeviceArray], push_words: tuple[int, ...] = ()
 ) -> Words | DeviceArray:
     """A kernel on arrays that are all on one card, or all on the host.
 
@@ -26,12 +26,12 @@ def apply(
     columns = len(kernel.types[0].shape)
     shape = first.shape[: len(first.shape) - columns] + out.shape
     if isinstance(first, DeviceArray):
-        card: Card = first.storage.card
-        result = card.empty(shape, out.dtype)
+        device: ArrayDevice = first.storage.device
+        result = device.empty(shape, out.dtype)
         count = first.nbytes // kernel.types[0].nbytes
         if count:
             there = tuple(each for each in arrays if isinstance(each, DeviceArray))
-            card.submit([Dispatch(kernel, (*there, result), count, told, strides=True)])
+            device.submit([Dispatch(kernel, (*there, result), count, push_words, strides=True)])
         return result
     assert kernel.reference is not None
     computed: Words = kernel.reference(*arrays)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import Card
+from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields.applying import apply
 from gpu_executor.fields.neighbours import by_neighbours
@@ -41,21 +41,21 @@ class FieldArray:
         """Of elements; an element's columns are not an axis."""
 
     @property
-    def on_card(self) -> bool:
+    def on_device(self) -> bool:
         return isinstance(self.data, DeviceArray)
 
     @property
-    def card(self) -> Card:
+    def device(self) -> ArrayDevice:
         """Where it lives, if that is a card."""
         if not isinstance(self.data, DeviceArray):
             raise ArgumentTypeError("the array is on the host; gpu.to_device(array) takes it over")
-        card: Card = self.data.storage.card
-        return card
+        device: ArrayDevice = self.data.storage.device
+        return device
 
     @property
     def by_doubles(self) -> bool:
         """Whether its products are made of doubles."""
-        return self.on_card and by_doubles(self.card, self.field.prime)
+        return self.on_device and by_doubles(self.device, self.field.prime)
 
     @property
     def ndim(self) -> int:
@@ -77,11 +77,11 @@ class FieldArray:
         """The same elements in the host's memory."""
         return FieldArray(self.field, self.numpy(), self.form)
 
-    def to_card(self, card: Card) -> FieldArray:
+    def copy_to_device(self, device: ArrayDevice) -> FieldArray:
         """The same elements on a card, in the form that the field computes in."""
-        if self.on_card:
+        if self.on_device:
             raise ArgumentTypeError("the array is on a card already")
-        there = FieldArray(self.field, card.put(self.numpy()), self.form)
+        there = FieldArray(self.field, device.put(self.numpy()), self.form)
         return there.in_form(self.field.form)
 
     def in_form(self, form: Form) -> FieldArray:
@@ -177,5 +177,5 @@ class FieldArray:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        where = "card" if self.on_card else "host"
+        where = "card" if self.on_device else "host"
         return f"<FieldArray {self.shape} of {self.field.name} on the {where}, {self.form} form>"

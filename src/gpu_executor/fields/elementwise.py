@@ -58,7 +58,7 @@ def selected(field: Field, condition: npt.ArrayLike, a: Operand, b: Operand) -> 
         raise ArgumentShapeError(
             f"{field.name}: a condition of shape {chosen.shape} for elements of {first.shape}"
         )
-    where = first.card.put(chosen) if first.on_card else chosen
+    where = first.device.put(chosen) if first.on_device else chosen
     return FieldArray(field, _applied(field, "select", arrays, where), field.form)
 
 
@@ -68,7 +68,7 @@ def power(field: Field, a: FieldArray, exponent: int) -> FieldArray:
     exponent, order = whole(exponent, "an exponent"), field.modulus - 1
     # By Fermat's little theorem; but a power of 0 that is not the 0th stays 0.
     least = exponent and (exponent % order or order)
-    words = exponents.on_card(array.card, least) if array.on_card else exponents.words(least)
+    words = exponents.on_device(array.device, least) if array.on_device else exponents.words(least)
     kernel = element_kernel(field.prime, "power", doubles=array.by_doubles)
     return FieldArray(field, apply(kernel, [array.data, words], (words.size,)), field.form)
 
@@ -119,9 +119,9 @@ def _applied(
         doubles=first.by_doubles,
         neighbours=by_neighbours(data),
     )
-    told = tuple(0 if size == first.size else size for size in sizes) if repeats else ()
-    if repeats and not first.on_card:
+    push_words = tuple(0 if size == first.size else size for size in sizes) if repeats else ()
+    if repeats and not first.on_device:
         columns = field.prime.element_shape
         data = [*leading, *(np.resize(each.numpy(), first.shape + columns) for each in arrays)]
         kernel = element_kernel(field.prime, operation)
-    return apply(kernel, data, told)
+    return apply(kernel, data, push_words)

@@ -12,7 +12,7 @@ from gpu_executor.errors import ArgumentTypeError, ElementRangeError
 from gpu_executor.fields import elementwise, polynomials, scans, transforms
 from gpu_executor.fields.array import FieldArray, Form, Words
 from gpu_executor.fields.operands import Operand, check_one_place, own, ready, whole
-from gpu_executor.ops.transform import Order, Way
+from gpu_executor.ops.transform import Order, TransformOptions
 from gpu_executor.primes import NAMED, Prime, encoding, words
 
 
@@ -181,7 +181,7 @@ class Field:
     ) -> FieldArray:
         """The values of polynomials, whose coefficients run along the last axis, at the powers of a
         root of unity, or at `coset` times those."""
-        return transforms.transformed(self, a, Way(False, order_in, order_out, coset))
+        return transforms.transformed(self, a, TransformOptions(False, order_in, order_out, coset))
 
     def intt(
         self,
@@ -192,7 +192,7 @@ class Field:
         order_out: Order = "natural",
     ) -> FieldArray:
         """The coefficients again, of what `ntt` gave."""
-        return transforms.transformed(self, a, Way(True, order_in, order_out, coset))
+        return transforms.transformed(self, a, TransformOptions(True, order_in, order_out, coset))
 
     # --- polynomials, their coefficients along the last axis, the constant first ---
 

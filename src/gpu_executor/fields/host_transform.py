@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from gpu_executor.fields.array import Words
 from gpu_executor.kernels.element_references import add, mul, sub
-from gpu_executor.ops.transform import Way, powers
+from gpu_executor.ops.transform import TransformOptions, powers
 from gpu_executor.primes import Prime, words
 
 
-def transform(prime: Prime, x: Words, way: Way) -> Words:
+def transform(prime: Prime, x: Words, way: TransformOptions) -> Words:
     """Every row of (rows, 2^k); the prime has roots of unity of that order."""
     n, p = x.shape[1], prime.modulus
     order = reversal(n)

@@ -20,6 +20,6 @@ def by_neighbours(arrays: Sequence[npt.NDArray[Any] | DeviceArray]) -> bool:
         return False
     # Storage begins at such a multiple, and an operand that begins where the device binds nothing
     # is copied to storage of its own. A device that binds at any word leaves it where it is.
-    if first.storage.card.info.limits.buffer_offset_alignment % TOGETHER == 0:
+    if first.storage.device.info.limits.buffer_offset_alignment % TOGETHER == 0:
         return True
     return not any(each.offset % TOGETHER for each in arrays if isinstance(each, DeviceArray))

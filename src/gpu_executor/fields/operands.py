@@ -47,10 +47,10 @@ def as_array(field: Field, operand: Operand, like: FieldArray) -> FieldArray:
             f"{type(operand).__name__}"
         )
     prime, value = field.prime, int(operand) % field.modulus
-    if not like.on_card:
+    if not like.on_device:
         return FieldArray(field, _element(prime, value), field.form)
-    card = like.card
-    data = card.kept(("element", prime, value), lambda: card.put(_element(prime, value)))
+    device = like.device
+    data = device.kept(("element", prime, value), lambda: device.put(_element(prime, value)))
     return FieldArray(field, data, field.form)
 
 
@@ -63,7 +63,7 @@ def _element(prime: Prime, value: int) -> Words:
 def zeros(field: Field, shape: Shape, like: FieldArray) -> FieldArray:
     """As many zeros, where `like` lives."""
     found = np.zeros((*shape, *field.prime.element_shape), field.prime.column_dtype)
-    data = like.card.put(found) if like.on_card else found
+    data = like.device.put(found) if like.on_device else found
     return FieldArray(field, data, field.form)
 
 
@@ -84,7 +84,7 @@ def common_shape(field: Field, shapes: Sequence[Shape]) -> Shape:
 
 def check_one_place(arrays: Iterable[FieldArray]) -> None:
     """Nothing is moved between the host and cards without being asked for."""
-    if len({id(each.card) if each.on_card else None for each in arrays}) > 1:
+    if len({id(each.device) if each.on_device else None for each in arrays}) > 1:
         raise ArgumentTypeError(
             "operands on the host and on a card, or on two: gpu.to_device(array) moves one"
         )

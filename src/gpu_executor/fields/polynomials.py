@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Copying
+from gpu_executor.dispatch import ArrayCopy
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.fields import host_scans
 from gpu_executor.fields.array import FieldArray
@@ -33,7 +33,7 @@ def resized(field: Field, a: FieldArray, length: int) -> FieldArray:
     shape = (*leading, length, *element)
     data = a.data
     if isinstance(data, DeviceArray):
-        made = card_scans.resize_rows(a.card, field.prime, data, math.prod(leading), old, length)
+        made = card_scans.resize_rows(a.device, field.prime, data, math.prod(leading), old, length)
         return FieldArray(field, made.reshape(*shape), a.form)
     whole = np.zeros(shape, data.dtype)
     kept = min(old, length)
@@ -62,13 +62,13 @@ def evaluated(field: Field, a: FieldArray, points: FieldArray) -> FieldArray:
         flat = points.reshape(-1).numpy()
         found = host_scans.evaluate(field.prime, a.numpy(), flat)
         return FieldArray(field, found.reshape(at.shape), field.form)
-    card = a.card
+    device = a.device
     starts = range(0, a.shape[0], MOST_COEFFICIENTS)
     total: FieldArray | None = None
     step = field.power(points, MOST_COEFFICIENTS) if len(starts) > 1 else points
     for start in reversed(starts):
         part = data[start : start + MOST_COEFFICIENTS]
-        values = card_scans.evaluate(card, field.prime, part, at).reshape(*at.shape)
+        values = card_scans.evaluate(device, field.prime, part, at).reshape(*at.shape)
         value = FieldArray(field, values, field.form)
         total = value if total is None else field.fma(total, step, value)
     assert total is not None
@@ -93,16 +93,16 @@ def divided_by_vanishing(field: Field, a: FieldArray, n: int) -> tuple[FieldArra
 def joined(field: Field, rows: list[FieldArray]) -> FieldArray:
     """Arrays of one axis, one behind the other."""
     first = rows[0]
-    if not first.on_card:
+    if not first.on_device:
         words = np.concatenate([row.numpy() for row in rows])
         return FieldArray(field, words, first.form)
     length = sum(row.shape[0] for row in rows)
-    whole = first.card.empty((length, *field.prime.element_shape), field.prime.column_dtype)
+    whole = first.device.empty((length, *field.prime.element_shape), field.prime.column_dtype)
     steps, start = [], 0
     for row in rows:
         assert isinstance(row.data, DeviceArray)
         end = start + row.shape[0]
-        steps.append(Copying(row.data, whole[start:end]))
+        steps.append(ArrayCopy(row.data, whole[start:end]))
         start = end
-    first.card.submit(steps)
+    first.device.submit(steps)
     return FieldArray(field, whole, first.form)

@@ -30,7 +30,7 @@ def sums(field: Field, a: FieldArray, axis: int | None) -> FieldArray:
     data, prime = array.data, field.prime
     found: Words | DeviceArray
     if isinstance(data, DeviceArray):
-        found = card_scans.sum_rows(array.card, prime, data, rows, columns)
+        found = card_scans.sum_rows(array.device, prime, data, rows, columns)
     else:
         in_rows = data.reshape(rows, columns, *prime.element_shape)
         found = host_scans.sum_rows(prime, in_rows)
@@ -46,9 +46,9 @@ def running_products(field: Field, a: FieldArray) -> FieldArray:
         in_rows = data.reshape(rows, columns, *prime.element_shape)
         products = host_scans.running_products(prime, in_rows)
         return FieldArray(field, products.reshape(data.shape), field.form)
-    result = array.card.empty(data.shape, data.dtype)
+    result = array.device.empty(data.shape, data.dtype)
     if array.size:
-        card_scans.running_products(array.card, prime, data, result, rows, columns)
+        card_scans.running_products(array.device, prime, data, result, rows, columns)
     return FieldArray(field, result, field.form)
 
 
@@ -65,9 +65,9 @@ def inverses(field: Field, a: FieldArray, zero: Literal["zero", "error"]) -> Fie
     if not isinstance(data, DeviceArray):
         inverted = host_scans.invert(prime, data.reshape(-1, *prime.element_shape))
         return FieldArray(field, inverted.reshape(data.shape), field.form)
-    result = array.card.empty(data.shape, data.dtype)
+    result = array.device.empty(data.shape, data.dtype)
     if array.size:
-        card_scans.invert(array.card, prime, data, result)
+        card_scans.invert(array.device, prime, data, result)
     return FieldArray(field, result, field.form)
 
 

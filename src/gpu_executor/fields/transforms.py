@@ -13,13 +13,13 @@ from gpu_executor.fields import host_transform
 from gpu_executor.fields.array import FieldArray
 from gpu_executor.fields.operands import ready, whole
 from gpu_executor.ops import transform as card_transform
-from gpu_executor.ops.transform import Way
+from gpu_executor.ops.transform import TransformOptions
 
 if TYPE_CHECKING:
     from gpu_executor.fields.field import Field
 
 
-def transformed(field: Field, a: FieldArray, way: Way) -> FieldArray:
+def transformed(field: Field, a: FieldArray, way: TransformOptions) -> FieldArray:
     """Every row of an array, which is its last axis."""
     array = ready(field, a)
     _check_way(field, way)
@@ -29,12 +29,12 @@ def transformed(field: Field, a: FieldArray, way: Way) -> FieldArray:
         rows = data.reshape(-1, 1 << log_n, *prime.element_shape)
         values = host_transform.transform(prime, rows, way)
         return FieldArray(field, values.reshape(data.shape), field.form)
-    result = array.card.empty(data.shape, data.dtype)
-    card_transform.transform(array.card, prime, data, log_n, way, result)
+    result = array.device.empty(data.shape, data.dtype)
+    card_transform.transform(array.device, prime, data, log_n, way, result)
     return FieldArray(field, result, field.form)
 
 
-def _check_way(field: Field, way: Way) -> None:
+def _check_way(field: Field, way: TransformOptions) -> None:
     for order in (way.order_in, way.order_out):
         if order not in ("natural", "reversed"):
             raise ArgumentTypeError(f"an order is 'natural' or 'reversed', not {order!r}")

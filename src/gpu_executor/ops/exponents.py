@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Card
+from gpu_executor.dispatch import ArrayDevice
 
 
 def words(number: int) -> npt.NDArray[np.uint32]:
@@ -15,7 +15,7 @@ def words(number: int) -> npt.NDArray[np.uint32]:
     return np.frombuffer(number.to_bytes(4 * count, "little"), np.uint32)
 
 
-def on_card(card: Card, number: int) -> DeviceArray:
+def on_device(device: ArrayDevice, number: int) -> DeviceArray:
     """The same on a card, where they stay."""
     found = words(number)
-    return card.kept(("words", found.tobytes()), lambda: card.put(found))
+    return device.kept(("words", found.tobytes()), lambda: device.put(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Card, Dispatch
+from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.scans import scan_kernel
@@ -21,21 +21,23 @@ itself or eight, 1.93 with 16, 3.81 with 128."""
 CHUNK = 32
 
 
-def invert(card: Card, prime: Prime, x: DeviceArray, y: DeviceArray) -> None:
+def invert(device: ArrayDevice, prime: Prime, x: DeviceArray, y: DeviceArray) -> None:
     """y = 1 / x, and 0 where x is: all but a few inverses at the price of three products each."""
     work: list[Dispatch] = []
-    _invert(card, prime, x, y, work)
-    card.submit(work)
+    _invert(device, prime, x, y, work)
+    device.submit(work)
 
 
-def _invert(card: Card, prime: Prime, x: DeviceArray, y: DeviceArray, work: list[Dispatch]) -> None:
+def _invert(
+    device: ArrayDevice, prime: Prime, x: DeviceArray, y: DeviceArray, work: list[Dispatch]
+) -> None:
     count = x.nbytes // prime.element_bytes
-    few = FEW_ON_A_CPU if card.info.kind == "cpu" else FEW
+    few = FEW_ON_A_CPU if device.info.kind == "cpu" else FEW
     if count <= few:
-        exponent = exponents.on_card(card, prime.modulus - 2)
+        exponent = exponents.on_device(device, prime.modulus - 2)
         work.append(
             Dispatch(
-                element_kernel(prime, "power", doubles=by_doubles(card, prime)),
+                element_kernel(prime, "power", doubles=by_doubles(device, prime)),
                 (x, exponent, y),
                 count,
                 (exponent.size,),
@@ -43,39 +45,41 @@ def _invert(card: Card, prime: Prime, x: DeviceArray, y: DeviceArray, work: list
         )
         return
     groups = max(-(-count // TOGETHER), few)
-    before = card.empty(x.shape, x.dtype)
-    products, inverses = (_elements(card, prime, groups) for _ in range(2))
-    first, second = (_kernel(card, prime, name) for name in ("partial_products", "inverses"))
+    before = device.empty(x.shape, x.dtype)
+    products, inverses = (_elements(device, prime, groups) for _ in range(2))
+    first, second = (_kernel(device, prime, name) for name in ("partial_products", "inverses"))
     work.append(Dispatch(first, (x, before, products), groups, (count,), strides=True))
-    _invert(card, prime, products, inverses, work)
+    _invert(device, prime, products, inverses, work)
     work.append(Dispatch(second, (x, before, inverses, y), groups, (count,), strides=True))
 
 
-def sum_rows(card: Card, prime: Prime, x: DeviceArray, rows: int, columns: int) -> DeviceArray:
+def sum_rows(
+    device: ArrayDevice, prime: Prime, x: DeviceArray, rows: int, columns: int
+) -> DeviceArray:
     """The sum of each row, as one element a row."""
     work: list[Dispatch] = []
-    kernel = _kernel(card, prime, "partial_sums")
+    kernel = _kernel(device, prime, "partial_sums")
     while True:
         groups = -(-columns // TOGETHER)
-        sums = _elements(card, prime, rows * groups)
+        sums = _elements(device, prime, rows * groups)
         work.append(Dispatch(kernel, (x, sums), rows * groups, (columns, groups), strides=True))
         if groups == 1:
-            card.submit(work)
+            device.submit(work)
             return sums
         x, columns = sums, groups
 
 
 def running_products(
-    card: Card, prime: Prime, x: DeviceArray, y: DeviceArray, rows: int, columns: int
+    device: ArrayDevice, prime: Prime, x: DeviceArray, y: DeviceArray, rows: int, columns: int
 ) -> None:
     """y[i] = x[0] * x[1] * ... * x[i] in every row."""
     work: list[Dispatch] = []
-    _running_products(card, prime, x, y, rows, columns, work)
-    card.submit(work)
+    _running_products(device, prime, x, y, rows, columns, work)
+    device.submit(work)
 
 
 def _running_products(
-    card: Card,
+    device: ArrayDevice,
     prime: Prime,
     x: DeviceArray,
     y: DeviceArray,
@@ -84,47 +88,55 @@ def _running_products(
     work: list[Dispatch],
 ) -> None:
     chunks = -(-columns // CHUNK)
-    told = columns, CHUNK, chunks
+    push_words = columns, CHUNK, chunks
     count = rows * chunks
     before = x  # nothing is read of it where there is one chunk
     if chunks > 1:
-        products, before = (_elements(card, prime, count) for _ in range(2))
+        products, before = (_elements(device, prime, count) for _ in range(2))
         work.append(
             Dispatch(
-                _kernel(card, prime, "chunk_products"), (x, products), count, told, strides=True
+                _kernel(device, prime, "chunk_products"),
+                (x, products),
+                count,
+                push_words,
+                strides=True,
             )
         )
-        _running_products(card, prime, products, before, rows, chunks, work)
+        _running_products(device, prime, products, before, rows, chunks, work)
     work.append(
         Dispatch(
-            _kernel(card, prime, "running_products"), (x, before, y), count, told, strides=True
+            _kernel(device, prime, "running_products"),
+            (x, before, y),
+            count,
+            push_words,
+            strides=True,
         )
     )
 
 
 def resize_rows(
-    card: Card, prime: Prime, x: DeviceArray, rows: int, old: int, new: int
+    device: ArrayDevice, prime: Prime, x: DeviceArray, rows: int, old: int, new: int
 ) -> DeviceArray:
     """Rows of `new` elements instead of `old`: cut, or filled up with zeros."""
-    y = _elements(card, prime, rows * new)
-    kernel = _kernel(card, prime, "resize")
-    card.submit([Dispatch(kernel, (x, y), rows * new, (new, old), strides=True)])
+    y = _elements(device, prime, rows * new)
+    kernel = _kernel(device, prime, "resize")
+    device.submit([Dispatch(kernel, (x, y), rows * new, (new, old), strides=True)])
     return y
 
 
-def evaluate(card: Card, prime: Prime, x: DeviceArray, points: DeviceArray) -> DeviceArray:
+def evaluate(device: ArrayDevice, prime: Prime, x: DeviceArray, points: DeviceArray) -> DeviceArray:
     """The polynomial with the coefficients x, the constant first, at each point."""
     count = points.nbytes // prime.element_bytes
-    values = _elements(card, prime, count)
+    values = _elements(device, prime, count)
     coefficients = x.nbytes // prime.element_bytes
-    kernel = _kernel(card, prime, "evaluate")
-    card.submit([Dispatch(kernel, (x, points, values), count, (coefficients,), strides=True)])
+    kernel = _kernel(device, prime, "evaluate")
+    device.submit([Dispatch(kernel, (x, points, values), count, (coefficients,), strides=True)])
     return values
 
 
-def _kernel(card: Card, prime: Prime, name: str) -> Kernel:
-    return scan_kernel(prime, name, doubles=by_doubles(card, prime))
+def _kernel(device: ArrayDevice, prime: Prime, name: str) -> Kernel:
+    return scan_kernel(prime, name, doubles=by_doubles(device, prime))
 
 
-def _elements(card: Card, prime: Prime, count: int) -> DeviceArray:
-    return card.empty((count, *prime.element_shape), prime.column_dtype)
+def _elements(device: ArrayDevice, prime: Prime, count: int) -> DeviceArray:
+    return device.empty((count, *prime.element_shape), prime.column_dtype)

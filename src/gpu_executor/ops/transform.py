@@ -14,7 +14,7 @@ from itertools import accumulate, repeat
 from typing import Literal
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Card, Dispatch
+from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.transforms import (
     factors,
@@ -46,7 +46,7 @@ class Pass:
     roots: DeviceArray
     low: DeviceArray
     high: DeviceArray
-    told: tuple[int, int, int]
+    push_words: tuple[int, int, int]
     """log_m, low_bits, log_n."""
     log_tile: int
     """Elements of a tile."""
@@ -58,7 +58,7 @@ class Pass:
             self.reversing if reverse else self.kernel,
             (x, self.roots, self.low, self.high, y),
             count,
-            self.told,
+            self.push_words,
             groups=min(count >> self.log_tile, most_groups),
             work_group=max(1 << self.log_tile >> 1, 1),
         )
@@ -77,9 +77,9 @@ class Transform:
     """Passes for transforms of 2^log_n elements; one for each direction and way through."""
 
     def __init__(
-        self, card: Card, prime: Prime, log_n: int, *, inverse: bool, gathers: bool
+        self, device: ArrayDevice, prime: Prime, log_n: int, *, inverse: bool, gathers: bool
     ) -> None:
-        self.card, self.prime, self.log_n = card, prime, log_n
+        self.device, self.prime, self.log_n = device, prime, log_n
         self._inverse, self._gathers = inverse, gathers
         passes = list(self._passes())
         self._in_order = passes[::-1] if gathers else passes
@@ -88,11 +88,11 @@ class Transform:
         self, x: DeviceArray, y: DeviceArray, count: int, *, reverse: bool
     ) -> Iterator[Dispatch]:
         """From x to y, which may be one array; to `reverse` the outcome's order it may not."""
-        most = self.card.info.limits.max_work_group_count[0]
+        most = self.device.info.limits.max_work_group_count[0]
         *passes, last = self._in_order
         between = y
         if passes and reverse:
-            between = self.card.empty(y.shape, y.dtype)
+            between = self.device.empty(y.shape, y.dtype)
         for each in passes:
             yield each.dispatch(x, between, count, most, reverse=False)
             x = between
@@ -132,9 +132,9 @@ class Transform:
                 )
                 for reverses in (False, True)
             ]
-            told = log_m, low_bits, self.log_n
+            push_words = log_m, low_bits, self.log_n
             plain, reversing = kernels
-            yield Pass(plain, reversing, roots, low, high, told, levels + columns)
+            yield Pass(plain, reversing, roots, low, high, push_words, levels + columns)
             log_m, scale = log_r, 1
 
     def _columns(self, levels: int, log_r: int) -> int:
@@ -153,7 +153,7 @@ class Transform:
 
     def _fits(self, levels: int, columns: int) -> bool:
         """Whether a work-group can have such a tile, and the roots beside it."""
-        limits = self.card.info.limits
+        limits = self.device.info.limits
         numbers = (1 << levels + columns) + (1 << levels >> 1)
         return (
             numbers * work_bytes(self.prime) <= limits.max_shared_memory
@@ -161,7 +161,7 @@ class Transform:
         )
 
     def _table(self, base: int, count: int, scale: int = 1) -> DeviceArray:
-        return self.card.put(factors(self.prime, powers(base, max(count, 1), scale, self.prime)))
+        return self.device.put(factors(self.prime, powers(base, max(count, 1), scale, self.prime)))
 
 
 def powers(base: int, count: int, scale: int, prime: Prime) -> Iterator[int]:
@@ -178,7 +178,7 @@ def cut(log_n: int, most: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Way:
+class TransformOptions:
     """What a caller wants of a transform."""
 
     inverse: bool = False
@@ -194,30 +194,35 @@ class Way:
 
 
 def transform(
-    card: Card, prime: Prime, x: DeviceArray, log_n: int, way: Way, y: DeviceArray
+    device: ArrayDevice,
+    prime: Prime,
+    x: DeviceArray,
+    log_n: int,
+    way: TransformOptions,
+    y: DeviceArray,
 ) -> None:
     """Transform x, one or more rows of 2^log_n elements, to y, another array; the prime has roots
     of unity of that order."""
     count = x.nbytes // prime.element_bytes
-    passes = card.kept(
+    passes = device.kept(
         ("transform", prime, log_n, way.inverse, way.gathers),
-        lambda: Transform(card, prime, log_n, inverse=way.inverse, gathers=way.gathers),
+        lambda: Transform(device, prime, log_n, inverse=way.inverse, gathers=way.gathers),
     )
     work: list[Dispatch] = []
     if way.coset is not None and not way.inverse:
-        multiplied = card.empty(x.shape, x.dtype)
-        by_powers(card, prime, work, x, multiplied, log_n, way.coset, way.order_in)
+        multiplied = device.empty(x.shape, x.dtype)
+        by_powers(device, prime, work, x, multiplied, log_n, way.coset, way.order_in)
         x = multiplied
     came_out: Order = "natural" if way.gathers else "reversed"
     work += passes.dispatches(x, y, count, reverse=came_out != way.order_out)
     if way.coset is not None and way.inverse:
         inverse = pow(way.coset, -1, prime.modulus)
-        by_powers(card, prime, work, y, y, log_n, inverse, way.order_out)
-    card.submit(work)
+        by_powers(device, prime, work, y, y, log_n, inverse, way.order_out)
+    device.submit(work)
 
 
 def by_powers(
-    card: Card,
+    device: ArrayDevice,
     prime: Prime,
     work: list[Dispatch],
     x: DeviceArray,
@@ -228,16 +233,16 @@ def by_powers(
 ) -> None:
     """y[i] = x[i] * base^i in every row, i counted in the given order."""
     key = ("powers", prime, log_n, base)
-    table = card.kept(key, lambda: _powers(card, prime, log_n, base))
+    table = device.kept(key, lambda: _powers(device, prime, log_n, base))
     count = x.nbytes // prime.element_bytes
-    told = log_n, table.low_bits, int(order == "reversed")
+    push_words = log_n, table.low_bits, int(order == "reversed")
     arrays = x, table.low, table.high, y
-    work.append(Dispatch(powers_kernel(prime), arrays, count, told, strides=True))
+    work.append(Dispatch(powers_kernel(prime), arrays, count, push_words, strides=True))
 
 
-def _powers(card: Card, prime: Prime, log_n: int, base: int) -> Powers:
+def _powers(device: ArrayDevice, prime: Prime, log_n: int, base: int) -> Powers:
     low_bits = (log_n + 1) // 2
     step = pow(base, 1 << low_bits, prime.modulus)
-    low = card.put(factors(prime, powers(base, 1 << low_bits, 1, prime)))
-    high = card.put(factors(prime, powers(step, 1 << (log_n - low_bits), 1, prime)))
+    low = device.put(factors(prime, powers(base, 1 << low_bits, 1, prime)))
+    high = device.put(factors(prime, powers(step, 1 << (log_n - low_bits), 1, prime)))
     return Powers(low, high, low_bits)

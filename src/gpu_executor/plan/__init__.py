@@ -2,8 +2,8 @@
 
 from gpu_executor.plan.bounds import round_up_to_class
 from gpu_executor.plan.forecast import MOST_SLOTS, DataPath, QueueUse
-from gpu_executor.plan.plan import Piece, Plan, make_plan, plan_on_card, shrunk
-from gpu_executor.plan.request import Request, Wishes
+from gpu_executor.plan.plan import Piece, Plan, make_plan, plan_on_device, shrunk
+from gpu_executor.plan.request import Request, RunOptions
 
 __all__ = [
     "MOST_SLOTS",
@@ -12,9 +12,9 @@ __all__ = [
     "Plan",
     "QueueUse",
     "Request",
-    "Wishes",
+    "RunOptions",
     "make_plan",
-    "plan_on_card",
+    "plan_on_device",
     "round_up_to_class",
     "shrunk",
 ]

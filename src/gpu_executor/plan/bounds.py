@@ -31,7 +31,7 @@ class Bounds:
 
     def paths(self) -> tuple[list[DataPath], str]:
         """The paths to choose from, and the reason where there is no choice."""
-        asked, setting = self.request.wishes.device_local, self.settings.device_local
+        asked, setting = self.request.options.device_local, self.settings.device_local
         if asked is not None:
             path, why = asked, f"asked for with device_local={asked}"
         elif setting is not None:

@@ -37,7 +37,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ExecutionPath:
     """One way of running jobs."""
 
     path: DataPath
@@ -49,7 +49,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PipelinePace:
     """Pieces that overlap: the time of one, and the time between one and the next."""
 
     through: float
@@ -66,7 +66,7 @@ class Pace:
         return self.through + (pieces - 1) * max(self.apart, self.through / slots)
 
 
-def forecast(figures: Calibration, work: Work, jobs: int, way: Way) -> tuple[float, int]:
+def forecast(figures: Calibration, work: Work, jobs: int, way: ExecutionPath) -> tuple[float, int]:
     """Seconds for all jobs, and the slots that it takes."""
     share = jobs / way.pieces
     filled, drained = work.filled * share, work.drained * share
@@ -83,7 +83,7 @@ def forecast(figures: Calibration, work: Work, jobs: int, way: Way) -> tuple[flo
             caller += figures.handing_over
             others += nbytes
     through = caller + others / figures.host_copy[0][1] + device
-    pace = Pace(through, max(caller, others / figures.pieces_copy, busiest))
+    pace = PipelinePace(through, max(caller, others / figures.pieces_copy, busiest))
     slots = way.slots or max(2, min(pace.slots, way.pieces, MOST_SLOTS))
     # The first slots are all filled at once, so that none of them is ready early.
     first = caller + min(slots, way.pieces) * others / figures.pieces_copy + device
@@ -91,7 +91,7 @@ def forecast(figures: Calibration, work: Work, jobs: int, way: Way) -> tuple[flo
 
 
 def _device_seconds(
-    figures: Calibration, into: float, back: float, way: Way
+    figures: Calibration, into: float, back: float, way: ExecutionPath
 ) -> tuple[float, float]:
     """A piece's time on the device, and that of the part of the device that is busiest with it."""
     if way.path == "host-visible":
@@ -105,7 +105,7 @@ def _device_seconds(
     return seconds, max(into / figures.copy_in, back / figures.copy_out, both, computing)
 
 
-def _piece_seconds(figures: Calibration, way: Way) -> float:
+def _piece_seconds(figures: Calibration, way: ExecutionPath) -> float:
     """What a piece costs however small it is."""
     if way.path == "host-visible":
         return figures.piece_mapped

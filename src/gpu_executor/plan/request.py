@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpu_executor.call import Form, Operand
+from gpu_executor.call import Operand, Signature
 from gpu_executor.errors import SettingsError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan.forecast import MOST_SLOTS, Work
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RunOptions:
     """What the caller asks for; None leaves it to the plan."""
 
     device_local: bool | None = None
@@ -43,7 +43,7 @@ class Request:
     """Of the largest job."""
     count: int
     jobs: int = 1
-    wishes: Wishes = Wishes()
+    options: RunOptions = RunOptions()
     in_place: bool = False
     """Whether the device reaches the inputs where they are."""
     recycled: bool = False
@@ -52,20 +52,20 @@ class Request:
     @classmethod
     def of(
         cls,
-        form: Form,
+        signature: Signature,
         jobs: int,
-        wishes: Wishes,
+        options: RunOptions,
         *,
         in_place: bool = False,
         recycled: bool = False,
     ) -> Request:
         """For so many calls, none of a larger form than this one. Empty ones are planned like those
         of one element: nothing is foreseen from no bytes at all."""
-        operands = form.operands
-        if form.count == 0:
+        operands = signature.operands
+        if signature.count == 0:
             operands = tuple(Operand(operand.type, 1) for operand in operands)
-        count = max(form.count, 1)
-        return cls(form.kernel, operands, count, jobs, wishes, in_place, recycled)
+        count = max(signature.count, 1)
+        return cls(signature.kernel, operands, count, jobs, options, in_place, recycled)
 
     @property
     def bytes_in(self) -> int:

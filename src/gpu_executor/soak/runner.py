@@ -221,7 +221,9 @@ def _sample(
     devices = [device for each in executors.executors for device in each.stats().devices]
     backends = [device.inside for device in devices]
     backends += [generator.field_operations.stats() for generator in generators]
-    software = not any(seat.on_gpu for each in executors.executors for seat in each.ranking)
+    software = not any(
+        candidate.on_gpu for each in executors.executors for candidate in each.ranking
+    )
     return sample_memory(begun, backends, software=software)
 
 

@@ -30,13 +30,13 @@ class Family:
     samples: list[Sample] = field(default_factory=list)
 
 
-class Figures(Protocol):
+class MetricSource(Protocol):
     """Statistics that can say what they hold as families."""
 
     def families(self) -> Iterable[Family]: ...
 
 
-class Counts(Protocol):
+class StatsSource(Protocol):
     """What is asked for its figures whenever somebody wants to see them."""
 
-    def stats(self) -> Figures: ...
+    def stats(self) -> MetricSource: ...

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpu_executor.errors import SettingsError
-from gpu_executor.telemetry.families import Counts, Family
+from gpu_executor.telemetry.families import Family, StatsSource
 from gpu_executor.telemetry.histogram import Distribution
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ class Collector:
     def __init__(self, described: Iterable[Metric]) -> None:
         self._described = list(described)
         self._numbers = itertools.count()
-        self._joined: dict[int, weakref.ref[Counts]] = {}
+        self._joined: dict[int, weakref.ref[StatsSource]] = {}
         # A scrape must not read an executor whose devices are closed under it: whoever leaves
         # waits for it. It may be the scrape's own thread that drops the last reference.
         self._lock = threading.RLock()
 
-    def join(self, source: Counts) -> int:
+    def join(self, source: StatsSource) -> int:
         """Returns the number by which to leave."""
         with self._lock:
             if any(reference() is source for reference in self._joined.values()):
@@ -133,7 +133,7 @@ _finding = threading.Lock()
 
 
 def serve_metrics(
-    source: Counts,
+    source: StatsSource,
     port: int | None,
     address: str,
     registry: CollectorRegistry | None,
@@ -168,7 +168,7 @@ def serve_metrics(
     return ServedMetrics(collector, number, server)
 
 
-def _collector_of(registry: CollectorRegistry, source: Counts) -> Collector:
+def _collector_of(registry: CollectorRegistry, source: StatsSource) -> Collector:
     with _finding:
         collector = _collectors.get(registry)
         if collector is None:

@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
-from gpu_executor.call import Array, Call, Form
+from gpu_executor.call import Array, Call, Signature
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan import MOST_SLOTS, Plan, Wishes
+from gpu_executor.plan import MOST_SLOTS, Plan, RunOptions
 from gpu_executor.vulkan.session import Session
 
 Job = Sequence[Array]
@@ -23,20 +23,22 @@ def run_batch(
     kernel: Kernel,
     jobs: Sequence[Job],
     out: Sequence[Any] | None,
-    wishes: Wishes,
+    options: RunOptions,
 ) -> list[Any]:
     """Run every job; results in the jobs' order. All are checked before anything is submitted."""
     session.check_open()
     if out is not None and len(out) != len(jobs):
         raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
     calls = [
-        session.routes.forms.job(kernel, job, index, None if out is None else out[index])
+        session.call_preparer.signatures.job(
+            kernel, job, index, None if out is None else out[index]
+        )
         for index, job in enumerate(jobs)
     ]
-    busy = [call for call in calls if call.form.count]
+    busy = [call for call in calls if call.signature.count]
     if busy:
-        route = session.batch_route(busy, wishes)
-        for _ in session.run_jobs(busy, route):
+        prepared = session.prepare_batch(busy, options)
+        for _ in session.run_jobs(busy, prepared):
             pass
     if len(busy) < len(calls):
         for call in calls:
@@ -53,11 +55,11 @@ class Stream(Iterator[Any]):
         kernel: Kernel,
         jobs: Iterable[Job],
         out: Iterable[Any] | None,
-        wishes: Wishes,
+        options: RunOptions,
     ) -> None:
         self._session = session
         coming = _checked_jobs(session, kernel, jobs, out)
-        self._results = _stream(session, coming, wishes)
+        self._results = _stream(session, coming, options)
         session.streams.add(self)
 
     def __next__(self) -> Any:
@@ -81,23 +83,25 @@ def _checked_jobs(
         target = next(targets, NO_MORE)
         if target is NO_MORE:
             raise ArgumentTypeError(f"job {index}: out has ended")
-        yield session.routes.forms.job(kernel, job, index, target)
+        yield session.call_preparer.signatures.job(kernel, job, index, target)
 
 
-def _stream(session: Session, coming: Iterator[Call], wishes: Wishes) -> Generator[Any, None, None]:
+def _stream(
+    session: Session, coming: Iterator[Call], options: RunOptions
+) -> Generator[Any, None, None]:
     """Slots are as large as the largest job so far needs."""
     call = next(coming, None)
     while call is not None:
-        if call.form.count == 0:
+        if call.signature.count == 0:
             call.make_outputs()
             yield call.result()
             call = next(coming, None)
             continue
         # A stream has no end that could be planned for: plan as for a batch of jobs like this one.
-        route = session.batch_route([call] * MOST_SLOTS, wishes)
-        feed = _UpTo(call, coming, route.plan)
+        prepared = session.prepare_batch([call] * MOST_SLOTS, options)
+        feed = _UpTo(call, coming, prepared.plan)
         # Closed here and now when the stream is: its slots must not wait for a collector.
-        with contextlib.closing(session.run_stream(feed, route)) as running:
+        with contextlib.closing(session.run_stream(feed, prepared)) as running:
             for done in running:
                 yield done.result()
         call = feed.next_call
@@ -113,13 +117,13 @@ class _UpTo:
     def __iter__(self) -> Iterator[Call]:
         yield self._first
         for call in self._coming:
-            if not self._fits(call.form):
+            if not self._fits(call.signature):
                 self.next_call = call
                 return
             yield call
 
-    def _fits(self, form: Form) -> bool:
-        if form.kernel.split == "whole":
-            return form.operands == self._first.form.operands
-        wanted, chunk = self._first.form.count, self._plan.chunk
-        return form.count > 0 and (form.count <= max(wanted, chunk) or chunk < wanted)
+    def _fits(self, signature: Signature) -> bool:
+        if signature.kernel.split == "whole":
+            return signature.operands == self._first.signature.operands
+        wanted, chunk = self._first.signature.count, self._plan.chunk
+        return signature.count > 0 and (signature.count <= max(wanted, chunk) or chunk < wanted)

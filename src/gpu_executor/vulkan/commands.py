@@ -11,7 +11,7 @@ from gpu_executor.vulkan.binding import Arena, Handle, vk
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.pipeline import Pipeline
-from gpu_executor.vulkan.timestamps import Timestamps
+from gpu_executor.vulkan.profile import Timestamps
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class DescriptorSet:
 
 
 @dataclass(frozen=True, slots=True)
-class BufferRange:
+class DescriptorRange:
     """What one binding sees."""
 
     buffer: Handle
@@ -56,7 +56,7 @@ class DescriptorPools:
         self._used = 0
         self._lock = threading.Lock()
 
-    def allocate(self, pipeline: Pipeline, ranges: list[BufferRange]) -> DescriptorSet:
+    def allocate(self, pipeline: Pipeline, ranges: list[DescriptorRange]) -> DescriptorSet:
         made = self.take(pipeline.set_layout, len(ranges))
         self._write(made.handle, ranges)
         return made
@@ -130,7 +130,7 @@ class DescriptorPools:
         vk.vkAllocateDescriptorSets(self._device.handle, info, handles)
         return handles[0]
 
-    def _write(self, handle: Handle, ranges: list[BufferRange]) -> None:
+    def _write(self, handle: Handle, ranges: list[DescriptorRange]) -> None:
         arena = Arena()
         writes = arena.array("VkWriteDescriptorSet", len(ranges))
         for binding, part in enumerate(ranges):

@@ -4,6 +4,8 @@ A file begins with a magic word and a SHA-256 over the device's identity and the
 one that is truncated, corrupted or another device's or driver's does not match and is replaced. It
 is written beside its place and moved there in one step: whoever reads sees an old file or a new
 one.
+
+A device's figures on disk, beside its pipeline cache.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_executor.calibration import Calibration
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.files import write_in_one_step
+from gpu_executor.files import write_atomically
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 
@@ -99,7 +102,7 @@ def read_cache(path: Path, info: DeviceInfo) -> bytes:
 
 def write_cache(path: Path, info: DeviceInfo, data: bytes) -> int:
     """Write the file in one step; returns the bytes of driver data in it."""
-    write_in_one_step(path, MAGIC + _digest(info, data) + data)
+    write_atomically(path, MAGIC + _digest(info, data) + data)
     return len(data)
 
 
@@ -110,3 +113,28 @@ def _digest(info: DeviceInfo, data: bytes) -> bytes:
 def _identity(info: DeviceInfo) -> bytes:
     parts = (info.uuid, info.driver, info.driver_version, info.pipeline_cache_uuid)
     return "\0".join(parts).encode()
+
+
+def calibration_path(folder: Path, info: DeviceInfo) -> Path:
+    """One file per device and driver."""
+    return folder / f"calibration-{fingerprint(info)}.json"
+
+
+def read_calibration(folder: Path, info: DeviceInfo) -> Calibration | None:
+    """The figures that were kept; None where there are none, or none that can be read."""
+    path = calibration_path(folder, info)
+    try:
+        return Calibration.from_json(path.read_text("utf-8"))
+    except OSError:
+        return None
+    except ValueError as error:
+        log.warning("%s holds no figures of %s, and will be replaced: %s", path, info.name, error)
+        return None
+
+
+def write_calibration(folder: Path, info: DeviceInfo, figures: Calibration) -> None:
+    """Where the disk refuses, they are not kept and no more."""
+    try:
+        write_atomically(calibration_path(folder, info), figures.to_json().encode())
+    except OSError as error:
+        log.warning("the device's figures were not kept: %s", error)

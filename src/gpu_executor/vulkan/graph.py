@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import Copying, Step
+from gpu_executor.dispatch import ArrayCopy, Step
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
-from gpu_executor.vulkan.chain import Recorded
+from gpu_executor.vulkan.command_stream import RecordedCommands
 
 if TYPE_CHECKING:
-    from gpu_executor.vulkan.on_card import CardArrays
+    from gpu_executor.vulkan.device_memory import DeviceMemory
 
 
 class Graph:
@@ -25,10 +25,10 @@ class Graph:
     Like them, a call is submitted and not waited for.
     """
 
-    def __init__(self, cards: CardArrays, inputs: Sequence[Any]) -> None:
-        self._cards = cards
+    def __init__(self, device_memory: DeviceMemory, inputs: Sequence[Any]) -> None:
+        self._cards = device_memory
         self._inputs = [_data(each) for each in inputs]
-        self._recorded: Recorded | None = None
+        self._recorded: RecordedCommands | None = None
         self._steps: list[Step] = []
 
     def __enter__(self) -> Graph:
@@ -41,7 +41,7 @@ class Graph:
         self._cards.capture(None)
         if kind is None:
             self._recorded = self._cards.record(self._steps)
-            weakref.finalize(self, self._cards.chain.forget, self._recorded).atexit = False
+            weakref.finalize(self, self._cards.stream.forget, self._recorded).atexit = False
 
     def __call__(self, *arrays: Any) -> None:
         if self._recorded is None:
@@ -53,13 +53,13 @@ class Graph:
         copies = [self._copy(each, own) for each, own in zip(arrays, self._inputs, strict=False)]
         if copies:
             self._cards.submit(copies)
-        self._cards.chain.replay(self._recorded)
+        self._cards.stream.replay(self._recorded)
 
     def __len__(self) -> int:
         """Steps that were recorded."""
         return len(self._steps)
 
-    def _copy(self, given: Any, own: DeviceArray) -> Copying:
+    def _copy(self, given: Any, own: DeviceArray) -> ArrayCopy:
         array = given if isinstance(given, np.ndarray) else _data(given)
         if array.shape != own.shape or array.dtype != own.dtype:
             raise ArgumentShapeError(
@@ -67,7 +67,7 @@ class Graph:
                 f"shape {array.shape} was given"
             )
         there = self._cards.put(array) if isinstance(array, np.ndarray) else array
-        return Copying(there, own)
+        return ArrayCopy(there, own)
 
 
 def _data(array: Any) -> DeviceArray:

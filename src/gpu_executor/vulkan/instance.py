@@ -8,10 +8,10 @@ from typing import Any
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceNotFoundError, NoDeviceError, VulkanError
-from gpu_executor.forking import refuse_gpus_of_parent
+from gpu_executor.fork import check_no_parent_gpus
 from gpu_executor.version import __version__
 from gpu_executor.vulkan.binding import Arena, Handle, enumerate_with, opening, out, vk
-from gpu_executor.vulkan.describe import describe
+from gpu_executor.vulkan.physical_device import describe_device
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 API_VERSION = 1 << 22 | 3 << 12  # Vulkan 1.3
@@ -30,7 +30,7 @@ class Instance:
     def __init__(self, *, validation: bool = False) -> None:
         self.messages: list[str] = []
         """What the validation layer said, warnings and errors."""
-        refuse_gpus_of_parent("Vulkan")
+        check_no_parent_gpus("Vulkan")
         self._callback = _message_callback(self.messages) if validation else None
         self._messenger: Handle | None = None
         with opening:
@@ -64,7 +64,7 @@ class Instance:
         """Every physical device with its description, best first."""
         with opening:
             found = enumerate_with(vk.vkEnumeratePhysicalDevices, "VkPhysicalDevice", self.handle)
-            described = [(handle, describe(handle)) for handle in found]
+            described = [(handle, describe_device(handle)) for handle in found]
         described.sort(key=lambda pair: RANK.index(pair[1].kind))
         return [(handle, info.at(index)) for index, (handle, info) in enumerate(described)]
 

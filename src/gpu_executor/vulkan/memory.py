@@ -3,6 +3,8 @@
 A block is one VkDeviceMemory with one VkBuffer over all of it, mapped for good where the host can
 see it. An allocation is a range of a block, so taking and giving back costs no Vulkan call; whoever
 uses it binds the block's buffer at an offset.
+
+NumPy views of mapped device memory.
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from gpu_executor.call import Array
 from gpu_executor.errors import ClosedError, OutOfMemoryError
-from gpu_executor.forking import tell_in_child
+from gpu_executor.fork import register_fork_handler
+from gpu_executor.kernel import ElementType
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
@@ -166,7 +172,7 @@ class MemoryPool:
         self.alignment = max(
             SMALLEST_ALIGNMENT, limits.buffer_offset_alignment, limits.non_coherent_atom
         )
-        tell_in_child(self._leave_to_parent)
+        register_fork_handler(self._disown_after_fork)
 
     def allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
         """At least that many bytes, aligned for any use, or an `OutOfMemoryError`."""
@@ -249,7 +255,7 @@ class MemoryPool:
         """What users' arrays in mapped memory hold."""
         return self._in_arrays
 
-    def _leave_to_parent(self) -> None:
+    def _disown_after_fork(self) -> None:
         """Arrays that are collected in the child give back what is not in any block here."""
         self._lock, self._closed, self._blocks = threading.Lock(), True, []
 
@@ -370,3 +376,16 @@ def _free_block(device: Device, block: Block) -> None:
         vk.vkUnmapMemory(device.handle, block.memory)
     vk.vkDestroyBuffer(device.handle, block.buffer, vk.ffi.NULL)
     vk.vkFreeMemory(device.handle, block.memory, vk.ffi.NULL)
+
+
+def mapped_view(allocation: Allocation, offset: int, count: int, type_: ElementType) -> Array:
+    """`count` elements of mapped memory as an array. Valid only as long as the allocation is."""
+    address = vk.ffi.cast("char *", allocation.address + offset)
+    buffer = vk.ffi.buffer(address, count * type_.nbytes)
+    return np.frombuffer(buffer, type_.dtype).reshape(count, *type_.shape)
+
+
+def make_visible(device: Device, block: Block) -> None:
+    """Cached memory that is not coherent has to be invalidated before the host reads it."""
+    info = Arena().new("VkMappedMemoryRange", memory=block.memory, size=WHOLE_SIZE)
+    vk.vkInvalidateMappedMemoryRanges(device.handle, 1, info)

@@ -31,9 +31,11 @@ class VulkanSpirvBackend:
         out: Any = None,
     ) -> Any:
         """Open a device, run the kernel on NumPy arrays, free the device."""
-        form = check(kernel, arrays)
+        signature = check(kernel, arrays)
         if out is not None:
-            form.call(arrays).use_outputs(out)  # what does not fit is said before a device opens
+            signature.call(arrays).use_outputs(
+                out
+            )  # what does not fit is said before a device opens
         session = Session(self._settings, self._wanted, keep=False)
         try:
             return session.run(kernel, arrays, device_local, out)

@@ -13,14 +13,14 @@ from gpu_executor.calibration import Calibration
 from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import MovesToCard
+from gpu_executor.dispatch import CopiesToDevice
 from gpu_executor.kernel import ElementType, Kernel, Shape, native
 from gpu_executor.kernels import load
-from gpu_executor.plan import Plan, Wishes
+from gpu_executor.plan import Plan, RunOptions
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.batch import Job, Stream, run_batch
 from gpu_executor.vulkan.graph import Graph
-from gpu_executor.vulkan.imported import ImportedArray
+from gpu_executor.vulkan.mapped_arrays import ImportedArray
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.stats import Stats
@@ -89,8 +89,8 @@ class PersistentVulkanBackend:
         slots (two or more), None leaves it to the plan. The arrays belong to the batch until it
         returns. A job that does not fit is refused, by its index, before anything is submitted.
         """
-        wishes = Wishes(device_local, pipelined, depth)
-        return run_batch(self._session, kernel, jobs, out, wishes)
+        options = RunOptions(device_local, pipelined, depth)
+        return run_batch(self._session, kernel, jobs, out, options)
 
     def run_field_add_batch(
         self,
@@ -128,9 +128,9 @@ class PersistentVulkanBackend:
         stream; so does leaving it early. What is in flight then is waited for and dropped, and the
         backend goes on working.
         """
-        wishes = Wishes(device_local, True, depth)
+        options = RunOptions(device_local, True, depth)
         self._check_open()
-        return Stream(self._session, kernel, jobs, out, wishes)
+        return Stream(self._session, kernel, jobs, out, options)
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
         """A NumPy array in memory that the device sees: computing on it copies nothing here."""
@@ -153,7 +153,7 @@ class PersistentVulkanBackend:
         return copy
 
     @overload
-    def to_device(self, array: MovesToCard[T]) -> T: ...
+    def to_device(self, array: CopiesToDevice[T]) -> T: ...
 
     @overload
     def to_device(self, array: npt.ArrayLike) -> DeviceArray: ...
@@ -164,14 +164,14 @@ class PersistentVulkanBackend:
         A `FieldArray` stays one, in the form that its field computes in.
         """
         self._check_open()
-        if isinstance(array, MovesToCard):
-            return array.to_card(self._session.cards)
-        return self._session.cards.put(np.asarray(array))
+        if isinstance(array, CopiesToDevice):
+            return array.copy_to_device(self._session.device_memory)
+        return self._session.device_memory.put(np.asarray(array))
 
     def graph(self, *inputs: Any) -> Graph:
         """Record what is done to card arrays in its `with`, to be run again with other inputs."""
         self._check_open()
-        return Graph(self._session.cards, inputs)
+        return Graph(self._session.device_memory, inputs)
 
     def import_array(self, array: Array) -> ImportedArray:
         """Let the device use an array's own memory; close the import, or use it with `with`.
@@ -198,7 +198,7 @@ class PersistentVulkanBackend:
         Where the settings name a cache folder, the first batch or large call measures a new device,
         once, and the figures are kept there for later processes.
         """
-        return self._session.routes.figures
+        return self._session.call_preparer.figures
 
     def calibrate(self) -> Calibration:
         """Measure the device again, in about half a second, and plan by the figures from now on."""

@@ -12,13 +12,13 @@ from gpu_executor.call import Array
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import QueueUse
 from gpu_executor.vulkan.binding import Handle, vk
-from gpu_executor.vulkan.buffers import SlotBuffers
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
 from gpu_executor.vulkan.descriptors import DescriptorSet
+from gpu_executor.vulkan.mapped_arrays import BufferRanges
 from gpu_executor.vulkan.pipeline import Pipeline
-from gpu_executor.vulkan.places import Places
 from gpu_executor.vulkan.profile import StageMarks
 from gpu_executor.vulkan.resources import Resources
+from gpu_executor.vulkan.slot_buffers import SlotBuffers
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
 
@@ -72,7 +72,7 @@ class RecordingRoom:
             self._undo = undo.pop_all()
 
     def record(
-        self, count: int, groups: int, places: Places | None, oldest: Recording | None
+        self, count: int, groups: int, places: BufferRanges | None, oldest: Recording | None
     ) -> Recording:
         """Commands for that many elements; `oldest` gives its command buffers to them."""
         reused: list[Handle] = []
@@ -121,7 +121,9 @@ class RecordingRoom:
     def close(self) -> None:
         self._undo.close()
 
-    def _own_set(self, sides: tuple[Places, Places], moved: int | None) -> DescriptorSet | None:
+    def _own_set(
+        self, sides: tuple[BufferRanges, BufferRanges], moved: int | None
+    ) -> DescriptorSet | None:
         """Descriptors for arrays that the kernel reads or writes where they are."""
         inputs, outputs = self._buffers.inputs, self._buffers.outputs
         if not (inputs.binds(sides[0]) or outputs.binds(sides[1])):

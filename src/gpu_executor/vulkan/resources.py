@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 
 from gpu_executor.plan import QueueUse
-from gpu_executor.vulkan.copying import Crew
+from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.memory import MemoryPool
@@ -29,7 +29,7 @@ class Resources:
     upload: Timeline | None
     download: Timeline | None
     """Queues that only copy, where the device has them."""
-    crew: Crew
+    copy_threads: CopyThreads
     _turns: itertools.count[int] = field(default_factory=itertools.count)
 
     def families(self, queues: QueueUse) -> list[int]:

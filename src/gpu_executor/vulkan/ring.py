@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpu_executor.call import Call
 from gpu_executor.plan import Piece
-from gpu_executor.vulkan.copying import Crew
+from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.slot import Slot
 
 Step = tuple[Piece, int]
 """A piece and the work-groups for it."""
 
 
-class Turn:
+class PieceInFlight:
     """A piece on its way through a slot."""
 
     __slots__ = ("call", "drained", "error", "filled", "last", "slot", "submitted")
@@ -44,13 +44,13 @@ class Turn:
 class Ring:
     """Slots in rotation. Feed it calls; it hands back those that are done, in order."""
 
-    def __init__(self, slots: Sequence[Slot], crew: Crew) -> None:
-        self._slots, self._crew = slots, crew
+    def __init__(self, slots: Sequence[Slot], copy_threads: CopyThreads) -> None:
+        self._slots, self._copy_threads = slots, copy_threads
         self._depth = len(slots)
         self._started = 0
-        self._turns: deque[Turn] = deque()
+        self._turns: deque[PieceInFlight] = deque()
         """All in flight, the oldest first."""
-        self._unsubmitted: deque[Turn] = deque()
+        self._unsubmitted: deque[PieceInFlight] = deque()
         self._submitting = threading.Lock()
         self._lock = threading.Lock()
         self._busy = 0
@@ -69,7 +69,7 @@ class Ring:
                     yield done
             slot = self._slots[self._started % self._depth]
             self._started += 1
-            self._start(Turn(slot, call, last=number == last), piece, groups)
+            self._start(PieceInFlight(slot, call, last=number == last), piece, groups)
             if number == 0 and not call.results:
                 call.make_outputs()  # while the device works
 
@@ -97,7 +97,7 @@ class Ring:
         if interrupt is not None:
             raise interrupt
 
-    def _hand_over(self, work: Callable[[Turn], None], turn: Turn) -> None:
+    def _hand_over(self, work: Callable[[PieceInFlight], None], turn: PieceInFlight) -> None:
         """Let the crew do it, unless the ring is abandoned before they come to it."""
 
         def task() -> None:
@@ -113,9 +113,9 @@ class Ring:
                     if self._abandoned and not self._busy:
                         self._idle.set()
 
-        self._crew.hand_over(task)
+        self._copy_threads.hand_over(task)
 
-    def _start(self, turn: Turn, piece: Piece, groups: int) -> None:
+    def _start(self, turn: PieceInFlight, piece: Piece, groups: int) -> None:
         slot = turn.slot
         slot.prepare(turn.call, piece, groups)
         self._turns.append(turn)
@@ -130,7 +130,7 @@ class Ring:
         else:
             self._fill(turn)
 
-    def _fill(self, turn: Turn) -> None:
+    def _fill(self, turn: PieceInFlight) -> None:
         """In any thread."""
         try:
             turn.slot.fill(turn.call, alone=True)
@@ -173,7 +173,7 @@ class Ring:
                     return
                 self._begin_to_drain(turn)
 
-    def _begin_to_drain(self, turn: Turn) -> None:
+    def _begin_to_drain(self, turn: PieceInFlight) -> None:
         if turn.submitted is not None:
             turn.submitted.wait()
         if turn.error is not None:
@@ -186,7 +186,7 @@ class Ring:
         turn.drained = threading.Event()
         self._hand_over(self._drain, turn)
 
-    def _drain(self, turn: Turn) -> None:
+    def _drain(self, turn: PieceInFlight) -> None:
         """In another thread."""
         try:
             turn.slot.drain(turn.call, alone=True)

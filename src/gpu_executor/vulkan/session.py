@@ -20,31 +20,28 @@ import numpy.typing as npt
 from gpu_executor.calibration import Calibration
 from gpu_executor.call import AnyArray, Array, Call
 from gpu_executor.errors import ClosedError, DeviceLacksError, GpuError, OutOfMemoryError
-from gpu_executor.forking import refuse, tell_in_child
+from gpu_executor.fork import raise_forked, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
-from gpu_executor.plan import Plan, Wishes, shrunk
+from gpu_executor.plan import Plan, RunOptions, shrunk
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import Record, summed
-from gpu_executor.vulkan.calibrate import measure
-from gpu_executor.vulkan.copying import Crew
+from gpu_executor.vulkan.calibration import measure
+from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.descriptors import DescriptorPools
-from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.disk_cache import DriverCache
-from gpu_executor.vulkan.in_place import InPlace
+from gpu_executor.vulkan.device import Device, QueueAddress
+from gpu_executor.vulkan.device_memory import DeviceMemory
+from gpu_executor.vulkan.disk_cache import DriverCache, read_calibration, write_calibration
+from gpu_executor.vulkan.in_place_arrays import InPlace
 from gpu_executor.vulkan.instance import Instance, choose
-from gpu_executor.vulkan.kept_figures import keep_figures, read_figures
-from gpu_executor.vulkan.mapped import MappedArrays
+from gpu_executor.vulkan.mapped_arrays import MappedArrays, RecycledResults, recycles
 from gpu_executor.vulkan.memory import MemoryPool
-from gpu_executor.vulkan.on_card import CardArrays
 from gpu_executor.vulkan.pipeline import PipelineCache
+from gpu_executor.vulkan.prepared_call import CallPreparer, PreparedCall, steps_of
 from gpu_executor.vulkan.profile import Profile
-from gpu_executor.vulkan.queues import QueueAddress
-from gpu_executor.vulkan.recycled import RecycledResults, recycles
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.ring import Ring, turn
-from gpu_executor.vulkan.routes import Route, Routes, steps_of
-from gpu_executor.vulkan.shelf import Row, Shelf
 from gpu_executor.vulkan.slot import Slot
+from gpu_executor.vulkan.slot_pool import SlotKey, SlotPool
 from gpu_executor.vulkan.stats import Stats
 from gpu_executor.vulkan.timeline import Timeline
 
@@ -94,55 +91,59 @@ class Session:
             self.resources = self._make_resources(opened)
             self._recycled = RecycledResults(self._memory, self.mapped, self.info)
             opened.callback(self._recycled.clear)
-            self.cards = CardArrays(self.resources, self.mapped, self._recycled)
-            opened.callback(self.cards.close)
+            self.device_memory = DeviceMemory(self.resources, self.mapped, self._recycled)
+            opened.callback(self.device_memory.close)
             self._memory.reclaim = self._let_go
-            self._in_place = InPlace(self.info, self.mapped, self.cards, self._recycled)
-            self._shelf = Shelf(self.resources)
-            self.routes = Routes(self.info, settings, self._shelf, self._measure_first)
+            self._in_place = InPlace(self.info, self.mapped, self.device_memory, self._recycled)
+            self._slot_pool = SlotPool(self.resources)
+            self.call_preparer = CallPreparer(
+                self.info, settings, self._slot_pool, self._measure_first
+            )
             self._kept = settings.cache_dir if keep and settings.calibrate else None
             """Where the device's figures are kept; None uses none that nobody asked for."""
             self._measuring = threading.Lock()
             if self._kept is not None:
-                self._use_figures(read_figures(self._kept, self.info))
+                self._use_figures(read_calibration(self._kept, self.info))
             opened.callback(self._save_pipelines)
-            opened.callback(self._shelf.close)
+            opened.callback(self._slot_pool.close)
             self._opened = opened.pop_all()
-        tell_in_child(self._leave_to_parent)
+        register_fork_handler(self._disown_after_fork)
 
-    def route(
+    def prepare(
         self,
         kernel: Kernel,
         arrays: Sequence[AnyArray],
         device_local: bool | None,
         *,
         keep: bool = False,
-    ) -> Route:
+    ) -> PreparedCall:
         """How a call on these arrays is run."""
         if self.closed:
             self.check_open()
         profiled = self.profile is not None
-        return self.routes.single(kernel, arrays, device_local, keep=keep, profiled=profiled)
+        return self.call_preparer.single(kernel, arrays, device_local, keep=keep, profiled=profiled)
 
-    def batch_route(self, calls: Sequence[Call], wishes: Wishes) -> Route:
+    def prepare_batch(self, calls: Sequence[Call], options: RunOptions) -> PreparedCall:
         """How a batch of calls is run, none of them empty."""
         in_place = self.mapped.any and all(map(self._in_place.find, calls[0].inputs))
         profiled = self.profile is not None
-        return self.routes.batch(calls, wishes, in_place=in_place, profiled=profiled)
+        return self.call_preparer.batch(calls, options, in_place=in_place, profiled=profiled)
 
     def explain(
         self, kernel: Kernel, arrays: Sequence[AnyArray], device_local: bool | None
     ) -> Plan:
         """The plan that `run` follows for these arrays."""
-        route = self.route(kernel, arrays, device_local)
-        if route.plan.slots > 1:
-            route = self.batch_route([route.form.call(arrays)], Wishes(device_local))
-        return route.plan
+        prepared = self.prepare(kernel, arrays, device_local)
+        if prepared.plan.slots > 1:
+            prepared = self.prepare_batch(
+                [prepared.signature.call(arrays)], RunOptions(device_local)
+            )
+        return prepared.plan
 
     def check_open(self) -> None:
         """Raise `ClosedError` where the session is closed, or another process's."""
         if self.forked:
-            refuse()
+            raise_forked()
         if self.closed:
             raise ClosedError("the backend is closed; open another one")
 
@@ -164,62 +165,70 @@ class Session:
         keep: bool = False,
     ) -> Any:
         """Check, plan and carry out a call: into `out`, new arrays, or (keep) ones on the card."""
-        route = self.route(kernel, arrays, device_local, keep=keep)
-        form = route.form
-        call = form.call(arrays)
+        prepared = self.prepare(kernel, arrays, device_local, keep=keep)
+        signature = prepared.signature
+        call = signature.call(arrays)
         if keep:
-            call.keep_outputs([self.cards.empty(shape, dtype) for shape, dtype in form.results])
+            call.keep_outputs(
+                [self.device_memory.empty(shape, dtype) for shape, dtype in signature.results]
+            )
         elif out is not None:
             call.use_outputs(out)
-        if form.count == 0:
+        if signature.count == 0:
             call.make_outputs()
             return call.result()
-        if route.plan.slots > 1:
-            route = self.batch_route([call], Wishes(device_local))
-            for _ in self.run_jobs([call], route):
+        if prepared.plan.slots > 1:
+            prepared = self.prepare_batch([call], RunOptions(device_local))
+            for _ in self.run_jobs([call], prepared):
                 pass
             return call.result()
-        recycled = self._in_place.recycle(call) if route.recycles else ()
-        if self.mapped.any or route.on_card:
-            call.places = self._in_place.places(call, route.plan, recycled)
+        recycled = self._in_place.recycle(call) if prepared.recycles else ()
+        if self.mapped.any or prepared.on_device:
+            call.places = self._in_place.places(call, prepared.plan, recycled)
         try:
-            slot = self._shelf.take(route.row)
+            slot = self._slot_pool.take(prepared.slot_key)
         except OutOfMemoryError:
-            for _ in self.run_jobs([call], route):  # which makes do with less
+            for _ in self.run_jobs([call], prepared):  # which makes do with less
                 pass
             return call.result()
         slot.profile = self.profile
         try:
-            turn(slot, call, route.steps)
+            turn(slot, call, prepared.steps)
             slot.record.calls += 1
-            slot.record.elements += form.count
+            slot.record.elements += signature.count
         finally:
-            self._shelf.put_back(route.row, slot)
+            self._slot_pool.put_back(prepared.slot_key, slot)
         return call.result()
 
-    def run_jobs(self, calls: Sequence[Call], route: Route) -> Iterator[Call]:
+    def run_jobs(self, calls: Sequence[Call], prepared: PreparedCall) -> Iterator[Call]:
         """Carry out the calls of a batch in order, yielding each when it is done."""
-        if route.form.kernel.split == "elements":
-            yield from self.run_stream(calls, route)
+        if prepared.signature.kernel.split == "elements":
+            yield from self.run_stream(calls, prepared)
             return
         # Slots of a kernel that is not cut fit calls of one form only.
-        for form, alike in itertools.groupby(calls, key=lambda call: call.form):
-            yield from self.run_stream(alike, self.routes.for_whole(route, form))
+        for signature, alike in itertools.groupby(calls, key=lambda call: call.signature):
+            yield from self.run_stream(alike, self.call_preparer.for_whole(prepared, signature))
 
-    def run_stream(self, calls: Iterable[Call], route: Route) -> Generator[Call, None, None]:
+    def run_stream(
+        self, calls: Iterable[Call], prepared: PreparedCall
+    ) -> Generator[Call, None, None]:
         """The same for calls that come one by one, none with larger pieces than the route's."""
-        route, slots = self._take_slots(route)
-        form, plan = route.form, route.plan
+        prepared, slots = self._take_slots(prepared)
+        signature, plan = prepared.signature, prepared.plan
         try:
-            ring = Ring(slots, self.resources.crew)
+            ring = Ring(slots, self.resources.copy_threads)
             try:
                 for call in calls:
-                    steps = route.steps if call.form is form else steps_of(plan, call.form)
-                    recycled = self._in_place.recycle(call) if recycles(call.form) else ()
-                    if self.mapped.any or call.touches_card():
+                    steps = (
+                        prepared.steps
+                        if call.signature is signature
+                        else steps_of(plan, call.signature)
+                    )
+                    recycled = self._in_place.recycle(call) if recycles(call.signature) else ()
+                    if self.mapped.any or call.touches_device():
                         call.places = self._in_place.places(call, plan, recycled)
                     slots[0].record.calls += 1
-                    slots[0].record.elements += call.form.count
+                    slots[0].record.elements += call.signature.count
                     yield from ring.feed(call, steps)
                 yield from ring.flush()
             except BaseException:
@@ -229,44 +238,44 @@ class Session:
         finally:
             # Backwards, so that they are taken in the same order again and find their recordings.
             for slot in reversed(() if self.forked else slots):
-                self._shelf.put_back(route.row, slot)
+                self._slot_pool.put_back(prepared.slot_key, slot)
 
-    def _take_slots(self, route: Route) -> tuple[Route, list[Slot]]:
+    def _take_slots(self, prepared: PreparedCall) -> tuple[PreparedCall, list[Slot]]:
         """As many slots as the plan says, or as there is memory for, smaller ones if need be.
 
         A kernel that is not cut by elements needs all of its first slot.
         """
         while True:
             try:
-                slots = [self._shelf.take(route.row)]
+                slots = [self._slot_pool.take(prepared.slot_key)]
                 break
             except OutOfMemoryError:
-                whole = route.form.kernel.split == "whole"
-                smaller = None if whole else shrunk(route.plan)
+                whole = prepared.signature.kernel.split == "whole"
+                smaller = None if whole else shrunk(prepared.plan)
                 if smaller is None:
                     raise
-                route = self.routes.by_plan(route, route.form, smaller)
+                prepared = self.call_preparer.by_plan(prepared, prepared.signature, smaller)
                 self._own.shrunk += 1
-        row, wanted = route.row, route.plan.slots
+        slot_key, wanted = prepared.slot_key, prepared.plan.slots
         try:
-            while len(slots) < wanted and self._leaves_room(row, len(slots) + 1):
-                slot = self._shelf.take_another(row)
+            while len(slots) < wanted and self._leaves_room(slot_key, len(slots) + 1):
+                slot = self._slot_pool.take_another(slot_key)
                 if slot is None:
                     break
                 slots.append(slot)
         except BaseException:
             for slot in slots:
-                self._shelf.put_back(row, slot)
+                self._slot_pool.put_back(slot_key, slot)
             raise
         if len(slots) < wanted:
             self._own.shrunk += 1
         for slot in slots:
             slot.profile = self.profile
-        return route, slots
+        return prepared, slots
 
-    def _leaves_room(self, row: Row, slots: int) -> bool:
+    def _leaves_room(self, slot_key: SlotKey, slots: int) -> bool:
         """Whether so many slots leave half of the memory: others come while a stream is held."""
-        limit, layout = self.settings.memory_limit, row.layout
+        limit, layout = self.settings.memory_limit, slot_key.layout
         if limit is None:
             return True
         copies = 2 if layout.path == "device-local" else 1
@@ -275,9 +284,9 @@ class Session:
     def calibrate(self) -> Calibration:
         """Measure the device, keep the figures and plan by them from now on."""
         with self._measuring:
-            figures = measure(self.resources, self.mapped, self.cards, self.info)
+            figures = measure(self.resources, self.mapped, self.device_memory, self.info)
         if self.settings.cache_dir is not None:
-            keep_figures(self.settings.cache_dir, self.info, figures)
+            write_calibration(self.settings.cache_dir, self.info, figures)
         self._use_figures(figures)
         return figures
 
@@ -286,12 +295,12 @@ class Session:
         if self._kept is None or not self._measuring.acquire(blocking=False):
             return
         try:
-            before = self._shelf.stats()
-            if before.in_use or self.routes.figures is not None:
+            before = self._slot_pool.stats()
+            if before.in_use or self.call_preparer.figures is not None:
                 return
-            figures = measure(self.resources, self.mapped, self.cards, self.info)
-            if self._shelf.stats() == before:  # else calls came meanwhile: the next time, then
-                keep_figures(self._kept, self.info, figures)
+            figures = measure(self.resources, self.mapped, self.device_memory, self.info)
+            if self._slot_pool.stats() == before:  # else calls came meanwhile: the next time, then
+                write_calibration(self._kept, self.info, figures)
                 self._use_figures(figures)
         except OutOfMemoryError as error:
             self._kept = None
@@ -300,10 +309,10 @@ class Session:
             self._measuring.release()
 
     def _use_figures(self, figures: Calibration | None) -> None:
-        self.routes.figures = figures
+        self.call_preparer.figures = figures
         if figures is not None:
-            crew = self.resources.crew
-            crew.threads = min(crew.most, figures.best_threads())
+            copy_threads = self.resources.copy_threads
+            copy_threads.threads = min(copy_threads.most, figures.best_threads())
 
     def start_profile(self) -> Profile:
         """From now on, calls write down what they do, until the profile's `with` ends."""
@@ -325,19 +334,19 @@ class Session:
 
     def trim(self) -> int:
         """Free what no running call needs: idle slots, empty memory blocks. Returns the bytes."""
-        self._shelf.clear()
+        self._slot_pool.clear()
         self._let_go()
         return self._memory.trim()
 
     def _let_go(self) -> None:
         """Of memory that is kept, and that nobody uses."""
-        self.cards.let_go_of_done()
+        self.device_memory.let_go_of_done()
         self._recycled.clear()
 
     def stats(self) -> Stats:
-        self.cards.let_go_of_done()
+        self.device_memory.let_go_of_done()
         by_path: defaultdict[str, int] = defaultdict(int)
-        records = self._shelf.records()
+        records = self._slot_pool.records()
         for path, record in records:
             by_path[path] += record.calls
         total = summed([self._own, *(record for _, record in records)])
@@ -350,7 +359,7 @@ class Session:
             seconds_by_stage=total.seconds(),
             pipelines=self._pipelines.stats(),
             disk_cache=self._driver_cache.stats(),
-            slots=self._shelf.stats(),
+            slots=self._slot_pool.stats(),
             recordings=total.recordings,
             shrunk=total.shrunk,
             memory=self._memory.stats(),
@@ -369,7 +378,7 @@ class Session:
         with self._measuring:
             self._opened.close()
 
-    def _leave_to_parent(self) -> None:
+    def _disown_after_fork(self) -> None:
         self.closed = self.forked = True
 
     def _make_resources(self, opened: contextlib.ExitStack) -> Resources:
@@ -389,8 +398,8 @@ class Session:
         download = upload
         if queues.download is not None and queues.download != queues.upload:
             download = timeline(queues.download)
-        crew = Crew()
-        opened.callback(crew.close)
+        copy_threads = CopyThreads()
+        opened.callback(copy_threads.close)
         return Resources(
             device,
             self._memory,
@@ -400,7 +409,7 @@ class Session:
             side_by_side,
             upload,
             download,
-            crew,
+            copy_threads,
         )
 
     def _save_pipelines(self) -> None:

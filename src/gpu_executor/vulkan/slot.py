@@ -16,17 +16,17 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 
-from gpu_executor.call import Array, Call, Form, Operand
+from gpu_executor.call import Array, Call, Operand, Signature
 from gpu_executor.errors import DeviceLostError, ElementRangeError, GpuError
 from gpu_executor.kernel import Kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.plan import DataPath, Piece, Plan, QueueUse
 from gpu_executor.telemetry.stages import Record
-from gpu_executor.vulkan.buffers import SlotBuffers
-from gpu_executor.vulkan.places import Places, of_piece
+from gpu_executor.vulkan.mapped_arrays import BufferRanges, of_piece
 from gpu_executor.vulkan.profile import Profile, StageMarks
 from gpu_executor.vulkan.recording import Recording, RecordingRoom
 from gpu_executor.vulkan.resources import Resources
+from gpu_executor.vulkan.slot_buffers import SlotBuffers
 
 RECORDINGS_KEPT = 64
 """Ways of using a slot that it has commands for: a chunk, its tail, arrays at many places."""
@@ -58,9 +58,9 @@ class SlotLayout:
     """What the kernel finds behind its own push constants."""
 
     @classmethod
-    def of(cls, plan: Plan, form: Form, *, profiled: bool = False) -> SlotLayout:
+    def of(cls, plan: Plan, signature: Signature, *, profiled: bool = False) -> SlotLayout:
         """The layout that a plan asks for, for calls of that form."""
-        kernel, operands = form.kernel, form.operands
+        kernel, operands = signature.kernel, signature.operands
         if kernel.split == "elements":
             operands = tuple(Operand(operand.type, plan.capacity) for operand in operands)
         return cls(
@@ -71,7 +71,7 @@ class SlotLayout:
             plan.per_invocation,
             operands,
             profiled,
-            form.shape_words,
+            signature.shape_words,
         )
 
 
@@ -83,7 +83,7 @@ class Slot:
         self.layout = layout
         self.record = Record()
         """What was done with this slot; its user adds to it."""
-        self._device, self._crew = resources.device, resources.crew
+        self._device, self._copy_threads = resources.device, resources.copy_threads
         self._recordings: LruCache[Hashable, Recording] = LruCache()
         self._recording, self._piece = NOTHING, Piece(0, 0)
         """What it was prepared for last."""
@@ -116,7 +116,7 @@ class Slot:
                 undo.callback(self._room.close)
             self._undo = undo.pop_all()
 
-    def recording(self, count: int, groups: int, places: Places | None = None) -> Recording:
+    def recording(self, count: int, groups: int, places: BufferRanges | None = None) -> Recording:
         """The commands for that many elements with arrays at those places, recorded if need be."""
         key = count if places is None else (count, places)
         known = self._recordings.get(key)
@@ -148,7 +148,7 @@ class Slot:
         if self._submitted:
             self.abandon()  # a call that was interrupted twice left it running
         self._call = call
-        places = None if call.places is None else of_piece(call.places, call.form, piece)
+        places = None if call.places is None else of_piece(call.places, call.signature, piece)
         self._recording, self._piece = self.recording(piece.count, groups, places), piece
         if self.profile is not None:
             self._number = self.profile.next_piece()
@@ -174,7 +174,9 @@ class Slot:
                 if target is not None:
                     target[...] = source
         else:
-            self._crew.copy([(target, source) for target, source in pairs if target is not None])
+            self._copy_threads.copy(
+                [(target, source) for target, source in pairs if target is not None]
+            )
         end = perf_counter_ns()
         self.record.upload += end - begun
         if self.profile is not None and self._marks is not None:
@@ -225,7 +227,7 @@ class Slot:
                         target[...] = source
             else:
                 among = [(target, source) for source, target in pairs if source is not None]
-                self._crew.copy(among)
+                self._copy_threads.copy(among)
         end = perf_counter_ns()
         self.record.download += end - begun
         self.record.pieces += 1
@@ -253,7 +255,7 @@ def _pairs(
     views: Sequence[Array | None], arrays: Sequence[Array], call: Call, piece: Piece
 ) -> Iterable[tuple[Array | None, Array]]:
     """Mapped memory (None for an array that is used where it is) and the caller's part of each."""
-    if piece.count == call.form.count:
+    if piece.count == call.signature.count:
         return zip(views, arrays)  # noqa: B905 - on the path of every call
     start, end = piece.start, piece.start + piece.count
     return [

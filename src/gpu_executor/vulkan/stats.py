@@ -8,7 +8,7 @@ from gpu_executor.vulkan.descriptors import DescriptorStats
 from gpu_executor.vulkan.disk_cache import DiskCacheStats
 from gpu_executor.vulkan.memory import MemoryStats
 from gpu_executor.vulkan.pipeline import PipelineStats
-from gpu_executor.vulkan.shelf import SlotStats
+from gpu_executor.vulkan.slot_pool import SlotStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from time import perf_counter_ns
 
 from gpu_executor.errors import DeviceLostError, GpuError
-from gpu_executor.forking import LEFT_TO_PARENT, tell_in_child
+from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
-from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.queues import QueueAddress
+from gpu_executor.vulkan.device import Device, QueueAddress
 
 WAIT_SLICE_NS = 100_000_000
 """Waits are cut into slices of a tenth of a second, so that Ctrl-C arrives between two."""
@@ -101,7 +100,7 @@ class Timeline:
         semaphore = out("VkSemaphore")
         vk.vkCreateSemaphore(device.handle, info, vk.ffi.NULL, semaphore)
         self._semaphore = semaphore[0]
-        tell_in_child(self._leave_to_parent)
+        register_fork_handler(self._disown_after_fork)
 
     def prepare(
         self, commands: Handle, after: Sequence[tuple[Timeline, Submission]] = (), stage: int = 0
@@ -187,5 +186,5 @@ class Timeline:
     def close(self) -> None:
         vk.vkDestroySemaphore(self._device.handle, self._semaphore, vk.ffi.NULL)
 
-    def _leave_to_parent(self) -> None:
-        self._device = self._lock = LEFT_TO_PARENT  # neither waits nor submits
+    def _disown_after_fork(self) -> None:
+        self._device = self._lock = DISOWNED  # neither waits nor submits

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpu_executor.files import parsed_json, write_in_one_step
+from gpu_executor.files import parse_json, write_atomically
 
 log = logging.getLogger("gpu_executor.webgpu")
 
@@ -132,7 +132,7 @@ def history_path(folder: Path, device: str) -> Path:
 def read_history(path: Path) -> BucketHistory:
     """Read a history; an empty one where there is no file, or none that can be read."""
     try:
-        return _parse_history(parsed_json(path.read_text("utf-8")))
+        return _parse_history(parse_json(path.read_text("utf-8")))
     except OSError:
         return BucketHistory()
     except ValueError as error:
@@ -144,7 +144,7 @@ def write_history(path: Path, history: BucketHistory) -> None:
     """Write a history atomically; where that fails, log a warning."""
     content = json.dumps({"borders": history.boundaries, "used": history.used}, indent=1)
     try:
-        write_in_one_step(path, content.encode())
+        write_atomically(path, content.encode())
     except OSError as error:
         log.warning("the bucket history was not written: %s", error)
 

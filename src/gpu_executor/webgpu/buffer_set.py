@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.call import Array, Call, Form, Operand
+from gpu_executor.call import Array, Call, Operand, Signature
 from gpu_executor.errors import DeviceLacksError, ElementRangeError, KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.lru import remember
@@ -172,10 +172,10 @@ class BufferSet:
 
     def prepare(self, call: Call, piece: Piece) -> TaskCommands:
         """Return the commands for a piece; they are computed once for each size."""
-        key = piece.count, call.form.shape_words
+        key = piece.count, call.signature.shape_words
         commands = self._prepared.get(key)
         if commands is None:
-            commands = self._make_commands(call.form, piece)
+            commands = self._make_commands(call.signature, piece)
             remember(self._prepared, key, commands, MAX_PREPARED)
         return commands
 
@@ -235,8 +235,8 @@ class BufferSet:
         self._buffers.clear()
         self.nbytes = 0
 
-    def _make_commands(self, form: Form, piece: Piece) -> TaskCommands:
-        kernel, words = self._kernel, form.shape_words
+    def _make_commands(self, signature: Signature, piece: Piece) -> TaskCommands:
+        kernel, words = self._kernel, signature.shape_words
         assert kernel.wgsl is not None
         parameters = struct.pack("<I", piece.count) + kernel.wgsl.data + words
         if len(parameters) > PARAMETER_BYTES:
@@ -246,7 +246,7 @@ class BufferSet:
             )
         sizes = [
             operand.nbytes if kernel.split == "whole" else piece.count * operand.type.nbytes
-            for operand in form.operands
+            for operand in signature.operands
         ]
         ins = list(zip(self._input_layout.offsets, sizes[: kernel.inputs], strict=True))
         outs = list(zip(self._output_layout.offsets, sizes[kernel.inputs :], strict=True))
@@ -294,7 +294,7 @@ def _make_copies(
 
 def _slice(array: Array, call: Call, piece: Piece) -> Array:
     """Return the elements of a piece."""
-    if call.form.kernel.split == "whole" or piece.count == call.form.count:
+    if call.signature.kernel.split == "whole" or piece.count == call.signature.count:
         return array
     part: Array = array[piece.start : piece.start + piece.count]
     return part

@@ -16,7 +16,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gpu_executor.call import Form
+from gpu_executor.call import Signature
 from gpu_executor.kernel import Kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.webgpu.buffer_set import BufferSet
@@ -186,36 +186,36 @@ class ExactSizeCache:
     def __init__(self, *, max_sets: int = MAX_EXACT_SETS, max_bytes: int = MAX_IDLE_BYTES) -> None:
         self._max_sets, self._max_bytes = max_sets, max_bytes
         self._bytes = 0
-        self._idle: OrderedDict[Form, list[BufferSet]] = OrderedDict()
+        self._idle: OrderedDict[Signature, list[BufferSet]] = OrderedDict()
         self._count = 0
-        self._observed: deque[Form] = deque(maxlen=FORMS_OBSERVED)
+        self._observed: deque[Signature] = deque(maxlen=FORMS_OBSERVED)
         self._lock = threading.Lock()
         self.hits = 0
 
-    def take(self, form: Form) -> BufferSet | None:
+    def take(self, signature: Signature) -> BufferSet | None:
         """Take an idle set for calls of that form, if there is one."""
         with self._lock:
-            sets = self._idle.get(form)
+            sets = self._idle.get(signature)
             if sets is None:
                 return None
             self.hits += 1
             taken = sets.pop()
-            self._subtract(form, taken)
+            self._subtract(signature, taken)
             return taken
 
-    def observe(self, form: Form) -> bool:
+    def observe(self, signature: Signature) -> bool:
         """Remember a call's form; return whether a recent call had the same."""
         with self._lock:
-            if form in self._observed:
+            if signature in self._observed:
                 return True
-            self._observed.append(form)
+            self._observed.append(signature)
             return False
 
-    def put_back(self, form: Form, buffers: BufferSet) -> None:
+    def put_back(self, signature: Signature, buffers: BufferSet) -> None:
         """Put a set into the cache. No submission may still use it."""
         with self._lock:
-            self._idle.setdefault(form, []).append(buffers)
-            self._idle.move_to_end(form)
+            self._idle.setdefault(signature, []).append(buffers)
+            self._idle.move_to_end(signature)
             self._count += 1
             self._bytes += buffers.nbytes
             surplus = []
@@ -247,13 +247,13 @@ class ExactSizeCache:
         return self._count
 
     def _pop_oldest(self) -> BufferSet:
-        form, sets = next(iter(self._idle.items()))
+        signature, sets = next(iter(self._idle.items()))
         oldest = sets.pop(0)
-        self._subtract(form, oldest)
+        self._subtract(signature, oldest)
         return oldest
 
-    def _subtract(self, form: Form, taken: BufferSet) -> None:
+    def _subtract(self, signature: Signature, taken: BufferSet) -> None:
         self._count -= 1
         self._bytes -= taken.nbytes
-        if not self._idle[form]:
-            del self._idle[form]
+        if not self._idle[signature]:
+            del self._idle[signature]

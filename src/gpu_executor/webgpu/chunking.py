@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Sequence
 from typing import NoReturn
 
-from gpu_executor.call import Form
+from gpu_executor.call import Signature
 from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Piece
@@ -32,25 +32,25 @@ class ChunkPlanner:
         self._maps_inputs = maps_inputs
         self._max_counts: dict[Kernel, int] = {}
 
-    def split(self, form: Form) -> list[Piece]:
+    def split(self, signature: Signature) -> list[Piece]:
         """Return the pieces of a call: one if a buffer set can hold the call, else several.
 
         A call that is too large raises if its kernel cannot be chunked.
         """
-        kernel, sizes = form.kernel, [operand.nbytes for operand in form.operands]
+        kernel, sizes = signature.kernel, [operand.nbytes for operand in signature.operands]
         if self._fits_device(kernel, sizes) and self._fits_limit(kernel, sizes):
-            return [Piece(0, form.count)]
+            return [Piece(0, signature.count)]
         chunk = 0 if kernel.split == "whole" else self._max_count(kernel)
         if not chunk:
             self._refuse(kernel, sizes)
-        starts = range(0, form.count, chunk)
-        return [Piece(start, min(chunk, form.count - start)) for start in starts]
+        starts = range(0, signature.count, chunk)
+        return [Piece(start, min(chunk, signature.count - start)) for start in starts]
 
-    def find_piece_bucket(self, form: Form, count: int) -> int:
+    def find_piece_bucket(self, signature: Signature, count: int) -> int:
         """Return the bucket of a piece of `count` elements of a call."""
-        if form.kernel.split == "whole":
-            return form.count
-        return self.find_bucket(form.kernel, count)
+        if signature.kernel.split == "whole":
+            return signature.count
+        return self.find_bucket(signature.kernel, count)
 
     def find_bucket(self, kernel: Kernel, count: int) -> int:
         """Return the bucket of `count` elements, or of as many as a buffer set can hold."""

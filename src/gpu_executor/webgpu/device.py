@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from gpu_executor.errors import NoDeviceError
-from gpu_executor.forking import refuse_gpus_of_parent, skip_drivers_at_exit
+from gpu_executor.fork import check_no_parent_gpus, skip_driver_cleanup_at_exit
 
 KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
 """Adapter types, the preferred ones first."""
@@ -118,7 +118,7 @@ def _import_wgpu() -> Any:
             "WebGPU was in use in the parent process before fork(), so it cannot be used in this "
             "child: start children with multiprocessing's 'spawn'"
         )
-    refuse_gpus_of_parent("WebGPU")
+    check_no_parent_gpus("WebGPU")
     return wgpu
 
 
@@ -161,7 +161,7 @@ def _note_fork() -> None:
     global _used_by_parent  # noqa: PLW0603 - a process has one WebGPU instance
     _used_by_parent = _used
     if _used:
-        skip_drivers_at_exit()
+        skip_driver_cleanup_at_exit()
     _opening.release()
 
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.call import Array, Call
+from gpu_executor.call import Array, Call, SignatureCache
 from gpu_executor.errors import ArgumentTypeError, ClosedError, DeviceLostError
-from gpu_executor.forking import LEFT_TO_PARENT, tell_in_child
-from gpu_executor.forms import Forms
+from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load, names
-from gpu_executor.recycling import SMALLEST, Recycled
+from gpu_executor.result_memory import SMALLEST, ResultMemoryPool
 from gpu_executor.settings import Settings
 from gpu_executor.webgpu.boundaries import (
     BucketBoundaries,
@@ -84,9 +83,9 @@ class WgpuExecutor:
         self._pool.reclaim = self._scheduler.reclaim
         self._active = ActiveCalls(self._device)
         self._outputs = OutputAllocator()
-        self._forms = Forms(on_card=False)
+        self._signatures = SignatureCache(on_device=False)
         self._finalizer = weakref.finalize(self, self._device.close)
-        tell_in_child(self._leave_to_parent)
+        register_fork_handler(self._disown_after_fork)
 
     @property
     def device_name(self) -> str:
@@ -95,12 +94,12 @@ class WgpuExecutor:
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """Run a kernel on NumPy arrays; returns its output, or a tuple of several."""
-        call = self._forms.form(kernel, arrays).call(arrays)
+        call = self._signatures.signature(kernel, arrays).call(arrays)
         if out is not None:
             call.use_outputs(out)
         with self._active:
             self._outputs.allocate(call)
-            if call.form.count:
+            if call.signature.count:
                 self._scheduler.run_single(call)
         return call.result()
 
@@ -120,13 +119,13 @@ class WgpuExecutor:
         if out is not None and len(out) != len(jobs):
             raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
         calls = [
-            self._forms.job(kernel, job, index, None if out is None else out[index])
+            self._signatures.job(kernel, job, index, None if out is None else out[index])
             for index, job in enumerate(jobs)
         ]
         with self._active:
             for call in calls:
                 self._outputs.allocate(call)
-            self._scheduler.run_calls([call for call in calls if call.form.count])
+            self._scheduler.run_calls([call for call in calls if call.signature.count])
         return [call.result() for call in calls]
 
     def warm_up(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
@@ -189,7 +188,7 @@ class WgpuExecutor:
 
     def close(self) -> None:
         """Wait for the calls that are running, then free everything. May be called again."""
-        if self._active is LEFT_TO_PARENT:
+        if self._active is DISOWNED:
             return
         if self._active.close():
             if self._history_path is not None:
@@ -209,12 +208,12 @@ class WgpuExecutor:
             self._pool.clear()
         return nbytes
 
-    def _leave_to_parent(self) -> None:
+    def _disown_after_fork(self) -> None:
         # When wgpu-py's objects are collected, they call the library, which would wait here for
         # threads of the parent. One reference too many keeps them from ever being collected.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(vars(self).copy()))
         self._finalizer.detach()
-        self._active = self._pipelines = self._scheduler = LEFT_TO_PARENT
+        self._active = self._pipelines = self._scheduler = DISOWNED
 
     def _merge_history(self) -> BucketHistory:
         """Return the history that was read, with what this executor learned and used."""
@@ -286,19 +285,19 @@ class OutputAllocator:
     """Allocates the arrays of results. Large ones reuse the memory of results that were dropped."""
 
     def __init__(self, *, max_bytes: int = MAX_RESULT_BYTES) -> None:
-        self._recycled: Recycled[None] = Recycled()
+        self._recycled: ResultMemoryPool[None] = ResultMemoryPool()
         self._max_bytes = max_bytes
 
     def allocate(self, call: Call) -> None:
         """Allocate a call's outputs, unless the caller passed `out`."""
         if call.results:
             return
-        outputs = call.form.operands[call.form.kernel.inputs :]
+        outputs = call.signature.operands[call.signature.kernel.inputs :]
         sizes = [output.nbytes for output in outputs]
         call.set_outputs(
             [
                 self._allocate(shape, dtype, nbytes)
-                for (shape, dtype), nbytes in zip(call.form.results, sizes, strict=True)
+                for (shape, dtype), nbytes in zip(call.signature.results, sizes, strict=True)
             ]
         )
 

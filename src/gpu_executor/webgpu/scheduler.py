@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpu_executor.call import Call, Form, Operand
+from gpu_executor.call import Call, Operand, Signature
 from gpu_executor.errors import ElementRangeError, OutOfMemoryError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Piece
@@ -82,23 +82,23 @@ class TaskScheduler:
 
     def run_single(self, call: Call) -> None:
         """Run one call. If the exact-size cache has a set for it, nothing else is looked up."""
-        form = call.form
-        buffers = self.exact.take(form)
+        signature = call.signature
+        buffers = self.exact.take(signature)
         if buffers is None:
             self.run_calls([call])
             return
-        task = Task(call, Piece(0, form.count))
+        task = Task(call, Piece(0, signature.count))
         task.attach(buffers)
         try:
-            bucket = self._chunks.find_piece_bucket(form, form.count)
-            self._submit(self._pipelines.get(form.kernel, bucket), [task])
+            bucket = self._chunks.find_piece_bucket(signature, signature.count)
+            self._submit(self._pipelines.get(signature.kernel, bucket), [task])
             errors = self._finish([task])
         except BaseException:
             self._discard([task])
             raise
         if errors:
             raise errors[0]
-        self._count(1, form.count)
+        self._count(1, signature.count)
 
     def run_calls(self, calls: Sequence[Call]) -> None:
         """Run calls of one kernel, one submission for each group of tasks.
@@ -125,7 +125,7 @@ class TaskScheduler:
             raise
         if errors:  # groups are ordered by size, and the caller counts jobs
             raise min(errors, key=lambda error: (error.job or 0, error.index))
-        self._count(len(calls), sum(call.form.count for call in calls))
+        self._count(len(calls), sum(call.signature.count for call in calls))
 
     def warm_up(self, kernel: Kernel, size: int) -> None:
         """Make a buffer set for the bucket of that size."""
@@ -146,18 +146,18 @@ class TaskScheduler:
         """Group the pieces of calls by bucket, ordered by size within each bucket."""
         chunks = self._chunks
         pieces = [
-            (chunks.find_piece_bucket(call.form, piece.count), call, piece)
+            (chunks.find_piece_bucket(call.signature, piece.count), call, piece)
             for call in calls
-            for piece in chunks.split(call.form)
+            for piece in chunks.split(call.signature)
         ]
         pieces.sort(key=lambda entry: (entry[0], entry[2].count))
         groups = []
         for size, entries in itertools.groupby(pieces, key=lambda entry: entry[0]):
             members = [(call, piece) for _, call, piece in entries]
-            form = members[0][0].form
-            most = max(1, MAX_IN_FLIGHT_BYTES // (2 * _estimate_set_bytes(form, size)))
+            signature = members[0][0].signature
+            most = max(1, MAX_IN_FLIGHT_BYTES // (2 * _estimate_set_bytes(signature, size)))
             for start in range(0, len(members), most):
-                groups.append(((form.kernel, size), members[start : start + most]))
+                groups.append(((signature.kernel, size), members[start : start + most]))
         return groups
 
     def _submit_next(
@@ -195,11 +195,11 @@ class TaskScheduler:
         self, task: Task, kernel: Kernel, size: int, *, alone: bool, wait: bool
     ) -> None:
         """Give a task a buffer set: of its exact size if that size repeats, else of its bucket."""
-        form = task.call.form
-        if (alone and task.piece.count == form.count) or kernel.split == "whole":
-            exact = self.exact.take(form)
-            if exact is None and (kernel.split == "whole" or self.exact.observe(form)):
-                exact = self._make_set(kernel, form.operands, wait=wait)
+        signature = task.call.signature
+        if (alone and task.piece.count == signature.count) or kernel.split == "whole":
+            exact = self.exact.take(signature)
+            if exact is None and (kernel.split == "whole" or self.exact.observe(signature)):
+                exact = self._make_set(kernel, signature.operands, wait=wait)
             if exact is not None:
                 task.attach(exact)
                 return
@@ -243,7 +243,7 @@ class TaskScheduler:
         if buffers is None:
             return
         if task.bucket is None:
-            self.exact.put_back(task.call.form, buffers)
+            self.exact.put_back(task.call.signature, buffers)
         else:
             self.buckets.put_back(task.bucket, buffers)
         self._pool.offer()
@@ -277,8 +277,8 @@ class TaskScheduler:
             self.elements += elements
 
 
-def _estimate_set_bytes(form: Form, size: int) -> int:
+def _estimate_set_bytes(signature: Signature, size: int) -> int:
     """Return about how many bytes of arrays a buffer set holds."""
-    if form.kernel.split == "whole":
-        return sum(operand.nbytes for operand in form.operands)
-    return size * sum(operand.type.nbytes for operand in form.operands)
+    if signature.kernel.split == "whole":
+        return sum(operand.nbytes for operand in signature.operands)
+    return size * sum(operand.type.nbytes for operand in signature.operands)

@@ -1,0 +1,329 @@
+"""BufferRanges: arrays that the device reaches where they are, so that nothing is copied for it.
+
+A place is a range of a buffer: an array in mapped memory, imported memory, or memory on the card.
+
+NumPy arrays in memory that the device sees too: computing on them copies nothing on the host.
+
+An array from here is an ordinary NumPy array. Views and slices of it count too: what matters is
+where the data lies. Its memory goes back to the pool with the last view of it, also after the
+backend was closed, so a view is always valid memory.
+
+Foreign memory imported: an ordinary NumPy array that the device reads and writes where it lies.
+
+Importing pins the array's pages and costs about as much as copying it once (12.6 ms for 256 MiB on
+an NVIDIA H200's host), so it pays for arrays that are used several times.
+
+Results in mapped memory that is used again when nobody holds them any more.
+
+The device writes such a result itself: no copy by the host, and no pages touched for the first
+time. Taking memory from the pool and giving it back costs 20 us a result on the H200's host;
+finding one that nobody holds and making an array over it costs 2 us.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import ctypes
+import itertools
+import math
+import threading
+import weakref
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.call import Array, Signature
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    DeviceLacksError,
+    OutOfMemoryError,
+)
+from gpu_executor.fork import register_fork_handler
+from gpu_executor.kernel import Shape
+from gpu_executor.plan import Piece
+from gpu_executor.result_memory import SMALLEST, ResultMemoryPool
+from gpu_executor.vulkan.binding import Arena, Handle, out, vk
+from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.memory import HOST_COHERENT, Allocation, MemoryPool, Purpose, buffer_info
+
+
+class BufferRange(NamedTuple):
+    """Where an operand's first element lies."""
+
+    buffer: Handle
+    offset: int
+    on_device: bool
+    serial: int
+    """Tells buffers apart that had the same handle one after the other: commands that name one that
+    is gone must not be taken for commands on the next."""
+
+
+BufferRanges = tuple[BufferRange | None, ...]
+"""One per operand, inputs then outputs; None for those that are copied."""
+
+
+def of_piece(places: BufferRanges, signature: Signature, piece: Piece) -> BufferRanges:
+    """The places of a piece of a call."""
+    if piece.start == 0:
+        return places
+    return tuple(
+        None
+        if place is None
+        else place._replace(offset=place.offset + piece.start * operand.type.nbytes)
+        for place, operand in zip(places, signature.operands, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    start: int
+    end: int
+    buffer: Handle
+    offset: int
+    serial: int
+
+
+class MappedArrays:
+    """Makes such arrays, and knows them again. Safe from several threads."""
+
+    def __init__(self, memory: MemoryPool) -> None:
+        self._memory = memory
+        self._lock = threading.Lock()
+        self._starts: list[int] = []
+        self._regions: list[_Region] = []
+        self._gone: deque[int] = deque()
+        """Where regions began that finalizers gave back."""
+        self.any = False
+        """Whether there are any: calls look here first."""
+
+    def empty(self, shape: int | Shape, dtype: npt.DTypeLike) -> Array:
+        """An array of that shape, its contents whatever was there before."""
+        return self.make(shape, dtype)[0]
+
+    def make(self, shape: int | Shape, dtype: npt.DTypeLike) -> tuple[Array, BufferRange]:
+        """The same, and where the device finds it."""
+        kind = np.dtype(dtype)
+        if kind.kind not in "biufc":
+            raise ArgumentTypeError(f"dtype {kind} cannot lie in device memory; it takes numbers")
+        extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+        if min(extents, default=0) < 0:
+            raise ArgumentShapeError(f"shape {shape} has negative extents")
+        nbytes = math.prod(extents) * kind.itemsize
+        allocation = self._memory.allocate(Purpose.ARRAY, max(nbytes, 1))
+        memory: Any = (ctypes.c_char * max(nbytes, 1)).from_address(allocation.address)
+        block = allocation.block
+        self.add(allocation.address, nbytes, block.buffer, allocation.offset, block.serial)
+        # Not at exit: whoever still has a view then may still use it.
+        weakref.finalize(memory, self._release, allocation).atexit = False
+        array: Array = np.ndarray(extents, kind, memory)
+        return array, BufferRange(block.buffer, allocation.offset, False, block.serial)
+
+    def find(self, array: Any) -> BufferRange | None:
+        """Where the device finds a NumPy array's data, if it can use it as it lies there."""
+        if not array.flags.c_contiguous or not array.dtype.isnative:
+            return None
+        address = int(vk.ffi.cast("uintptr_t", vk.ffi.from_buffer(array)))
+        with self._lock:
+            self._forget_gone()
+            index = bisect.bisect(self._starts, address) - 1
+            region = self._regions[index] if index >= 0 else None
+        if region is None or address + array.nbytes > region.end:
+            return None
+        offset = region.offset + address - region.start
+        return BufferRange(region.buffer, offset, False, region.serial)
+
+    def add(self, address: int, nbytes: int, buffer: Handle, offset: int, serial: int) -> None:
+        """From now on, data in that range of addresses is found at `offset` of `buffer`."""
+        with self._lock:
+            self._forget_gone()
+            index = bisect.bisect(self._starts, address)
+            self._starts.insert(index, address)
+            self._regions.insert(index, _Region(address, address + nbytes, buffer, offset, serial))
+            self.any = True
+
+    def remove(self, address: int) -> None:
+        """Forget the range that begins there."""
+        self._gone.append(address)
+        with self._lock:
+            self._forget_gone()
+
+    def _release(self, allocation: Allocation) -> None:
+        # A finalizer runs anywhere, where the lock is held too: leave the rest to who comes next.
+        self._gone.append(allocation.address)
+        self._memory.release_when_possible(allocation)
+
+    def _forget_gone(self) -> None:
+        while self._gone:
+            index = bisect.bisect(self._starts, self._gone.popleft()) - 1
+            del self._starts[index], self._regions[index]
+        self.any = bool(self._starts)
+
+
+EXTENSION = "VK_EXT_external_memory_host"
+_serials = itertools.count(-1, -1)
+"""Below zero, so that no block of the pool has one of them."""
+
+
+class ImportedArray:
+    """An import, until `close()` or the end of a `with`; do not resize the array meanwhile."""
+
+    def __init__(self, device: Device, mapped: MappedArrays, array: Array) -> None:
+        _check(device, array)
+        self.array = array
+        self._mapped = mapped
+        self._address: int = array.__array_interface__["data"][0]
+        alignment = device.info.limits.host_import_alignment
+        start = self._address // alignment * alignment
+        end = -(-(self._address + array.nbytes) // alignment) * alignment
+        with contextlib.ExitStack() as undo:
+            device.retain()
+            undo.callback(device.release)
+            buffer = _make_buffer(device, end - start)
+            undo.callback(vk.vkDestroyBuffer, device.handle, buffer, vk.ffi.NULL)
+            memory = _import(device, buffer, start, end - start)
+            undo.callback(vk.vkFreeMemory, device.handle, memory, vk.ffi.NULL)
+            vk.vkBindBufferMemory(device.handle, buffer, memory, 0)
+            offset, serial = self._address - start, next(_serials)
+            mapped.add(self._address, array.nbytes, buffer, offset, serial)
+            undo.callback(mapped.remove, self._address)
+            self._undo = undo.pop_all()
+        register_fork_handler(self._disown_after_fork)
+
+    def close(self) -> None:
+        """Give the memory back to its owner alone."""
+        self._undo.close()
+
+    def _disown_after_fork(self) -> None:
+        self._undo.pop_all()  # and does none of it
+
+    def __enter__(self) -> ImportedArray:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+def _check(device: Device, array: Array) -> None:
+    if EXTENSION not in device.info.extensions:
+        raise DeviceLacksError(
+            f"{device.info.name} has no {EXTENSION}; use gpu.asarray, which copies once"
+        )
+    if not array.flags.c_contiguous or not array.nbytes:
+        raise ArgumentShapeError("only a contiguous array that is not empty can be imported")
+    if not array.flags.writeable:
+        raise ArgumentTypeError("a read-only array cannot be imported: its pages may be shared")
+
+
+def _make_buffer(device: Device, nbytes: int) -> Handle:
+    arena = Arena()
+    external = arena.new(
+        "VkExternalMemoryBufferCreateInfo",
+        handleTypes=vk.VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT,
+    )
+    info = buffer_info(arena, device, nbytes)
+    info.pNext = external
+    buffer = out("VkBuffer")
+    vk.vkCreateBuffer(device.handle, info, vk.ffi.NULL, buffer)
+    return buffer[0]
+
+
+def _import(device: Device, buffer: Handle, address: int, nbytes: int) -> Handle:
+    handle_type = vk.VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT
+    arena = Arena()
+    pointer = vk.ffi.cast("void *", address)
+    found = arena.new("VkMemoryHostPointerPropertiesEXT")
+    ask = vk.device_extension(device.handle, "vkGetMemoryHostPointerPropertiesEXT")
+    ask(device.handle, handle_type, pointer, found)
+    requirements = out("VkMemoryRequirements")
+    vk.vkGetBufferMemoryRequirements(device.handle, buffer, requirements)
+    allowed = found.memoryTypeBits & requirements.memoryTypeBits
+    kinds = [i for i, flags in enumerate(device.memory_flags) if allowed >> i & 1]
+    kinds.sort(key=lambda i: not device.memory_flags[i] & HOST_COHERENT)
+    if not kinds:
+        raise DeviceLacksError(f"{device.info.name} cannot import this memory")
+    source = arena.new(
+        "VkImportMemoryHostPointerInfoEXT", handleType=handle_type, pHostPointer=pointer
+    )
+    info = arena.new(
+        "VkMemoryAllocateInfo", pNext=source, allocationSize=nbytes, memoryTypeIndex=kinds[0]
+    )
+    memory = out("VkDeviceMemory")
+    vk.vkAllocateMemory(device.handle, info, vk.ffi.NULL, memory)
+    return memory[0]
+
+
+LARGE = 64 << 20
+"""Mapped memory takes long to make. From here on a size must be asked for twice to be recycled."""
+MOST_BYTES, MOST_OF_HOST = 512 << 20, 16
+"""Users' arrays in mapped memory, these among them, hold no more than so many bytes, or than that
+part of the host's memory."""
+LARGE_SIZES_SEEN = 64
+
+
+def recycles(signature: Signature) -> bool:
+    """Whether the results of a call are large enough."""
+    return all(
+        output.nbytes >= SMALLEST for output in signature.operands[signature.kernel.inputs :]
+    )
+
+
+class RecycledResults:
+    """Memory for results by size. Safe from several threads."""
+
+    def __init__(self, memory: MemoryPool, mapped: MappedArrays, info: DeviceInfo) -> None:
+        self._memory, self._mapped = memory, mapped
+        self._most = max(MOST_BYTES, info.host_memory // MOST_OF_HOST)
+        if memory.limit is not None:
+            self._most = min(self._most, memory.limit // 2)  # what is left is for slots and staging
+        self._seen: deque[int] = deque(maxlen=LARGE_SIZES_SEEN)
+        self._recycled: ResultMemoryPool[BufferRange] = ResultMemoryPool()
+
+    def make(self, signature: Signature) -> list[tuple[Array, BufferRange]]:
+        """Arrays for the results of a call and their places; none where there is no memory."""
+        outputs = signature.operands[signature.kernel.inputs :]
+        made = []
+        for (shape, dtype), output in zip(signature.results, outputs, strict=True):
+            one = self.make_one(shape, dtype, output.nbytes)
+            if one is None:
+                return []
+            made.append(one)
+        return made
+
+    def make_one(
+        self, shape: Shape, dtype: np.dtype[Any], nbytes: int
+    ) -> tuple[Array, BufferRange] | None:
+        """An array of so many bytes and its place; None where there is no memory for it."""
+        return self._known(shape, dtype, nbytes) or self._new(shape, dtype, nbytes)
+
+    def clear(self) -> None:
+        """Keep none: what nobody holds goes back to the pool, the rest when it is dropped."""
+        self._recycled.clear()
+
+    def _known(
+        self, shape: Shape, dtype: np.dtype[Any], nbytes: int
+    ) -> tuple[Array, BufferRange] | None:
+        found = self._recycled.find(nbytes)
+        return None if found is None else (np.ndarray(shape, dtype, found[0]), found[1])
+
+    def _new(
+        self, shape: Shape, dtype: np.dtype[Any], nbytes: int
+    ) -> tuple[Array, BufferRange] | None:
+        if nbytes > LARGE and nbytes not in self._seen:
+            self._seen.append(nbytes)
+            return None
+        if self._memory.bytes_in_arrays + nbytes > self._most:
+            self.clear()
+            if self._memory.bytes_in_arrays + nbytes > self._most:
+                return None
+        try:
+            array, place = self._mapped.make(shape, dtype)
+        except OutOfMemoryError:
+            return None
+        self._recycled.add(nbytes, array.base, place)
+        return array, place

@@ -1,0 +1,165 @@
+"""The buffers of one slot: where every operand lies, and the host's views of them.
+
+All inputs are one range (A||B) and all outputs another, each operand aligned so that it can be
+bound at its offset. On the host-visible path the kernel works in the mapped ranges; on the device-
+local one each has a twin in device memory, and the mapped ranges are its staging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gpu_executor.call import Array, Operand
+from gpu_executor.kernel import Kernel
+from gpu_executor.plan import DataPath
+from gpu_executor.vulkan.binding import Handle, vk
+from gpu_executor.vulkan.commands import Copy
+from gpu_executor.vulkan.descriptors import DescriptorRange
+from gpu_executor.vulkan.device import Device
+from gpu_executor.vulkan.mapped_arrays import BufferRange, BufferRanges
+from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose, make_visible, mapped_view
+
+STATUS_CLEAR = 0xFFFFFFFF
+STATUS_BYTES = 4
+BufferOffset = tuple[Handle, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The inputs or the outputs: operands at offsets of a mapped range and the kernel's."""
+
+    operands: Sequence[Operand]
+    offsets: Sequence[int]
+    mapped: Allocation
+    kernels: Allocation
+    """What the kernel binds: the mapped range itself, or its twin in device memory."""
+    views: Sequence[Array]
+
+    @property
+    def staged(self) -> bool:
+        return self.kernels is not self.mapped
+
+    def parts(self, places: BufferRanges, count: int | None) -> list[Array | None]:
+        """What the host copies: views of the first `count` elements (None: all) without a place."""
+        return [
+            view[:count] if place is None else None
+            for view, place in zip(self.views, places, strict=True)
+        ]
+
+    def binds(self, places: BufferRanges) -> bool:
+        """Whether the kernel works on any array where it is."""
+        return any(self._bound_in_place(place) for place in places)
+
+    def ranges(self, places: BufferRanges, count: int | None) -> list[DescriptorRange]:
+        """What descriptors bind."""
+        return [
+            DescriptorRange(place.buffer, place.offset, _nbytes(operand, count))
+            if place is not None and self._bound_in_place(place)
+            else DescriptorRange(self.kernels.buffer, self.kernels.offset + offset, operand.nbytes)
+            for place, offset, operand in zip(places, self.offsets, self.operands, strict=True)
+        ]
+
+    def uploads(self, places: BufferRanges, count: int | None) -> list[Copy]:
+        """Copies to where the kernel reads, from staging or from the arrays' own places."""
+        return [
+            Copy(*host, *kernel, nbytes) for host, kernel, nbytes in self._copies(places, count)
+        ]
+
+    def downloads(self, places: BufferRanges, count: int | None) -> list[Copy]:
+        """Copies from where the kernel wrote, to staging or to the arrays' own places."""
+        return [
+            Copy(*kernel, *host, nbytes) for host, kernel, nbytes in self._copies(places, count)
+        ]
+
+    def _copies(
+        self, places: BufferRanges, count: int | None
+    ) -> Iterator[tuple[BufferOffset, BufferOffset, int]]:
+        if not self.staged:
+            return
+        for place, offset, operand in zip(places, self.offsets, self.operands, strict=True):
+            if place is None:
+                host = self.mapped.buffer, self.mapped.offset + offset
+            elif place.on_device:
+                continue
+            else:
+                host = place.buffer, place.offset
+            kernel = self.kernels.buffer, self.kernels.offset + offset
+            yield host, kernel, _nbytes(operand, count)
+
+    def _bound_in_place(self, place: BufferRange | None) -> bool:
+        return place is not None and (place.on_device or not self.staged)
+
+
+def _nbytes(operand: Operand, count: int | None) -> int:
+    return operand.nbytes if count is None else count * operand.type.nbytes
+
+
+class SlotBuffers:
+    """Memory of one slot, taken from the pool at once and given back at once."""
+
+    def __init__(
+        self, memory: MemoryPool, kernel: Kernel, operands: Sequence[Operand], path: DataPath
+    ) -> None:
+        self._memory = memory
+        self._allocations: list[Allocation] = []
+        staged = path == "device-local"
+        try:
+            self.inputs = self._side(operands[: kernel.inputs], Purpose.UPLOAD, staged)
+            self.outputs = self._side(operands[kernel.inputs :], Purpose.READBACK, staged)
+            self.coherent = self.outputs.mapped.block.coherent
+            self._status: Handle | None = None
+            self.status_ranges: list[DescriptorRange] = []
+            if kernel.status:
+                # In the host's memory on both paths: a kernel touches it on bad input only.
+                word = self._allocate(Purpose.UPLOAD, STATUS_BYTES)
+                self._status = vk.ffi.cast("uint32_t *", word.address)
+                self._status[0] = STATUS_CLEAR
+                self.status_ranges = [DescriptorRange(word.buffer, word.offset, STATUS_BYTES)]
+        except BaseException:
+            self.release()
+            raise
+
+    def ranges(self) -> list[DescriptorRange]:
+        """Every binding of the slot's own memory in order: inputs, outputs, status word."""
+        nowhere = [(None,) * len(side.operands) for side in (self.inputs, self.outputs)]
+        return [
+            *self.inputs.ranges(nowhere[0], None),
+            *self.outputs.ranges(nowhere[1], None),
+            *self.status_ranges,
+        ]
+
+    def take_status(self) -> int | None:
+        """What the kernel reported, if it did; the word is clear again afterwards."""
+        if self._status is None or (code := int(self._status[0])) == STATUS_CLEAR:
+            return None
+        self._status[0] = STATUS_CLEAR
+        return code
+
+    def make_outputs_visible(self, device: Device) -> None:
+        """What the device wrote, where the host's caches may have something older."""
+        make_visible(device, self.outputs.mapped.block)
+
+    def release(self) -> None:
+        for allocation in self._allocations:
+            self._memory.release(allocation)
+        self._allocations.clear()
+
+    def _side(self, operands: Sequence[Operand], purpose: Purpose, staged: bool) -> Side:
+        alignment = self._memory.alignment
+        offsets, end = [], 0
+        for operand in operands:
+            offsets.append(end)
+            end += -(-operand.nbytes // alignment) * alignment
+        mapped = self._allocate(purpose, end)
+        kernels = self._allocate(Purpose.DEVICE, end) if staged else mapped
+        views = [
+            mapped_view(mapped, offset, operand.count, operand.type)
+            for offset, operand in zip(offsets, operands, strict=True)
+        ]
+        return Side(operands, offsets, mapped, kernels, views)
+
+    def _allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
+        allocation = self._memory.allocate(purpose, nbytes)
+        self._allocations.append(allocation)
+        return allocation
