@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glsl import shader
 from gpu_executor.call import Array, Call, Operand, check
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.kernel import ElementType, Kernel
+from tests.support.glsl import shader
 
 LIMBS = ("u8", (6,))
 

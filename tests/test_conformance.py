@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
-from conftest import elements
 from gpu_executor.backend import BACKENDS, Backend, open_backend
 from gpu_executor.primes import NAMED, words
+from tests.conftest import elements
 
 Array = npt.NDArray[Any]
 Case = TypeVar("Case")

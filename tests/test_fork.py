@@ -6,11 +6,11 @@ from __future__ import annotations
 import pytest
 
 import gpu_executor as gx
-from conftest import RunPython
 from gpu_executor import fork
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
-from in_child import OPEN_IN_CHILD
+from tests.conftest import RunPython
+from tests.support.child_process import OPEN_IN_CHILD
 
 BEGIN = """
 import gc, os, signal, sys, threading, time

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glsl import shader
 from gpu_executor.errors import GpuError, KernelError, NotRunHereError, SpirvError
 from gpu_executor.kernel import ElementType, Kernel
+from tests.support.glsl import shader
 
 TUNABLE = """
 layout(constant_id = 1) const uint per_invocation = 1;

@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import pytest
 
-from pairwise import choose_pairwise, pairs_of
+from tests.support.pairwise import choose_pairwise, pairs_of
 
 SIZES = [(1, 1), (2, 3), (4, 4), (3, 4, 3), (3, 16, 5), (2, 2, 2, 2), (3, 3, 3, 3)]
 

@@ -1,0 +1,218 @@
+"""CpuBackend: every named kernel against exact integers, on arrays of every make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_executor import CpuBackend, Kernel, open_backend
+from gpu_executor.cpu import field_oracle
+from gpu_executor.errors import ArgumentTypeError, ElementRangeError, KernelError, SettingsError
+from gpu_executor.kernels import load, names
+from gpu_executor.kernels.catalogue import field_kernel, mul_chain_kernel
+from gpu_executor.primes import NAMED, Prime, words
+from tests.support.glsl import shader
+
+Array = npt.NDArray[Any]
+Exact = Callable[[Prime, list[int], list[int]], list[int]]
+
+EXACT: dict[str, Exact] = {
+    "add": field_oracle.add,
+    "sub": field_oracle.sub,
+    "mul": field_oracle.mont_mul,
+}
+FIELD_NAMES = [f"{field}_{operation}" for field in NAMED for operation in EXACT]
+FQ = NAMED["bls12_381_fq"]
+SMALL = Prime("2^31-1", 2**31 - 1)
+on_every_field_kernel = pytest.mark.parametrize("name", FIELD_NAMES)
+
+
+def of(name: str) -> tuple[Prime, Exact]:
+    field, _, operation = name.rpartition("_")
+    return NAMED[field], EXACT[operation]
+
+
+def elements(prime: Prime) -> st.SearchStrategy[int]:
+    p = prime.modulus
+    edges = st.sampled_from([0, 1, p // 2, p // 2 + 1, p - 1, prime.r_mod_p])
+    return edges | st.integers(0, p - 1)
+
+
+def fq(*values: int) -> Array:
+    return words.from_ints(FQ, values)
+
+
+def test_every_named_kernel_is_tested_here() -> None:
+    # Those that are not of elements are in test_conformance.py.
+    elementwise = {name for name in names() if load(name).split == "elements"}
+    assert elementwise == {"vector_add_u32", "vector_add_f32", *FIELD_NAMES}
+
+
+@on_every_field_kernel
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_field_kernels_against_exact_integers(name: str, data: st.DataObject) -> None:
+    prime, oracle = of(name)
+    pairs = data.draw(st.lists(st.tuples(elements(prime), elements(prime)), max_size=12))
+    xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
+    a, b = words.from_ints(prime, xs), words.from_ints(prime, ys)
+    found = CpuBackend().run(load(name), a, b)
+    assert words.to_ints(prime, found) == oracle(prime, xs, ys)
+    assert (words.to_ints(prime, a), words.to_ints(prime, b)) == (xs, ys)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 2**32 - 1)] * 2), max_size=20))
+def test_vector_add_u32_wraps_around(pairs: list[tuple[int, int]]) -> None:
+    columns = np.array(pairs, np.uint32).reshape(-1, 2)
+    found = CpuBackend().run(load("vector_add_u32"), columns[:, 0], columns[:, 1])
+    assert found.tolist() == [(x + y) % 2**32 for x, y in pairs]
+
+
+@given(st.lists(st.tuples(*[st.floats(-(2.0**126), 2.0**126, width=32)] * 2), max_size=20))
+def test_vector_add_f32_rounds_once(pairs: list[tuple[float, float]]) -> None:
+    columns = np.array(pairs, np.float32).reshape(-1, 2)
+    found = CpuBackend().run(load("vector_add_f32"), columns[:, 0], columns[:, 1])
+    assert found.dtype == np.float32
+    # A double has more than twice a float's bits: rounding it again changes nothing.
+    assert found.tolist() == [float(np.float32(x + y)) for x, y in pairs]
+
+
+def test_run_field_add_adds_in_the_base_field() -> None:
+    found = CpuBackend().run_field_add(fq(5, FQ.modulus - 1), fq(7, 3))
+    assert words.to_ints(FQ, found) == [12, 2]
+
+
+def test_a_field_of_the_users_own_runs_too() -> None:
+    a, b = (words.from_ints(SMALL, [value]) for value in (2**30, 2**30 + 5))
+    found = CpuBackend().run(field_kernel(SMALL, "add"), a, b)
+    assert words.to_ints(SMALL, found) == [(2**31 + 5) % SMALL.modulus]
+
+
+@on_every_field_kernel
+@pytest.mark.parametrize("argument", [0, 1])
+@pytest.mark.parametrize("bad", [[0], [3, 5], [9000], [8191, 8192]])
+def test_an_element_not_below_the_modulus_is_named(
+    name: str, argument: int, bad: list[int]
+) -> None:
+    prime, _ = of(name)
+    arrays = [words.from_ints(prime, [prime.modulus - 1] * 9001) for _ in range(2)]
+    arrays[argument][bad] = words.from_ints(prime, [prime.modulus])[0]
+    with pytest.raises(ElementRangeError) as raised:
+        CpuBackend().run(load(name), *arrays)
+    error = raised.value
+    assert (error.kernel, error.argument, error.index) == (name, argument, bad[0])
+    assert str(error) == (
+        f"{name}: element {bad[0]} of argument {argument} is not below the modulus; "
+        "reduce it first (the elements must be in 0 .. p-1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("bad_in_first", "bad_in_second", "named"), [(2, 5, (0, 2)), (3, 3, (0, 3)), (4, 1, (1, 1))]
+)
+def test_of_two_bad_elements_the_first_is_named(
+    bad_in_first: int, bad_in_second: int, named: tuple[int, int]
+) -> None:
+    a, b = fq(*[1] * 8), fq(*[1] * 8)
+    a[bad_in_first] = b[bad_in_second] = fq(FQ.modulus)[0]
+    with pytest.raises(ElementRangeError) as raised:
+        CpuBackend().run_field_add(a, b)
+    assert (raised.value.argument, raised.value.index) == named
+
+
+def test_leading_axes_strides_and_read_only_arrays_give_the_right_result() -> None:
+    a = fq(*range(24)).reshape(2, 3, 4, 6)[:, ::-1, ::2]
+    b = fq(*range(100, 112)).reshape(2, 3, 2, 6)
+    a.flags.writeable = b.flags.writeable = False
+    found = CpuBackend().run_field_add(a, b)
+    assert found.shape == (2, 3, 2, 6)
+    expected = [x + y for x, y in zip(words.to_ints(FQ, a), range(100, 112), strict=True)]
+    assert words.to_ints(FQ, found) == expected
+
+
+def test_big_endian_arrays_give_the_right_result() -> None:
+    found = CpuBackend().run_field_add(fq(1, 2).astype(">u8"), fq(3, 4))
+    assert words.to_ints(FQ, found) == [4, 6]
+
+
+def test_one_element_and_none_give_one_and_none() -> None:
+    one = CpuBackend().run_field_add(fq(2)[0], fq(3)[0])
+    assert one.tolist() == [5, 0, 0, 0, 0, 0]
+    assert CpuBackend().run_field_add(fq(), fq()).shape == (0, 6)
+    assert CpuBackend().run(load("vector_add_u32"), *np.ones((2, 0), np.uint32)).shape == (0,)
+
+
+def test_what_does_not_fit_is_refused_before_anything_runs() -> None:
+    with pytest.raises(ArgumentTypeError, match="bls12_381_fq_add: argument 1 has dtype float64"):
+        CpuBackend().run_field_add(fq(1), np.zeros((1, 6)))
+
+
+def test_a_kernel_without_a_reference_cannot_run() -> None:
+    kernel = mul_chain_kernel(FQ, 4)
+    words_ = f"kernel '{kernel.name}' has no reference, so the CPU cannot run it"
+    with pytest.raises(KernelError, match=words_):
+        CpuBackend().run(kernel, fq(1), fq(2))
+
+
+def test_several_outputs_come_as_a_tuple() -> None:
+    kernel = Kernel.from_spirv(
+        shader("", "", "", ""),
+        inputs=2,
+        outputs=2,
+        dtypes=["i8"] * 4,
+        reference=lambda a, b: (a // b, a % b),
+    )
+    quotient, remainder = CpuBackend().run(kernel, np.array([17, 20]), np.array([5, 7]))
+    assert (quotient.tolist(), remainder.tolist()) == ([3, 2], [2, 6])
+
+
+def test_a_whole_kernel_answers_in_the_shape_of_out_shape() -> None:
+    kernel = Kernel.from_spirv(
+        shader("", ""),
+        inputs=1,
+        outputs=1,
+        split="whole",
+        out_shape=lambda shape: shape[:1],
+        reference=lambda a: a.sum(axis=1),
+    )
+    found = CpuBackend().run(kernel, np.arange(6).reshape(2, 3))
+    assert (found.tolist(), found.dtype) == ([3, 12], np.int64)
+
+
+def test_stats_count_calls_elements_and_time() -> None:
+    with CpuBackend() as cpu:
+        assert (cpu.stats().calls, cpu.stats().elements, cpu.stats().seconds) == (0, 0, 0.0)
+        cpu.run_field_add(fq(1, 2, 3), fq(4, 5, 6))
+        first = cpu.stats()
+        cpu.run(load("vector_add_u32"), *np.ones((2, 5), np.uint32))
+        second = cpu.stats()
+    assert (first.calls, first.elements) == (1, 3)
+    assert (second.calls, second.elements) == (2, 8)
+    assert 0 < first.seconds < second.seconds
+
+
+def test_calls_from_many_threads_are_right_and_all_counted() -> None:
+    cpu = CpuBackend()
+
+    def added(number: int) -> list[int]:
+        return words.to_ints(FQ, cpu.run_field_add(fq(*[number] * 9), fq(*[1000] * 9)))
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(added, range(200)))
+    assert found == [[number + 1000] * 9 for number in range(200)]
+    assert (cpu.stats().calls, cpu.stats().elements) == (200, 1800)
+
+
+def test_the_registry_opens_it_by_name() -> None:
+    with open_backend("cpu") as cpu:
+        assert isinstance(cpu, CpuBackend)
+    words_ = "there is no backend 'gpu'; there are vulkan, vulkan-one-shot, webgpu, cpu"
+    with pytest.raises(SettingsError, match=f"^{words_}$"):
+        open_backend("gpu")

@@ -1,0 +1,260 @@
+"""Which device an executor takes: ranked by what they are, and never another one in silence."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import (
+    DeviceLostError,
+    DeviceNotFoundError,
+    NoDeviceError,
+    SettingsError,
+    WrongResultError,
+)
+from gpu_executor.executor import candidates
+from gpu_executor.executor.candidates import DeviceCandidate, rank_devices, select_candidates
+from gpu_executor.executor.device_pool import MOST_BYTES
+from gpu_executor.vulkan.disk_cache import write_calibration
+from gpu_executor.vulkan.instance import find_devices
+from tests.support.calibrations import LAVAPIPE
+from tests.support.executors import ADD, kernel_of, total, watched, words
+
+Find = Callable[..., None]
+GPU = DeviceCandidate("vulkan", "NVIDIA H200", 0, True, uuid="aaaa-01")
+SECOND = DeviceCandidate("vulkan", "NVIDIA H200", 1, True, uuid="bbbb-02")
+SOFTWARE = DeviceCandidate("vulkan", "llvmpipe", 2, False, uuid="cccc-03")
+WEB_GPU = DeviceCandidate("webgpu", "Apple M3", 0, True)
+WEB_SOFTWARE = DeviceCandidate("webgpu", "llvmpipe", 1, False)
+NUMPY = DeviceCandidate("cpu", "NumPy", None, False)
+
+
+@pytest.fixture
+def find(monkeypatch: pytest.MonkeyPatch) -> Find:
+    """Says what backends find: seats, or an error."""
+
+    def pretend(**found: list[DeviceCandidate] | Exception) -> None:
+        def finder(name: str, _settings: gx.Settings) -> list[DeviceCandidate]:
+            what = found.get(name, [])
+            if isinstance(what, Exception):
+                raise what
+            return what
+
+        for name in ("vulkan", "webgpu"):
+            monkeypatch.setitem(candidates.FINDERS, name, functools.partial(finder, name))
+
+    return pretend
+
+
+@pytest.fixture
+def opened() -> Iterator[gx.GpuExecutor]:
+    with gx.GpuExecutor() as executor:
+        yield executor
+
+
+def lost() -> DeviceLostError:
+    return DeviceLostError("vkQueueSubmit", -4, "VK_ERROR_DEVICE_LOST")
+
+
+def test_a_gpu_by_vulkan_comes_before_webgpu_before_software_before_numpy(find: Find) -> None:
+    find(vulkan=[SOFTWARE, GPU, SECOND], webgpu=[WEB_SOFTWARE, WEB_GPU])
+    assert [*rank_devices("auto")] == [GPU, SECOND, WEB_GPU, SOFTWARE, WEB_SOFTWARE, NUMPY]
+    assert [*rank_devices("vulkan")] == [GPU, SECOND, SOFTWARE]
+    assert [*rank_devices("cpu")] == [NUMPY]
+
+
+def test_of_equal_kind_the_one_measured_faster_comes_first(find: Find) -> None:
+    slow, fast = dataclasses.replace(GPU, rate=1e12), dataclasses.replace(SECOND, rate=2e12)
+    find(vulkan=[slow, fast, SOFTWARE], webgpu=[WEB_GPU])
+    assert [*rank_devices("auto")][:2] == [fast, slow]
+    find(vulkan=[slow, SECOND])
+    assert [*rank_devices("vulkan")] == [slow, SECOND], "what was not measured is not compared"
+
+
+def test_figures_are_read_where_they_are_kept(tmp_path: Path) -> None:
+    (info,) = [each for each in find_devices() if each.index == 0]
+    write_calibration(tmp_path, info, LAVAPIPE)
+    settings = gx.Settings(cache_dir=tmp_path)
+    assert rank_devices("vulkan", settings)[0].rate == LAVAPIPE.kernel
+    assert rank_devices("vulkan", dataclasses.replace(settings, calibrate=False))[0].rate is None
+
+
+def test_devices_are_chosen_by_place_uuid_and_name(find: Find) -> None:
+    find(vulkan=[GPU, SECOND, SOFTWARE], webgpu=[WEB_GPU])
+    ranking = rank_devices("auto")
+    assert select_candidates(ranking, None, None) == [GPU]
+    assert select_candidates(ranking, 1, None) == select_candidates(ranking, "1", None) == [SECOND]
+    assert select_candidates(ranking, "bbbb", None) == [SECOND]
+    assert select_candidates(ranking, "apple", None) == [WEB_GPU]
+    assert select_candidates(ranking, None, "all") == [GPU, SECOND]
+    assert select_candidates(ranking, None, [0, 0, "llvm"]) == [GPU, GPU, SOFTWARE]
+
+
+def test_what_is_not_there_is_an_error_that_lists_what_is(find: Find) -> None:
+    find(vulkan=[GPU], webgpu=[])
+    ranking = rank_devices("auto")
+    for wanted in (2, "2", -1, "radeon"):
+        with pytest.raises(DeviceNotFoundError, match="0: NVIDIA H200 by vulkan, 1: NumPy by cpu"):
+            select_candidates(ranking, wanted, None)
+    with pytest.raises(SettingsError, match="not both"):
+        select_candidates(ranking, 0, "all")
+    with pytest.raises(SettingsError, match="'all' or a list of devices, not 'some'"):
+        select_candidates(ranking, None, "some")
+    with pytest.raises(SettingsError, match="there is no backend 'cuda'; there are auto, vulkan"):
+        rank_devices("cuda")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("backend", ["vulkan", "webgpu"])
+def test_a_backend_that_was_named_and_is_absent_is_an_error(find: Find, backend: str) -> None:
+    find(vulkan=NoDeviceError("no driver"), webgpu=NoDeviceError("no wgpu"))
+    with pytest.raises(NoDeviceError, match=r"no driver|no wgpu"):
+        gx.GpuExecutor(backend)  # type: ignore[arg-type]
+    find()
+    with pytest.raises(NoDeviceError, match=f"{backend} finds no device"):
+        gx.GpuExecutor(backend)  # type: ignore[arg-type]
+
+
+def test_auto_without_a_device_warns_and_says_why_there_is_none(find: Find) -> None:
+    find(vulkan=NoDeviceError("no driver"), webgpu=[])
+    with pytest.warns(RuntimeWarning, match="run on NumPy by cpu.*vulkan: no driver.*webgpu: it"):
+        executor = gx.GpuExecutor()
+    with executor:
+        np.testing.assert_array_equal(executor.run(ADD, *words(3)), total(words(3)))
+        stats = executor.stats()
+        assert stats.fell_back
+        assert [(each.backend, each.calls) for each in stats.devices] == [("cpu", 1)]
+        assert "vulkan: no driver" in executor.explain(ADD, 10)
+
+
+def test_the_cpu_by_name_is_no_fall_back(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_DEVICE", "NVIDIA")
+    find()
+    with gx.GpuExecutor("cpu") as executor:
+        assert not executor.stats().fell_back
+
+
+def test_auto_goes_on_to_what_opens_and_warns(find: Find) -> None:
+    there = candidates._find_vulkan(gx.Settings())
+    find(vulkan=[dataclasses.replace(GPU, index=99), *there])
+    with pytest.warns(RuntimeWarning, match="better was not to be had; .*NVIDIA H200 by vulkan: "):
+        executor = gx.GpuExecutor()
+    with executor:
+        assert executor.stats().devices[0].device == there[0].device
+        assert not executor.stats().fell_back
+    with pytest.raises(DeviceNotFoundError):
+        gx.GpuExecutor(device="H200")
+
+
+def test_the_environment_names_a_device(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = candidates._find_vulkan(gx.Settings())
+    find(vulkan=[dataclasses.replace(GPU, device="another", index=99), *there])
+    monkeypatch.setenv("GPU_DEVICE", there[0].device)
+    with gx.GpuExecutor() as executor:
+        assert executor.stats().devices[0].device == there[0].device
+
+
+def test_when_the_device_is_gone_for_good_auto_goes_on_on_the_cpu_and_warns_once(
+    opened: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = opened._devices[0]
+
+    def fail(*_arguments: object, **_options: object) -> object:
+        raise lost()
+
+    def reopen(candidate: DeviceCandidate, _settings: gx.Settings) -> gx.CpuBackend:
+        if candidate.backend == "vulkan":
+            raise NoDeviceError("it is not there any more")
+        return gx.CpuBackend()
+
+    monkeypatch.setattr(device.backend, "run", fail)
+    monkeypatch.setattr(DeviceCandidate, "open", reopen)
+    with pytest.warns(
+        RuntimeWarning, match=r"on the CPU by NumPy from now on: .*it is not there any"
+    ):
+        np.testing.assert_array_equal(opened.run(ADD, *words(3)), total(words(3)))
+    np.testing.assert_array_equal(opened.submit(ADD, *words(4)).result(), total(words(4)))
+    stats = opened.stats()
+    assert stats.fell_back
+    why = "it was lost, and does not open again: it is not there any more"
+    assert stats.devices[0].failed == why
+    assert (stats.devices[1].backend, stats.devices[1].calls) == ("cpu", 2)
+    without = gx.Kernel.from_spirv(ADD.spirv, inputs=2, outputs=1)
+    with pytest.raises(NoDeviceError, match="not there any more"):
+        opened.run(without, *words(3))
+    with pytest.raises(NoDeviceError, match="not there any more"):
+        opened.submit(without, *words(3)).result()
+
+
+def test_a_named_device_that_failed_is_an_error_for_all_that_follow() -> None:
+    draw = np.random.default_rng(1)
+    wrong = kernel_of(lambda a, _b: draw.integers(0, 1 << 32, len(a), np.uint32))
+    with gx.GpuExecutor("cpu", check=1.0) as executor:
+        with pytest.raises(WrongResultError):
+            executor.submit(wrong, *words(3)).result()
+        for _ in range(2):  # an error of their own, which says why
+            with pytest.raises(NoDeviceError, match=r"is left alone: .* not what the CPU computes"):
+                executor.run(ADD, *words(3))
+            with pytest.raises(NoDeviceError, match=r"is left alone: .* not what the CPU computes"):
+                executor.submit(ADD, *words(3)).result()
+        assert not executor.stats().fell_back
+
+
+def test_explain_prints_the_ranking_and_the_plan(opened: gx.GpuExecutor) -> None:
+    said, name = opened.explain(ADD, 1000), re.escape(gx.devices()[0].name)
+    assert re.search(rf"^  \* 0: {name} by vulkan$", said, re.MULTILINE)
+    assert re.search(r"^    \d: NumPy by cpu$", said, re.MULTILINE)
+    assert "1,000 elements on the host-visible path" in said
+    with gx.GpuExecutor("webgpu") as executor:
+        assert f"* 0: {gx.devices()[0].name}" in executor.explain(ADD, 1000)
+
+
+# --- small calls ---
+
+
+def slower(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls on it take a millisecond longer."""
+    run = backend.run
+
+    def delayed(*arguments: Any, **options: Any) -> Any:
+        time.sleep(0.001)
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(backend, "run", delayed)
+
+
+def test_small_calls_go_to_the_cpu_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    with gx.GpuExecutor("vulkan", small_on_cpu=True) as executor:
+        slower(executor._devices[0].backend, monkeypatch)
+        for count in (3, 3, 1000):
+            np.testing.assert_array_equal(executor.run(ADD, *words(count)), total(words(count)))
+        np.testing.assert_array_equal(executor.submit(ADD, *words(5)).result(), total(words(5)))
+        assert [each.calls for each in executor.stats().devices] == [0, 4]
+        executor.run(ADD, *words(MOST_BYTES))
+        assert [each.calls for each in executor.stats().devices] == [1, 4], "large ones do not"
+        assert "faster on the CPU: under 32, 64, 8,192 bytes" in executor.explain(ADD, 10)
+        assert not executor.stats().fell_back
+
+
+def test_small_calls_stay_where_the_device_is_faster_or_alone_can() -> None:
+    slow = kernel_of(watched(lambda: time.sleep(0.005)))
+    without = gx.Kernel.from_spirv(ADD.spirv, inputs=2, outputs=1)
+    with gx.GpuExecutor("vulkan", small_on_cpu=True) as executor:
+        for kernel in (slow, without):
+            np.testing.assert_array_equal(executor.run(kernel, *words(3)), total(words(3)))
+        assert executor.stats().devices[0].calls == 2
+        assert "none so far" in executor.explain(slow, 10)
+
+
+def test_small_calls_stay_on_the_device_unless_asked() -> None:
+    with gx.GpuExecutor("vulkan") as executor:
+        executor.run(ADD, *words(3))
+        assert [(each.backend, each.calls) for each in executor.stats().devices] == [("vulkan", 1)]

@@ -1,0 +1,384 @@
+"""Several devices behind one executor: two logical ones opened on the same, or two of NumPy."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import ArgumentShapeError, DeviceLostError, NoDeviceError
+from gpu_executor.executor import jobs
+from gpu_executor.executor.candidates import DeviceCandidate
+from tests.support.executors import (
+    ADD,
+    FQ_ADD,
+    Between,
+    kernel_of,
+    let_meet,
+    lose,
+    put_before,
+    total,
+    words,
+)
+from tests.support.jobs import TOO_LARGE, check_sums, field_job, word_jobs
+from tests.vulkan.test_threads import in_threads
+from tests.vulkan.test_waiting import PATIENCE, in_background
+
+MANY = 100_000
+
+
+@pytest.fixture(autouse=True)
+def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are cut that would not be worth it: into units of 1,024 words."""
+    monkeypatch.setattr(jobs, "UNIT_BYTES", 8192)
+
+
+@pytest.fixture(params=["vulkan", "webgpu", "cpu"])
+def two(request: pytest.FixtureRequest) -> Iterator[gx.GpuExecutor]:
+    with gx.GpuExecutor(request.param, devices=[0, 0]) as executor:
+        yield executor
+
+
+@pytest.fixture
+def cpus() -> Iterator[gx.GpuExecutor]:
+    with gx.GpuExecutor("cpu", devices=[0, 0]) as executor:
+        yield executor
+
+
+def read_by(executor: gx.GpuExecutor) -> list[int]:
+    """Bytes that each device has read."""
+    return [each.nbytes for each in executor.stats().devices]
+
+
+# --- exact, in order ---
+
+
+def test_a_large_call_is_cut_and_both_devices_run_it(two: gx.GpuExecutor) -> None:
+    let_meet(two)
+    a, b = words(MANY)
+    for ask in (two.run, lambda *arrays: two.submit(*arrays).result(PATIENCE)):
+        result = ask(ADD, a, b)
+        np.testing.assert_array_equal(result, a + b)
+        assert (result.shape, result.dtype, result.flags.writeable) == (a.shape, a.dtype, True)
+    assert sum(read_by(two)) == 2 * (a.nbytes + b.nbytes)
+    assert all(read_by(two)), "each has read a part"
+
+
+def test_shapes_layouts_and_outputs_are_as_in_one_piece(two: gx.GpuExecutor) -> None:
+    a, b = (each.reshape(100, 250, 4) for each in words(MANY))
+    np.testing.assert_array_equal(two.run(ADD, a, b), a + b)
+    np.testing.assert_array_equal(two.run(ADD, a[::-1], b[::-1]), (a + b)[::-1])
+    out = np.zeros_like(a)
+    assert two.run(ADD, a, b, out=out) is out
+    np.testing.assert_array_equal(out, a + b)
+    over = a.copy()
+    assert two.run(ADD, over, b, out=over) is over
+    np.testing.assert_array_equal(over, a + b)
+    x, y = field_job(3000)
+    check_sums([two.run(FQ_ADD, x, y)], [(x, y)])
+
+
+def test_an_error_of_a_piece_is_the_calls(two: gx.GpuExecutor) -> None:
+    a, b = field_job(3000)
+    b[2500] = a[2900] = TOO_LARGE
+    with pytest.raises(gx.ElementRangeError) as raised:
+        two.run(FQ_ADD, a, b)
+    assert (raised.value.index, raised.value.argument) == (2500, 1)
+    x, y = words(MANY)
+    with pytest.raises(ArgumentShapeError, match="argument 1 has elements in shape"):
+        two.run(ADD, x, y[:-1])
+    with pytest.raises(ArgumentShapeError, match="out 0 has shape"):
+        two.submit(ADD, x, y, out=np.empty(3, np.uint32)).result(PATIENCE)
+
+
+def test_what_is_not_made_of_elements_stays_whole(two: gx.GpuExecutor) -> None:
+    matmul = gx.kernels.load("matmul_u32")
+    a = np.arange(128 * 128, dtype=np.uint32).reshape(128, 128)
+    np.testing.assert_array_equal(two.run(matmul, a, a), a @ a)
+    assert sorted(each.calls for each in two.stats().devices) == [0, 1]
+
+
+def test_batches_and_maps_are_shared_and_in_order(two: gx.GpuExecutor) -> None:
+    let_meet(two)
+    jobs = word_jobs(*range(1, 300))
+    check_sums(two.run_batch(ADD, jobs), jobs)
+    check_sums(list(two.map(ADD, *zip(*jobs, strict=True))), jobs)
+    outs = [np.empty_like(a) for a, _ in jobs]
+    two.run_batch(ADD, jobs, out=outs)
+    check_sums(outs, jobs)
+    stats = two.stats().devices
+    assert sum(each.calls for each in stats) == 3 * len(jobs)
+    assert all(each.calls for each in stats)
+
+
+def test_the_error_of_a_batch_is_its_first(two: gx.GpuExecutor) -> None:
+    jobs = [field_job(3, seed) for seed in range(40)]
+    jobs[13][0][1] = jobs[35][0][0] = TOO_LARGE
+    with pytest.raises(gx.ElementRangeError) as raised:
+        two.run_batch(FQ_ADD, jobs)
+    assert (raised.value.job, raised.value.index) == (13, 1)
+
+
+def test_threads_ask_for_all_at_once(two: gx.GpuExecutor) -> None:
+    def work(number: int) -> None:
+        for turn in range(5):
+            a, b = words(30_000 * (turn % 2) + 10 + number, turn)
+            np.testing.assert_array_equal(two.run(ADD, a, b), a + b)
+            np.testing.assert_array_equal(two.submit(ADD, b, b).result(PATIENCE), b + b)
+            check_sums(two.run_batch(ADD, [(a, b)] * 3), [(a, b)] * 3)
+
+    in_threads(work)
+
+
+# --- dealing ---
+
+
+def test_a_slow_device_gets_less(cpus: gx.GpuExecutor) -> None:
+    put_before(cpus, 0, lambda elements: time.sleep(elements * 1e-6))
+    put_before(cpus, 1, lambda elements: time.sleep(elements * 10e-6))
+    arrays = words(MANY)
+    for _ in range(3):
+        np.testing.assert_array_equal(cpus.run(ADD, *arrays), total(arrays))
+    before = read_by(cpus)
+    np.testing.assert_array_equal(cpus.run(ADD, *arrays), total(arrays))
+    fast, slow = (now - then for now, then in zip(read_by(cpus), before, strict=True))
+    assert slow < fast / 2, "it is ten times slower"
+    assert cpus._pool.rates.compute_shares(ADD)[1] < 1 / 3
+
+
+def test_single_jobs_go_to_whoever_is_free(cpus: gx.GpuExecutor) -> None:
+    came = threading.Event()
+    put_before(cpus, 0, lambda _elements: came.wait(PATIENCE))
+
+    def slow(_elements: int) -> None:
+        came.set()
+        time.sleep(0.1)
+
+    put_before(cpus, 1, slow)
+    kernels = [kernel_of(lambda a, b: a + b, name=f"own {n}") for n in range(40)]  # not gathered
+    futures = [cpus.submit(kernel, *words(9)) for kernel in kernels]
+    check_sums([future.result(PATIENCE) for future in futures], [words(9)] * 40)
+    first, second = (each.calls for each in cpus.stats().devices)
+    assert first > second > 0
+
+
+def test_work_is_stolen_from_who_falls_behind(cpus: gx.GpuExecutor) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    def hold(_elements: int) -> None:
+        begun.set()
+        assert let_go.wait(PATIENCE)
+
+    put_before(cpus, 0, lambda _elements: begun.wait(PATIENCE))
+    put_before(cpus, 1, hold)
+    arrays = words(MANY)
+    thread, results = in_background(lambda: cpus.run(ADD, *arrays))
+    assert begun.wait(PATIENCE)
+    read, end = arrays[0].nbytes * 2, time.monotonic() + PATIENCE
+    while read_by(cpus)[0] < 0.74 * read:
+        assert time.monotonic() < end, "the other one takes all but what is held"
+        time.sleep(0.001)
+    assert cpus.stats().waiting == 0
+    let_go.set()
+    thread.join(PATIENCE)
+    np.testing.assert_array_equal(results[0], total(arrays))
+    assert 0 < read_by(cpus)[1] <= 0.26 * read, "half of its half"
+
+
+def test_a_call_in_its_callers_thread_goes_to_who_is_least_busy(cpus: gx.GpuExecutor) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    def hold(_elements: int) -> None:
+        begun.set()
+        assert let_go.wait(PATIENCE)
+
+    put_before(cpus, 0, hold)
+    thread, _ = in_background(lambda: cpus.run(ADD, *words(3)))
+    assert begun.wait(PATIENCE)
+    cpus.run(ADD, *words(4))
+    let_go.set()
+    thread.join(PATIENCE)
+    assert [each.calls for each in cpus.stats().devices] == [1, 1]
+
+
+# --- a device that fails ---
+
+
+@pytest.fixture
+def gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that was lost does not open again."""
+    open_seat = DeviceCandidate.open
+    opened: list[int] = []
+
+    def reopen(candidate: DeviceCandidate, settings: gx.Settings) -> object:
+        opened.append(1)
+        if len(opened) > 2:
+            raise NoDeviceError("it is not there any more")
+        return open_seat(candidate, settings)
+
+    monkeypatch.setattr(DeviceCandidate, "open", reopen)
+
+
+def test_a_device_that_failed_gets_nothing_more(gone: None, two: gx.GpuExecutor) -> None:
+    put_before(two, 1, lose)
+    let_meet(two)
+    arrays, jobs = words(MANY), word_jobs(*range(1, 100))
+    np.testing.assert_array_equal(two.run(ADD, *arrays), total(arrays))
+    check_sums(two.run_batch(ADD, jobs), jobs)
+    check_sums(list(two.map(ADD, *zip(*jobs, strict=True))), jobs)
+    check_sums([two.submit(ADD, *job).result(PATIENCE) for job in jobs], jobs)
+    for job in jobs:
+        check_sums([two.run(ADD, *job)], [job])
+    stats = two.stats().devices
+    why = "it was lost, and does not open again: it is not there any more"
+    assert (stats[0].failed, stats[1].failed) == (None, why)
+    assert f"left alone: {why}" in str(stats[1])
+    assert two._pool.rates.compute_shares(ADD) == [1.0, 0.0]
+    assert stats[1].calls <= 64, "what it had taken when it failed"
+
+
+def check_by(way: str, executor: gx.GpuExecutor, jobs: list[Any]) -> None:
+    """Ask for sums in that way."""
+    if way == "run":
+        check_sums([executor.run(ADD, *job) for job in jobs], jobs)
+    elif way == "submit":
+        futures = [executor.submit(ADD, *job) for job in jobs]
+        check_sums([future.result(PATIENCE) for future in futures], jobs)
+    elif way == "run_batch":
+        check_sums(executor.run_batch(ADD, jobs), jobs)
+    else:
+        check_sums(list(executor.map(ADD, *zip(*jobs, strict=True), chunksize=4)), jobs)
+
+
+@pytest.mark.parametrize("way", ["run", "submit", "run_batch", "map"])
+def test_whatever_it_had_taken_is_run_by_the_other(
+    gone: None, cpus: gx.GpuExecutor, way: str
+) -> None:
+    put_before(cpus, 1, lose)
+    let_meet(cpus)
+    jobs = word_jobs(*[20_000] * 40)
+    check_by(way, cpus, jobs)
+    assert cpus.stats().devices[1].failed is not None
+
+
+def test_a_call_over_its_own_input_is_not_made_again(gone: None, cpus: gx.GpuExecutor) -> None:
+    put_before(cpus, 1, lose)
+    let_meet(cpus)
+    a, b = words(MANY)
+    with pytest.raises(DeviceLostError) as raised:
+        cpus.run(ADD, a, b, out=a)
+    assert "may be overwritten" in raised.value.__notes__[0]
+
+
+def test_when_both_failed_their_error_is_everybodys(gone: None, cpus: gx.GpuExecutor) -> None:
+    for who in (0, 1):
+        put_before(cpus, who, lose)
+    arrays = words(MANY)
+    for _ in range(2):
+        with pytest.raises(NoDeviceError, match="not there any more"):
+            cpus.run(ADD, *arrays)
+        with pytest.raises(NoDeviceError, match="not there any more"):
+            cpus.submit(ADD, *words(3)).result(PATIENCE)
+        with pytest.raises(NoDeviceError, match="not there any more"):
+            cpus.run_batch(ADD, [words(3)] * 5)
+
+
+def test_a_device_that_is_lost_and_comes_back_goes_on(cpus: gx.GpuExecutor) -> None:
+    put_before(cpus, 1, lose)
+    let_meet(cpus)
+    arrays = words(MANY)
+    for _ in range(3):
+        np.testing.assert_array_equal(cpus.run(ADD, *arrays), total(arrays))
+    stats = cpus.stats().devices[1]
+    assert (stats.failed, stats.reopened) == (None, 1)
+
+
+@pytest.fixture
+def always_lost(monkeypatch: pytest.MonkeyPatch, cpus: gx.GpuExecutor) -> None:
+    """The second device opens again, and is lost at every call."""
+    open_seat = DeviceCandidate.open
+    monkeypatch.setattr(
+        DeviceCandidate,
+        "open",
+        lambda candidate, settings: Between(open_seat(candidate, settings), lose),
+    )
+    put_before(cpus, 1, lose)
+
+
+@pytest.mark.parametrize("way", ["run", "submit", "run_batch", "map"])
+def test_one_that_is_lost_at_every_call_is_left_alone_in_the_end(
+    always_lost: None, cpus: gx.GpuExecutor, way: str
+) -> None:
+    jobs = word_jobs(*[3] * 20)
+    end = time.monotonic() + PATIENCE
+    while cpus.stats().devices[1].failed is None and time.monotonic() < end:
+        with cpus._pool.taken(ADD, jobs[0]):  # as another thread does: the first one is busier
+            check_by(way, cpus, jobs)
+    stats = cpus.stats().devices
+    assert stats[0].failed is None
+    assert stats[1].failed is not None and "in 3 calls in a row" in stats[1].failed
+
+
+def test_a_call_that_loses_every_device_ends_in_its_own_error(cpus: gx.GpuExecutor) -> None:
+    def harmful(a: Any, b: Any) -> Any:
+        raise DeviceLostError("vkQueueSubmit", -4, "VK_ERROR_DEVICE_LOST")
+
+    bad = kernel_of(harmful)
+    with pytest.raises(DeviceLostError):
+        cpus.submit(bad, *words(3)).result(PATIENCE)
+    assert [each.failed for each in cpus.stats().devices] == [None, None]
+    for number in range(5):
+        with pytest.raises(DeviceLostError):
+            cpus.submit(bad, *words(3)).result(PATIENCE)
+        with pytest.raises(DeviceLostError):
+            cpus.run(bad, *words(3))
+        job = words(3, number)
+        for _ in range(20):
+            check_sums([cpus.submit(ADD, *job).result(PATIENCE), cpus.run(ADD, *job)], [job] * 2)
+    assert any(each.failed is None for each in cpus.stats().devices)
+
+
+def test_the_last_device_answers_each_call_of_a_batch_however_often_it_was_lost(
+    cpus: gx.GpuExecutor,
+) -> None:
+    bad = kernel_of(lambda _a, _b: lose(0))
+    for _ in range(4):
+        with pytest.raises(DeviceLostError):
+            cpus.run(bad, *words(3))
+    left = [who for who, each in enumerate(cpus.stats().devices) if each.failed is None]
+    assert len(left) == 1 and cpus._devices[left[0]].strikes >= 3
+    losses = [1, 2]
+
+    def lose_at_first(elements: int) -> None:
+        if losses:
+            losses.pop()
+            lose(elements)
+
+    put_before(cpus, left[0], lose_at_first)
+    jobs = word_jobs(3, 4, 5)
+    check_sums(cpus.run_batch(ADD, jobs), jobs)
+
+
+# --- statistics ---
+
+
+def test_each_device_has_statistics_of_its_own(two: gx.GpuExecutor) -> None:
+    let_meet(two)
+    two.run(ADD, *words(MANY))
+    stats = two.stats()
+    assert len(stats.devices) == len(str(stats).splitlines()) - 1 == 2
+    assert all(each.seconds > 0 for each in stats.devices)
+    said = two.explain(ADD, 10)
+    assert said.count("% ") == 2 and "shares of a large call" in said
+
+
+def test_all_devices_are_those_of_the_best_kind() -> None:
+    with gx.GpuExecutor("vulkan", devices="all") as executor:
+        kinds = {each.device for each in executor.stats().devices}
+        assert len(kinds) == len(executor.stats().devices)
+        np.testing.assert_array_equal(executor.run(ADD, *words(3)), total(words(3)))

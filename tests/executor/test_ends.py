@@ -1,0 +1,284 @@
+"""Executors and the ends of things: Ctrl-C, the collector, the interpreter. No crash, no hang: in
+interpreters of their own, each with a limit of time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import RunPython
+from tests.support.executor_scripts import BEGIN, check_script
+
+# --- Ctrl-C ---
+
+CTRL_C = """
+before = binding.live_objects()
+with gx.GpuExecutor("vulkan") as executor:
+    executor.run(LONG, WORDS, WORDS)
+    for way in (
+        lambda: executor.run(LONG, WORDS, WORDS),
+        lambda: executor.submit(LONG, WORDS, WORDS).result(),
+        lambda: executor.submit(LONG, WORDS, WORDS).result(30),
+        lambda: executor.run_batch(LONG, [(WORDS, WORDS)] * 5),
+        lambda: list(executor.map(LONG, [WORDS] * 5, [WORDS] * 5)),
+        lambda: wait([executor.submit(LONG, WORDS, WORDS) for _ in range(5)]),
+    ):
+        for after in (0.001, 0.01, 0.03):
+            timer = threading.Timer(after, signal.raise_signal, [signal.SIGINT])
+            try:
+                timer.start()
+                while True:
+                    way()
+            except KeyboardInterrupt:
+                pass
+            timer.join()
+        assert right(executor.run_batch(ADD, [(X, X)] * 5))
+        assert right([executor.submit(ADD, X, X).result(30)])
+    assert executor.stats().devices[0].failed is None
+del way
+gc.collect()  # errors hold what was used where they were raised
+assert binding.live_objects() == before
+print("right")
+"""
+
+
+def test_ctrl_c_gets_through_and_the_executor_goes_on(run_python: RunPython) -> None:
+    check_script(run_python, CTRL_C, "right")
+
+
+CTRL_C_ANYWHERE = """
+import random
+draw, interrupts, armed = random.Random(1), 0, False
+
+def press(_number, frame):
+    # Where this package's own code is run: an interrupt may leave the locks of futures locked.
+    if not armed:
+        return  # it was on its way when the timer was stopped
+    if frame is None or "gpu_executor/executor" not in frame.f_code.co_filename:
+        signal.setitimer(signal.ITIMER_REAL, 5e-6)
+    else:
+        raise KeyboardInterrupt
+
+signal.alarm(0)
+signal.signal(signal.SIGALRM, press)
+x = X[:10]
+end = time.monotonic() + 5
+with gx.GpuExecutor("cpu") as executor:
+    while time.monotonic() < end:
+        future = None
+        try:
+            armed = True
+            signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 3e-4))
+            future = executor.submit(ADD, x, x)
+            result = future.result()
+            armed = False
+            assert (result == 2 * x).all()
+        except KeyboardInterrupt:
+            interrupts += 1
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if future is not None:
+            error = future.exception(20)
+            assert error is None or isinstance(error, KeyboardInterrupt), error
+        assert (executor.submit(ADD, x, x).result(20) == 2 * x).all()
+assert interrupts > 100, interrupts
+print("right")
+"""
+
+
+def test_ctrl_c_anywhere_leaves_no_future_waiting(run_python: RunPython) -> None:
+    check_script(run_python, CTRL_C_ANYWHERE, "right")
+
+
+CTRL_C_WHILE_SHUTTING_DOWN = """
+executor = gx.GpuExecutor("vulkan")
+futures = [executor.submit(LONG, WORDS, WORDS) for _ in range(20)]
+timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+timer.start()
+try:
+    executor.shutdown()
+except KeyboardInterrupt:
+    print("interrupted")
+wait(futures)
+assert all(future.exception() is None for future in futures)
+executor.shutdown()
+del futures  # whose results may be mapped memory
+assert binding.live_objects() == {}
+print("right")
+"""
+
+
+def test_ctrl_c_while_it_shuts_down_can_be_followed_by_another_try(run_python: RunPython) -> None:
+    check_script(run_python, CTRL_C_WHILE_SHUTTING_DOWN, "interrupted right")
+
+
+# --- the collector ---
+
+COLLECTED = """
+def used(executor, number):
+    futures = [executor.submit(ADD, X, X) for _ in range(number)]
+    return futures
+
+# In the thread that drops it, with work in line.
+futures = used(gx.GpuExecutor("vulkan"), 30)
+assert right([future.result() for future in futures])
+
+# In its own worker: the last reference is in a callback.
+executor, done = gx.GpuExecutor("vulkan"), threading.Event()
+class Last:
+    def __init__(self, executor):
+        self.executor = executor
+    def __call__(self, _):
+        del self.executor
+        gc.collect()
+        done.set()
+future = executor.submit(LONG, WORDS, WORDS)
+future.add_done_callback(Last(executor))
+del executor
+wait([future])
+assert done.wait(30)
+
+# By the collector, in a thread that is inside the line of another executor.
+other = gx.GpuExecutor("vulkan")
+for _ in range(10):
+    cycle = [gx.GpuExecutor("vulkan")]
+    cycle.append(cycle)
+    cycle[0].submit(ADD, X, X)
+    del cycle
+    gc.set_threshold(1, 1, 1)
+    assert right([future.result() for future in [other.submit(ADD, X, X) for _ in range(20)]])
+    gc.set_threshold(700, 10, 10)
+del other, future, futures
+gc.collect()
+for thread in threading.enumerate():
+    if thread.name.startswith("gpu-executor"):
+        thread.join(30)
+assert binding.live_objects() == {}, binding.live_objects()
+print("right")
+"""
+
+
+def test_executors_that_are_collected_end_wherever_that_happens(run_python: RunPython) -> None:
+    check_script(run_python, COLLECTED, "right")
+
+
+IN_THE_LINE_ITSELF = """
+dropped = []
+executor = gx.GpuExecutor("cpu")
+line = executor._queue
+dropped.append(executor)
+futures = [executor.submit(ADD, X, X) for _ in range(5)]
+del executor
+with line._lock:
+    dropped.clear()
+    gc.collect()
+    assert line.closed
+assert right([future.result(20) for future in futures])
+print("right")
+"""
+
+
+def test_one_that_is_collected_by_who_holds_its_lock_ends(run_python: RunPython) -> None:
+    check_script(run_python, IN_THE_LINE_ITSELF, "right")
+
+
+# --- the interpreter ---
+
+ENDS_WITH_WORK = """
+atexit.register(lambda: print(len(seen)))  # last
+kept = gx.GpuExecutor("{backend}")
+others = [gx.GpuExecutor("{backend}") for _ in range(2)]
+for executor in (kept, *others):
+    executor.run(ADD, X, X)
+    for _ in range(20):
+        future = executor.submit(ADD, X, X)
+        future.add_done_callback(lambda future: seen.append((future.result() == 2 * X).all()))
+    executor.submit(LONG, WORDS, WORDS)
+del others
+{ending}
+"""
+
+
+ENDINGS = {
+    "end": ("", 0),
+    "sys.exit": ("sys.exit(3)", 3),
+    "Ctrl-C": ("raise KeyboardInterrupt", -2),
+    "error": ("1 // 0", 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("backend", "how"),
+    [
+        *(("vulkan", how) for how in ENDINGS),
+        # The interpreter goes the same way to its end from all of them.
+        *((backend, how) for backend in ("webgpu", "cpu") for how in ("end", "Ctrl-C")),
+    ],
+)
+def test_an_interpreter_that_ends_runs_what_is_in_line(
+    run_python: RunPython, backend: str, how: str
+) -> None:
+    ending, status = ENDINGS[how]
+    ran = run_python(BEGIN + ENDS_WITH_WORK.format(backend=backend, ending=ending))
+    assert (ran.returncode, ran.stdout.split()) == (status, ["60"]), ran.stderr
+
+
+ENDS_WITH_A_REOPENED_DEVICE = """
+atexit.register(lambda: print(len(seen), set(seen), device.counts.reopened))
+executor, submit, left = gx.GpuExecutor("vulkan"), vk.vkQueueSubmit, [1]
+device = executor._devices[0]
+def lost(*arguments):
+    left[0] -= 1
+    if left[0] == 0:
+        raise binding._error("vkQueueSubmit", vk.VK_ERROR_DEVICE_LOST)
+    return submit(*arguments)
+vk.vkQueueSubmit = lost
+executor.run(ADD, X, X)
+assert device.counts.reopened == 1
+for _ in range(30):
+    future = executor.submit(LONG, WORDS, WORDS)
+    future.add_done_callback(lambda future: seen.append(future.exception()))
+"""
+
+
+def test_a_device_that_was_opened_again_is_not_closed_before_its_line_is_empty(
+    run_python: RunPython,
+) -> None:
+    check_script(run_python, ENDS_WITH_A_REOPENED_DEVICE, "30 {None} 1")
+
+
+CTRL_C_AT_THE_END = """
+executor = gx.GpuExecutor("vulkan")
+executor.run(ADD, X, X)
+for _ in range(30):
+    executor.submit(LONG, WORDS, WORDS)
+for after in (0.05, 0.1, 0.15):
+    timer = threading.Timer(after, signal.raise_signal, [signal.SIGINT])
+    timer.daemon = True
+    timer.start()
+print("end", flush=True)
+"""
+
+
+def test_ctrl_c_at_the_end_is_an_end(run_python: RunPython) -> None:
+    ran = run_python(BEGIN + CTRL_C_AT_THE_END)
+    assert ran.stdout == "end\n"
+    assert ran.returncode in (0, 1, -2, 130), (ran.returncode, ran.stderr)
+
+
+LOST_AT_THE_END = """
+atexit.register(lambda: print(len(seen), all(seen)))
+executor, submit, calls = gx.GpuExecutor("vulkan"), vk.vkQueueSubmit, [0]
+def lost(*arguments):
+    calls[0] += 1
+    if calls[0] % 7 == 0:
+        raise binding._error("vkQueueSubmit", vk.VK_ERROR_DEVICE_LOST)
+    return submit(*arguments)
+vk.vkQueueSubmit = lost
+for _ in range(100):
+    future = executor.submit(ADD, X, X)
+    future.add_done_callback(lambda future: seen.append((future.result() == 2 * X).all()))
+"""
+
+
+def test_devices_may_be_lost_while_the_interpreter_ends(run_python: RunPython) -> None:
+    check_script(run_python, LOST_AT_THE_END, "100 True")

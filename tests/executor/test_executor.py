@@ -1,0 +1,354 @@
+"""GpuExecutor as a concurrent.futures.Executor: what a ThreadPoolExecutor does, it does."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import gc
+import threading
+import weakref
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import ArgumentTypeError, ClosedError, NotRunHereError
+from gpu_executor.vulkan import binding
+from tests.conftest import RunPython
+from tests.support.executors import (
+    ADD,
+    BACKENDS,
+    FQ_ADD,
+    HeldKernel,
+    cpu,
+    executor,
+    held,
+    kernel_of,
+    total,
+    watched,
+    words,
+)
+from tests.support.jobs import TOO_LARGE, check_sums, field_job, field_jobs
+from tests.vulkan.test_threads import in_threads
+from tests.vulkan.test_waiting import PATIENCE
+
+__all__ = ["cpu", "executor", "held"]  # the fixtures
+
+
+# --- results, whatever the way ---
+
+
+def test_every_way_of_asking_gives_the_same_results(executor: gx.GpuExecutor) -> None:
+    jobs = field_jobs(1, 3, 64, 65, 200)
+    firsts, seconds = zip(*jobs, strict=True)
+    check_sums([executor.run(FQ_ADD, *job) for job in jobs], jobs)
+    check_sums([executor.submit(FQ_ADD, *job).result() for job in jobs], jobs)
+    check_sums([each.result() for each in [executor.submit(FQ_ADD, *job) for job in jobs]], jobs)
+    check_sums(executor.run_batch(FQ_ADD, jobs), jobs)
+    check_sums(list(executor.map(FQ_ADD, firsts, seconds)), jobs)
+
+
+def test_results_go_where_out_says(executor: gx.GpuExecutor) -> None:
+    jobs = [words(count) for count in (5, 100)]
+    outs = [np.empty(count, np.uint32) for count in (5, 100)]
+    assert executor.run(ADD, *jobs[0], out=outs[0]) is outs[0]
+    assert executor.submit(ADD, *jobs[1], out=outs[1]).result() is outs[1]
+    check_sums(outs, jobs)
+    for out in outs:
+        out[...] = 0
+    executor.run_batch(ADD, jobs, out=outs)
+    check_sums(outs, jobs)
+
+
+def test_threads_share_it(executor: gx.GpuExecutor) -> None:
+    def work(number: int) -> None:
+        for turn in range(20):
+            a, b = words(1 + 37 * turn, 1000 * number)
+            np.testing.assert_array_equal(executor.submit(ADD, a, b).result(PATIENCE), a + b)
+            np.testing.assert_array_equal(executor.run(ADD, b, b), b + b)
+
+    in_threads(work)
+
+
+def test_it_has_the_type_of_an_executor(executor: gx.GpuExecutor) -> None:
+    plain: Executor = executor
+    future: Future[Any] = plain.submit(ADD, *words(3))
+    np.testing.assert_array_equal(future.result(PATIENCE), total(words(3)))
+    assert len(list(plain.map(ADD, *[[each] for each in words(4)], chunksize=2))) == 1
+
+
+# --- futures ---
+
+
+def test_an_error_arrives_in_the_future_of_its_own_call(executor: gx.GpuExecutor) -> None:
+    good, bad = field_job(4), field_job(4)
+    bad[1][2] = TOO_LARGE
+    futures = [executor.submit(FQ_ADD, *job) for job in (good, bad, good, (good[0],), good)]
+    assert isinstance(futures[1].exception(PATIENCE), gx.ElementRangeError)
+    assert isinstance(futures[3].exception(PATIENCE), ArgumentTypeError)
+    check_sums([futures[each].result(PATIENCE) for each in (0, 2, 4)], [good] * 3)
+
+
+def test_as_completed_and_wait_see_every_future(executor: gx.GpuExecutor) -> None:
+    jobs = {executor.submit(ADD, *words(n)): words(n) for n in range(1, 30)}
+    done, not_done = concurrent.futures.wait(jobs, PATIENCE)
+    assert (len(done), len(not_done)) == (29, 0)
+    for future in concurrent.futures.as_completed(jobs, PATIENCE):
+        np.testing.assert_array_equal(future.result(), total(jobs[future]))
+
+
+def test_a_future_is_cancelled_while_it_waits_and_not_when_it_runs(
+    cpu: gx.GpuExecutor, held: HeldKernel
+) -> None:
+    running = held.hold(cpu)
+    waiting = [cpu.submit(ADD, *words(3)) for _ in range(3)]
+    assert running.running() and not running.cancel()
+    assert waiting[1].cancel() and waiting[1].cancelled()
+    held.let_go.set()
+    assert {*concurrent.futures.wait(waiting, PATIENCE).done} == {*waiting}
+    np.testing.assert_array_equal(waiting[2].result(), total(words(3)))
+    with pytest.raises(concurrent.futures.CancelledError):
+        waiting[1].result()
+
+
+def test_a_callback_may_ask_for_more(executor: gx.GpuExecutor) -> None:
+    chained: Future[Any] = Future()
+
+    def go_on(done: Future[object]) -> None:
+        executor.submit(ADD, done.result(), done.result()).add_done_callback(
+            lambda last: chained.set_result(last.result())
+        )
+
+    executor.submit(ADD, *words(5)).add_done_callback(go_on)
+    np.testing.assert_array_equal(chained.result(PATIENCE), 2 * total(words(5)))
+
+
+def test_what_is_no_kernel_is_refused_in_words(executor: gx.GpuExecutor) -> None:
+    with pytest.raises(ArgumentTypeError, match="'len' is none; functions are for a ThreadPool"):
+        executor.submit(len, [])
+    with pytest.raises(ArgumentTypeError, match="submit takes out=, not into"):
+        executor.submit(ADD, *words(1), into=None)
+    with pytest.raises(NotRunHereError):
+        ADD(*words(1))
+
+
+# --- gathering ---
+
+
+def test_what_waits_when_the_device_comes_free_is_one_batch(
+    cpu: gx.GpuExecutor, held: HeldKernel
+) -> None:
+    first = held.hold(cpu)
+    jobs = [words(n + 1) for n in range(20)]
+    futures = [cpu.submit(held.kernel, *job) for job in jobs]
+    held.let_go.set()
+    check_sums([each.result(PATIENCE) for each in futures], jobs)
+    np.testing.assert_array_equal(first.result(), total(words(1)))
+    assert held.seen == [1, sum(range(1, 21))], "they were joined to one call"
+    assert cpu.stats().devices[0].batches == 1
+
+
+def test_a_lone_job_waits_for_nothing(executor: gx.GpuExecutor) -> None:
+    before = executor.stats().devices[0].batches
+    for n in range(1, 6):
+        executor.submit(ADD, *words(n)).result(PATIENCE)
+    assert executor.stats().devices[0].batches == before
+
+
+def test_jobs_of_other_kernels_keep_their_turn(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
+    order: list[str] = []
+    one = kernel_of(watched(lambda: order.append("one")))
+    two = kernel_of(watched(lambda: order.append("two")))
+    held.hold(cpu)
+    futures = [cpu.submit(kernel, *words(2)) for kernel in (one, one, two, one)]
+    held.let_go.set()
+    concurrent.futures.wait(futures, PATIENCE)
+    assert order == ["one", "two", "one"]
+
+
+def test_a_masked_array_is_refused_in_company_too(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
+    held.hold(cpu)
+    a, b = words(3)
+    futures = [
+        cpu.submit(ADD, a, b),
+        cpu.submit(ADD, np.ma.MaskedArray(a, [True, False, False]), b),
+    ]
+    held.let_go.set()
+    assert isinstance(futures[1].exception(PATIENCE), ArgumentTypeError)
+    np.testing.assert_array_equal(futures[0].result(), a + b)
+
+
+# --- batches ---
+
+
+def test_a_batch_is_one_job(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
+    held.hold(cpu)
+    results: list[object] = []
+    caller = threading.Thread(target=lambda: results.extend(cpu.run_batch(ADD, [words(9)] * 500)))
+    caller.start()
+    while not cpu.stats().waiting:
+        assert caller.is_alive()
+    assert (cpu.stats().waiting, cpu.stats().waiting_bytes) == (1, 500 * 72)
+    held.let_go.set()
+    caller.join(PATIENCE)
+    assert len(results) == 500
+
+
+def test_jobs_may_come_from_a_generator(executor: gx.GpuExecutor) -> None:
+    jobs = [words(4, n) for n in range(5)]
+    check_sums(executor.run_batch(ADD, (job for job in jobs)), jobs)
+    assert executor.run_batch(ADD, iter(())) == []
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 1)])
+def test_results_may_go_to_the_rows_of_an_array(
+    executor: gx.GpuExecutor, shape: tuple[int, int]
+) -> None:
+    jobs = [words(shape[1], n) for n in range(shape[0])]
+    out = np.zeros(shape, np.uint32)
+    check_sums(executor.run_batch(ADD, jobs, out=out), jobs)  # type: ignore[arg-type]
+    check_sums(list(out), jobs)
+
+
+def test_the_error_of_a_batch_says_which_job_it_was(executor: gx.GpuExecutor) -> None:
+    jobs = field_jobs(*[3] * 9)
+    jobs[5][1][2] = jobs[7][0][0] = TOO_LARGE
+    with pytest.raises(gx.ElementRangeError, match=r"^job 5: ") as raised:
+        executor.run_batch(FQ_ADD, jobs)
+    assert (raised.value.job, raised.value.argument, raised.value.index) == (5, 1, 2)
+    with pytest.raises(ArgumentTypeError, match=r"^job 1: .* takes 2 arrays and got 1"):
+        executor.run_batch(ADD, [words(1), (words(1)[0],)])
+    with pytest.raises(ArgumentTypeError, match="job 0: a job is a tuple of arrays, not a ndarray"):
+        executor.run_batch(ADD, [words(2)[0]])  # type: ignore[list-item]
+    with pytest.raises(ArgumentTypeError, match="out has 1 entries for 2 jobs"):
+        executor.run_batch(ADD, [words(2)] * 2, out=[None])
+    assert executor.run_batch(ADD, []) == []
+
+
+def test_a_batch_over_its_inputs_is_computed_once(executor: gx.GpuExecutor) -> None:
+    jobs = field_jobs(*[3] * 9)
+    jobs[5][1][2] = TOO_LARGE
+    given = [(a.copy(), b.copy()) for a, b in jobs]
+    with pytest.raises(gx.ElementRangeError):
+        executor.run_batch(FQ_ADD, given, out=[a for a, _ in given])
+    check_sums([a for a, _ in given[:5]], jobs[:5])
+
+
+# --- shutting down ---
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_is_taken_after_the_shutdown(backend: str) -> None:
+    with gx.GpuExecutor(backend) as executor:  # type: ignore[arg-type]
+        future = executor.submit(ADD, *words(3))
+    np.testing.assert_array_equal(future.result(0), total(words(3)))
+    assert "shut down" in repr(executor)
+    for ask in (
+        lambda: executor.submit(ADD, *words(3)),
+        lambda: executor.map(ADD, *[[each] for each in words(3)]),
+        lambda: executor.run(ADD, *words(3)),
+        lambda: executor.run_batch(ADD, [words(3)]),
+        lambda: asyncio.run(executor.run_async(ADD, *words(3))),
+    ):
+        with pytest.raises(ClosedError, match="open another one") as raised:
+            ask()
+        assert isinstance(raised.value, RuntimeError), "as a ThreadPoolExecutor has it"
+    executor.shutdown()
+
+
+def test_a_shutdown_waits_for_what_is_in_line(held: HeldKernel) -> None:
+    executor = gx.GpuExecutor("cpu")
+    futures = [held.hold(executor), *(executor.submit(ADD, *words(3)) for _ in range(3))]
+    threading.Timer(0.1, held.let_go.set).start()
+    executor.shutdown()
+    assert all(future.done() and not future.cancelled() for future in futures)
+
+
+def test_a_shutdown_may_cancel_what_is_in_line(held: HeldKernel) -> None:
+    executor = gx.GpuExecutor("cpu")
+    running = held.hold(executor)
+    waiting = [executor.submit(ADD, *words(3)) for _ in range(3)]
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert all(future.cancelled() for future in waiting)
+    held.let_go.set()
+    np.testing.assert_array_equal(running.result(PATIENCE), total(words(1)))
+    assert len(concurrent.futures.wait(waiting, PATIENCE).done) == 3, "waiters are told too"
+
+
+def test_without_waiting_results_still_arrive_and_the_device_closes_behind_them() -> None:
+    alive = binding.live_objects()
+    executor = gx.GpuExecutor("vulkan")
+    jobs = [words(1 + 50 * n) for n in range(50)]
+    futures = [executor.submit(ADD, *job) for job in jobs]
+    executor.shutdown(wait=False)
+    check_sums([each.result(PATIENCE) for each in futures], jobs)
+    executor.shutdown()
+    assert binding.live_objects() == alive
+
+
+def test_one_that_nobody_holds_runs_what_is_in_line_and_closes() -> None:
+    alive = binding.live_objects()
+    executor = gx.GpuExecutor("vulkan")
+    workers, gone = executor._workers, weakref.ref(executor)
+    future = executor.submit(ADD, *words(1000))
+    del executor
+    gc.collect()
+    assert gone() is None
+    np.testing.assert_array_equal(future.result(PATIENCE), total(words(1000)))
+    for worker in workers:
+        worker.join()
+    assert binding.live_objects() == alive
+
+
+def test_the_interpreter_ends_when_all_is_run(run_python: RunPython) -> None:
+    script = (
+        "import numpy as np, gpu_executor as gx\n"
+        "executor = gx.GpuExecutor('vulkan')\n"
+        "x = np.arange(9, dtype=np.uint32)\n"
+        "for _ in range(100):\n"
+        "    future = executor.submit(gx.kernels.load('vector_add_u32'), x, x)\n"
+        "future.add_done_callback(lambda done: print(done.result()[-1]))\n"
+    )
+    for ending in ("", "executor.shutdown(wait=False)\n", "del executor\n"):
+        done = run_python(script + ending)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "16\n", "")
+
+
+# --- asyncio ---
+
+
+def test_coroutines_wait_without_the_loop(executor: gx.GpuExecutor) -> None:
+    async def ask() -> None:
+        jobs = [words(n + 1) for n in range(40)]
+        results = await asyncio.gather(*(executor.run_async(ADD, *job) for job in jobs))
+        check_sums(results, jobs)
+        loop = asyncio.get_running_loop()
+        np.testing.assert_array_equal(
+            await loop.run_in_executor(executor, ADD, *words(7)), total(words(7))
+        )
+        with pytest.raises(ArgumentTypeError, match="functions are for a ThreadPoolExecutor"):
+            await loop.run_in_executor(executor, len, [])
+        with pytest.raises(ArgumentTypeError, match="takes 2 arrays"):
+            await executor.run_async(ADD, words(1)[0])
+
+    asyncio.run(ask())
+
+
+def test_a_cancelled_task_leaves_the_line(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
+    held.hold(cpu)
+    computed: list[int] = []
+
+    async def ask() -> None:
+        kernel = kernel_of(watched(lambda: computed.append(1)))
+        task = asyncio.create_task(cpu.run_async(kernel, *words(3)))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(ask())
+    held.let_go.set()
+    cpu.submit(ADD, *words(1)).result(PATIENCE)
+    assert computed == []

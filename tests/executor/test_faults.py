@@ -1,0 +1,369 @@
+"""Faults under an executor: jobs are run again, on a device that is opened again where it must be,
+and an error that stays is that of the jobs it belongs to.
+
+A failing call is a C function that returns the code, as in test_faults.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import VulkanError
+from gpu_executor.vulkan.binding import vk
+from tests.support.executors import ADD, FQ_ADD, total, words
+from tests.support.fault_codes import (
+    CODES,
+    COUNT,
+    JOBS,
+    LOST,
+    NO_MEMORY,
+    OTHER,
+    code_of,
+    executor,
+    gathered,
+    whatever_it_is,
+)
+from tests.support.jobs import TOO_LARGE, check_sums, field_jobs, watch
+from tests.support.pairwise import choose_pairwise
+from tests.vulkan.test_faults import Fail, fail
+from tests.vulkan.test_threads import in_threads
+
+__all__ = ["executor", "fail"]  # the fixtures
+
+FEW, MANY = 9, 20_000
+"""Elements; a few jobs of the larger size are a submission each, too."""
+
+
+def device_of(executor: gx.GpuExecutor) -> Any:
+    (device,) = executor.stats().devices
+    return device
+
+
+def notes(error: BaseException) -> str:
+    return " ".join(getattr(error, "__notes__", ()))
+
+
+# --- all results are right ---
+
+
+@whatever_it_is
+def test_every_submission_of_a_batch_fails_once_in_turn(
+    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    jobs = [words(MANY, 10_000 * number) for number in range(16)]
+    submitted = watch(monkeypatch, "vkQueueSubmit")
+    executor.run_batch(ADD, jobs)
+    assert len(submitted) == len(jobs)
+    for turn in range(1, len(jobs) + 1):
+        fail("vkQueueSubmit", code_of(code), on=turn)
+        check_sums(executor.run_batch(ADD, jobs), jobs)
+    stats = device_of(executor)
+    assert (stats.retries, stats.errors) == (len(jobs), 0)
+    assert stats.reopened == (len(jobs) if code == LOST else 0)
+
+
+WAYS: dict[str, Callable[[gx.GpuExecutor, list[Any]], list[Any]]] = {
+    "run": lambda executor, jobs: [executor.run(ADD, *job) for job in jobs],
+    "submit": lambda executor, jobs: [
+        future.result() for future in [executor.submit(ADD, *job) for job in jobs]
+    ],
+    "map": lambda executor, jobs: list(executor.map(ADD, *zip(*jobs, strict=True))),
+    "run_batch": lambda executor, jobs: executor.run_batch(ADD, jobs),
+}
+"""Jobs of one kernel, by each way of calling."""
+PLACES = [("vkQueueSubmit", 1), ("vkQueueSubmit", 7), ("vkWaitSemaphores", 1)]
+"""Calls of an entry point that fail, by number."""
+
+
+@pytest.mark.parametrize(("code", "place", "way"), choose_pairwise(CODES, PLACES, WAYS))
+def test_jobs_are_run_again_however_they_were_asked_for(
+    executor: gx.GpuExecutor, fail: Fail, code: str, place: tuple[str, int], way: str
+) -> None:
+    name, on = place
+    jobs = [words(MANY, 100 * number) for number in range(12)]
+    fail(name, code_of(code), on=on)
+    check_sums(WAYS[way](executor, jobs), jobs)
+    stats = device_of(executor)
+    assert (stats.retries, stats.errors) == (1, 0)
+
+
+@whatever_it_is
+def test_results_go_where_out_says_also_when_run_again(
+    executor: gx.GpuExecutor, fail: Fail, code: str
+) -> None:
+    jobs = [words(COUNT, 10_000 * number) for number in range(JOBS)]
+    outs = [np.zeros(COUNT, np.uint32) for _ in jobs]
+    fail("vkQueueSubmit", code_of(code), on=90)
+    results = executor.run_batch(ADD, jobs, out=outs)
+    assert all(result is out for result, out in zip(results, outs, strict=True))
+    check_sums(outs, jobs)
+    assert device_of(executor).retries == 1
+
+
+def test_a_device_is_lost_under_many_threads(executor: gx.GpuExecutor, fail: Fail) -> None:
+    """Some of them find it closed by another that opens it again."""
+    fail("vkQueueSubmit", code_of(LOST), every=40)
+
+    def work(number: int) -> None:
+        for turn in range(25):
+            job = words(50, 1000 * number + turn)
+            result = executor.run(ADD, *job) if turn % 2 else executor.submit(ADD, *job).result()
+            np.testing.assert_array_equal(result, total(job))
+
+    in_threads(work)
+    stats = device_of(executor)
+    assert stats.reopened >= 3
+    assert stats.errors == 0
+
+
+def test_a_driver_that_fails_twice_is_opened_again(executor: gx.GpuExecutor, fail: Fail) -> None:
+    """An error that is not said to be a loss, and does not pass either."""
+    job = words(50)
+    fail("vkQueueSubmit", code_of(OTHER), upto=2)
+    np.testing.assert_array_equal(executor.run(ADD, *job), total(job))
+    stats = device_of(executor)
+    assert (stats.retries, stats.reopened, stats.errors) == (2, 1, 0)
+
+
+def test_what_is_idle_is_freed_where_memory_is_short(
+    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count in (100, 200, 300):
+        executor.run(FQ_ADD, *field_jobs(count)[0])
+    assert device_of(executor).inside.slots.idle == 3
+    job = words(50)
+    executor.run(ADD, *job)
+    fail("vkQueueSubmit", code_of(NO_MEMORY), on=1)
+    np.testing.assert_array_equal(executor.run(ADD, *job), total(job))
+    assert device_of(executor).inside.slots.idle == 1
+
+
+# --- a bounded number of times ---
+
+
+TRIES = (1, 2, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("code", "tries", "way"), choose_pairwise(CODES, TRIES, ("run", "submit", "run_batch"))
+)
+def test_calls_are_tried_as_often_as_was_said(
+    fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str, tries: int, way: str
+) -> None:
+    """A batch together twice at most, then each call by itself: it may be another's fault."""
+    calls = FEW if way == "run_batch" else 1
+    jobs = [words(MANY, number) for number in range(calls)]
+    with gx.GpuExecutor("vulkan", tries=tries) as executor:
+        fail("vkQueueSubmit", code_of(code))
+        submitted = watch(monkeypatch, "vkQueueSubmit")
+        with pytest.raises((VulkanError, gx.OutOfMemoryError), match=f"vkQueueSubmit.*{code}"):
+            WAYS[way](executor, jobs)
+        if calls == 1:
+            assert len(submitted) == tries
+            stats = device_of(executor)
+            assert (stats.retries, stats.errors) == (tries - 1, 1)
+        else:
+            assert len(submitted) == (1 if tries == 1 else 2 + FEW * tries)
+        monkeypatch.undo()
+        check_sums(WAYS[way](executor, jobs), jobs)
+
+
+# --- what is not run again ---
+
+
+@whatever_it_is
+def test_a_call_that_writes_over_its_input_is_not_run_again(
+    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    a, b = words(50)
+    before = a.copy()
+    fail("vkQueueSubmit", code_of(code), on=1)
+    submitted = watch(monkeypatch, "vkQueueSubmit")
+    with pytest.raises((VulkanError, gx.OutOfMemoryError)) as caught:
+        executor.submit(ADD, a, b, out=a).result()
+    assert "not run again: its output is one of its inputs" in notes(caught.value)
+    assert len(submitted) == 1
+    np.testing.assert_array_equal(a, before)
+    assert executor.run(ADD, a, b, out=a) is a
+    np.testing.assert_array_equal(a, before + b)
+
+
+@whatever_it_is
+def test_of_a_batch_those_that_write_over_inputs_alone_are_not_run_again(
+    executor: gx.GpuExecutor, fail: Fail, code: str
+) -> None:
+    calls = [words(COUNT, 10_000 * number) for number in range(JOBS)]
+    outs: list[Any] = [None] * JOBS
+    outs[7] = calls[7][0]
+    fail("vkQueueSubmit", code_of(code), on=8)
+    outcomes = gathered(executor, ADD, calls, outs)
+    error = outcomes.pop(7)
+    assert isinstance(error, VulkanError | gx.OutOfMemoryError)
+    assert "not run again: its output is one of its inputs" in notes(error)
+    check_sums(outcomes, calls[:7] + calls[8:])
+
+
+@whatever_it_is
+def test_an_input_that_another_job_of_the_batch_writes_to_is_not_read_again(
+    executor: gx.GpuExecutor, fail: Fail, code: str
+) -> None:
+    calls = [words(COUNT, 10_000 * number) for number in range(JOBS)]
+    others = [(a.copy(), b.copy()) for a, b in calls[:10] + calls[11:]]
+    outs: list[Any] = [None] * JOBS
+    outs[20] = calls[10][0]  # when it was read
+    fail("vkQueueSubmit", code_of(code), on=150)
+    outcomes = gathered(executor, ADD, calls, outs)
+    error = outcomes.pop(10)
+    assert isinstance(error, VulkanError | gx.OutOfMemoryError)
+    assert "not run again: an output of its batch is one of its inputs" in notes(error)
+    check_sums(outcomes, others)
+
+
+def test_an_error_of_one_call_is_not_told_to_those_that_cannot_be_run_again(
+    executor: gx.GpuExecutor,
+) -> None:
+    calls = field_jobs(*[150] * 100)
+    calls[60][1][3] = TOO_LARGE
+    outs: list[Any] = [None] * len(calls)
+    outs[20] = calls[10][0]
+    outcomes = gathered(executor, FQ_ADD, calls, outs)
+    errors = {at: each for at, each in enumerate(outcomes) if isinstance(each, Exception)}
+    assert set(errors) == {10, 60}
+    assert isinstance(errors[60], gx.ElementRangeError)
+    assert type(errors[10]) is gx.GpuError
+    assert str(errors[10]).startswith("another call of its batch failed")
+
+
+def test_arrays_on_a_card_that_is_lost_are_lost_with_it(
+    executor: gx.GpuExecutor, fail: Fail
+) -> None:
+    (a, b), backend = words(50), executor._devices[0].backend
+    there: Any = backend.to_device(a)  # type: ignore[attr-defined]
+    others = [words(50, 100 * number) for number in range(5)]
+    for code in (NO_MEMORY, OTHER):
+        fail("vkQueueSubmit", code_of(code), on=1)
+        np.testing.assert_array_equal(executor.run(ADD, there, b), a + b)
+    fail("vkQueueSubmit", code_of(LOST), on=1)
+    with pytest.raises(gx.DeviceLostError) as caught:
+        executor.submit(ADD, there, b).result()
+    assert "not run again: its arrays were on the card that failed" in notes(caught.value)
+    there = executor._devices[0].backend.to_device(a)  # type: ignore[attr-defined]
+    fail("vkQueueSubmit", code_of(LOST), on=3)
+    outcomes = gathered(executor, ADD, [*others, (there, b)], [None] * 6)
+    assert isinstance(outcomes[5], gx.DeviceLostError)
+    assert "its arrays were on the card that failed" in notes(outcomes[5])
+    check_sums(outcomes[:5], others)
+
+
+# --- a device that does not open again ---
+
+
+def test_one_that_does_not_open_again_is_left_alone(
+    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [words(50, number) for number in range(5)]
+    fail("vkQueueSubmit", code_of(LOST), on=1)
+    fail("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
+    opened = watch(monkeypatch, "vkCreateDevice")
+    futures: list[Future[Any]] = []
+    for job in jobs:
+        futures.append(executor.submit(ADD, *job))
+        with pytest.raises(gx.NoDeviceError, match="VK_ERROR_INITIALIZATION_FAILED"):
+            futures[-1].result()
+    assert "it was lost, and does not open again" in str(futures[0].exception())
+    assert isinstance((futures[0].exception() or Exception()).__cause__, gx.DeviceLostError)
+    with pytest.raises(gx.NoDeviceError, match=r"is left alone: .* does not open again"):
+        executor.run(ADD, *jobs[0])
+    with pytest.raises(gx.NoDeviceError, match="is left alone"):
+        executor.run_batch(ADD, jobs)
+    assert len({id(future.exception()) for future in futures}) == len(futures)
+    assert len(opened) == 1
+    assert "does not open again" in (device_of(executor).failed or "")
+
+
+def test_its_jobs_go_to_the_cpu_where_the_device_was_the_executors_choice(
+    fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [words(50, number) for number in range(JOBS)]
+    with gx.GpuExecutor() as executor:
+        fail("vkQueueSubmit", code_of(LOST), on=1)
+        fail("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
+        with pytest.warns(RuntimeWarning, match="kernels run on the CPU by NumPy from now on"):
+            results = [future.result() for future in [executor.submit(ADD, *job) for job in jobs]]
+        check_sums(results, jobs)
+        np.testing.assert_array_equal(executor.run(ADD, *jobs[0]), total(jobs[0]))
+        assert executor.stats().fell_back
+
+
+def test_its_jobs_go_to_the_other_device(fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [words(500, number) for number in range(JOBS)]
+    with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
+        check_sums(executor.run_batch(ADD, jobs), jobs)
+        fail("vkQueueSubmit", code_of(LOST), on=3)
+        fail("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
+        futures = [executor.submit(ADD, *job) for job in jobs]
+        check_sums(executor.run_batch(ADD, jobs), jobs)
+        check_sums([each.result() for each in futures], jobs)
+        failed = [device.failed for device in executor.stats().devices]
+        assert sum(each is not None for each in failed) == 1
+        np.testing.assert_array_equal(executor.run(ADD, *jobs[0]), total(jobs[0]))
+
+
+def test_an_interrupt_while_it_is_opened_again_leaves_it_to_the_next_call(
+    executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, candidate = words(50), type(executor._devices[0].candidate)
+    with monkeypatch.context() as patch:
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(candidate, "open", interrupted)
+        fail("vkQueueSubmit", code_of(LOST), on=1)
+        for way in (executor.run, lambda *call: executor.submit(*call).result()):
+            with pytest.raises(KeyboardInterrupt):
+                way(ADD, *job)
+    for _ in range(2):
+        np.testing.assert_array_equal(executor.run(ADD, *job), total(job))
+    assert device_of(executor).reopened == 1
+
+
+# --- WebGPU ---
+
+
+@pytest.mark.parametrize("way", ["run", "submit", "run_batch"])
+def test_a_lost_webgpu_device_is_opened_again(way: str) -> None:
+    job = words(5000)
+    with gx.GpuExecutor("webgpu", settings=gx.Settings()) as executor:
+        for turn in range(1, 3):
+            backend: Any = executor._devices[0].backend
+            backend.run(ADD, *job)
+            backend.trim()  # wgpu-native ends the process where what is ready is submitted
+            backend._device.device.destroy()
+            if way == "run_batch":
+                results = executor.run_batch(ADD, [job] * 3)
+            else:
+                results = [
+                    executor.run(ADD, *job) if way == "run" else executor.submit(ADD, *job).result()
+                ]
+            for result in results:
+                np.testing.assert_array_equal(result, total(job))
+            assert device_of(executor).reopened == turn
+
+
+def test_a_lost_webgpu_device_says_so_to_whoever_uses_it(open_webgpu: Any) -> None:
+    gpu, job = open_webgpu(), words(5000)
+    gpu.run(ADD, *job)
+    gpu.trim()
+    gpu._device.device.destroy()
+    for _ in range(2):
+        with pytest.raises(gx.DeviceLostError, match="reopen the backend"):
+            gpu.run(ADD, *job)
+        with pytest.raises(gx.DeviceLostError):
+            gpu.run_batch(ADD, [job] * 2)

@@ -1,0 +1,144 @@
+"""Limits for machines that are shared: bytes that wait in line, and memory on a device."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import ClosedError, QueueFullError, SettingsError
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+from tests.support.executors import ADD, HeldKernel, held, total, words
+from tests.support.jobs import check_sums
+from tests.vulkan.test_waiting import PATIENCE, in_background
+
+__all__ = ["held"]  # the fixture
+
+JOB = 80
+"""Bytes of two arrays of ten words."""
+
+
+def test_over_the_limit_submit_waits_until_there_is_room(held: HeldKernel) -> None:
+    with gx.GpuExecutor("cpu", queued_bytes=3 * JOB) as executor:
+        held.hold(executor)
+        futures = [executor.submit(ADD, *words(10, n)) for n in range(3)]
+        assert executor.stats().waiting_bytes == 3 * JOB
+        thread, late = in_background(lambda: executor.submit(ADD, *words(10, 3)))
+        thread.join(0.1)
+        assert thread.is_alive()
+        held.let_go.set()
+        thread.join(PATIENCE)
+        results = [future.result(PATIENCE) for future in [*futures, *late]]
+        check_sums(results, [words(10, n) for n in range(4)])
+
+
+def test_or_it_raises_and_says_how_much_waits(held: HeldKernel) -> None:
+    with gx.GpuExecutor("cpu", queued_bytes=3 * JOB, when_full="raise") as executor:
+        held.hold(executor)
+        futures = [executor.submit(ADD, *words(10)) for _ in range(3)]
+        with pytest.raises(QueueFullError, match=r"240 bytes wait .* with 80 more .* the 240 that"):
+            executor.submit(ADD, *words(10))
+        with pytest.raises(QueueFullError):
+            executor.run_batch(ADD, [words(1)])
+        with pytest.raises(QueueFullError):
+            asyncio.run(executor.run_async(ADD, *words(10)))
+        futures[1].cancel()
+        held.let_go.set()
+        futures[2].result(PATIENCE)
+        np.testing.assert_array_equal(executor.submit(ADD, *words(10)).result(), total(words(10)))
+
+
+def test_a_job_larger_than_the_limit_is_taken_when_nothing_waits(held: HeldKernel) -> None:
+    with gx.GpuExecutor("cpu", queued_bytes=10, when_full="raise") as executor:
+        held.hold(executor)
+        executor.submit(ADD, *words(1000))
+        with pytest.raises(QueueFullError):
+            executor.submit(ADD, *words(1))
+        held.let_go.set()
+
+
+def test_what_waits_for_room_is_told_of_the_shutdown(held: HeldKernel) -> None:
+    executor = gx.GpuExecutor("cpu", queued_bytes=JOB)
+    held.hold(executor)
+    executor.submit(ADD, *words(10))
+    thread, refused = in_background(lambda: executor.submit(ADD, *words(10)))
+    thread.join(0.05)
+    executor.shutdown(wait=False)
+    thread.join(PATIENCE)
+    assert isinstance(refused[0], ClosedError)
+
+
+def test_a_callback_is_let_in_since_nobody_else_could_make_room(held: HeldKernel) -> None:
+    with gx.GpuExecutor("cpu", queued_bytes=JOB) as executor:
+        more: Future[Any] = Future()
+
+        def ask(_done: Future[Any]) -> None:
+            for n in range(3):
+                last = executor.submit(ADD, *words(10, n))
+            last.add_done_callback(lambda done: more.set_result(done.result()))
+
+        held.hold(executor).add_done_callback(ask)
+        executor.submit(ADD, *words(10))
+        held.let_go.set()
+        np.testing.assert_array_equal(more.result(PATIENCE), total(words(10, 2)))
+
+
+def test_a_map_waits_for_room_too(held: HeldKernel) -> None:
+    with gx.GpuExecutor("cpu", queued_bytes=JOB) as executor:
+        jobs = [words(10, n) for n in range(300)]
+        check_sums(list(executor.map(ADD, *zip(*jobs, strict=True), chunksize=3)), jobs)
+
+
+def test_threads_are_bounded_together() -> None:
+    most, seen = 10 * JOB, []
+    with gx.GpuExecutor("cpu", queued_bytes=most) as executor:
+
+        def work() -> None:
+            for future in [executor.submit(ADD, *words(10)) for _ in range(50)]:
+                seen.append(executor.stats().waiting_bytes)
+                future.result(PATIENCE)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+    assert len(seen) == 400
+    assert max(seen) <= most
+
+
+def test_the_environment_sets_limits_and_arguments_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_QUEUED_BYTES", "1_000")
+    monkeypatch.setenv("GPU_WHEN_FULL", "raise")
+    monkeypatch.setenv("GPU_MEMORY_LIMIT", "100_000")
+    with gx.GpuExecutor("vulkan") as executor:
+        assert (executor._queue._queue.most_bytes, executor._queue.when_full) == (1000, "raise")
+        backend = executor._devices[0].backend
+        assert isinstance(backend, PersistentVulkanBackend)
+        assert backend._session.settings.memory_limit == 100_000
+    with gx.GpuExecutor("cpu", queued_bytes=7, when_full="block") as executor:
+        assert (executor._queue._queue.most_bytes, executor._queue.when_full) == (7, "block")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"queued_bytes": 0}, {"memory_limit": -5}, {"when_full": "explode"}]
+)
+def test_limits_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(wrong))):
+        gx.GpuExecutor("cpu", **wrong)
+
+
+def test_a_device_holds_no_more_memory_than_it_may() -> None:
+    limit = 200_000
+    with gx.GpuExecutor("vulkan", devices=[0, 0], memory_limit=limit) as executor:
+        arrays = words(1 << 20)
+        np.testing.assert_array_equal(executor.run(ADD, *arrays), total(arrays))
+        jobs = [words(5000, n) for n in range(50)]
+        check_sums(executor.run_batch(ADD, jobs), jobs)
+        for device in executor.stats().devices:
+            assert 0 < device.inside.memory.bytes_held <= limit

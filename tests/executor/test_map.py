@@ -1,0 +1,176 @@
+"""map: results in order, however many calls there are, and no further ahead than it may read."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import ClosedError
+from gpu_executor.executor.job_queue import MOST_GATHERED
+from tests.support.executors import (
+    ADD,
+    FQ_ADD,
+    HeldKernel,
+    cpu,
+    executor,
+    held,
+    kernel_of,
+    total,
+    watched,
+    words,
+)
+from tests.support.jobs import TOO_LARGE, check_sums, field_jobs
+from tests.vulkan.test_waiting import PATIENCE
+
+__all__ = ["cpu", "executor", "held"]  # the fixtures
+
+
+class Counted:
+    """Pairs of arrays without end, and how many were read."""
+
+    def __init__(self, first_error: int | None = None) -> None:
+        self.read = 0
+        self._first_error = first_error
+
+    def firsts(self) -> Iterator[Any]:
+        for number in itertools.count():
+            if number == self._first_error:
+                raise KeyError("what the iterable raises")
+            self.read += 1
+            yield words(2, number)[0]
+
+
+def seconds() -> Iterator[Any]:
+    return (words(2, number)[1] for number in itertools.count())
+
+
+def test_results_come_in_order(executor: gx.GpuExecutor) -> None:
+    jobs = [words(1 + n % 50, n) for n in range(400)]
+    check_sums(list(executor.map(ADD, *zip(*jobs, strict=True))), jobs)
+    check_sums(list(executor.map(ADD, *zip(*jobs, strict=True), chunksize=7)), jobs)
+    check_sums(list(executor.map(ADD, *zip(*jobs, strict=True), buffersize=3)), jobs)
+
+
+def test_the_shortest_iterable_ends_it(executor: gx.GpuExecutor) -> None:
+    firsts = [words(2, n)[0] for n in range(5)]
+    assert len(list(executor.map(ADD, firsts, seconds()))) == 5
+    assert list(executor.map(ADD, [], seconds())) == []
+    assert list(executor.map(ADD)) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({}, 3 * MOST_GATHERED),
+        ({"chunksize": 5}, 15),
+        ({"buffersize": 1}, 1),
+        ({"buffersize": 2}, 2),
+        ({"buffersize": 7}, 7),
+        ({"buffersize": 100, "chunksize": 30}, 100),
+        ({"buffersize": 10, "chunksize": 30}, 10),
+    ],
+)
+def test_it_reads_no_further_ahead_than_it_may(
+    cpu: gx.GpuExecutor, options: dict[str, int], most: int
+) -> None:
+    source = Counted()
+    results = cpu.map(ADD, source.firsts(), seconds(), **options)
+    for number in range(3 * MOST_GATHERED):
+        assert 0 < source.read - number <= most
+        np.testing.assert_array_equal(next(results), total(words(2, number)))
+
+
+@pytest.mark.parametrize(("options", "size"), [({}, MOST_GATHERED), ({"chunksize": 5}, 5)])
+def test_two_batches_are_in_flight_and_chunks_are_as_large_as_asked(
+    cpu: gx.GpuExecutor, held: HeldKernel, options: dict[str, int], size: int
+) -> None:
+    held.hold(cpu)
+    source = Counted()
+    results = cpu.map(ADD, source.firsts(), seconds(), **options)
+    stats = cpu.stats()
+    assert (stats.waiting, stats.waiting_bytes, source.read) == (2, 2 * size * 16, 2 * size)
+    held.let_go.set()
+    next(results)
+    assert source.read == 3 * size, "a third one while the first is given out"
+
+
+def test_leaving_early_cancels_what_waits(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
+    results = cpu.map(held.kernel, Counted().firsts(), seconds(), buffersize=4, chunksize=1)
+    assert held.begun.wait(PATIENCE)
+    results.close()  # type: ignore[attr-defined]
+    held.let_go.set()
+    assert list(results) == []
+    cpu.shutdown()
+    assert len(held.seen) == 1
+
+
+def test_the_time_counts_from_the_call(cpu: gx.GpuExecutor) -> None:
+    slow = kernel_of(watched(lambda: time.sleep(0.2)))
+    calls = ([words(2, n)[part] for n in range(9)] for part in (0, 1))
+    results = cpu.map(slow, *calls, timeout=0.3, buffersize=1)
+    np.testing.assert_array_equal(next(results), total(words(2)))
+    with pytest.raises(TimeoutError):
+        next(results)
+    assert list(results) == [], "like a generator that has raised"
+
+
+def test_an_error_comes_where_its_result_would(executor: gx.GpuExecutor) -> None:
+    jobs = field_jobs(*[2] * 12)
+    jobs[7][0][1] = TOO_LARGE
+    results, found = executor.map(FQ_ADD, *zip(*jobs, strict=True)), []
+    with pytest.raises(gx.ElementRangeError) as raised:
+        for result in results:
+            found.append(result)
+    assert raised.value.index == 1
+    check_sums(found, jobs[:7])
+    assert list(results) == []
+
+
+def test_an_error_of_the_iterable_comes_behind_the_results_before_it(
+    executor: gx.GpuExecutor,
+) -> None:
+    results, found = executor.map(ADD, Counted(100).firsts(), seconds()), []
+    with pytest.raises(KeyError, match="what the iterable raises"):
+        for result in results:
+            found.append(result)
+    check_sums(found, [words(2, number) for number in range(100)])
+    np.testing.assert_array_equal(executor.run(ADD, *words(3)), total(words(3)))
+
+
+def test_a_shutdown_ends_it_behind_what_was_in_flight() -> None:
+    with gx.GpuExecutor("cpu") as executor:
+        results = executor.map(ADD, Counted().firsts(), seconds())
+        next(results)
+    found = []
+    with pytest.raises(ClosedError):
+        for result in results:
+            found.append(result)
+    check_sums(found, [words(2, number + 1) for number in range(len(found))])
+    assert len(found) >= 2 * MOST_GATHERED
+
+
+def test_cancelled_batches_are_an_error(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
+    held.hold(cpu)
+    results = cpu.map(ADD, Counted().firsts(), seconds())
+    cpu.shutdown(wait=False, cancel_futures=True)
+    held.let_go.set()
+    with pytest.raises(CancelledError):
+        next(results)
+
+
+def test_it_keeps_its_executor() -> None:
+    jobs = [words(3, n) for n in range(400)]
+    check_sums(list(gx.GpuExecutor("cpu").map(ADD, *zip(*jobs, strict=True))), jobs)
+
+
+@pytest.mark.parametrize("options", [{"chunksize": 0}, {"buffersize": 0}, {"buffersize": -1}])
+def test_sizes_below_one_are_refused(cpu: gx.GpuExecutor, options: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="is 1 at least"):
+        cpu.map(ADD, [], [], **options)

@@ -1,0 +1,174 @@
+"""Profiles of an executor: all devices on one clock, and the trace with a process for each."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import ClosedError, GpuError
+from gpu_executor.executor.candidates import BackendName
+from gpu_executor.executor.device_metrics import DeviceProfile
+from gpu_executor.primes import BLS12_381_FQ, words
+from tests.conftest import elements
+from tests.executor.test_candidates import slower
+from tests.support.executors import BACKENDS
+
+MUL = gx.kernels.load("bls12_381_fq_mul")
+A, B = (words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 300, seed)) for seed in (1, 2))
+EXPECTED = words.mul(BLS12_381_FQ, A, B)
+# Clocks of device and host are brought together to far less than this.
+SLACK_NS = 1_000_000
+
+Event = dict[str, Any]
+
+
+def events_of(file: Path) -> tuple[dict[int, str], dict[tuple[int, int], str], list[Event]]:
+    """Names of processes, names of tracks, and the spans of a trace."""
+    events = json.loads(file.read_text())["traceEvents"]
+    names = [each for each in events if each["ph"] == "M"]
+    processes = {e["pid"]: e["args"]["name"] for e in names if e["name"] == "process_name"}
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in names if e["name"] == "thread_name"}
+    assert len(names) == len(processes) + len(tracks)
+    return processes, tracks, [each for each in events if each["ph"] == "X"]
+
+
+def test_every_device_is_a_process_on_one_clock(tmp_path: Path) -> None:
+    with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
+        name = executor.stats().devices[0].device
+        executor.run_batch(MUL, [(A, B)] * 4)
+        with executor.profile() as profile:
+            begun = time.perf_counter_ns()
+            futures = [executor.submit(MUL, A, B) for _ in range(40)]
+            results = [future.result() for future in futures]
+            ended = time.perf_counter_ns()
+        executor.run(MUL, A, B)  # nobody watches
+    for result in results:
+        np.testing.assert_array_equal(result, EXPECTED)
+    assert len(profile.spans) == 2
+    all_spans = [span for spans in profile.spans for span in spans]
+    assert all(begun - SLACK_NS <= each.begin_ns <= each.end_ns for each in all_spans)
+    assert all(each.end_ns <= ended + SLACK_NS for each in all_spans)
+    for stages, spans in zip(profile.stages(), profile.spans, strict=True):
+        computed = sum(each.nanoseconds for each in spans if each.stage == "compute")
+        assert stages["compute"] == pytest.approx(computed / 1e9)
+    file = tmp_path / "trace.json"
+    profile.save_trace(str(file))
+    processes, tracks, events = events_of(file)
+    assert processes == {1: f"0: {name} by vulkan", 2: f"1: {name} by vulkan"}
+    assert len(events) == len(all_spans)
+    assert {(each["pid"], each["tid"]) for each in events} == set(tracks)
+    assert min(each["ts"] for each in events) == 0
+    for pid, own in enumerate(profile.spans, 1):
+        mine = [each for each in events if each["pid"] == pid]
+        first = min(each.begin_ns for each in all_spans)
+        assert [each["ts"] for each in mine] == [(each.begin_ns - first) / 1e3 for each in own]
+        jobs = [each for each in mine if each["name"] == MUL.name]
+        pieces = [each for each in mine if each["name"] == "compute"]
+        assert bool(jobs) == bool(pieces)
+        for piece in pieces:  # every piece within a run of its kernel on that device
+            assert any(
+                job["ts"] - SLACK_NS / 1e3
+                <= piece["ts"]
+                <= piece["ts"] + piece["dur"]
+                <= job["ts"] + job["dur"] + SLACK_NS / 1e3
+                for job in jobs
+            )
+
+
+def test_jobs_of_a_device_without_stages_are_in_it_too(tmp_path: Path) -> None:
+    with gx.GpuExecutor("cpu") as executor:
+        with executor.profile() as profile:
+            executor.run(MUL, A, B)
+            wait([executor.submit(MUL, A, B)])
+        executor.run(MUL, A, B)
+    assert profile.stages() == [{}]
+    profile.save_trace(tmp_path / "trace.json")
+    processes, tracks, spans = events_of(tmp_path / "trace.json")
+    assert processes == {1: "0: NumPy by cpu"}
+    assert sorted(tracks.values()) == ["host MainThread", "host gpu-executor NumPy by cpu"]
+    assert [each["name"] for each in spans] == [MUL.name] * 2
+    assert [each["args"]["piece"] for each in spans] == [1, 2]
+    assert all(each["dur"] > 0 for each in spans)
+
+
+def test_small_calls_on_the_cpu_are_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with gx.GpuExecutor("vulkan", small_on_cpu=True) as executor:
+        slower(executor._devices[0].backend, monkeypatch)
+        with executor.profile() as profile:
+            executor.run(MUL, A[:3], B[:3])
+            executor.submit(MUL, A[:4], B[:4]).result()
+        assert [each.calls for each in executor.stats().devices] == [0, 2]
+    profile.save_trace(tmp_path / "trace.json")
+    processes, _, spans = events_of(tmp_path / "trace.json")
+    assert processes[2] == "1: NumPy by cpu"
+    assert [each["name"] for each in spans if each["pid"] == 2] == [MUL.name] * 2
+
+
+def test_a_device_that_is_opened_again_is_still_watched() -> None:
+    with gx.GpuExecutor("vulkan") as executor:
+        device = executor._devices[0]
+        with executor.profile() as profile:
+            executor.run(MUL, A, B)
+            before = [each.stage for each in profile.spans[0]]
+            device._recover(device.backend, gx.DeviceLostError("vkQueueSubmit", -4, "on purpose"))
+            np.testing.assert_array_equal(executor.run(MUL, A, B), EXPECTED)
+            assert executor.stats().devices[0].reopened == 1
+        executor.run(MUL, A, B)  # nobody watches
+    assert {"compute", MUL.name} <= set(before)
+    after = [each.stage for each in profile.spans[0]]
+    assert sorted(after) == sorted(2 * before)
+    (stages,) = profile.stages()
+    for stage, seconds in stages.items():
+        recorded = sum(each.nanoseconds for each in profile.spans[0] if each.stage == stage)
+        assert seconds == pytest.approx(recorded / 1e9)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_second_profile_is_refused_and_the_first_goes_on(backend: BackendName) -> None:
+    with gx.GpuExecutor(backend) as executor:
+        with executor.profile() as first:
+            executor.run(MUL, A, B)
+            (once,) = map(len, first.spans)
+            for another in (executor.profile(), first):
+                with pytest.raises(GpuError, match=f"{backend} is being profiled already"), another:
+                    pass
+            executor.run(MUL, A, B)
+        with executor.profile() as second:
+            executor.run(MUL, A, B)
+    assert once > 0
+    assert [len(*each.spans) for each in (first, second)] == [2 * once, once]
+
+
+def test_where_one_device_refuses_the_others_are_not_watched() -> None:
+    with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
+        free, taken = executor._devices
+        own = DeviceProfile()
+        taken.watch_by(own)
+        with pytest.raises(GpuError, match="is being profiled already"), executor.profile():
+            pass
+        free.run(MUL, (A, B))
+        taken.run(MUL, (A, B))
+        assert free.backend._session.profile is None  # type: ignore[attr-defined]
+        assert own.stages()["compute"] > 0
+        taken.watch_no_more_by(own)
+        own.end()
+        with executor.profile() as profile:
+            free.run(MUL, (A, B))
+            taken.run(MUL, (A, B))
+    assert [each["compute"] > 0 for each in profile.stages()] == [True, True]
+
+
+def test_a_profile_of_nothing_is_a_trace_of_nothing(tmp_path: Path) -> None:
+    with gx.GpuExecutor("cpu") as executor, executor.profile() as profile:
+        pass
+    profile.save_trace(tmp_path / "trace.json")
+    assert events_of(tmp_path / "trace.json") == ({1: "0: NumPy by cpu"}, {}, [])
+    with pytest.raises(ClosedError):
+        executor.profile()

@@ -1,0 +1,472 @@
+"""Results computed again on the CPU: what is wrong is found, by its index, and nothing else is."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.backend import Backend
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    GpuError,
+    KernelError,
+    NoDeviceError,
+    SettingsError,
+    WrongResultError,
+)
+from gpu_executor.executor import jobs
+from gpu_executor.executor.candidates import BackendName
+from gpu_executor.executor.result_check import ResultChecker
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+from tests.support.executors import (
+    ADD,
+    BACKENDS,
+    FQ_ADD,
+    Array,
+    kernel_of,
+    let_meet,
+    put_before,
+    total,
+    words,
+)
+from tests.support.jobs import check_sums, field_job, word_jobs
+from tests.vulkan.test_waiting import PATIENCE
+
+ADD_F32 = gx.kernels.load("vector_add_f32")
+SUM_F32 = gx.kernels.load("reduce_sum_f32")
+MATMUL = gx.kernels.load("matmul_u32")
+
+
+class Spoiling:
+    """A backend whose results have a wrong number at one place of one output."""
+
+    def __init__(self, backend: Any, index: int, output: int = 0) -> None:
+        self._backend, self._index, self._output = backend, index, output
+
+    def run(self, kernel: gx.Kernel, *arrays: Array, out: Any = None) -> Any:
+        return self._spoiled(self._backend.run(kernel, *arrays, out=out))
+
+    def run_batch(self, kernel: gx.Kernel, jobs: Any, *, out: Any = None) -> list[Any]:
+        return [self._spoiled(each) for each in self._backend.run_batch(kernel, jobs, out=out)]
+
+    def _spoiled(self, result: Any) -> Any:
+        spoiled = result[self._output] if isinstance(result, tuple) else result
+        if len(spoiled) > self._index:
+            spoiled[self._index] += 1
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+
+def spoil(executor: gx.GpuExecutor, index: int, output: int = 0, who: int = 0) -> None:
+    device = executor._devices[who]
+    device.backend = cast(Backend, Spoiling(device.backend, index, output))
+
+
+@pytest.fixture(params=BACKENDS)
+def checked(request: pytest.FixtureRequest) -> Iterator[gx.GpuExecutor]:
+    with gx.GpuExecutor(request.param, check=1.0) as executor:
+        yield executor
+
+
+def found_by(executor: gx.GpuExecutor, kernel: gx.Kernel, *arrays: Any) -> WrongResultError:
+    with pytest.raises(WrongResultError) as raised:
+        executor.run(kernel, *arrays)
+    return raised.value
+
+
+def gathered(
+    executor: gx.GpuExecutor, kernel: gx.Kernel, calls: Sequence[tuple[Array, ...]]
+) -> list[Future[Any]]:
+    """Calls that wait for the device, and so are run together."""
+    begun, let_go = threading.Event(), threading.Event()
+
+    def hold(_elements: int) -> None:
+        begun.set()
+        assert let_go.wait(PATIENCE)
+
+    put_before(executor, 0, hold)
+    before = executor.submit(ADD, *words(1))
+    assert begun.wait(PATIENCE)
+    futures = [executor.submit(kernel, *arrays) for arrays in calls]
+    let_go.set()
+    before.result(PATIENCE)
+    return futures
+
+
+def test_right_results_pass_whatever_they_are(checked: gx.GpuExecutor) -> None:
+    jobs = [field_job(n, n) for n in (1, 5, 70)]
+    check_sums([checked.run(FQ_ADD, *job) for job in jobs], jobs)
+    check_sums(checked.run_batch(FQ_ADD, jobs), jobs)
+    check_sums(list(checked.map(FQ_ADD, *zip(*jobs, strict=True))), jobs)
+    stats = checked.stats()
+    assert (stats.checked, stats.unchecked) == (3 * 76, 0)
+    assert stats.devices[0].failed is None
+    assert len(checked.run(ADD, *words(0))) == 0
+
+
+def test_a_wrong_element_is_found_and_named(checked: gx.GpuExecutor) -> None:
+    spoil(checked, 1234)
+    error = found_by(checked, ADD, *words(5000))
+    assert (error.index, error.output, error.kernel, error.job) == (1234, 0, "vector_add_u32", None)
+    assert str(checked._devices[0].candidate) in str(error)
+    assert "element 1234 of output 0 is not what the CPU computes" in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_from_then_on_the_device_is_left_alone(checked: gx.GpuExecutor) -> None:
+    spoil(checked, 7)
+    future = checked.submit(ADD, *words(50))
+    assert isinstance(future.exception(PATIENCE), WrongResultError)
+    before = checked.stats().devices[0].calls
+    for _ in range(2):  # an error of their own, which says why
+        refused = checked.submit(ADD, *words(3)).exception(PATIENCE)
+        assert isinstance(refused, NoDeviceError) and "element 7" in str(refused)
+        with pytest.raises(NoDeviceError, match=r"is left alone: .* element 7 "):
+            checked.run(ADD, *words(3))
+    stats = checked.stats().devices[0]
+    assert stats.calls == before
+    assert "element 7" in str(stats.failed)
+
+
+def test_a_sample_finds_it_as_often_as_it_looks_there() -> None:
+    index, count, fraction, calls = 321, 1000, 0.05, 400
+    checking, found = ResultChecker(fraction, seed=1), 0
+    a, b = words(count)
+    wrong = a + b
+    wrong[index] ^= 1 << 30
+    for _ in range(calls):
+        sample = checking.sample(ADD, (a, b))
+        assert sample is not None
+        try:
+            sample.compare(wrong, "a device")
+        except WrongResultError as error:
+            assert error.index == index
+            found += 1
+    assert 0.5 * fraction < found / calls < 1.5 * fraction
+    assert checking.checked / calls == count * fraction
+    again, same = ResultChecker(fraction, seed=1), ResultChecker(fraction, seed=1)
+    np.testing.assert_array_equal(again._indices(count), same._indices(count))
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5, 0.9, 0.99])
+def test_as_much_is_looked_at_as_was_said(fraction: float) -> None:
+    count = 100_000
+    checking = ResultChecker(fraction)
+    assert checking.sample(ADD, words(count)) is not None
+    assert checking.checked == count * fraction
+    assert (np.diff(checking._indices(count)) > 0).all()
+
+
+def test_every_element_is_looked_at_as_often_as_another() -> None:
+    checking, seen = ResultChecker(0.5, seed=1), np.zeros(10, int)
+    for _ in range(2000):
+        seen[checking._indices(len(seen))] += 1
+    assert (np.abs(seen - 1000) < 120).all()
+
+
+def test_a_few_of_very_many_are_drawn_without_a_list_of_the_many() -> None:
+    assert len(ResultChecker(0.5e-9)._indices(10**12)) == 500
+
+
+def test_of_a_small_call_one_element_is_looked_at() -> None:
+    checking = ResultChecker(0.001)
+    for _ in range(10):
+        assert checking.sample(ADD, words(3)) is not None
+    assert checking.checked == 10
+
+
+def test_every_output_is_looked_at() -> None:
+    both = gx.Kernel.from_wgsl(
+        "", inputs=2, outputs=2, dtypes=["u4"] * 4, reference=lambda a, b: (a + b, a - b)
+    )
+    with gx.GpuExecutor("cpu", check=1.0) as executor:
+        a, b = words(50)
+        np.testing.assert_array_equal(executor.run(both, a, b)[1], a - b)
+        spoil(executor, 42, output=1)
+        error = found_by(executor, both, a, b)
+        assert (error.output, error.index) == (1, 42)
+
+
+def test_whole_kernels_are_checked_as_a_whole(checked: gx.GpuExecutor) -> None:
+    a = np.arange(12, dtype=np.uint32).reshape(4, 3)
+    np.testing.assert_array_equal(checked.run(MATMUL, a, a.T), a @ a.T)
+    assert checked.stats().checked == 1
+    spoil(checked, 2)
+    assert found_by(checked, MATMUL, a, a.T).index == 2 * 4
+
+
+def test_of_whole_kernels_a_part_of_the_calls_is_checked() -> None:
+    with gx.GpuExecutor("cpu", check=0.25) as executor:
+        executor._checker._draw = np.random.default_rng(3)
+        a = np.ones((2, 2), np.uint32)
+        for _ in range(200):
+            executor.run(MATMUL, a, a)
+        assert 25 < executor.stats().checked < 75
+
+
+def test_a_kernel_without_a_reference_is_counted_as_unchecked() -> None:
+    without = gx.Kernel.from_spirv(ADD.spirv, inputs=2, outputs=1)
+    with gx.GpuExecutor("vulkan", check=1.0) as executor:
+        np.testing.assert_array_equal(executor.run(without, *words(5)), total(words(5)))
+        executor.run_batch(without, [words(5)] * 3)
+        assert (executor.stats().checked, executor.stats().unchecked) == (0, 4)
+
+
+def test_a_kernel_that_takes_any_dtype_is_checked() -> None:
+    with gx.GpuExecutor("vulkan", check=1.0) as executor:
+        any_words = kernel_of(lambda a, b: a + b, dtypes=None)
+        np.testing.assert_array_equal(executor.run(any_words, *words(50)), total(words(50)))
+        spoil(executor, 9)
+        assert found_by(executor, any_words, *words(50)).index == 9
+
+
+def test_calls_over_their_own_inputs_are_checked_with_what_was_there(
+    checked: gx.GpuExecutor,
+) -> None:
+    a, b = words(100)
+    for over in (a.copy(), b.copy()):
+        other = b if np.array_equal(over, a) else a
+        np.testing.assert_array_equal(checked.run(ADD, over, other, out=over), a + b)
+    outs = [words(20, n)[0] for n in range(5)]
+    checked.run_batch(ADD, [(out, words(20)[1]) for out in outs], out=outs)
+    check_sums(outs, [(words(20, n)[0], words(20)[1]) for n in range(5)])
+
+
+def test_a_batch_says_which_job_was_wrong(checked: gx.GpuExecutor) -> None:
+    spoil(checked, 70_000)
+    jobs = word_jobs(10, 69_999, 200_000, 3)
+    with pytest.raises(WrongResultError, match=r"^job 2: ") as raised:
+        checked.run_batch(ADD, jobs)
+    assert (raised.value.job, raised.value.index) == (2, 70_000)
+
+
+def test_wrong_results_of_a_batch_are_counted_as_errors(checked: gx.GpuExecutor) -> None:
+    spoil(checked, 70_000)
+    with pytest.raises(WrongResultError):
+        checked.run_batch(ADD, word_jobs(10, 100_000, 200_000, 3))
+    assert checked.stats().devices[0].errors == 2
+
+
+def test_a_piece_of_a_call_says_where_it_was_in_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "UNIT_BYTES", 8192)
+    with gx.GpuExecutor("cpu", devices=[0, 0], check=1.0) as executor:
+        let_meet(executor)
+        spoil(executor, 100, who=1)
+        error = found_by(executor, ADD, *words(10_240))
+        assert error.index == 5 * 1024 + 100, "the second has the second half"
+        for _ in range(3):
+            arrays = words(10_240)
+            np.testing.assert_array_equal(executor.run(ADD, *arrays), total(arrays))
+        assert [each.failed is None for each in executor.stats().devices] == [True, False]
+
+
+# --- what is wrong with one call ---
+
+
+def test_a_bad_argument_is_refused_in_the_same_words_as_without_a_check(
+    checked: gx.GpuExecutor,
+) -> None:
+    flat = np.zeros(7, np.uint64)
+    with pytest.raises(ArgumentShapeError, match=r"argument 0 has shape \(7,\); it takes \(n, 6\)"):
+        checked.run(FQ_ADD, flat, flat)
+    with pytest.raises(ArgumentTypeError, match="the first argument is a str"):
+        checked.run(cast(Any, "bls12_381_fq_add"), flat, flat)
+    assert checked.stats().checked == 0
+
+
+def test_a_bad_argument_is_not_the_error_of_calls_beside_it(checked: gx.GpuExecutor) -> None:
+    flat, jobs = np.zeros(7, np.uint64), [field_job(n, n) for n in (1, 5, 9)]
+    *good, bad = gathered(checked, FQ_ADD, [*jobs, (flat, flat)])
+    check_sums([each.result(PATIENCE) for each in good], jobs)
+    assert isinstance(bad.exception(PATIENCE), ArgumentShapeError)
+
+
+def test_a_call_that_cannot_be_drawn_from_is_not_the_error_of_calls_beside_it(
+    checked: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = checked._checker.sample
+
+    def fail_for_five(kernel: gx.Kernel, arrays: Sequence[Array]) -> Any:
+        if len(arrays[0]) == 5:
+            raise MemoryError("no room for a copy")
+        return sample(kernel, arrays)
+
+    monkeypatch.setattr(checked._checker, "sample", fail_for_five)
+    jobs = word_jobs(3, 5, 7)
+    first, second, third = gathered(checked, ADD, jobs)
+    check_sums([first.result(PATIENCE), third.result(PATIENCE)], [jobs[0], jobs[2]])
+    assert str(second.exception(PATIENCE)) == "no room for a copy"
+    stats = checked.stats().devices[0]
+    assert (stats.batches, stats.errors) == (1, 1)
+
+
+# --- references ---
+
+
+def test_what_a_reference_gives_is_brought_into_the_outputs_dtype() -> None:
+    wide = kernel_of(lambda a, b: a.astype(np.uint64) + b)
+    large = np.full(8, (1 << 32) - 1, np.uint32)
+    with gx.GpuExecutor("vulkan", check=1.0) as executor:
+        np.testing.assert_array_equal(executor.run(wide, large, large), large - 1)
+        spoil(executor, 3)
+        assert found_by(executor, wide, large, large).index == 3
+
+
+def test_a_reference_may_give_one_value_for_all_elements() -> None:
+    zeros = np.zeros(8, np.uint32)
+    with gx.GpuExecutor("vulkan", check=1.0) as executor:
+        always_zero = kernel_of(lambda _a, _b: 0)
+        np.testing.assert_array_equal(executor.run(always_zero, zeros, zeros), zeros)
+        spoil(executor, 5)
+        assert found_by(executor, always_zero, zeros, zeros).index == 5
+
+
+def test_whole_kernels_references_are_brought_into_dtype_and_shape_too() -> None:
+    summed = kernel_of(
+        lambda a, b: a.sum(dtype=np.uint64) + b[0, 0],
+        split="whole",
+        out_shape=lambda *_shapes: (2, 3),
+    )
+    a = np.full((2, 2), 1 << 31, np.uint32)
+    sample = ResultChecker(1.0).sample(summed, (a, a))
+    assert sample is not None
+    right = np.full((2, 3), 1 << 31, np.uint32)
+    sample.compare(right, "a device")
+    right[1, 1] += 1
+    with pytest.raises(WrongResultError) as raised:
+        sample.compare(right, "a device")
+    assert raised.value.index == 4
+
+
+def test_a_reference_of_doubles_overflows_as_the_devices_floats_do() -> None:
+    squares = kernel_of(lambda a, _b: a.astype(np.float64) ** 2, dtypes=["f4"] * 3)
+    given = np.array([1e30, 2.0], np.float32)
+    sample = ResultChecker(1.0).sample(squares, (given, given))
+    assert sample is not None
+    sample.compare(np.array([np.inf, 4.0], np.float32), "a device")
+
+
+def refuse(*_arrays: Array) -> Array:
+    raise GpuError("not today")
+
+
+@pytest.mark.parametrize(
+    ("reference", "error"),
+    [
+        (refuse, GpuError("not today")),
+        (lambda a, b: (a + b, a), KernelError("its reference returned 2 results for 1 outputs")),
+        (lambda a, b: (a + b) * 0.5, TypeError("Cannot cast array data")),
+    ],
+)
+def test_an_error_of_a_reference_is_the_calls_and_the_device_goes_on(
+    reference: Callable[..., Any], error: Exception
+) -> None:
+    def sometimes(a: Array, b: Array) -> Any:
+        return reference(a, b) if a[0] == 7 else a + b
+
+    kernel, bad, good = kernel_of(sometimes), words(5, 7), words(5)
+    with gx.GpuExecutor("vulkan", check=1.0) as executor:
+        with pytest.raises(type(error), match=str(error)):
+            executor.run(kernel, *bad)
+        first, second, third = gathered(executor, kernel, [good, bad, good])
+        np.testing.assert_array_equal(first.result(PATIENCE), total(good))
+        with pytest.raises(type(error), match=str(error)):
+            second.result(PATIENCE)
+        np.testing.assert_array_equal(third.result(PATIENCE), total(good))
+        stats = executor.stats().devices[0]
+        assert (stats.failed, stats.errors) == (None, 2)
+
+
+# --- floats ---
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sums_of_floats_may_differ_in_their_last_digits(backend: BackendName) -> None:
+    draw = np.random.default_rng(1)
+    with gx.GpuExecutor(backend, check=1.0) as executor:
+        for values in (draw.normal(size=100_000), draw.normal(1e6, 1.0, 10_000)):
+            executor.run(SUM_F32, values.astype(np.float32))
+        cancelling = np.array([1e8, 1.0, -1e8], np.float32)
+        executor.run(SUM_F32, cancelling)
+        special = np.array([np.nan, np.inf, -np.inf, 0.0, 1e-45, 3e38], np.float32)
+        with np.errstate(over="ignore"):
+            executor.run(ADD_F32, special, special)
+        assert executor.stats().devices[0].failed is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "right"),
+    [
+        ([1.0, 2.0], [1.0001, 2.0], True),
+        ([1.0, 2.0], [1.01, 2.0], False),
+        ([1e-30, 2e-30], [1e-30, 3e-30], False),
+        ([1e-3, 1e9], [2e-3, 1e9], True),
+        ([0.0, 0.0], [0.0, 1e-3], False),
+        ([np.nan, 1.0], [np.nan, 1.0], True),
+        ([np.nan, 1.0], [1.0, 1.0], False),
+        ([np.inf, 1.0], [np.inf, 1.0], True),
+        ([np.inf, 1.0], [-np.inf, 1.0], False),
+        ([1.0, 1.0], [1.0, np.nan], False),
+    ],
+)
+def test_floats_agree_to_half_of_their_digits(
+    expected: list[float], found: list[float], right: bool
+) -> None:
+    given = np.array(expected, np.float32)
+    sample = ResultChecker(1.0).sample(
+        kernel_of(lambda a, _b: a, dtypes=["f4"] * 3), (given, np.zeros_like(given))
+    )
+    assert sample is not None
+    if right:
+        sample.compare(np.array(found, np.float32), "a device")
+    else:
+        with pytest.raises(WrongResultError):
+            sample.compare(np.array(found, np.float32), "a device")
+
+
+# --- other places and layouts ---
+
+
+def test_arrays_on_the_card_are_fetched_and_checked() -> None:
+    with gx.GpuExecutor("vulkan", check=1.0) as executor:
+        backend = executor._devices[0].backend
+        assert isinstance(backend, PersistentVulkanBackend)
+        a, b = words(500)
+        there = backend.to_device(a)
+        np.testing.assert_array_equal(executor.run(ADD, cast(Array, there), b), a + b)
+        assert executor.stats().checked == 500
+        spoil(executor, 300)
+        assert found_by(executor, ADD, there, b).index == 300
+
+
+def test_strided_and_foreign_arrays_are_checked(checked: gx.GpuExecutor) -> None:
+    a, b = words(600)
+    np.testing.assert_array_equal(checked.run(ADD, a[::3], b[::-3]), a[::3] + b[::-3])
+    foreign = a.astype(">u4")
+    np.testing.assert_array_equal(checked.run(ADD, foreign, b), a + b)
+    square = (each.reshape(20, 30) for each in (a, b))
+    assert checked.run(ADD, *square).shape == (20, 30)
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.5, float("nan")])
+def test_a_fraction_is_between_nothing_and_all(fraction: float) -> None:
+    with pytest.raises(SettingsError, match="0 to 1"):
+        gx.GpuExecutor("cpu", check=fraction)
+
+
+def test_what_another_job_of_the_batch_writes_is_not_foretold() -> None:
+    with gx.GpuExecutor("cpu", check=1.0) as executor:
+        (a, b), (c, d) = words(20), words(20, 9)
+        executor.run_batch(ADD, [(a, b), (c, b)], out=[c, d])
+        np.testing.assert_array_equal(c, a + b)
+        assert executor.stats().devices[0].failed is None

@@ -1,0 +1,91 @@
+"""Integers, bytes and words to elements and back, in both forms, on the host and on the card."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.fields import (
+    BLS12_381_FR,
+    GOLDILOCKS,
+    MERSENNE31,
+    Field,
+)
+from tests.support.fields_under_test import (
+    NAMED,
+    Place,
+    edges,
+    in_both_places,
+    ints,
+    made,
+    on_every_field,
+    some,
+    words_of,
+)
+
+FR = BLS12_381_FR
+Gpu = gx.PersistentVulkanBackend
+
+
+@in_both_places
+@on_every_field
+def test_integers_come_back_as_they_were(gpu: Gpu, field: Field, place: Place) -> None:
+    values = [*edges(field), *some(field, 50, 1)]
+    array = made(gpu, place, field, values)
+    assert array.ints().dtype == object
+    assert ints(array) == values
+    assert ints(array.to_host()) == values
+    reduced = field.encode([-1, field.modulus, 2**900 + 1], reduce=True)
+    assert ints(reduced) == [field.modulus - 1, 0, (2**900 + 1) % field.modulus]
+
+
+@in_both_places
+@pytest.mark.parametrize("byteorder", ["big", "little"])
+@on_every_field
+def test_bytes_come_back_as_they_were(gpu: Gpu, field: Field, byteorder: Any, place: Place) -> None:
+    values = [*edges(field), *some(field, 50, 1)]
+    usual = -(-field.modulus.bit_length() // 8)
+    for width, asked in ((usual, None), (usual + 5, usual + 5)):
+        data = b"".join(value.to_bytes(width, byteorder) for value in values)
+        array = field.from_bytes(data, byteorder=byteorder, width=asked)
+        if place == "card":
+            array = gpu.to_device(array)
+        assert ints(array) == values
+        found = field.to_bytes(array, byteorder=byteorder, width=asked)
+        assert (found.shape, found.tobytes()) == ((len(values), width), data)
+        again = field.from_bytes(found.reshape(1, -1, width), byteorder=byteorder, width=asked)
+        assert (again.shape, ints(again)) == ((1, len(values)), [values])
+
+
+@in_both_places
+@on_every_field
+def test_both_forms_of_words_are_the_same_elements(gpu: Gpu, field: Field, place: Place) -> None:
+    values = [*edges(field), *some(field, 20, 1)]
+    plain = words_of(field, values)
+    arrays = [field.from_words(plain, "canonical")]
+    np.testing.assert_array_equal(field.encode(values).numpy(), plain)
+    if field.form == "montgomery":
+        r = 2 ** (32 * field.prime.words)
+        by_r = words_of(field, [value * r % field.modulus for value in values])
+        arrays.append(field.from_words(by_r, "montgomery"))
+    assert [array.form for array in arrays] == ["canonical", "montgomery"][: len(arrays)]
+    if place == "card":
+        arrays = [gpu.to_device(array) for array in arrays]
+        assert {array.form for array in arrays} == {field.form}
+    for array, other in product(arrays, repeat=2):
+        assert ints(array) == values
+        assert (array == other).all()
+        assert ints(array + other) == [2 * value % field.modulus for value in values]
+        np.testing.assert_array_equal(array.in_form("canonical").numpy(), plain)
+        if field.form == "montgomery":
+            np.testing.assert_array_equal(array.in_form("montgomery").numpy(), by_r)
+
+
+def test_the_goldilocks_and_mersenne31_fields_compute_on_words_as_they_are() -> None:
+    canonical = {field.name for field in NAMED if field.form == "canonical"}
+    assert canonical == {"goldilocks", "mersenne31"}
+    assert {Field(field.modulus).form for field in (GOLDILOCKS, MERSENNE31)} == {"canonical"}

@@ -1,0 +1,89 @@
+"""Fields against libraries that others wrote: FLINT, arkworks, py_ecc."""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flint import fmpz_mod_ctx
+from py_arkworks_bls12381 import Scalar
+
+import gpu_executor as gx
+from gpu_executor.fields import BLS12_381_FQ, BLS12_381_FR, BN254_FQ, Field
+from tests.support.fields_under_test import (
+    Place,
+    edges,
+    in_both_places,
+    ints,
+    made,
+    on_conforming_fields,
+    some,
+)
+
+Gpu = gx.PersistentVulkanBackend
+Element = Callable[[int], Any]
+
+
+def py_ecc_fields() -> Any:
+    """py_ecc raises the recursion limit when it is imported, which is none of its business."""
+    limit = sys.getrecursionlimit()
+    try:
+        return importlib.import_module("py_ecc.fields")
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+PY_ECC = py_ecc_fields()
+
+
+def check_against(gpu: Gpu, place: Place, field: Field, element: Element) -> None:
+    """All that every oracle's elements can: sums, differences, products, quotients."""
+    values, others = [*edges(field), *some(field, 40, 1)], some(field, 40 + len(edges(field)), 2)
+    nonzero = [value or 1 for value in others]
+    a, b, c = (made(gpu, place, field, each) for each in (values, others, nonzero))
+    x, y, z = ([element(each) for each in row] for row in (values, others, nonzero))
+    for found, exact in (
+        (a + b, map(operator.add, x, y)),
+        (a - b, map(operator.sub, x, y)),
+        (a * b, map(operator.mul, x, y)),
+        (a * field.inverse(c), map(operator.truediv, x, z)),
+        (-a, map(operator.neg, x)),
+    ):
+        assert ints(found) == [int(each) for each in exact]
+
+
+@in_both_places
+@on_conforming_fields
+def test_fields_are_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
+    check_against(gpu, place, field, fmpz_mod_ctx(field.modulus))
+
+
+@in_both_places
+def test_bls12_381_fr_is_that_of_arkworks(gpu: Gpu, place: Place) -> None:
+    check_against(gpu, place, BLS12_381_FR, Scalar)
+
+
+@in_both_places
+@pytest.mark.parametrize(
+    ("field", "element"),
+    [(BLS12_381_FQ, PY_ECC.bls12_381_FQ), (BN254_FQ, PY_ECC.bn128_FQ)],
+    ids=["bls12_381_fq", "bn254_fq"],
+)
+def test_coordinates_of_curves_are_those_of_py_ecc(
+    gpu: Gpu, field: Field, element: Element, place: Place
+) -> None:
+    check_against(gpu, place, field, element)
+
+
+@in_both_places
+def test_montgomery_form_is_that_of_arkworks(gpu: Gpu, place: Place) -> None:
+    """Words in Montgomery form are x R, and R is an element that arkworks multiplies by."""
+    values = some(BLS12_381_FR, 20, 3)
+    r = Scalar(2**256 % BLS12_381_FR.modulus)
+    words = made(gpu, place, BLS12_381_FR, values).in_form("montgomery").numpy()
+    wanted = b"".join((Scalar(value) * r).to_le_bytes() for value in values)
+    assert words.astype("<u8").tobytes() == wanted

@@ -1,0 +1,206 @@
+"""Polynomials over fields, on the host and on the card: products, values, interpolation, division
+by X^n - 1, against FLINT and plain integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpu_executor as gx
+from gpu_executor.fields import (
+    BABYBEAR,
+    BLS12_381_FR,
+    GOLDILOCKS,
+    MERSENNE31,
+    SECP256K1,
+    Field,
+    host_scans,
+    polynomials,
+)
+from tests.support.fields_under_test import (
+    FULL96,
+    Place,
+    edges,
+    in_both_places,
+    ints,
+    made,
+    points,
+    polynomial,
+    some,
+)
+
+Gpu = gx.PersistentVulkanBackend
+FR = BLS12_381_FR
+FIELDS = [FR, GOLDILOCKS, BABYBEAR, FULL96]
+each_field = pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+with_few_roots = pytest.mark.parametrize(
+    "field", [*FIELDS, MERSENNE31, SECP256K1], ids=lambda field: field.name
+)
+
+
+def product_of(field: Field, a: Sequence[int], b: Sequence[int]) -> list[int]:
+    exact = polynomial(field, a) * polynomial(field, b)
+    return [int(exact[i]) for i in range(len(a) + len(b) - 1)]
+
+
+# --- products ---
+
+
+@in_both_places
+@each_field
+@pytest.mark.parametrize(("long", "short"), [(1, 1), (5, 1), (16, 17), (100, 37)])
+def test_products_are_those_of_flint(
+    gpu: Gpu, field: Field, place: Place, long: int, short: int
+) -> None:
+    a, b = some(field, long, 1), some(field, short, 2)
+    x, y = (made(gpu, place, field, each) for each in (a, b))
+    assert ints(field.poly_mul(x, y)) == ints(field.poly_mul(y, x)) == product_of(field, a, b)
+
+
+@in_both_places
+def test_every_row_is_multiplied(gpu: Gpu, place: Place) -> None:
+    rows, other = [some(BABYBEAR, 7, seed) for seed in range(3)], some(BABYBEAR, 4, 9)
+    x, y = (made(gpu, place, BABYBEAR, each) for each in (rows, other))
+    wanted = [product_of(BABYBEAR, row, other) for row in rows]
+    assert ints(BABYBEAR.poly_mul(x, y)) == wanted
+    assert ints(BABYBEAR.poly_mul(x, made(gpu, place, BABYBEAR, [other] * 3))) == wanted
+
+
+@settings(max_examples=10)
+@given(data=st.data())
+@in_both_places
+@each_field
+def test_values_of_a_product_are_products_of_values(
+    gpu: Gpu, field: Field, place: Place, data: st.DataObject
+) -> None:
+    element = st.one_of(st.sampled_from(edges(field)), st.integers(0, field.modulus - 1))
+    rows = st.lists(element, min_size=3, max_size=6)
+    a, b, at = (made(gpu, place, field, data.draw(rows)) for _ in range(3))
+    found = field.poly_eval(field.poly_mul(a, b), at)
+    assert ints(found) == ints(field.poly_eval(a, at) * field.poly_eval(b, at))
+
+
+# --- values ---
+
+
+@in_both_places
+@with_few_roots
+@pytest.mark.parametrize("count", [1, 2, 7, 100])
+def test_values_are_those_of_flint(gpu: Gpu, field: Field, place: Place, count: int) -> None:
+    a, at = some(field, count, 1), [0, 1, field.modulus - 1, *some(field, 18, 2)]
+    exact = polynomial(field, a)
+    x, y = (made(gpu, place, field, each) for each in (a, at))
+    wanted = [int(exact(point)) for point in at]
+    assert ints(field.poly_eval(x, y)) == wanted
+    in_rows = np.array(wanted, object).reshape(3, 7).tolist()
+    assert ints(field.poly_eval(x, y.reshape(3, 7))) == in_rows
+    assert ints(field.poly_eval(x, y[5])) == wanted[5]
+
+
+@in_both_places
+def test_long_polynomials_are_evaluated_in_parts(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    monkeypatch.setattr(polynomials, "MOST_COEFFICIENTS", 16)
+    monkeypatch.setattr(host_scans, "COEFFICIENTS_AT_ONCE", 300)
+    a, at = some(FR, 100, 1), some(FR, 20, 2)
+    x, y = (made(gpu, place, FR, each) for each in (a, at))
+    exact = polynomial(FR, a)
+    assert ints(FR.poly_eval(x, y)) == [int(exact(point)) for point in at]
+
+
+@in_both_places
+def test_no_points_have_no_values(gpu: Gpu, place: Place) -> None:
+    for shape in ((0,), (3, 0)):
+        at = made(gpu, place, FR, np.zeros(shape, object))
+        assert FR.poly_eval(made(gpu, place, FR, [1, 2, 3]), at).shape == shape
+
+
+# --- interpolation on the domain ---
+
+
+@in_both_places
+@each_field
+@pytest.mark.parametrize("coset", [None, 5])
+def test_the_polynomial_through_values_has_them(
+    gpu: Gpu, field: Field, place: Place, coset: int | None
+) -> None:
+    values = some(field, 16, 3)
+    found = field.intt(made(gpu, place, field, values), coset=coset)
+    at = made(gpu, place, field, points(field, 4, coset or 1))
+    assert ints(field.poly_eval(found, at)) == values
+
+
+# --- division by X^n - 1 ---
+
+
+@in_both_places
+@with_few_roots
+@pytest.mark.parametrize("n", [1, 3, 8, 64, 99, 100, 128])
+def test_quotient_and_remainder_are_those_of_flint(
+    gpu: Gpu, field: Field, place: Place, n: int
+) -> None:
+    a = some(field, 100, n)
+    found = field.poly_divide_vanishing(made(gpu, place, field, a), n)
+    quotient, remainder = (ints(each) for each in found)
+    exact = divmod(polynomial(field, a), polynomial(field, [-1, *[0] * (n - 1), 1]))
+    assert quotient == [int(exact[0][i]) for i in range(max(100 - n, 0))]
+    assert remainder == [int(exact[1][i]) for i in range(n)]
+
+
+@in_both_places
+def test_no_coefficients_leave_nothing(gpu: Gpu, place: Place) -> None:
+    x = made(gpu, place, FR, [])
+    quotient, remainder = FR.poly_divide_vanishing(x, 3)
+    assert (ints(quotient), ints(remainder)) == ([], [0, 0, 0])
+
+
+# --- what cannot be ---
+
+
+@in_both_places
+def test_what_is_no_polynomial_is_refused_in_words(gpu: Gpu, place: Place) -> None:
+    rows, single = made(gpu, place, FR, [[1, 2], [3, 4]]), made(gpu, place, FR, 5)
+    none = made(gpu, place, FR, [])
+    for a in (rows, single, none):
+        with pytest.raises(gx.errors.ArgumentShapeError, match="one polynomial is wanted"):
+            FR.poly_eval(a, rows)
+    for a in (rows, single):
+        with pytest.raises(
+            gx.errors.ArgumentShapeError, match="one polynomial and n of 1 at least"
+        ):
+            FR.poly_divide_vanishing(a, 2)
+    with pytest.raises(gx.errors.ArgumentShapeError, match="one polynomial and n of 1 at least"):
+        FR.poly_divide_vanishing(rows[0], 0)
+    for n in (2.0, True, "2"):
+        with pytest.raises(gx.errors.ArgumentTypeError, match=r"n of X\^n - 1 is a whole number"):
+            FR.poly_divide_vanishing(rows[0], n)  # type: ignore[arg-type]
+    for a in (single, none):
+        with pytest.raises(
+            gx.errors.ArgumentShapeError, match="an axis of coefficients, one at least"
+        ):
+            FR.poly_mul(a, rows)
+
+
+@in_both_places
+def test_products_that_need_more_roots_than_there_are_are_refused(gpu: Gpu, place: Place) -> None:
+    x = made(gpu, place, MERSENNE31, [1, 2, 3])
+    with pytest.raises(
+        gx.errors.ArgumentShapeError, match=r"order 2\^1 at most.*transform of 2\^3"
+    ):
+        MERSENNE31.poly_mul(x, x)
+
+
+def test_polynomials_and_points_in_two_places_are_refused(gpu: Gpu) -> None:
+    host = FR.encode([1, 2])
+    there = gpu.to_device(host)
+    for a, b in ((host, there), (there, host)):
+        for use in (FR.poly_eval, FR.poly_mul):
+            with pytest.raises(
+                gx.errors.ArgumentTypeError, match="on the host and on a card, or on two"
+            ):
+                use(a, b)

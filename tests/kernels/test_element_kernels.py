@@ -1,0 +1,409 @@
+"""Element kernels: every operation in every family of primes, exact against Python's integers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.kernels import build
+from gpu_executor.kernels.catalogue import field_kernel
+from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, element_kernel
+from gpu_executor.kernels.families import FAMILIES, NEIGHBOURS, family, in_montgomery_form
+from gpu_executor.plan import plan
+from gpu_executor.plan.plan import Plan
+from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime, words
+from tests.conftest import OpenGpu
+
+Array = npt.NDArray[Any]
+Ints = Sequence[int]
+
+GOLDILOCKS = Prime("goldilocks", 2**64 - 2**32 + 1)
+BABYBEAR = Prime("babybear", 15 * 2**27 + 1)
+MERSENNE31 = Prime("mersenne31", 2**31 - 1)
+PRIMES = {
+    "goldilocks": [GOLDILOCKS],
+    "mersenne31": [MERSENNE31],
+    "monty31": [
+        BABYBEAR,
+        Prime("koalabear", 2**31 - 2**24 + 1),
+        Prime("three", 3),
+        Prime("full 30 bits", 2**30 - 35),
+    ],
+    "wide": [
+        BLS12_381_FQ,
+        BLS12_381_FR,
+        Prime("full 32 bits", 2**32 - 5),
+        Prime("33 bits", 2**32 + 15),
+        Prime("63 bits", 2**63 - 25),
+        Prime("full 64 bits", 2**64 - 59),
+        Prime("95 bits", 2**95 - 15),
+        # 224 and 480 bits are whole limbs, so that twice the modulus has a bit more than they.
+        Prime("full 224 bits", 2**224 - 63),
+        Prime("2^255-19", 2**255 - 19),
+        Prime("secp256k1", 2**256 - 2**32 - 977),
+        Prime("full 480 bits", 2**480 - 47),
+        Prime("2^521-1", 2**521 - 1),
+        Prime("full 768 bits", 2**768 - 825),
+    ],
+}
+ALL_PRIMES = [prime for primes in PRIMES.values() for prime in primes]
+BROADCASTING = ("add", "sub", "mul", "fma", "equal", "select")
+ONE_OF_EACH = [GOLDILOCKS, MERSENNE31, BABYBEAR, BLS12_381_FR]
+# lavapipe compiles products of many limbs for seconds. What is left out, another prime has.
+LEFT_OUT = {
+    "full 480 bits": {"fma", "power", *CONVERSIONS},
+    "2^521-1": {"fma", "to_montgomery"},
+    "full 768 bits": {"power", "from_montgomery"},
+}
+
+
+def operations(prime: Prime) -> list[str]:
+    """Those that the prime's elements have."""
+    has_form = in_montgomery_form(prime)
+    return [name for name in OPERATIONS if has_form or name not in CONVERSIONS]
+
+
+CALLS = [
+    (prime, operation)
+    for prime in ALL_PRIMES
+    for operation in operations(prime)
+    if operation not in LEFT_OUT.get(prime.name, ())
+]
+
+on_every_prime = pytest.mark.parametrize("prime", ALL_PRIMES, ids=lambda prime: prime.name)
+on_one_of_each = pytest.mark.parametrize("prime", ONE_OF_EACH, ids=lambda prime: prime.name)
+on_every_call = pytest.mark.parametrize(
+    ("prime", "operation"), CALLS, ids=[f"{prime.name}-{name}" for prime, name in CALLS]
+)
+
+
+class Exact:
+    """The operations on Python's integers, elements in the form that they have on the card."""
+
+    def __init__(self, prime: Prime) -> None:
+        self.modulus = prime.modulus
+        self.one = prime.r % prime.modulus if in_montgomery_form(prime) else 1
+        self.r = prime.r
+        self.per_product = pow(self.one, -1, prime.modulus)
+
+    def add(self, a: int, b: int) -> int:
+        return (a + b) % self.modulus
+
+    def sub(self, a: int, b: int) -> int:
+        return (a - b) % self.modulus
+
+    def neg(self, a: int) -> int:
+        return -a % self.modulus
+
+    def double(self, a: int) -> int:
+        return 2 * a % self.modulus
+
+    def mul(self, a: int, b: int) -> int:
+        return a * b * self.per_product % self.modulus
+
+    def square(self, a: int) -> int:
+        return self.mul(a, a)
+
+    def fma(self, a: int, b: int, c: int) -> int:
+        return (self.mul(a, b) + c) % self.modulus
+
+    def equal(self, a: int, b: int) -> int:
+        return int(a == b)
+
+    def select(self, condition: int, a: int, b: int) -> int:
+        return a if condition else b
+
+    def power(self, a: int, exponent: int) -> int:
+        return pow(a * self.per_product, exponent, self.modulus) * self.one % self.modulus
+
+    def to_montgomery(self, a: int) -> int:
+        return a * self.r % self.modulus
+
+    def from_montgomery(self, a: int) -> int:
+        return a * pow(self.r, -1, self.modulus) % self.modulus
+
+
+def edges(prime: Prime) -> list[int]:
+    """Values at which carries, borrows and reductions change, all below the modulus."""
+    p = prime.modulus
+    borders = [*range(0, prime.bits, 32), *range(0, prime.bits, prime.limbs.bits)]
+    near = [(1 << bit) + off for bit in borders[:: max(1, len(borders) // 8)] for off in (-1, 0, 1)]
+    values = [0, 1, 2, p // 2, p // 2 + 1, p - 2, p - 1, prime.r_mod_p, prime.r2_mod_p, *near]
+    return sorted({value for value in values if 0 <= value < p})
+
+
+def some(prime: Prime, count: int, seed: int) -> list[int]:
+    """Elements, every other one an edge."""
+    draw, known = random.Random(seed), edges(prime)
+    return [
+        draw.choice(known) if draw.random() < 0.5 else draw.randrange(prime.modulus)
+        for _ in range(count)
+    ]
+
+
+def conditions(count: int) -> list[int]:
+    return [(0, 1, 0, 2**31)[i % 4] for i in range(count)]
+
+
+def as_words(number: int, count: int) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(number.to_bytes(4 * count, "little"), np.uint32).copy()
+
+
+def operands(prime: Prime, operation: str, counts: Sequence[int]) -> tuple[list[Ints], list[Array]]:
+    """Operands of so many elements, as integers and as arrays."""
+    ints: list[Ints] = [some(prime, count, seed) for seed, count in enumerate(counts)]
+    arrays = [words.from_ints(prime, each) for each in ints]
+    if operation == "select":
+        ints[0] = conditions(counts[0])
+        arrays[0] = np.array(ints[0], np.uint32)
+    return ints, arrays
+
+
+def expected(prime: Prime, operation: str, ints: Sequence[Ints]) -> list[int]:
+    exact: Callable[..., int] = getattr(Exact(prime), operation)
+    first, *others = ints
+    return [exact(a, *(other[i % len(other)] for other in others)) for i, a in enumerate(first)]
+
+
+def as_ints(prime: Prime, operation: str, result: Array) -> list[int]:
+    return result.tolist() if operation == "equal" else words.to_ints(prime, result)
+
+
+@on_every_call
+def test_every_kernel_is_exact(
+    gpu: gx.PersistentVulkanBackend, prime: Prime, operation: str
+) -> None:
+    kernel = element_kernel(prime, operation)
+    if operation == "power":
+        exponent = prime.modulus - 2
+        ints: list[Ints] = [some(prime, 70, 1), [exponent]]
+        arrays = [words.from_ints(prime, ints[0]), as_words(exponent, prime.words)]
+    else:
+        ints, arrays = operands(prime, operation, [1000] * kernel.inputs)
+        if kernel.inputs == 2:  # every edge with every other
+            known = edges(prime)
+            pairs = [(a, b) for a in known for b in known]
+            ints = [[*own, *(pair[side] for pair in pairs)] for side, own in enumerate(ints)]
+            arrays = [words.from_ints(prime, each) for each in ints]
+    result = gpu.run(kernel, *arrays)
+    assert as_ints(prime, operation, result) == expected(prime, operation, ints)
+
+
+EXPONENTS = [0, 1, 2, 3, 4, 5, 7, 12, 255, 65537, 0b1011_0111_0110, 2**32 - 1, 2**32, 3 * 2**31]
+EXPONENTS += [2**64 - 1, 0xB6DB6DB6DB6DB6DB, 0x5555_5555_DDDD_DDDD, 2**96 + 2**64 - 1]
+
+
+@pytest.mark.parametrize("more_words", [0, 3])
+@on_one_of_each
+def test_powers_by_any_exponent_are_exact(
+    gpu: gx.PersistentVulkanBackend, prime: Prime, more_words: int
+) -> None:
+    values = some(prime, 40, 5)
+    kernel = element_kernel(prime, "power")
+    for exponent in [*EXPONENTS, prime.modulus - 1, prime.modulus**2 + 1]:
+        count = max(1, -(-exponent.bit_length() // 32)) + more_words
+        result = gpu.run(kernel, words.from_ints(prime, values), as_words(exponent, count))
+        assert words.to_ints(prime, result) == expected(prime, "power", [values, [exponent]])
+
+
+@pytest.mark.parametrize("operation", BROADCASTING)
+@on_one_of_each
+def test_shorter_operands_begin_again(
+    gpu: gx.PersistentVulkanBackend, prime: Prime, operation: str
+) -> None:
+    kernel = element_kernel(prime, operation, broadcast=True)
+    for count in (1, 7, 1000):
+        for first, second in ((1, 1), (3, 1), (1, count), (count, 3), (count, count)):
+            periods = [min(period, count) for period in (first, second)][: kernel.inputs - 1]
+            ints, arrays = operands(prime, operation, [count, *periods])
+            result = gpu.run(kernel, *arrays)
+            assert as_ints(prime, operation, result) == expected(prime, operation, ints)
+
+
+def test_a_row_meets_every_row(gpu: gx.PersistentVulkanBackend) -> None:
+    prime = BLS12_381_FR
+    ints, (a, b) = operands(prime, "mul", [60, 5])
+    rows = a.reshape(3, 4, 5, *prime.element_shape)
+    for backend in (gpu, gx.CpuBackend()):
+        result = backend.run(element_kernel(prime, "mul", broadcast=True), rows, b)
+        assert result.shape == rows.shape
+        assert words.to_ints(prime, result) == expected(prime, "mul", ints)
+        equal = backend.run(element_kernel(prime, "equal", broadcast=True), rows, b)
+        assert (equal.shape, equal.dtype) == ((3, 4, 5), np.uint32)
+
+
+@pytest.mark.parametrize("per_invocation", [1, 3])
+@pytest.mark.parametrize(
+    ("prime", "names"),
+    [
+        (BABYBEAR, OPERATIONS),
+        (GOLDILOCKS, ("fma", "equal")),
+        (MERSENNE31, ("sub", "select")),
+        (BLS12_381_FR, ("add", "mul")),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_few_work_groups_stride_over_all_elements(
+    fresh_gpu: OpenGpu,
+    monkeypatch: pytest.MonkeyPatch,
+    prime: Prime,
+    names: Sequence[str],
+    per_invocation: int,
+) -> None:
+    monkeypatch.setattr(Plan, "groups", lambda _plan, _count: 2)
+    monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
+    gpu = fresh_gpu()
+    for operation in names:
+        kernel = element_kernel(prime, operation, strides=True)
+        for count in (5, 128, 1001):
+            ints, arrays = operands(prime, operation, [count] * kernel.inputs)
+            if operation == "power":
+                ints[1], arrays[1] = [77], as_words(77, 1)
+            result = gpu.run(kernel, *arrays)
+            assert as_ints(prime, operation, result) == expected(prime, operation, ints)
+
+
+@pytest.mark.parametrize("per_invocation", [1, 2, 3])
+def test_without_a_stride_an_invocation_takes_as_many_as_the_plan_says(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, per_invocation: int
+) -> None:
+    monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
+    gpu = fresh_gpu()
+    kernel = element_kernel(BABYBEAR, "mul")
+    for count in (1, 63, 64, 65, 1000):
+        ints, arrays = operands(BABYBEAR, "mul", [count] * 2)
+        assert words.to_ints(BABYBEAR, gpu.run(kernel, *arrays)) == expected(BABYBEAR, "mul", ints)
+
+
+@pytest.mark.parametrize("operation", ["add", "fma", "select", "to_montgomery"])
+def test_kernels_that_do_not_broadcast_are_cut_into_chunks(
+    cutting_gpu: gx.PersistentVulkanBackend, operation: str
+) -> None:
+    kernel = element_kernel(BABYBEAR, operation)
+    ints, arrays = operands(BABYBEAR, operation, [250] * kernel.inputs)
+    result = cutting_gpu.run(kernel, *arrays)
+    assert words.to_ints(BABYBEAR, result) == expected(BABYBEAR, operation, ints)
+
+
+def test_results_stay_on_the_card(gpu: gx.PersistentVulkanBackend) -> None:
+    prime = BLS12_381_FR
+    ints, arrays = operands(prime, "mul", [300, 300])
+    a, b = (gpu.to_device(array) for array in arrays)
+    product = gpu.run(element_kernel(prime, "mul"), a, b, keep=True)
+    doubled = gpu.run(element_kernel(prime, "add"), product, product, keep=True)
+    same = gpu.run(element_kernel(prime, "equal"), doubled, a)
+    exact = Exact(prime)
+    wanted = [exact.double(exact.mul(x, y)) for x, y in zip(*ints, strict=True)]
+    assert words.to_ints(prime, doubled.numpy()) == wanted
+    assert same.tolist() == [int(x == y) for x, y in zip(wanted, ints[0], strict=True)]
+
+
+@on_every_prime
+def test_references_are_exact(prime: Prime) -> None:
+    cpu = gx.CpuBackend()
+    for operation in operations(prime):
+        kernel = element_kernel(prime, operation)
+        ints, arrays = operands(prime, operation, [30] * kernel.inputs)
+        if operation == "power":
+            ints[1], arrays[1] = [2**40 + 77], as_words(2**40 + 77, 2)
+        result = cpu.run(kernel, *arrays)
+        assert as_ints(prime, operation, result) == expected(prime, operation, ints)
+        if operation in BROADCASTING:
+            ints, arrays = operands(prime, operation, [30, *(7, 1)[: kernel.inputs - 1]])
+            result = cpu.run(element_kernel(prime, operation, broadcast=True), *arrays)
+            assert as_ints(prime, operation, result) == expected(prime, operation, ints)
+
+
+@pytest.mark.parametrize("bits", [224, 480])
+def test_checked_products_of_a_modulus_that_fills_its_limbs_are_exact(
+    gpu: gx.PersistentVulkanBackend, bits: int
+) -> None:
+    (prime,) = (prime for prime in PRIMES["wide"] if prime.name == f"full {bits} bits")
+    ints, arrays = operands(prime, "mul", [1000, 1000])
+    result = gpu.run(field_kernel(prime, "mul"), *arrays)
+    assert words.to_ints(prime, result) == expected(prime, "mul", ints)
+
+
+def test_primes_are_in_these_families() -> None:
+    assert {name: [prime.name for prime in primes] for name, primes in PRIMES.items()} == {
+        name: [prime.name for prime in ALL_PRIMES if family(prime) == name] for name in PRIMES
+    }
+    assert {*PRIMES, "doubles"} == set(FAMILIES)  # test_doubles.py
+
+
+def test_a_family_goes_by_the_modulus_and_not_by_the_name() -> None:
+    assert family(Prime("p", GOLDILOCKS.modulus)) == "goldilocks"
+    assert family(Prime("goldilocks", 2**61 - 1)) == "wide"
+
+
+@on_every_prime
+def test_a_kernel_is_the_same_object_each_time(prime: Prime) -> None:
+    again = Prime(prime.name, prime.modulus)
+    for operation in operations(prime):
+        kernel = element_kernel(prime, operation)
+        assert element_kernel(again, operation, broadcast=False) is kernel
+        assert not kernel.status
+        assert kernel.split == ("whole" if operation == "power" else "elements")
+        assert kernel.push_bytes <= 128, "what every device has"
+
+
+@on_every_prime
+def test_broadcasting_shares_the_code(prime: Prime) -> None:
+    for operation in BROADCASTING:
+        plain = element_kernel(prime, operation)
+        shorter = element_kernel(prime, operation, broadcast=True)
+        assert (shorter.digest, shorter.push_bytes) == (plain.digest, plain.push_bytes)
+        assert (plain.split, shorter.split) == ("elements", "whole")
+
+
+def test_one_spirv_serves_a_family() -> None:
+    for primes in PRIMES.values():
+        for operation in operations(primes[0]):
+            assert len({element_kernel(prime, operation).digest for prime in primes}) == 1
+
+
+def test_primes_below_32_bits_need_no_64_bit_numbers() -> None:
+    for prime in (BABYBEAR, MERSENNE31):
+        for operation in operations(prime):
+            assert "Int64" not in element_kernel(prime, operation).interface.capability_names()
+
+
+def test_an_unknown_operation_is_an_error_that_lists_them() -> None:
+    with pytest.raises(
+        gx.errors.KernelError, match=r"no element kernel 'div'; there are add, sub, neg, "
+    ):
+        element_kernel(BLS12_381_FR, "div")
+
+
+@pytest.mark.parametrize("operation", CONVERSIONS)
+@pytest.mark.parametrize("prime", [GOLDILOCKS, MERSENNE31], ids=lambda prime: prime.name)
+def test_elements_that_stay_as_they_are_have_no_conversions(prime: Prime, operation: str) -> None:
+    with pytest.raises(gx.errors.KernelError, match="stay as they are, without a Montgomery form"):
+        element_kernel(prime, operation)
+
+
+@pytest.mark.parametrize("operation", sorted(set(OPERATIONS) - set(BROADCASTING)))
+def test_what_has_one_operand_broadcasts_none(operation: str) -> None:
+    with pytest.raises(gx.errors.KernelError, match=f"{operation} has no second operand"):
+        element_kernel(BLS12_381_FR, operation, broadcast=True)
+
+
+def test_an_operand_longer_than_the_first_is_an_error(gpu: gx.PersistentVulkanBackend) -> None:
+    _, arrays = operands(BABYBEAR, "fma", [5, 5, 6])
+    words_of_it = "argument 2 has 6 elements and argument 0 has 5; it can be shorter, not longer"
+    with pytest.raises(gx.errors.ArgumentShapeError, match=words_of_it):
+        gpu.run(element_kernel(BABYBEAR, "fma", broadcast=True), *arrays)
+
+
+def test_sources_are_compiled_for_each_family_with_its_own_digest() -> None:
+    (mul,) = (build.GLSL / "elements").glob("mul.comp")
+    compiled = [source for source in build.sources() if source.path == mul]
+    stems = [f"{name}_mul" for name in FAMILIES] + [f"{name}_neighbours_mul" for name in NEIGHBOURS]
+    assert [source.stem for source in compiled] == sorted(stems)
+    assert len({build.source_digest(source) for source in compiled}) == len(stems)

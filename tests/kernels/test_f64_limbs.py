@@ -1,0 +1,245 @@
+"""Products made of doubles: exact in every kernel that has them, and used only where they pay.
+
+A device that cannot round doubles toward zero, as lavapipe, runs the same kernels with the halves
+of each product made by integers instead (`EMULATED` in doubles.glsl): limbs, carries and reductions
+are then what is tested.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.dispatch import Dispatch
+from gpu_executor.errors import DeviceLacksError
+from gpu_executor.fields import BLS12_381_FR, Field
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels import build, catalogue, dispatched, elements, modules, scans
+from gpu_executor.kernels.catalogue import mul_chain_kernel
+from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PRODUCTS, element_kernel
+from gpu_executor.kernels.families import module_family
+from gpu_executor.primes import BABYBEAR, GOLDILOCKS, Prime, words
+from gpu_executor.vulkan import device_memory
+from gpu_executor.vulkan.device_memory import NEEDED, DeviceMemory, f64_limbs_pay
+from tests.kernels.test_element_kernels import as_words, edges, expected, operands, some
+
+FR = BLS12_381_FR.prime
+FULL416 = Prime("full 416 bits", 2**416 - 435)
+"""Eight whole limbs of 52 bits, and 13 words: no bit is left over."""
+PRIMES = [
+    *(FR, Field(2**256 - 2**32 - 977).prime, gx.fields.BLS12_381_FQ.prime),
+    Prime("full 32 bits", 2**32 - 5),
+    Prime("53 bits", 2**52 + 21),
+    Prime("full 64 bits", 2**64 - 59),
+    Prime("full 96 bits", 2**96 - 17),
+    Prime("full 224 bits", 2**224 - 63),
+    FULL416,
+    Prime("601 bits", 2**600 + 187),  # 19 words, twelve limbs: the most
+]
+# lavapipe compiles products of many limbs for seconds: what shares a product's code has two primes.
+CALLS = [(prime, operation) for prime in PRIMES for operation in ("mul", "square")]
+CALLS += [(prime, operation) for prime in (FR, PRIMES[4]) for operation in ("fma", *CONVERSIONS)]
+on_every_call = pytest.mark.parametrize(
+    ("prime", "operation"), CALLS, ids=[f"{prime.name}-{name}" for prime, name in CALLS]
+)
+on_two = pytest.mark.parametrize("prime", [FR, PRIMES[4]], ids=lambda prime: prime.name)
+
+
+@functools.cache
+def emulated(module: str) -> bytes:
+    """A module of the family with integers in the place of doubles."""
+    (source,) = (each for each in build.sources() if each.stem == module)
+    command = [*build.COMMAND, *source.options, "-DEMULATED", "-o", "-", str(source.path)]
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+
+
+def emulated_or_plain(module: str) -> bytes:
+    return emulated(module) if module.startswith("doubles_") else modules.spirv(module)
+
+
+def forget_kernels() -> None:
+    elements._element_kernel.cache_clear()
+    scans.scan_kernel.cache_clear()
+    catalogue.mul_chain_kernel.cache_clear()
+
+
+@pytest.fixture
+def device(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[DeviceMemory]:
+    """One that multiplies by doubles."""
+    devices = gpu._session.device_memory
+    if not devices.info.features >= NEEDED:
+        for room in (elements, dispatched, catalogue):
+            monkeypatch.setattr(room, "spirv", emulated_or_plain)
+    forget_kernels()
+    monkeypatch.setitem(vars(devices), "doubles", True)
+    yield devices
+    forget_kernels()
+
+
+def limb_edges(prime: Prime) -> list[int]:
+    """Values at which a limb of 52 bits is full or empty, besides the usual ones."""
+    borders = range(0, prime.bits, 52)
+    near = {(1 << bit) + off for bit in borders for off in (-1, 0, 1)}
+    full = sum(1 << bit for bit in range(prime.bits)) - prime.modulus
+    return sorted({*edges(prime), *(n for n in near if 0 <= n < prime.modulus), abs(full)})
+
+
+@on_every_call
+def test_products_are_exact(
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime, operation: str
+) -> None:
+    kernel = element_kernel(prime, operation, doubles=True)
+    assert kernel.digest != element_kernel(prime, operation).digest
+    ints, _ = operands(prime, operation, [500] * kernel.inputs)
+    known = limb_edges(prime)[:40]
+    pairs = [(a, b, known[0]) for a in known for b in known]
+    ints = [[*own, *(pair[side] for pair in pairs)] for side, own in enumerate(ints)]
+    result = gpu.run(kernel, *(words.from_ints(prime, each) for each in ints))
+    assert words.to_ints(prime, result) == expected(prime, operation, ints)
+
+
+@on_two
+def test_powers_are_exact(
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
+) -> None:
+    values, exponent = some(prime, 70, 1), prime.modulus - 2
+    kernel = element_kernel(prime, "power", doubles=True)
+    result = gpu.run(kernel, words.from_ints(prime, values), as_words(exponent, prime.words))
+    assert words.to_ints(prime, result) == expected(prime, "power", [values, [exponent]])
+
+
+@on_two
+def test_inverses_and_running_products_are_exact(
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
+) -> None:
+    field = Field(prime.modulus)
+    values = some(prime, 5000, 3)  # more than are inverted one by one
+    x = gpu.to_device(field.encode(values))
+    inverses = [pow(value, -1, prime.modulus) if value else 0 for value in values]
+    assert field.inverse(x).ints().tolist() == inverses
+    nonzero = [value or 1 for value in values]
+    running = [nonzero[0]]
+    for value in nonzero[1:]:
+        running.append(running[-1] * value % prime.modulus)
+    assert field.prefix_product(gpu.to_device(field.encode(nonzero))).ints().tolist() == running
+
+
+def test_polynomials_are_evaluated_exactly(
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory
+) -> None:
+    coefficients, points = some(FR, 100, 1), some(FR, 50, 2)
+    x, at = (gpu.to_device(BLS12_381_FR.encode(each)) for each in (coefficients, points))
+    values = [
+        sum(c * pow(point, i, FR.modulus) for i, c in enumerate(coefficients)) % FR.modulus
+        for point in points
+    ]
+    assert BLS12_381_FR.poly_eval(x, at).ints().tolist() == values
+
+
+@on_two
+def test_chains_of_products_are_exact(
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
+) -> None:
+    a, b = some(prime, 300, 1), some(prime, 300, 2)
+    kernel = mul_chain_kernel(prime, 6, doubles=True)
+    found = gpu.run(kernel, words.from_ints(prime, a), words.from_ints(prime, b))
+    r = pow(prime.r, -1, prime.modulus)
+    exact = [x * pow(y * r, 6, prime.modulus) % prime.modulus for x, y in zip(a, b, strict=True)]
+    assert words.to_ints(prime, found) == exact
+
+
+def test_only_products_of_large_primes_are_made_of_doubles() -> None:
+    for operation in OPERATIONS:
+        own = "doubles" if operation in PRODUCTS else "wide"
+        assert module_family(FR, operation, doubles=True) == own
+        assert module_family(FR, operation, doubles=False) == "wide"
+    assert module_family(FR, "scatter", doubles=True) == "wide"
+    assert module_family(Prime("610 bits", 2**610 - 27), "mul", doubles=True) == "wide"
+    assert module_family(GOLDILOCKS, "mul", doubles=True) == "goldilocks"
+    assert module_family(BABYBEAR, "mul", doubles=True) == "monty31"
+
+
+def test_what_they_need_is_in_the_code() -> None:
+    for operation in PRODUCTS:
+        plain, made = (element_kernel(FR, operation, doubles=each) for each in (False, True))
+        added = {*made.interface.capability_names()} - {*plain.interface.capability_names()}
+        assert added == {"Float64", "RoundingModeRTZ"}
+
+
+def test_a_device_without_the_rounding_is_told_apart(gpu: gx.PersistentVulkanBackend) -> None:
+    features = gpu._session.device_memory.info.features
+    a, kernel = words.from_ints(FR, [1, 2, 3]), element_kernel(FR, "square", doubles=True)
+    if features >= NEEDED:
+        assert words.to_ints(FR, gpu.run(kernel, a)) == expected(FR, "square", [[1, 2, 3]])
+        return
+    assert not gpu._session.device_memory.f64_limbs
+    with pytest.raises(DeviceLacksError, match=r"RoundingModeRTZ.*lacks shaderRoundingModeRTZ"):
+        gpu.run(kernel, a)
+
+
+class Trial:
+    """Whether doubles pay, on a device that has what they need, with times as told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, device: DeviceMemory) -> None:
+        self.patch, self.device = monkeypatch, device
+        monkeypatch.setattr(device_memory, "NEEDED", frozenset())
+        monkeypatch.setattr(device_memory, "POINTS", 1 << 11)
+
+    def pays(self, by_integers: float, by_doubles: float) -> bool:
+        times = iter([by_integers, by_doubles] * device_memory.TURNS)
+
+        def seconds(devices: DeviceMemory, work: Any) -> float:
+            devices.submit([work])
+            return next(times)
+
+        self.patch.setattr(device_memory, "_seconds", seconds)
+        return f64_limbs_pay(self.device)
+
+
+@pytest.fixture
+def trial(monkeypatch: pytest.MonkeyPatch, device: DeviceMemory) -> Trial:
+    return Trial(monkeypatch, device)
+
+
+def test_they_are_used_where_they_are_faster(trial: Trial) -> None:
+    assert trial.pays(2, 1)
+    assert not trial.pays(1, 2)
+
+
+def test_a_device_that_rounds_twice_does_not_use_them(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(prime: Prime, name: str, *, doubles: bool) -> Kernel:
+        other = Prime("another", 2**255 - 19)
+        return scans.scan_kernel(other if doubles else prime, name)
+
+    monkeypatch.setattr(device_memory, "scan_kernel", wrong)
+    assert not trial.pays(2, 1)
+
+
+def test_the_trial_is_no_part_of_a_graph(
+    gpu: gx.PersistentVulkanBackend, trial: Trial, device: DeviceMemory
+) -> None:
+    x = gpu.to_device(BLS12_381_FR.encode([1, 2, 3]))
+    with gpu.graph(x) as graph:
+        assert trial.pays(2, 1)
+        y = BLS12_381_FR.square(x)
+    assert len(graph) == 1
+    graph()
+    assert y.ints().tolist() == [1, 4, 9]
+
+
+def test_times_are_taken_on_an_idle_device(device: DeviceMemory) -> None:
+    x = device.put(words.from_ints(FR, [5, 6, 7]))
+    y = device.empty(x.shape, x.dtype)
+    work = Dispatch(element_kernel(FR, "add"), (x, x, y), 3)
+    assert device_memory._seconds(device, work) > 0
+    assert np.array_equal(y.numpy(), words.from_ints(FR, [10, 12, 14]))

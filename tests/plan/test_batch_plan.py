@@ -1,0 +1,121 @@
+"""Plans of batches: how many slots, which path, which queues, and what is left when memory is."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpu_executor as gx
+from gpu_executor.call import Operand
+from gpu_executor.device_info import DeviceInfo, QueueFamily
+from gpu_executor.errors import SettingsError
+from gpu_executor.plan import MOST_SLOTS, Plan, Request, RunOptions, make_plan, shrunk
+from gpu_executor.plan.bounds import USUAL_DEPTH
+from gpu_executor.plan.plan import SMALLEST_CHUNK
+from gpu_executor.plan.strategy import SPLIT_BYTES
+from gpu_executor.settings import Settings
+from tests.plan.test_plan import ADD, ELEMENT, device, reason
+
+COPYING = dataclasses.replace(
+    device(),
+    queue_families=(QueueFamily(1, ("compute", "transfer"), 64), QueueFamily(2, ("transfer",), 64)),
+)
+INPUT_BYTES = 2 * ELEMENT.nbytes
+
+
+def plan(
+    count: int,
+    jobs: int,
+    on: DeviceInfo = COPYING,
+    *,
+    chunk: int = 1 << 19,
+    in_place: bool = False,
+    device_local: bool | None = None,
+    pipelined: bool | None = None,
+    depth: int | None = None,
+) -> Plan:
+    """The plan for a batch of field additions."""
+    options = RunOptions(device_local, pipelined, depth)
+    request = Request(ADD, (Operand(ELEMENT, count),) * 3, count, jobs, options, in_place)
+    return make_plan(request, on, Settings(stream_chunk_elems=chunk))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, MOST_SLOTS])
+@pytest.mark.parametrize("jobs", [1, 2, 100])
+def test_the_depth_asked_for_is_taken(depth: int, jobs: int) -> None:
+    found = plan(70, jobs, depth=depth)
+    assert found.slots == depth
+    assert reason(found, "slots") == f"{depth}, asked for"
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 100])
+def test_one_after_the_other_takes_one_slot_and_overlapping_two_at_least(jobs: int) -> None:
+    assert plan(70, jobs, pipelined=False).slots == 1
+    assert plan(70, jobs, chunk=10, pipelined=False).slots == 1
+    assert 2 <= plan(70, jobs, pipelined=True).slots <= max(2, jobs)
+
+
+@pytest.mark.parametrize(
+    ("count", "jobs", "slots"),
+    [(10, 1, 1), (11, 1, 2), (10, 2, 2), (10, 100, USUAL_DEPTH), (1000, 1, USUAL_DEPTH)],
+)
+def test_left_to_choose_there_are_no_more_slots_than_pieces(
+    count: int, jobs: int, slots: int
+) -> None:
+    assert plan(count, jobs, chunk=10).slots == slots
+
+
+@pytest.mark.parametrize("depth", [-1, 0, 17, 1000])
+def test_depths_that_cannot_be_are_refused(depth: int) -> None:
+    with pytest.raises(SettingsError, match=f"depth is {depth} with pipelined=None; .* 1 to 16"):
+        RunOptions(depth=depth)
+
+
+def test_a_depth_that_contradicts_the_way_is_refused() -> None:
+    with pytest.raises(SettingsError, match="depth is 1 with pipelined=True"):
+        RunOptions(pipelined=True, depth=1)
+    with pytest.raises(SettingsError, match="depth is 2 with pipelined=False"):
+        RunOptions(pipelined=False, depth=2)
+    assert RunOptions(pipelined=False, depth=1).depth == 1
+
+
+def test_three_queues_are_taken_where_the_device_copies_beside_computing() -> None:
+    enough = SPLIT_BYTES // INPUT_BYTES + 1
+    found = plan(enough, 4, device_local=True, in_place=True)
+    assert found.queues == "split"
+    assert reason(found, "queues") == "three, for copies in, computing and copies out"
+    for other in (
+        plan(enough, 4, device(), device_local=True, in_place=True),
+        plan(enough, 4, device_local=False, in_place=True),
+        plan(enough, 4, device_local=True, in_place=True, pipelined=False),
+        plan(enough // 2, 4, device_local=True, in_place=True),
+    ):
+        assert other.queues == "one"
+
+
+@given(chunk=st.integers(1, 1 << 24), device_local=st.booleans())
+def test_a_plan_shrinks_by_halves_to_the_smallest_chunk(chunk: int, device_local: bool) -> None:
+    found: Plan | None = plan(1 << 26, 1, chunk=chunk, device_local=device_local)
+    while found is not None:
+        smaller = shrunk(found)
+        if smaller is None:
+            assert found.chunk < 2 * SMALLEST_CHUNK
+        else:
+            assert SMALLEST_CHUNK <= smaller.chunk == found.chunk // 2
+            assert smaller.chunk <= smaller.capacity < found.capacity
+            assert f"memory for {found.chunk:,} was not to be had" in smaller.reasons[-1]
+            assert (smaller.path, smaller.slots) == (found.path, found.slots)
+        found = smaller
+
+
+def test_a_plan_can_be_asked_for_by_a_number_of_elements(gpu: gx.PersistentVulkanBackend) -> None:
+    kernel = gx.kernels.load("bls12_381_fq_mul")
+    many = gpu.explain(kernel, 3_000_000_000)
+    assert (many.count, many.chunk) == (3_000_000_000, gpu.explain(kernel, 1 << 30).chunk)
+    assert many.slots > 1
+    a = np.zeros((70, 6), np.uint64)
+    assert gpu.explain(kernel, 70) == gpu.explain(kernel, a, a)

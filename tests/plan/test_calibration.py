@@ -1,0 +1,293 @@
+"""A device's figures as text and in files: read back as written, or refused and replaced."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpu_executor as gx
+from gpu_executor.calibration import MUCH_TO_COPY, VERSION, Calibration
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration, write_calibration
+from tests.support.calibrations import H200, LAVAPIPE, MAYBE_TIMES, RATES, TIMES, strange_figures
+
+NAMES = [*RATES, *TIMES, *MAYBE_TIMES, "seconds"]
+TEXT = H200.to_json()
+HUGE = 10**400
+"""A whole number that is no float."""
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 3), st.floats(), st.text(max_size=3), st.just(HUGE)
+)
+lists = st.lists(st.lists(scalars, max_size=3) | scalars, max_size=3)
+any_json = scalars | lists | st.dictionaries(st.text(max_size=3), lists, max_size=3)
+
+
+@pytest.fixture(scope="module")
+def info() -> DeviceInfo:
+    return gx.devices()[0]
+
+
+def changed(**changes: Any) -> str:
+    """The text of figures with some of them changed."""
+    return json.dumps(json.loads(TEXT) | changes)
+
+
+def is_sound(figures: Calibration) -> bool:
+    """Whether plans can be made from them."""
+    values = [getattr(figures, name) for name in NAMES]
+    threads = [number for number, _ in figures.host_copy]
+    values += [rate for _, rate in figures.host_copy]
+    numbers = [value for value in values if value is not None]
+    return (
+        all(type(number) is float and math.isfinite(number) and number > 0 for number in numbers)
+        and all(type(number) is int and number > 0 for number in threads)
+        and 1 <= figures.best_threads() <= max(threads)
+        and isinstance(figures.when, str)
+    )
+
+
+@given(figures=strange_figures(), seconds=st.floats(1e-9, 1e9), when=st.text())
+def test_figures_are_read_back_as_they_were_written(
+    figures: Calibration, seconds: float, when: str
+) -> None:
+    figures = dataclasses.replace(figures, seconds=seconds, when=when)
+    assert Calibration.from_json(figures.to_json()) == figures
+    assert is_sound(figures)
+
+
+def test_the_text_has_every_name_and_a_version() -> None:
+    content = json.loads(TEXT)
+    assert content.pop("version") == VERSION
+    assert content.keys() == {field.name for field in dataclasses.fields(Calibration)}
+    assert (content["copy_in"], content["host_copy"][-1]) == (45.7e9, [8, 68.8e9])
+
+
+def test_missing_and_unknown_names_are_refused() -> None:
+    for name in ["version", "host_copy", "when", *NAMES]:
+        content = json.loads(TEXT)
+        del content[name]
+        with pytest.raises(ValueError, match=name):
+            Calibration.from_json(json.dumps(content))
+    with pytest.raises(ValueError, match="'tide'"):
+        Calibration.from_json(changed(tide=1.0))
+
+
+@pytest.mark.parametrize("version", [0, 2, VERSION + 1, "1", None, [1], {}, -1, math.nan])
+def test_another_version_is_refused(version: Any) -> None:
+    with pytest.raises(ValueError, match=f"not figures of version {VERSION}"):
+        Calibration.from_json(changed(version=version))
+
+
+WRONG: list[Any] = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    -1,
+    -1e-9,
+    0,
+    0.0,
+    -0.0,
+    "1",
+    "",
+    [],
+    [1.0],
+    {},
+    {"a": 1},
+]
+
+
+@pytest.mark.parametrize("value", [*WRONG, HUGE, -HUGE], ids=lambda value: str(value)[:12])
+def test_what_is_no_rate_and_no_time_is_refused(value: Any) -> None:
+    for name in NAMES:
+        with pytest.raises(ValueError):
+            Calibration.from_json(changed(**{name: value}))
+
+
+def test_only_queues_that_a_device_may_lack_have_no_figure() -> None:
+    for name in NAMES:
+        text = changed(**{name: None})
+        if name in MAYBE_TIMES:
+            assert getattr(Calibration.from_json(text), name) is None
+            continue
+        with pytest.raises(ValueError):
+            Calibration.from_json(text)
+
+
+NO_NUMBER_OF_THREADS: list[Any] = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    None,
+    [],
+    {},
+    "two",
+    "",
+    0,
+    -1,
+    -HUGE,
+]
+PAIRS: list[Any] = [
+    [],
+    None,
+    {},
+    "1",
+    3.0,
+    [1],
+    [[]],
+    [[1]],
+    [[1, 2.0, 3.0]],
+    ["12"],
+    [{"1": 1.0, "2": 2.0}],
+    [[1, 1e9], None],
+    *([[1, wrong]] for wrong in (*WRONG, None, HUGE)),
+    *([[wrong, 1e9]] for wrong in NO_NUMBER_OF_THREADS),
+]
+
+
+@pytest.mark.parametrize("pairs", PAIRS, ids=lambda pairs: str(pairs)[:20])
+def test_odd_pairs_of_threads_and_rates_are_refused(pairs: Any) -> None:
+    with pytest.raises(ValueError):
+        Calibration.from_json(changed(host_copy=pairs))
+
+
+@pytest.mark.parametrize("when", [None, 20261115, ["2026-11-15"], {}, True])
+def test_a_date_that_is_no_text_is_refused(when: Any) -> None:
+    with pytest.raises(ValueError):
+        Calibration.from_json(changed(when=when))
+
+
+NO_FIGURES = {
+    "nothing": "",
+    "a zero byte": "\0",
+    "a number": "1",
+    "null": "null",
+    "a list": "[1]",
+    "text": '"figures"',
+    "an empty object": "{}",
+    "more than one": TEXT + TEXT,
+    "a mark before it": "\ufeff" + TEXT,
+    "a long number": changed().replace("45700000000.0", "9" * 5000),
+    "a deep list": "[" * 100_000,
+    "a deep object": '{"copy_in":' * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", NO_FIGURES.values(), ids=NO_FIGURES)
+def test_text_that_is_no_figures_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        Calibration.from_json(text)
+
+
+@given(text=st.text() | st.integers(0, len(TEXT) - 1).map(lambda end: TEXT[:end]))
+def test_any_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        Calibration.from_json(text)
+
+
+@given(name=st.sampled_from(["host_copy", *NAMES]), value=any_json)
+def test_whatever_is_read_is_refused_or_sound(name: str, value: Any) -> None:
+    try:
+        figures = Calibration.from_json(changed(**{name: value}))
+    except ValueError:
+        return
+    assert is_sound(figures)
+
+
+@pytest.mark.parametrize(
+    ("rates", "best"),
+    [
+        ((9.8e9,), 1),
+        ((9.8e9, 21.7e9, 41.7e9, 68.8e9), 8),
+        ((10e9, 10.4e9, 10.5e9, 9e9), 1),  # within a twentieth
+        ((10e9, 19e9, 20e9, 20e9), 4),
+        ((10e9, 30e9, 20e9, 5e9), 2),
+    ],
+)
+def test_the_fewest_threads_that_copy_about_as_fast_as_any(
+    rates: tuple[float, ...], best: int
+) -> None:
+    pairs = tuple((1 << at, rate) for at, rate in enumerate(rates))
+    figures = dataclasses.replace(H200, host_copy=pairs)
+    assert figures.best_threads() == best
+
+
+def test_a_copy_is_shared_where_it_is_long() -> None:
+    assert H200.piece_copy(0) == 0
+    assert H200.piece_copy(9800) == pytest.approx(1e-6)
+    assert H200.piece_copy(MUCH_TO_COPY - 1) == (MUCH_TO_COPY - 1) / 9.8e9
+    assert H200.piece_copy(MUCH_TO_COPY) == 40e-6 + MUCH_TO_COPY / 34e9
+
+
+def test_figures_are_kept_in_a_file_for_each_device_and_driver(
+    info: DeviceInfo, tmp_path: Path
+) -> None:
+    folder = tmp_path / "made" / "on the way"
+    write_calibration(folder, info, H200)
+    names = ["uuid", "driver", "driver_version", "pipeline_cache_uuid"]
+    changes: list[dict[str, Any]] = [{name: "0" * 32} for name in names]
+    others = [dataclasses.replace(info, **change) for change in changes]
+    for other in others:
+        assert read_calibration(folder, other) is None
+        write_calibration(folder, other, LAVAPIPE)
+    assert read_calibration(folder, info) == H200
+    assert all(read_calibration(folder, other) == LAVAPIPE for other in others)
+    assert len(list(folder.iterdir())) == 5
+    write_calibration(folder, info, LAVAPIPE)
+    assert read_calibration(folder, info) == LAVAPIPE
+    assert len(list(folder.iterdir())) == 5
+
+
+def test_no_file_is_no_figures_and_no_warning(
+    info: DeviceInfo, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert read_calibration(tmp_path, info) is None
+    calibration_path(tmp_path, info).mkdir()
+    assert read_calibration(tmp_path, info) is None
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff\xfe", b"\0" * 100, TEXT[:-1].encode(), changed(version=0).encode(), b"[" * 10**5],
+    ids=["empty", "no text", "zeros", "truncated", "an old version", "deep"],
+)
+def test_a_garbled_file_is_told_of_ignored_and_replaced(
+    info: DeviceInfo, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    path = calibration_path(tmp_path, info)
+    path.write_bytes(content)
+    assert read_calibration(tmp_path, info) is None
+    assert f"{path} holds no figures of {info.name}, and will be replaced" in caplog.text
+    write_calibration(tmp_path, info, H200)
+    assert read_calibration(tmp_path, info) == H200
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_disk_that_refuses_costs_a_warning_and_no_more(
+    info: DeviceInfo,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError("no space left on device")
+
+    in_the_way = tmp_path / "a file"
+    in_the_way.write_text("where the folder should be")
+    write_calibration(in_the_way, info, H200)
+    assert "the device's figures were not kept" in caplog.text
+    write_calibration(tmp_path, info, H200)
+    caplog.clear()
+    monkeypatch.setattr(Path, "replace", refuse)
+    write_calibration(tmp_path, info, LAVAPIPE)
+    assert "the device's figures were not kept: no space left on device" in caplog.text
+    assert read_calibration(tmp_path, info) == H200
+    assert sorted(tmp_path.iterdir()) == [in_the_way, calibration_path(tmp_path, info)]

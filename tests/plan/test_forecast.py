@@ -1,0 +1,299 @@
+"""Plans by a device's figures: forecasts, and choices among ways that follow from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, get_args
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gpu_executor.calibration import Calibration
+from gpu_executor.call import Operand
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.plan import MOST_SLOTS, DataPath, Plan, QueueUse, Request, RunOptions, make_plan
+from gpu_executor.plan.forecast import ExecutionPath, PipelinePace, Work, forecast
+from gpu_executor.settings import Settings
+from tests.plan.test_batch_plan import COPYING
+from tests.plan.test_plan import ADD, ELEMENT, ENDLESS, device, reason
+from tests.support.calibrations import H200, LAVAPIPE, MAYBE_TIMES, RATES, TIMES, strange_figures
+
+ROOMY = device(storage=ENDLESS, groups=ENDLESS, memory=ENDLESS)
+OPEN = RunOptions()
+any_figures = st.sampled_from([H200, LAVAPIPE]) | strange_figures()
+any_wishes = st.one_of(
+    st.builds(
+        RunOptions, st.none() | st.booleans(), st.none(), st.none() | st.integers(1, MOST_SLOTS)
+    ),
+    st.builds(RunOptions, st.none() | st.booleans(), st.just(True), st.none() | st.integers(2, 16)),
+    st.builds(RunOptions, st.none() | st.booleans(), st.just(False), st.none() | st.just(1)),
+)
+
+
+def plan(
+    count: int,
+    jobs: int = 1,
+    figures: Calibration = H200,
+    on: DeviceInfo = COPYING,
+    *,
+    mapped: bool = False,
+    options: RunOptions = OPEN,
+    **settings: Any,
+) -> Plan:
+    """The plan for field additions; `mapped` where the host copies neither inputs nor results."""
+    operands = (Operand(ELEMENT, count),) * 3
+    request = Request(ADD, operands, count, jobs, options, in_place=mapped, recycled=mapped)
+    return make_plan(request, on, Settings(**settings), figures)
+
+
+def seconds(
+    figures: Calibration, work: Work, pieces: int, slots: int | None, way: tuple[DataPath, QueueUse]
+) -> float:
+    return forecast(figures, work, pieces, ExecutionPath(*way, pieces, slots))[0]
+
+
+MAPPED: tuple[DataPath, QueueUse] = ("host-visible", "one")
+STAGED: tuple[DataPath, QueueUse] = ("device-local", "one")
+SPLIT: tuple[DataPath, QueueUse] = ("device-local", "split")
+
+
+def test_one_piece_after_the_other_takes_the_sum_of_its_steps() -> None:
+    little = Work(9600, 4800, 9600, 4800)
+    copies = 14_400 / 9.8e9
+    mapped = copies + 20.7e-6 + 14_400 / 21.9e9
+    staged = copies + 35e-6 + 9600 / 45.7e9 + 14_400 / 3e12 + 4800 / 43.6e9
+    for pieces in (1, 7):
+        assert seconds(H200, little, pieces, 1, MAPPED) == pytest.approx(pieces * mapped)
+        assert seconds(H200, little, pieces, 1, STAGED) == pytest.approx(pieces * staged)
+    much = Work(64e6, 32e6, 64e6, 32e6)
+    shared = 2 * 40e-6 + 96e6 / 34e9
+    moved = 64e6 / 45.7e9 + 96e6 / 3e12 + 32e6 / 43.6e9
+    assert seconds(H200, much, 1, 1, STAGED) == pytest.approx(shared + 35e-6 + moved)
+
+
+def test_pieces_that_overlap_are_as_fast_as_the_slowest_part() -> None:
+    # Nothing to copy for the host: the bus takes longest, both ways of it together.
+    bus = Work(64e6, 32e6, 0, 0)
+    through = 23.4e-6 + 64e6 / 45.7e9 + 96e6 / 3e12 + 32e6 / 43.6e9
+    assert seconds(H200, bus, 101, None, SPLIT) == pytest.approx(through + 100 * 96e6 / 52.2e9)
+    # Few bytes: the caller's own thread.
+    few = Work(96, 48, 96, 48)
+    expected = 101 * (15.9e-6 + 144 / 9.8e9) + 144 / 21.9e9
+    assert seconds(H200, few, 101, None, MAPPED) == pytest.approx(expected)
+    # A host that copies slowly: its threads do, for the first pieces too.
+    slow, plain = dataclasses.replace(H200, pieces_copy=5e9), Work(64e6, 32e6, 64e6, 32e6)
+    assert seconds(slow, plain, 1001, None, SPLIT) == pytest.approx(1001 * 96e6 / 5e9, rel=0.01)
+
+
+def test_too_few_slots_leave_every_part_waiting() -> None:
+    work = Work(64e6, 32e6, 64e6, 32e6)
+    by_slots = {slots: seconds(H200, work, 100, slots, SPLIT) for slots in range(2, MOST_SLOTS + 1)}
+    left_open, slots = forecast(H200, work, 100, ExecutionPath(*SPLIT, 100, None))
+    assert 2 < slots < MOST_SLOTS
+    assert left_open == by_slots[slots] < 1.1 * min(by_slots.values())
+    assert by_slots[2] > 2 * left_open
+
+
+@given(apart=st.floats(1e-9, 1), ratio=st.floats(1, 40), pieces=st.integers(2, 1000))
+def test_slots_keep_the_slowest_part_busy_and_one_is_to_spare(
+    apart: float, ratio: float, pieces: int
+) -> None:
+    pace = PipelinePace(apart * ratio, apart)
+    assert ratio <= pace.slots <= ratio + 2
+    best = pace.through + (pieces - 1) * pace.apart
+    assert pace.seconds(pieces, pace.slots) == best
+    if pace.slots > 2:
+        assert pace.seconds(pieces, pace.slots - 2) > best
+
+
+@given(
+    figures=any_figures,
+    name=st.sampled_from([*RATES, *TIMES, *MAYBE_TIMES, "host_copy"]),
+    slower=st.floats(1, 1000),
+    sizes=st.tuples(*[st.floats(1, 1e9)] * 2),
+    copied=st.tuples(*[st.booleans()] * 2),
+    pieces=st.integers(1, 1000),
+    slots=st.none() | st.integers(1, MOST_SLOTS),
+    queues=st.sampled_from(get_args(QueueUse)),
+    path=st.sampled_from(get_args(DataPath)),
+)
+def test_whatever_is_slower_makes_no_forecast_shorter(
+    figures: Calibration,
+    name: str,
+    slower: float,
+    sizes: tuple[float, float],
+    copied: tuple[bool, bool],
+    pieces: int,
+    slots: int | None,
+    queues: QueueUse,
+    path: DataPath,
+) -> None:
+    if path == "host-visible":
+        queues = "one"
+    assume(queues == "one" or getattr(figures, f"piece_{queues}") is not None)
+    value: Any = getattr(figures, name)
+    assume(value is not None)
+    if name == "host_copy":
+        value = tuple((threads, rate / slower) for threads, rate in value)
+    else:
+        value = value / slower if name in RATES else value * slower
+    changes: dict[str, Any] = {name: value}
+    slow = dataclasses.replace(figures, **changes)
+    work = Work(*sizes, sizes[0] * copied[0], sizes[1] * copied[1])
+    before, now = (seconds(each, work, pieces, slots, (path, queues)) for each in (figures, slow))
+    # Where it is left open, there may be fewer slots to fill at first.
+    fewer = 2 * (work.filled + work.drained) / figures.pieces_copy if slots is None else 0
+    assert 0 < before <= now * (1 + 1e-9) + fewer
+
+
+@given(
+    figures=any_figures,
+    count=st.integers(1, 1 << 33) | st.integers(1, 5),
+    jobs=st.integers(1, 1000),
+    options=any_wishes,
+    mapped=st.booleans(),
+    chunk=st.none() | st.integers(1, 1 << 22),
+    set_so=st.none() | st.booleans(),
+    unified=st.booleans(),
+)
+def test_every_choice_is_within_bounds_and_as_asked_for(
+    figures: Calibration,
+    count: int,
+    jobs: int,
+    options: RunOptions,
+    mapped: bool,
+    chunk: int | None,
+    set_so: bool | None,
+    unified: bool,
+) -> None:
+    on = device(storage=ENDLESS, groups=ENDLESS, memory=ENDLESS, unified=unified)
+    settings = {"stream_chunk_elems": chunk, "device_local": set_so}
+    found = plan(count, jobs, figures, on, mapped=mapped, options=options, **settings)
+    assert 1 <= found.chunk <= count
+    assert found.chunk <= found.capacity
+    assert chunk is None or found.chunk == min(count, chunk) == min(count, found.capacity)
+    assert 1 <= found.slots <= MOST_SLOTS
+    assert options.slots in (None, found.slots)
+    assert not options.pipelined or found.slots > 1
+    assert found.foreseen is not None and 0 < found.foreseen < math.inf
+    wanted = next((each for each in (options.device_local, set_so) if each is not None), None)
+    if wanted is not None or unified:
+        assert found.path == ("device-local" if wanted else "host-visible")
+    if found.path == "host-visible" or found.slots == 1:
+        assert found.queues == "one"
+    assert found.queues == "one" or getattr(figures, f"piece_{found.queues}") is not None
+    about = [text.split(":")[0] for text in found.reasons]
+    assert about[:3] == ["path", "work-group", "chunk"]
+    assert about[3:] in ([], ["slots"], ["slots", "queues"])
+
+
+def test_the_argument_then_the_setting_then_unified_memory_choose_the_path() -> None:
+    unified = device(unified=True)
+    for count, other in ((100, True), (1 << 20, False)):
+        usual = plan(count).path
+        assert usual != plan(count, options=RunOptions(other)).path
+        assert plan(count, device_local=other).path != usual
+        assert plan(count, options=RunOptions(other), device_local=not other).path != usual
+        assert plan(count, on=unified).path == "host-visible"
+    found = plan(1 << 20, options=RunOptions(False), device_local=True)
+    assert reason(found, "path") == "asked for with device_local=False"
+    assert reason(plan(1 << 20, device_local=False), "path") == "GPU_DEVICE_LOCAL is 0"
+    assert reason(plan(1 << 20, on=unified), "path").startswith("all memory of the device")
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
+def test_the_path_changes_where_the_figures_say_so(mapped: bool) -> None:
+    sizes = [1 << power for power in range(6, 25)]
+    paths = [plan(size, mapped=mapped).path for size in sizes]
+    staged = paths.index("device-local")
+    assert 0 < staged < len(sizes) - 3
+    assert set(paths[:staged]) == {"host-visible"}
+    assert set(paths[staged:]) == {"device-local"}
+    found = plan(sizes[staged], mapped=mapped)
+    assert reason(found, "path").startswith("device-local, ")
+    # Where the bus is slower, kernels had better read mapped memory at larger sizes too, or at all.
+    slow = dataclasses.replace(H200, copy_in=28e9, copy_out=28e9, copy_both=28e9)
+    later = [plan(size, figures=slow, mapped=mapped).path for size in sizes].index("device-local")
+    assert later > staged
+    crawling = dataclasses.replace(H200, copy_in=5e9, copy_out=5e9, copy_both=5e9)
+    assert {plan(size, figures=crawling, mapped=mapped).path for size in sizes} == {"host-visible"}
+
+
+def test_large_plain_calls_are_cut_where_overlapping_gains() -> None:
+    for size in (1, 2, 70, 4096, 1 << 16):
+        small = plan(size)
+        assert (small.chunk, small.slots) == (size, 1)
+    for size in (1 << 18, 1 << 20, 1 << 24):
+        large = plan(size)
+        assert large.slots > 2
+        assert large.slots <= len(list(large.pieces()))
+        assert 256 << 10 <= large.chunk * 3 * ELEMENT.nbytes <= 64 << 20
+    # A software device computes on the threads that would copy: nothing to gain.
+    for size in (70, 1 << 16, 1 << 19):
+        assert plan(size, figures=LAVAPIPE).chunk == size
+
+
+def test_a_large_batch_of_mapped_arrays_takes_three_queues() -> None:
+    for count in (1 << 16, 1 << 18, 1 << 20):
+        found = plan(count, 16, mapped=True)
+        assert (found.path, found.queues) == ("device-local", "split")
+        assert reason(found, "queues").startswith("three, ")
+        without = dataclasses.replace(H200, piece_split=None)
+        assert plan(count, 16, without, mapped=True).queues != "split"
+        neither = dataclasses.replace(without, piece_several=None)
+        assert plan(count, 16, neither, mapped=True).queues == "one"
+
+
+def test_small_jobs_take_several_queues_where_those_are_much_cheaper() -> None:
+    cheap = dataclasses.replace(H200, piece_several=3e-6)
+    staged = RunOptions(device_local=True)
+    found = plan(64, 32, cheap, options=staged)
+    assert (found.queues, found.chunk) == ("several", 64)
+    assert reason(found, "queues").startswith("several, ")
+    assert plan(64, 32, dataclasses.replace(cheap, piece_several=None), options=staged).queues != (
+        "several"
+    )
+    dear = dataclasses.replace(H200, piece_several=100e-6, piece_split=100e-6)
+    assert plan(64, 32, dear, options=staged).queues == "one"
+
+
+def test_jobs_that_gain_nothing_by_overlapping_run_one_after_the_other() -> None:
+    dear, unified = dataclasses.replace(LAVAPIPE, piece_mapped=1e-3), device(unified=True)
+    found = plan(64, 4, dear, unified)
+    assert (found.slots, reason(found, "slots")) == (1, "1, overlapping would take longer")
+    assert plan(64, 4, dear, unified, options=RunOptions(pipelined=True)).slots > 1
+    assert plan(64, 4, LAVAPIPE, unified).slots > 1
+    one = plan(64, 4, options=RunOptions(pipelined=False))
+    assert reason(one, "slots") == "1, asked for with pipelined=False"
+
+
+def test_a_kernel_that_is_not_cut_stays_whole_with_figures() -> None:
+    whole = dataclasses.replace(ADD, split="whole")
+    count = 1 << 22
+    operands = (Operand(ELEMENT, count),) * 3
+    for jobs, chunk in ((1, None), (16, None), (1, 1000)):
+        request = Request(whole, operands, count, jobs)
+        found = make_plan(request, ROOMY, Settings(stream_chunk_elems=chunk), H200)
+        assert found.chunk == found.capacity == count
+        assert "one piece: the kernel is not cut by elements" in found.reasons
+
+
+def test_a_plan_by_figures_prints_itself_and_why() -> None:
+    assert str(plan(1 << 22, mapped=True)).splitlines() == [
+        "4,194,304 elements on the device-local path: 8 pieces of up to 524,288, 3 slots, "
+        "work-groups of 512 x 2 elements",
+        "  - path: device-local, 11.9 ms foreseen and 27.6 on the other",
+        "  - work-group: 512 of (64, 128, 256, 512), the kernel's own choice",
+        "  - chunk: 524,288 elements, 11.9 ms foreseen",
+        "  - slots: 3, so that copies and computing of 8 pieces overlap",
+        "  - queues: three, 13.7 ms with one, 11.9 ms with three, 13.7 ms with several foreseen",
+    ]
+    assert str(plan(70, 1, LAVAPIPE, options=RunOptions(True))).splitlines() == [
+        "70 elements on the device-local path: 1 piece of up to 70, 1 slot, work-groups of 64 x 1 "
+        "elements",
+        "  - path: asked for with device_local=True",
+        "  - work-group: 64 of (64, 128, 256, 512), to reach all of the chip with a small call",
+        "  - chunk: at most 79,536,431 elements, by the memory limit",
+    ]

@@ -1,0 +1,317 @@
+"""Plans: which path, which chunk, which work-groups, for devices of every make."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_executor.call import Operand
+from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, QueueFamily
+from gpu_executor.errors import DeviceLacksError, KernelError, OutOfMemoryError
+from gpu_executor.kernel import ElementType, Kernel
+from gpu_executor.kernels import load
+from gpu_executor.plan import Piece, Plan, Request, RunOptions, make_plan, round_up_to_class
+from gpu_executor.plan.bounds import USUAL_DEPTH
+from gpu_executor.plan.plan import WORK_GROUP_SIZES
+from gpu_executor.settings import Settings
+from tests.support.glsl import shader
+
+ADD = load("bls12_381_fq_add")
+ELEMENT = ElementType(np.dtype("u8"), (6,))
+BYTES = 3 * ELEMENT.nbytes
+"""Two inputs and an output of one element."""
+WORD = ElementType(np.dtype("u4"))
+ENDLESS = 1 << 60
+
+
+def device(
+    *,
+    kind: Kind = "discrete",
+    unified: bool = False,
+    memory: int = 1 << 37,
+    storage: int = 1 << 32,
+    groups: int = (1 << 31) - 1,
+    invocations: int = 1024,
+) -> DeviceInfo:
+    """A device that is like a large GPU but for what a test says."""
+    types = (("device_local", "host_visible"),) if unified else (("device_local",),)
+    return DeviceInfo(
+        index=0,
+        name="Paper GPU",
+        kind=kind,
+        vendor="Nobody",
+        driver="none",
+        driver_version="1",
+        api_version=(1, 3, 0),
+        uuid="00",
+        heaps=(MemoryHeap(memory, True, types),),
+        queue_families=(QueueFamily(1, ("compute", "transfer"), 64),),
+        limits=Limits(
+            max_storage_buffer_range=storage,
+            max_allocation=memory,
+            max_work_group_invocations=invocations,
+            max_work_group_size=(invocations, invocations, 64),
+            max_work_group_count=(groups, 65535, 65535),
+            max_push_constants=128,
+            max_bound_buffers=8,
+            buffer_offset_alignment=64,
+            non_coherent_atom=64,
+            subgroup_size=32,
+            timestamp_period_ns=1.0,
+            host_import_alignment=4096,
+            max_shared_memory=32_768,
+        ),
+        features=frozenset(),
+        extensions=frozenset(),
+        pipeline_cache_uuid="00",
+    )
+
+
+LARGE = device()
+
+
+def plan(count: int, on: DeviceInfo = LARGE, ask: bool | None = None, **settings: Any) -> Plan:
+    """The plan for a field addition."""
+    request = Request(ADD, (Operand(ELEMENT, count),) * 3, count, options=RunOptions(ask))
+    return make_plan(request, on, Settings(**settings))
+
+
+def plan_of(count: int, on: DeviceInfo, size: str = "local_size_x_id = 0", **more: Any) -> Plan:
+    """The plan for a kernel of one input and one output, declared by the test."""
+    kernel = Kernel.from_spirv(shader("", "", size=size), inputs=1, outputs=1, name="own", **more)
+    return make_plan(Request(kernel, (Operand(WORD, count),) * 2, count), on, Settings())
+
+
+def reason(plan: Plan, about: str) -> str:
+    found = [text for text in plan.reasons if text.startswith(f"{about}: ")]
+    assert len(found) == 1
+    return found[0].removeprefix(f"{about}: ")
+
+
+@pytest.mark.parametrize("on", [device(), device(unified=True)], ids=["discrete", "unified"])
+@pytest.mark.parametrize("count", [1, 1 << 21])
+@pytest.mark.parametrize(("wanted", "path"), [(True, "device-local"), (False, "host-visible")])
+def test_the_argument_then_the_setting_choose_the_path(
+    wanted: bool, path: str, count: int, on: DeviceInfo
+) -> None:
+    asked = plan(count, on, ask=wanted, device_local=not wanted)
+    assert asked.path == path
+    assert reason(asked, "path") == f"asked for with device_local={wanted}"
+    set_so = plan(count, on, device_local=wanted)
+    assert set_so.path == path
+    assert reason(set_so, "path") == f"GPU_DEVICE_LOCAL is {int(wanted)}"
+
+
+def test_a_device_whose_memory_is_the_hosts_stages_nothing() -> None:
+    found = plan(1 << 21, device(unified=True))
+    assert found.path == "host-visible"
+    assert reason(found, "path").startswith("all memory of the device is host-visible")
+
+
+def test_else_the_path_changes_at_exactly_one_mi_elements() -> None:
+    below, at = plan((1 << 20) - 1), plan(1 << 20)
+    assert (below.path, at.path) == ("host-visible", "device-local")
+    assert reason(below, "path") == "1,048,575 elements are below 1,048,576"
+    assert reason(at, "path") == "1,048,576 elements are at least 1,048,576"
+
+
+@pytest.mark.parametrize(
+    ("most", "by", "on", "settings"),
+    [
+        (524_288, "GPU_STREAM_CHUNK_ELEMS", device(), {}),
+        (1000, "GPU_STREAM_CHUNK_ELEMS", device(), {"stream_chunk_elems": 1000}),
+        (100, "the device's largest storage buffer", device(storage=100 * 48 + 47), {}),
+        (3 * 1024, "the device's work-group count", device(groups=3), {}),
+        (3 * 512, "the device's work-group count", device(groups=3, kind="cpu"), {}),
+        (10, "the memory limit", device(), {"memory_limit": 2 * USUAL_DEPTH * 10 * BYTES + 1}),
+        (10, "the memory limit", device(memory=2 * USUAL_DEPTH * 10 * BYTES + 1), {}),
+        (
+            7,
+            "the memory limit",
+            device(memory=2 * USUAL_DEPTH * 7 * BYTES),
+            {"memory_limit": 1 << 40},
+        ),
+        (
+            ((1 << 32) - 1) // 2,
+            "what a status word can tell",
+            device(storage=ENDLESS, groups=ENDLESS, memory=ENDLESS),
+            {"stream_chunk_elems": ENDLESS},
+        ),
+    ],
+)
+def test_a_chunk_is_bounded_by(
+    most: int, by: str, on: DeviceInfo, settings: dict[str, int]
+) -> None:
+    found = plan(1 << 32, on, ask=False, **settings)
+    assert reason(found, "chunk") == f"at most {most:,} elements, by {by}"
+    assert found.chunk == found.capacity == most
+
+
+def test_staging_halves_what_the_memory_limit_allows() -> None:
+    limit = 2 * USUAL_DEPTH * 20 * BYTES
+    assert plan(1 << 21, ask=True, memory_limit=limit).chunk == 10
+    assert plan(1 << 21, ask=False, memory_limit=limit).chunk == 20
+
+
+def test_where_not_one_element_fits_the_error_says_which_limit() -> None:
+    with pytest.raises(OutOfMemoryError) as raised:
+        plan(5, memory_limit=BYTES)
+    assert str(raised.value) == (
+        "bls12_381_fq_add: not even one element of 144 bytes fits the memory limit"
+    )
+    with pytest.raises(OutOfMemoryError, match="fits the device's largest storage buffer"):
+        plan(5, device(storage=47))
+
+
+def test_a_whole_kernel_is_never_cut() -> None:
+    found = plan_of(3_000_001, device(), split="whole")
+    assert list(found.pieces()) == [Piece(0, 3_000_001)]
+    assert found.capacity == 3_000_001
+    assert "one piece: the kernel is not cut by elements" in found.reasons
+
+
+def test_a_whole_kernel_is_refused_where_a_buffer_cannot_hold_its_array() -> None:
+    assert plan_of(1000, device(storage=4000), split="whole").chunk == 1000
+    with pytest.raises(DeviceLacksError) as raised:
+        plan_of(1001, device(storage=4000), split="whole")
+    assert str(raised.value) == (
+        "own: argument 0 has 4,004 bytes; Paper GPU binds at most 4,000 and this kernel cannot "
+        "be cut"
+    )
+
+
+def test_a_whole_kernel_is_refused_where_32_bits_cannot_count_its_elements() -> None:
+    roomy = device(storage=ENDLESS, memory=ENDLESS)
+    with pytest.raises(DeviceLacksError, match=r"own: 4,294,967,296 elements; .* in 32 bits"):
+        plan_of(1 << 32, roomy, split="whole")
+
+
+def test_a_whole_kernel_is_refused_where_it_needs_too_many_work_groups() -> None:
+    assert plan_of(640, device(groups=10), split="whole").groups(640) == 10
+    with pytest.raises(DeviceLacksError, match=r"own: .*work-groups"):
+        plan_of(641, device(groups=10), split="whole")
+
+
+@pytest.mark.parametrize(
+    ("count", "kind", "size", "each"),
+    [
+        (1, "discrete", 64, 1),
+        ((1 << 14) - 1, "discrete", 64, 1),
+        (1 << 14, "discrete", 512, 1),
+        ((1 << 18) - 1, "integrated", 512, 1),
+        (1 << 18, "integrated", 512, 2),
+        (1 << 18, "cpu", 512, 1),
+    ],
+)
+def test_work_groups_follow_from_size_and_device(
+    count: int, kind: Kind, size: int, each: int
+) -> None:
+    found = plan(count, device(kind=kind))
+    assert (found.work_group, found.per_invocation) == (size, each)
+    assert reason(found, "work-group").startswith(f"{size} of (64, 128, 256, 512), ")
+
+
+def test_a_work_group_the_kernel_fixes_is_left_alone() -> None:
+    in_code = plan_of(1 << 20, device(), size="local_size_x = 48")
+    as_constant = plan_of(1 << 20, device(), constants={0: 512})
+    assert [in_code.work_group, as_constant.work_group] == [48, 512]
+    assert reason(in_code, "work-group") == "48, fixed by the kernel"
+    assert in_code.per_invocation == as_constant.per_invocation == 1
+
+
+@pytest.mark.parametrize("invocations", [64, 127, 128, 1024])
+def test_a_work_group_is_within_the_devices_limits(invocations: int) -> None:
+    small = device(invocations=invocations)
+    assert plan(1 << 20, small).work_group <= invocations
+    along_x = dataclasses.replace(LARGE.limits, max_work_group_size=(invocations, 1024, 64))
+    narrow = dataclasses.replace(LARGE, limits=along_x)
+    assert plan(1 << 20, narrow).work_group <= invocations
+
+
+def test_a_work_group_of_two_dimensions_is_within_the_devices_limit() -> None:
+    found = plan_of(1 << 20, device(invocations=256), size="local_size_x_id = 0, local_size_y = 4")
+    assert found.work_group == 64
+    too_large = plan_of(9, device(invocations=256), size="local_size_x_id = 0, local_size_y = 512")
+    assert (too_large.work_group, too_large.groups(9)) == (1, 9), "the pipeline is refused later"
+
+
+@pytest.mark.parametrize("split", ["elements", "whole"])
+@pytest.mark.parametrize(("spec_id", "shape"), [(0, "0 x 2 x 1"), (1, "1 x 0 x 1")])
+def test_a_work_group_of_nobody_is_refused(split: str, spec_id: int, shape: str) -> None:
+    size = "local_size_x_id = 0, local_size_y_id = 1"
+    constants = {0: 1, 1: 2} | {spec_id: 0}
+    with pytest.raises(KernelError, match=f"'own': its constants make work-groups of {shape} "):
+        plan_of(9, device(), size=size, constants=constants, split=split)
+
+
+@pytest.mark.parametrize(("count", "groups"), [(1, 1), (64, 1), (65, 2), (128, 2), (129, 3)])
+def test_there_are_work_groups_for_every_element(count: int, groups: int) -> None:
+    assert plan(count).groups(count) == groups
+    assert plan(1 << 18).groups(16 * count) == groups  # 512 x 2 elements each
+
+
+@given(
+    count=st.integers(1, 1 << 33),
+    chunk=st.integers(1, 1 << 22),
+    storage=st.integers(48, 1 << 30),
+    memory=st.integers(4 * USUAL_DEPTH * BYTES, 1 << 38),
+    groups=st.integers(1, 1 << 24),
+    ask=st.booleans(),
+)
+def test_every_plan_keeps_every_limit(
+    count: int, chunk: int, storage: int, memory: int, groups: int, ask: bool
+) -> None:
+    on = device(storage=storage, memory=memory, groups=groups)
+    found = plan(count, on, ask, stream_chunk_elems=chunk)
+    assert 1 <= found.chunk <= found.capacity <= chunk
+    assert found.chunk <= count
+    assert found.capacity * ELEMENT.nbytes <= storage
+    assert found.capacity * BYTES * (2 if ask else 1) <= memory // 2 // USUAL_DEPTH
+    assert found.groups(found.chunk) <= groups
+    assert found.work_group in WORK_GROUP_SIZES
+    pieces = -(-count // found.chunk)
+    assert found.slots == min(pieces, USUAL_DEPTH)
+    about = ["path", "work-group", "chunk"]
+    about += ["slots"] * (pieces > 1) + ["queues"] * (pieces > 1 and ask)
+    assert [text.split(":")[0] for text in found.reasons] == about
+
+
+@given(count=st.integers(1, 5000), chunk=st.integers(1, 5000))
+def test_pieces_cover_the_elements_once_and_in_order(count: int, chunk: int) -> None:
+    pieces = list(plan(count, stream_chunk_elems=max(chunk, count // 50 + 1)).pieces())
+    covered = [at for piece in pieces for at in range(piece.start, piece.start + piece.count)]
+    assert covered == list(range(count))
+    assert len({piece.count for piece in pieces[:-1]}) <= 1
+    assert pieces[-1].count <= pieces[0].count
+
+
+def test_a_plan_prints_itself_and_why() -> None:
+    assert str(plan(1_200_000, device(kind="integrated"))).splitlines() == [
+        "1,200,000 elements on the device-local path: 3 pieces of up to 524,288, 3 slots, "
+        "work-groups of 512 x 2 elements",
+        "  - path: 1,200,000 elements are at least 1,048,576",
+        "  - work-group: 512 of (64, 128, 256, 512), the kernel's own choice",
+        "  - chunk: at most 524,288 elements, by GPU_STREAM_CHUNK_ELEMS",
+        "  - slots: 3, so that copies and computing of 3 pieces overlap",
+        "  - queues: one, the device has none that only copy",
+    ]
+    assert "1 piece of up to 7, 1 slot, work-groups of 64 x 1 elements" in str(plan(7))
+
+
+@given(st.integers(1, 1 << 50), st.integers(0, 1 << 50))
+def test_a_size_class_holds_its_count_and_wastes_a_quarter_at_most(count: int, more: int) -> None:
+    room = round_up_to_class(count)
+    assert room >= count
+    assert count < 4 or 4 * (room - count) <= room
+    assert round_up_to_class(room) == room
+    assert round_up_to_class(count + more) >= room
+
+
+def test_size_classes_are_4_5_6_7_times_powers_of_two() -> None:
+    found = {round_up_to_class(count) for count in range(1, 57)}
+    assert sorted(found) == [4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56]

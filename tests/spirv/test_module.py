@@ -1,0 +1,361 @@
+"""The SPIR-V reader on modules from glslc, hand-assembled modules and damaged modules."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_executor.errors import SpirvError
+from gpu_executor.spirv import LocalSize, ShaderInterface, SpecConstant, read_interface
+from tests.support.glsl import compile_glsl
+
+NONE = (None, None, None)
+VERSIONS = {"1.0": (1, 0), "1.1": (1, 3), "1.2": (1, 5), "1.3": (1, 6)}  # Vulkan: SPIR-V
+
+
+# A tiny assembler: an instruction is (opcode, *operands), a module is a list of instructions.
+
+Instruction = tuple[int, ...]
+
+
+def name_words(name: bytes) -> Instruction:
+    padded = name + bytes(4 - len(name) % 4)
+    return struct.unpack(f"<{len(padded) // 4}I", padded)
+
+
+def assemble(*instructions: Instruction, version: int = 0x10300, bound: int = 100) -> bytes:
+    words = [0x07230203, version, 0, bound, 0]
+    for opcode, *operands in instructions:
+        words += [(len(operands) + 1) << 16 | opcode, *operands]
+    return struct.pack(f"<{len(words)}I", *words)
+
+
+CAPABILITY = (17, 1)
+ENTRY = (15, 5, 1, *name_words(b"main"))
+SIZE = (16, 1, 17, 8, 4, 2)
+FUNCTION = ((54, 2, 1, 0, 3), (56,))
+# %10 = uint, %11 = a struct of two uints, %12 = pointer to it, %13 = a variable of it.
+BUFFER = ((71, 13, 33, 7), (71, 13, 34, 0), (21, 10, 32, 0), (30, 11, 10, 10))
+BUFFER_VARIABLE = ((32, 12, 12, 11), (59, 12, 13, 12))
+# A WorkgroupSize %24 of spec constants 5 (default 16) and 6 (default 2), and the plain 1.
+WORKGROUP: tuple[Instruction, ...] = (
+    (71, 24, 11, 25), (71, 20, 1, 5), (71, 22, 1, 6), (21, 10, 32, 0), (23, 23, 10, 3),
+    (50, 10, 20, 16), (50, 10, 22, 2), (43, 10, 21, 1), (51, 23, 24, 20, 21, 22),
+)  # fmt: skip
+
+
+def kernel(*extra: Instruction, size: tuple[Instruction, ...] = (SIZE,)) -> bytes:
+    return assemble(CAPABILITY, ENTRY, *size, *extra, *FUNCTION)
+
+
+VALID = kernel(*WORKGROUP, *BUFFER[:2], *BUFFER[3:], *BUFFER_VARIABLE)
+
+
+def push_kernel(*types: Instruction) -> bytes:
+    """A kernel whose push-constant block is %50 of `types`."""
+    return kernel(*types, (32, 51, 9, 50), (59, 51, 52, 9))
+
+
+FULL = """
+layout(constant_id = 3) const bool flag = true;
+layout(constant_id = 1) const int shift = -5;
+layout(constant_id = 2) const float scale = 0.25;
+layout(local_size_x_id = 0, local_size_y = 4) in;
+layout(set = 0, binding = 4) readonly buffer In { uint n; uint a[]; };
+layout(set = 0, binding = 0) writeonly buffer Out { uint b[]; };
+layout(set = 0, binding = 2) readonly buffer A1 { uint c[]; };
+layout(set = 0, binding = 2) buffer A2 { uvec4 d[]; };
+layout(push_constant) uniform Push { uint count; uint moduli[26]; };
+void main() {
+    uint i = gl_GlobalInvocationID.x;
+    d[i].x = a[i] + c[i] + count + moduli[i] + uint(shift) + uint(scale) + uint(flag);
+    b[i] = gl_WorkGroupSize.x;
+}
+"""
+
+
+@pytest.mark.parametrize("vulkan", VERSIONS)
+def test_a_compiled_kernel_in_every_spirv_version(vulkan: str) -> None:
+    found = read_interface(compile_glsl(FULL, vulkan))
+    assert found == ShaderInterface(
+        version=VERSIONS[vulkan],
+        entry_point="main",
+        local_size=LocalSize((1, 4, 1), (0, None, None)),
+        bindings=(0, 2, 4),
+        read_only=frozenset({4}),
+        push_constant_bytes=108,
+        constants=(
+            SpecConstant(0, "uint", 32, 1),
+            SpecConstant(1, "int", 32, -5),
+            SpecConstant(2, "float", 32, 0.25),
+            SpecConstant(3, "bool", 32, True),
+        ),
+        capabilities=frozenset({1}),
+    )
+    assert found.constant(1) == SpecConstant(1, "int", 32, -5)
+    assert found.constant(9) is None
+    assert found.capability_names() == ("Shader",)
+
+
+def test_wide_and_narrow_spec_constants() -> None:
+    found = read_interface(
+        compile_glsl("""
+#extension GL_EXT_shader_explicit_arithmetic_types : require
+layout(local_size_x = 32) in;
+layout(constant_id = 0) const uint64_t a = 0xffffffff00000001ul;
+layout(constant_id = 1) const int64_t b = -2l;
+layout(constant_id = 2) const double c = 0.1lf;
+layout(constant_id = 3) const int16_t d = -3s;
+layout(constant_id = 4) const uint8_t e = uint8_t(200);
+layout(constant_id = 5) const float16_t f = 1.5hf;
+layout(set = 0, binding = 0) buffer Out { double o; };
+void main() { o = double(a) + double(b) + c + double(d) + double(e) + double(f); }
+""")
+    )
+    assert [(c.kind, c.bits, c.default) for c in found.constants] == [
+        ("uint", 64, 0xFFFFFFFF00000001),
+        ("int", 64, -2),
+        ("float", 64, 0.1),
+        ("int", 16, -3),
+        ("uint", 8, 200),
+        ("float", 16, 1.5),
+    ]
+    assert found.local_size == LocalSize((32, 1, 1), NONE)
+    assert {"Float64", "Int64", "Int16", "Int8", "Float16"} <= set(found.capability_names())
+
+
+@pytest.mark.parametrize(
+    ("members", "size"),
+    [
+        ("float a; vec3 b;", 28),
+        ("mat4 a; uint b;", 68),
+        ("mat3x2 a;", 24),
+        ("layout(row_major) mat3x2 a;", 32),
+        ("mat3 a[2]; float b;", 100),
+        ("uint a[3][5]; vec2 b;", 72),
+        ("S a; S b[2];", 48),
+        ("uint a[N];", 28),
+        ("layout(offset = 32) uint a;", 36),
+        ("double a; float b;", 12),
+        ("uint8_t a; uint8_t b[4];", 8),
+        ("Node a; uint b;", 12),
+    ],
+)
+def test_push_constant_bytes(members: str, size: int) -> None:
+    code = compile_glsl(f"""
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_shader_explicit_arithmetic_types : require
+#extension GL_EXT_shader_8bit_storage : require
+layout(local_size_x = 1) in;
+layout(constant_id = 0) const uint N = 7;
+struct S {{ vec2 x; uint y[2]; }};
+layout(buffer_reference) buffer Node;
+layout(buffer_reference, std430) buffer Node {{ Node next; uint value; }};
+layout(push_constant, std430) uniform Push {{ {members} }} push;
+void main() {{}}
+""")
+    assert read_interface(code).push_constant_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("constant", "value", "expected"),
+    [
+        (SpecConstant(0, "bool", 32, False), True, b"\1\0\0\0"),
+        (SpecConstant(0, "uint", 32, 0), 0xFFFFFFFF, b"\xff" * 4),
+        (SpecConstant(0, "uint", 32, 0), np.uint32(258), b"\2\1\0\0"),
+        (SpecConstant(0, "int", 16, 0), -2, b"\xfe\xff"),
+        (SpecConstant(0, "uint", 8, 0), 255, b"\xff"),
+        (SpecConstant(0, "uint", 64, 0), 1 << 63, b"\0" * 7 + b"\x80"),
+        (SpecConstant(0, "float", 32, 0.0), np.float32(1.0), b"\0\0\x80\x3f"),
+        (SpecConstant(0, "float", 64, 0.0), 1, b"\0" * 6 + b"\xf0\x3f"),
+        (SpecConstant(0, "float", 16, 0.0), float("inf"), b"\0\x7c"),
+    ],
+)
+def test_encoded_specialization_constants(
+    constant: SpecConstant, value: float, expected: bytes
+) -> None:
+    assert constant.encode(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("constant", "value", "words"),
+    [
+        (
+            SpecConstant(7, "uint", 32, 0),
+            -1,
+            r"constant 7 is a 32-bit uint: found int -1; .*0 \.\.",
+        ),
+        (SpecConstant(7, "int", 8, 0), 128, r"found int 128; give an int in -128 \.\. 127"),
+        (SpecConstant(7, "uint", 32, 0), 1.0, "found float 1.0"),
+        (SpecConstant(7, "uint", 32, 0), True, "found bool True"),
+        (SpecConstant(7, "float", 32, 0.0), False, "give a number"),
+        (SpecConstant(7, "bool", 32, True), 1, "found int 1; give True or False"),
+        (SpecConstant(7, "float", 32, 0.0), 1e39, "found float 1e.39"),
+        (SpecConstant(7, "float", 64, 0.0), 10**400, "found int of 1329 bits"),
+        (SpecConstant(7, "uint", 64, 0), "3", "found str; give an int"),
+    ],
+)
+def test_values_that_do_not_fit_their_constant_are_refused(
+    constant: SpecConstant, value: float, words: str
+) -> None:
+    with pytest.raises(SpirvError, match=words):
+        constant.encode(value)
+
+
+def test_the_workgroup_size_constant_overrides_execution_modes() -> None:
+    by_id = ((16, 1, 17, 8, 4, 2), (331, 1, 38, 21, 21, 20))
+    decorated = kernel(*WORKGROUP, size=by_id)
+    assert read_interface(decorated).local_size == LocalSize((16, 1, 2), (5, None, 6))
+    plain = kernel(*WORKGROUP[1:], size=by_id)
+    assert read_interface(plain).local_size == LocalSize((1, 1, 16), (None, None, 5))
+
+
+@pytest.mark.parametrize(
+    ("decorations", "read_only"),
+    [
+        ([(71, 13, 24)], {7}),
+        ([(72, 11, 0, 24), (72, 11, 1, 24)], {7}),
+        ([(72, 11, 0, 24)], set()),
+    ],
+)
+def test_read_only_bindings(decorations: list[Instruction], read_only: set[int]) -> None:
+    found = read_interface(kernel(*decorations, *BUFFER, *BUFFER_VARIABLE))
+    assert found.bindings == (7,)
+    assert found.read_only == read_only
+
+
+def test_a_repeated_spec_id_must_have_one_type() -> None:
+    two = ((71, 20, 1, 5), (71, 21, 1, 5), (21, 10, 32, 0), (21, 11, 32, 1))
+    same = read_interface(kernel(*two, (50, 10, 20, 1), (50, 10, 21, 64)))
+    assert same.constants == (SpecConstant(5, "uint", 32, 1),)
+    with pytest.raises(SpirvError, match="5 is both a 32-bit uint and a 32-bit int"):
+        read_interface(kernel(*two, (50, 10, 20, 1), (50, 11, 21, 64)))
+
+
+@pytest.mark.parametrize(
+    ("declaration", "words"),
+    [
+        ("layout(set=0, binding=3) uniform U { uint a; } u;", "binding 3 is a uniform buffer"),
+        ("layout(set=0, binding=3, r32f) uniform image2D u;", "binding 3 is an image"),
+        ("layout(set=0, binding=3) uniform sampler2D u;", "binding 3 is a combined image"),
+        ("layout(set=0, binding=3) buffer U { uint a; } u[4];", "binding 3 is an array"),
+        ("layout(set=2, binding=3) buffer U { uint a; } u;", "in descriptor set 2: use set 0"),
+        ("layout(push_constant) uniform P { uint a[2 * N]; };", "array .* push constants needs"),
+    ],
+)
+@pytest.mark.parametrize("vulkan", VERSIONS)
+def test_refused_resources(declaration: str, words: str, vulkan: str) -> None:
+    constant = "layout(constant_id = 0) const uint N = 2;"
+    body = f"layout(local_size_x = 1) in; {constant} {declaration} void main() {{}}"
+    with pytest.raises(SpirvError, match=words):
+        read_interface(compile_glsl(body, vulkan))
+
+
+def test_a_fragment_shader_is_refused() -> None:
+    with pytest.raises(SpirvError, match=r"no GLCompute entry point \(found: Fragment\)"):
+        read_interface(compile_glsl("void main() {}", stage="fragment"))
+
+
+HEADER = assemble()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (b"", "found 0 bytes"),
+        (HEADER[:16], "found 16 bytes"),
+        (HEADER + b"\0", "found 21 bytes"),
+        (b"#version 450\nvoid main() {} // \xc3\xa9\n", "source text.*compile"),
+        (struct.pack(">5I", 0x07230203, 0x10000, 0, 9, 0), "big-endian"),
+        (struct.pack("<5I", 0x07230204, 0x10000, 0, 9, 0), "magic number 0x07230204"),
+        (assemble(version=0x10700), "version word 0x00010700"),
+        (assemble(bound=0), "id bound of 0"),
+        (assemble(bound=1 << 22), "id bound of 4194304"),
+        (HEADER[:16] + b"\1\0\0\0", "schema 1"),
+        (HEADER + struct.pack("<I", 17), "word 5 .opcode 17. claims 0 words"),
+        (HEADER + struct.pack("<2I", 3 << 16 | 17, 1), "claims 3 words, 2 are left"),
+        (assemble((21, 10, 32)), "OpTypeInt at word 5 lacks 1 of its operands"),
+        (assemble((30, 10, 100)), "OpTypeStruct at word 5 uses id 100: ids must be in 1 .. 99"),
+        (assemble((20, 10), (20, 10)), "defines %10, which is defined already"),
+        (assemble((71, 10, 33)), "decoration 33 of %10 lacks"),
+        (assemble((73, 10)), "flatten-decorations"),
+        (assemble((17, 6)), "capability Kernel: OpenCL"),
+        (assemble(CAPABILITY), "found: none"),
+        (assemble((15, 5, 1, 0x61616161)), "nul-terminated"),
+        (assemble((15, 5, 1, 0xFF)), "nul-terminated UTF-8"),
+        (assemble(ENTRY, (15, 5, 2, *name_words(b"other"))), "'main', 'other'.*one per module"),
+        (assemble(ENTRY, SIZE), "'main' has no function"),
+        (assemble(ENTRY, SIZE, FUNCTION[0]), "ends inside a function"),
+        (kernel(size=()), "no local size"),
+        (kernel(size=((16, 1, 17, 8, 0, 1),)), r"\(8, 0, 1\)"),
+        (kernel(size=((16, 1, 17, 8),)), "three dimensions"),
+        (kernel(size=((331, 1, 38, 5, 5, 5),)), "given by an id that is not defined"),
+        (kernel((71, 24, 11, 25)), "the WorkgroupSize %24"),
+        (kernel(*BUFFER[1:], *BUFFER_VARIABLE), "%13 has no binding"),
+        (kernel((21, 10, 32, 0), (59, 10, 13, 12)), "its type must be a pointer"),
+        (kernel((21, 10, 64, 0), (71, 11, 1, 0), (50, 10, 11, 1)), "has 1 words"),
+        (push_kernel((21, 10, 32, 0), (30, 50, 10)), "member 0 .* has no Offset"),
+        (push_kernel((20, 10), (72, 50, 0, 35, 0), (30, 50, 10)), "hold OpTypeBool"),
+        (push_kernel((72, 50, 0, 35, 0), (30, 50, 50)), "nested too deep, or contains itself"),
+    ],
+)
+def test_malformed_modules_are_refused(code: bytes, words: str) -> None:
+    with pytest.raises(SpirvError, match=words):
+        read_interface(code)
+
+
+def test_a_type_nested_repeatedly_is_sized_in_linear_time() -> None:
+    types: list[Instruction] = [(21, 9, 32, 0)]
+    for outer in range(10, 51):
+        types += [(72, outer, 0, 35, 0), (72, outer, 1, 35, 4), (30, outer, outer - 1, outer - 1)]
+    assert read_interface(push_kernel(*types)).push_constant_bytes == 4 + 41 * 4
+
+
+def test_a_module_truncated_at_any_word_is_refused() -> None:
+    for code in (VALID, compile_glsl(FULL, "1.3")):
+        read_interface(code)
+        for end in range(0, len(code), 4):
+            with pytest.raises(SpirvError):
+                read_interface(code[:end])
+
+
+def check_no_crash(code: bytes) -> None:
+    try:
+        assert isinstance(read_interface(code), ShaderInterface)
+    except SpirvError as error:
+        assert str(error)
+
+
+@given(st.binary(max_size=400), st.booleans())
+def test_random_bytes_do_not_crash_the_reader(tail: bytes, with_header: bool) -> None:
+    check_no_crash(HEADER + tail if with_header else tail)
+
+
+INTERESTING = st.integers(0, 60) | st.integers(0, 2**32 - 1)
+
+
+@settings(max_examples=500)
+@given(st.lists(st.tuples(st.integers(0), INTERESTING), min_size=1, max_size=6))
+def test_mutated_words_do_not_crash_the_reader(changes: list[tuple[int, int]]) -> None:
+    words = list(struct.unpack(f"<{len(VALID) // 4}I", VALID))
+    for at, word in changes:
+        words[at % len(words)] = word
+    check_no_crash(struct.pack(f"<{len(words)}I", *words))
+
+
+OPCODES = (15, 16, 20, 21, 22, 23, 24, 28, 29, 30, 32, 43, 50, 51, 59, 71, 72, 331)
+RANDOM_INSTRUCTION = st.builds(
+    lambda opcode, operands: (opcode, *operands),
+    st.sampled_from(OPCODES),
+    st.lists(st.integers(1, 40), min_size=1, max_size=6),
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(RANDOM_INSTRUCTION, max_size=12))
+def test_random_instructions_do_not_crash_the_reader(instructions: list[Instruction]) -> None:
+    check_no_crash(kernel(*instructions))

@@ -1,0 +1,34 @@
+"""For tests of executors in interpreters of their own, each with a limit of time."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.conftest import RunPython
+
+BEGIN = """
+import atexit, gc, os, signal, sys, threading, time
+import numpy as np, gpu_executor as gx
+from concurrent.futures import as_completed, wait
+from gpu_executor.vulkan import binding
+from gpu_executor.vulkan.binding import vk
+ADD = gx.kernels.load("vector_add_u32")
+X = np.arange(3000, dtype=np.uint32)
+LONG = gx.kernels.load("bls12_381_fq_mul")
+WORDS = np.zeros((1 << 15, 6), np.uint64)  # takes lavapipe some milliseconds, the CPU some more
+seen = []
+
+def right(results):
+    found = [(result == 2 * X).all() for result in results]
+    return len(found) > 0 and all(found)
+
+signal.alarm(60)
+"""
+
+
+def check_script(
+    run_python: RunPython, script: str, said: str, status: int = 0
+) -> subprocess.CompletedProcess[str]:
+    ran = run_python(BEGIN + script)
+    assert (ran.returncode, ran.stdout.split()) == (status, said.split()), ran.stderr
+    return ran

@@ -1,0 +1,151 @@
+"""Backends whose crew fills and drains every piece, and a record of who does what."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NamedTuple
+
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.vulkan import recording
+from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.slot import Slot
+from tests.conftest import OpenGpu
+from tests.support.jobs import FQ_ADD, check_sums, field_jobs, watch
+from tests.vulkan.test_waiting import PATIENCE, in_background
+
+CHUNK = 100
+MUCH = 64
+"""Bytes from which other threads copy, in these tests."""
+MIXED = (5, 100, 0, 250, 64, 1, 101, 17, 2, 99, 1000, 3)
+"""Elements of jobs: some that are cut, some that are not worth another thread."""
+WORKERS = 4
+
+See = Callable[[int | None], object]
+"""Is told a job by its number."""
+
+
+def crewed(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> gx.PersistentVulkanBackend:
+    """A backend whose crew copies for the smallest pieces too, of 100 elements at most."""
+    monkeypatch.setattr(recording, "MUCH_TO_COPY", MUCH)
+    gpu = fresh_gpu(stream_chunk_elems=CHUNK)
+    gpu._session.resources.copy_threads.threads = WORKERS
+    return gpu
+
+
+def see_nothing(_job: int | None) -> None:
+    """Of what comes."""
+
+
+class Watched:
+    """Notes who fills, submits and drains which job, after `before` has seen it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **before: See) -> None:
+        self._jobs: dict[Slot, int | None] = {}
+        self._before = before
+        self.begun: dict[str, list[int | None]] = {"fill": [], "submit": [], "drain": []}
+        self.ended: dict[str, list[int | None]] = {"fill": [], "submit": [], "drain": []}
+        self.threads: dict[str, set[threading.Thread]] = {}
+        prepare = Slot.prepare
+
+        def prepared(slot: Slot, call: Any, *more: Any) -> None:
+            self._jobs[slot] = call.job
+            before.get("prepare", see_nothing)(call.job)
+            prepare(slot, call, *more)
+
+        monkeypatch.setattr(Slot, "prepare", prepared)
+        for name in self.begun:
+            monkeypatch.setattr(Slot, name, self._watched(name, getattr(Slot, name)))
+
+    def _watched(self, name: str, method: Callable[..., None]) -> Callable[..., None]:
+        def watched(slot: Slot, *arguments: Any, **options: Any) -> None:
+            job = self._jobs[slot]
+            self.begun[name].append(job)
+            self.threads.setdefault(name, set()).add(threading.current_thread())
+            self._before.get(name, see_nothing)(job)
+            method(slot, *arguments, **options)
+            self.ended[name].append(job)
+
+        return watched
+
+
+def in_time(work: Callable[[], Any]) -> Any:
+    """What it returns or raises; that it hangs is an error too."""
+    thread, results = in_background(work)
+    thread.join(PATIENCE)
+    assert not thread.is_alive(), "threads wait for each other"
+    if isinstance(results[0], BaseException):
+        raise results[0]
+    return results[0]
+
+
+def check_works(gpu: gx.PersistentVulkanBackend, depth: int = 3) -> None:
+    """With the crew that it has."""
+    assert gpu.stats().slots.in_use == 0
+    jobs = field_jobs(*MIXED)
+    check_sums(in_time(lambda: gpu.run_batch(FQ_ADD, jobs, depth=depth)), jobs)
+    assert gpu.stats().slots.in_use == 0
+
+
+def press_ctrl_c(waiting_in: str) -> None:
+    """As a user does, when the thread that runs the tests waits in a function of that name."""
+    thread = threading.main_thread().ident
+    assert thread is not None
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        time.sleep(0.002)
+        frame: FrameType | None = sys._current_frames()[thread]
+        waits = frame is not None and frame.f_code.co_name in ("wait", waiting_in)
+        while frame is not None and frame.f_code.co_name != waiting_in:
+            frame = frame.f_back
+        if waits and frame is not None:
+            signal.pthread_kill(thread, signal.SIGINT)
+            return
+    raise AssertionError(f"the thread that runs the tests never waits in {waiting_in}")
+
+
+class Submitted(NamedTuple):
+    """Commands, and what is signalled when the device is done with them."""
+
+    commands: Any
+    semaphore: Any
+    value: int
+
+    def is_running(self, device: Any) -> bool:
+        reached = vk.ffi.new("uint64_t *")
+        vk.vkGetSemaphoreCounterValue(device, self.semaphore, reached)
+        return bool(reached[0] < self.value)
+
+
+def watch_submissions(monkeypatch: pytest.MonkeyPatch) -> list[Submitted]:
+    """Notes all that is submitted."""
+    seen: list[Submitted] = []
+
+    def note(_queue: Any, _count: int, info: Any, _fence: Any) -> None:
+        timeline = vk.ffi.cast("VkTimelineSemaphoreSubmitInfo *", info.pNext)
+        value = int(timeline.pSignalSemaphoreValues[0])
+        seen.append(Submitted(info.pCommandBuffers[0], info.pSignalSemaphores[0], value))
+
+    watch(monkeypatch, "vkQueueSubmit", note)
+    return seen
+
+
+def pools_destroyed_at_work(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Notes every command pool that is destroyed while the device works on commands from it."""
+    allocated = watch(monkeypatch, "vkAllocateCommandBuffers")
+    submitted, found = watch_submissions(monkeypatch), list[Any]()
+
+    def look(device: Any, pool: Any, _allocator: Any) -> None:
+        of_it = [commands[0] for _, info, commands in allocated if info.commandPool == pool]
+        if any(each.commands in of_it and each.is_running(device) for each in submitted):
+            found.append(pool)
+            vk.vkDeviceWaitIdle(device)  # since it would crash
+
+    watch(monkeypatch, "vkDestroyCommandPool", look)
+    return found

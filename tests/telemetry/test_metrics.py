@@ -1,0 +1,274 @@
+"""Metrics: what is scraped is what was run."""
+
+from __future__ import annotations
+
+import re
+import time
+from concurrent.futures import wait
+from pathlib import Path
+
+import numpy as np
+import prometheus_client
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics import parser as openmetrics
+
+import gpu_executor as gx
+from gpu_executor.errors import SettingsError, WrongResultError
+from gpu_executor.executor.stats import FAMILIES
+from tests.conftest import RunPython
+from tests.support.backend_faults import held, lie, lose
+from tests.support.executors import cpu
+from tests.support.scraping import Scraped, get, metric_threads, scraped
+
+__all__ = ["cpu"]  # the fixture
+
+ADD = gx.kernels.load("vector_add_u32")
+COUNT = 70
+A = np.arange(COUNT, dtype=np.uint32)
+CALL_BYTES = 2 * COUNT * 4
+OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
+
+
+def test_numbers_are_those_of_what_was_run(cpu: gx.GpuExecutor) -> None:
+    served = cpu.serve_metrics()
+    begun = time.perf_counter()
+    for _ in range(3):
+        cpu.run(ADD, A, A)
+    for _ in range(2):
+        cpu.submit(ADD, A, A).result()
+    seconds = time.perf_counter() - begun
+    found = scraped(served)
+    own = {"executor": "0", "index": "0", "device": "NumPy", "backend": "cpu"}
+    assert found.one("calls_total", **own) == 5
+    assert found.one("backend_calls_total", **own) == 5
+    assert found.one("elements_total", **own) == 5 * COUNT
+    assert found.one("read_bytes_total", **own) == 5 * CALL_BYTES
+    assert found.one("call_errors_total", **own) == 0
+    assert found.one("retries_total", **own) == 0
+    assert found.one("device_usable", **own) == 1
+    assert 0 < found.one("busy_seconds_total", **own) < seconds
+    assert found.one("fallbacks_total", executor="0") == 0
+    # Every family is there and has its kind, also where these devices have no samples of it.
+    assert {each.name: each.type for each in found.families.values()} == {
+        family.name.removesuffix("_total"): family.kind for family in FAMILIES.values()
+    }
+
+
+def test_histograms_have_every_job_and_every_batch(
+    cpu: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = cpu.serve_metrics()
+    with held(monkeypatch) as waits:
+        futures = [cpu.submit(ADD, A, A)]
+        assert waits.wait(60)
+        futures += [cpu.submit(ADD, A, A) for _ in range(5)]
+        found = scraped(served)
+        assert found.one("queue_jobs") == 5
+        assert found.one("queue_bytes") == 5 * CALL_BYTES
+        assert found.one("job_seconds_count") == 0
+        time.sleep(0.03)
+    wait(futures)
+    found = scraped(served)
+    assert found.one("queue_jobs") == found.one("queue_bytes") == 0
+    # One alone, and the five that waited for it together.
+    assert found.one("batch_calls_count") == 2
+    assert found.one("batch_calls_sum") == 6
+    assert found.one("batch_calls_bucket", le="1.0") == 1
+    assert found.one("batch_calls_bucket", le="4.0") == 1
+    assert found.one("batch_calls_bucket", le="8.0") == 2
+    assert found.one("batches_total") == 1
+    # All six had to wait 30 ms.
+    assert found.one("job_seconds_count") == found.one("job_seconds_bucket", le="+Inf") == 6
+    assert found.one("job_seconds_bucket", le="0.025") == 0
+    assert found.one("job_seconds_sum") >= 6 * 0.03
+    buckets = list(found.all("job_seconds_bucket").values())
+    assert buckets == sorted(buckets)
+
+
+@pytest.mark.parametrize("way", ["run", "submit"])
+def test_retries_reopenings_and_errors_are_counted(
+    cpu: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    served = cpu.serve_metrics()
+    lose(monkeypatch, times=2)
+    result = cpu.run(ADD, A, A) if way == "run" else cpu.submit(ADD, A, A).result()
+    np.testing.assert_array_equal(result, A + A)
+    with pytest.raises(gx.errors.ArgumentTypeError):
+        cpu.run(ADD, A, A.astype(np.float32))
+    found = scraped(served)
+    assert found.one("retries_total") == found.one("reopenings_total") == 2
+    assert found.one("calls_total") == 2
+    assert found.one("call_errors_total") == 1
+    # The backend is the third one, and began at zero.
+    assert found.one("backend_calls_total") == 1
+    assert found.one("job_seconds_count") == 2
+
+
+def test_a_device_that_lied_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with gx.GpuExecutor("cpu", check=1.0) as executor:
+        served = executor.serve_metrics()
+        executor.run(ADD, A, A)
+        found = scraped(served)
+        assert (found.one("checked_total"), found.one("device_usable")) == (COUNT, 1)
+        lie(monkeypatch)
+        with pytest.raises(WrongResultError):
+            executor.run(ADD, A, A)
+        found = scraped(served)
+        assert (found.one("checked_total"), found.one("device_usable")) == (2 * COUNT, 0)
+
+
+def test_vulkan_tells_its_stages_caches_and_memory() -> None:
+    with gx.GpuExecutor("vulkan") as executor:
+        served = executor.serve_metrics()
+        for _ in range(4):
+            executor.run(ADD, A, A)
+        found, stats = scraped(served), executor.stats().devices[0].inside
+        assert found.one("path_calls_total", path="host-visible") == 4
+        assert found.one("elements_total") == 4 * COUNT
+        assert found.one("pieces_total") == 4
+        assert found.one("recordings_total") == stats.recordings == 1
+        assert found.one("shrunk_total") == 0
+        for cache in ("pipelines", "slots", "memory"):
+            counted = getattr(stats, cache)
+            assert found.one("cache_hits_total", cache=cache) == counted.hits
+            assert found.one("cache_misses_total", cache=cache) == counted.misses > 0
+        assert found.one("cache_hits_total", cache="slots") == 3
+        assert found.one("cache_bytes", cache="memory") == stats.memory.bytes_held > 0
+        assert found.one("used_bytes") == stats.memory.bytes_used > 0
+        stages = found.all("stage_seconds_total", device=stats.device, backend="vulkan")
+        assert sorted(stages.values()) == pytest.approx(sorted(stats.seconds_by_stage.values()))
+        assert found.one("stage_seconds_total", stage="compute") > 0
+
+
+def test_webgpu_tells_its_buckets_and_pool() -> None:
+    with gx.GpuExecutor("webgpu", settings=gx.Settings()) as executor:
+        served = executor.serve_metrics()
+        for count in (10, 20, 30):
+            executor.run(ADD, A[:count], A[:count])
+        found, stats = scraped(served), executor.stats().devices[0].inside
+        assert found.one("elements_total") == 60
+        assert found.one("submissions_total") == stats.submissions == 3
+        # Three sizes, one bucket, one set.
+        assert found.one("cache_misses_total", cache="buckets") == 1
+        assert found.one("cache_hits_total", cache="buckets") == 2
+        assert found.one("cache_entries", cache="buckets") == 1
+        assert found.one("cache_misses_total", cache="buffers") == stats.pool.misses > 0
+        assert found.one("used_bytes") == stats.pool.bytes_in_use > 0
+        assert found.one("stage_seconds_total", stage="pipeline") == stats.compile_seconds > 0
+
+
+def test_devices_of_one_name_are_told_apart() -> None:
+    with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
+        served = executor.serve_metrics()
+        executor.run(ADD, A, A)
+        calls = scraped(served).all("calls_total")
+        assert len(calls) == 2
+        assert sum(calls.values()) == 1
+        assert {value for own in calls for name, value in own if name == "index"} == {"0", "1"}
+
+
+# --- registries ---
+
+
+def test_a_registry_of_the_users_has_it_beside_the_users_own_and_starts_no_server(
+    cpu: gx.GpuExecutor,
+) -> None:
+    registry = CollectorRegistry()
+    own = prometheus_client.Counter("requests", "Of the user's.", registry=registry)
+    threads = metric_threads()
+    served = cpu.serve_metrics(registry=registry)
+    assert (served.url, served.port, served.address) == (None, None, None)
+    assert metric_threads() == threads
+    own.inc(3)
+    cpu.run(ADD, A, A)
+    labels = {"executor": "0", "index": "0", "device": "NumPy", "backend": "cpu"}
+    assert registry.get_sample_value("gpu_executor_calls_total", labels) == 1
+    assert registry.get_sample_value("requests_total") == 3
+
+
+def test_a_registry_of_the_users_is_served_where_a_port_is_named(cpu: gx.GpuExecutor) -> None:
+    registry = CollectorRegistry(auto_describe=True)
+    prometheus_client.Gauge("own", "Of the user's.", registry=registry).set(7)
+    served = cpu.serve_metrics(0, registry=registry)
+    assert "own 7.0" in get(served)
+    assert scraped(served).one("calls_total") == 0
+
+
+def test_two_executors_in_one_registry(cpu: gx.GpuExecutor) -> None:
+    registry = CollectorRegistry()
+    served = cpu.serve_metrics(0, registry=registry)
+    cpu.run(ADD, A, A)
+    with gx.GpuExecutor("vulkan") as other:
+        other.serve_metrics(registry=registry)
+        for _ in range(2):
+            other.run(ADD, A, A)
+        found = scraped(served)
+        assert found.one("calls_total", executor="0", backend="cpu") == 1
+        assert found.one("calls_total", executor="1", backend="vulkan") == 2
+        assert len(found.all("queue_jobs")) == 2
+        # The strict form too: a name once, counters that end in _total, buckets in order.
+        text = get(served, **OPENMETRICS)
+        families = list(openmetrics.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
+        assert len(families) == len({each.name for each in families}) == len(FAMILIES)
+    found = scraped(served)
+    assert found.one("calls_total") == found.one("calls_total", executor="0") == 1
+
+
+def test_an_executor_is_in_a_registry_once(cpu: gx.GpuExecutor) -> None:
+    registry = CollectorRegistry()
+    cpu.serve_metrics(registry=registry)
+    threads = metric_threads()
+    with pytest.raises(SettingsError, match="in this registry already"):
+        cpu.serve_metrics(0, registry=registry)
+    assert metric_threads() == threads
+
+
+def test_names_can_be_asked_for_one_by_one(cpu: gx.GpuExecutor) -> None:
+    served = cpu.serve_metrics()
+    found = Scraped(get(served, "?name[]=gpu_executor_queue_jobs"))
+    assert list(found.families) == ["gpu_executor_queue_jobs"]
+
+
+# --- names and packages ---
+
+
+def test_names_are_what_prometheus_asks_for() -> None:
+    for name, family in FAMILIES.items():
+        assert re.fullmatch(r"gpu_executor(_[a-z]+)+", name)
+        assert name.endswith("_total") == (family.kind == "counter"), name
+        assert family.text.endswith("."), name
+    with_units = [name for name in FAMILIES if "bytes" in name or "seconds" in name]
+    assert all(re.search(r"_(bytes|seconds)(_total)?$", name) for name in with_units)
+
+
+def test_the_documents_table_has_them_all() -> None:
+    text = (Path(__file__).parent.parent.parent / "docs" / "telemetry.md").read_text()
+    rows = re.findall(r"^\| `gpu_executor_(\w+)` \| (\w+) \|", text, re.MULTILINE)
+    assert rows == [
+        (name.removeprefix("gpu_executor_"), each.kind) for name, each in FAMILIES.items()
+    ]
+
+
+def test_nothing_of_it_is_imported_until_it_is_wanted(run_python: RunPython) -> None:
+    script = (
+        "import sys, gpu_executor as gx\n"
+        "with gx.GpuExecutor('cpu') as ex:\n"
+        "    ex.stats()\n"
+        "    print([m for m in ('prometheus_client', 'http.server') if m in sys.modules])\n"
+    )
+    done = run_python(script)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_without_the_package_the_error_says_what_to_install(run_python: RunPython) -> None:
+    script = (
+        "import sys, gpu_executor as gx\n"
+        "sys.modules['prometheus_client'] = None\n"
+        "with gx.GpuExecutor('cpu') as ex:\n"
+        "    try:\n"
+        "        ex.serve_metrics()\n"
+        "    except gx.errors.SettingsError as error:\n"
+        "        print(error)\n"
+    )
+    assert "pip install 'gpu-executor[metrics]'" in run_python(script).stdout

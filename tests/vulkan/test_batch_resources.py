@@ -1,0 +1,226 @@
+"""What batches take: memory within limits, nothing new when steady, nothing left after errors."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.vulkan import binding
+from gpu_executor.vulkan.binding import vk
+from tests.conftest import CHUNK, OpenGpu, on_both_paths
+from tests.support.jobs import (
+    ADD_U32,
+    FQ_ADD,
+    TOO_LARGE,
+    Job,
+    check_sums,
+    field_jobs,
+    watch,
+    word_jobs,
+)
+from tests.vulkan.test_interrupts import InFlight, interrupt
+from tests.vulkan.test_persistent import made_so_far
+from tests.vulkan.test_threads import THREADS, in_threads
+
+Gpu = gx.PersistentVulkanBackend
+SIZES = (5, 0, 100, 1, 64, 250, 3, 101)
+STEADY = (5, 0, 100, 64, 250)
+"""Six pieces: a slot has commands for eight at once, and each mapped array needs its own."""
+
+
+@on_both_paths
+@pytest.mark.parametrize("depth", [1, 2, 3, 16])
+@pytest.mark.parametrize("where", ["plain", "mapped", "mapped in place"])
+def test_a_steady_batch_allocates_records_and_compiles_nothing(
+    fresh_gpu: OpenGpu, device_local: bool, depth: int, where: str
+) -> None:
+    gpu, jobs = fresh_gpu(stream_chunk_elems=CHUNK), field_jobs(*STEADY)
+    out = None
+    if where != "plain":
+        jobs = [(gpu.asarray(a), gpu.asarray(b)) for a, b in jobs]
+        out = [gpu.empty(a.shape) for a, _ in jobs]
+    if where == "mapped in place":
+        zeros = [(gpu.zeros(a.shape), gpu.zeros(a.shape)) for a, _ in jobs]
+        jobs, out = zeros, [a for a, _ in zeros]
+
+    def run() -> None:
+        results = gpu.run_batch(FQ_ADD, jobs, out=out, device_local=device_local, depth=depth)
+        check_sums(results, jobs)
+
+    run()
+    before = made_so_far(gpu)
+    for _ in range(10):
+        run()
+    assert made_so_far(gpu) == before
+    assert gpu.stats().slots.hits == 10 * depth
+
+
+@on_both_paths
+def test_jobs_within_a_chunk_share_the_slots_of_the_largest(
+    fresh_gpu: OpenGpu, device_local: bool
+) -> None:
+    gpu = fresh_gpu()
+    jobs = word_jobs(*range(1793, 2049, 5))
+    for _ in range(2):
+        check_sums(gpu.run_batch(ADD_U32, jobs, device_local=device_local, depth=2), jobs)
+    assert gpu.stats().slots.misses == 2
+
+
+@pytest.mark.parametrize("limit", [None, 150_000])
+def test_batches_from_many_threads_at_once_are_right(fresh_gpu: OpenGpu, limit: int | None) -> None:
+    gpu = fresh_gpu(stream_chunk_elems=150, memory_limit=limit)
+    batches = [field_jobs(*SIZES), field_jobs(7, 0, 400), word_jobs(*SIZES), word_jobs(1000, 1)]
+
+    def work(number: int) -> None:
+        draw = random.Random(number)
+        for _ in range(12):
+            jobs = draw.choice(batches)
+            results = gpu.run_batch(
+                FQ_ADD if jobs[0][0].ndim == 2 else ADD_U32,
+                jobs,
+                device_local=draw.choice([True, False, None]),
+                depth=draw.choice([None, 1, 2, 3, 16]),
+            )
+            check_sums(results, jobs)
+
+    in_threads(work)
+    stats = gpu.stats()
+    assert (stats.slots.in_use, stats.descriptors.sets_used) == (0, stats.slots.idle)
+    assert stats.calls >= THREADS * 12
+    assert limit is None or stats.memory.bytes_held <= limit
+
+
+@on_both_paths
+def test_a_batch_too_deep_for_the_memory_runs_with_fewer_slots(
+    fresh_gpu: OpenGpu, device_local: bool
+) -> None:
+    limit = 400_000
+    gpu, jobs = fresh_gpu(memory_limit=limit), word_jobs(*[4000] * 20, 9000)
+    check_sums(gpu.run_batch(ADD_U32, jobs, device_local=device_local, depth=16), jobs)
+    stats = gpu.stats()
+    assert stats.shrunk == 1
+    assert 1 < stats.slots.misses < 16
+    assert 0 < stats.memory.bytes_held <= limit
+    check_sums(gpu.run_batch(ADD_U32, jobs, device_local=device_local, depth=16), jobs)
+    assert gpu.stats().slots.hits == gpu.stats().slots.misses == stats.slots.misses
+    check_sums(gpu.run_batch(ADD_U32, jobs, device_local=device_local, depth=2), jobs)
+    assert gpu.stats().shrunk == 2
+
+
+def refuse_above(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """The device has no piece of memory larger than that."""
+
+    def refuse(_device: Any, info: Any, *_others: Any) -> None:
+        if info.allocationSize > most:
+            raise binding._error("vkAllocateMemory", vk.VK_ERROR_OUT_OF_DEVICE_MEMORY)
+
+    watch(monkeypatch, "vkAllocateMemory", refuse)
+
+
+@on_both_paths
+@pytest.mark.parametrize("depth", [None, 1, 2, 16])
+def test_chunks_shrink_until_their_memory_is_to_be_had(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, depth: int | None
+) -> None:
+    gpu, jobs = fresh_gpu(), word_jobs(9000, 1, 0, 5000, 9000)
+    refuse_above(monkeypatch, 24_000)  # of inputs that are 72,000 bytes
+    check_sums(gpu.run_batch(ADD_U32, jobs, device_local=device_local, depth=depth), jobs)
+    stats = gpu.stats()
+    assert stats.shrunk == 2
+    assert stats.pieces > stats.calls == 4
+    assert stats.slots.in_use == 0
+
+
+@pytest.mark.parametrize("chunk", [3000, 100_000], ids=["of several pieces", "of one piece"])
+def test_a_call_shrinks_as_a_batch_does(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    gpu, jobs = fresh_gpu(stream_chunk_elems=chunk), word_jobs(9000)
+    refuse_above(monkeypatch, 17_000)
+    check_sums([gpu.run(ADD_U32, *jobs[0])], jobs)
+    assert gpu.stats().shrunk > 0
+
+
+def test_a_device_with_no_memory_at_all_ends_the_batch(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, jobs = binding.live_objects(), word_jobs(9000, 0, 70)
+    gpu = fresh_gpu()
+    refuse_above(monkeypatch, 0)
+    with pytest.raises(gx.OutOfMemoryError, match=re.escape(gpu.device.name)):
+        gpu.run_batch(ADD_U32, jobs, depth=3)
+    assert gpu.stats().slots.in_use == gpu.stats().memory.bytes_held == 0
+    monkeypatch.undo()
+    check_sums(gpu.run_batch(ADD_U32, jobs, depth=3), jobs)
+    gpu.close()
+    assert binding.live_objects() == before
+
+
+def lose(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """The device is lost at the so-manieth submission."""
+    seen: list[Any] = []
+
+    def lost(*_arguments: Any) -> None:
+        if len(seen) == at:
+            raise binding._error("vkQueueSubmit", vk.VK_ERROR_DEVICE_LOST)
+
+    seen = watch(monkeypatch, "vkQueueSubmit", lost)
+
+
+def bad_element(gpu: Gpu, jobs: list[Job], _patch: pytest.MonkeyPatch, depth: int) -> None:
+    jobs[4][0][30] = TOO_LARGE
+    with pytest.raises(gx.ElementRangeError):
+        gpu.run_batch(FQ_ADD, jobs, device_local=True, depth=depth)
+    jobs[4][0][30] = 0
+
+
+def bad_job(gpu: Gpu, jobs: list[Job], _patch: pytest.MonkeyPatch, depth: int) -> None:
+    with pytest.raises(gx.errors.ArgumentShapeError):
+        gpu.run_batch(FQ_ADD, [*jobs, (jobs[0][0], jobs[2][0])], depth=depth)
+
+
+def ctrl_c(gpu: Gpu, jobs: list[Job], patch: pytest.MonkeyPatch, depth: int) -> None:
+    for times in (1, 2):
+        interrupt(patch, times)
+        with pytest.raises(KeyboardInterrupt):
+            gpu.run_batch(FQ_ADD, jobs, device_local=times == 1, depth=depth)
+
+
+def lost_device(gpu: Gpu, jobs: list[Job], patch: pytest.MonkeyPatch, depth: int) -> None:
+    lose(patch, at=3)
+    with pytest.raises(gx.DeviceLostError):
+        gpu.run_batch(FQ_ADD, jobs, device_local=True, depth=depth)
+
+
+ERRORS = [bad_element, bad_job, ctrl_c, lost_device]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 16])
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_error_in_a_batch_leaves_slots_free_and_nothing_alive(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, error: Any, depth: int
+) -> None:
+    before, jobs = binding.live_objects(), field_jobs(*SIZES)
+    gpu = fresh_gpu(stream_chunk_elems=CHUNK)
+    in_flight = InFlight(gpu, monkeypatch)
+    for _ in range(2):
+        error(gpu, jobs, monkeypatch, depth)
+        assert gpu.stats().slots.in_use == 0
+    check_sums(gpu.run_batch(FQ_ADD, jobs, depth=depth), jobs)
+    assert in_flight.touched == []
+    gpu.close()
+    assert binding.live_objects() == before
+
+
+def test_a_result_is_no_part_of_a_slot(fresh_gpu: OpenGpu) -> None:
+    """Later batches through the same slots leave earlier results as they were."""
+    gpu, jobs = fresh_gpu(), word_jobs(70, 70, 70)
+    results = gpu.run_batch(ADD_U32, jobs, depth=2)
+    for _ in range(3):
+        gpu.run_batch(ADD_U32, [(np.zeros_like(a), b) for a, b in jobs], depth=2)
+    check_sums(results, jobs)

@@ -1,0 +1,424 @@
+"""Backends that measure their device: when they do, what they keep, and what it leaves behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.calibration import Calibration
+from gpu_executor.kernel import ElementType
+from gpu_executor.vulkan import binding, copy_threads
+from gpu_executor.vulkan import session as session_module
+from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration, write_calibration
+from gpu_executor.vulkan.memory import Allocation, Block, mapped_view
+from tests.conftest import OpenGpu, RunPython
+from tests.plan.test_calibration import is_sound
+from tests.support.calibrations import H200, LAVAPIPE
+from tests.support.jobs import ADD_U32, FQ_ADD, Array, check_sums, field_jobs, watch, word_jobs
+from tests.support.ring_backends import pools_destroyed_at_work, press_ctrl_c
+from tests.vulkan.test_threads import in_threads
+from tests.vulkan.test_waiting import PATIENCE, HeldWait, in_background
+
+Gpu = gx.PersistentVulkanBackend
+X = np.arange(70, dtype=np.uint32)
+SMALL = field_jobs(1, 2, 70)
+EAGER = dataclasses.replace(
+    LAVAPIPE,
+    host_copy=((1, 2e9), (2, 4e9)),
+    shared_copy=2e9,
+    pieces_copy=4e9,
+    handing_over=1e-6,
+    piece_mapped=1e-6,
+    piece_staged=1e-6,
+    kernel=3e9,
+    kernel_mapped=3e9,
+)
+"""By these, calls of some size had better be cut into pieces that overlap."""
+
+
+class Measuring:
+    """Stands in for what measures a device: takes no time, and counts."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
+        self.times, self._meanwhile = 0, meanwhile
+        monkeypatch.setattr(session_module, "measure", self)
+
+    def __call__(self, *_arguments: object) -> Calibration:
+        self.times += 1
+        self._meanwhile()
+        return LAVAPIPE
+
+
+@pytest.fixture
+def measuring(monkeypatch: pytest.MonkeyPatch) -> Measuring:
+    return Measuring(monkeypatch)
+
+
+def batch(gpu: Gpu, count: int = 70) -> None:
+    """A batch of a form of its own."""
+    jobs = word_jobs(count, count, 3)
+    check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+
+
+def test_the_first_batch_measures_and_the_next_backend_reads(
+    fresh_gpu: OpenGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
+    assert gpu.calibration is None
+    assert gpu.explain(FQ_ADD, 70).foreseen is None
+    batch(gpu)
+    figures = gpu.calibration
+    assert figures is not None
+    assert is_sound(figures)
+    assert figures.host_copy[0][0] == 1
+    assert figures.host_copy[-1][0] == gpu._session.resources.copy_threads.most
+    assert (figures.piece_split is None) == (gpu._session.resources.upload is None)
+    assert (figures.piece_several is None) == (not gpu._session.resources.side_by_side)
+    assert read_calibration(tmp_path, gpu.device) == figures
+    foreseen = gpu.explain(FQ_ADD, 70).foreseen
+    assert foreseen is not None and foreseen > 0
+    measuring = Measuring(monkeypatch)
+    batch(gpu, 71)
+    other = fresh_gpu(calibrate=True, cache_dir=tmp_path)
+    assert other.calibration == figures
+    assert other.explain(FQ_ADD, 70).foreseen == foreseen
+    batch(other)
+    assert other._session.resources.copy_threads.threads == figures.best_threads()
+    assert measuring.times == 0
+
+
+def test_small_calls_measure_nothing(
+    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring
+) -> None:
+    gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
+    for device_local in (True, False, None):
+        check_sums([gpu.run(FQ_ADD, *job, device_local=device_local) for job in SMALL], SMALL)
+    np.testing.assert_array_equal(gpu.run(ADD_U32, gpu.to_device(X), X, keep=True).numpy(), 2 * X)
+    gpu.run_batch(ADD_U32, [])
+    gpu.run_batch(ADD_U32, [(X[:0], X[:0])] * 3)
+    assert (measuring.times, gpu.calibration) == (0, None)
+    assert not calibration_path(tmp_path, gpu.device).exists()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        batch,
+        lambda gpu: list(gpu.stream(ADD_U32, word_jobs(9, 9))),
+        lambda gpu: gpu.run(ADD_U32, *word_jobs(1 << 17)[0]),
+        lambda gpu: gpu.explain(FQ_ADD, 1 << 20),
+        lambda gpu: gpu.calibrate(),
+    ],
+    ids=["a batch", "a stream", "a large call", "a large plan", "calibrate"],
+)
+def test_what_gains_by_figures_measures_once(
+    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring, use: Callable[[Gpu], object]
+) -> None:
+    gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
+    use(gpu)
+    batch(gpu)
+    batch(gpu, 3000)
+    assert (measuring.times, gpu.calibration) == (1, LAVAPIPE)
+    assert read_calibration(tmp_path, gpu.device) == LAVAPIPE
+
+
+@pytest.mark.parametrize("off", ["calibrate", "cache_dir"])
+def test_where_nothing_is_wanted_or_kept_only_asking_measures(
+    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring, off: str
+) -> None:
+    changes = {"calibrate": True, "cache_dir": tmp_path} | {off: None}
+    gpu = fresh_gpu(**changes)
+    batch(gpu)
+    gpu.run(ADD_U32, *word_jobs(1 << 17)[0])
+    assert (measuring.times, gpu.calibration) == (0, None)
+    by_thresholds = gpu.explain(FQ_ADD, 70)
+    assert by_thresholds.foreseen is None
+    assert gpu.calibrate() == gpu.calibration == LAVAPIPE
+    by_figures = gpu.explain(FQ_ADD, 70)
+    assert by_figures.foreseen is not None and by_figures.foreseen > 0
+    batch(gpu)
+    assert measuring.times == 1
+    kept = calibration_path(tmp_path, gpu.device)
+    assert kept.exists() == (off == "calibrate")
+    assert fresh_gpu(**changes).calibration is None
+
+
+def test_a_backend_for_one_call_measures_nothing(tmp_path: Path, measuring: Measuring) -> None:
+    settings = gx.Settings(cache_dir=tmp_path, validation=True)
+    with gx.VulkanSpirvBackend(settings=settings) as backend:
+        jobs = word_jobs(1 << 17)
+        check_sums([backend.run(ADD_U32, *jobs[0])], jobs)
+    assert measuring.times == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_garbled_file_is_measured_anew(
+    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = calibration_path(tmp_path, gx.devices()[0])
+    path.write_text(LAVAPIPE.to_json()[:-5])
+    gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
+    assert gpu.calibration is None
+    assert f"{path} holds no figures" in caplog.text
+    batch(gpu)
+    assert (measuring.times, read_calibration(tmp_path, gpu.device)) == (1, LAVAPIPE)
+
+
+def test_figures_that_the_disk_refuses_are_used_all_the_same(
+    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring, caplog: pytest.LogCaptureFixture
+) -> None:
+    in_the_way = tmp_path / "a file"
+    in_the_way.write_text("")
+    gpu = fresh_gpu(calibrate=True, cache_dir=in_the_way)
+    batch(gpu)
+    assert "the device's figures were not kept" in caplog.text
+    assert (measuring.times, gpu.calibration) == (1, LAVAPIPE)
+
+
+def test_figures_that_calls_disturbed_are_dropped(
+    fresh_gpu: OpenGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile: list[Callable[[], object]] = [lambda: gpu.run(ADD_U32, X, X), lambda: batch(gpu, 5)]
+    measuring = Measuring(monkeypatch, lambda: meanwhile and meanwhile.pop()())
+    gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
+    for times in (1, 2):
+        batch(gpu, 10 * times)
+        assert (measuring.times, gpu.calibration) == (times, None)
+        assert not calibration_path(tmp_path, gpu.device).exists()
+    batch(gpu, 30)
+    assert (measuring.times, gpu.calibration) == (3, LAVAPIPE)
+    assert read_calibration(tmp_path, gpu.device) == LAVAPIPE
+
+
+def test_while_others_call_nothing_is_measured(
+    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
+    with HeldWait(monkeypatch) as held:
+        thread, results = in_background(lambda: gpu.run(ADD_U32, X, X))
+        assert held.reached.wait(PATIENCE)
+        batch(gpu)
+        assert (measuring.times, gpu.calibration) == (0, None)
+    thread.join(PATIENCE)
+    np.testing.assert_array_equal(results, [2 * X])
+    batch(gpu, 71)
+    assert (measuring.times, gpu.calibration) == (1, LAVAPIPE)
+
+
+def test_one_thread_at_a_time_measures(
+    fresh_gpu: OpenGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work = threading.Lock()
+
+    def alone() -> None:
+        assert at_work.acquire(blocking=False)
+        time.sleep(0.02)
+        at_work.release()
+
+    measuring = Measuring(monkeypatch, alone)
+    gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
+
+    def work(number: int) -> None:
+        batch(gpu, 10 + number)
+        if number % 4 == 0:
+            assert gpu.calibrate() == LAVAPIPE
+        batch(gpu, 30 + number)
+
+    in_threads(work)
+    assert measuring.times >= 2
+    assert gpu.calibration == LAVAPIPE
+
+
+@pytest.mark.parametrize("use", [batch, lambda gpu: gpu.calibrate()], ids=["a batch", "calibrate"])
+def test_close_waits_for_whoever_measures(
+    fresh_gpu: OpenGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Gpu], Any]
+) -> None:
+    reached, may_end = threading.Event(), threading.Event()
+
+    def last() -> None:
+        reached.set()
+        assert may_end.wait(PATIENCE)
+
+    Measuring(monkeypatch, last)
+    gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
+    using, results = in_background(lambda: use(gpu))
+    assert reached.wait(PATIENCE)
+    closing, _ = in_background(gpu.close)
+    closing.join(0.2)
+    waited = closing.is_alive()
+    may_end.set()
+    for thread in (using, closing):
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert waited, "the device is being measured"
+    assert results[0] in (None, LAVAPIPE) or isinstance(results[0], gx.errors.ClosedError)
+
+
+def test_too_little_memory_to_measure_leaves_the_thresholds(
+    fresh_gpu: OpenGpu,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path, memory_limit=6 << 20)
+    batch(gpu)
+    assert caplog.text.count("plans go without the device's figures") == 1
+    assert gpu.calibration is None
+    assert gpu.explain(FQ_ADD, 1 << 20).foreseen is None
+    assert not calibration_path(tmp_path, gpu.device).exists()
+    measuring = Measuring(monkeypatch)
+    batch(gpu, 71)
+    assert measuring.times == 0
+    monkeypatch.undo()
+    with pytest.raises(gx.OutOfMemoryError):
+        gpu.calibrate()
+    batch(gpu, 72)
+    gc.collect()
+    assert gpu.stats().memory.bytes_in_arrays == 0
+    assert gpu.stats().memory.bytes_held <= 6 << 20
+
+
+LARGE = 1_000_003
+
+
+@pytest.mark.parametrize("figures", [LAVAPIPE, H200, EAGER], ids=["slow", "fast", "eager"])
+@pytest.mark.parametrize("device_local", [None, True], ids=["left open", "staged"])
+def test_results_by_figures_are_exact(
+    fresh_gpu: OpenGpu, tmp_path: Path, figures: Calibration, device_local: bool | None
+) -> None:
+    write_calibration(tmp_path, gx.devices()[0], figures)
+    gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
+    assert gpu.calibration == figures
+    for kernel, jobs in (
+        (FQ_ADD, field_jobs(1, 2, 3, 70, 4097)),
+        (ADD_U32, word_jobs(1, LARGE, 70, 65_536, *[9] * 20)),
+    ):
+        for _ in range(2):
+            check_sums([gpu.run(kernel, *job, device_local=device_local) for job in jobs], jobs)
+            check_sums(gpu.run_batch(kernel, jobs, device_local=device_local), jobs)
+            check_sums(list(gpu.stream(kernel, jobs, device_local=device_local)), jobs)
+    cut = gpu.explain(ADD_U32, LARGE, device_local=device_local)
+    assert (len(list(cut.pieces())) > 1) == (figures is EAGER)
+    assert gpu.stats().slots.in_use == 0
+
+
+def test_measuring_leaves_nothing_behind(tmp_path: Path) -> None:
+    before, threads = binding.live_objects(), set(threading.enumerate())
+    settings = gx.Settings(cache_dir=tmp_path, validation=True)
+    with gx.PersistentVulkanBackend(settings=settings) as gpu:
+        gpu.run(ADD_U32, X, X)
+        used = gpu.stats()
+        gpu.calibrate()
+        after = gpu.stats()
+        assert after.memory.bytes_used == used.memory.bytes_used
+        assert after.memory.bytes_in_arrays == 0
+        assert after.descriptors.sets_used == used.descriptors.sets_used
+        assert (after.slots, after.calls) == (used.slots, used.calls)
+        objects = binding.live_objects()
+        gpu.calibrate()
+        assert binding.live_objects() == objects
+        gpu.trim()
+        assert gpu.stats().memory.bytes_held == 0
+    assert binding.live_objects() == before
+    assert set(threading.enumerate()) <= threads
+
+
+@pytest.mark.parametrize(("waits", "times"), [(0, 1), (4, 1), (4, 3), (40, 2), (100, 2), (200, 1)])
+def test_ctrl_c_while_measuring_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: int, times: int
+) -> None:
+    def interrupt(*_arguments: object) -> None:
+        if waits < len(waited) <= waits + times:
+            raise KeyboardInterrupt
+
+    before, threads = binding.live_objects(), set(threading.enumerate())
+    settings = gx.Settings(cache_dir=tmp_path, validation=True)
+    with gx.PersistentVulkanBackend(settings=settings) as gpu:
+        with monkeypatch.context() as patch:
+            waited = watch(patch, "vkWaitSemaphores", interrupt)
+            destroyed_at_work = pools_destroyed_at_work(patch)
+            with pytest.raises(KeyboardInterrupt):
+                batch(gpu)
+        assert destroyed_at_work == []
+        assert gpu.calibration is None
+        assert not calibration_path(tmp_path, gpu.device).exists()
+        gc.collect()  # the interrupt holds what was used where it arrived
+        assert gpu.stats().memory.bytes_used == 0
+        Measuring(monkeypatch)
+        batch(gpu)
+        assert gpu.calibration == LAVAPIPE
+    assert binding.live_objects() == before
+    assert set(threading.enumerate()) <= threads
+
+
+@pytest.mark.usefixtures("sigint_handler")
+def test_after_ctrl_c_nobody_writes_to_memory_that_was_given_back(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived, late = threading.Event(), threading.Event()
+    copy, main = copy_threads._Parts.copy, threading.main_thread()
+
+    def interrupt_the_first(parts: copy_threads._Parts) -> None:
+        if late.is_set() or threading.current_thread() is main:
+            copy(parts)
+            return
+        press_ctrl_c("copy")
+        arrived.wait(0.2)  # in vain where this one is waited for
+        copy(parts)
+        late.set()
+
+    gpu = fresh_gpu()
+    crew = gpu._session.resources.copy_threads
+    with monkeypatch.context() as patch:
+        patch.setattr(copy_threads._Parts, "copy", interrupt_the_first)
+        with pytest.raises(KeyboardInterrupt):
+            gpu.calibrate()
+    blocks = gpu._session.resources.memory._blocks
+    assert blocks
+    for block in blocks:
+        assert block.idle
+        mapped_bytes(block)[...] = 7
+    arrived.set()
+    assert late.wait(PATIENCE)
+    assert all((mapped_bytes(block) == 7).all() for block in blocks)
+    assert crew.threads == crew.most
+
+
+def mapped_bytes(block: Block) -> Array:
+    whole = Allocation(block, 0, block.nbytes)
+    return mapped_view(whole, 0, block.nbytes, ElementType(np.dtype(np.uint8)))
+
+
+# In an interpreter of its own, which shows where it hangs and ends.
+CTRL_C_BEFORE_A_COPY_IS_HANDED_OVER = """
+import faulthandler
+faulthandler.dump_traceback_later(60, exit=True)
+import gpu_executor as gx
+from gpu_executor.vulkan.copy_threads import CopyThreads
+need = CopyThreads._need_workers
+def interrupted(crew, number):
+    CopyThreads._need_workers = need
+    raise KeyboardInterrupt
+CopyThreads._need_workers = interrupted
+with gx.PersistentVulkanBackend() as gpu:
+    try:
+        gpu.calibrate()
+    except KeyboardInterrupt:
+        print("arrived")
+"""
+
+
+def test_ctrl_c_while_threads_are_started_arrives(run_python: RunPython) -> None:
+    ran = run_python(CTRL_C_BEFORE_A_COPY_IS_HANDED_OVER)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "arrived\n", "")

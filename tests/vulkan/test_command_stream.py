@@ -1,0 +1,349 @@
+"""Chains on the card: in order, not waited for, what is in use kept, errors in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.dispatch import ArrayCopy, Dispatch
+from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel
+from gpu_executor.vulkan import binding, device_memory, dispatch_cache
+from gpu_executor.vulkan import command_stream as chain_module
+from gpu_executor.vulkan.device_memory import DeviceMemory
+from gpu_executor.vulkan.timeline import Submission
+from tests.conftest import OpenGpu
+from tests.support.interrupts import interrupt_submissions
+from tests.support.jobs import ADD_U32, FQ_ADD
+
+WORD = np.dtype(np.uint32)
+COUNT = 5000
+
+
+def devices(gpu: gx.PersistentVulkanBackend) -> DeviceMemory:
+    return gpu._session.device_memory
+
+
+def numbers(seed: int, count: int = COUNT) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
+    return np.random.default_rng(seed).integers(0, 1 << 32, count, dtype=np.uint32)
+
+
+def sum_of(device: DeviceMemory, a: DeviceArray, b: DeviceArray) -> DeviceArray:
+    result = device.empty(a.shape, WORD)
+    device.submit([Dispatch(ADD_U32, (a, b, result), a.size)])
+    return result
+
+
+def test_each_dispatch_sees_what_the_one_before_it_wrote(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a, b = devices(gpu), numbers(1), numbers(2)
+    x, step = device.put(a), device.put(b)
+    for _ in range(200):
+        x = sum_of(device, x, step)
+    np.testing.assert_array_equal(x.numpy(), a + np.uint32(200) * b)
+
+
+def test_one_submission_has_barriers_only_where_they_are_needed(fresh_gpu: OpenGpu) -> None:
+    device = devices(fresh_gpu())
+    a, b = device.put(numbers(1)), device.put(numbers(2))
+    apart = [device.empty((COUNT,), WORD) for _ in range(3)]
+    device.submit([Dispatch(ADD_U32, (a, b, c), COUNT) for c in apart])
+    assert device.stream.barriers == 0
+    x, y = (device.empty((COUNT,), WORD) for _ in range(2))
+    device.submit(
+        [
+            Dispatch(ADD_U32, (a, b, x), COUNT),
+            Dispatch(ADD_U32, (x, b, y), COUNT),  # reads what was written
+            Dispatch(ADD_U32, (a, a, x), COUNT),  # writes what was read
+            Dispatch(ADD_U32, (b, b, x), COUNT),  # writes what was written
+        ]
+    )
+    assert device.stream.barriers == 3
+    np.testing.assert_array_equal(y.numpy(), numbers(1) + 2 * numbers(2))
+    np.testing.assert_array_equal(x.numpy(), 2 * numbers(2))
+    for c in apart:
+        np.testing.assert_array_equal(c.numpy(), numbers(1) + numbers(2))
+
+
+def test_arrays_that_nobody_holds_live_until_the_device_is_done(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    device = devices(gpu)
+    a, b = numbers(3, 1 << 20), numbers(4, 1 << 20)
+    x, step = device.put(a), device.put(b)
+    for _ in range(20):
+        x = sum_of(device, x, step)  # the one before it is dropped at once
+        gpu.run(ADD_U32, numbers(5), numbers(6))  # takes memory meanwhile
+    np.testing.assert_array_equal(x.numpy(), a + np.uint32(20) * b)
+    storage = weakref.ref(x.storage)
+    del x, step
+    device.stream.wait()
+    gc.collect()
+    assert storage() is None
+
+
+def test_more_submissions_than_commands_wait_for_the_oldest(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain_module, "IN_FLIGHT", 2)
+    device, a, b = devices(fresh_gpu()), numbers(1), numbers(2)
+    x, step = device.put(a), device.put(b)
+    held = [x]
+    for _ in range(30):
+        x = sum_of(device, x, step)
+        held.append(x)
+    assert len(device.stream._links) <= 2
+    for number, each in enumerate(held):
+        np.testing.assert_array_equal(each.numpy(), a + np.uint32(number) * b)
+
+
+def test_calls_and_chains_see_each_others_results(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a, b = devices(gpu), numbers(1, 100_000), numbers(2, 100_000)
+    x, step = device.put(a), device.put(b)
+    for _ in range(5):
+        x = sum_of(device, x, step)
+        x = gpu.run(ADD_U32, x, step, keep=True)
+    np.testing.assert_array_equal(gpu.run(ADD_U32, x, step), a + np.uint32(11) * b)
+
+
+def test_many_threads_share_a_chain(gpu: gx.PersistentVulkanBackend) -> None:
+    device, wrong = devices(gpu), []
+
+    def work(seed: int) -> None:
+        a, b = numbers(seed), numbers(seed + 100)
+        x, step = device.put(a), device.put(b)
+        for _ in range(30):
+            x = sum_of(device, x, step)
+        if not np.array_equal(x.numpy(), a + np.uint32(30) * b):
+            wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_slices_and_shapes_are_views(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a = devices(gpu), numbers(7, 4096)
+    x = device.put(a)
+    np.testing.assert_array_equal(x[1024:3072].numpy(), a[1024:3072])
+    np.testing.assert_array_equal(x.reshape(4, -1)[2].numpy(), a.reshape(4, -1)[2])
+    np.testing.assert_array_equal(x.reshape(2, 2, 1024)[-1].numpy(), a.reshape(2, 2, 1024)[-1])
+    np.testing.assert_array_equal(sum_of(device, x[:2048], x[2048:]).numpy(), a[:2048] + a[2048:])
+    np.testing.assert_array_equal(  # where none can be bound, a copy is
+        sum_of(device, x[1:-1], x[2:]).numpy(), a[1:-1] + a[2:]
+    )
+    y = device.put(np.zeros(10, np.uint32))
+    device.submit([ArrayCopy(x[3:8], y[1:6]), ArrayCopy(x[:2], y[8:])])
+    assert y.numpy().tolist() == [0, *a[3:8], 0, 0, *a[:2]]
+    assert x[5:3].shape == (0,)
+    with pytest.raises(gx.errors.ArgumentShapeError, match="in runs"):
+        x[::2]
+    with pytest.raises(gx.errors.ArgumentShapeError, match="reshaped"):
+        x.reshape(3, -1)
+    with pytest.raises(IndexError):
+        x[4096]
+
+
+def test_what_cannot_be_bound_is_refused_in_words(fresh_gpu: OpenGpu) -> None:
+    gpu, other = fresh_gpu(), fresh_gpu()
+    device = devices(gpu)
+    x = device.put(numbers(1))
+    with pytest.raises(gx.errors.ArgumentShapeError, match="begins 4 bytes into another"):
+        gpu.run(ADD_U32, x[1:], x[1:])
+    with pytest.raises(gx.errors.ArgumentShapeError, match="begins 4 bytes into another"):
+        device.submit([Dispatch(ADD_U32, (x[2:], x[2:], x[1:-1]), COUNT - 2)])
+    with pytest.raises(gx.errors.ArgumentShapeError, match="cannot be copied"):
+        device.submit([ArrayCopy(x, x[1:])])
+    with pytest.raises(gx.errors.ClosedError, match="another backend"):
+        sum_of(device, x, devices(other).put(numbers(1)))
+    with pytest.raises(gx.errors.KernelError, match="push constants"):
+        device.submit([Dispatch(ADD_U32, (x, x, x), COUNT, words=tuple(range(40)))])
+    with pytest.raises(gx.errors.DeviceLacksError, match="work-groups"):
+        device.submit([Dispatch(ADD_U32, (x, x, x), COUNT, groups=1 << 31)])
+    np.testing.assert_array_equal(sum_of(device, x, x).numpy(), 2 * numbers(1))
+
+
+def test_a_closed_backend_takes_no_more(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    device = devices(gpu)
+    x = device.put(numbers(1))
+    y = sum_of(device, x, x)
+    gpu.close()
+    with pytest.raises(gx.errors.ClosedError):
+        sum_of(device, x, y)
+
+
+def test_a_kernel_with_a_status_word_is_for_calls(gpu: gx.PersistentVulkanBackend) -> None:
+    device = devices(gpu)
+    x = device.put(np.zeros((10, 6), np.uint64))
+    with pytest.raises(gx.errors.KernelError, match="status"):
+        device.submit([Dispatch(FQ_ADD, (x, x, x), 10)])
+
+
+def test_a_submission_that_fails_forgets_nothing_that_is_in_flight(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, a, b = devices(fresh_gpu()), numbers(1, 1 << 20), numbers(2, 1 << 20)
+    x, step = device.put(a), device.put(b)
+    for _ in range(5):
+        x = sum_of(device, x, step)
+
+    def fails(*_: object) -> None:
+        raise gx.OutOfMemoryError("no more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(device.stream._timeline, "submit", fails)
+        with pytest.raises(gx.OutOfMemoryError):
+            sum_of(device, x, step)
+    waited: list[object] = []
+    wait = device.stream._timeline.wait
+    with monkeypatch.context() as patch:
+
+        def counted(submission: Submission) -> None:
+            waited.append(submission)
+            wait(submission)
+
+        patch.setattr(device.stream._timeline, "wait", counted)
+        device.stream.wait()
+    assert {link.submission for link in device.stream._links} >= set(waited)
+    assert not any(link.busy or link.holds for link in device.stream._links)
+    x = sum_of(device, x, step)
+    np.testing.assert_array_equal(x.numpy(), a + np.uint32(6) * b)
+
+
+def test_a_steady_loop_takes_no_new_memory_and_no_new_sets(fresh_gpu: OpenGpu) -> None:
+    gpu, field = fresh_gpu(), gx.fields.BLS12_381_FR
+    values = [pow(3, index, field.modulus) for index in range(200)]
+    x = gpu.to_device(field.encode(values))
+
+    def loop() -> None:
+        for _ in range(3 * chain_module.IN_FLIGHT):
+            y = field.mul(x, x)
+        assert y.ints()[7] == values[7] ** 2 % field.modulus
+
+    loop()
+    before = gpu.stats()
+    for _ in range(3):
+        loop()
+    after = gpu.stats()
+    assert after.memory.misses == before.memory.misses
+    assert after.memory.bytes_held == before.memory.bytes_held
+    assert after.descriptors.sets_used <= chain_module.IN_FLIGHT + 1
+    assert after.pipelines.misses == before.pipelines.misses
+
+
+def test_results_made_faster_than_the_device_runs_stay_within_a_limit(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu(memory_limit=24 << 20)
+    device, count = devices(gpu), 1 << 18
+    x = device.put(numbers(1, count))
+    for _ in range(100):
+        y = sum_of(device, x, x)  # a megabyte each, dropped when the next one is there
+    np.testing.assert_array_equal(y.numpy(), 2 * numbers(1, count))
+    assert gpu.stats().memory.bytes_held <= 24 << 20
+
+
+def test_sets_of_dispatches_in_flight_are_their_own(fresh_gpu: OpenGpu) -> None:
+    device = devices(fresh_gpu())
+    arrays = [device.put(numbers(seed)) for seed in range(20)]
+    results = [sum_of(device, a, b) for a in arrays for b in arrays]
+    expected = [numbers(a) + numbers(b) for a in range(20) for b in range(20)]
+    for result, sums in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result.numpy(), sums)
+
+
+def test_pipelines_are_given_up_when_nothing_in_flight_needs_them(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch_cache, "DISPATCHES_CACHED", 2)
+    gpu = fresh_gpu()
+    device, fields = devices(gpu), (gx.fields.BABYBEAR, gx.fields.GOLDILOCKS)
+    gpu._session._pipelines._most = 2
+    for _ in range(3):
+        for field in fields:
+            x = gpu.to_device(field.encode(range(1, 100)))
+            with gpu.graph(x) as graph:
+                y = field.inverse(x * x) + x
+            graph()
+            for _ in range(5):
+                y = y * y - x
+            assert y.ints()[0] == 15_745_023 % field.modulus  # from 2: 3, 8, 63, 3968
+            device.stream.wait()
+            del graph
+    gc.collect()
+    device.submit([])  # frees what the last graph had
+    kept = device.stream._dispatches._known
+    assert sum(launch.uses for launch in kept.values()) == 0
+    assert gpu.stats().pipelines.evictions > 0
+    gpu.to_device(numbers(1))
+    sum_of(device, *[device.put(numbers(1))] * 2)
+    assert len(kept) == 2
+    assert gpu.stats().pipelines.kept <= 4
+
+
+def test_a_closed_chain_frees_what_is_in_flight(fresh_gpu: OpenGpu) -> None:
+    before = binding.live_objects()
+    gpu = fresh_gpu()
+    device = devices(gpu)
+    x = device.put(numbers(1, 1 << 20))
+    with gpu.graph(x) as graph:
+        y = sum_of(device, x, x)
+    graph()
+    for _ in range(10):
+        y = sum_of(device, y, x)
+    gpu.close()
+    del x, y, graph
+    gc.collect()
+    assert binding.live_objects() == before
+
+
+@pytest.mark.parametrize("handed_over", [True, False])
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_interrupt_while_submitting_leaves_the_chain_in_order(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, handed_over: bool, times: int
+) -> None:
+    device, a, b = devices(fresh_gpu()), numbers(1, 1 << 20), numbers(2, 1 << 20)
+    x, step, y = device.put(a), device.put(b), device.empty((1 << 20,), WORD)
+    for _ in range(3):
+        x = sum_of(device, x, step)
+    with monkeypatch.context() as patch:
+        interrupt_submissions(patch, times, handed_over=handed_over)
+        with pytest.raises(KeyboardInterrupt):
+            device.submit([Dispatch(ADD_U32, (x, step, y), x.size)])
+    assert device.stream._links[-1].holds  # the device may have it
+    device.submit([Dispatch(ADD_U32, (x, x, y), x.size)])
+    np.testing.assert_array_equal(y.numpy(), 2 * (a + np.uint32(3) * b))
+    device.stream.wait()
+    assert not any(link.holds for link in device.stream._links)
+
+
+def test_a_kernel_copies(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a = devices(gpu), numbers(1, 10_000)
+    x, y = device.put(a), device.empty((10_000,), WORD)
+    device.submit([Dispatch(copy_kernel(), (x, y), x.nbytes // UNIT_BYTES, strides=True)])
+    np.testing.assert_array_equal(y.numpy(), a)
+
+
+@pytest.mark.parametrize("begin", [0, 4, 12, 16, 64, 256])
+@pytest.mark.parametrize("size", [0, 1, 4, 5, 64, 1000])
+def test_copies_are_right_by_kernel_or_by_the_driver(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, begin: int, size: int
+) -> None:
+    """Words: aligned for a kernel or not, whole units or not; and nothing beside them changes."""
+    device, a = devices(fresh_gpu()), numbers(1, 2000)
+    monkeypatch.setattr(device_memory, "MUCH_TO_COPY", 16)
+    monkeypatch.setattr(device, "info", dataclasses.replace(device.info, kind="discrete"))
+    x, y = device.put(a), device.put(np.zeros(2000, np.uint32))
+    dispatched = device.stream.dispatches
+    device.submit([ArrayCopy(x[begin : begin + size], y[begin : begin + size])])
+    by_kernel = size >= 4 and size % 4 == 0 and begin % (device._alignment // 4) == 0
+    assert device.stream.dispatches - dispatched == by_kernel
+    expected = np.zeros(2000, np.uint32)
+    expected[begin : begin + size] = a[begin : begin + size]
+    np.testing.assert_array_equal(y.numpy(), expected)

@@ -1,0 +1,227 @@
+"""Copies by several threads: every byte once, in any layout, errors told, threads ended."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_executor.vulkan import copy_threads
+from gpu_executor.vulkan.copy_threads import SMALLEST_PART, CopyThreads, Pair, _cut
+from tests.vulkan.test_threads import in_threads
+
+Array = npt.NDArray[Any]
+LARGE = 16 * SMALLEST_PART
+
+
+@pytest.fixture(params=[1, 2, 8])
+def crew(request: pytest.FixtureRequest) -> Iterator[CopyThreads]:
+    before = set(threading.enumerate())
+    made = CopyThreads(request.param)
+    yield made
+    made.close()
+    assert set(threading.enumerate()) <= before
+
+
+def numbers(nbytes: int, dtype: Any, *columns: int) -> Array:
+    """Rows of so many columns, all different enough."""
+    kind: np.dtype[Any] = np.dtype(dtype)
+    count = nbytes // kind.itemsize
+    row = int(np.prod(columns))
+    flat = np.arange(count // row * row) * 2_654_435_761
+    return flat.astype(kind).reshape(-1, *columns)
+
+
+LAYOUTS: dict[str, Callable[[Array], Array]] = {
+    "plain": lambda x: x,
+    "every other": lambda x: np.repeat(x, 2, axis=0)[::2],
+    "reversed": lambda x: x[::-1],
+    "transposed": np.asfortranarray,
+    "big-endian": lambda x: x.astype(x.dtype.newbyteorder(">")),
+    "repeated": lambda x: np.broadcast_to(x[:1], x.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize(
+    ("dtype", "columns"), [("u8", (6,)), ("u4", ()), ("f4", (3, 5)), ("i2", (7,)), ("c16", (2,))]
+)
+def test_large_arrays_of_any_kind_are_copied(
+    crew: CopyThreads, dtype: str, columns: tuple[int, ...], layout: Callable[[Array], Array]
+) -> None:
+    source = layout(numbers(LARGE, dtype, *columns))
+    room = np.zeros((len(source) + 2, *columns), dtype)
+    crew.copy([(room[1:-1], source)])
+    np.testing.assert_array_equal(room[1:-1], source)
+    assert not room[0].any() and not room[-1].any()
+
+
+@pytest.mark.parametrize("sizes", [(LARGE, 8), (8, LARGE, 48, LARGE // 3), (LARGE // 2,) * 5, ()])
+def test_pairs_of_different_sizes_are_copied(crew: CopyThreads, sizes: tuple[int, ...]) -> None:
+    sources = [numbers(size, np.uint64) + number for number, size in enumerate(sizes)]
+    targets = [np.zeros_like(source) for source in sources]
+    crew.copy(list(zip(targets, sources, strict=True)))
+    for target, source in zip(targets, sources, strict=True):
+        np.testing.assert_array_equal(target, source)
+
+
+def test_few_long_rows_are_copied(crew: CopyThreads) -> None:
+    for rows in (1, 2, 3):
+        source = numbers(LARGE, np.uint64, LARGE // 8 // rows)
+        target = np.zeros_like(source)
+        crew.copy([(target, source)])
+        np.testing.assert_array_equal(target, source)
+
+
+def test_small_copies_start_no_thread() -> None:
+    before = set(threading.enumerate())
+    crew, source = CopyThreads(8), np.arange(SMALLEST_PART // 8 * 2 - 1)
+    target = np.zeros_like(source)
+    crew.copy([(target, source)])
+    np.testing.assert_array_equal(target, source)
+    assert set(threading.enumerate()) == before
+
+
+def test_a_large_copy_is_shared_among_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut, numbers_of_parts = copy_threads._cut, list[int]()
+
+    def cutting(pairs: Any, nbytes: int, number: int) -> Any:
+        numbers_of_parts.append(number)
+        return cut(pairs, nbytes, number)
+
+    monkeypatch.setattr(copy_threads, "_cut", cutting)
+    before = set(threading.enumerate())
+    crew, source = CopyThreads(4), numbers(LARGE, np.uint64)
+    started = []
+    for part in (source[: len(source) // 8], source):  # worth two parts, and more than enough
+        crew.copy([(np.empty_like(part), part)])
+        started.append(len(set(threading.enumerate()) - before))
+    assert numbers_of_parts == [2, 12]
+    assert started == [1, 3]
+    crew.close()
+    assert set(threading.enumerate()) == before
+    crew.close()
+
+
+def test_the_caller_copies_what_the_others_are_too_slow_for() -> None:
+    crew, source, asleep = CopyThreads(2), numbers(LARGE, np.uint64), threading.Event()
+    crew.hand_over(lambda: (asleep.wait(), None)[1])
+    crew.hand_over(lambda: (asleep.wait(), None)[1])
+    target = np.zeros_like(source)
+    crew.copy([(target, source)])  # would not return if it waited for the one who sleeps
+    np.testing.assert_array_equal(target, source)
+    asleep.set()
+    crew.close()
+
+
+def test_an_interrupted_copy_waits_for_the_others_and_drops_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crew, source = CopyThreads(2), numbers(LARGE, np.uint64)
+    target = np.zeros_like(source)
+
+    begun, may_end = threading.Event(), threading.Event()
+
+    def interrupted(_parts: copy_threads._Parts) -> None:
+        begun.wait()
+        raise KeyboardInterrupt
+
+    def helping(parts: copy_threads._Parts) -> None:
+        parts._busy.append(None)
+        begun.set()
+        may_end.wait()
+        target[-1] = 7
+        parts._busy.pop()
+        parts._left.put(None)
+
+    monkeypatch.setattr(copy_threads._Parts, "help", helping)
+    monkeypatch.setattr(copy_threads._Parts, "copy", interrupted)
+    threading.Timer(0.05, may_end.set).start()
+    with pytest.raises(KeyboardInterrupt):
+        crew.copy([(target, source)])
+    assert target[-1] == 7 and not target[:-1].any()
+    monkeypatch.undo()
+    crew.copy([(target, source)])
+    np.testing.assert_array_equal(target, source)
+    crew.close()
+
+
+def test_an_error_in_any_part_is_raised_and_the_crew_goes_on(crew: CopyThreads) -> None:
+    good = numbers(LARGE, np.uint64, 4)
+    target = np.zeros_like(good)
+    unfit = np.zeros((LARGE // 64, 2), np.uint64)  # rows of two into rows of four
+    half = LARGE // 64
+    for pairs in (
+        [(target[:half], good[:half]), (target[half:][: len(unfit)], unfit)],
+        [(target[: len(unfit)], unfit), (target[half:], good[half:])],
+        [(target[: len(unfit)], unfit)],
+    ):
+        with pytest.raises(ValueError, match="could not broadcast"):
+            crew.copy(pairs)
+        crew.copy([(target, good)])
+        np.testing.assert_array_equal(target, good)
+        target[...] = 0
+
+
+def test_many_threads_use_one_crew(crew: CopyThreads) -> None:
+    def work(number: int) -> None:
+        source = numbers(LARGE // 2, np.uint64) + number
+        for _ in range(5):
+            target = np.zeros_like(source)
+            crew.copy([(target, source)])
+            assert np.array_equal(target, source)
+
+    in_threads(work)
+
+
+def test_no_array_is_held_when_a_copy_is_done(crew: CopyThreads) -> None:
+    source = np.ones(LARGE, np.uint8)
+    target = np.zeros_like(source)
+    crew.copy([(target, source)])
+    kept = weakref.ref(source), weakref.ref(target)
+    del source, target
+    assert [array() for array in kept] == [None, None]
+
+
+shapes = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 9), st.sampled_from([1, 2, 4, 8])), max_size=6
+)
+
+
+@given(shapes=shapes, parts=st.integers(1, 9))
+def test_cutting_covers_every_row_once_in_few_parts(
+    shapes: list[tuple[int, int, int]], parts: int
+) -> None:
+    pairs: list[Pair] = []
+    for rows, columns, itemsize in shapes:
+        target = np.zeros((rows, columns), f"u{itemsize}")
+        pairs.append((target, np.ones_like(target)))
+    nbytes = sum(target.nbytes for target, _ in pairs)
+    lists = _cut(pairs, nbytes, parts)
+    assert 1 <= len(lists) <= parts
+    for part in lists:
+        for target, source in part:
+            assert target.shape == source.shape
+            target[...] += source
+    for target, _ in pairs:
+        assert (target == 1).all()
+    rows_of = [max(target.nbytes // max(len(target), 1), 1) for target, _ in pairs]
+    share, row = -(-nbytes // parts), max(rows_of, default=0)
+    for part in lists[:-1]:
+        assert sum(target.nbytes for target, _ in part) <= share + row
+    assert all(part for part in lists[1:])
+
+
+@given(rows=st.integers(1, 200), parts=st.integers(2, 9))
+def test_what_is_worth_sharing_is_shared(rows: int, parts: int) -> None:
+    target = np.zeros((rows, 4), np.uint64)
+    lists = _cut([(target, target)], target.nbytes, parts)
+    assert sum(1 for part in lists if part) >= min(rows, 2)
+    assert len(lists) > 1  # a copy of one part would wait for others that never come

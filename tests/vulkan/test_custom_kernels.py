@@ -1,0 +1,257 @@
+"""Kernels of a user's own: any SPIR-V from GLSL. This file requires glslc."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import DeviceLacksError
+from gpu_executor.vulkan.pipeline import check_device_runs
+from tests.conftest import OpenGpu, on_both_paths
+from tests.support.glsl import compile_glsl
+
+Array = npt.NDArray[Any]
+HEAD = "layout(local_size_x_id = 0) in;"
+COUNT = "layout(push_constant) uniform Push { uint count; };"
+BODY = "uint i = gl_GlobalInvocationID.x; if (i >= count) return;"
+
+
+def buffer(binding: int, name: str, kind: str = "uint", qualifier: str = "") -> str:
+    where = f"layout(set = 0, binding = {binding}, std430) {qualifier}"
+    return f"{where} buffer B{binding} {{ {kind} {name}[]; }};"
+
+
+def kernel(body: str, *declarations: str, pushed: str = COUNT, **options: Any) -> gx.Kernel:
+    code = compile_glsl("\n".join([HEAD, pushed, *declarations, f"void main() {{ {body} }}"]))
+    return gx.Kernel.from_spirv(code, **options)
+
+
+def sum_and_difference(**options: Any) -> gx.Kernel:
+    return kernel(
+        BODY + "s[i] = a[i] + b[i]; d[i] = a[i] - b[i];",
+        buffer(0, "a"),
+        buffer(1, "b"),
+        buffer(2, "s"),
+        buffer(3, "d"),
+        inputs=2,
+        outputs=2,
+        **options,
+    )
+
+
+@on_both_paths
+@pytest.mark.parametrize("size", [1, 100, 101, 250])
+def test_several_outputs_come_as_a_tuple(
+    cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, size: int
+) -> None:
+    a, b = np.arange(size, dtype=np.uint32), np.arange(size, dtype=np.uint32)[::-1]
+    results = cutting_gpu.run(sum_and_difference(), a, b, device_local=device_local)
+    assert isinstance(results, tuple)
+    np.testing.assert_array_equal(results[0], a + b)
+    np.testing.assert_array_equal(results[1], a - b)
+
+
+def test_one_input_and_no_declared_types_take_any_shape(
+    cutting_gpu: gx.PersistentVulkanBackend,
+) -> None:
+    double = kernel(BODY + "y[i] = 2 * x[i];", buffer(0, "x"), buffer(1, "y"), inputs=1, outputs=1)
+    x = np.arange(2 * 3 * 40, dtype=np.uint32).reshape(2, 3, 40)
+    np.testing.assert_array_equal(cutting_gpu.run(double, x), 2 * x)
+    floats = x.astype(np.float32)  # the bits of a float, doubled as an integer
+    expected = (floats.view(np.uint32) * np.uint32(2)).view(np.float32)
+    np.testing.assert_array_equal(cutting_gpu.run(double, floats), expected)
+
+
+def test_inputs_and_outputs_may_have_types_of_their_own(
+    cutting_gpu: gx.PersistentVulkanBackend,
+) -> None:
+    split = kernel(
+        BODY + "half_[i] = float(x[i].x) / 2; swapped[i] = x[i].yx;",
+        buffer(0, "x", "uvec2"),
+        buffer(1, "half_", "float"),
+        buffer(2, "swapped", "uvec2"),
+        inputs=1,
+        outputs=2,
+        dtypes=[("u4", (2,)), "f4", ("u4", (2,))],
+    )
+    x = np.arange(500, dtype=np.uint32).reshape(250, 2)
+    half, swapped = cutting_gpu.run(split, x)
+    assert (half.shape, half.dtype) == ((250,), np.float32)
+    np.testing.assert_array_equal(half, x[:, 0].astype(np.float32) / 2)
+    np.testing.assert_array_equal(swapped, x[:, ::-1])
+
+
+def whole_sum() -> gx.Kernel:
+    """Every invocation of the one work-group that matters sums all inputs; the first tells."""
+    return kernel(
+        "uint total = 0; for (uint k = 0; k < count; ++k) total += x[k];"
+        "if (gl_GlobalInvocationID.x == 0) result[0] = total;",
+        buffer(0, "x", qualifier="readonly"),
+        buffer(1, "result"),
+        inputs=1,
+        outputs=1,
+        split="whole",
+        out_shape=lambda shape: (1,),
+    )
+
+
+@on_both_paths
+@pytest.mark.parametrize("size", [1, 100, 101, 1000])
+def test_a_whole_kernel_is_never_cut(
+    cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, size: int
+) -> None:
+    x = np.arange(size, dtype=np.uint32)
+    assert cutting_gpu.explain(whole_sum(), x).chunk == size
+    result = cutting_gpu.run(whole_sum(), x, device_local=device_local)
+    assert result.tolist() == [sum(range(size))]
+
+
+@on_both_paths
+def test_a_whole_kernel_may_have_inputs_and_outputs_of_different_lengths(
+    gpu: gx.PersistentVulkanBackend, device_local: bool
+) -> None:
+    outer = kernel(
+        BODY + "for (uint k = 0; k < 3; ++k) table[3 * i + k] = a[i] * b[k];"
+        "if (i == 0) counted[0] = count;",
+        buffer(0, "a"),
+        buffer(1, "b"),
+        buffer(2, "table"),
+        buffer(3, "counted"),
+        inputs=2,
+        outputs=2,
+        split="whole",
+        out_shape=lambda a, b: [(*a, *b), (1,)],
+    )
+    a, b = np.arange(70, dtype=np.uint32), np.array([5, 7, 11], np.uint32)
+    table, counted = gpu.run(outer, a, b, device_local=device_local)
+    np.testing.assert_array_equal(table, np.outer(a, b))
+    assert counted.tolist() == [70]
+
+
+def test_a_whole_kernel_too_large_for_the_device_is_refused(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = fresh_gpu()
+    limits = dataclasses.replace(gpu.device.limits, max_storage_buffer_range=4096)
+    info = dataclasses.replace(gpu.device, limits=limits)
+    monkeypatch.setattr(gpu._session.call_preparer, "_info", info)
+    with pytest.raises(DeviceLacksError, match=r"argument 0 has 4,100 bytes.*at most 4,096"):
+        gpu.run(whole_sum(), np.zeros(1025, np.uint32))
+    assert gpu.run(whole_sum(), np.ones(1024, np.uint32)).tolist() == [1024]
+
+
+def test_push_bytes_and_constants_reach_the_code(gpu: gx.PersistentVulkanBackend) -> None:
+    def linear(factor: int, offset: int) -> gx.Kernel:
+        return kernel(
+            BODY + "y[i] = FACTOR * x[i] + offset;",
+            "layout(constant_id = 7) const uint FACTOR = 1;",
+            buffer(0, "x"),
+            buffer(1, "y"),
+            pushed="layout(push_constant) uniform Push { uint count; uint offset; };",
+            inputs=1,
+            outputs=1,
+            constants={7: factor},
+            push=struct.pack("<I", offset),
+        )
+
+    x = np.arange(70, dtype=np.uint32)
+    for factor, offset in ((3, 4), (3, 5), (6, 5)):
+        np.testing.assert_array_equal(gpu.run(linear(factor, offset), x), factor * x + offset)
+
+
+def test_a_fixed_work_group_is_kept(gpu: gx.PersistentVulkanBackend) -> None:
+    code = compile_glsl(
+        f"layout(local_size_x = 20) in; {COUNT} {buffer(0, 'x')} {buffer(1, 'y')}"
+        f"void main() {{ {BODY} y[i] = x[i] + gl_WorkGroupSize.x; }}"
+    )
+    own = gx.Kernel.from_spirv(code, inputs=1, outputs=1)
+    x = np.arange(99, dtype=np.uint32)
+    assert gpu.explain(own, x).work_group == 20
+    np.testing.assert_array_equal(gpu.run(own, x), x + 20)
+
+
+def test_code_without_push_constants_runs_on_what_is_bound(gpu: gx.PersistentVulkanBackend) -> None:
+    negate = kernel(
+        "uint i = gl_GlobalInvocationID.x; if (i < x.length()) y[i] = ~x[i];",
+        buffer(0, "x"),
+        buffer(1, "y"),
+        pushed="",
+        inputs=1,
+        outputs=1,
+    )
+    x = np.arange(70, dtype=np.uint32)
+    np.testing.assert_array_equal(gpu.run(negate, x), ~x)
+
+
+@on_both_paths
+def test_a_status_word_of_ones_own_names_the_element(
+    cutting_gpu: gx.PersistentVulkanBackend, device_local: bool
+) -> None:
+    below_1000 = kernel(
+        BODY + "y[i] = x[i]; if (x[i] >= 1000) atomicMin(status[0], i);",
+        buffer(0, "x"),
+        buffer(1, "y"),
+        buffer(2, "status"),
+        inputs=1,
+        outputs=1,
+        status=True,
+    )
+    x = np.arange(250, dtype=np.uint32)
+    np.testing.assert_array_equal(cutting_gpu.run(below_1000, x, device_local=device_local), x)
+    x[[180, 170, 240]] = 1000
+    with pytest.raises(gx.ElementRangeError) as caught:
+        cutting_gpu.run(below_1000, x, device_local=device_local)
+    assert (caught.value.argument, caught.value.index) == (0, 170)
+
+
+WIDE = {
+    "double": ("double", np.float64, "Float64", ""),
+    "int64_t": ("int64_t", np.int64, "Int64", "GL_EXT_shader_explicit_arithmetic_types_int64"),
+}
+
+
+@pytest.mark.parametrize(("kind", "dtype", "capability", "extension"), WIDE.values(), ids=WIDE)
+def test_wide_numbers_run_where_the_device_has_them_and_are_refused_where_not(
+    gpu: gx.PersistentVulkanBackend, kind: str, dtype: type, capability: str, extension: str
+) -> None:
+    head = f"#extension {extension} : require\n{HEAD}" if extension else HEAD
+    code = compile_glsl(
+        f"{head}\n{COUNT} {buffer(0, 'x', kind)} {buffer(1, 'y', kind)}"
+        f"void main() {{ {BODY} y[i] = x[i] * x[i]; }}"
+    )
+    square = gx.Kernel.from_spirv(code, inputs=1, outputs=1)
+    x: Array = np.arange(-70, 70).astype(dtype) * 1_000_003
+    if f"shader{capability}" in gpu.device.features:
+        np.testing.assert_array_equal(gpu.run(square, x), x * x)
+    lacking = dataclasses.replace(gpu.device, features=frozenset())
+    with pytest.raises(DeviceLacksError, match=f"needs {capability}; .* lacks shader{capability}"):
+        check_device_runs(square, lacking)
+
+
+def test_a_work_group_too_large_is_refused(gpu: gx.PersistentVulkanBackend) -> None:
+    most = gpu.device.limits.max_work_group_invocations
+    own = sum_and_difference(constants={0: 2 * most})
+    x = np.zeros(10, np.uint32)
+    with pytest.raises(DeviceLacksError, match=rf"work-groups of \({2 * most}, 1, 1\)"):
+        gpu.run(own, x, x)
+
+
+def test_code_newer_than_the_device_is_refused(gpu: gx.PersistentVulkanBackend) -> None:
+    source = f"{HEAD} {COUNT} {buffer(0, 'x')} {buffer(1, 'y')} void main() {{ y[0] = x[0]; }}"
+    newest = gx.Kernel.from_spirv(compile_glsl(source, vulkan="1.3"), inputs=1, outputs=1)
+    older = dataclasses.replace(gpu.device, api_version=(1, 2, 0))
+    with pytest.raises(DeviceLacksError, match=r"is SPIR-V 1\.6; .* takes up to 1\.5"):
+        check_device_runs(newest, older)
+
+
+def test_more_buffers_than_the_device_binds_are_refused(gpu: gx.PersistentVulkanBackend) -> None:
+    limits = dataclasses.replace(gpu.device.limits, max_bound_buffers=3)
+    fewer = dataclasses.replace(gpu.device, limits=limits)
+    with pytest.raises(DeviceLacksError, match=r"binds 4 buffers; .* takes 3"):
+        check_device_runs(sum_and_difference(), fewer)

@@ -1,0 +1,249 @@
+"""A device that is lost: every use of it says so, it can be closed, and another one goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.vulkan import binding, recording
+from gpu_executor.vulkan.binding import vk
+from tests.conftest import OpenGpu, on_both_paths
+from tests.support.jobs import ADD_U32, FQ_ADD, check_sums, field_jobs, word_jobs
+from tests.support.ring_backends import MUCH, in_time
+
+Gpu = gx.PersistentVulkanBackend
+X = np.arange(70, dtype=np.uint32)
+JOBS = word_jobs(*[70] * 12)
+COULD_SAY_SO = ("vkQueueSubmit", "vkWaitSemaphores")
+
+wherever_it_is_noticed = pytest.mark.parametrize("name", COULD_SAY_SO, ids=["submit", "wait"])
+
+
+class Loss:
+    """A device answers VK_ERROR_DEVICE_LOST from the next but so many calls of `name` on.
+
+    Others are left alone. What it has begun it ends, so that there is nothing in flight, as nothing
+    is on a device that is gone.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, gpu: Gpu, name: str, after: int = 0
+    ) -> None:
+        resources = gpu._session.resources
+        self._device, self._compute = resources.device.handle, resources.compute
+        self._name, self._left = name, after
+        self.happened = False
+        self._kept = [self._make(each) for each in COULD_SAY_SO]
+        for each, failing in zip(COULD_SAY_SO, self._kept, strict=True):
+            monkeypatch.setattr(vk, each, binding._checked(each, failing))
+
+    def _make(self, name: str) -> Any:
+        real = getattr(binding._package().lib, name)
+
+        def failing(*arguments: Any) -> int:
+            if arguments[0] not in (self._device, self._compute._queue):
+                return int(real(*arguments))
+            if name == self._name and not self.happened:
+                self.happened = self._left == 0
+                self._left -= 1
+                if self.happened:
+                    self._end_what_was_begun()
+            return int(vk.VK_ERROR_DEVICE_LOST if self.happened else real(*arguments))
+
+        return vk.ffi.callback(vk.ffi.typeof(real), failing)
+
+    def _end_what_was_begun(self) -> None:
+        with contextlib.ExitStack() as locked:
+            if self._name != "vkQueueSubmit":  # which is called with the queue locked
+                locked.enter_context(self._compute._lock)
+            vk.vkDeviceWaitIdle(self._device)
+
+
+class Used:
+    """A backend with arrays of every kind on its device."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.mapped, self.there = gpu.asarray(X), gpu.to_device(X)
+        self.kept = gpu.run(ADD_U32, X, X, keep=True)
+        self.known = gpu.run(ADD_U32, X, X, device_local=True)
+
+
+def profiled(gpu: Gpu) -> None:
+    with gpu.profile():
+        gpu.run(ADD_U32, X, X)
+
+
+def ways(used: Used) -> dict[str, Callable[[], object]]:
+    """Every way to use a device."""
+    gpu, mapped, there, kept = used.gpu, used.mapped, used.there, used.kept
+    return {
+        "a call": lambda: gpu.run(ADD_U32, X, X),
+        "a staged call": lambda: gpu.run(ADD_U32, X, X, device_local=True),
+        "a call of a new size": lambda: gpu.run(ADD_U32, X[:9], X[:9]),
+        "a call of another kernel": lambda: gpu.run_field_add(*field_jobs(9)[0]),
+        "a call that is cut": lambda: gpu.run(ADD_U32, np.tile(X, 9), np.tile(X, 9)),
+        "a call on mapped arrays": lambda: gpu.run(ADD_U32, mapped, mapped, out=mapped),
+        "a profiled call": lambda: profiled(gpu),
+        "a batch": lambda: gpu.run_batch(ADD_U32, JOBS),
+        "a sequential batch": lambda: gpu.run_batch(ADD_U32, JOBS, pipelined=False),
+        "a deep batch": lambda: gpu.run_batch(ADD_U32, JOBS, device_local=True, depth=16),
+        "a stream": lambda: next(gpu.stream(ADD_U32, JOBS)),
+        "to_device": lambda: gpu.to_device(X),
+        "to_device of a mapped array": lambda: gpu.to_device(mapped),
+        "fetching": there.numpy,
+        "fetching a result": kept.numpy,
+        "a call on the card": lambda: gpu.run(ADD_U32, there, kept, keep=True),
+        "a call from the card": lambda: gpu.run(ADD_U32, kept, X),
+        "a result that stays there": lambda: gpu.run(ADD_U32, X, X, keep=True),
+        "calibrate": gpu.calibrate,
+    }
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """Fails where a test leaves objects or threads."""
+    gc.collect()  # errors hold what was used where they were raised
+    objects, threads = binding.live_objects(), set(threading.enumerate())
+    yield
+    gc.collect()
+    assert binding.live_objects() == objects
+    assert set(threading.enumerate()) <= threads
+
+
+@pytest.fixture(params=[None, MUCH], ids=["by this thread", "by others"])
+def used(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Used:
+    """In pieces of 100 elements, that this thread or others fill and drain."""
+    if request.param is not None:
+        monkeypatch.setattr(recording, "MUCH_TO_COPY", request.param)
+    return Used(fresh_gpu(stream_chunk_elems=100))
+
+
+@wherever_it_is_noticed
+def test_every_use_of_a_lost_device_says_so(
+    used: Used, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    Loss(monkeypatch, used.gpu, name)
+    for _ in range(2):
+        for what, use in ways(used).items():
+            with pytest.raises(gx.DeviceLostError, match=r"failed: .*; reopen the backend"):
+                in_time(use)
+            assert used.gpu.stats().slots.in_use == 0, what
+    in_time(used.gpu.close)
+    with pytest.raises(gx.errors.ClosedError):
+        used.gpu.run(ADD_U32, X, X)
+
+
+@wherever_it_is_noticed
+@pytest.mark.parametrize("way", ["a batch", "a deep batch", "a call that is cut"])
+def test_a_device_may_be_lost_in_the_middle(
+    used: Used, monkeypatch: pytest.MonkeyPatch, name: str, way: str
+) -> None:
+    loss = Loss(monkeypatch, used.gpu, name, after=3)
+    with pytest.raises(gx.DeviceLostError):
+        in_time(ways(used)[way])
+    assert loss.happened
+    assert used.gpu.stats().slots.in_use == 0
+    with pytest.raises(gx.DeviceLostError):
+        in_time(ways(used)["a call"])
+    in_time(used.gpu.close)
+
+
+@wherever_it_is_noticed
+@pytest.mark.parametrize("after", [4, 40])
+def test_a_device_may_be_lost_while_it_is_measured(
+    nothing_left: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, after: int
+) -> None:
+    gpu = fresh_gpu()
+    loss = Loss(monkeypatch, gpu, name, after)
+    with pytest.raises(gx.DeviceLostError):
+        in_time(gpu.calibrate)
+    assert loss.happened
+    assert gpu.calibration is None
+    in_time(gpu.close)
+
+
+@wherever_it_is_noticed
+def test_a_lost_device_is_closed_with_all_that_it_has(
+    nothing_left: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    used = Used(fresh_gpu())
+    large = np.zeros(1 << 20, np.uint32)
+    used.gpu.run_batch(ADD_U32, [(large, large)] * 3)
+    Loss(monkeypatch, used.gpu, name)
+    for use in ways(used).values():
+        with pytest.raises(gx.DeviceLostError):
+            in_time(use)
+    in_time(used.gpu.close)
+    assert used.mapped.tolist() == X.tolist()
+
+
+@wherever_it_is_noticed
+def test_arrays_on_a_card_that_is_lost_say_so_also_after_close(
+    used: Used, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    Loss(monkeypatch, used.gpu, name)
+    for array in (used.there, used.kept):
+        with pytest.raises(gx.DeviceLostError):
+            array.numpy()
+        assert (array.shape, array.dtype) == (X.shape, X.dtype)
+    in_time(used.gpu.close)
+    for array in (used.there, used.kept):
+        with pytest.raises(gx.errors.ClosedError, match="closed"):
+            array.numpy()
+
+
+@wherever_it_is_noticed
+@pytest.mark.parametrize("depth", [2, 16])
+def test_a_stream_that_is_held_keeps_nobody_from_closing_a_lost_device(
+    nothing_left: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, depth: int
+) -> None:
+    gpu = fresh_gpu()
+    stream = gpu.stream(ADD_U32, JOBS * 3, depth=depth)
+    check_sums([next(stream)], JOBS[:1])
+    Loss(monkeypatch, gpu, name)
+    in_time(gpu.close)
+    with pytest.raises(gx.errors.ClosedError):
+        next(stream)
+
+
+@wherever_it_is_noticed
+def test_a_stream_of_a_lost_device_ends_with_the_error(
+    used: Used, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    stream = used.gpu.stream(ADD_U32, JOBS, depth=2)
+    check_sums([next(stream)], JOBS[:1])
+    Loss(monkeypatch, used.gpu, name)
+    with pytest.raises(gx.DeviceLostError):
+        in_time(lambda: list(stream))
+    assert list(stream) == []
+    assert used.gpu.stats().slots.in_use == 0
+
+
+@on_both_paths
+@wherever_it_is_noticed
+def test_another_backend_goes_on_with_the_same_arrays(
+    used: Used, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, device_local: bool
+) -> None:
+    other = fresh_gpu()
+    jobs = [*JOBS, (used.mapped, used.known)]
+    Loss(monkeypatch, used.gpu, name)
+    with pytest.raises(gx.DeviceLostError):
+        used.gpu.run_batch(ADD_U32, jobs, device_local=device_local)
+    check_sums(other.run_batch(ADD_U32, jobs, device_local=device_local), jobs)
+    in_time(used.gpu.close)
+    for again in (other, fresh_gpu()):
+        check_sums(again.run_batch(ADD_U32, jobs, device_local=device_local), jobs)
+        check_sums([again.run(FQ_ADD, *job) for job in field_jobs(70)], field_jobs(70))
+        np.testing.assert_array_equal(again.to_device(used.mapped).numpy(), X)
+    with pytest.raises(gx.GpuError):
+        other.run(ADD_U32, used.there, used.there)

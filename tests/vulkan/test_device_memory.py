@@ -1,0 +1,188 @@
+"""Arrays on the card, and arrays whose own memory the device was given."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from gpu_executor.kernels.catalogue import field_kernel
+from gpu_executor.primes import BLS12_381_FQ, words
+from gpu_executor.vulkan import binding
+from tests.conftest import OpenGpu, OpenWebGpu, elements, on_both_paths
+
+FQ, CHUNK = BLS12_381_FQ, 100
+MUL = field_kernel(FQ, "mul")
+ADD_U32 = gx.kernels.load("vector_add_u32")
+SIZES = [1, 3, 99, 100, 101, 1000]
+
+
+def field(count: int, seed: int) -> words.Elements:
+    return words.from_ints(FQ, elements(FQ, count, seed))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_an_array_comes_back_from_the_card_as_it_went(fresh_gpu: OpenGpu, size: int) -> None:
+    gpu = fresh_gpu()
+    for array in (field(size, 1), np.arange(2 * size, dtype=">i2")[::2], np.ones((2, size), "f4")):
+        there = gpu.to_device(array)
+        assert (there.shape, there.ndim, len(there)) == (array.shape, array.ndim, len(array))
+        assert there.nbytes == array.nbytes
+        np.testing.assert_array_equal(there.numpy(), array)
+
+
+@on_both_paths
+@pytest.mark.parametrize("size", SIZES)
+def test_chains_of_calls_stay_on_the_card(
+    fresh_gpu: OpenGpu, device_local: bool, size: int
+) -> None:
+    gpu = fresh_gpu(stream_chunk_elems=CHUNK)
+    a, b = field(size, 1), field(size, 2)
+    once = words.mul(FQ, a, b)
+    twice = words.mul(FQ, once, b)
+    kept = gpu.run(MUL, gpu.to_device(a), gpu.to_device(b), keep=True, device_local=device_local)
+    assert isinstance(kept, DeviceArray)
+    np.testing.assert_array_equal(kept.numpy(), once)
+    # Kept, host and mapped arrays in one call, the result kept, fetched or put where one wants it.
+    mixed = gpu.run(MUL, kept, b, keep=True, device_local=device_local)
+    np.testing.assert_array_equal(mixed.numpy(), twice)
+    np.testing.assert_array_equal(gpu.run(MUL, kept, b, device_local=device_local), twice)
+    out = gpu.empty(a.shape)
+    gpu.run(MUL, kept, gpu.asarray(b), out=out, device_local=device_local)
+    np.testing.assert_array_equal(out, twice)
+
+
+def test_a_call_on_the_card_moves_nothing(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, x = fresh_gpu(), np.arange(5000, dtype=np.uint32)
+    there = gpu.to_device(x)
+    gpu.run(ADD_U32, there, there, keep=True)
+    copied: list[object] = []
+    monkeypatch.setattr(binding.vk, "vkCmdCopyBuffer", lambda *a: copied.append(a))
+    monkeypatch.setattr(
+        "gpu_executor.vulkan.copy_threads.CopyThreads.copy", lambda *a: copied.append(a)
+    )
+    kept = gpu.run(ADD_U32, there, there, keep=True)
+    monkeypatch.undo()
+    assert copied == []
+    np.testing.assert_array_equal(kept.numpy(), 2 * x)
+    plan = gpu.explain(ADD_U32, x, x)
+    assert plan.chunk == 5000
+
+
+def test_memory_on_the_card_goes_back_with_the_array(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    gpu.to_device(np.zeros(1000, np.uint32)).numpy()
+    gc.collect()
+    before = gpu.stats().memory.bytes_used
+    arrays = [gpu.to_device(np.zeros(1000, np.uint32)) for _ in range(20)]
+    assert gpu.stats().memory.bytes_used >= before + 20 * 4000
+    arrays.clear()
+    gpu._session.device_memory.stream.wait()  # the device may still be filling some
+    assert gpu.stats().memory.bytes_used == before
+
+
+def test_an_array_of_a_closed_or_other_backend_says_so(fresh_gpu: OpenGpu) -> None:
+    before = binding.live_objects()
+    gpu, other = fresh_gpu(), fresh_gpu()
+    there = gpu.to_device(np.arange(9, dtype=np.uint32))
+    with pytest.raises(gx.GpuError, match="another backend"):
+        other.run(ADD_U32, there, there)
+    gpu.close()
+    other.close()
+    with pytest.raises(gx.errors.ClosedError):
+        there.numpy()
+    assert binding.live_objects() == before
+
+
+def test_what_does_not_fit_on_the_card_is_refused_as_elsewhere(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    there = gpu.to_device(np.zeros(4, np.float32))
+    with pytest.raises(ArgumentTypeError, match="argument 0 has dtype float32"):
+        gpu.run(ADD_U32, there, there)
+    short = gpu.to_device(np.zeros(3, np.uint32))
+    with pytest.raises(ArgumentShapeError, match="argument 1 has elements in shape"):
+        gpu.run(ADD_U32, gpu.to_device(np.zeros(4, np.uint32)), short)
+
+
+@pytest.fixture
+def importing(fresh_gpu: OpenGpu) -> Callable[..., gx.PersistentVulkanBackend]:
+    def open_it(**settings: int) -> gx.PersistentVulkanBackend:
+        gpu = fresh_gpu(**settings)
+        assert "VK_EXT_external_memory_host" in gpu.device.extensions
+        return gpu
+
+    return open_it
+
+
+@on_both_paths
+@pytest.mark.parametrize("size", SIZES)
+def test_imported_arrays_are_used_where_they_lie(
+    importing: OpenGpu, device_local: bool, size: int
+) -> None:
+    gpu = importing(stream_chunk_elems=CHUNK)
+    space = [np.zeros((size + 7, 6), np.uint64) for _ in range(3)]
+    a, b, c = (array[3 : size + 3] for array in space)
+    a[...], b[...] = field(size, 1), field(size, 2)
+    with gpu.import_array(space[0]), gpu.import_array(b), gpu.import_array(space[2]):
+        mapped = gpu._session.mapped
+        assert all(mapped.find(array) is not None for array in (a, b, c))
+        gpu.run(MUL, a, b, out=c, device_local=device_local)
+    np.testing.assert_array_equal(c, words.mul(FQ, a, b))
+    assert not space[2][:3].any()
+    assert not space[2][size + 3 :].any()
+    assert mapped.find(a) is None
+    np.testing.assert_array_equal(gpu.run(MUL, a, b), c)
+
+
+def test_what_cannot_be_imported_is_refused_in_words(importing: OpenGpu) -> None:
+    gpu, array = importing(), np.zeros(100)
+    for wrong in (array[::2], array[:0]):
+        with pytest.raises(ArgumentShapeError, match="contiguous array"):
+            gpu.import_array(wrong)
+    array.flags.writeable = False
+    with pytest.raises(ArgumentTypeError, match="read-only"):
+        gpu.import_array(array)
+
+
+def test_an_import_may_outlive_the_backend(importing: OpenGpu) -> None:
+    before = binding.live_objects()
+    gpu, array = importing(), np.arange(5000, dtype=np.uint32)
+    imported = gpu.import_array(array)
+    gpu.run(ADD_U32, array, array)
+    gpu.close()
+    assert binding.live_objects()["Device"] > before.get("Device", 0)
+    imported.close()
+    assert binding.live_objects() == before
+    assert array.sum() == 4999 * 2500
+
+
+def test_backends_that_do_not_reach_the_card_ask_for_a_copy(
+    gpu: gx.PersistentVulkanBackend, open_webgpu: OpenWebGpu
+) -> None:
+    webgpu, cpu, x = open_webgpu(), gx.CpuBackend(), np.arange(1000, dtype=np.uint32)
+    there = gpu.to_device(x)
+    runs: list[Callable[..., Any]] = [
+        webgpu.run,
+        cpu.run,
+        lambda kernel, a, b: webgpu.run_batch(kernel, [(x, x), (a, b)])[1],
+    ]
+    for run in runs:
+        for arrays, number in (((there, x), 0), ((x, there), 1), ((there, there), 0)):
+            with pytest.raises(ArgumentTypeError, match=rf"argument {number} .*\.numpy\(\)"):
+                run(ADD_U32, *arrays)
+        np.testing.assert_array_equal(run(ADD_U32, there.numpy(), x), 2 * x)
+    jobs: list[Any] = [(x, x), (there, x)]
+    with pytest.raises(ArgumentTypeError, match="job 1: vector_add_u32: argument 0"):
+        webgpu.run_batch(ADD_U32, jobs)
+    for other in (webgpu, cpu):
+        with pytest.raises(ArgumentTypeError, match="out 0 is a DeviceArray"):
+            other.run(ADD_U32, x, x, out=there)
+    np.testing.assert_array_equal(there.numpy(), x)

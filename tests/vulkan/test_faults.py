@@ -1,0 +1,217 @@
+"""Vulkan calls that fail: the error says which, nothing leaks, and the backend works again.
+
+A failing call is a C function that returns the code, so that everything above it is as always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import VulkanError
+from gpu_executor.vulkan import binding
+from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.commands import Recorder
+from tests.conftest import OpenGpu, ValidationMessages, on_both_paths
+
+ADD_U32 = gx.kernels.load("vector_add_u32")
+FQ_ADD = gx.kernels.load("bls12_381_fq_add")
+X = np.arange(50, dtype=np.uint32)
+
+Fail = Callable[..., None]
+
+
+@pytest.fixture
+def fail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fail]:
+    """Makes an entry point return a result code, at its `on`-th call only or (0) at each; or at
+    `every` so many calls, or at all `upto` one."""
+    kept: list[Any] = []
+
+    def fail_now(name: str, code: int, on: int = 0, every: int = 0, upto: int = 0) -> None:
+        real = getattr(binding._package().lib, name)
+        calls = 0
+
+        def failing(*arguments: Any) -> int:
+            nonlocal calls
+            calls += 1
+            fails = calls % every == 0 if every else calls <= upto if upto else on in (0, calls)
+            return code if fails else int(real(*arguments))
+
+        kept.append(vk.ffi.callback(vk.ffi.typeof(real), failing))
+        monkeypatch.setattr(vk, name, binding._checked(name, kept[-1]))
+
+    yield fail_now
+    monkeypatch.undo()
+
+
+def check_works(gpu: gx.PersistentVulkanBackend) -> None:
+    for device_local in (True, False):
+        np.testing.assert_array_equal(gpu.run(ADD_U32, X, X, device_local=device_local), 2 * X)
+    assert gpu.stats().slots.in_use == 0
+
+
+IN_A_CALL = [
+    "vkCreateBuffer",
+    "vkBindBufferMemory",
+    "vkMapMemory",
+    "vkCreateDescriptorSetLayout",
+    "vkCreatePipelineLayout",
+    "vkCreateShaderModule",
+    "vkCreateComputePipelines",
+    "vkCreateDescriptorPool",
+    "vkAllocateDescriptorSets",
+    "vkCreateCommandPool",
+    "vkAllocateCommandBuffers",
+    "vkResetCommandBuffer",
+    "vkBeginCommandBuffer",
+    "vkEndCommandBuffer",
+    "vkQueueSubmit",
+]
+IN_OPENING = [
+    "vkEnumerateInstanceLayerProperties",
+    "vkEnumeratePhysicalDevices",
+    "vkCreateDevice",
+    "vkCreatePipelineCache",
+    "vkCreateSemaphore",
+]
+
+
+@on_both_paths
+@pytest.mark.parametrize("name", [*IN_A_CALL, "vkAllocateMemory"])
+def test_a_call_that_fails_inside_raises_and_leaves_nothing(
+    fresh_gpu: OpenGpu, fail: Fail, monkeypatch: pytest.MonkeyPatch, name: str, device_local: bool
+) -> None:
+    before = binding.live_objects()
+    gpu = fresh_gpu()
+    for _ in range(2):
+        fail(name, vk.VK_ERROR_TOO_MANY_OBJECTS)
+        why = f"{name} failed: VK_ERROR_TOO_MANY_OBJECTS"
+        with pytest.raises(VulkanError, match=why) as caught:
+            gpu.run(ADD_U32, X, X, device_local=device_local)
+        assert (caught.value.call, caught.value.result) == (name, vk.VK_ERROR_TOO_MANY_OBJECTS)
+        monkeypatch.undo()
+    check_works(gpu)
+    gpu.close()
+    assert binding.live_objects() == before
+
+
+@pytest.mark.parametrize("code", ["VK_ERROR_OUT_OF_DEVICE_MEMORY", "VK_ERROR_OUT_OF_HOST_MEMORY"])
+@pytest.mark.parametrize("name", [*IN_A_CALL, "vkAllocateMemory"])
+def test_running_out_of_memory_anywhere_is_a_memory_error(
+    fresh_gpu: OpenGpu, fail: Fail, monkeypatch: pytest.MonkeyPatch, name: str, code: str
+) -> None:
+    before = binding.live_objects()
+    gpu = fresh_gpu()
+    fail(name, getattr(vk, code))
+    with pytest.raises(gx.OutOfMemoryError):
+        gpu.run(ADD_U32, X, X)
+    monkeypatch.undo()
+    check_works(gpu)
+    gpu.close()
+    assert binding.live_objects() == before
+
+
+def test_a_device_without_memory_is_named_with_what_it_holds(
+    fresh_gpu: OpenGpu, fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = fresh_gpu()
+    fail("vkAllocateMemory", vk.VK_ERROR_OUT_OF_DEVICE_MEMORY)
+    with pytest.raises(MemoryError) as caught:
+        gpu.run(ADD_U32, X, X)
+    for word in ("1,024 bytes of upload memory", gpu.device.name, "0 in use"):
+        assert word in str(caught.value)
+    monkeypatch.undo()
+    check_works(gpu)
+
+
+def test_where_a_large_block_is_not_to_be_had_a_small_one_will_do(
+    fresh_gpu: OpenGpu, fail: Fail
+) -> None:
+    gpu = fresh_gpu()
+    fail("vkAllocateMemory", vk.VK_ERROR_OUT_OF_DEVICE_MEMORY, on=1)
+    np.testing.assert_array_equal(gpu.run(ADD_U32, X, X), 2 * X)
+
+
+def test_idle_slots_are_given_up_for_memory(fresh_gpu: OpenGpu, fail: Fail) -> None:
+    gpu = fresh_gpu()
+    check_works(gpu)
+    assert gpu.stats().slots.idle == 2
+    fail("vkCreateCommandPool", vk.VK_ERROR_OUT_OF_DEVICE_MEMORY, on=1)
+    np.testing.assert_array_equal(gpu.run(ADD_U32, X[:9], X[:9]), 2 * X[:9])
+    assert gpu.stats().slots.idle == 2
+
+
+@pytest.mark.parametrize("name", IN_OPENING)
+@pytest.mark.parametrize("kind", [gx.PersistentVulkanBackend, gx.VulkanSpirvBackend])
+def test_an_opening_that_fails_leaves_nothing(
+    fail: Fail, monkeypatch: pytest.MonkeyPatch, kind: Any, name: str
+) -> None:
+    before = binding.live_objects()
+    fail(name, vk.VK_ERROR_INITIALIZATION_FAILED)
+    with pytest.raises(gx.GpuError, match=name), kind() as backend:
+        backend.run(ADD_U32, X, X)
+    assert binding.live_objects() == before
+    monkeypatch.undo()
+    monkeypatch.setenv("GPU_CACHE", "0")
+    with kind() as backend:
+        np.testing.assert_array_equal(backend.run(ADD_U32, X, X), 2 * X)
+
+
+def test_an_instance_without_its_messenger_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise binding._error("vkCreateDebugUtilsMessengerEXT", vk.VK_ERROR_OUT_OF_HOST_MEMORY)
+
+    before = binding.live_objects()
+    monkeypatch.setattr(vk, "extension", lambda *_: refuse)
+    with pytest.raises(gx.OutOfMemoryError):
+        gx.PersistentVulkanBackend()
+    assert binding.live_objects() == before
+
+
+@pytest.mark.parametrize("name", ["vkQueueSubmit", "vkWaitSemaphores"])
+def test_a_lost_device_is_said_to_be_lost_and_can_be_closed(
+    fresh_gpu: OpenGpu, fail: Fail, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    before = binding.live_objects()
+    gpu = fresh_gpu()
+    check_works(gpu)
+    fail(name, vk.VK_ERROR_DEVICE_LOST)
+    with pytest.raises(gx.DeviceLostError, match=f"{name} failed: .*reopen the backend"):
+        gpu.run(ADD_U32, X, X)
+    assert gpu.stats().slots.in_use == 0
+    monkeypatch.undo()
+    if name == "vkWaitSemaphores":  # the work was not lost for real: let it end
+        vk.vkDeviceWaitIdle(gpu._session.resources.device.handle)
+    gpu.close()
+    assert binding.live_objects() == before
+
+
+def test_a_missing_barrier_is_reported(
+    fresh_gpu: OpenGpu, validation_messages: ValidationMessages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layer that watches all tests is itself shown to see and to speak."""
+    monkeypatch.setattr(Recorder, "_barrier", lambda *_arguments: None)
+    gpu = fresh_gpu()
+    gpu.run(ADD_U32, X, X, device_local=True)
+    said = validation_messages.take()
+    assert any("SYNC-HAZARD-READ-AFTER-WRITE" in message for message in said)
+    assert gpu.validation_messages() == said
+
+
+def test_an_object_left_behind_is_reported(
+    fresh_gpu: OpenGpu, validation_messages: ValidationMessages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = fresh_gpu()
+    gpu.run(ADD_U32, X, X)
+    left: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(vk, "vkDestroyDescriptorPool", lambda *arguments: left.append(arguments))
+    gpu.close()
+    said = validation_messages.take()
+    assert left
+    assert any("VkDescriptorPool" in message and "destroyed" in message for message in said)
+    monkeypatch.undo()
+    binding._live["DescriptorPool"] -= 1  # it went with its device

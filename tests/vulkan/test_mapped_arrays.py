@@ -1,0 +1,231 @@
+"""Arrays in mapped memory: computing on them copies nothing, whatever part of them is used."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.vulkan import slot as slot_module
+from tests.conftest import OpenGpu, on_both_paths
+from tests.support.jobs import ADD_U32, FQ_ADD, Array, check_sums, field_job, word_jobs
+from tests.vulkan.test_threads import in_threads
+
+Gpu = gx.PersistentVulkanBackend
+CHUNK = 128  # elements of 48 bytes: pieces begin where any device can bind them
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of every array that the host copies to a slot or from one."""
+    pairs_of, nbytes = slot_module._pairs, list[int]()
+
+    def noting(*arguments: Any) -> Any:
+        pairs = list(pairs_of(*arguments))
+        nbytes.extend(view.nbytes for view, _ in pairs if view is not None)
+        return pairs
+
+    monkeypatch.setattr(slot_module, "_pairs", noting)
+    return nbytes
+
+
+@on_both_paths
+@pytest.mark.parametrize("size", [1, CHUNK, 300])
+@pytest.mark.parametrize("depth", [None, 1, 2, 3])
+def test_computing_on_mapped_arrays_copies_nothing(
+    fresh_gpu: OpenGpu, copied: list[int], device_local: bool, size: int, depth: int | None
+) -> None:
+    gpu, (a, b) = fresh_gpu(stream_chunk_elems=CHUNK), field_job(size)
+    mapped_a, mapped_b, c = gpu.asarray(a), gpu.asarray(b), gpu.empty(a.shape)
+    if depth is None:
+        result = gpu.run(FQ_ADD, mapped_a, mapped_b, out=c, device_local=device_local)
+    else:
+        jobs, way = [(mapped_a, mapped_b)], {"device_local": device_local, "depth": depth}
+        (result,) = gpu.run_batch(FQ_ADD, jobs, out=[c], **way)  # type: ignore[arg-type]
+    assert result is c
+    check_sums([c], [(a, b)])
+    assert copied == []
+    gpu.run(FQ_ADD, a, mapped_b, out=c, device_local=device_local)
+    assert sum(copied) == a.nbytes
+    gpu.run(FQ_ADD, a, b, out=np.empty_like(a), device_local=device_local)
+    assert sum(copied) == 4 * a.nbytes
+
+
+@on_both_paths
+def test_slices_reshapes_and_views_are_recognised(
+    gpu: Gpu, copied: list[int], device_local: bool
+) -> None:
+    a, b = field_job(400)
+    mapped_a, mapped_b, c = gpu.asarray(a), gpu.asarray(b), gpu.empty((400, 6))
+    gpu.run(FQ_ADD, mapped_a[16:80], mapped_b[:64], out=c[64:128], device_local=device_local)
+    check_sums([c[64:128]], [(a[16:80], b[:64])])
+    grid = (4, 5, 20, 6)
+    out = c.reshape(grid)
+    gpu.run(
+        FQ_ADD, mapped_a.reshape(grid), mapped_b.reshape(grid), out=out, device_local=device_local
+    )
+    check_sums([out], [(a.reshape(grid), b.reshape(grid))])
+    halves = mapped_a.view(np.uint32).ravel()
+    total = gpu.empty(halves.shape, np.uint32)
+    gpu.run(ADD_U32, halves, halves, out=total, device_local=device_local)
+    np.testing.assert_array_equal(total, 2 * a.view(np.uint32).ravel())
+    assert copied == []
+
+
+AWKWARD = {
+    "every other": lambda x: x[::2],
+    "reversed": lambda x: x[::-1],
+    "columns reversed": lambda x: x[:, ::-1],
+    "transposed": lambda x: np.moveaxis(x.reshape(6, 20, 6), 0, 1),
+    "byte-swapped": lambda x: x.view(x.dtype.newbyteorder()),
+    "broadcast": lambda x: np.broadcast_to(x[:1], x.shape),
+}
+
+
+@on_both_paths
+@pytest.mark.parametrize("awkward", AWKWARD.values(), ids=AWKWARD)
+def test_what_does_not_lie_as_a_kernel_reads_it_is_copied(
+    gpu: Gpu, copied: list[int], device_local: bool, awkward: Any
+) -> None:
+    values = np.arange(720, dtype=np.uint32).reshape(120, 6)
+    laid = awkward(gpu.asarray(values))
+    result = gpu.run(ADD_U32, laid, laid, device_local=device_local)
+    np.testing.assert_array_equal(result, 2 * awkward(values).astype(np.uint32))
+    assert copied == [result.nbytes] * 3
+
+
+@on_both_paths
+@pytest.mark.parametrize("offset", [1, 2, 3, 4, 16, 63])
+def test_slices_may_begin_anywhere(
+    gpu: Gpu, cutting_gpu: Gpu, copied: list[int], device_local: bool, offset: int
+) -> None:
+    for backend in (gpu, cutting_gpu):
+        copied.clear()
+        x, y = (backend.asarray(word) for word in word_jobs(1000)[0])
+        out = backend.zeros(1000, np.uint32)
+        part = slice(offset, offset + 90)
+        backend.run(ADD_U32, x[part], y[part], out=out[part], device_local=device_local)
+        check_sums([out[part]], [(x[part], y[part])])
+        assert not out[:offset].any() and not out[offset + 90 :].any()
+        bindable = offset * 4 % backend.device.limits.buffer_offset_alignment == 0
+        assert (copied == []) == (device_local or bindable)
+        part = slice(offset, offset + 850)  # in several pieces, each of which begins somewhere
+        backend.run(ADD_U32, x[part], y[part], out=out[part], device_local=device_local)
+        check_sums([out[part]], [(x[part], y[part])])
+        assert not out[:offset].any() and not out[offset + 850 :].any()
+
+
+@on_both_paths
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
+@pytest.mark.parametrize("size", [1, 90, 250])
+def test_a_result_may_be_written_over_an_input(
+    cutting_gpu: Gpu, device_local: bool, mapped: bool, size: int
+) -> None:
+    def fresh() -> list[Array]:
+        return [cutting_gpu.asarray(x) if mapped else x for x in field_job(size)]
+
+    def run(*arrays: Array, out: Array) -> None:
+        assert cutting_gpu.run(FQ_ADD, *arrays, out=out, device_local=device_local) is out
+
+    before = field_job(size)
+    a, b = fresh()
+    run(a, b, out=a)
+    check_sums([a], [before])
+    a, b = fresh()
+    run(a, b, out=b)
+    check_sums([b], [before])
+    a, _ = fresh()
+    run(a, a, out=a)
+    check_sums([a], [(before[0], before[0])])
+    grid = (size, 1, 6)
+    a, b = fresh()
+    run(a.reshape(grid), b.reshape(grid), out=(over := a.reshape(grid)))
+    check_sums([over], [(before[0].reshape(grid), before[1].reshape(grid))])
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
+@pytest.mark.parametrize("pipelined", [None, False, True])
+def test_an_out_that_overlaps_an_input_without_being_it_is_refused(
+    gpu: Gpu, mapped: bool, pipelined: bool | None
+) -> None:
+    x: Array = gpu.zeros(100, np.uint32) if mapped else np.zeros(100, np.uint32)
+    other = np.zeros(70, np.uint32)
+    for arrays, out, which in (
+        ((x[:70], other), x[1:71], 0),
+        ((other, x[30:]), x[:70], 1),
+        ((other, x[:70]), x[:70][::-1], 1),
+    ):
+        with pytest.raises(gx.errors.ArgumentShapeError, match=f"out 0 overlaps argument {which}"):
+            if pipelined is None:
+                gpu.run(ADD_U32, *arrays, out=out)
+            else:
+                gpu.run_batch(ADD_U32, [arrays], out=[out], pipelined=pipelined)
+
+
+WIDE = np.zeros((4, 5, 12), np.uint64)
+READ_ONLY = np.zeros((4, 5, 6), np.uint64)
+READ_ONLY.flags.writeable = False
+BAD_OUTS: dict[str, tuple[Any, type[gx.GpuError], str]] = {
+    "dtype": (np.zeros((4, 5, 6), np.int64), gx.errors.ArgumentTypeError, "is dtype int64"),
+    "byte order": (np.zeros((4, 5, 6), ">u8"), gx.errors.ArgumentTypeError, "is dtype >u8"),
+    "shape": (np.zeros((20, 6), np.uint64), gx.errors.ArgumentShapeError, r"has shape \(20, 6\)"),
+    "list": ([[0] * 6], gx.errors.ArgumentTypeError, "is a list"),
+    "two": ((READ_ONLY, READ_ONLY), gx.errors.ArgumentTypeError, "out has 2 arrays"),
+    "read-only": (READ_ONLY, gx.errors.ArgumentTypeError, "out 0 is read-only"),
+    "not contiguous": (WIDE[:, ::-1, :6], gx.errors.ArgumentShapeError, "must be contiguous"),
+}
+
+
+@pytest.mark.parametrize(("out", "error", "said"), BAD_OUTS.values(), ids=BAD_OUTS)
+def test_an_out_that_does_not_fit_is_an_error_in_words(
+    gpu: Gpu, out: Any, error: type[gx.GpuError], said: str
+) -> None:
+    a, b = (x.reshape(4, 5, 6) for x in field_job(20))
+    with pytest.raises(error, match=said):
+        gpu.run(FQ_ADD, a, b, out=out)
+
+
+@on_both_paths
+def test_an_out_of_rows_may_be_strided(cutting_gpu: Gpu, device_local: bool) -> None:
+    (a, b), wide = field_job(250), np.zeros((500, 8), np.uint64)
+    rows = wide[::2, 1:7]
+    cutting_gpu.run(FQ_ADD, a, b, out=rows, device_local=device_local)
+    check_sums([rows], [(a, b)])
+    assert not wide[1::2].any() and not wide[:, 0].any() and not wide[:, 7].any()
+
+
+@on_both_paths
+def test_many_small_arrays_are_told_apart(fresh_gpu: OpenGpu, device_local: bool) -> None:
+    gpu, draw = fresh_gpu(), random.Random(1)
+    arrays: list[Array] = []
+    for number in range(600):
+        arrays.append(gpu.asarray(np.full(draw.randrange(1, 90), number, np.uint32)))
+        if draw.random() < 0.4:
+            arrays.pop(draw.randrange(len(arrays)))
+    assert gpu.stats().memory.blocks == 1
+    for x in arrays:
+        out = gpu.empty(x.shape, np.uint32)
+        gpu.run(ADD_U32, x, x, out=out, device_local=device_local)
+        assert (out == 2 * x[0]).all() and (x == x[0]).all()
+    numbers = [int(x[0]) for x in arrays]
+    assert numbers == sorted(set(numbers))
+
+
+def test_threads_make_use_and_drop_arrays_at_once(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu(stream_chunk_elems=150)
+
+    def work(number: int) -> None:
+        draw = random.Random(number)
+        for turn in range(25):
+            size = draw.choice([1, 64, 149, 400])
+            a, b = gpu.asarray(np.full(size, number, np.uint32)), gpu.zeros(size, np.uint32)
+            b[...] = turn
+            out = draw.choice([None, a, gpu.empty(size, np.uint32)])
+            result = gpu.run(ADD_U32, a, b, out=out, device_local=draw.random() < 0.5)
+            assert (result == number + turn).all()
+
+    in_threads(work)
+    assert gpu.stats().memory.bytes_in_arrays == 0

@@ -1,0 +1,214 @@
+"""The persistent backend: what it keeps, what a steady call does, and that it frees everything."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor import call as call_module
+from gpu_executor.kernels.catalogue import PER_INVOCATION, field_kernel
+from gpu_executor.primes import BLS12_381_FQ, Prime, words
+from gpu_executor.vulkan import binding, prepared_call
+from gpu_executor.vulkan.pipeline import PipelineCache
+from gpu_executor.vulkan.session import Session
+from gpu_executor.vulkan.slot import RECORDINGS_KEPT
+from tests.conftest import CHUNK, OpenGpu, elements, on_both_paths
+
+ADD_U32 = gx.kernels.load("vector_add_u32")
+ADD_F32 = gx.kernels.load("vector_add_f32")
+FQ_ADD = gx.kernels.load("bls12_381_fq_add")
+X = np.arange(50, dtype=np.uint32)
+
+
+def made_so_far(gpu: gx.PersistentVulkanBackend) -> dict[str, Any]:
+    """Everything that a steady call must leave as it is."""
+    stats = gpu.stats()
+    return {
+        "blocks": stats.memory.misses,
+        "allocations": stats.memory.hits + stats.memory.misses,
+        "bytes": (stats.memory.bytes_held, stats.memory.bytes_used),
+        "recordings": stats.recordings,
+        "pipelines": stats.pipelines.misses,
+        "slots": stats.slots.misses,
+        "sets": stats.descriptors,
+        "objects": binding.live_objects(),
+    }
+
+
+@on_both_paths
+@pytest.mark.parametrize("size", [1, 64, CHUNK, 3 * CHUNK + 7])
+def test_a_steady_call_allocates_records_and_compiles_nothing(
+    fresh_gpu: OpenGpu, device_local: bool, size: int
+) -> None:
+    gpu = fresh_gpu(stream_chunk_elems=CHUNK)
+    a = words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, size, 1))
+    expected = words.add(BLS12_381_FQ, a, a)
+    gpu.run_field_add(a, a, device_local=device_local)
+    before = made_so_far(gpu)
+    plan = gpu.explain(FQ_ADD, a, a, device_local=device_local)
+    pieces = enumerate(plan.pieces())
+    ways = {(number % plan.slots, piece.count) for number, piece in pieces}
+    assert before["recordings"] == len(ways)
+    assert (plan.slots > 1) == (size > CHUNK)
+    for _ in range(20):
+        np.testing.assert_array_equal(gpu.run_field_add(a, a, device_local=device_local), expected)
+    assert made_so_far(gpu) == before
+    assert gpu.stats().slots.hits == 20 * plan.slots
+
+
+def counting(name: str, call: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
+    def counted(*arguments: Any) -> Any:
+        calls.append(name)
+        return call(*arguments)
+
+    return counted
+
+
+@on_both_paths
+def test_a_steady_call_only_submits_and_waits(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool
+) -> None:
+    gpu, calls = fresh_gpu(), list[str]()
+    gpu.run(ADD_U32, X, X, device_local=device_local)
+    known = {name: call for name, call in vars(binding.vk).items() if name.startswith("vk")}
+    for name, call in known.items():
+        monkeypatch.setattr(binding.vk, name, counting(name, call, calls))
+    gpu.run(ADD_U32, X, X, device_local=device_local)
+    assert {name for name in vars(binding.vk) if name.startswith("vk")} == set(known)
+    assert calls.count("vkQueueSubmit") == 1
+    waits = {"vkWaitSemaphores", "vkInvalidateMappedMemoryRanges"}
+    assert set(calls) - {"vkQueueSubmit"} <= waits
+
+
+def test_sizes_of_one_class_share_a_slot(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    for size in (97, 98, 99, 112):
+        gpu.run(ADD_U32, np.zeros(size, np.uint32), np.zeros(size, np.uint32))
+    assert (gpu.stats().slots.misses, gpu.stats().slots.hits) == (1, 3)
+    assert gpu.stats().recordings == 4
+
+
+def test_many_sizes_in_one_slot_stay_right_with_few_command_buffers(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, calls = fresh_gpu(), list[str]()
+    name = "vkAllocateCommandBuffers"
+    monkeypatch.setattr(binding.vk, name, counting(name, getattr(binding.vk, name), calls))
+    for size in [*range(1793, 2049, 2)] * 2:
+        x = np.arange(size, dtype=np.uint32)
+        np.testing.assert_array_equal(gpu.run(ADD_U32, x, x), 2 * x)
+    assert gpu.stats().slots.misses == 1
+    assert len(calls) == RECORDINGS_KEPT
+
+
+def test_pipelines_are_shared_by_kernels_that_differ_in_data_only(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    goldilocks, mersenne = Prime("goldilocks", 2**64 - 2**32 + 1), Prime("2^61-1", 2**61 - 1)
+    for prime in (goldilocks, mersenne):
+        x = words.from_ints(prime, [prime.modulus - 1])
+        assert words.to_ints(prime, gpu.run(field_kernel(prime, "add"), x, x)) == [
+            prime.modulus - 2
+        ]
+    assert (gpu.stats().pipelines.misses, gpu.stats().pipelines.hits) == (1, 1)
+    other = Prime("2^127-1", 2**127 - 1)  # more words: another constant, another pipeline
+    x = words.from_ints(other, [1])
+    assert words.to_ints(other, gpu.run(field_kernel(other, "add"), x, x)) == [2]
+    assert gpu.stats().pipelines.misses == 2
+
+
+@pytest.fixture
+def pipelines(session: Session) -> Any:
+    """Makes caches of a given size on the session's device."""
+    made: list[PipelineCache] = []
+
+    def make(most: int) -> PipelineCache:
+        made.append(PipelineCache(session.resources.device, binding.vk.ffi.NULL, most=most))
+        return made[-1]
+
+    yield make
+    for cache in made:
+        cache.close()
+
+
+def test_a_pipeline_in_use_is_never_given_up(pipelines: Any) -> None:
+    cache = pipelines(1)
+    first, second = cache.acquire(ADD_U32, 64, 1), cache.acquire(ADD_F32, 64, 1)
+    assert (cache.stats().kept, cache.stats().evictions) == (2, 0)
+    cache.release(second)
+    assert (cache.stats().kept, cache.stats().evictions) == (1, 1)
+    assert cache.acquire(ADD_U32, 64, 1) is first
+    assert (cache.stats().hits, cache.stats().misses) == (1, 2)
+
+
+def test_the_least_recently_used_pipeline_goes_first(pipelines: Any) -> None:
+    cache = pipelines(2)
+    for kernel, work_group in ((ADD_U32, 64), (ADD_F32, 64), (ADD_U32, 64), (ADD_U32, 128)):
+        cache.release(cache.acquire(kernel, work_group, 1))
+    assert (cache.stats().kept, cache.stats().evictions) == (2, 1)
+    cache.acquire(ADD_U32, 64, 1)
+    assert cache.stats().misses == 3
+    cache.acquire(ADD_F32, 64, 1)
+    assert cache.stats().misses == 4
+
+
+def test_every_constant_tells_pipelines_apart(pipelines: Any) -> None:
+    cache = pipelines(9)
+    made = {
+        cache.acquire(kernel, work_group, each).key
+        for kernel in (ADD_U32, ADD_F32)
+        for work_group in (64, 128)
+        for each in (1, 2)
+    }
+    assert len(made) == cache.stats().misses == 8
+    assert {key[0] for key in made} == {ADD_U32.digest, ADD_F32.digest}
+
+
+def test_kernels_that_nobody_uses_are_let_go(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Slots (32) and remembered calls keep some; a program that makes a kernel for every call, say
+    # with a number in its push bytes, must not keep all of them.
+    monkeypatch.setattr(prepared_call, "REMEMBERED", 8)
+    monkeypatch.setattr(call_module, "REMEMBERED", 8)
+    gpu, prime = fresh_gpu(), Prime("2^61-1", 2**61 - 1)
+    x, kernels = words.from_ints(prime, [1, 2]), list[weakref.ref[gx.Kernel]]()
+    template = field_kernel(prime, "add")
+    for number in range(150):
+        kernel = gx.Kernel.from_spirv(
+            template.spirv,
+            inputs=2,
+            outputs=1,
+            dtypes=[prime.element_dtype] * 3,
+            constants=dict(template.constants),
+            push=template.push[:-4] + struct.pack("<I", number),
+            status=True,
+            per_invocation=PER_INVOCATION,
+        )
+        assert words.to_ints(prime, gpu.run(kernel, x, x)) == [2, 4]
+        kernels.append(weakref.ref(kernel))
+    del kernel
+    gc.collect()
+    assert sum(reference() is not None for reference in kernels) <= 50
+
+
+def test_both_inputs_go_to_the_device_in_one_copy_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A||B: one range for the inputs, a region for each, and one for the output on the way back."""
+    copy, regions = binding.vk.vkCmdCopyBuffer, list[int]()
+
+    def noting(*arguments: Any) -> None:
+        regions.append(arguments[3])
+        copy(*arguments)
+
+    monkeypatch.setattr(binding.vk, "vkCmdCopyBuffer", noting)
+    with gx.PersistentVulkanBackend() as gpu:
+        gpu.run(ADD_U32, X, X, device_local=True)
+        assert regions == [2, 1]
+        gpu.run(ADD_U32, X, X, device_local=False)
+        assert regions == [2, 1]

@@ -1,0 +1,102 @@
+"""Profiles: every stage of every piece, on the host's clock, as data and as a trace."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import ClosedError, GpuError
+from gpu_executor.primes import BLS12_381_FQ, words
+from gpu_executor.vulkan.profile import STAGES
+from tests.conftest import OpenGpu, elements, on_both_paths
+
+MUL = gx.kernels.load("bls12_381_fq_mul")
+SIZE, CHUNK = 2050, 500
+A, B = (words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, SIZE, seed)) for seed in (1, 2))
+EXPECTED = words.mul(BLS12_381_FQ, A, B)
+
+
+@on_both_paths
+def test_every_stage_of_every_piece_is_there_within_the_call(
+    fresh_gpu: OpenGpu, device_local: bool
+) -> None:
+    gpu = fresh_gpu(stream_chunk_elems=CHUNK)
+    with gpu.profile() as profile:
+        begun = time.perf_counter_ns()
+        result = gpu.run(MUL, A, B, device_local=device_local)
+        ended = time.perf_counter_ns()
+    np.testing.assert_array_equal(result, EXPECTED)
+    pieces = -(-SIZE // CHUNK)
+    stages = set(STAGES) if device_local else {"fill", "compute", "drain"}
+    for stage in stages:
+        spans = [span for span in profile.spans if span.stage == stage]
+        assert sorted(span.piece for span in spans) == list(range(1, pieces + 1))
+    assert {span.stage for span in profile.spans} == stages
+    # One clock for the device and the host; calibration is good to far less than a millisecond.
+    assert all(begun - 1_000_000 <= span.begin_ns <= span.end_ns for span in profile.spans)
+    assert all(span.end_ns <= ended + 1_000_000 for span in profile.spans)
+    for number in range(1, pieces + 1):
+        mine = {span.stage: span for span in profile.spans if span.piece == number}
+        order = [mine[stage] for stage in STAGES[1:4] if stage in mine]
+        assert all(a.end_ns <= b.end_ns for a, b in itertools.pairwise(order))
+
+
+def test_stages_sum_up_and_the_trace_opens(fresh_gpu: OpenGpu, tmp_path: Path) -> None:
+    gpu = fresh_gpu(stream_chunk_elems=CHUNK)
+    with gpu.profile() as profile:
+        gpu.run_batch(MUL, [(A, B)] * 3, pipelined=True, depth=2, device_local=True)
+    stages = profile.stages()
+    assert list(stages) == list(STAGES)
+    assert all(seconds > 0 for seconds in stages.values())
+    assert stages["compute"] == pytest.approx(
+        sum(span.nanoseconds for span in profile.spans if span.stage == "compute") / 1e9
+    )
+    file = tmp_path / "trace.json"
+    profile.save_trace(file)
+    events = json.loads(file.read_text())["traceEvents"]
+    named = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert {"queue", "host MainThread"} <= set(named.values())
+    spans = [event for event in events if event["ph"] == "X"]
+    assert len(spans) == len(profile.spans)
+    assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in spans)
+    assert {event["tid"] for event in spans} == set(named)
+
+
+def test_nothing_is_watched_outside_a_profile(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    gpu.run(MUL, A, B)
+    with gpu.profile() as profile:
+        gpu.run(MUL, A, B)
+    seen = len(profile.spans)
+    assert seen > 0
+    for _ in range(3):
+        np.testing.assert_array_equal(gpu.run(MUL, A, B), EXPECTED)
+    assert len(profile.spans) == seen
+
+
+def test_a_second_profile_is_refused_and_the_first_goes_on(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    with gpu.profile() as first:
+        gpu.run(MUL, A, B)
+        once = len(first.spans)
+        assert once > 0
+        with pytest.raises(GpuError, match="is being profiled already: end that profile first"):
+            gpu.profile()
+        gpu.run(MUL, A, B)
+        assert len(first.spans) == 2 * once
+    with gpu.profile() as second:  # the place is free again
+        first.__exit__()  # which it has left before
+        gpu.run(MUL, A, B)
+    assert (len(first.spans), len(second.spans)) == (2 * once, once)
+    with gpu.profile() as last:
+        gpu.run(MUL, A, B)
+        gpu.close()
+        with pytest.raises(ClosedError):
+            gpu.profile()
+    assert len(last.spans) == once

@@ -1,0 +1,391 @@
+"""Results in recycled memory: used again when nobody holds them, and never before."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.result_memory import LOOKED_AT, SMALLEST
+from gpu_executor.vulkan import binding, mapped_arrays
+from gpu_executor.vulkan.mapped_arrays import RecycledResults
+from tests.conftest import OpenGpu, on_both_paths
+from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
+from tests.support.ring_backends import watch_submissions
+from tests.vulkan.test_custom_kernels import sum_and_difference
+from tests.vulkan.test_interrupts import LONG, interrupt
+from tests.vulkan.test_mapped_lifetimes import lies_in_mapped_memory
+from tests.vulkan.test_threads import in_threads
+
+Gpu = gx.PersistentVulkanBackend
+COUNT = SMALLEST // 4 + 70
+ZEROS = np.zeros(COUNT, np.uint32)
+
+
+def filled(number: int) -> Array:
+    return np.full(COUNT, number, np.uint32)
+
+
+def result_of(gpu: Gpu, number: int, **more: Any) -> Any:
+    """An array full of that number, made by the device."""
+    return gpu.run(ADD_U32, filled(number), ZEROS, **more)
+
+
+def address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def asked_of_pool(gpu: Gpu) -> int:
+    """How often the pool has been asked for memory."""
+    stats = gpu.stats().memory
+    return stats.hits + stats.misses
+
+
+@on_both_paths
+def test_results_of_some_size_lie_in_mapped_memory(fresh_gpu: OpenGpu, device_local: bool) -> None:
+    gpu, jobs = fresh_gpu(), word_jobs(COUNT, COUNT + 1, SMALLEST // 4)
+    ways = [
+        [gpu.run(ADD_U32, *job, device_local=device_local) for job in jobs],
+        gpu.run_batch(ADD_U32, jobs, device_local=device_local, pipelined=False),
+        gpu.run_batch(ADD_U32, jobs, device_local=device_local, depth=3),
+        list(gpu.stream(ADD_U32, jobs, device_local=device_local)),
+    ]
+    for results in ways:
+        check_sums(results, jobs)
+        assert all(lies_in_mapped_memory(gpu, result) for result in results)
+        assert all(result.flags.writeable for result in results)
+    ranges = sorted((address(r), address(r) + r.nbytes) for results in ways for r in results)
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
+
+
+def test_a_result_keeps_its_shape_and_dtype(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    for shape in [(COUNT,), (2, COUNT // 2), (COUNT // 6, 2, 3), (1, COUNT, 1)]:
+        x = np.arange(np.prod(shape), dtype=np.uint32).reshape(shape)
+        for _ in range(2):
+            result = gpu.run(ADD_U32, x, x)
+            assert lies_in_mapped_memory(gpu, result)
+            assert (result.shape, result.dtype) == (shape, np.uint32)
+            np.testing.assert_array_equal(result, 2 * x)
+            del result
+
+
+HOLDS: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda r: r,
+    "a slice": lambda r: r[7:9],
+    "a slice of a slice": lambda r: r[5:][::3][4:6],
+    "every other": lambda r: r[::-2],
+    "a reshape": lambda r: r[:60].reshape(3, 4, 5),
+    "a transpose": lambda r: r[:60].reshape(3, 20).T[1:],
+    "another dtype": lambda r: r.view(np.uint8)[4:8],
+    "one element as an array": lambda r: r[3, ...],
+    "a subclass": lambda r: r.view(np.recarray),
+    "a broadcast": lambda r: np.broadcast_to(r[:1], (3, 5)),
+    "an iterator": lambda r: r.flat,
+    "a memoryview": memoryview,
+    "a part of a memoryview": lambda r: memoryview(r).cast("B").cast("I")[5:9],
+    "an array from a memoryview": lambda r: np.frombuffer(memoryview(r)[2:6], np.uint32),
+    "what asarray makes of a memoryview": lambda r: np.asarray(memoryview(r)),
+    "what asarray makes of a slice": lambda r: np.asarray(r[3:])[2:5],
+    "an array from dlpack": lambda r: np.from_dlpack(r)[1:],
+    "a ctypes array": lambda r: np.ctypeslib.as_ctypes(r[:9]),
+    "what it lies in": lambda r: r.base,
+    "a list of views": lambda r: [r[:1], r[1:2]],
+    "a closure": lambda r: [lambda: r][0],
+}
+
+
+def numbers_in(held: Any) -> set[int]:
+    """What lies in what somebody holds."""
+    if callable(held):
+        held = held()
+    if isinstance(held, list):
+        return set().union(*(numbers_in(each) for each in held))
+    if isinstance(held, np.flatiter):
+        held = held.base
+    array: Array = np.asarray(held)
+    return set(array.reshape(-1).tobytes())
+
+
+@on_both_paths
+@pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
+def test_what_is_held_in_any_way_is_never_written_over(
+    gpu: Gpu, hold: Callable[[Any], Any], device_local: bool
+) -> None:
+    held = hold(result_of(gpu, 0x07070707, device_local=device_local))
+    for number in range(20, 20 + 2 * LOOKED_AT):
+        result_of(gpu, number, device_local=device_local)
+    gpu.run_batch(ADD_U32, [(filled(50), ZEROS)] * 3, device_local=device_local)
+    assert numbers_in(held) == {7}
+    gpu.trim()
+    result_of(gpu, 60)
+    assert numbers_in(held) == {7}
+
+
+def test_a_result_that_nobody_holds_is_used_again_without_asking_the_pool(
+    fresh_gpu: OpenGpu,
+) -> None:
+    gpu = fresh_gpu()
+    result = result_of(gpu, 1)
+    place = address(result)
+    del result
+    asked = asked_of_pool(gpu)
+    for number in range(2, 12):
+        result = result_of(gpu, number)
+        assert (address(result), set(result.tolist())) == (place, {number})
+        del result
+    assert asked_of_pool(gpu) == asked
+    held = result_of(gpu, 30)
+    assert address(held) == place
+    assert address(result_of(gpu, 31)) != place
+    assert set(held.tolist()) == {30}
+    assert asked_of_pool(gpu) == asked + 1
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_batches_and_streams_use_dropped_results_again(fresh_gpu: OpenGpu, depth: int) -> None:
+    gpu, jobs = fresh_gpu(), word_jobs(*[COUNT] * 4)
+    results = gpu.run_batch(ADD_U32, jobs, depth=depth)
+    places = {address(result) for result in results}
+    assert len(places) == 4
+    del results
+    asked = asked_of_pool(gpu)
+    for _ in range(3):
+        results = gpu.run_batch(ADD_U32, jobs, depth=depth)
+        check_sums(results, jobs)
+        assert {address(result) for result in results} == places
+        del results
+    assert asked_of_pool(gpu) == asked
+    for job, one in zip(jobs * 3, gpu.stream(ADD_U32, jobs * 3, depth=3), strict=True):
+        check_sums([one], [job])
+    assert gpu.stats().memory.bytes_in_arrays <= 8 * 2 * 4 * COUNT
+
+
+def test_a_result_that_is_the_next_ones_input_is_not_its_output(fresh_gpu: OpenGpu) -> None:
+    gpu, x = fresh_gpu(), np.arange(COUNT, dtype=np.uint32)
+    result = x
+    for _ in range(10):
+        result = gpu.run(ADD_U32, result, result)
+    np.testing.assert_array_equal(result, x << 10)
+    assert gpu.stats().memory.bytes_in_arrays <= 2 * 2 * x.nbytes
+
+
+def test_many_that_are_held_cost_no_more_than_themselves(fresh_gpu: OpenGpu) -> None:
+    gpu, held = fresh_gpu(), list[Array]()
+    for number in range(60):
+        held.append(result_of(gpu, number))
+        held = held[-8:]
+    assert [set(each.tolist()) for each in held] == [{number} for number in range(52, 60)]
+    assert gpu.stats().memory.bytes_in_arrays <= 2 * 10 * held[0].nbytes
+
+
+def test_no_two_results_of_several_threads_share_memory(fresh_gpu: OpenGpu) -> None:
+    gpu, lock = fresh_gpu(), threading.Lock()
+    live: dict[int, tuple[int, int]] = {}
+    """Where the results are that somebody holds, by the number they are full of."""
+
+    def work(thread: int) -> None:
+        held: dict[int, Any] = {}
+        for number in range(100 * thread, 100 * thread + 12):
+            held[number] = result_of(gpu, number)
+            start = address(held[number])
+            end = start + held[number].nbytes
+            with lock:
+                overlapping = [of for of, (at, to) in live.items() if at < end and start < to]
+                live[number] = start, end
+            assert overlapping == []
+            assert all((held[each] == each).all() for each in held)
+            if len(held) > 2:
+                oldest = min(held)
+                with lock:
+                    del live[oldest]
+                del held[oldest]
+        with lock:
+            for each in held:
+                del live[each]
+
+    in_threads(work)
+    assert live == {}
+
+
+def test_memory_comes_back_when_it_is_trimmed(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    held, dropped = result_of(gpu, 1), result_of(gpu, 2)
+    one = gpu.stats().memory.bytes_in_arrays // 2
+    del dropped
+    assert gpu.stats().memory.bytes_in_arrays == 2 * one  # for the next result
+    gpu.trim()
+    assert gpu.stats().memory.bytes_in_arrays == one
+    assert set(held.tolist()) == {1}
+    del held
+    gpu.trim()
+    assert gpu.stats().memory.bytes_held == 0
+
+
+def test_memory_comes_back_when_it_is_short(fresh_gpu: OpenGpu) -> None:
+    limit = 30 * ZEROS.nbytes
+    gpu = fresh_gpu(memory_limit=limit)
+    results = [result_of(gpu, number) for number in range(8)]
+    assert all(lies_in_mapped_memory(gpu, result) for result in results)
+    del results
+    kept = gpu.stats().memory.bytes_in_arrays
+    assert kept >= 8 * ZEROS.nbytes
+    large = gpu.empty(limit * 2 // 3, np.uint8)  # for which some of it must go
+    stats = gpu.stats().memory
+    assert stats.bytes_in_arrays < kept + large.nbytes
+    assert stats.bytes_held <= limit
+    large[...] = 3
+    assert set(result_of(gpu, 5).tolist()) == {5}
+    assert (large == 3).all()
+
+
+def test_where_memory_is_short_results_are_plain_arrays(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu(memory_limit=12 * ZEROS.nbytes)
+    held = [result_of(gpu, number) for number in range(20)]
+    assert {lies_in_mapped_memory(gpu, result) for result in held} == {True, False}
+    assert [set(each.tolist()) for each in held] == [{number} for number in range(20)]
+
+
+def test_results_that_are_held_are_valid_after_close() -> None:
+    before = binding.live_objects()
+    gpu = gx.PersistentVulkanBackend()
+    held, dropped = result_of(gpu, 9), result_of(gpu, 8)
+    part = held[5:7]
+    del held, dropped
+    gpu.close()
+    assert part.tolist() == [9, 9]
+    part[0] = 4
+    assert part.tolist() == [4, 9]
+    assert binding.live_objects()["Memory"] == before.get("Memory", 0) + 1
+    del part
+    assert binding.live_objects() == before
+
+
+def test_a_backend_closes_with_all_that_nobody_holds() -> None:
+    before = binding.live_objects()
+    with gx.PersistentVulkanBackend() as gpu:
+        for number in range(3):
+            result_of(gpu, number)
+        assert gpu.stats().memory.bytes_in_arrays > 0
+    assert binding.live_objects() == before
+    assert gpu.stats().memory.bytes_in_arrays == 0
+
+
+def test_small_results_are_plain_arrays_and_large_ones_at_first(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapped_arrays, "LARGE", SMALLEST + 400)
+    words = SMALLEST // 4
+    jobs = word_jobs(9, words - 1, words, words + 100, words + 101)
+    ways: list[Callable[[Gpu], list[Array]]] = [
+        lambda gpu: [gpu.run(ADD_U32, *job) for job in jobs],
+        lambda gpu: gpu.run_batch(ADD_U32, jobs),
+        lambda gpu: list(gpu.stream(ADD_U32, jobs)),
+    ]
+    for run in ways:
+        gpu = fresh_gpu()
+        for again in (False, True, True):
+            results = run(gpu)
+            check_sums(results, jobs)
+            mapped = [lies_in_mapped_memory(gpu, result) for result in results]
+            assert mapped == [False, False, True, True, again]
+
+
+def test_more_than_the_most_bytes_are_plain_arrays(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 4 * ZEROS.nbytes
+    monkeypatch.setattr(mapped_arrays, "MOST_BYTES", most)
+    monkeypatch.setattr(mapped_arrays, "MOST_OF_HOST", 1 << 60)
+    gpu = fresh_gpu()
+    held = [result_of(gpu, number) for number in range(8)]
+    mapped = [lies_in_mapped_memory(gpu, result) for result in held]
+    assert mapped == sorted(mapped, reverse=True)
+    assert 2 <= sum(mapped) <= 4
+    assert [set(each.tolist()) for each in held] == [{number} for number in range(8)]
+    del held
+    assert lies_in_mapped_memory(gpu, result_of(gpu, 9))
+    # Other sizes are given up for those that are needed now.
+    for more in range(1, 9):
+        x = np.full(COUNT + 100 * more, more, np.uint32)
+        assert lies_in_mapped_memory(gpu, gpu.run(ADD_U32, x, x))
+    assert gpu.stats().memory.bytes_in_arrays <= 1.25 * most
+
+
+@on_both_paths
+def test_several_results_are_recycled_one_by_one(fresh_gpu: OpenGpu, device_local: bool) -> None:
+    gpu, kernel = fresh_gpu(), sum_and_difference()
+
+    def run(a: int, b: int) -> Any:
+        return gpu.run(kernel, filled(a), filled(b), device_local=device_local)
+
+    total, difference = run(5, 3)
+    assert lies_in_mapped_memory(gpu, total) and lies_in_mapped_memory(gpu, difference)
+    assert not np.shares_memory(total, difference)
+    free = address(difference)
+    del difference
+    for number in range(10, 14):
+        other, another = run(2 * number, number)
+        assert free in (address(other), address(another))
+        assert set(other.tolist()) == {3 * number}
+        assert set(another.tolist()) == {number}
+        del other, another
+    assert set(total.tolist()) == {8}
+
+
+def test_arrays_of_the_callers_own_are_used_as_they_are(fresh_gpu: OpenGpu) -> None:
+    gpu, out = fresh_gpu(), np.empty_like(ZEROS)
+    assert result_of(gpu, 3, out=out) is out
+    assert set(out.tolist()) == {3}
+    assert gpu.stats().memory.bytes_in_arrays == 0
+
+
+def test_a_call_that_fails_gives_its_memory_to_the_next(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    good = np.ones((SMALLEST // 48 + 70, 6), np.uint64)
+    bad = good.copy()
+    bad[-1] = TOO_LARGE
+    place = address(gpu.run(FQ_ADD, good, good))
+    for _ in range(5):
+        with pytest.raises(gx.ElementRangeError):
+            gpu.run(FQ_ADD, good, bad)
+        gc.collect()
+        with pytest.raises(gx.ElementRangeError):
+            gpu.run_batch(FQ_ADD, [(good, good), (good, bad)])
+        gc.collect()
+    result = gpu.run(FQ_ADD, good, good)
+    assert (result == 2).all()
+    assert gpu.stats().memory.bytes_in_arrays <= 4 * 2 * result.nbytes
+    assert place in {address(gpu.run(FQ_ADD, good, good)), address(result)}
+
+
+def test_what_the_device_still_writes_to_is_not_given_to_the_next(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that was interrupted twice leaves its work running."""
+    gpu = fresh_gpu()
+    device, make = gpu._session.resources.device.handle, RecycledResults.make
+    made: list[int] = []
+    running: list[bool] = []
+    submitted = watch_submissions(monkeypatch)
+
+    def watched_make(results: RecycledResults, signature: Any) -> Any:
+        arrays = make(results, signature)
+        made.append(address(arrays[0][0]))
+        running.append(any(each.is_running(device) for each in submitted))
+        return arrays
+
+    monkeypatch.setattr(RecycledResults, "make", watched_make)
+    a = np.ones((SMALLEST // 48 + 70, 6), np.uint64)
+    with monkeypatch.context() as patch:
+        interrupt(patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            gpu.run(LONG, a, a)
+    assert (gpu.run(FQ_ADD, a, a) == 2).all()
+    assert not (running[1] and made[1] == made[0])

@@ -1,0 +1,182 @@
+"""Errors, Ctrl-C and ends while other threads fill and drain: told here, nobody left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.vulkan import binding
+from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.copy_threads import CopyThreads, _Parts
+from tests.conftest import OpenGpu, on_both_paths
+from tests.support.jobs import FQ_ADD, TOO_LARGE, check_sums, field_jobs, watch
+from tests.support.ring_backends import WORKERS, Watched, check_works, crewed, in_time, press_ctrl_c
+from tests.vulkan.test_waiting import PATIENCE, in_background
+
+Gpu = gx.PersistentVulkanBackend
+
+
+@pytest.fixture
+def crewed_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    return crewed(fresh_gpu, monkeypatch)
+
+
+class OtherThreadError(Exception):
+    """What goes wrong in these tests."""
+
+
+@pytest.mark.parametrize("where", ["fill", "submit", "drain"])
+@pytest.mark.parametrize("wrong", [0, 11])
+@pytest.mark.parametrize("depth", [2, 16])
+def test_an_error_in_another_thread_is_raised_here(
+    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, where: str, wrong: int, depth: int
+) -> None:
+    raised_in: list[threading.Thread] = []
+
+    def fail(job: int | None) -> None:
+        if job == wrong:
+            raised_in.append(threading.current_thread())
+            raise OtherThreadError(f"job {job}")
+
+    jobs = field_jobs(*[70] * 12)
+    with monkeypatch.context() as patch:
+        Watched(patch, **{where: fail})
+        with pytest.raises(OtherThreadError, match=f"job {wrong}"):
+            in_time(lambda: crewed_gpu.run_batch(FQ_ADD, jobs, depth=depth))
+        crew = crewed_gpu._session.resources.copy_threads
+        assert set(raised_in) <= set(crew._workers)
+        assert all(worker.is_alive() for worker in crew._workers)
+    check_works(crewed_gpu, depth)
+
+
+def test_a_submission_that_fails_in_another_thread_is_told_of_here(
+    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: Any) -> None:
+        if len(submitted) == 5:
+            raise binding._error("vkQueueSubmit", vk.VK_ERROR_TOO_MANY_OBJECTS)
+
+    jobs = field_jobs(*[70] * 12)
+    with monkeypatch.context() as patch:
+        submitted = watch(patch, "vkQueueSubmit", refuse)
+        with pytest.raises(gx.errors.VulkanError, match="vkQueueSubmit failed"):
+            in_time(lambda: crewed_gpu.run_batch(FQ_ADD, jobs, depth=3))
+    check_works(crewed_gpu)
+
+
+@on_both_paths
+@pytest.mark.parametrize("depth", [2, 16])
+def test_a_bad_element_is_named_by_its_job_and_index(
+    crewed_gpu: Gpu, device_local: bool, depth: int
+) -> None:
+    jobs = field_jobs(*[70, 250] * 6)
+    jobs[7][1][207] = TOO_LARGE
+    jobs[9][0][3] = TOO_LARGE  # comes later
+    for _ in range(2):
+        with pytest.raises(gx.ElementRangeError) as caught:
+            in_time(
+                lambda: crewed_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, depth=depth)
+            )
+        assert (caught.value.job, caught.value.argument, caught.value.index) == (7, 1, 207)
+    check_works(crewed_gpu, depth)
+
+
+@pytest.mark.usefixtures("sigint_handler")
+@pytest.mark.parametrize("where", ["fill", "drain"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_arrives_when_the_others_are_done(
+    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, where: str, times: int
+) -> None:
+    def slow(job: int | None) -> None:
+        if job == 2:
+            for waiting_in in ("run_stream", "abandon")[:times]:
+                press_ctrl_c(waiting_in)
+            time.sleep(0.05)
+
+    jobs = field_jobs(*[70] * 12)
+    with monkeypatch.context() as patch:
+        watched = Watched(patch, **{where: slow})
+        with pytest.raises(KeyboardInterrupt):
+            crewed_gpu.run_batch(FQ_ADD, jobs, depth=3)
+        assert 2 in watched.ended[where], "nobody writes to the slots any more"
+        for name, jobs_begun in watched.begun.items():
+            assert set(jobs_begun) == set(watched.ended[name])
+        assert len(watched.ended["drain"]) < 12
+    check_works(crewed_gpu)
+
+
+@pytest.mark.usefixtures("sigint_handler")
+def test_ctrl_c_in_a_copy_that_is_shared_arrives_when_the_others_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy, begun, ended = _Parts.copy, threading.Event(), threading.Event()
+
+    def slow(parts: _Parts) -> None:
+        if threading.current_thread() is threading.main_thread():
+            assert begun.wait(PATIENCE)
+        else:
+            part = parts._todo.popleft()
+            begun.set()
+            press_ctrl_c("wait")
+            time.sleep(0.05)
+            parts._todo.append(part)
+            copy(parts)
+            ended.set()
+
+    monkeypatch.setattr(_Parts, "copy", slow)
+    crew, source = CopyThreads(2), np.ones(4 << 20, np.uint8)
+    target = np.zeros_like(source)
+    with pytest.raises(KeyboardInterrupt):
+        crew.copy([(target, source)])
+    done = ended.is_set()
+    assert ended.wait(PATIENCE)
+    crew.close()
+    assert done, "somebody still writes to the arrays"
+
+
+def test_a_stream_is_closed_when_those_who_fill_are_done(
+    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, may_end = threading.Event(), threading.Event()
+
+    def slow(job: int | None) -> None:
+        if job is not None and job > 2:
+            reached.set()
+            assert may_end.wait(PATIENCE)
+
+    jobs = field_jobs(*[70] * 12)
+    with monkeypatch.context() as patch:
+        watched = Watched(patch, fill=slow)
+        stream = crewed_gpu.stream(FQ_ADD, jobs, depth=3)
+        first = [next(stream), next(stream)]
+        assert reached.wait(PATIENCE)
+        closing, _ = in_background(stream.close)
+        closing.join(0.1)
+        assert closing.is_alive(), "a slot is being filled"
+        may_end.set()
+        closing.join(PATIENCE)
+        assert not closing.is_alive()
+        assert set(watched.begun["fill"]) == set(watched.ended["fill"])
+    check_sums(first, jobs[:2])
+    check_works(crewed_gpu)
+
+
+def test_closing_the_backend_ends_streams_and_threads(
+    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = set(threading.enumerate())
+    jobs = field_jobs(*[70] * 12)
+    with monkeypatch.context() as patch:
+        Watched(patch, fill=lambda _: time.sleep(0.01))
+        streams = [crewed_gpu.stream(FQ_ADD, jobs, depth=depth) for depth in (2, 3)]
+        check_sums([next(stream) for stream in streams], [jobs[0]] * 2)
+        assert len(set(threading.enumerate()) - before) == WORKERS
+        in_time(crewed_gpu.close)
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(gx.errors.ClosedError):
+        next(streams[0])

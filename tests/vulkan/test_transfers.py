@@ -1,0 +1,367 @@
+"""Data to the card and back: in parts, in order, without waits that nobody needs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.call import Array
+from gpu_executor.dispatch import Dispatch
+from gpu_executor.vulkan import binding, transfers
+from gpu_executor.vulkan.mapped_arrays import RecycledResults
+from gpu_executor.vulkan.timeline import Timeline
+from gpu_executor.vulkan.transfers import IN_COMMANDS
+from tests.conftest import LAYER_SETTINGS, OpenGpu, RunPython
+from tests.support.jobs import ADD_U32
+from tests.vulkan.test_command_stream import devices, numbers, sum_of
+from tests.vulkan.test_interrupts import InFlight, interrupt
+
+PART = IN_COMMANDS
+MANY = 11 * PART + 20
+"""Bytes of many parts and a bit."""
+SIZES = [0, 1, 3, 4, PART - 1, PART, PART + 1, 4 * PART, 5 * PART + 7, MANY]
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "PART_BYTES", PART)
+    monkeypatch.setattr(transfers, "PARTS", 4)
+
+
+@pytest.fixture
+def not_recycled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecycledResults, "make_one", lambda *_: None)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every wait for a submission from now on."""
+    made: list[object] = []
+    wait = Timeline.wait
+
+    def counted(self: Timeline, *arguments: Any, **options: Any) -> None:
+        made.append(arguments)
+        wait(self, *arguments, **options)
+
+    monkeypatch.setattr(Timeline, "wait", counted)
+    return made
+
+
+def some_bytes(count: int, seed: int = 1) -> Array:
+    return np.random.default_rng(seed).integers(0, 256, count, np.uint8)
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize("recycled", [True, False], ids=["recycled", "staged"])
+@pytest.mark.parametrize("size", SIZES)
+def test_any_number_of_bytes_goes_and_comes_back(
+    gpu: gx.PersistentVulkanBackend,
+    request: pytest.FixtureRequest,
+    size: int,
+    recycled: bool,
+) -> None:
+    if not recycled:
+        request.getfixturevalue("not_recycled")
+    data = some_bytes(size)
+    mapped = gpu.asarray(data)
+    for array in (data, mapped, some_bytes(2 * size)[::2]):
+        there = gpu.to_device(array)
+        for _ in range(3):
+            np.testing.assert_array_equal(there.numpy(), array)
+        np.testing.assert_array_equal(there[size // 3 :].numpy(), array[size // 3 :])
+
+
+def test_large_arrays_go_and_come_back_in_parts_of_the_usual_size(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    data = numbers(1, (3 * transfers.PART_BYTES + 100) // 4)
+    there = gpu.to_device(data)
+    for _ in range(2):
+        np.testing.assert_array_equal(there.numpy(), data)
+    np.testing.assert_array_equal(gpu.to_device(there.numpy()).numpy(), data)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f8", "c16", "M8"])
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_elements_of_any_fixed_size_go_and_come_back(
+    gpu: gx.PersistentVulkanBackend, dtype: str, size: int
+) -> None:
+    kind = np.dtype(dtype)
+    data = np.zeros(size * kind.itemsize, np.uint8)
+    data[::4] = np.arange(len(data[::4])) % 2
+    array = data.view(kind).reshape(2, -1)
+    found = gpu.to_device(array).numpy()
+    assert (found.shape, found.dtype) == (array.shape, kind)
+    assert found.tobytes() == data.tobytes()
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize("size", [4, PART, 3 * PART])
+def test_putting_does_not_wait_for_the_device(
+    fresh_gpu: OpenGpu, waits: list[object], size: int
+) -> None:
+    device, a, b = devices(fresh_gpu()), numbers(1, 1 << 20), numbers(2, 1 << 20)
+    x, step, puts = device.put(a), device.put(b), []
+    device.stream.wait()
+    for _ in range(5):
+        x = sum_of(device, x, step)
+    waits.clear()
+    data = [some_bytes(size, seed) for seed in range(2)]
+    for each in data[: 1 if size > PART else 2]:
+        puts.append(device.put(each))
+        each_before = each.copy()
+        each[...] = 0  # the caller's again
+        assert waits == []
+        np.testing.assert_array_equal(puts[-1].numpy(), each_before)
+        waits.clear()
+    np.testing.assert_array_equal(x.numpy(), a + np.uint32(5) * b)
+
+
+def test_an_integer_that_is_new_is_not_waited_for(fresh_gpu: OpenGpu, waits: list[object]) -> None:
+    field = gx.fields.BLS12_381_FR
+    x = fresh_gpu().to_device(field.encode(range(50)))
+    _ = x + 1, x**2
+    waits.clear()
+    y = x
+    for number in range(10):
+        y = field.select(np.arange(50) % 2 == 0, (y + (1000 + number)) ** (3 + number), y)
+    assert waits == []
+    expected = list(range(50))
+    for number in range(10):
+        for index in range(0, 50, 2):
+            expected[index] = pow(expected[index] + 1000 + number, 3 + number, field.modulus)
+    assert list(y.ints()) == expected
+
+
+@pytest.mark.parametrize("size", [100, IN_COMMANDS + 4])
+def test_a_mapped_array_is_its_owners_again_when_put_returns(
+    gpu: gx.PersistentVulkanBackend, size: int
+) -> None:
+    device = devices(gpu)
+    for seed in range(20):
+        data = some_bytes(size, seed)
+        mapped = gpu.asarray(data)
+        there = device.put(mapped)
+        mapped[...] = 0
+        np.testing.assert_array_equal(there.numpy(), data)
+
+
+def test_what_is_put_comes_after_what_still_reads_the_memory(fresh_gpu: OpenGpu) -> None:
+    device, count = devices(fresh_gpu()), 16_000  # as many bytes as commands can have, nearly
+    results = []
+    for seed in range(100):
+        a = device.put(numbers(seed, count))  # in memory that an earlier one had
+        results.append((seed, sum_of(device, a, a)))
+    for seed, result in results:
+        np.testing.assert_array_equal(result.numpy(), 2 * numbers(seed, count))
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_few_parts_are_under_way_at_once(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfers, "PARTS", 2)
+    gpu = fresh_gpu()
+    parts = devices(gpu)._upload._parts
+    data = [some_bytes(MANY, seed) for seed in range(10)]
+    there = []
+    for each in data:
+        there.append(gpu.to_device(each))
+        assert len(parts) <= 2
+    for array, each in zip(there, data, strict=True):
+        np.testing.assert_array_equal(array.numpy(), each)
+
+
+def test_results_lie_in_memory_that_earlier_ones_had(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    data = [numbers(seed, 100_000) for seed in range(4)]
+    there = [gpu.to_device(each) for each in data]
+    first = there[0].numpy()
+    assert gpu._session.mapped.find(first) is not None
+    address = first.ctypes.data
+    del first
+    misses = gpu.stats().memory.misses
+    for array in there:
+        assert array.numpy().ctypes.data == address
+    held = [array.numpy() for array in there]
+    for result, each in zip(held, data, strict=True):
+        np.testing.assert_array_equal(result, each)
+    assert len({result.ctypes.data for result in held}) == 4
+    assert gpu.stats().memory.misses <= misses + 1
+
+
+def test_results_come_back_where_there_is_little_memory(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu(memory_limit=14 << 20)
+    data = numbers(1, 1 << 20)
+    there = gpu.to_device(data)
+    for result in [there.numpy() for _ in range(5)]:
+        np.testing.assert_array_equal(result, data)
+
+
+Use = Callable[[gx.PersistentVulkanBackend], None]
+
+
+def fetched(gpu: gx.PersistentVulkanBackend) -> None:
+    there = gpu.to_device(some_bytes(MANY))
+    np.testing.assert_array_equal(there.numpy(), some_bytes(MANY))
+
+
+def put_from_mapped(gpu: gx.PersistentVulkanBackend) -> None:
+    there = gpu.to_device(gpu.asarray(some_bytes(MANY)))
+    np.testing.assert_array_equal(there[:100].numpy(), some_bytes(MANY)[:100])
+
+
+def computed(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a = devices(gpu), numbers(1, 1 << 18)
+    x = device.put(a)
+    for _ in range(5):
+        x = sum_of(device, x, x)
+    np.testing.assert_array_equal(x.numpy(), 32 * a)
+
+
+@pytest.fixture(params=[fetched, put_from_mapped, computed])
+def use(request: pytest.FixtureRequest) -> Use:
+    found: Use = request.param
+    return found
+
+
+@pytest.fixture(params=[True, False], ids=["recycled", "staged"])
+def either_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    if not request.param:
+        request.getfixturevalue("not_recycled")
+    yield
+
+
+@pytest.mark.usefixtures("in_parts", "either_way")
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_an_interrupt_leaves_nothing_that_the_device_may_touch(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, use: Use, times: int
+) -> None:
+    gpu = fresh_gpu()
+    use(gpu)
+    for _ in range(5):
+        with monkeypatch.context() as patch:
+            in_flight = InFlight(gpu, patch)
+            interrupt(patch, times)
+            with pytest.raises(KeyboardInterrupt):
+                use(gpu)
+                pytest.fail("no wait was interrupted")
+            use_until_it_gets_through(gpu, use, times)
+        assert in_flight.touched == []
+    gc.collect()
+    devices(gpu).stream.wait()
+    assert gpu.stats().memory.bytes_used == gpu.stats().memory.bytes_in_arrays
+
+
+def use_until_it_gets_through(gpu: gx.PersistentVulkanBackend, use: Use, times: int) -> None:
+    for _ in range(times):
+        try:
+            use(gpu)
+        except KeyboardInterrupt:
+            continue
+        return
+    use(gpu)
+
+
+@pytest.mark.usefixtures("in_parts", "either_way")
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_interrupt_can_be_followed_by_close(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, use: Use, times: int
+) -> None:
+    before = binding.live_objects()
+    gpu = fresh_gpu()
+    in_flight = InFlight(gpu, monkeypatch)
+    interrupt(monkeypatch, 1)
+    with pytest.raises(KeyboardInterrupt):
+        use(gpu)
+    interrupt(monkeypatch, times - 1)
+    if times > 1:
+        with pytest.raises(KeyboardInterrupt):
+            gpu.close()
+    gpu.close()
+    gc.collect()
+    assert in_flight.touched == []
+    assert binding.live_objects() == before
+
+
+def test_a_put_while_a_graph_is_recorded_is_done_at_once(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a, b, large = devices(gpu), numbers(1), numbers(2), numbers(3, 100_000)
+    x = device.put(a)
+    with gpu.graph(x) as graph:
+        step, more = device.put(b), device.put(large)
+        y = sum_of(device, x, step)
+    assert len(graph) == 1
+    np.testing.assert_array_equal(step.numpy(), b)
+    np.testing.assert_array_equal(more.numpy(), large)
+    for _ in range(3):
+        graph()
+        np.testing.assert_array_equal(y.numpy(), a + b)
+
+
+def test_what_is_kept_is_made_at_once_while_a_graph_is_recorded(fresh_gpu: OpenGpu) -> None:
+    gpu = fresh_gpu()
+    device, a = devices(gpu), numbers(1)
+    x = device.put(a)
+
+    def table() -> Any:
+        made = device.empty(x.shape, x.dtype)
+        device.submit([Dispatch(ADD_U32, (x, x, made), x.size)])
+        return made
+
+    with gpu.graph(x) as graph:
+        y = sum_of(device, x, device.kept("twice", table))
+        z = sum_of(device, y, device.kept("twice", table))
+    assert len(graph) == 2
+    np.testing.assert_array_equal(device.kept("twice", table).numpy(), 2 * a)  # no run of it yet
+    graph()
+    np.testing.assert_array_equal(z.numpy(), 5 * a)
+
+
+CHAIN = """
+import numpy as np
+import gpu_executor as gx
+from gpu_executor.dispatch import Copying, Dispatch
+from gpu_executor.vulkan import transfers
+from gpu_executor.vulkan.commands import Recorder
+
+transfers.PART_BYTES = 65_536
+add = gx.kernels.load("vector_add_u32")
+with gx.PersistentVulkanBackend() as gpu:
+    if not {barriers}:
+        Recorder.all_before_all = lambda self: None
+    card = gpu._session.device_memory
+    x, step = card.put(np.ones(50_000, np.uint32)), card.put(np.arange(50_000, dtype=np.uint32))
+    for number in range(10):
+        few = card.put(np.full(1_000, number, np.uint32))
+        card.submit([Copying(few, x[3_000:4_000])])
+        y = card.empty(x.shape, x.dtype)
+        card.submit([Dispatch(add, (x, step, y), 50_000)])
+        x = y
+    with gpu.graph(x) as graph:
+        card.submit([Dispatch(add, (x, step, y), 50_000)])
+    for _ in range(3):
+        graph(step)
+    print(len(gpu.validation_messages()), x.numpy()[[0, 3_000, 4_000]].tolist())
+"""
+
+
+@pytest.mark.parametrize("barriers", [True, False])
+def test_submissions_race_with_none_before_them(
+    run_python: RunPython, tmp_path: Path, barriers: bool
+) -> None:
+    """The layer compares each with all before it; without barriers it has something to say."""
+    compared = "VALIDATION_CHECK_ENABLE_SYNCHRONIZATION_VALIDATION_QUEUE_SUBMIT"
+    settings = f"{LAYER_SETTINGS.rstrip()},{compared}\n"
+    (tmp_path / "vk_layer_settings.txt").write_text(settings)
+    script = CHAIN.format(barriers=barriers)
+    done = run_python(script, VK_LAYER_SETTINGS_PATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    said, values = done.stdout.split(" ", 1)
+    assert (int(said) == 0) == barriers
+    if barriers:
+        assert values == "[0, 6000, 8000]\n"

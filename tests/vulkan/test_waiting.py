@@ -1,0 +1,126 @@
+"""Calls that have to wait: for memory that another call has, and close() for those that run."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.kernels.modules import spirv
+from gpu_executor.vulkan import binding
+from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose
+from tests.conftest import OpenGpu
+
+ADD_U32 = gx.kernels.load("vector_add_u32")
+UNCUT = gx.Kernel.from_spirv(spirv("vector_add_u32"), inputs=2, outputs=1, split="whole")
+"""It takes all its memory at once; a call that is cut takes a part of what there is."""
+X = np.arange(9, dtype=np.uint32)
+PATIENCE = 60  # seconds, for a machine that is busy with other things
+
+
+def in_background(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    """Starts it; the list gets its result, or what it raises."""
+    results: list[Any] = []
+
+    def guarded() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            results.append(error)
+
+    thread = threading.Thread(target=guarded, daemon=True)
+    thread.start()
+    return thread, results
+
+
+class HeldWait:
+    """The first wait for the device lasts until the `with` statement ends."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self._released = threading.Event(), threading.Event()
+        self._wait = binding.vk.vkWaitSemaphores
+        monkeypatch.setattr(binding.vk, "vkWaitSemaphores", self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        if not self.reached.is_set():
+            self.reached.set()
+            assert self._released.wait(PATIENCE)
+        return self._wait(*arguments)
+
+    def __enter__(self) -> HeldWait:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._released.set()
+
+
+def test_a_call_waits_until_another_gives_its_memory_back(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = fresh_gpu(memory_limit=40_000)
+    x = np.arange(1666, dtype=np.uint32)  # a slot for it has more than half of the limit
+    with HeldWait(monkeypatch) as held:
+        first, first_results = in_background(lambda: gpu.run(UNCUT, x, x))
+        assert held.reached.wait(PATIENCE)
+        second, second_results = in_background(lambda: gpu.run(UNCUT, x, x + 1))
+        second.join(0.2)
+        assert second.is_alive(), "there is no memory for it yet"
+    for thread in (first, second):
+        thread.join(PATIENCE)
+    np.testing.assert_array_equal(first_results, [2 * x])
+    np.testing.assert_array_equal(second_results, [2 * x + 1])
+
+
+def test_close_returns_when_the_last_call_is_done(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = fresh_gpu()
+    with HeldWait(monkeypatch) as held:
+        call, results = in_background(lambda: gpu.run(ADD_U32, X, X))
+        assert held.reached.wait(PATIENCE)
+        closing, _ = in_background(gpu.close)
+        closing.join(0.2)
+        assert closing.is_alive(), "a call is still running"
+        with pytest.raises(gx.errors.ClosedError):
+            gpu.run(ADD_U32, X, X)
+    for thread in (call, closing):
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    np.testing.assert_array_equal(results, [2 * X])
+
+
+def test_two_calls_that_take_memory_from_each_other_both_get_it(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has its inputs, neither has room for its outputs, both find that out at once."""
+    allocate, seen = MemoryPool.allocate, threading.local()
+    both_have_inputs, both_failed = threading.Barrier(2), threading.Barrier(2)
+
+    def meet(barrier: threading.Barrier) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):  # they may also come in turn
+            barrier.wait(2)
+
+    def allocate_in_step(pool: MemoryPool, purpose: Purpose, nbytes: int) -> Allocation:
+        if purpose is not Purpose.READBACK or hasattr(seen, "tried"):
+            return allocate(pool, purpose, nbytes)
+        seen.tried = True
+        meet(both_have_inputs)
+        try:
+            return allocate(pool, purpose, nbytes)
+        except gx.OutOfMemoryError:
+            meet(both_failed)
+            raise
+
+    monkeypatch.setattr(MemoryPool, "allocate", allocate_in_step)
+    gpu = fresh_gpu(memory_limit=50_700)
+    xs = [np.arange(2112, dtype=np.uint32) + number for number in range(2)]
+    calls = [in_background(functools.partial(gpu.run, UNCUT, x, x)) for x in xs]
+    for (thread, results), x in zip(calls, xs, strict=True):
+        thread.join(PATIENCE)
+        np.testing.assert_array_equal(results, [2 * x])

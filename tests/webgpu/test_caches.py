@@ -1,0 +1,239 @@
+"""What the WebGPU executor makes once: in steady state, when warmed up, and between processes."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.kernel import Kernel
+from gpu_executor.webgpu.pipelines import PipelineCompiler, TunedPipeline, Tuning
+from tests.conftest import OpenWebGpu
+from tests.support.jobs import ADD_U32, FQ_ADD, check_sums, field_jobs, word_jobs
+from tests.support.webgpu import MATMUL, REDUCE, finish_compiling, idle, made, own_kernel
+
+
+def test_a_steady_load_makes_nothing_any_more(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    jobs, fields = word_jobs(5, 20_000, 100, 70_000, 16_384, 5), field_jobs(3, 700, 20_000)
+    for _ in range(3):
+        check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+        check_sums(gpu.run_batch(FQ_ADD, fields), fields)
+        check_sums([gpu.run(ADD_U32, *jobs[3])], jobs[3:4])
+    finish_compiling(gpu)
+    before = gpu.stats()
+    for _ in range(5):
+        check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+        check_sums(gpu.run_batch(FQ_ADD, fields), fields)
+        check_sums([gpu.run(ADD_U32, *jobs[3])], jobs[3:4])
+    after = gpu.stats()
+    assert made(after) == made(before)
+    assert after.calls == before.calls + 5 * 10
+    assert after.tasks == before.tasks + 5 * 10
+    assert idle(gpu)
+
+
+def test_a_size_that_comes_again_gets_a_set_of_its_own(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    jobs = word_jobs(1000)
+    seen = []
+    for _ in range(4):
+        check_sums([gpu.run(ADD_U32, *jobs[0])], jobs)
+        stats = gpu.stats()
+        seen.append((stats.exact_entries, stats.exact_hits, stats.buffer_sets))
+    assert seen == [(0, 0, 1), (1, 0, 2), (1, 1, 2), (1, 2, 2)]
+
+
+def test_whole_kernels_alone_make_their_sets_once(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    x = np.ones(5000, np.uint32)
+    gpu.run(REDUCE, x)
+    before = gpu.stats()
+    for _ in range(5):
+        gpu.run(REDUCE, x)
+    assert made(gpu.stats()) == made(before)
+
+
+def test_batches_of_whole_kernels_make_nothing_in_steady_state(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    a = np.arange(12, dtype=np.uint32).reshape(3, 4)
+    jobs = [(a, a.T.copy())] * 5
+    for _ in range(2):
+        gpu.run_batch(MATMUL, jobs)
+    before = gpu.stats()
+    for result in gpu.run_batch(MATMUL, jobs):
+        np.testing.assert_array_equal(result, a @ a.T)
+    after = gpu.stats()
+    assert (after.buffer_sets, after.pool.misses) == (before.buffer_sets, before.pool.misses)
+
+
+def test_the_caches_are_printed_in_three_lines(
+    open_webgpu: OpenWebGpu, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gpu = open_webgpu()
+    capfd.readouterr()
+    gpu.print_stats()
+    assert capfd.readouterr().err.splitlines() == [
+        "[gpu] Bucket cache: 0 buckets cached: []",
+        "[gpu] Exact-size cache: 0 entries",
+        "[gpu] Buffer pool hit rate: 0.00%",
+    ]
+    for job in word_jobs(5, 5, 20_000):
+        gpu.run(ADD_U32, *job)
+    capfd.readouterr()
+    gpu.print_stats()
+    said = capfd.readouterr()
+    lines = said.err.splitlines()
+    assert said.out == ""
+    assert lines[:2] == [
+        "[gpu] Bucket cache: 2 buckets cached: [16384, 32768]",
+        "[gpu] Exact-size cache: 1 entries",
+    ]
+    assert re.fullmatch(r"\[gpu\] Buffer pool hit rate: \d+\.\d\d%", lines[2])
+    assert len(lines) == 3
+    assert str(gpu.stats()) == "\n".join(lines)
+
+
+def test_each_bucket_tells_what_was_compiled_for_it(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    gpu.warm_up(ADD_U32, [10, 20_000])
+    gpu.run(ADD_U32, *word_jobs(100)[0])
+    small, large = gpu.bucket_cache_stats()
+    if small.bucket > large.bucket:
+        small, large = large, small
+    assert (small.kernel, small.bucket, large.bucket) == ("vector_add_u32", 16_384, 32_768)
+    assert (small.hits, small.misses, small.evictions, small.pipelines) == (1, 1, 0, 1)
+    assert (large.hits, large.misses, large.pipelines) == (0, 1, 1)
+    assert small.compile_seconds > 0
+    assert small.bytes_held >= 3 * 4 * 16_384
+
+
+def test_after_warming_up_a_first_call_compiles_nothing(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    gpu.warm_up(ADD_U32, [10, 20_000, 100])
+    before = gpu.stats()
+    assert before.bucket_sizes == (16_384, 32_768)
+    assert (before.buffer_sets, before.pipelines, before.submissions) == (2, 2, 0)
+    jobs = word_jobs(77, 30_000)
+    check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+    assert made(gpu.stats()) == made(before)
+    assert gpu.stats().compile_seconds == before.compile_seconds
+
+
+def test_a_cold_bucket_uses_a_warm_program_meanwhile(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, compile_now = threading.Event(), PipelineCompiler._compile
+    begun: list[Tuning] = []
+
+    def slowly(self: PipelineCompiler, kernel: Kernel, tuning: Tuning) -> TunedPipeline:
+        begun.append(tuning)
+        if len(begun) > 1:
+            assert go_on.wait(60)
+        return compile_now(self, kernel, tuning)
+
+    monkeypatch.setattr(PipelineCompiler, "_compile", slowly)
+    gpu = open_webgpu()
+    jobs = word_jobs(100, 50_000, 30_001)
+    try:
+        check_sums([gpu.run(ADD_U32, *jobs[0])], jobs[:1])
+        assert gpu.stats().pipelines == 1
+        for _ in range(3):  # not compiled yet, and no less right
+            check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+        assert gpu.stats().pipelines == 1
+    finally:
+        go_on.set()
+    finish_compiling(gpu)
+    assert gpu.stats().pipelines == 2
+    check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+    assert len(begun) == len(set(begun)) == 2
+
+
+def test_what_one_executor_used_warms_up_the_next(open_webgpu: OpenWebGpu, tmp_path: Path) -> None:
+    settings = gx.Settings(cache_dir=tmp_path / "deep" / "cache")
+    with open_webgpu(settings=settings) as first:
+        jobs = word_jobs(100, 20_000)
+        first.run_batch(ADD_U32, jobs)
+        first.run(own_kernel(name="my own"), jobs[0][0])
+    second = open_webgpu(settings=settings)
+    assert second.stats().pipelines == 0
+    second.warm_up()
+    before = second.stats()
+    assert before.bucket_sizes == (16_384, 32_768)
+    assert (before.buffer_sets, before.pipelines) == (2, 2)
+    check_sums(second.run_batch(ADD_U32, jobs), jobs)
+    assert made(second.stats()) == made(before)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"borders": [1], "used": []}', '{"borders": ["a"], "used": {}}']
+)
+def test_a_kept_file_that_means_nothing_is_replaced(
+    open_webgpu: OpenWebGpu, tmp_path: Path, content: str
+) -> None:
+    settings = gx.Settings(cache_dir=tmp_path)
+    open_webgpu(settings=settings).close()
+    (path,) = tmp_path.iterdir()
+    path.write_text(content)
+    with open_webgpu(settings=settings, adaptive=True) as gpu:
+        gpu.warm_up()
+        assert gpu.stats().buffer_sets == 0
+        gpu.run(ADD_U32, *word_jobs(5)[0])
+    assert json.loads(path.read_text())["used"] == {"vector_add_u32": [16_384]}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_executor_that_did_nothing_leaves_what_was_kept(
+    open_webgpu: OpenWebGpu, tmp_path: Path
+) -> None:
+    settings = gx.Settings(cache_dir=tmp_path)
+    with open_webgpu(settings=settings) as gpu:
+        gpu.run(ADD_U32, *word_jobs(5)[0])
+    (path,) = tmp_path.iterdir()
+    before = path.read_text()
+    open_webgpu(settings=settings).close()
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("folder", [None, "named"])
+def test_nothing_is_kept_where_no_folder_is_named(
+    open_webgpu: OpenWebGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str | None
+) -> None:
+    """Neither in the folders that the environment names nor in the working directory."""
+    for variable in ("GPU_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    monkeypatch.chdir(tmp_path)
+    gpu = open_webgpu(settings=gx.Settings(cache_dir=None if folder is None else Path(folder)))
+    gpu.run(ADD_U32, *word_jobs(5)[0])
+    gpu.warm_up()
+    gpu.close()
+    kept_in = [path.parent for path in tmp_path.rglob("webgpu-*")]
+    assert kept_in == ([] if folder is None else [tmp_path / folder])
+
+
+def test_adaptive_borders_follow_the_load_and_are_kept(
+    open_webgpu: OpenWebGpu, tmp_path: Path
+) -> None:
+    settings = gx.Settings(cache_dir=tmp_path)
+    sizes = np.random.default_rng(1).integers(70_000, 80_000, 60).tolist()
+    jobs = word_jobs(*sizes)
+    with open_webgpu(adaptive=True, settings=settings) as gpu:
+        for job in jobs:
+            check_sums([gpu.run(ADD_U32, *job)], [job])
+        stats = gpu.stats()
+        assert stats.borders
+        assert all(70_000 < border < 131_072 for border in stats.borders)
+        assert set(stats.borders) & set(stats.bucket_sizes)
+        assert stats.padding < 0.25
+    again = open_webgpu(adaptive=True, settings=settings)
+    assert again.stats().borders == stats.borders
+    check_sums([again.run(ADD_U32, *jobs[0])], jobs[:1])
+    assert max(again.stats().bucket_sizes) < 131_072
+    fixed = open_webgpu(settings=settings)
+    check_sums([fixed.run(ADD_U32, *jobs[0])], jobs[:1])
+    assert (fixed.stats().borders, fixed.stats().bucket_sizes) == ((), (131_072,))

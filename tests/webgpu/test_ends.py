@@ -1,0 +1,508 @@
+"""The WebGPU executor under strain: threads, errors midway, eviction, and the end."""
+
+from __future__ import annotations
+
+import gc
+import random
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.call import Call
+from gpu_executor.plan import Piece
+from gpu_executor.webgpu import scheduler
+from gpu_executor.webgpu.buffer_pool import BufferPool
+from gpu_executor.webgpu.buffer_set import BufferSet
+from gpu_executor.webgpu.buffer_set_caches import MAX_EXACT_SETS, BucketCache
+from tests.conftest import OpenWebGpu, RunPython
+from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Job, check_sums, field_jobs, word_jobs
+from tests.support.webgpu import InjectedError, fail_once, finish_compiling, idle, made
+from tests.vulkan.test_threads import THREADS, in_threads, make_cases
+
+MIXED = (5, 20_000, 300, 40_000, 7, 16_385)
+
+
+def check_all_is_well(gpu: gx.WgpuExecutor, jobs: list[Job]) -> None:
+    assert idle(gpu)
+    for _ in range(2):
+        check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+        check_sums([gpu.run(ADD_U32, *job) for job in jobs], jobs)
+    assert idle(gpu)
+
+
+def test_calls_of_all_kinds_from_many_threads_are_right(open_webgpu: OpenWebGpu) -> None:
+    gpu, cases = open_webgpu(), make_cases(20_000)
+
+    def work(number: int) -> None:
+        draw = random.Random(number)
+        for _ in range(25):
+            kernel, a, b, expected = draw.choice(cases)
+            if draw.random() < 0.5:
+                np.testing.assert_array_equal(gpu.run(kernel, a, b), expected)
+                continue
+            jobs = [(a, b)] * draw.randrange(1, 4)
+            for result in gpu.run_batch(kernel, jobs):
+                np.testing.assert_array_equal(result, expected)
+
+    in_threads(work)
+    assert idle(gpu)
+    finish_compiling(gpu)
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_one_size_from_many_threads_is_right(open_webgpu: OpenWebGpu, private: bool) -> None:
+    gpu = open_webgpu(private=private)
+
+    def work(number: int) -> None:
+        x = np.full(5000, number, np.uint32)
+        for _ in range(40):
+            assert (gpu.run(ADD_U32, x, x) == 2 * number).all()
+
+    in_threads(work)
+    stats = gpu.stats()
+    assert idle(gpu)
+    assert stats.pipelines == 1
+    assert stats.exact_entries <= MAX_EXACT_SETS
+    assert stats.buffer_sets <= 2 * 8, "a set or two for each thread"
+
+
+def test_a_bad_element_of_one_thread_is_not_anothers(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    good = field_jobs(130)[0]
+
+    def work(number: int) -> None:
+        bad = good[1].copy()
+        bad[number] = TOO_LARGE
+        for _ in range(15):
+            check_sums([gpu.run(FQ_ADD, *good)], [good])
+            with pytest.raises(gx.ElementRangeError) as caught:
+                gpu.run(FQ_ADD, good[0], bad)
+            assert (caught.value.argument, caught.value.index) == (1, number)
+
+    in_threads(work)
+    assert idle(gpu)
+
+
+@pytest.mark.parametrize("job", [0, 1, 2, 3])
+def test_a_bad_element_in_one_job_leaves_the_executor_working(
+    open_webgpu: OpenWebGpu, job: int
+) -> None:
+    gpu = open_webgpu()
+    jobs = field_jobs(5, 20_000, 300, 40_000)
+    wrong = [list(each) for each in jobs]
+    wrong[job][0] = wrong[job][0].copy()
+    wrong[job][0][3] = TOO_LARGE
+    for _ in range(2):
+        with pytest.raises(gx.ElementRangeError) as caught:
+            gpu.run_batch(FQ_ADD, wrong)
+        assert (caught.value.job, caught.value.argument, caught.value.index) == (job, 0, 3)
+        assert idle(gpu)
+        check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
+        check_sums([gpu.run(FQ_ADD, *each) for each in jobs], jobs)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        pytest.param(
+            (9, 9, 9),
+            id="one group",
+        ),
+        pytest.param(
+            (9, 9, 20_000, 20_001, 40_000, 40_001),
+            id="several groups",
+        ),
+    ],
+)
+def test_bad_elements_in_several_jobs_are_forgotten_with_their_batch(
+    open_webgpu: OpenWebGpu, counts: tuple[int, ...]
+) -> None:
+    gpu = open_webgpu()
+    jobs = field_jobs(*counts)
+    wrong = [(a, b.copy()) for a, b in jobs]
+    for _, b in wrong:
+        b[3] = TOO_LARGE
+    with pytest.raises(gx.ElementRangeError) as caught:
+        gpu.run_batch(FQ_ADD, wrong)
+    assert (caught.value.argument, caught.value.index) == (1, 3)
+    assert idle(gpu)
+    check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
+
+
+@pytest.mark.parametrize("name", ["prepare", "write", "make_dispatch", "read"])
+@pytest.mark.parametrize("at", [1, 2, 4, 6])
+def test_an_error_at_any_step_leaves_no_set_busy(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, name: str, at: int
+) -> None:
+    gpu, jobs = open_webgpu(), word_jobs(*MIXED)
+    with monkeypatch.context() as patch:
+        calls = fail_once(patch, BufferSet, name, at=at)
+        with pytest.raises(InjectedError, match=name):
+            gpu.run_batch(ADD_U32, jobs)
+        assert calls[0] >= at
+    check_all_is_well(gpu, jobs)
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_submission_that_fails_leaves_no_set_busy(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, at: int, private: bool
+) -> None:
+    gpu, jobs = open_webgpu(private=private), word_jobs(*MIXED)
+    with monkeypatch.context() as patch:
+        fail_once(patch, gpu._queue, "submit", at=at)
+        with pytest.raises(InjectedError):
+            gpu.run_batch(ADD_U32, jobs)
+    check_all_is_well(gpu, jobs)
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("at", [1, 2, 4])
+def test_a_reader_that_cannot_begin_leaves_no_set_busy(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, at: int, private: bool
+) -> None:
+    gpu, jobs = open_webgpu(private=private), word_jobs(*MIXED)
+    gpu.run_batch(ADD_U32, jobs)
+    reader = gpu._scheduler.buckets.get_or_create(16_384, ADD_U32).idle[0].reader
+    with monkeypatch.context() as patch:
+        fail_once(patch, type(reader), "begin_map", at=at)
+        with pytest.raises(InjectedError):
+            gpu.run_batch(ADD_U32, jobs)
+    check_all_is_well(gpu, jobs)
+
+
+def test_buffers_that_cannot_be_had_leave_no_set_busy(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, jobs = open_webgpu(), word_jobs(*MIXED)
+    with monkeypatch.context() as patch:
+        fail_once(patch, BufferPool, "acquire", error=gx.OutOfMemoryError("no more"))
+        with pytest.raises(gx.OutOfMemoryError):
+            gpu.run_batch(ADD_U32, jobs)
+    check_all_is_well(gpu, jobs)
+
+
+@pytest.mark.parametrize("at", [2, 3, 5, 6])
+def test_a_batch_makes_do_with_the_buffers_that_there_are(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    gpu, jobs = open_webgpu(), word_jobs(*MIXED)
+    with monkeypatch.context() as patch:
+        asked = fail_once(patch, BufferPool, "acquire", at=at, error=gx.OutOfMemoryError("no more"))
+        check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+    assert asked[0] >= at
+    check_all_is_well(gpu, jobs)
+
+
+def test_an_error_while_much_is_in_flight_leaves_no_set_busy(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "MAX_IN_FLIGHT_BYTES", 1)
+    gpu, jobs = open_webgpu(), word_jobs(*MIXED)
+    for at in range(1, len(jobs) + 1):
+        with monkeypatch.context() as patch:
+            fail_once(patch, BufferSet, "read", at=at)
+            with pytest.raises(InjectedError):
+                gpu.run_batch(ADD_U32, jobs)
+        assert idle(gpu)
+    check_all_is_well(gpu, jobs)
+
+
+def test_an_interrupt_while_reading_leaves_no_set_busy(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, jobs = open_webgpu(), word_jobs(*MIXED)
+    with monkeypatch.context() as patch:
+        fail_once(patch, BufferSet, "read", at=2, error=KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            gpu.run_batch(ADD_U32, jobs)
+    check_all_is_well(gpu, jobs)
+
+
+# In an interpreter of its own: WebGPU ends the process where a buffer is used while it is mapped.
+INTERRUPTED_WHILE_WAITING = """
+import numpy as np, gpu_executor as gx
+from gpu_executor.webgpu import device_queue, native_queue
+kind = native_queue._BufferMapping if {private} else device_queue._PromiseReader
+wait, calls = kind.wait, 0
+def interrupted(self):
+    global calls
+    calls += 1
+    if calls == {at}:
+        raise KeyboardInterrupt
+    return wait(self)
+kind.wait = interrupted
+kernel = gx.kernels.load("vector_add_u32")
+jobs = [(x, x) for x in (np.arange(n, dtype=np.uint32) for n in (5, 20_000, 300, 20_001))]
+with gx.WgpuExecutor(private={private}, settings=gx.Settings()) as gpu:
+    try:
+        gpu.run_batch(kernel, jobs)
+    except KeyboardInterrupt:
+        print("interrupted")
+    assert all(bucket.busy == 0 for bucket in gpu._scheduler.buckets._buckets.values())
+    for _ in range(3):
+        for (x, _), result in zip(jobs, gpu.run_batch(kernel, jobs), strict=True):
+            assert (result == 2 * x).all()
+            assert (gpu.run(kernel, x, x) == 2 * x).all()
+print("right")
+"""
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("at", [1, 2, 4])
+def test_an_interrupt_while_waiting_leaves_the_executor_working(
+    run_python: RunPython, at: int, private: bool
+) -> None:
+    ran = run_python(INTERRUPTED_WHILE_WAITING.format(at=at, private=private))
+    assert (ran.returncode, ran.stdout.split()) == (0, ["interrupted", "right"]), ran.stderr
+
+
+def few_buckets(gpu: gx.WgpuExecutor, most: int) -> BucketCache:
+    gpu._scheduler.buckets._max_buckets = most
+    return gpu._scheduler.buckets
+
+
+def test_eviction_while_work_is_in_flight_does_no_harm(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    buckets = few_buckets(gpu, 1)
+    jobs = word_jobs(*MIXED, 70_000, 140_000)
+    for _ in range(4):
+        check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+        assert len(gpu.stats().buckets) <= 1
+    assert buckets.evictions > 4
+    assert idle(gpu)
+
+
+def test_eviction_from_many_threads_does_no_harm(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    buckets = few_buckets(gpu, 2)
+    jobs = word_jobs(5, 20_000, 40_000, 70_000)
+
+    def work(number: int) -> None:
+        draw = random.Random(number)
+        for _ in range(25):
+            some = draw.sample(jobs, 3)
+            check_sums(gpu.run_batch(ADD_U32, some), some)
+
+    in_threads(work)
+    assert buckets.evictions
+    assert len(gpu.stats().buckets) <= 2
+    assert idle(gpu)
+
+
+def test_the_pools_bound_holds_while_sets_come_and_go(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    few_buckets(gpu, 1)
+    gpu._pool._max_idle_bytes = 300_000
+    jobs = word_jobs(*MIXED)
+    for _ in range(5):
+        check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+        assert gpu.stats().pool.bytes_idle <= 300_000
+
+
+def count_buffers(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How many GPU buffers that the executor made are alive."""
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+    device = gpu._device.device
+    create = device.create_buffer
+
+    def counted(**options: Any) -> Any:
+        buffer = create(**options)
+        alive.add(buffer)
+        return buffer
+
+    monkeypatch.setattr(device, "create_buffer", counted)
+
+    def count() -> int:
+        gc.collect()
+        return len(alive)
+
+    return count
+
+
+def test_thousands_of_small_calls_do_not_grow(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = open_webgpu()
+    alive = count_buffers(gpu, monkeypatch)
+    jobs = word_jobs(*range(1, 41))
+
+    def many(calls: int) -> None:
+        for number in range(calls):
+            a, b = jobs[number % len(jobs)]
+            assert (gpu.run(ADD_U32, a, b) == a + b).all()
+
+    many(200)
+    before, buffers = gpu.stats(), alive()
+    many(2000)
+    after = gpu.stats()
+    assert alive() <= buffers
+    assert after.pool.misses == before.pool.misses
+    assert after.pool.bytes_idle <= before.pool.bytes_idle + (1 << 20)
+    assert (after.pipelines, after.exact_entries) == (before.pipelines, before.exact_entries)
+
+
+def test_batches_of_ever_other_sizes_do_not_grow(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = open_webgpu()
+    alive = count_buffers(gpu, monkeypatch)
+    draw = random.Random(1)
+    jobs = word_jobs(*(draw.randrange(1, 16_000) for _ in range(400)))
+    check_sums(gpu.run_batch(ADD_U32, jobs[:4]), jobs[:4])
+    before, buffers = made(gpu.stats()), alive()
+    for start in range(0, len(jobs), 4):
+        check_sums(gpu.run_batch(ADD_U32, jobs[start : start + 4]), jobs[start : start + 4])
+    assert made(gpu.stats()) == before
+    assert alive() == buffers
+
+
+def test_closing_destroys_what_was_made(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = open_webgpu()
+    alive = count_buffers(gpu, monkeypatch)
+    jobs = word_jobs(*MIXED)
+    gpu.run_batch(ADD_U32, jobs)
+    gpu.run(ADD_U32, *jobs[0])
+    assert alive() > 0
+    gpu.close()
+    assert alive() == 0
+    assert gpu.stats().pool.bytes_idle == 0
+
+
+def test_an_executor_that_nobody_closed_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = gx.WgpuExecutor(settings=gx.Settings())
+    alive = count_buffers(gpu, monkeypatch)
+    (job,) = word_jobs(100)
+    check_sums([gpu.run(ADD_U32, *job)], [job])
+    monkeypatch.undo()
+    gone, finalizer = weakref.ref(gpu), gpu._finalizer
+    del gpu
+    gc.collect()
+    assert gone() is None
+    assert not finalizer.alive
+    assert alive() == 0
+
+
+ENDS_WITHOUT_CLOSE = """
+import threading
+import numpy as np, gpu_executor as gx
+gpu = gx.WgpuExecutor(settings=gx.Settings())
+x = np.arange(500, dtype=np.uint32)
+assert (gpu.run(gx.kernels.load("vector_add_u32"), x, x) == 2 * x).all()
+print("right")
+"""
+
+
+def test_an_interpreter_may_end_without_close(run_python: RunPython) -> None:
+    ran = run_python(ENDS_WITHOUT_CLOSE)
+    assert (ran.returncode, ran.stdout) == (0, "right\n"), ran.stderr
+
+
+def test_counters_of_many_threads_add_up(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    (job,) = word_jobs(10)
+
+    def work(_: int) -> None:
+        for _ in range(50):
+            gpu.run(ADD_U32, *job)
+
+    in_threads(work)
+    stats = gpu.stats()
+    assert stats.calls == stats.tasks == stats.submissions == THREADS * 50
+    assert stats.elements == THREADS * 50 * 10
+
+
+def test_a_set_of_pieces_reads_what_belongs_to_each(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu()
+    gpu._device.limits["max-storage-buffer-binding-size"] = 4 * 16_384
+    seen: list[tuple[int, int]] = []
+    read = BufferSet.read
+
+    def noted(self: BufferSet, view: memoryview, call: Call, piece: Piece, **more: Any) -> None:
+        seen.append((piece.start, piece.count))
+        read(self, view, call, piece, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BufferSet, "read", noted)
+        (job,) = word_jobs(40_000)
+        check_sums([gpu.run(ADD_U32, *job)], [job])
+    assert sorted(seen) == [(0, 16_384), (16_384, 16_384), (32_768, 7232)]
+
+
+def test_jobs_of_one_bucket_are_in_flight_within_the_bound(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "MAX_IN_FLIGHT_BYTES", 4 << 20)
+    gpu, jobs = open_webgpu(), word_jobs(*[1000] * 200)
+    check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+    (bucket,) = gpu.bucket_cache_stats()
+    assert bucket.bytes_held <= 8 << 20
+
+
+def test_a_set_that_cannot_be_made_gives_its_buffers_back(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, (job,) = open_webgpu(), word_jobs(10)
+    with monkeypatch.context() as patch:
+        fail_once(patch, gpu._device.device, "create_bind_group")
+        with pytest.raises(InjectedError):
+            gpu.run(ADD_U32, *job)
+    assert idle(gpu)
+    pool = gpu.stats().pool
+    assert pool.misses >= 2 and pool.bytes_idle >= 3 * 4 * 16_384
+    check_sums([gpu.run(ADD_U32, *job)], [job])
+
+
+# In an interpreter of its own: WebGPU ends the process where a submission is not valid.
+TALL_PRODUCT = """
+import numpy as np, gpu_executor as gx
+kernel = gx.kernels.load("matmul_u32")
+one, tall = np.ones((1, 1), np.uint32), np.ones((16 * 65_535 + 1, 1), np.uint32)
+with gx.WgpuExecutor(settings=gx.Settings()) as gpu:
+    for a, b in ((tall, one), (one, tall.T)):
+        try:
+            assert (gpu.run(kernel, a, b) == 1).all()
+        except gx.GpuError as error:
+            print(error)
+print("alive")
+"""
+
+
+def test_a_grid_beyond_the_limits_does_not_end_the_process(run_python: RunPython) -> None:
+    ran = run_python(TALL_PRODUCT)
+    assert (ran.returncode, ran.stdout.split()[-1:]) == (0, ["alive"])
+
+
+CLOSED_WHILE_THREADS_RUN = """
+import threading, time
+import numpy as np, gpu_executor as gx
+gpu, kernel = gx.WgpuExecutor(settings=gx.Settings()), gx.kernels.load("vector_add_u32")
+x = np.arange(1000, dtype=np.uint32)
+ends = []
+def work():
+    try:
+        while True:
+            assert (gpu.run(kernel, x, x) == 2 * x).all()
+    except BaseException as error:
+        ends.append(type(error).__name__)
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+while gpu.stats().calls < 100:
+    time.sleep(0.001)
+gpu.close()
+for thread in threads:
+    thread.join()
+print(*ends)
+"""
+
+
+def test_close_waits_for_calls_and_turns_others_away(run_python: RunPython) -> None:
+    ran = run_python(CLOSED_WHILE_THREADS_RUN)
+    assert (ran.returncode, ran.stdout.split()) == (0, ["ClosedError"] * 4)

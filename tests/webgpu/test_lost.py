@@ -1,0 +1,221 @@
+"""Buffer sets that an error or an interrupt went through: discarded, and no others with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.webgpu.buffer_set import BufferSet
+from tests.conftest import OpenWebGpu, RunPython
+from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, word_jobs
+from tests.support.webgpu import InjectedError, cached_sets, fail_once, finish_compiling, idle, made
+
+MIXED = (5, 20_000, 300, 40_000, 7, 16_385, 40_001)
+"""Three jobs of the first bucket, two of each of the next."""
+
+
+def note_sets(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> list[BufferSet]:
+    """Every set that the executor makes from now on."""
+    seen: list[BufferSet] = []
+    make = gpu._scheduler._make_set
+
+    def noted(*arguments: Any, **options: Any) -> BufferSet:
+        seen.append(make(*arguments, **options))
+        return seen[-1]
+
+    monkeypatch.setattr(gpu._scheduler, "_make_set", noted)
+    return seen
+
+
+def check_lost(gpu: gx.WgpuExecutor, sets: list[BufferSet], number: int) -> None:
+    """So many of those sets are lost and hold nothing; the rest is cached and whole."""
+    cached, lost = cached_sets(gpu), gpu._scheduler._discarded
+    assert (len(lost), len(cached)) == (number, len(sets) - number)
+    assert set(lost) | set(cached) == set(sets)
+    assert all(each.nbytes == 0 for each in lost)
+    assert all(each.nbytes > 0 for each in cached)
+    assert idle(gpu)
+
+
+STEPS = [
+    pytest.param("write", 1, 3, id="writing the first job"),
+    pytest.param("write", 3, 3, id="writing the third job"),
+    pytest.param("write", 4, 5, id="writing the fourth job"),
+    pytest.param("make_dispatch", 7, 7, id="dispatching the last job"),
+    pytest.param("begin_map", 2, 3, id="mapping the results of the second job"),
+    pytest.param("read", 1, 7, id="reading the first job"),
+    pytest.param("read", 3, 5, id="reading the third job"),
+    pytest.param("read", 7, 1, id="reading the last job"),
+]
+
+
+@pytest.mark.parametrize("error", [InjectedError, KeyboardInterrupt])
+@pytest.mark.parametrize(("step", "at", "lost"), STEPS)
+def test_what_was_in_flight_is_discarded(
+    open_webgpu: OpenWebGpu,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    at: int,
+    lost: int,
+    error: type[BaseException],
+) -> None:
+    gpu, jobs = open_webgpu(), word_jobs(*MIXED)
+    sets = note_sets(gpu, monkeypatch)
+    gpu.run_batch(ADD_U32, jobs)
+    check_lost(gpu, sets, 0)
+    with monkeypatch.context() as patch:
+        fail_once(patch, BufferSet, step, at=at, error=error())
+        with pytest.raises(error):
+            gpu.run_batch(ADD_U32, jobs)
+    assert len(sets) == 7
+    check_lost(gpu, sets, lost)
+    for _ in range(2):
+        check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+    assert len(sets) == 7 + lost, "new ones for those that are lost"
+    check_lost(gpu, sets, lost)
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("error", [InjectedError, KeyboardInterrupt])
+@pytest.mark.parametrize(("at", "lost"), [(1, 3), (2, 5), (3, 7)])
+def test_a_submission_that_fails_loses_what_was_submitted_before_it(
+    open_webgpu: OpenWebGpu,
+    monkeypatch: pytest.MonkeyPatch,
+    at: int,
+    lost: int,
+    error: type[BaseException],
+    private: bool,
+) -> None:
+    gpu, jobs = open_webgpu(private=private), word_jobs(*MIXED)
+    sets = note_sets(gpu, monkeypatch)
+    gpu.run_batch(ADD_U32, jobs)
+    with monkeypatch.context() as patch:
+        fail_once(patch, gpu._queue, "submit", at=at, error=error())
+        with pytest.raises(error):
+            gpu.run_batch(ADD_U32, jobs)
+    check_lost(gpu, sets, lost)
+    check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
+    check_lost(gpu, sets, lost)
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_what_is_wrong_before_a_set_is_touched_discards_nothing(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, private: bool
+) -> None:
+    gpu, (job,) = open_webgpu(private=private), word_jobs(1000)
+    sets = note_sets(gpu, monkeypatch)
+    for _ in range(3):
+        gpu.run(ADD_U32, *job)
+    with monkeypatch.context() as patch:
+        fail_once(patch, BufferSet, "prepare")
+        with pytest.raises(InjectedError, match="prepare"):
+            gpu.run(ADD_U32, *job)
+    assert gpu._scheduler._discarded == []
+    assert set(cached_sets(gpu)) == set(sets)
+    check_sums([gpu.run(ADD_U32, *job)], [job])
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("step", ["write", "make_dispatch", "read"])
+def test_a_set_of_one_size_is_discarded_too(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, step: str, private: bool
+) -> None:
+    gpu, (job,) = open_webgpu(private=private), word_jobs(1000)
+    sets = note_sets(gpu, monkeypatch)
+    for _ in range(3):
+        gpu.run(ADD_U32, *job)
+    in_bucket, exact = sets
+    with monkeypatch.context() as patch:
+        fail_once(patch, BufferSet, step)
+        with pytest.raises(InjectedError, match=step):
+            gpu.run(ADD_U32, *job)
+    assert gpu._scheduler._discarded == [exact]
+    assert cached_sets(gpu) == [in_bucket]
+    assert gpu.stats().exact_entries == 0
+    for _ in range(2):
+        check_sums([gpu.run(ADD_U32, *job)], [job])
+    assert gpu.stats().exact_entries == 1
+    check_lost(gpu, sets, 1)
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_range_error_discards_nothing(open_webgpu: OpenWebGpu, private: bool) -> None:
+    gpu, jobs = open_webgpu(private=private), field_jobs(5, 20_000, 300)
+    wrong = [(a, b.copy()) for a, b in jobs]
+    for _, b in wrong[1:]:
+        b[4] = TOO_LARGE
+    for _ in range(2):
+        check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
+        check_sums([gpu.run(FQ_ADD, *job) for job in jobs], jobs)
+    finish_compiling(gpu)
+    before, sets = gpu.stats(), set(cached_sets(gpu))
+    for _ in range(3):
+        with pytest.raises(gx.ElementRangeError):
+            gpu.run_batch(FQ_ADD, wrong)
+        with pytest.raises(gx.ElementRangeError):
+            gpu.run(FQ_ADD, *wrong[2])
+        assert gpu._scheduler._discarded == []
+        assert set(cached_sets(gpu)) == sets
+    check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
+    assert made(gpu.stats()) == made(before)
+    assert idle(gpu)
+
+
+# In an interpreter of its own: WebGPU ends the process where a buffer is used while it is mapped.
+INTERRUPTED_IN_THE_CALLBACK = """
+import numpy as np, gpu_executor as gx
+from gpu_executor.webgpu.native_queue import NativeQueue
+
+class Answers(list):
+    left = 0
+    def append(self, answer):
+        Answers.left -= 1
+        if Answers.left == 0:
+            raise KeyboardInterrupt
+        super().append(answer)
+
+make = NativeQueue.{makes}
+def made(self, buffer):
+    whole = make(self, buffer)
+    mapping = getattr(whole, "_mapping", whole)
+    mapping._answers = Answers()
+    return whole
+NativeQueue.{makes} = made
+
+kernel = gx.kernels.load("vector_add_u32")
+jobs = [(x, x) for x in (np.arange(n, dtype=np.uint32) for n in (5, 20_000, 300, 20_001))]
+def all_right():
+    for (x, _), result in zip(jobs, gpu.run_batch(kernel, jobs), strict=True):
+        assert (result == 2 * x).all()
+    for x, _ in jobs:
+        assert (gpu.run(kernel, x, x) == 2 * x).all()
+
+for at in {at}:
+    with gx.WgpuExecutor(settings=gx.Settings()) as gpu:
+        Answers.left = at
+        interrupts = 0
+        for _ in range({within}):
+            try:
+                all_right()
+            except KeyboardInterrupt:
+                interrupts += 1
+                assert gpu._scheduler._discarded
+        assert all(bucket.busy == 0 for bucket in gpu._scheduler.buckets._buckets.values())
+        for _ in range(3):
+            all_right()
+        print(interrupts)
+"""
+
+
+def test_an_interrupt_in_the_callback_of_a_result_ends_its_call(run_python: RunPython) -> None:
+    script = INTERRUPTED_IN_THE_CALLBACK.format(makes="make_reader", at=(1, 2, 4, 6, 8), within=1)
+    ran = run_python(script)
+    assert (ran.returncode, ran.stdout.split()) == (0, ["1"] * 5), ran.stderr
+
+
+def test_an_interrupt_in_the_callback_of_an_input_is_raised_once(run_python: RunPython) -> None:
+    script = INTERRUPTED_IN_THE_CALLBACK.format(makes="make_writer", at=(1, 3, 5, 7), within=3)
+    ran = run_python(script)
+    assert (ran.returncode, ran.stdout.split()) == (0, ["1"] * 4), ran.stderr
