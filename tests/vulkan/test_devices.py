@@ -129,7 +129,7 @@ def test_the_rank_goes_before_the_order_they_were_found_in(
     infos = [made_up(found[0], kind, number, kind) for number, kind in enumerate(kinds)]
     opened = instance.Instance()
     monkeypatch.setattr(instance, "enumerate_with", lambda *_arguments: list(range(len(kinds))))
-    monkeypatch.setattr(instance, "describe", lambda handle: infos[handle])
+    monkeypatch.setattr(instance, "describe_device", lambda handle: infos[handle])
     ranked = opened.devices()
     opened.close()
     assert [info.kind for _, info in ranked] == RANKING

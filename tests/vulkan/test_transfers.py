@@ -325,7 +325,7 @@ def test_what_is_kept_is_made_at_once_while_a_graph_is_recorded(fresh_gpu: OpenG
 CHAIN = """
 import numpy as np
 import gpu_executor as gx
-from gpu_executor.dispatch import Copying, Dispatch
+from gpu_executor.dispatch import ArrayCopy, Dispatch
 from gpu_executor.vulkan import transfers
 from gpu_executor.vulkan.commands import Recorder
 
@@ -338,7 +338,7 @@ with gx.PersistentVulkanBackend() as gpu:
     x, step = card.put(np.ones(50_000, np.uint32)), card.put(np.arange(50_000, dtype=np.uint32))
     for number in range(10):
         few = card.put(np.full(1_000, number, np.uint32))
-        card.submit([Copying(few, x[3_000:4_000])])
+        card.submit([ArrayCopy(few, x[3_000:4_000])])
         y = card.empty(x.shape, x.dtype)
         card.submit([Dispatch(add, (x, step, y), 50_000)])
         x = y
