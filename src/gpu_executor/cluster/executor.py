@@ -139,11 +139,8 @@ class RayExecutor(Executor):
         Raises the exception of the first job that fails. Blocks while the executor is full, also
         with `when_full="raise"`.
         """
-        kernel, calls, futures = (
-            _check_kernel(kernel),
-            collect_calls(jobs, out),
-            list[Future[Any]](),
-        )
+        kernel, calls = _check_kernel(kernel), collect_calls(jobs, out)
+        futures: list[Future[Any]] = []
         try:
             for index, arrays in enumerate(calls):
                 target = None if out is None else out[index]

@@ -128,6 +128,7 @@ class RemoteFailure:
 
     @classmethod
     def from_exception(cls, error: BaseException) -> RemoteFailure:
+        """Serialize an exception; one that cannot be pickled is reduced to its text."""
         text = "".join(traceback.format_exception_only(error)).strip()
         try:
             return cls(cloudpickle.dumps(_reduce_exception(error)), text)
