@@ -52,13 +52,13 @@ def product_of(field: Field, a: Sequence[int], b: Sequence[int]) -> list[int]:
 
 @in_both_places
 @each_field
-@pytest.mark.parametrize(("long", "short"), [(1, 1), (5, 1), (16, 17), (100, 37)])
-def test_products_are_those_of_flint(
-    gpu: Gpu, field: Field, place: Place, long: int, short: int
-) -> None:
-    a, b = some(field, long, 1), some(field, short, 2)
-    x, y = (made(gpu, place, field, each) for each in (a, b))
-    assert ints(field.poly_mul(x, y)) == ints(field.poly_mul(y, x)) == product_of(field, a, b)
+def test_products_are_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
+    # lavapipe compiles the transforms of each length anew, those of many limbs for a second.
+    lengths = [(1, 1), (5, 1), (16, 17), (100, 37)]
+    for long, short in lengths if field in (GOLDILOCKS, BABYBEAR) else lengths[1::2]:
+        a, b = some(field, long, 1), some(field, short, 2)
+        x, y = (made(gpu, place, field, each) for each in (a, b))
+        assert ints(field.poly_mul(x, y)) == ints(field.poly_mul(y, x)) == product_of(field, a, b)
 
 
 @in_both_places
@@ -70,7 +70,7 @@ def test_every_row_is_multiplied(gpu: Gpu, place: Place) -> None:
     assert ints(BABYBEAR.poly_mul(x, made(gpu, place, BABYBEAR, [other] * 3))) == wanted
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(data=st.data())
 @in_both_places
 @each_field
@@ -89,16 +89,17 @@ def test_values_of_a_product_are_products_of_values(
 
 @in_both_places
 @with_few_roots
-@pytest.mark.parametrize("count", [1, 2, 7, 100])
-def test_values_are_those_of_flint(gpu: Gpu, field: Field, place: Place, count: int) -> None:
-    a, at = some(field, count, 1), [0, 1, field.modulus - 1, *some(field, 18, 2)]
-    exact = polynomial(field, a)
-    x, y = (made(gpu, place, field, each) for each in (a, at))
-    wanted = [int(exact(point)) for point in at]
-    assert ints(field.poly_eval(x, y)) == wanted
-    in_rows = np.array(wanted, object).reshape(3, 7).tolist()
-    assert ints(field.poly_eval(x, y.reshape(3, 7))) == in_rows
-    assert ints(field.poly_eval(x, y[5])) == wanted[5]
+def test_values_are_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
+    at = [0, 1, field.modulus - 1, *some(field, 18, 2)]
+    y = made(gpu, place, field, at)
+    for count in (1, 2, 7, 100):
+        a = some(field, count, 1)
+        x, exact = made(gpu, place, field, a), polynomial(field, a)
+        wanted = [int(exact(point)) for point in at]
+        assert ints(field.poly_eval(x, y)) == wanted
+        in_rows = np.array(wanted, object).reshape(3, 7).tolist()
+        assert ints(field.poly_eval(x, y.reshape(3, 7))) == in_rows
+        assert ints(field.poly_eval(x, y[5])) == wanted[5]
 
 
 @in_both_places
@@ -140,16 +141,14 @@ def test_the_polynomial_through_values_has_them(
 
 @in_both_places
 @with_few_roots
-@pytest.mark.parametrize("n", [1, 3, 8, 64, 99, 100, 128])
-def test_quotient_and_remainder_are_those_of_flint(
-    gpu: Gpu, field: Field, place: Place, n: int
-) -> None:
-    a = some(field, 100, n)
-    found = field.poly_divide_vanishing(made(gpu, place, field, a), n)
-    quotient, remainder = (ints(each) for each in found)
-    exact = divmod(polynomial(field, a), polynomial(field, [-1, *[0] * (n - 1), 1]))
-    assert quotient == [int(exact[0][i]) for i in range(max(100 - n, 0))]
-    assert remainder == [int(exact[1][i]) for i in range(n)]
+def test_quotient_and_remainder_are_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
+    for n in (1, 3, 8, 64, 99, 100, 128):
+        a = some(field, 100, n)
+        found = field.poly_divide_vanishing(made(gpu, place, field, a), n)
+        quotient, remainder = (ints(each) for each in found)
+        exact = divmod(polynomial(field, a), polynomial(field, [-1, *[0] * (n - 1), 1]))
+        assert quotient == [int(exact[0][i]) for i in range(max(100 - n, 0))]
+        assert remainder == [int(exact[1][i]) for i in range(n)]
 
 
 @in_both_places

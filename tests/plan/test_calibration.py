@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu_executor as gx
@@ -54,6 +54,7 @@ def is_sound(figures: Calibration) -> bool:
     )
 
 
+@settings(max_examples=30)
 @given(figures=strange_figures(), seconds=st.floats(1e-9, 1e9), when=st.text())
 def test_figures_are_read_back_as_they_were_written(
     figures: Calibration, seconds: float, when: str

@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 from gpu_executor.cpu import field_oracle
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.primes import NAMED, Prime, words
-from gpu_executor.primes.prime import MAX_BITS, is_prime
-
-
-def largest_prime_below(limit: int) -> int:
-    return next(number for number in range(limit - 1, 2, -1) if is_prime(number))
-
-
-def smallest_prime_above(limit: int) -> int:
-    return next(number for number in range(limit + 1, 2 * limit) if is_prime(number))
-
+from gpu_executor.primes.prime import MAX_BITS
 
 SIZES = [
     NAMED["bls12_381_fq"],
@@ -29,20 +20,18 @@ SIZES = [
     Prime("three", 3),
     Prime("2^31-1", 2**31 - 1),
     Prime("2^32-5", 2**32 - 5),
-    Prime("33 bits", smallest_prime_above(2**32)),
+    Prime("33 bits", 2**32 + 15),
     Prime("goldilocks", 2**64 - 2**32 + 1),
     Prime("2^89-1", 2**89 - 1),
-    Prime("full 96 bits", largest_prime_below(2**96)),
-    Prime("97 bits", smallest_prime_above(2**96)),
+    Prime("full 96 bits", 2**96 - 17),
+    Prime("97 bits", 2**96 + 61),
     Prime("2^127-1", 2**127 - 1),
     Prime("secp256k1", 2**256 - 2**32 - 977),
     Prime("2^255-19", 2**255 - 19),
     Prime("2^521-1", 2**521 - 1),
     # The most and largest limbs: the float64 sums come closest to 2^53.
-    Prime("full 768 bits", largest_prime_below(2**MAX_BITS)),
-    Prime(
-        "random 768 bits", largest_prime_below(random.Random(5).getrandbits(MAX_BITS) | 1 << 767)
-    ),
+    Prime("full 768 bits", 2**MAX_BITS - 825),
+    Prime("random 768 bits", (random.Random(5).getrandbits(MAX_BITS) | 1 << 767) - 2366),
 ]
 MODULI = {prime.modulus for prime in SIZES}
 PRIMES = [*SIZES, *(prime for prime in NAMED.values() if prime.modulus not in MODULI)]
@@ -50,7 +39,8 @@ PAIRS = {"add": (words.add, field_oracle.add), "sub": (words.sub, field_oracle.s
 PAIRS["mul"] = (words.mul, field_oracle.mont_mul)
 
 on_every_prime = pytest.mark.parametrize("prime", PRIMES, ids=lambda prime: prime.name)
-on_every_operation = pytest.mark.parametrize(("fast", "slow"), PAIRS.values(), ids=PAIRS.keys())
+on_some_primes = pytest.mark.parametrize("prime", PRIMES[:8], ids=lambda prime: prime.name)
+"""Of 1, 2, 3, 8 and 12 words."""
 
 Fast = Callable[[Prime, words.Elements, words.Elements], words.Elements]
 Slow = Callable[[Prime, list[int], list[int]], list[int]]
@@ -87,7 +77,7 @@ def check(prime: Prime, fast: Fast, slow: Slow, xs: list[int], ys: list[int]) ->
 
 
 @on_every_prime
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_random_and_edge_values_agree_with_exact_integers(
     prime: Prime, data: st.DataObject
@@ -98,47 +88,47 @@ def test_random_and_edge_values_agree_with_exact_integers(
         check(prime, fast, slow, [x for x, _ in pairs], [y for _, y in pairs])
 
 
-@on_every_operation
 @on_every_prime
-def test_every_pair_of_edge_values(prime: Prime, fast: Fast, slow: Slow) -> None:
+def test_every_pair_of_edge_values(prime: Prime) -> None:
     values = edges(prime)[:40] + edges(prime)[-40:]
-    check(prime, fast, slow, [x for x in values for _ in values], values * len(values))
+    for fast, slow in PAIRS.values():
+        check(prime, fast, slow, [x for x in values for _ in values], values * len(values))
 
 
-@on_every_operation
 @pytest.mark.parametrize("prime", [PRIMES[0], PRIMES[3], PRIMES[7]], ids=lambda prime: prime.name)
 @pytest.mark.parametrize("count", [0, 1, 2, *(words.BLOCK + off for off in (-1, 0, 1))])
-def test_counts_around_a_block(prime: Prime, fast: Fast, slow: Slow, count: int) -> None:
-    check(prime, fast, slow, random_ints(prime, count, 1), random_ints(prime, count, 2))
+def test_counts_around_a_block(prime: Prime, count: int) -> None:
+    for fast, slow in PAIRS.values():
+        check(prime, fast, slow, random_ints(prime, count, 1), random_ints(prime, count, 2))
 
 
-@on_every_operation
-@on_every_prime
-def test_counts_of_several_blocks(prime: Prime, fast: Fast, slow: Slow) -> None:
+@on_some_primes
+def test_counts_of_several_blocks(prime: Prime) -> None:
     count = 2 * words.BLOCK + 77
-    check(prime, fast, slow, random_ints(prime, count, 3), random_ints(prime, count, 4))
+    xs, ys = random_ints(prime, count, 3), random_ints(prime, count, 4)
+    for fast, slow in PAIRS.values():
+        check(prime, fast, slow, xs, ys)
 
 
-@on_every_operation
-@on_every_prime
-def test_strided_and_many_dimensional_arrays(prime: Prime, fast: Fast, slow: Slow) -> None:
+@on_some_primes
+def test_strided_and_many_dimensional_arrays(prime: Prime) -> None:
     shape = (4, 6, 5, *prime.element_shape)
     a = words.from_ints(prime, random_ints(prime, 120, 5)).reshape(shape)[::2, ::-1, 1:]
     b = words.from_ints(prime, random_ints(prime, 120, 6)).reshape(shape)[1::2, :, :-1]
     a.flags.writeable = b.flags.writeable = False
-    out = fast(prime, a, b)
-    assert out.shape == a.shape
-    assert words.to_ints(prime, out) == slow(
-        prime, words.to_ints(prime, a), words.to_ints(prime, b)
-    )
+    xs, ys = words.to_ints(prime, a), words.to_ints(prime, b)
+    for fast, slow in PAIRS.values():
+        out = fast(prime, a, b)
+        assert out.shape == a.shape
+        assert words.to_ints(prime, out) == slow(prime, xs, ys)
 
 
-@on_every_operation
-@pytest.mark.parametrize("prime", PRIMES[:5], ids=lambda prime: prime.name)
-def test_one_array_as_both_operands_in_fortran_order(prime: Prime, fast: Fast, slow: Slow) -> None:
+@on_some_primes
+def test_one_array_as_both_operands_in_fortran_order(prime: Prime) -> None:
     xs = random_ints(prime, 50)
     a = np.asfortranarray(words.from_ints(prime, xs))
-    assert words.to_ints(prime, fast(prime, a, a)) == slow(prime, xs, xs)
+    for fast, slow in PAIRS.values():
+        assert words.to_ints(prime, fast(prime, a, a)) == slow(prime, xs, xs)
 
 
 @on_every_prime
@@ -169,7 +159,7 @@ def test_integers_that_do_not_fit_the_words_are_refused(value: int) -> None:
 
 
 @on_every_prime
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 @given(data=st.data())
 def test_first_not_below(prime: Prime, data: st.DataObject) -> None:
     p = prime.modulus
