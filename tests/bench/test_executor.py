@@ -1,4 +1,4 @@
-"""The bench of GpuExecutor: figures that belong together, and what the command prints."""
+"""The benchmark of GpuExecutor: what it measures, and what the command prints and writes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from gpu_executor.bench import executor
-from gpu_executor.bench.executor import Figures
+from gpu_executor.bench.executor import ExecutorMeasurement
 from gpu_executor.cli.main import commands
 
-FIGURES = Figures(
+MEASURED = ExecutorMeasurement(
     direct_us=50,
     run_us=60,
     submit_us=115,
@@ -24,24 +24,24 @@ FIGURES = Figures(
 )
 
 
-def test_every_figure_is_measured() -> None:
-    found = executor.measure(jobs=20, small_jobs=5, rounds=1, budget=0.02)
+def test_every_quantity_is_measured() -> None:
+    found = executor.measure_executor(jobs=20, small_jobs=5, rounds=1, budget=0.02)
     assert all(value > 0 for value in dataclasses.astuple(found))
-    assert found.submit_us > found.direct_us / 2  # the same work, and a thread's more
+    assert found.submit_us > found.direct_us / 2  # the same work, and a worker thread's besides
 
 
-def test_aims_are_ratios_of_one_run() -> None:
-    software, gpu = (executor.aims(FIGURES, on_gpu=on_gpu) for on_gpu in (False, True))
+def test_targets_are_differences_and_ratios_within_one_run() -> None:
+    software, gpu = (executor.check_targets(MEASURED, on_gpu=on_gpu) for on_gpu in (False, True))
     assert [each.measured for each in software] == [10, 65, 0.9, 2.0]
     assert [each.met for each in software] == [True, False, True, True]
     assert [each.met for each in gpu] == [True, False, True, False]
 
 
-def test_the_command_prints_a_table_and_writes_figures(
+def test_the_command_prints_a_table_and_writes_json(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(executor, "measure", lambda: FIGURES)
-    file = tmp_path / "figures.json"
+    monkeypatch.setattr(executor, "measure_executor", lambda: MEASURED)
+    file = tmp_path / "executor.json"
     shown = CliRunner().invoke(commands, ["bench", "executor", "--json", str(file)])
     assert shown.exit_code == 0, shown.output
     assert "115 us" in shown.output and "16 K/s" in shown.output

@@ -1,4 +1,4 @@
-"""The command line, run as a user runs it: what it prints, what it writes, how it exits."""
+"""The command line as a user runs it: what it prints, what it writes, and its exit codes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from gpu_executor.bench import batch, floors, kernel_rate, persistent, second_process, stream
-from gpu_executor.bench.timing import median_seconds
+from gpu_executor.bench import batch, first_call, kernel_timing, overhead, persistent, stream
+from gpu_executor.bench.timing import time_function
 from gpu_executor.call import Array
 from gpu_executor.cli.main import commands, main
 from gpu_executor.telemetry.stages import STAGES
@@ -37,36 +37,36 @@ def test_devices_are_listed_as_a_table_and_as_json() -> None:
     ]
 
 
-def test_doctor_finds_everything_that_running_needs() -> None:
+def test_doctor_finds_everything_that_kernels_need_to_run() -> None:
     shown = run("doctor")
     assert shown.exit_code == 0
     assert find_devices()[0].name in shown.output
     assert "missing" not in shown.output
-    assert "11 ways to add give what exact integers give" in shown.output
+    assert "field additions on 11 paths equal exact integers" in shown.output
 
 
-def test_calibrate_measures_keeps_and_shows(
+def test_calibrate_measures_saves_and_shows(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path))
     missing = run("calibrate", "--show")
     assert missing.exit_code == 1
-    assert "there are no figures of" in missing.output
+    assert "no saved calibration of" in missing.output
     measured = run("calibrate")
     assert measured.exit_code == 0
-    kept = next(tmp_path.glob("calibration-*.json"))
-    assert str(kept) in measured.output.replace("\n", "")
-    assert "copies to the device" in measured.output
+    saved = next(tmp_path.glob("calibration-*.json"))
+    assert str(saved) in measured.output.replace("\n", "")
+    assert "upload and readback at once" in measured.output
     shown = json.loads(run("calibrate", "--show", "--json").output)
-    assert shown == json.loads(kept.read_text())
+    assert shown == json.loads(saved.read_text())
     assert shown["kernel_mapped"] > 0
     renewed = run("calibrate", "--json")
-    assert json.loads(renewed.output) == json.loads(kept.read_text()) != shown
+    assert json.loads(renewed.output) == json.loads(saved.read_text()) != shown
     monkeypatch.setenv("GPU_CACHE", "0")
-    assert "not kept: GPU_CACHE is 0" in run("calibrate").output
+    assert "not saved: GPU_CACHE is 0" in run("calibrate").output
 
 
-def test_doctor_says_what_is_missing_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_what_is_missing_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_DEVICE", "Voodoo 2")
     shown = run("doctor")
     assert shown.exit_code == 1
@@ -87,7 +87,7 @@ def test_smoke_checks_every_path() -> None:
         assert path in shown.output
 
 
-def test_smoke_fails_where_a_result_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smoke_fails_if_a_result_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(_self: PersistentVulkanBackend, a: Array, b: Array, device_local: bool) -> Array:
         return a if device_local else np.add(a, b)
 
@@ -97,7 +97,7 @@ def test_smoke_fails_where_a_result_is_wrong(monkeypatch: pytest.MonkeyPatch) ->
     assert "wrong  100 additions, persistent, device-local" in shown.output
 
 
-def test_smoke_fails_where_a_batch_mixes_its_jobs_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smoke_fails_if_a_batch_swaps_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     right = PersistentVulkanBackend.run_field_add_batch
 
     def wrong(
@@ -126,27 +126,27 @@ def test_an_error_is_one_line_on_standard_error(
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Benchmarks that only show that they run."""
+    """Benchmarks so short that their figures mean nothing."""
     monkeypatch.setattr(persistent, "SIZES", (64, 200))
     monkeypatch.setattr(
-        persistent, "median_seconds", lambda work, **limits: median_seconds(work, most=5, **limits)
+        persistent, "time_function", lambda f, **limits: time_function(f, max_calls=5, **limits)
     )
-    monkeypatch.setattr(kernel_rate, "WARM_UP_SECONDS", 0.01)
-    monkeypatch.setattr(floors, "MEDIUM", 1_000)
-    monkeypatch.setattr(floors, "ROUNDS", 8)
-    monkeypatch.setattr(floors, "GPU_SIZES", (1 << 12, 1 << 8, 4))
-    monkeypatch.setattr(floors, "CPU_SIZES", (1 << 8, 1 << 6, 4))
-    monkeypatch.setattr(second_process, "PROCESSES", 1)
+    monkeypatch.setattr(kernel_timing, "WARM_UP_SECONDS", 0.01)
+    monkeypatch.setattr(overhead, "MEDIUM", 1_000)
+    monkeypatch.setattr(overhead, "ROUNDS", 8)
+    monkeypatch.setattr(overhead, "GPU_SIZES", (1 << 12, 1 << 8, 4))
+    monkeypatch.setattr(overhead, "CPU_SIZES", (1 << 8, 1 << 6, 4))
+    monkeypatch.setattr(first_call, "PROCESSES", 1)
     monkeypatch.setattr(batch, "SIZES", (256, 1 << 14))
     monkeypatch.setattr(batch, "JOBS", (2, 3))
     monkeypatch.setattr(batch, "ROW_SECONDS", 0)
     monkeypatch.setattr(batch, "HOT_PATH_ROUNDS", 10)
-    monkeypatch.setattr(stream, "TURNS", 2)
+    monkeypatch.setattr(stream, "ROUNDS", 2)
 
 
 @pytest.mark.usefixtures("quick")
-def test_bench_persistent_writes_its_figures_with_where_they_were_made(tmp_path: Path) -> None:
-    file = tmp_path / "figures.json"
+def test_bench_persistent_writes_measurements_and_their_environment(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
     shown = run("bench", "persistent", "--json", str(file))
     assert shown.exit_code == 0, shown.output
     figures = json.loads(file.read_text())
@@ -161,7 +161,7 @@ def test_bench_persistent_writes_its_figures_with_where_they_were_made(tmp_path:
                 row["one_shot_ms"] / row[path]["average_ms"]
             )
             assert list(row[path]["stages_ms"]) == list(STAGES)
-            # A steady call sets nothing up, compiles nothing and records nothing.
+            # After the first, a call creates, compiles and records nothing.
             assert [row[path]["stages_ms"][stage] for stage in STAGES[:4]] == [0, 0, 0, 0]
     assert len(figures["ratios"]) == 2
     assert len(figures["rates"]) == 6
@@ -170,11 +170,11 @@ def test_bench_persistent_writes_its_figures_with_where_they_were_made(tmp_path:
 
 
 @pytest.mark.usefixtures("quick")
-def test_bench_batch_writes_every_size_in_every_mode(tmp_path: Path) -> None:
-    file = tmp_path / "figures.json"
+def test_bench_batch_measures_every_size_in_every_mode(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
     shown = run("bench", "batch", "--json", str(file))
     assert shown.exit_code == 0, shown.output
-    assert "…" not in shown.output  # as rich cuts what is too wide
+    assert "…" not in shown.output  # which rich prints where it truncates
     figures = json.loads(file.read_text())
     assert figures["device"]["uuid"] == find_devices()[0].uuid
     rows = figures["rows"]
@@ -199,37 +199,37 @@ def test_bench_batch_writes_every_size_in_every_mode(tmp_path: Path) -> None:
         assert min(each["start_us"], each["finish_us"]) > 0
 
 
-def test_bench_batch_takes_ratios_within_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The machine slows down fourfold within the second of three turns.
-    turns = [[2.0, 1.0, 1.25], [2.0, 1.0, 5.0], [8.0, 4.0, 5.0]]
-    monkeypatch.setattr(batch, "in_turns", lambda *_, **__: iter(turns))
+def test_bench_batch_takes_ratios_within_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The machine becomes four times slower within the second of three rounds.
+    rounds = [[2.0, 1.0, 1.25], [2.0, 1.0, 5.0], [8.0, 4.0, 5.0]]
+    monkeypatch.setattr(batch, "time_interleaved", lambda *_, **__: iter(rounds))
     with PersistentVulkanBackend() as gpu:
-        row = next(batch.rows(gpu, [(64, 2)]))
+        row = next(batch.measure_batches(gpu, [(64, 2)]))
     assert (row.speed_up, row.of_best) == (2.0, 0.8)
     assert (row.sequential_ms, row.pipelined_ms, row.plan_ms) == (2e3, 1e3, 5e3)
     assert row.job_ms == 500
 
 
-def test_bench_batch_spares_software_devices_the_large_sizes() -> None:
+def test_bench_batch_skips_large_sizes_on_software_devices() -> None:
     device = find_devices()[0]
-    software = batch.sizes_for(dataclasses.replace(device, kind="cpu"))
+    software = batch.choose_sizes(dataclasses.replace(device, kind="cpu"))
     assert (1 << 16, 16) in software
     assert (1 << 18, 4) in software
     assert (1 << 18, 8) not in software
-    everything = batch.sizes_for(dataclasses.replace(device, kind="discrete"))
+    everything = batch.choose_sizes(dataclasses.replace(device, kind="discrete"))
     assert len(everything) == 20
-    assert batch.sizes_for(device, all_sizes=True) == everything
+    assert batch.choose_sizes(device, all_sizes=True) == everything
 
 
 @pytest.mark.usefixtures("quick")
-def test_bench_stream_holds_additions_against_copies_alone(
+def test_bench_stream_compares_additions_with_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPU_STREAM_CHUNK_ELEMS", "1000")  # more pieces than are in flight at once
-    file = tmp_path / "figures.json"
+    file = tmp_path / "bench.json"
     shown = run("bench", "stream", "--elements", "5500", "--json", str(file))
     assert shown.exit_code == 0, shown.output
-    assert "…" not in shown.output  # as rich cuts what is too wide
+    assert "…" not in shown.output  # which rich prints where it truncates
     figures = json.loads(file.read_text())
     assert figures["device"]["uuid"] == find_devices()[0].uuid
     assert (figures["elements"], figures["chunk"]) == (5500, 1000)
@@ -246,8 +246,8 @@ def test_bench_stream_holds_additions_against_copies_alone(
         assert each["of_limit"] > 0
 
 
-def test_bench_stream_notices_wrong_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "TURNS", 1)
+def test_bench_stream_detects_wrong_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "ROUNDS", 1)
     monkeypatch.setattr(PersistentVulkanBackend, "run", lambda _self, _kernel, a, _b, out: a)
     shown = run("bench", "stream", "--elements", "100")
     assert isinstance(shown.exception, AssertionError)
@@ -255,7 +255,7 @@ def test_bench_stream_notices_wrong_sums(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_demo_shows_device_check_and_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_shows_devices_checks_and_a_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpu_executor.cli.demo.SIZES", (64,))
     shown = run("demo")
     assert shown.exit_code == 0

@@ -1,1 +1,4 @@
-"""Benchmarks: what is fast, by how much, and how far from the floor. Run by the command line."""
+"""Benchmarks, run by `gpu-executor bench`: times, rates, and how far they are from lower bounds.
+
+The attributes of the result classes are the keys of the JSON files.
+"""

@@ -1,15 +1,15 @@
-"""Buckets: batches of like and of mixed sizes on WebGPU, against programs that keep less.
+"""Size buckets on WebGPU: batches of equal and of mixed sizes, against programs that reuse less.
 
     no caches   shader module, layouts, pipeline, buffers and bind group for every task
-    pipelines   one pipeline for all; buffers and bind groups for every task; one submission
-    buckets     `WgpuExecutor.run_batch`, called before; once more with `private=False`
+    pipelines   one pipeline for all tasks; buffers and bind groups for every task; one submission
+    buckets     `WgpuExecutor.run_batch` after a warm-up; a second time with `private=False`
 
-The first two are the plain program's (`plain_webgpu.py`), on a device of its own.
+The first two are methods of `WebGpuBaseline`, which has a device of its own.
 
-Each way is called in turns with the others, and each device finds that another was busy last. A
-discrete GPU takes hundreds of microseconds to come back to it (a single task, 540 us in turns,
-takes 130 by itself), which no way can help and no program with one device pays. So in every turn
-a way has a run-up: calls right before those that are timed, of the same function, not counted.
+The programs are timed in interleaved rounds, so each device finds that another one was busy last. A
+discrete GPU takes hundreds of microseconds to switch (a single task, 540 us in rounds, takes 130 by
+itself). No program can avoid this, and none with a single device pays it. So in every round each
+function is called untimed right before its timed calls.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.bench.batch import in_turns, medians
-from gpu_executor.bench.bucket_figures import NOTHING, Made, Parts, Row, Saved, Single, Spread
-from gpu_executor.bench.plain_webgpu import Job, PlainProgram
+from gpu_executor.bench.timing import compute_medians, time_interleaved
+from gpu_executor.bench.webgpu_baseline import AddOperands, WebGpuBaseline
 from gpu_executor.call import Array
 from gpu_executor.kernels import load
 from gpu_executor.settings import Settings
@@ -35,19 +34,20 @@ from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.executor import WgpuExecutor
 
 K = 1 << 10
-WHOLE = 4
-"""Sizes are multiples of it. The kernel adds four elements at once, and the plain program's
-buffers, which fit exactly, have to end where such a vector does."""
-ROW_SECONDS, LEAST_TURNS, MOST_TURNS = 4.0, 5, 300
-"""With the run-up. In five turns each of the five functions is the first once."""
-ROW_RUN_UP = 1
-SINGLE_ELEMENTS, SINGLE_SECONDS, LEAST_SINGLE_TURNS, SINGLE_TURNS = K, 3.0, 3, 300
-SINGLE_RUN_UP, SINGLE_COUNTED = 10, 50
-"""Calls in a row: small tasks are too short for a run-up each."""
+SIZE_MULTIPLE = 4
+"""Sizes are multiples of it: the kernel adds vectors of four elements, and the baseline's buffers,
+which have exactly the size of the arrays, must hold whole vectors."""
+ROW_SECONDS, MIN_ROUNDS, MAX_ROUNDS = 4.0, 5, 300
+"""Of a batch, with warm-up calls. In five rounds each of the five functions comes first once."""
+BATCH_WARM_UP = 1
+SINGLE_ELEMENTS, SINGLE_SECONDS, MIN_SINGLE_ROUNDS, MAX_SINGLE_ROUNDS = K, 3.0, 3, 300
+SINGLE_WARM_UP, SINGLE_TIMED = 10, 50
+"""Untimed and timed calls in a row: a small task is too short for warm-up calls of its own."""
 CALLS_BEFORE = 3
-"""A size is known as one that comes again at its second call, and found at its third."""
-MIXED_AIM, SCATTERED_AIM = 1.35, 1.25
-PUBLIC_AIM, PRIVATE_AIM, TAIL_AIM = 0.95, 0.6, 1.5
+"""Calls until a size is served from the caches: its second call marks it as one that repeats, and
+the third finds its buffers."""
+MIXED_TARGET, SCATTERED_TARGET = 1.35, 1.25
+PUBLIC_TARGET, PRIVATE_TARGET, TAIL_TARGET = 0.95, 0.6, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class Scenario:
 
     name: str
     sizes: tuple[int, ...]
-    aim: float | None = None
-    """Over one pipeline for all."""
+    target: float | None = None
+    """The speed-up over `pipelines`."""
 
 
-def _scattered(count: int, least: int, most: int) -> tuple[int, ...]:
-    """As many below the geometric mean as above it, and the same every time."""
-    draw = random.Random(100)
-    sizes = (least * (most / least) ** draw.random() for _ in range(count))
-    return tuple(WHOLE * round(size / WHOLE) for size in sizes)
+def _draw_sizes(count: int, least: int, most: int) -> tuple[int, ...]:
+    """Log-uniform sizes, the same every time."""
+    rng = random.Random(100)
+    sizes = (least * (most / least) ** rng.random() for _ in range(count))
+    return tuple(SIZE_MULTIPLE * round(size / SIZE_MULTIPLE) for size in sizes)
 
 
 def _in_k(*sizes: int) -> tuple[int, ...]:
@@ -74,18 +74,139 @@ def _in_k(*sizes: int) -> tuple[int, ...]:
 SCENARIOS = (
     Scenario("4 x 32 K", _in_k(*[32] * 4)),
     Scenario("4 x 64 K", _in_k(*[64] * 4)),
-    Scenario("20/25/30/28 K", _in_k(20, 25, 30, 28), MIXED_AIM),
-    Scenario("20/40/20/40 K", _in_k(20, 40, 20, 40), MIXED_AIM),
-    Scenario("8 of 1-600 K", _in_k(1, 17, 40, 100, 250, 600, 3, 33), MIXED_AIM),
+    Scenario("20/25/30/28 K", _in_k(20, 25, 30, 28), MIXED_TARGET),
+    Scenario("20/40/20/40 K", _in_k(20, 40, 20, 40), MIXED_TARGET),
+    Scenario("8 of 1-600 K", _in_k(1, 17, 40, 100, 250, 600, 3, 33), MIXED_TARGET),
     Scenario("8 x 500 K", _in_k(*[500] * 8)),
-    Scenario("256/512 K x 2", _in_k(256, 512, 256, 512), MIXED_AIM),
-    Scenario("100 of 1-200 K", _scattered(100, K, 200 * K), SCATTERED_AIM),
+    Scenario("256/512 K x 2", _in_k(256, 512, 256, 512), MIXED_TARGET),
+    Scenario("100 of 1-200 K", _draw_sizes(100, K, 200 * K), SCATTERED_TARGET),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Adapter:
-    """What all of it runs on."""
+class Spread:
+    """A median and its quartiles."""
+
+    low: float
+    median: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(low, middle, high)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedObjects:
+    """What an executor created: in steady state, nothing."""
+
+    pipelines: int
+    buffer_sets: int
+    buffers: int
+
+    @property
+    def total(self) -> int:
+        return self.pipelines + self.buffer_sets + self.buffers
+
+    def __add__(self, other: CreatedObjects) -> CreatedObjects:
+        return CreatedObjects(
+            self.pipelines + other.pipelines,
+            self.buffer_sets + other.buffer_sets,
+            self.buffers + other.buffers,
+        )
+
+
+NOTHING = CreatedObjects(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPhases:
+    """The phases of a batch by `pipelines`, in milliseconds; the kernel runs during the last."""
+
+    making_ms: float
+    """Creating buffers that hold the inputs, and bind groups."""
+    submitting_ms: float
+    reading_ms: float
+    """Waiting for the device; then a mapped buffer, a copy and a submission for each task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """What each improvement saves in a batch, in milliseconds: medians of the differences within
+    each round."""
+
+    one_pipeline_ms: float
+    reuse_ms: float
+    """By reusing buffers and bind groups, on the public queue."""
+    private_ms: float
+    """By the native queue instead of the public one."""
+    beside_kernel_ms: float
+    """The time of `pipelines` beside the kernel, which is all that the last two could save."""
+
+    @classmethod
+    def of(cls, rounds: Sequence[Sequence[float]]) -> Savings:
+        pairs = ((0, 1), (1, 3), (3, 2), (1, 4))
+        return cls(*(1e3 * statistics.median(t[i] - t[j] for t in rounds) for i, j in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRow:
+    """One batch, run by each program. Ratios are of times within each round."""
+
+    name: str
+    sizes: tuple[int, ...]
+    turns: int
+    """Rounds."""
+    no_caches_ms: float
+    pipelines_ms: float
+    buckets_ms: float
+    public_ms: float
+    """`buckets` on the public queue, by wgpu-py's promises, as the baseline waits."""
+    kernel_ms: float
+    """The dispatches alone, on existing buffers: a lower bound for every program."""
+    over_no_caches: Spread
+    over_pipelines: Spread
+    most: float
+    """`over_pipelines` if a batch took no longer than its kernel."""
+    aim: float | None
+    """The target of `over_pipelines`."""
+    saved: Savings
+    submissions: int
+    """Of one batch by the executor."""
+    parts: BatchPhases
+    made: CreatedObjects
+
+
+@dataclass(frozen=True, slots=True)
+class SingleTaskRow:
+    """One small task, repeated, by an executor and by the baseline."""
+
+    private: bool
+    """The executor's queue: native, or public."""
+    median_us: float
+    p95_us: float
+    plain_us: float
+    plain_p95_us: float
+    """Of the baseline."""
+    ratio: float
+    """The executor's median over the baseline's."""
+    aim: float
+    """The target of `ratio`."""
+    made: CreatedObjects
+
+    @property
+    def tail(self) -> float:
+        return self.p95_us / self.median_us
+
+    @property
+    def plain_tail(self) -> float:
+        return self.plain_p95_us / self.plain_us
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterInfo:
+    """The adapter that everything runs on."""
 
     name: str
     kind: str
@@ -99,149 +220,158 @@ class Adapter:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """The executors and the plain program, each with a device of its own."""
+class BucketSetup:
+    """The baseline and the executors, each with a device of its own."""
 
-    adapter: Adapter
-    plain: PlainProgram
+    adapter: AdapterInfo
+    baseline: WebGpuBaseline
     private: WgpuExecutor
     public: WgpuExecutor
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Opened]:
-    """All on the adapter that executors take; nothing is kept on disk."""
+def open_setup() -> Iterator[BucketSetup]:
+    """Open everything on the executors' default adapter, without caches on disk."""
     settings, device = Settings(), WebGpuDevice()
     with (
         contextlib.closing(device),
         WgpuExecutor(settings=settings) as private,
         WgpuExecutor(settings=settings, private=False) as public,
     ):
-        adapter = Adapter(device.name, device.kind, device.backend, device.wgpu.__version__)
-        yield Opened(adapter, PlainProgram(device), private, public)
+        adapter = AdapterInfo(device.name, device.kind, device.backend, device.wgpu.__version__)
+        yield BucketSetup(adapter, WebGpuBaseline(device), private, public)
 
 
-def rows(
-    on: Opened,
+def measure_batches(
+    setup: BucketSetup,
     scenarios: Sequence[Scenario] = SCENARIOS,
     *,
     budget: float = ROW_SECONDS,
-    least: int = LEAST_TURNS,
-    most: int = MOST_TURNS,
-) -> Iterator[Row]:
-    """A row for each batch, its ways and the kernel alone in turns, each after a run-up."""
-    kernel, plain, executors = load("vector_add_u32"), on.plain, (on.private, on.public)
+    min_rounds: int = MIN_ROUNDS,
+    max_rounds: int = MAX_ROUNDS,
+) -> Iterator[BucketRow]:
+    """A row for each scenario: every program, and the kernel alone."""
+    kernel, baseline = load("vector_add_u32"), setup.baseline
+    executors = setup.private, setup.public
     for scenario in scenarios:
-        jobs = [_job(size, seed) for seed, size in enumerate(scenario.sizes)]
-        ways: list[Callable[[], list[Array]]] = [
-            functools.partial(plain.no_caches, jobs),
-            functools.partial(plain.pipelines, jobs),
-            *(functools.partial(executor.run_batch, kernel, jobs) for executor in executors),
+        tasks = [_draw_operands(size, seed) for seed, size in enumerate(scenario.sizes)]
+        programs: list[Callable[[], list[Array]]] = [
+            functools.partial(baseline.run_without_caches, tasks),
+            functools.partial(baseline.run_with_pipeline, tasks),
+            *(functools.partial(executor.run_batch, kernel, tasks) for executor in executors),
         ]
         for executor in executors:
-            executor.warm_up(kernel, scenario.sizes)  # returns when all is compiled
+            executor.warm_up(kernel, scenario.sizes)  # returns when everything is compiled
             for _ in range(CALLS_BEFORE):
                 submitted = executor.stats().submissions
-                executor.run_batch(kernel, jobs)
-        submissions = on.public.stats().submissions - submitted
-        plain.parts.clear()
-        before = [_made(executor) for executor in executors]
-        functions: list[Callable[[], object]] = [*ways, plain.kernel_alone(jobs)]
-        turns = list(in_turns(functions, budget=budget, least=least, most=most, run_up=ROW_RUN_UP))
-        made = sum(map(_grown, before, executors), NOTHING)
-        # Without those of the call before all turns, and of the run-up in each.
-        parts = plain.parts[1 + ROW_RUN_UP :: 1 + ROW_RUN_UP]
-        for way in ways:
-            _check(jobs, way())
-        no_caches, pipelines, buckets, public, alone = (1e3 * each for each in medians(turns))
-        yield Row(
+                executor.run_batch(kernel, tasks)
+        submissions = setup.public.stats().submissions - submitted
+        baseline.phases.clear()
+        before = [_count_created(executor) for executor in executors]
+        functions: list[Callable[[], object]] = [*programs, baseline.prepare_kernel(tasks)]
+        rounds = list(
+            time_interleaved(
+                functions,
+                budget=budget,
+                min_rounds=min_rounds,
+                max_rounds=max_rounds,
+                warm_up_calls=BATCH_WARM_UP,
+            )
+        )
+        created = sum(map(_count_created_since, before, executors), NOTHING)
+        # Without the call before the first round and the warm-up calls of each round.
+        phases = baseline.phases[1 + BATCH_WARM_UP :: 1 + BATCH_WARM_UP]
+        for program in programs:
+            _check(tasks, program())
+        no_caches, pipelines, buckets, public, alone = (1e3 * s for s in compute_medians(rounds))
+        yield BucketRow(
             name=scenario.name,
             sizes=scenario.sizes,
-            turns=len(turns),
+            turns=len(rounds),
             no_caches_ms=no_caches,
             pipelines_ms=pipelines,
             buckets_ms=buckets,
             public_ms=public,
             kernel_ms=alone,
-            over_no_caches=Spread.of([turn[0] / turn[2] for turn in turns]),
-            over_pipelines=Spread.of([turn[1] / turn[2] for turn in turns]),
-            most=statistics.median(turn[1] / turn[4] for turn in turns),
-            aim=scenario.aim,
-            saved=Saved.of(turns),
+            over_no_caches=Spread.of([times[0] / times[2] for times in rounds]),
+            over_pipelines=Spread.of([times[1] / times[2] for times in rounds]),
+            most=statistics.median(times[1] / times[4] for times in rounds),
+            aim=scenario.target,
+            saved=Savings.of(rounds),
             submissions=submissions,
-            parts=Parts(*(1e3 * seconds for seconds in medians(map(list, parts)))),
-            made=made,
+            parts=BatchPhases(*(1e3 * seconds for seconds in compute_medians(phases))),
+            made=created,
         )
 
 
-def singles(
-    on: Opened, *, budget: float = SINGLE_SECONDS, turns: int = SINGLE_TURNS
-) -> list[Single]:
-    """A small task by the plain program and by each executor: calls in a row, in turns."""
-    kernel, job = load("vector_add_u32"), _job(SINGLE_ELEMENTS, 0)
-    executors = on.private, on.public
+def measure_single_tasks(
+    setup: BucketSetup, *, budget: float = SINGLE_SECONDS, max_rounds: int = MAX_SINGLE_ROUNDS
+) -> list[SingleTaskRow]:
+    """A small task by the baseline and by each executor, many calls in a row in each round."""
+    kernel, task = load("vector_add_u32"), _draw_operands(SINGLE_ELEMENTS, 0)
+    executors = setup.private, setup.public
     functions: list[Callable[[], Array]] = [
-        on.plain.single(job),
-        *(functools.partial(executor.run, kernel, *job) for executor in executors),
+        setup.baseline.prepare_single(task),
+        *(functools.partial(executor.run, kernel, *task) for executor in executors),
     ]
     for executor in executors:
         executor.warm_up(kernel, [SINGLE_ELEMENTS])
     for function in functions * CALLS_BEFORE:
-        _check([job], [function()])
-    before = [_made(executor) for executor in executors]
+        _check([task], [function()])
+    before = [_count_created(executor) for executor in executors]
     taken = list(
-        in_turns(
+        time_interleaved(
             functions,
             budget=budget,
-            least=LEAST_SINGLE_TURNS,
-            most=turns,
-            run_up=SINGLE_RUN_UP,
-            counted=SINGLE_COUNTED,
+            min_rounds=MIN_SINGLE_ROUNDS,
+            max_rounds=max_rounds,
+            warm_up_calls=SINGLE_WARM_UP,
+            timed_calls=SINGLE_TIMED,
         )
     )
-    grown = list(map(_grown, before, executors))
-    middle = [1e6 * seconds for seconds in medians(taken)]
-    late = [1e6 * _p95(times) for times in zip(*taken, strict=True)]
+    created = list(map(_count_created_since, before, executors))
+    medians = [1e6 * seconds for seconds in compute_medians(taken)]
+    p95s = [1e6 * _compute_p95(times) for times in zip(*taken, strict=True)]
     return [
-        Single(
+        SingleTaskRow(
             private=private,
-            median_us=middle[index],
-            p95_us=late[index],
-            plain_us=middle[0],
-            plain_p95_us=late[0],
-            ratio=middle[index] / middle[0],
-            aim=PRIVATE_AIM if private else PUBLIC_AIM,
-            made=grown[index - 1],
+            median_us=medians[index],
+            p95_us=p95s[index],
+            plain_us=medians[0],
+            plain_p95_us=p95s[0],
+            ratio=medians[index] / medians[0],
+            aim=PRIVATE_TARGET if private else PUBLIC_TARGET,
+            made=created[index - 1],
         )
         for index, private in ((1, True), (2, False))
     ]
 
 
-def _job(count: int, seed: int) -> Job:
-    draw = np.random.default_rng(seed)
-    a, b = draw.integers(0, 1 << 32, (2, count), dtype=np.uint32)
+def _draw_operands(count: int, seed: int) -> AddOperands:
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, 1 << 32, (2, count), dtype=np.uint32)
     return a, b
 
 
-def _check(jobs: Sequence[Job], results: Sequence[Array]) -> None:
-    for (a, b), result in zip(jobs, results, strict=True):
+def _check(tasks: Sequence[AddOperands], results: Sequence[Array]) -> None:
+    for (a, b), result in zip(tasks, results, strict=True):
         if not np.array_equal(result, a + b):
             raise AssertionError(f"wrong sums of {len(a):,} elements")
 
 
-def _made(executor: WgpuExecutor) -> Made:
+def _count_created(executor: WgpuExecutor) -> CreatedObjects:
     stats = executor.stats()
-    return Made(stats.pipelines, stats.buffer_sets, stats.pool.misses)
+    return CreatedObjects(stats.pipelines, stats.buffer_sets, stats.pool.misses)
 
 
-def _grown(before: Made, executor: WgpuExecutor) -> Made:
-    after = _made(executor)
-    return Made(
+def _count_created_since(before: CreatedObjects, executor: WgpuExecutor) -> CreatedObjects:
+    after = _count_created(executor)
+    return CreatedObjects(
         after.pipelines - before.pipelines,
         after.buffer_sets - before.buffer_sets,
         after.buffers - before.buffers,
     )
 
 
-def _p95(times: Sequence[float]) -> float:
+def _compute_p95(times: Sequence[float]) -> float:
     return statistics.quantiles(times, n=20, method="inclusive")[-1]

@@ -1,6 +1,6 @@
-"""Field operations: streamed from the card's memory, in chains without it, over whole arrays.
+"""Field operations: streamed from device memory, chained in registers, and over whole arrays.
 
-Results are checked, a sample of each, before they are timed.
+A sample of each result is checked before the operation is timed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.bench import resident
-from gpu_executor.bench.aims import Aim, is_h200
-from gpu_executor.bench.kernel_rate import kernel_seconds
-from gpu_executor.bench.resident import USUAL, Pace
-from gpu_executor.bench.samples import DIFFERENT, elements
+from gpu_executor.bench.kernel_timing import time_kernel
+from gpu_executor.bench.random_elements import DISTINCT, tile_elements
+from gpu_executor.bench.targets import Target, is_h200
+from gpu_executor.bench.timing import (
+    DEFAULT_BUDGET,
+    TimingBudget,
+    record_graph,
+    time_resident,
+    time_steps,
+)
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import Dispatch, Step
@@ -34,18 +39,18 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 FIELDS = tuple(each for each in vars(named).values() if isinstance(each, Field))
 SAMPLE = 500
 """Elements checked at either end of a result."""
-Exact = Callable[..., Any]
-OPERATIONS: dict[str, Exact] = {
+ExactFunction = Callable[..., Any]
+"""A function of NumPy arrays of Python integers."""
+STREAMED_OPERATIONS: dict[str, ExactFunction] = {
     "mul": lambda a, b: a * b,
     "square": lambda a: a * a,
     "add": lambda a, b: a + b,
 }
-"""Those that are streamed, on arrays of integers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """Elements that are streamed, summed, inverted; chains, and operations in each."""
+class FieldSizes:
+    """Elements to stream and sum, elements to invert, chains, and operations in each chain."""
 
     streamed: int
     inverted: int
@@ -53,94 +58,98 @@ class Sizes:
     length: int
 
 
-GPU_SIZES = Sizes(1 << 24, 1 << 22, 1 << 22, 256)
-SMALL_GPU_SIZES = Sizes(1 << 22, 1 << 20, 1 << 20, 256)
+GPU_SIZES = FieldSizes(1 << 24, 1 << 22, 1 << 22, 256)
+SMALL_GPU_SIZES = FieldSizes(1 << 22, 1 << 20, 1 << 20, 256)
 SMALL_GPU = 16 << 30
-"""Bytes of memory below which half a dozen of the large arrays are much for a GPU."""
-CPU_SIZES = Sizes(1 << 16, 1 << 14, 1 << 10, 16)
-"""Chains stay short on lavapipe, which ends a shader after 65,535 loop iterations."""
+"""Bytes of device memory below which a GPU gets the smaller sizes: half a dozen arrays must fit."""
+CPU_SIZES = FieldSizes(1 << 16, 1 << 14, 1 << 10, 16)
+"""Chains stay short on lavapipe, which aborts a shader after 65,535 loop iterations."""
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
-    """Operands from the card's memory, results to it."""
+class StreamedOperation:
+    """An operation with operands from device memory and results to it."""
 
     per_second: float
     bytes_per_second: float
     of_copy: float
-    """Bytes over those that a kernel that copies moves in the same time."""
+    """Bytes a second over those of a copy kernel."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FieldRow:
     """One field."""
 
     field: str
     bits: int
     elements: int
     copy_bytes_per_second: float
-    products: Streamed
-    squares: Streamed
-    additions: Streamed
+    products: StreamedOperation
+    squares: StreamedOperation
+    additions: StreamedOperation
     sums_per_second: float
-    """Elements, of one sum over all of them."""
+    """Elements a second of one sum over all elements."""
     dots_per_second: float
-    """Pairs of elements, of one sum of their products."""
+    """Pairs of elements a second of one dot product."""
     inverted: int
     inversion_ms: float
-    """Of so many at once."""
+    """Of `inverted` elements at once."""
     products_in_chains: float | None
-    """None where no kernel makes such chains."""
+    """None where no kernel chains products of the field."""
     squares_in_chains: float
 
 
-def sizes_for(device: DeviceInfo) -> Sizes:
-    """Enough for the device to show what it can keep up."""
+def choose_sizes(device: DeviceInfo) -> FieldSizes:
+    """Sizes at which the device reaches its sustained rate."""
     if device.kind == "cpu":
         return CPU_SIZES
     memory = max(heap.bytes for heap in device.heaps if heap.device_local)
     return GPU_SIZES if memory >= SMALL_GPU else SMALL_GPU_SIZES
 
 
-def rows(
+def measure_fields(
     gpu: PersistentVulkanBackend,
-    sizes: Sizes,
-    among: Sequence[Field] = FIELDS,
-    pace: Pace = USUAL,
-) -> Iterator[Row]:
+    sizes: FieldSizes,
+    fields: Sequence[Field] = FIELDS,
+    budget: TimingBudget = DEFAULT_BUDGET,
+) -> Iterator[FieldRow]:
     """A row for each field."""
-    for field in among:
-        yield _row(gpu, field, sizes, pace)
+    for field in fields:
+        yield _measure_field(gpu, field, sizes, budget)
         gpu.trim()  # the next field's arrays have other sizes
 
 
-def aims(measured: Sequence[Row], device: DeviceInfo) -> list[Aim]:
-    """What was aimed for on this device."""
-    found = {row.field: row for row in measured}
-    fq, fr = found.get("bls12_381_fq"), found.get("bls12_381_fr")
+def check_targets(measured: Sequence[FieldRow], device: DeviceInfo) -> list[Target]:
+    """The targets on an NVIDIA H200; none on other devices."""
+    rows = {row.field: row for row in measured}
+    fq, fr = rows.get("bls12_381_fq"), rows.get("bls12_381_fr")
     if not is_h200(device) or fq is None or fr is None:
         return []
     products = [
-        Aim(f"{row.bits}-bit products in chains", row.products_in_chains / 1e9, least, "G/s")
+        Target(f"{row.bits}-bit products in chains", row.products_in_chains / 1e9, least, "G/s")
         for row, least in ((fq, 24), (fr, 54))
         if row.products_in_chains is not None
     ]
     added = fq.additions.bytes_per_second / 1e12
     return [
         *products,
-        Aim(f"{fq.bits}-bit additions, streamed", added, 3.3, "TB/s"),
-        Aim(f"{fr.bits}-bit inverses, {fr.inverted:,}", fr.inversion_ms, 0.8, "ms", at_most=True),
+        Target(f"{fq.bits}-bit additions, streamed", added, 3.3, "TB/s"),
+        Target(
+            f"{fr.bits}-bit inverses, {fr.inverted:,}", fr.inversion_ms, 0.8, "ms", at_most=True
+        ),
     ]
 
 
-def _row(gpu: PersistentVulkanBackend, field: Field, sizes: Sizes, pace: Pace) -> Row:
-    card, count, prime = gpu._session.device_memory, sizes.streamed, field.prime
-    words = [card.put(elements(prime, count, seed)) for seed in (1, 2)]
+def _measure_field(
+    gpu: PersistentVulkanBackend, field: Field, sizes: FieldSizes, budget: TimingBudget
+) -> FieldRow:
+    memory, count, prime = gpu._session.device_memory, sizes.streamed, field.prime
+    words = [memory.put(tile_elements(prime, count, seed)) for seed in (1, 2)]
     x, y = (FieldArray(field, each, field.form) for each in words)
-    copies, streamed = _streamed(gpu, field, words, pace)
-    calls = [resident.recorded(gpu, call) for call in _calls(x, y, sizes)]
-    sums, dots, inverses, squares = resident.calls_seconds(gpu, calls, pace)
-    return Row(
+    copies, streamed = _measure_streamed(gpu, field, words, budget)
+    graphs = [record_graph(gpu, call) for call in _prepare_calls(x, y, sizes)]
+    sums, dots, inverses, squares = time_resident(gpu, graphs, budget)
+    return FieldRow(
         field=field.name,
         bits=prime.bits,
         elements=count,
@@ -152,96 +161,107 @@ def _row(gpu: PersistentVulkanBackend, field: Field, sizes: Sizes, pace: Pace) -
         dots_per_second=count / dots,
         inverted=sizes.inverted,
         inversion_ms=inverses * 1e3,
-        products_in_chains=_products_in_chains(gpu, field, sizes),
-        squares_in_chains=sizes.chains * _squares(field, sizes) / squares,
+        products_in_chains=_measure_product_chains(gpu, field, sizes),
+        squares_in_chains=sizes.chains * _squares_in_a_chain(field, sizes) / squares,
     )
 
 
-def _streamed(
-    gpu: PersistentVulkanBackend, field: Field, operands: Sequence[DeviceArray], pace: Pace
-) -> tuple[float, dict[str, Streamed]]:
-    """Bytes a second of copies, and the operations, all on the same arrays."""
-    card, first = gpu._session.device_memory, operands[0]
-    count, result = len(first), card.empty(first.shape, first.dtype)
+def _measure_streamed(
+    gpu: PersistentVulkanBackend,
+    field: Field,
+    operands: Sequence[DeviceArray],
+    budget: TimingBudget,
+) -> tuple[float, dict[str, StreamedOperation]]:
+    """Bytes a second of a copy kernel, and the streamed operations, all on the same arrays."""
+    memory, first = gpu._session.device_memory, operands[0]
+    count, result = len(first), memory.empty(first.shape, first.dtype)
     units = first.nbytes // UNIT_BYTES
     steps: list[Step] = [Dispatch(copy_kernel(), (first, result), units, strides=True)]
     moved = [2 * units * UNIT_BYTES]
-    for operation, exact in OPERATIONS.items():
+    for operation, exact in STREAMED_OPERATIONS.items():
         kernel = element_kernel(
             field.prime,
             operation,
             strides=count > AT_ONCE,
-            doubles=by_doubles(card, field.prime),
+            doubles=by_doubles(memory, field.prime),
             neighbours=by_neighbours(operands),
         )
         arrays = *operands[: kernel.inputs], result
         steps.append(Dispatch(kernel, arrays, count, strides=True))
-        card.submit(steps[-1:])
-        *given, found = (FieldArray(field, each, field.form) for each in arrays)
-        _check(operation, exact, given, found)
+        memory.submit(steps[-1:])
+        *inputs, output = (FieldArray(field, each, field.form) for each in arrays)
+        _check_ends(operation, exact, inputs, output)
         moved.append(kernel.bindings * first.nbytes)
-    taken = resident.steps_seconds(gpu, steps, pace)
+    taken = time_steps(gpu, steps, budget)
     copies, *rates = (nbytes / seconds for nbytes, seconds in zip(moved, taken, strict=True))
     return copies, {
-        operation: Streamed(count / seconds, rate, rate / copies)
-        for operation, seconds, rate in zip(OPERATIONS, taken[1:], rates, strict=True)
+        operation: StreamedOperation(count / seconds, rate, rate / copies)
+        for operation, seconds, rate in zip(STREAMED_OPERATIONS, taken[1:], rates, strict=True)
     }
 
 
-def _calls(x: FieldArray, y: FieldArray, sizes: Sizes) -> list[Callable[[], FieldArray]]:
-    """A sum, a dot product, inverses and squares in chains, checked."""
+def _prepare_calls(
+    x: FieldArray, y: FieldArray, sizes: FieldSizes
+) -> list[Callable[[], FieldArray]]:
+    """A sum, a dot product, inverses, and squares in chains, each checked once."""
     field, modulus = x.field, x.field.modulus
-    _check_total("sum", field.sum(x), _total(lambda a: a, x))
-    _check_total("dot product", field.dot(x, y), _total(lambda a, b: a * b, x, y))
-    # Longer, and the exponent would be cut: a^(p - 1) is 1.
-    some, few, exponent = x[: sizes.inverted], x[: sizes.chains], 1 << _squares(field, sizes)
-    invert, power = partial(field.inverse, some), partial(field.power, few, exponent)
-    _check("inverses", np.vectorize(lambda a: pow(a, -1, modulus), "O"), [some], invert())
-    _check("powers", np.vectorize(lambda a: pow(a, exponent, modulus), "O"), [few], power())
-    # Raising to 2^n is n squares, each of the one before, and nothing else.
+    _check_total("sum", field.sum(x), _compute_total(lambda a: a, x))
+    _check_total("dot product", field.dot(x, y), _compute_total(lambda a, b: a * b, x, y))
+    exponent = 1 << _squares_in_a_chain(field, sizes)
+    inverted, raised = x[: sizes.inverted], x[: sizes.chains]
+    invert, power = partial(field.inverse, inverted), partial(field.power, raised, exponent)
+    _check_ends("inverses", np.vectorize(lambda a: pow(a, -1, modulus), "O"), [inverted], invert())
+    _check_ends("powers", np.vectorize(lambda a: pow(a, exponent, modulus), "O"), [raised], power())
     return [partial(field.sum, x), partial(field.dot, x, y), invert, power]
 
 
-def _squares(field: Field, sizes: Sizes) -> int:
-    """Of a chain: raising to the power 2^n takes n."""
+def _squares_in_a_chain(field: Field, sizes: FieldSizes) -> int:
+    """The n of the power 2^n, which takes n dependent squares and nothing else.
+
+    2^n stays below p - 1: `Field.power` reduces larger exponents, since a^(p - 1) = 1.
+    """
     return min(sizes.length, field.prime.bits - 2)
 
 
-def _products_in_chains(gpu: PersistentVulkanBackend, field: Field, sizes: Sizes) -> float | None:
-    """Products a second by the device's clock, as the kernels' own tuning is measured."""
+def _measure_product_chains(
+    gpu: PersistentVulkanBackend, field: Field, sizes: FieldSizes
+) -> float | None:
+    """Products a second by the device's clock, as in the tuning of the kernels."""
     prime = field.prime
     if family(prime) != "wide" or 2 * prime.modulus >= prime.r:
         return None
     length, modulus = sizes.length, field.modulus
     kernel = mul_chain_kernel(prime, length, doubles=by_doubles(gpu._session.device_memory, prime))
-    a, b = (elements(prime, min(SAMPLE, sizes.chains), seed) for seed in (1, 2))
+    a, b = (tile_elements(prime, min(SAMPLE, sizes.chains), seed) for seed in (1, 2))
     operands = [FieldArray(field, each, field.form) for each in (a, b)]
-    powers = np.vectorize(lambda x, y: x * pow(y, length, modulus), "O")
-    _check("chain", powers, operands, FieldArray(field, gpu.run(kernel, a, b), field.form))
-    seconds = kernel_seconds(gpu._session, kernel, prime, sizes.chains, work_group=USUAL_WORK_GROUP)
+    products = np.vectorize(lambda x, y: x * pow(y, length, modulus), "O")
+    _check_ends("chain", products, operands, FieldArray(field, gpu.run(kernel, a, b), field.form))
+    seconds = time_kernel(gpu._session, kernel, prime, sizes.chains, work_group=USUAL_WORK_GROUP)
     return sizes.chains * length / seconds
 
 
-def _total(of: Exact, *arrays: FieldArray) -> int:
-    """The sum of a function of elements, which repeat after the different ones."""
-    values: list[int] = of(*(_ints(each[:DIFFERENT]) for each in arrays)).tolist()
-    turns, rest = divmod(arrays[0].size, DIFFERENT)
-    return turns * sum(values) + sum(values[:rest])
+def _compute_total(function: ExactFunction, *arrays: FieldArray) -> int:
+    """The exact sum of a function of tiled elements, which repeat after `DISTINCT`."""
+    values: list[int] = function(*(_to_ints(each[:DISTINCT]) for each in arrays)).tolist()
+    repeats, rest = divmod(arrays[0].size, DISTINCT)
+    return repeats * sum(values) + sum(values[:rest])
 
 
 def _check_total(name: str, total: FieldArray, expected: int) -> None:
-    if _ints(total).item() != expected % total.field.modulus:
+    if _to_ints(total).item() != expected % total.field.modulus:
         raise AssertionError(f"{total.field.name}: wrong {name}")
 
 
-def _check(name: str, exact: Exact, operands: Sequence[FieldArray], result: FieldArray) -> None:
-    """Elements at both ends of a result against exact integers."""
+def _check_ends(
+    name: str, exact: ExactFunction, operands: Sequence[FieldArray], result: FieldArray
+) -> None:
+    """Compare `SAMPLE` elements at either end of a result with exact integers."""
     for part in (slice(SAMPLE), slice(-SAMPLE, None)):
-        expected = exact(*(_ints(each[part]) for each in operands)) % result.field.modulus
-        if not np.array_equal(_ints(result[part]), expected):
+        expected = exact(*(_to_ints(each[part]) for each in operands)) % result.field.modulus
+        if not np.array_equal(_to_ints(result[part]), expected):
             raise AssertionError(f"{result.field.name}: wrong {name}")
 
 
-def _ints(array: FieldArray) -> Any:
-    """By way of the host's memory, where its form is undone without the card."""
+def _to_ints(array: FieldArray) -> Any:
+    """The integers of an array, decoded on the host and not by the device under test."""
     return array.to_host().ints()

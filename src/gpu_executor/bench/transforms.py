@@ -1,7 +1,7 @@
-"""Number-theoretic transforms: on the card, and from words in NumPy's memory to words there.
+"""Number-theoretic transforms: device-resident, and from NumPy array to NumPy array.
 
-Results are checked before they are timed: a value against the polynomial at its point, the inverse
-against what went in.
+Results are checked before they are timed: one value against the polynomial at its point, and the
+inverse transform against the original input.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from functools import partial
 
 import numpy as np
 
-from gpu_executor.bench import resident
-from gpu_executor.bench.aims import Aim, is_h200
-from gpu_executor.bench.draws import drawn
-from gpu_executor.bench.resident import USUAL, Pace
+from gpu_executor.bench.random_elements import draw_elements
+from gpu_executor.bench.targets import Target, is_h200
+from gpu_executor.bench.timing import (
+    DEFAULT_BUDGET,
+    TimingBudget,
+    record_graph,
+    time_resident,
+)
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.fields.array import Words
@@ -25,25 +29,26 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 FIELDS = (BLS12_381_FR, GOLDILOCKS, BABYBEAR)
 SMALLEST, STEP = 10, 2
 GPU_LARGEST, CPU_LARGEST = 24, 16
+"""Sizes of single transforms, as powers of two."""
 LOG_BATCHED = 13
 GPU_LOG_BATCH, CPU_LOG_BATCH = 22, 16
-"""Elements of a batch, and of a transform in it, as powers of two."""
+"""The size of a transform of a batch and the elements of the whole batch, as powers of two."""
 
-AIMS = {
+TARGETS_MS = {
     ("bls12_381_fr", 20): 0.45,
     ("bls12_381_fr", 22): 1.8,
     ("bls12_381_fr", 24): 7.5,
     ("goldilocks", 22): 0.3,
 }
-NUMPY_AIMS = {("bls12_381_fr", 22): 12.0}
+NUMPY_TARGETS_MS = {("bls12_381_fr", 22): 12.0}
 """Milliseconds on an NVIDIA H200, by field and size."""
-GROWTH_AIM = 1.15
-"""The most that n log2 n may cost at the largest size, over what it costs at any."""
+GROWTH_TARGET = 1.15
+"""The time over n log2 n at the largest size, over the least of all sizes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """So many transforms at once, of 2^log_n elements each."""
+class TransformSize:
+    """`rows` transforms at once, of 2^log_n elements each."""
 
     log_n: int
     rows: int = 1
@@ -54,140 +59,146 @@ class Size:
 
     @property
     def work(self) -> int:
-        """What the cost is meant to grow as: n log2 n for each."""
+        """n log2 n for each transform, in proportion to which the time should grow."""
         return self.elements * self.log_n
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One field and size, in milliseconds for all its transforms together."""
+class TransformRow:
+    """One field and size, in milliseconds for all transforms together."""
 
     field: str
     log_n: int
     rows: int
     to_reversed_ms: float
-    """From natural to bit-reversed order, on the card as the next three are."""
+    """From natural to bit-reversed order; device-resident, as are the next three."""
     to_natural_ms: float
     """From natural to natural order."""
     back_from_reversed_ms: float
     """The inverse, from bit-reversed to natural order."""
     back_from_natural_ms: float
     numpy_ms: float
-    """From natural to natural order, words in the host's memory to words there."""
+    """From natural to natural order, NumPy array to NumPy array."""
 
     @property
     def cost(self) -> float:
         """Nanoseconds from natural to natural order over n log2 n."""
-        return self.to_natural_ms * 1e6 / Size(self.log_n, self.rows).work
+        return self.to_natural_ms * 1e6 / TransformSize(self.log_n, self.rows).work
 
 
-def sizes_for(device: DeviceInfo, largest: int | None = None) -> list[Size]:
-    """Single transforms up to the largest, by default what suits the device; then the batch."""
+def choose_sizes(device: DeviceInfo, largest: int | None = None) -> list[TransformSize]:
+    """Single transforms up to the largest, which by default depends on the device; then a batch."""
     on_gpu = device.kind != "cpu"
     largest = largest or (GPU_LARGEST if on_gpu else CPU_LARGEST)
     rows = 1 << (GPU_LOG_BATCH if on_gpu else CPU_LOG_BATCH) - LOG_BATCHED
     logs = [*range(SMALLEST, largest, STEP), largest]
-    return [*(Size(log_n) for log_n in logs), Size(LOG_BATCHED, rows)]
+    return [*(TransformSize(log_n) for log_n in logs), TransformSize(LOG_BATCHED, rows)]
 
 
-def rows(
+def measure_transforms(
     gpu: PersistentVulkanBackend,
-    sizes: Sequence[Size],
-    among: Sequence[Field] = FIELDS,
-    pace: Pace = USUAL,
-) -> Iterator[list[Row]]:
-    """A row for each size of each field, field by field."""
-    for field in among:
-        yield _rows(gpu, field, sizes, pace)
+    sizes: Sequence[TransformSize],
+    fields: Sequence[Field] = FIELDS,
+    budget: TimingBudget = DEFAULT_BUDGET,
+) -> Iterator[list[TransformRow]]:
+    """For each field, a row for each size."""
+    for field in fields:
+        yield _measure_field(gpu, field, sizes, budget)
         gpu.trim()
 
 
-def growth(measured: Sequence[Row]) -> list[float]:
-    """The cost of n log2 n in each row over that of the field's largest single transform."""
+def compute_growth(measured: Sequence[TransformRow]) -> list[float]:
+    """The time over n log2 n of each row, relative to the field's largest single transform."""
     singles = [row for row in measured if row.rows == 1]
     largest = {row.field: row for row in sorted(singles, key=lambda row: row.log_n)}
     return [row.cost / largest[row.field].cost for row in measured]
 
 
-def aims(measured: Sequence[Row], device: DeviceInfo) -> list[Aim]:
-    """What was aimed for on this device: times on an NVIDIA H200, growth everywhere."""
+def check_targets(measured: Sequence[TransformRow], device: DeviceInfo) -> list[Target]:
+    """Times on an NVIDIA H200, growth on every device."""
     singles = [row for row in measured if row.rows == 1]
-    found = []
+    targets = []
     for row in singles if is_h200(device) else ():
         name, key = f"{row.field}, 2^{row.log_n}", (row.field, row.log_n)
-        for what, took, most in (
-            ("to reversed order", row.to_reversed_ms, AIMS.get(key)),
-            ("to natural order", row.to_natural_ms, AIMS.get(key)),
-            ("NumPy to NumPy", row.numpy_ms, NUMPY_AIMS.get(key)),
+        for what, taken, most in (
+            ("to reversed order", row.to_reversed_ms, TARGETS_MS.get(key)),
+            ("to natural order", row.to_natural_ms, TARGETS_MS.get(key)),
+            ("NumPy to NumPy", row.numpy_ms, NUMPY_TARGETS_MS.get(key)),
         ):
             if most is not None:
-                found.append(Aim(f"{name}, {what}", took, most, "ms", at_most=True))
+                targets.append(Target(f"{name}, {what}", taken, most, "ms", at_most=True))
     for field in dict.fromkeys(row.field for row in singles):
         own = [row for row in singles if row.field == field]
         largest, least = max(own, key=lambda row: row.log_n), min(row.cost for row in own)
-        what = f"{field}, n log n at 2^{largest.log_n} over the cheapest"
-        found.append(Aim(what, largest.cost / least, GROWTH_AIM, "x", at_most=True))
-    return found
+        what = f"{field}, time / n log n at 2^{largest.log_n} over least"
+        targets.append(Target(what, largest.cost / least, GROWTH_TARGET, "x", at_most=True))
+    return targets
 
 
-def _rows(
-    gpu: PersistentVulkanBackend, field: Field, sizes: Sequence[Size], pace: Pace
-) -> list[Row]:
-    """Each way in turns over all sizes, so that a slow spell of the machine does not look like
-    growth."""
-    ways = [_ways(gpu, field, size) for size in sizes]
+def _measure_field(
+    gpu: PersistentVulkanBackend,
+    field: Field,
+    sizes: Sequence[TransformSize],
+    budget: TimingBudget,
+) -> list[TransformRow]:
+    """Each kind of transform is timed in rounds over all sizes, so that a slow phase of the machine
+    does not look like growth."""
+    calls = [_prepare_calls(gpu, field, size) for size in sizes]
     taken = {
-        way: resident.calls_seconds(gpu, [each[way] for each in ways], pace) for way in ways[0]
+        name: time_resident(gpu, [of_size[name] for of_size in calls], budget) for name in calls[0]
     }
     return [
-        Row(
+        TransformRow(
             field.name,
             size.log_n,
             size.rows,
-            **{way: seconds[index] * 1e3 for way, seconds in taken.items()},
+            **{name: seconds[index] * 1e3 for name, seconds in taken.items()},
         )
         for index, size in enumerate(sizes)
     ]
 
 
-def _ways(
-    gpu: PersistentVulkanBackend, field: Field, size: Size
+def _prepare_calls(
+    gpu: PersistentVulkanBackend, field: Field, size: TransformSize
 ) -> dict[str, Callable[[], object]]:
-    """What is timed, under the names that a row has for it, checked."""
+    """The transforms to time, by attribute of `TransformRow`, each checked once."""
     shape = (1 << size.log_n,) if size.rows == 1 else (size.rows, 1 << size.log_n)
-    host = field.from_words(drawn(field.prime, shape, 1), field.form)
+    host = field.from_words(draw_elements(field.prime, shape, 1), field.form)
     x, ntt, intt = gpu.to_device(host), field.ntt, field.intt
     values, reversed_values = ntt(x), ntt(x, order_out="reversed")
     _check_value(x, values, reversed_values)
     from_reversed = partial(intt, reversed_values, order_in="reversed")
     from_natural = partial(intt, values)
 
-    def words_to_words() -> Words:
+    def transform_numpy() -> Words:
         return ntt(gpu.to_device(host)).numpy()
 
-    for found, expected in (
-        (from_reversed().numpy(), host.numpy()),
-        (from_natural().numpy(), host.numpy()),
-        (words_to_words(), values.numpy()),
+    for found, expected, what in (
+        (from_reversed().numpy(), host.numpy(), "inverse from bit-reversed order"),
+        (from_natural().numpy(), host.numpy(), "inverse from natural order"),
+        (transform_numpy(), values.numpy(), "transform from NumPy to NumPy"),
     ):
         if not np.array_equal(found, expected):
-            raise AssertionError(f"{field.name}, 2^{size.log_n}: not what it was")
-    on_card = {
+            raise AssertionError(f"{field.name}, 2^{size.log_n}: wrong {what}")
+    resident = {
         "to_reversed_ms": partial(ntt, x, order_out="reversed"),
         "to_natural_ms": partial(ntt, x),
         "back_from_reversed_ms": from_reversed,
         "back_from_natural_ms": from_natural,
     }
-    recorded = {way: resident.recorded(gpu, call) for way, call in on_card.items()}
-    return {**recorded, "numpy_ms": words_to_words}
+    graphs = {name: record_graph(gpu, call) for name, call in resident.items()}
+    return {**graphs, "numpy_ms": transform_numpy}
 
 
 def _check_value(x: FieldArray, values: FieldArray, reversed_values: FieldArray) -> None:
-    """One value of one row against the polynomial there, by other kernels than transforms have."""
+    """Compare one value of one row with the polynomial at its point.
+
+    The polynomial is evaluated by other kernels than the transforms use.
+    """
     field, n = x.field, x.shape[-1]
     log_n = n.bit_length() - 1
-    draw = random.Random(n)
-    row, at = draw.randrange(x.size // n), draw.randrange(n)
+    rng = random.Random(n)
+    row, at = rng.randrange(x.size // n), rng.randrange(n)
     reversed_at = int(f"{at:0{log_n}b}"[::-1], 2)
     point = pow(field.prime.root_of_unity(log_n), at, field.modulus)
     factors = np.resize(field.encode([point]).numpy(), (n, *field.prime.element_shape))

@@ -1,4 +1,4 @@
-"""The command line: `gpu-executor devices | doctor | smoke | demo | bench`."""
+"""The command line: `gpu-executor devices | doctor | smoke | demo | calibrate | bench | soak`."""
 
 from gpu_executor.cli.main import main
 

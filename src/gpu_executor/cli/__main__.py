@@ -1,4 +1,4 @@
-"""`python -m gpu_executor.cli`, for where the command is not installed."""
+"""`python -m gpu_executor.cli`, where the command `gpu-executor` is not installed."""
 
 from gpu_executor.cli.main import main
 

@@ -1,95 +1,120 @@
-"""What `gpu-executor bench buckets` prints: tables, and what they say in words."""
+"""`gpu-executor bench buckets`: batches on WebGPU, as tables and with an analysis in words."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+
+import click
+from rich.table import Table
 
 from gpu_executor.bench import buckets
-from gpu_executor.bench.bucket_figures import NOTHING, Row, Single, Spread
-from gpu_executor.cli.screen import milliseconds, table
+from gpu_executor.bench.buckets import NOTHING, BucketRow, SingleTaskRow, Spread
+from gpu_executor.cli.bench_output import json_option, write_json
+from gpu_executor.cli.output import console, format_milliseconds, make_table, show_progress
 
 
-def batches(rows: Sequence[Row]) -> Any:
-    """The ways side by side."""
-    made = table(
-        "Batches of additions of uint32, NumPy to NumPy (ms)",
-        *("tasks", "no\ncaches", "pipelines", "buckets", "kernel", "gain", "quartiles", "aim"),
+@click.command("buckets")
+@json_option
+def bench_buckets(json_file: Path | None) -> None:
+    """Batches of mixed sizes on WebGPU: no caches, a pipeline, buckets."""
+    with buckets.open_setup() as setup:
+        adapter = setup.adapter
+        console.print(f"{adapter.name}, {adapter.backend}, wgpu-py {adapter.wgpu}\n")
+        measured = buckets.measure_batches(setup)
+        rows = list(show_progress(measured, len(buckets.SCENARIOS), "batches"))
+        singles = buckets.measure_single_tasks(setup)
+    console.print(_batches_table(rows))
+    console.print(_batches_legend(rows))
+    console.print(_single_tasks_table(singles))
+    console.print(_describe_created(rows, singles))
+    for paragraph in _analyse(rows, singles):
+        console.print(f"- {paragraph}")
+    if json_file is not None:
+        figures = {
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "singles": [dataclasses.asdict(each) | {"tail": each.tail} for each in singles],
+        }
+        write_json(json_file, adapter, figures)
+
+
+def _batches_table(rows: Sequence[BucketRow]) -> Table:
+    table = make_table(
+        "Batches of uint32 additions, NumPy to NumPy (ms)",
+        *("tasks", "no\ncaches", "pipelines", "buckets", "kernel", "gain", "quartiles", "target"),
         "met",
     )
     for row in rows:
         gain = row.over_pipelines
-        made.add_row(
+        table.add_row(
             row.name,
-            _figures(row.no_caches_ms),
-            _figures(row.pipelines_ms),
-            _figures(row.buckets_ms),
-            _figures(row.kernel_ms),
+            _format_digits(row.no_caches_ms),
+            _format_digits(row.pipelines_ms),
+            _format_digits(row.buckets_ms),
+            _format_digits(row.kernel_ms),
             f"{gain.median:.2f}",
             f"{gain.low:.2f}-{gain.high:.2f}",
-            *_aim(gain.median, row.aim),
+            *(("", "") if row.aim is None else (f"{row.aim}", _format_met(gain.median >= row.aim))),
         )
-    return made
+    return table
 
 
-def single_tasks(singles: Sequence[Single]) -> Any:
-    """One small task, the executor's against the plain program's."""
-    made = table(
-        f"One task of {buckets.SINGLE_ELEMENTS:,} elements, again and again",
-        *("waiting", "plain", "executor", "ratio", "aim", "met", "95th", "/median", "aim"),
-        "met",
+def _batches_legend(rows: Sequence[BucketRow]) -> str:
+    rounds = [row.turns for row in rows]
+    return (
+        "no caches: everything is created for every task. pipelines: one pipeline and one "
+        "submission, buffers created for every task. buckets: WgpuExecutor.run_batch after a "
+        "warm-up. kernel: the dispatches alone. gain: time of pipelines over time of buckets, the "
+        f"median over {min(rounds)} to {max(rounds)} rounds. In each round every program is called "
+        "once untimed before its timed call.\n"
+    )
+
+
+def _single_tasks_table(singles: Sequence[SingleTaskRow]) -> Table:
+    table = make_table(
+        f"A single task of {buckets.SINGLE_ELEMENTS:,} elements, repeated",
+        *("queue", "baseline", "executor", "ratio", "target", "met"),
+        *("95th", "/median", "target", "met"),
     )
     for each in singles:
-        made.add_row(
-            "private" if each.private else "public",
-            milliseconds(each.plain_us / 1e3),
-            milliseconds(each.median_us / 1e3),
+        table.add_row(
+            _name_queue(each),
+            format_milliseconds(each.plain_us / 1e3),
+            format_milliseconds(each.median_us / 1e3),
             f"{each.ratio:.2f}",
             f"{each.aim}",
-            _met(each.ratio <= each.aim),
-            milliseconds(each.p95_us / 1e3),
+            _format_met(each.ratio <= each.aim),
+            format_milliseconds(each.p95_us / 1e3),
             f"{each.tail:.2f}",
-            f"{buckets.TAIL_AIM}",
-            _met(each.tail <= buckets.TAIL_AIM),
+            f"{buckets.TAIL_TARGET}",
+            _format_met(each.tail <= buckets.TAIL_TARGET),
         )
-    return made
+    return table
 
 
-def legend(rows: Sequence[Row]) -> str:
-    """What the columns are."""
-    turns = [row.turns for row in rows]
+def _describe_created(rows: Sequence[BucketRow], singles: Sequence[SingleTaskRow]) -> str:
+    """What the executors created while they were timed."""
+    created = sum([*(row.made for row in rows), *(each.made for each in singles)], NOTHING)
     return (
-        "no caches: all is made for every task. pipelines: one pipeline and one submission, "
-        "buffers made for every task. buckets: WgpuExecutor.run_batch, called before. kernel: the "
-        "dispatches alone. gain: pipelines over buckets, the median of each turn's own ratio, "
-        f"{min(turns)} to {max(turns)} turns. Each is called once more right before it is timed.\n"
+        f"Created in steady state: {created.total} ({created.pipelines} pipelines, "
+        f"{created.buffer_sets} buffer sets, {created.buffers} buffers; target 0)\n"
     )
 
 
-def analysis(rows: Sequence[Row], singles: Sequence[Single]) -> Iterator[str]:
-    """What the figures say, a paragraph for each line of the tables."""
+def _analyse(rows: Sequence[BucketRow], singles: Sequence[SingleTaskRow]) -> Iterator[str]:
+    """A paragraph for each row of the tables."""
     for row in rows:
-        yield f"{row.name}: {_verdict(row.over_pipelines)}. {_sources(row)}"
+        yield f"{row.name}: {_judge_gain(row.over_pipelines)}. {_explain_gain(row)}"
     for each in singles:
-        name = "private" if each.private else "public"
         yield (
-            f"single task, {name} waiting: {each.ratio:.2f} of the plain program's time. The 95th "
-            f"percentile is {each.tail:.2f} of the median, {each.plain_tail:.2f} for the plain "
-            f"program."
+            f"single task, {_name_queue(each)} queue: {each.ratio:.2f} of the baseline's time. The "
+            f"95th percentile is {each.tail:.2f} of the median, {each.plain_tail:.2f} for the "
+            f"baseline."
         )
 
 
-def made_in_steady_state(rows: Sequence[Row], singles: Sequence[Single]) -> str:
-    """What executors made while they were timed."""
-    grown = [row.made for row in rows] + [single.made for single in singles]
-    made = sum(grown, NOTHING)
-    return (
-        f"made in steady state: {made.total} ({made.pipelines} pipelines, {made.buffer_sets} "
-        f"buffer sets, {made.buffers} buffers; aim 0)\n"
-    )
-
-
-def _verdict(gain: Spread) -> str:
+def _judge_gain(gain: Spread) -> str:
     spread = f"(quartiles {gain.low:.2f} to {gain.high:.2f})"
     if gain.low > 1:
         return f"buckets are {gain.median:.2f}x as fast as pipelines {spread}"
@@ -98,29 +123,31 @@ def _verdict(gain: Spread) -> str:
     return f"buckets and pipelines are about even, {gain.median:.2f}x {spread}"
 
 
-def _sources(row: Row) -> str:
-    """Which step saves how much, and how much there was to save."""
-    saved, parts = row.saved, row.parts
+def _explain_gain(row: BucketRow) -> str:
+    """What each improvement saves, and how much there was to save."""
+    saved, phases = row.saved, row.parts
     times = "once" if row.submissions == 1 else f"{row.submissions} times"
     share = (saved.reuse_ms + saved.private_ms) / saved.beside_kernel_ms
     return (
-        f"Saved, in ms: one pipeline for all {_figures(saved.one_pipeline_ms)}, buffers and bind "
-        f"groups reused {_figures(saved.reuse_ms)}, private waiting {_figures(saved.private_ms)}. "
-        f"Pipelines spend {_figures(parts.making_ms)} making buffers, "
-        f"{_figures(parts.submitting_ms)} recording, {_figures(parts.reading_ms)} waiting and "
-        f"reading; the executor submits {times}. Of the {_figures(saved.beside_kernel_ms)} beside "
-        f"the kernel, buckets save {share:.0%}; all of it would be {row.most:.2f}x."
+        f"Saved, in ms: one pipeline for all {_format_digits(saved.one_pipeline_ms)}, buffers and "
+        f"bind groups reused {_format_digits(saved.reuse_ms)}, native queue "
+        f"{_format_digits(saved.private_ms)}. Pipelines spend {_format_digits(phases.making_ms)} "
+        f"creating buffers, {_format_digits(phases.submitting_ms)} recording and submitting, "
+        f"{_format_digits(phases.reading_ms)} waiting and reading; the executor submits {times}. "
+        f"Of the {_format_digits(saved.beside_kernel_ms)} ms beside the kernel, buckets save "
+        f"{share:.0%}; all of it would be a gain of {row.most:.2f}x."
     )
 
 
-def _aim(value: float, aim: float | None) -> tuple[str, str]:
-    return ("", "") if aim is None else (f"{aim}", _met(value >= aim))
+def _name_queue(single: SingleTaskRow) -> str:
+    return "native" if single.private else "public"
 
 
-def _met(met: bool) -> str:
+def _format_met(met: bool) -> str:
     return "yes" if met else "no"
 
 
-def _figures(value: float) -> str:
+def _format_digits(value: float) -> str:
+    """Three significant digits, at most two decimals."""
     decimals = sum(abs(value) < limit for limit in (9.995, 99.95))
     return f"{value:.{decimals}f}"

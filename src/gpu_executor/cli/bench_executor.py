@@ -1,44 +1,65 @@
-"""`gpu-executor bench executor`: what GpuExecutor adds, and what gathering gains."""
+"""`gpu-executor bench executor`: GpuExecutor against its backend, and what coalescing gains."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import click
+from rich.table import Table
 
 from gpu_executor.bench import executor
-from gpu_executor.bench.executor import FEW, MAPPED_ELEMENTS, MAPPED_JOBS, THREADS, Figures
-from gpu_executor.cli.figures import chosen_device, plain_aims, show_aims, show_device, write
-from gpu_executor.cli.screen import console, elements, milliseconds, per_second, table
+from gpu_executor.bench.executor import (
+    MAP_ELEMENTS,
+    MAP_JOBS,
+    SMALL_ELEMENTS,
+    THREADS,
+    ExecutorMeasurement,
+)
+from gpu_executor.cli.bench_output import (
+    json_option,
+    print_device,
+    print_targets,
+    select_device,
+    targets_as_dicts,
+    write_json,
+)
+from gpu_executor.cli.output import (
+    console,
+    format_count,
+    format_milliseconds,
+    format_rate,
+    make_table,
+)
 
 
 @click.command("executor")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write figures there.")
+@json_option
 def bench_executor(json_file: Path | None) -> None:
-    """GpuExecutor beside its backend: single calls, map, and jobs from many threads."""
-    device = chosen_device()
-    show_device(device)
-    figures = executor.measure()
-    console.print(_table(figures))
-    aims = executor.aims(figures, on_gpu=device.kind != "cpu")
-    show_aims(aims, [])
+    """GpuExecutor against its backend: calls, map, jobs of many threads."""
+    device = select_device()
+    print_device(device)
+    measured = executor.measure_executor()
+    console.print(_measurement_table(measured))
+    targets = executor.check_targets(measured, on_gpu=device.kind != "cpu")
+    print_targets(targets)
     if json_file is not None:
-        write(json_file, device, dataclasses.asdict(figures) | {"aims": plain_aims(aims)})
+        figures = dataclasses.asdict(measured) | {"aims": targets_as_dicts(targets)}
+        write_json(json_file, device, figures)
 
 
-def _table(figures: Figures) -> Any:
-    made = table("BLS12-381 base-field additions, NumPy to NumPy", "what", "measured")
-    one, many = f"one call of {FEW} elements", f"{MAPPED_JOBS:,} of {elements(MAPPED_ELEMENTS)}"
-    for what, measured in (
-        (f"{one}: backend.run", milliseconds(figures.direct_us / 1e3)),
-        (f"{one}: executor.run", milliseconds(figures.run_us / 1e3)),
-        (f"{one}: executor.submit and result", milliseconds(figures.submit_us / 1e3)),
-        (f"{many}: backend.run_batch, pipelined", milliseconds(figures.batch_ms)),
-        (f"{many}: executor.map", milliseconds(figures.map_ms)),
-        ("submit and result, one thread", per_second(figures.one_thread)),
-        (f"submit and result, {THREADS} threads", per_second(figures.threads)),
+def _measurement_table(measured: ExecutorMeasurement) -> Table:
+    table = make_table("BLS12-381 base-field additions, NumPy to NumPy", "what", "measured")
+    call = f"call of {SMALL_ELEMENTS} elements"
+    jobs = f"{MAP_JOBS:,} jobs of {format_count(MAP_ELEMENTS)}"
+    for what, value in (
+        (f"{call}: backend.run", format_milliseconds(measured.direct_us / 1e3)),
+        (f"{call}: executor.run", format_milliseconds(measured.run_us / 1e3)),
+        (f"{call}: executor.submit and result", format_milliseconds(measured.submit_us / 1e3)),
+        (f"{jobs}: backend.run_batch, pipelined", format_milliseconds(measured.batch_ms)),
+        (f"{jobs}: executor.map", format_milliseconds(measured.map_ms)),
+        ("submit and result, jobs of one thread", format_rate(measured.one_thread)),
+        (f"submit and result, jobs of {THREADS} threads", format_rate(measured.threads)),
     ):
-        made.add_row(what, measured)
-    return made
+        table.add_row(what, value)
+    return table

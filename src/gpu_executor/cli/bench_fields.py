@@ -1,93 +1,144 @@
-"""What `gpu-executor bench fields` prints: tables, and what their columns are."""
+"""`gpu-executor bench fields`: operations of every named field, and products of other packages."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
-from gpu_executor.bench.fields import Row
-from gpu_executor.bench.product_peers import Products
-from gpu_executor.cli.screen import elements, milliseconds, per_second, table
+import click
+from rich.table import Table
+
+from gpu_executor.bench import fields, product_comparison
+from gpu_executor.bench.fields import FieldRow
+from gpu_executor.bench.product_comparison import ProductComparison
+from gpu_executor.cli.bench_output import (
+    json_option,
+    print_device,
+    print_targets,
+    targets_as_dicts,
+    write_json,
+)
+from gpu_executor.cli.output import (
+    console,
+    format_count,
+    format_milliseconds,
+    format_rate,
+    make_table,
+    show_progress,
+)
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+
+LEGEND = (
+    "Products, squares and additions read operands from device memory and write results to it. In "
+    "chains, each operation takes the result of the one before from registers: squares by raising "
+    "to the power 2^n, products by a kernel for primes that leave the highest bit of their words "
+    "free. In fields of one word (31 and 64 bits) a square is a product. copy: an array of the "
+    "same size, copied by a kernel. Where the share of the copy is near 1, memory bandwidth is the "
+    "limit. A sample of every result was checked against exact integers.\n"
+)
 
 
-def rates(rows: Sequence[Row]) -> Any:
-    """Operations a second, with memory between them and without."""
-    made = table(
-        f"Operations a second, {elements(rows[0].elements)} elements at once",
+@click.command("fields")
+@click.option(
+    "--products",
+    "count",
+    type=click.IntRange(1),
+    help="Products in the comparison with other packages.  [default: 1 Mi, without a GPU 64 Ki]",
+)
+@json_option
+def bench_fields(count: int | None, json_file: Path | None) -> None:
+    """Operations of every named field; products against other packages."""
+    with PersistentVulkanBackend() as gpu:
+        print_device(gpu.device)
+        measured = fields.measure_fields(gpu, fields.choose_sizes(gpu.device))
+        rows = list(show_progress(measured, len(fields.FIELDS), "fields"))
+        count = count or product_comparison.choose_count(gpu.device)
+        products = product_comparison.compare_products(gpu, count)
+    console.print(_rates_table(rows))
+    console.print(_bandwidth_table(rows))
+    console.print(_reductions_table(rows))
+    console.print(LEGEND)
+    console.print(_products_table(products))
+    targets = [
+        *fields.check_targets(rows, gpu.device),
+        *product_comparison.check_targets(products, gpu.device),
+    ]
+    print_targets(targets, products.absent)
+    if json_file is not None:
+        figures = {
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "products": dataclasses.asdict(products),
+            "aims": targets_as_dicts(targets),
+        }
+        write_json(json_file, gpu.device, figures)
+
+
+def _rates_table(rows: Sequence[FieldRow]) -> Table:
+    table = make_table(
+        f"Operations per second, arrays of {format_count(rows[0].elements)} elements",
         *("field", "bits", "products", "squares", "additions"),
         *("products\nin chains", "squares\nin chains"),
     )
     for row in rows:
-        in_chains = row.products_in_chains
-        made.add_row(
+        chained = row.products_in_chains
+        table.add_row(
             row.field,
             str(row.bits),
-            per_second(row.products.per_second),
-            per_second(row.squares.per_second),
-            per_second(row.additions.per_second),
-            "-" if in_chains is None else per_second(in_chains),
-            per_second(row.squares_in_chains),
+            format_rate(row.products.per_second),
+            format_rate(row.squares.per_second),
+            format_rate(row.additions.per_second),
+            "-" if chained is None else format_rate(chained),
+            format_rate(row.squares_in_chains),
         )
-    return made
+    return table
 
 
-def memory(rows: Sequence[Row]) -> Any:
-    """What streamed operations move, beside the device's own copies."""
-    made = table(
-        "Streamed, in GB/s read and written, and as a share of the copy",
+def _bandwidth_table(rows: Sequence[FieldRow]) -> Table:
+    table = make_table(
+        "Memory bandwidth in GB/s, read and written, and its share of the copy's",
         *("field", "products", "share", "squares", "share", "additions", "share", "copy"),
     )
     for row in rows:
         cells = []
         for each in (row.products, row.squares, row.additions):
-            cells += [_gigabytes(each.bytes_per_second), f"{each.of_copy:.2f}"]
-        made.add_row(row.field, *cells, _gigabytes(row.copy_bytes_per_second))
-    return made
+            cells += [_format_gigabytes(each.bytes_per_second), f"{each.of_copy:.2f}"]
+        table.add_row(row.field, *cells, _format_gigabytes(row.copy_bytes_per_second))
+    return table
 
 
-def whole_arrays(rows: Sequence[Row]) -> Any:
-    """Operations on all elements of an array together."""
-    made = table(
-        f"Sums over {elements(rows[0].elements)} elements, and inverses",
-        *("field", "sum", "dot product", f"{elements(rows[0].inverted)} inverses"),
+def _reductions_table(rows: Sequence[FieldRow]) -> Table:
+    table = make_table(
+        f"Sums and dot products of {format_count(rows[0].elements)} elements, elements per second; "
+        "batch inversion",
+        *("field", "sum", "dot product", f"{format_count(rows[0].inverted)} inverses"),
     )
     for row in rows:
-        made.add_row(
+        table.add_row(
             row.field,
-            per_second(row.sums_per_second),
-            per_second(row.dots_per_second),
-            milliseconds(row.inversion_ms),
+            format_rate(row.sums_per_second),
+            format_rate(row.dots_per_second),
+            format_milliseconds(row.inversion_ms),
         )
-    return made
+    return table
 
 
-LEGEND = (
-    "Products, squares and additions stream from the device's memory to it. In chains, each works "
-    "on the outcome of the one before, without memory between them: squares by raising to the "
-    "power 2^n, products by a kernel for primes that leave the highest bit of their words free. "
-    "In fields of one word (31 and 64 bits) a square is a product. copy: an array of the same "
-    "size, copied by a kernel; where the share is near 1, memory is the limit. All results were "
-    "checked against exact integers, a sample of each.\n"
-)
-
-
-def products(compared: Products) -> Any:
-    """Those of packages beside ours."""
-    made = table(
-        f"{elements(compared.count)} products in bls12_381_fr, array to array",
-        *("by", "of", "took", "products", "time over\nthe first"),
+def _products_table(comparison: ProductComparison) -> Table:
+    table = make_table(
+        f"{format_count(comparison.count)} products in bls12_381_fr, array to array",
+        *("by", "operands", "time", "products", "time over\ngpu.run"),
     )
-    for way in compared.ways:
-        made.add_row(
-            way.name,
-            way.kind,
-            milliseconds(way.milliseconds),
-            per_second(way.per_second),
-            f"{way.slower:.2f}x",
+    for each in comparison.ways:
+        table.add_row(
+            each.name,
+            each.kind,
+            format_milliseconds(each.milliseconds),
+            format_rate(each.per_second),
+            f"{each.slower:.2f}x",
         )
-    return made
+    return table
 
 
-def _gigabytes(rate: float) -> str:
+def _format_gigabytes(rate: float) -> str:
     value = rate / 1e9
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}"

@@ -1,56 +1,107 @@
-"""What `gpu-executor bench ntt` prints: tables, and what their columns are."""
+"""`gpu-executor bench ntt`: number-theoretic transforms, and those of other packages."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
-from gpu_executor.bench.transform_peers import Duel
-from gpu_executor.bench.transforms import Row, growth
-from gpu_executor.cli.screen import milliseconds, table
+import click
+from rich.table import Table
+
+from gpu_executor.bench import transform_comparison, transforms
+from gpu_executor.bench.transform_comparison import TransformComparison
+from gpu_executor.bench.transforms import TransformRow
+from gpu_executor.cli.bench_output import (
+    json_option,
+    print_device,
+    print_targets,
+    targets_as_dicts,
+    write_json,
+)
+from gpu_executor.cli.output import console, format_milliseconds, make_table, show_progress
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+
+LEGEND = (
+    "The first four times are of device arrays: transforms from natural to bit-reversed or natural "
+    "order, and inverse transforms from these orders back to natural order. Each was recorded as a "
+    "graph and submitted many times in a row; only the last submission was waited for. NumPy to "
+    "NumPy: upload, transform in natural order and readback, each call waited for. growth: the "
+    "time to natural order over n log2 n, relative to the largest size. All inverses gave the "
+    "original input, and one value of each size was checked against the polynomial at its point.\n"
+)
 
 
-def transforms(rows: Sequence[Row]) -> Any:
+@click.command("ntt")
+@click.option(
+    "--largest",
+    type=click.IntRange(transforms.SMALLEST, 27),
+    help="Log2 of the largest size.  [default: 24, without a GPU 16]",
+)
+@json_option
+def bench_ntt(largest: int | None, json_file: Path | None) -> None:
+    """Number-theoretic transforms, alone and against other packages."""
+    with PersistentVulkanBackend() as gpu:
+        print_device(gpu.device)
+        sizes = transforms.choose_sizes(gpu.device, largest)
+        measured = transforms.measure_transforms(gpu, sizes)
+        by_field = list(show_progress(measured, len(transforms.FIELDS), "fields"))
+        comparisons, absent = transform_comparison.compare_transforms(
+            gpu, transform_comparison.choose_sizes(gpu.device)
+        )
+    for field_rows in by_field:
+        console.print(_transforms_table(field_rows))
+    rows = [row for field_rows in by_field for row in field_rows]
+    console.print(LEGEND)
+    if comparisons:
+        console.print(_comparisons_table(comparisons))
+    targets = transforms.check_targets(rows, gpu.device)
+    print_targets(targets, absent)
+    if json_file is not None:
+        growth = transforms.compute_growth(rows)
+        figures = {
+            "rows": [
+                dataclasses.asdict(row) | {"growth": grown}
+                for row, grown in zip(rows, growth, strict=True)
+            ],
+            "duels": [dataclasses.asdict(each) for each in comparisons],
+            "absent": absent,
+            "aims": targets_as_dicts(targets),
+        }
+        write_json(json_file, gpu.device, figures)
+
+
+def _transforms_table(rows: Sequence[TransformRow]) -> Table:
     """Every size of one field."""
-    made = table(
+    table = make_table(
         f"Number-theoretic transforms in {rows[0].field}",
         *("size", "to reversed\norder", "to natural\norder"),
         *("back from\nreversed", "back from\nnatural", "NumPy to\nNumPy", "growth"),
     )
-    for row, grown in zip(rows, growth(rows), strict=True):
-        made.add_row(
+    for row, growth in zip(rows, transforms.compute_growth(rows), strict=True):
+        table.add_row(
             f"2^{row.log_n}" if row.rows == 1 else f"{row.rows} x 2^{row.log_n}",
-            milliseconds(row.to_reversed_ms),
-            milliseconds(row.to_natural_ms),
-            milliseconds(row.back_from_reversed_ms),
-            milliseconds(row.back_from_natural_ms),
-            milliseconds(row.numpy_ms),
-            f"{grown:.2f}",
+            format_milliseconds(row.to_reversed_ms),
+            format_milliseconds(row.to_natural_ms),
+            format_milliseconds(row.back_from_reversed_ms),
+            format_milliseconds(row.back_from_natural_ms),
+            format_milliseconds(row.numpy_ms),
+            f"{growth:.2f}",
         )
-    return made
+    return table
 
 
-LEGEND = (
-    "On the card from natural to bit-reversed or natural order, and the inverse back from such to "
-    "natural order: recorded once, submitted again and again and not waited for. NumPy to NumPy: "
-    "from words in the host's memory to words there, in natural order, each waited for. growth: "
-    "the time to natural order over n log2 n, relative to that of the largest. All inverses gave "
-    "what went in, and one value of each size was checked against the polynomial there.\n"
-)
-
-
-def duels(found: Sequence[Duel]) -> Any:
-    """The same work by packages."""
-    made = table(
+def _comparisons_table(comparisons: Sequence[TransformComparison]) -> Table:
+    table = make_table(
         "The same work by packages on the CPU, array to array",
-        *("package", "what", "theirs", "ours", "faster"),
+        *("package", "work", "package's time", "our time", "speed-up"),
     )
-    for each in found:
-        made.add_row(
+    for each in comparisons:
+        table.add_row(
             each.package,
             each.what,
-            milliseconds(each.theirs_ms),
-            milliseconds(each.ours_ms),
+            format_milliseconds(each.theirs_ms),
+            format_milliseconds(each.ours_ms),
             f"{each.faster:.2f}x",
         )
-    return made
+    return table

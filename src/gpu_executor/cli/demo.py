@@ -1,13 +1,12 @@
-"""`gpu-executor demo`: the device, a check against exact integers, what persistence is worth."""
+"""`gpu-executor demo`: the devices, a check of every backend, one-shot against persistent calls."""
 
 from __future__ import annotations
 
 import click
 
 from gpu_executor.bench import persistent
-from gpu_executor.cli.bench import comparison
-from gpu_executor.cli.figures import with_progress
-from gpu_executor.cli.screen import console
+from gpu_executor.cli.bench_persistent import print_comparison
+from gpu_executor.cli.output import console, show_progress
 from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.vulkan.instance import find_devices
 
@@ -16,17 +15,14 @@ SIZES = (64, 1 << 12, 1 << 16)
 
 @click.command()
 def demo() -> None:
-    """Show what this is: found, checked, compared, in under a minute."""
+    """List the devices, check every backend, compare speeds: one minute."""
     for device in find_devices():
         console.print(f"[bold]{device.name}[/] ({device.kind}), {device.driver_version}")
-    console.print("\nThe same additions, every way there is, against exact integers:")
-    for description, agrees in check_every_path(1_000):
-        mark = "[green]right[/]" if agrees else "[red]wrong[/]"
+    console.print("\nField additions on every backend and data path, compared with exact integers:")
+    for description, right in check_every_path(1_000):
+        mark = "[green]right[/]" if right else "[red]wrong[/]"
         console.print(f"  {mark}  {description}", soft_wrap=True)
     console.print()
-    rows = with_progress(map(persistent.measure, SIZES), len(SIZES), "measuring")
-    console.print(comparison(list(rows)))
-    console.print(
-        "One-shot makes and frees everything at each call; persistent keeps it. "
-        "`gpu-executor bench persistent` measures all sizes."
-    )
+    rows = show_progress(map(persistent.measure_size, SIZES), len(SIZES), "sizes")
+    print_comparison(list(rows))
+    console.print("`gpu-executor bench persistent` measures all sizes.")

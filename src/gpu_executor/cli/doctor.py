@@ -1,4 +1,4 @@
-"""`gpu-executor doctor`: what works here, what is missing, how to get it."""
+"""`gpu-executor doctor`: what works on this machine, what is missing, and how to install it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import click
 
-from gpu_executor.cli.screen import console
+from gpu_executor.cli.output import console
 from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.errors import GpuError
 from gpu_executor.settings import Settings
@@ -21,90 +21,90 @@ from gpu_executor.vulkan.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at."""
+    """The outcome of one check."""
 
     subject: str
     works: bool
-    words: str
+    details: str
     needed: bool = True
-    """Whether running kernels needs it; the rest is for developing."""
+    """Whether kernels need it to run; the rest is for development."""
 
 
 @click.command()
 def doctor() -> None:
-    """Say what works on this machine, what is missing and how to get it."""
+    """Check what works here, what is missing and how to install it."""
     findings = []
     for finding in examine():
         findings.append(finding)
         mark = "[green]works  [/]" if finding.works else "[red]missing[/]"
         if not finding.works and not finding.needed:
             mark = "[yellow]absent [/]"
-        console.print(f"{mark} {finding.subject}: {finding.words}", soft_wrap=True)
+        console.print(f"{mark} {finding.subject}: {finding.details}", soft_wrap=True)
     if not all(finding.works for finding in findings if finding.needed):
         sys.exit(1)
 
 
 def examine() -> Iterator[Finding]:
-    """Look at one thing after the other, from the loader up."""
+    """Check one thing after the other, from the Vulkan loader up."""
     yield Finding("Python", sys.version_info >= (3, 11), sys.version.split()[0])
-    yield _looked_at("Vulkan loader", _loader)
-    yield _looked_at("devices", _devices)
-    yield _looked_at("opening a device", _opening)
-    yield _looked_at("computing", _computing)
-    yield _looked_at("pipeline cache", _cache)
-    yield _validation()
+    yield _check("Vulkan loader", _read_loader_version)
+    yield _check("devices", _list_devices)
+    yield _check("opening a device", _open_device)
+    yield _check("results", _compute)
+    yield _check("pipeline cache", _find_cache)
+    yield _find_validation_layer()
     for command, package in (("glslc", "glslc"), ("spirv-val", "spirv-tools")):
         found = shutil.which(command)
-        words = found or f"only for building kernels: apt-get install {package}"
-        yield Finding(command, found is not None, words, needed=False)
+        details = found or f"needed only to build kernels: apt-get install {package}"
+        yield Finding(command, found is not None, details, needed=False)
 
 
-def _looked_at(subject: str, look: Callable[[], str]) -> Finding:
+def _check(subject: str, check: Callable[[], str]) -> Finding:
+    """The finding of a function that returns details, or raises where something is missing."""
     try:
-        return Finding(subject, True, look())
+        return Finding(subject, True, check())
     except GpuError as error:
         return Finding(subject, False, str(error))
 
 
-def _loader() -> str:
+def _read_loader_version() -> str:
     version = out("uint32_t")
     vk.vkEnumerateInstanceVersion(version)
     return f"Vulkan {'.'.join(map(str, api_version(version[0])))}"
 
 
-def _devices() -> str:
+def _list_devices() -> str:
     return "; ".join(f"{device.name} ({device.kind})" for device in find_devices())
 
 
-def _opening() -> str:
+def _open_device() -> str:
     session = Session(Settings.from_environment())
     try:
         info = session.info
-        lacking = [name for name in ("shaderInt64",) if name not in info.features]
-        if lacking:
-            return f"{info.name}, but without {', '.join(lacking)}: no field products there"
+        if "shaderInt64" not in info.features:
+            return f"{info.name}, but without shaderInt64: it cannot multiply field elements"
         return f"{info.name}, {info.driver} {info.driver_version}"
     finally:
         session.close()
 
 
-def _computing() -> str:
+def _compute() -> str:
     checks = dict(check_every_path(size=1_000))
-    wrong = [description for description, agrees in checks.items() if not agrees]
+    wrong = [description for description, right in checks.items() if not right]
     if wrong:
         raise GpuError(f"wrong results: {'; '.join(wrong)}")
-    return f"{len(checks)} ways to add give what exact integers give"
+    return f"field additions on {len(checks)} paths equal exact integers"
 
 
-def _cache() -> str:
+def _find_cache() -> str:
     folder = Settings.from_environment().cache_dir
-    return "switched off" if folder is None else str(folder)
+    return "off (GPU_CACHE is 0)" if folder is None else str(folder)
 
 
-def _validation() -> Finding:
+def _find_validation_layer() -> Finding:
     try:
-        there = VALIDATION_LAYER in instance_layers()
+        found = VALIDATION_LAYER in instance_layers()
     except GpuError:
-        there = False
-    words = VALIDATION_LAYER if there else "apt-get install vulkan-validationlayers"
-    return Finding("validation layer", there, words, needed=False)
+        found = False
+    details = VALIDATION_LAYER if found else "apt-get install vulkan-validationlayers"
+    return Finding("validation layer", found, details, needed=False)

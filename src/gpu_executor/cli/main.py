@@ -1,4 +1,4 @@
-"""The commands, gathered."""
+"""The root command, and the entry point of the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from gpu_executor.version import __version__
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpu-executor")
 def commands() -> None:
-    """A persistent GPU executor for Python. Set GPU_DEVICE to choose a device."""
+    """A persistent GPU executor for Python.
+
+    GPU_DEVICE selects the device: an index, a UUID or a part of its name.
+    """
 
 
 commands.add_command(devices)
@@ -33,7 +36,7 @@ commands.add_command(soak)
 
 
 def main() -> None:
-    """Run a command; what this package raises is shown as one line, not as a traceback."""
+    """Run a command; print an error of this package as one line, without a traceback."""
     try:
         commands()
     except GpuError as error:

@@ -1,4 +1,4 @@
-"""`gpu-executor smoke`: field additions on every path, alone and in batches, against exact ones."""
+"""`gpu-executor smoke`: field additions on every backend and data path, against exact integers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from functools import partial
 import click
 import numpy as np
 
-from gpu_executor.bench.samples import elements
+from gpu_executor.bench.random_elements import tile_elements
 from gpu_executor.call import Array
-from gpu_executor.cli.screen import console
+from gpu_executor.cli.output import console
 from gpu_executor.cpu import field_oracle
 from gpu_executor.cpu.backend import CpuBackend
 from gpu_executor.primes import BLS12_381_FQ, words
@@ -23,34 +23,35 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 Adder = Callable[[Array, Array], Array]
 PATHS = {"host-visible": False, "device-local": True}
 JOB_SHARES = (6, 1, 4, 2, 5, 3)
-"""The sizes of a batch's jobs, in sixths of a call."""
+"""Sizes of the jobs of a batch, in sixths of `--size`."""
 
 
 @click.command()
-@click.option("--size", default=1_000, show_default=True, help="Elements in a call.")
+@click.option("--size", default=1_000, show_default=True, help="Elements of a call.")
 def smoke(size: int) -> None:
-    """Add field elements on every backend and data path and compare with exact integers."""
-    right = True
-    for description, agrees in check_every_path(size):
-        mark = "[green]right[/]" if agrees else "[red]wrong[/]"
+    """Check field additions on every backend and data path."""
+    all_right = True
+    for description, right in check_every_path(size):
+        mark = "[green]right[/]" if right else "[red]wrong[/]"
         console.print(f"{mark}  {description}", soft_wrap=True)
-        right = right and agrees
-    if not right:
+        all_right = all_right and right
+    if not all_right:
         sys.exit(1)
 
 
 def check_every_path(size: int) -> Iterator[tuple[str, bool]]:
-    """Each way to add, and whether it gave what exact integers give."""
+    """For each backend and data path: a description, and whether its sums are right."""
     prime = BLS12_381_FQ
-    a, b = elements(prime, size, 1), elements(prime, size, 2)
+    a, b = tile_elements(prime, size, 1), tile_elements(prime, size, 2)
     sums = field_oracle.add(prime, words.to_ints(prime, a), words.to_ints(prime, b))
     expected = words.from_ints(prime, sums)
-    for description, add in _adders(size):
+    for description, add in _open_adders(size):
         yield f"{size:,} additions, {description}", bool(np.array_equal(add(a, b), expected))
     yield from _check_batches(a, b, expected)
 
 
-def _adders(size: int) -> Iterator[tuple[str, Adder]]:
+def _open_adders(size: int) -> Iterator[tuple[str, Adder]]:
+    """Field addition by each backend and data path, open while the iterator is there."""
     yield "cpu", CpuBackend().run_field_add
     settings = Settings.from_environment()
     in_chunks = dataclasses.replace(settings, stream_chunk_elems=max(size // 3, 1))
@@ -64,19 +65,19 @@ def _adders(size: int) -> Iterator[tuple[str, Adder]]:
 
 
 def _check_batches(a: Array, b: Array, expected: Array) -> Iterator[tuple[str, bool]]:
-    """Jobs of different sizes, cut from the arrays' ends so that no two begin alike."""
+    """Jobs of different sizes, taken from the end of the arrays so that no two start alike."""
     starts = [len(a) - max(len(a) * share // 6, 1) for share in JOB_SHARES]
     jobs = [(a[start:], b[start:]) for start in starts]
     with PersistentVulkanBackend() as gpu:
-        ways = {
+        modes = {
             "sequential": gpu.run_field_add_batch,
             "pipelined": gpu.run_field_add_batch_pipelined,
         }
         for path, device_local in PATHS.items():
-            for name, run in ways.items():
+            for name, run in modes.items():
                 results = run(jobs, device_local=device_local)
-                agrees = all(
+                right = all(
                     np.array_equal(result, expected[start:])
                     for result, start in zip(results, starts, strict=True)
                 )
-                yield f"{len(jobs)} jobs, {name}, {path}, {gpu.device.name}", agrees
+                yield f"{len(jobs)} jobs, {name}, {path}, {gpu.device.name}", right

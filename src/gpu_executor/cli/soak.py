@@ -15,8 +15,9 @@ from typing import Any
 
 import click
 from rich.progress import Progress
+from rich.table import Table
 
-from gpu_executor.cli.screen import console, table
+from gpu_executor.cli.output import console, make_table
 from gpu_executor.soak import SoakReport
 from gpu_executor.soak import soak as run_soak
 from gpu_executor.soak.load_generator import FIELD_OPERATIONS
@@ -128,55 +129,57 @@ def as_dict(report: SoakReport) -> dict[str, Any]:
     }
 
 
-def _calls_table(report: SoakReport) -> Any:
+def _calls_table(report: SoakReport) -> Table:
     title = f"{report.tally.jobs:,} jobs in {report.seconds:,.0f} s"
-    made = table(title, "call method", "jobs", "elements", *VERDICTS)
+    table = make_table(title, "call method", "jobs", "elements", *VERDICTS)
     for method, counts in sorted(report.tally.calls.items()):
         verdicts = [counts.verdicts[verdict] for verdict in VERDICTS]
         cells = [f"{count:,}" if count else "-" for count in verdicts]
-        made.add_row(method, f"{counts.jobs:,}", f"{counts.elements:,}", *cells)
-    return made
+        table.add_row(method, f"{counts.jobs:,}", f"{counts.elements:,}", *cells)
+    return table
 
 
-def _executors_table(report: SoakReport) -> Any:
+def _executors_table(report: SoakReport) -> Table:
     names = {each.device: None for stats in report.executors for each in stats.devices}
-    made = table(
+    table = make_table(
         f"Executors on {', '.join(names)}", "executor", "calls", "batches", "retries", "reopened"
     )
     for number, stats in enumerate(report.executors, 1):
         for index, each in enumerate(stats.devices, 1):
             suffix = f", device {index}" if len(stats.devices) > 1 else ""
             counts = each.calls, each.batches, each.retries, each.reopened
-            made.add_row(f"{number}: {each.backend}{suffix}", *(f"{n:,}" for n in counts))
-    made.add_row(FIELD_OPERATIONS, "", "", f"{report.restarts:,}", "")
-    return made
+            table.add_row(f"{number}: {each.backend}{suffix}", *(f"{n:,}" for n in counts))
+    table.add_row(FIELD_OPERATIONS, "", "", f"{report.restarts:,}", "")
+    return table
 
 
-def _faults_table(report: SoakReport) -> Any:
-    made = table(f"{sum(report.faults.values()):,} injected faults", "kind", "count", "by function")
+def _faults_table(report: SoakReport) -> Table:
+    table = make_table(
+        f"{sum(report.faults.values()):,} injected faults", "kind", "count", "by function"
+    )
     kinds = sorted({kind for kind, _ in report.faults})
     for kind in kinds:
         calls = {call: n for (of, call), n in report.faults.items() if of == kind}
         named = ", ".join(f"{call.removeprefix('vk')} {n}" for call, n in sorted(calls.items()))
-        made.add_row(kind, f"{sum(calls.values()):,}", named)
-    return made
+        table.add_row(kind, f"{sum(calls.values()):,}", named)
+    return table
 
 
-def _memory_table(report: SoakReport) -> Any:
-    made = table(
+def _memory_table(report: SoakReport) -> Table:
+    table = make_table(
         "Memory, sampled while nothing was in flight",
         *("held by", "after warm-up", "at the end", "allowed growth"),
     )
     for each in report.trends:
         allowed = "too short to judge" if each.allowed is None else _amount(each, each.allowed)
-        made.add_row(
+        table.add_row(
             MEMORY_LABELS.get(each.what, "Vulkan objects"),
             _amount(each, each.first),
             _amount(each, each.last),
             allowed,
         )
-    made.add_row("objects after closing", "", f"{sum(report.leaked.values()):,}", "0")
-    return made
+    table.add_row("objects after closing", "", f"{sum(report.leaked.values()):,}", "0")
+    return table
 
 
 def _amount(trend: MemoryTrend, value: float) -> str:

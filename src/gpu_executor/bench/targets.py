@@ -1,4 +1,4 @@
-"""Figures that were aimed for, beside those that were measured."""
+"""Performance targets beside what was measured."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from gpu_executor.device_info import DeviceInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
-    """What was measured, and what it should be at least, or at most."""
+class Target:
+    """A measured quantity, and the least or the most that it should be.
+
+    The attributes are the keys of the JSON files.
+    """
 
     what: str
     measured: float
@@ -23,5 +26,5 @@ class Aim:
 
 
 def is_h200(device: DeviceInfo) -> bool:
-    """Whether it is the device that speeds were aimed for on."""
+    """Whether the device is an NVIDIA H200, which the absolute targets are for."""
     return "H200" in device.name

@@ -1,4 +1,4 @@
-"""A kernel alone: data already in device memory, timed by the device's own clock."""
+"""Timing of a single kernel on data in device memory, by the device's clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gpu_executor.bench.samples import elements
+from gpu_executor.bench.random_elements import tile_elements
 from gpu_executor.kernel import ElementType, Kernel
 from gpu_executor.primes import Prime
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
@@ -23,12 +23,12 @@ from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot_buffers import STATUS_CLEAR
 
 _BYTES = ElementType(np.dtype(np.uint8))
-SAMPLE = 4_096
-"""Elements uploaded; the rest of an array repeats them."""
+UPLOADED = 4_096
+"""Elements that are uploaded; the device repeats them over the array."""
 WARM_UP_SECONDS = 0.2
 
 
-def kernel_seconds(
+def time_kernel(
     session: Session,
     kernel: Kernel,
     prime: Prime,
@@ -38,7 +38,7 @@ def kernel_seconds(
     per_invocation: int = 1,
     repeats: int = 10,
 ) -> float:
-    """The median time of one dispatch on `count` elements of device-local memory."""
+    """The median seconds of one dispatch on `count` elements in device-local memory."""
     resources = session.resources
     nbytes = count * prime.element_bytes
     with contextlib.ExitStack() as stack:
@@ -56,18 +56,18 @@ def kernel_seconds(
         stack.callback(resources.descriptors.release, descriptors)
         push = struct.pack("<I", count) + kernel.push
         groups = -(-count // (work_group * per_invocation))
-        seconds = _timed(
+        seconds = _time_recording(
             stack,
             resources,
             lambda recorder: recorder.dispatch(pipeline, descriptors, push, groups),
             repeats,
         )
         if status[0] != STATUS_CLEAR:
-            raise AssertionError(f"{kernel.name} found bad elements among good ones")
+            raise AssertionError(f"{kernel.name} reported elements out of range among valid ones")
     return seconds
 
 
-def _timed(
+def _time_recording(
     stack: contextlib.ExitStack,
     resources: Resources,
     record: Callable[[Recorder], None],
@@ -75,12 +75,12 @@ def _timed(
 ) -> float:
     """The median seconds of the recorded work by the device's clock.
 
-    Submitted again and again for a while before it counts: a GPU that idled runs at a fraction of
-    its clock (345 of 1,980 MHz on an NVIDIA H200).
+    The work is submitted repeatedly before it is timed, to warm up: an idle GPU runs at a fraction
+    of its clock (345 of 1,980 MHz on an NVIDIA H200).
     """
     timestamps = Timestamps(resources.device, [resources.compute.family], repeats + 1)
     stack.callback(timestamps.close)
-    with _recorded(stack, resources) as (recorder, submit):
+    with _record(stack, resources) as (recorder, submit):
         recorder.reset_timestamps(timestamps)
         record(recorder)
         for index in range(repeats):
@@ -113,8 +113,8 @@ def _fill(
     count: int,
     seed: int,
 ) -> None:
-    """Repeat a small sample over a whole array, copying on the device."""
-    sample = elements(prime, min(count, SAMPLE), seed)
+    """Upload a small sample and repeat it over the whole array by copies on the device."""
+    sample = tile_elements(prime, min(count, UPLOADED), seed)
     staging = _allocate(stack, resources, Purpose.UPLOAD, sample.nbytes)
     mapped_view(staging, 0, sample.nbytes, _BYTES)[:] = sample.reshape(-1).view(np.uint8)
     nbytes, step = count * prime.element_bytes, sample.nbytes
@@ -128,17 +128,17 @@ def _fill(
         )
         for at in range(0, nbytes, step)
     ]
-    with _recorded(stack, resources) as (recorder, submit):
+    with _record(stack, resources) as (recorder, submit):
         recorder.copy(copies)
         recorder.copies_before_kernel()
     submit()
 
 
 @contextlib.contextmanager
-def _recorded(
+def _record(
     stack: contextlib.ExitStack, resources: Resources
 ) -> Iterator[tuple[Recorder, Callable[[], None]]]:
-    """Record commands, then call what comes with the recorder to submit them and wait."""
+    """A recorder, and a function that submits the recorded commands and waits for them."""
     pool = CommandPool(resources.device, resources.compute.family)
     stack.callback(pool.close)
     commands = pool.allocate()

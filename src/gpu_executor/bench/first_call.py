@@ -1,4 +1,4 @@
-"""What the pipeline cache on disk is worth: the first call of a process without it and with it."""
+"""The first call of a process, with an empty and with a filled pipeline cache on disk."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import tempfile
 import time
 from dataclasses import dataclass
 
-from gpu_executor.bench.samples import elements
+from gpu_executor.bench.random_elements import tile_elements
 from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 PROCESSES = 3
 DRIVER_CACHE_OFF = {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true"}
-"""Drivers have caches of their own, which would hide what ours does."""
+"""Drivers have disk caches too, which would hide the effect of this package's cache."""
 
 
 @dataclass(frozen=True, slots=True)
-class FirstCalls:
-    """Milliseconds of a process's first call, and those of making its pipeline."""
+class FirstCallTimes:
+    """Milliseconds of a process's first call and of creating its pipeline; `with` the cache."""
 
     without_ms: float
     with_ms: float
@@ -31,14 +31,14 @@ class FirstCalls:
     cache_bytes: int
 
 
-def first_calls() -> FirstCalls:
-    """The fastest of a few processes, each with an empty cache, then each with a filled one."""
+def measure_first_calls() -> FirstCallTimes:
+    """The fastest of `PROCESSES` processes with an empty cache, and with the cache it filled."""
     empty, filled = [], []
     for _ in range(PROCESSES):
         with tempfile.TemporaryDirectory() as folder:
-            empty.append(_first_call(folder))
-            filled.append(_first_call(folder))
-    return FirstCalls(
+            empty.append(_run_process(folder))
+            filled.append(_run_process(folder))
+    return FirstCallTimes(
         without_ms=min(call["first_ms"] for call in empty),
         with_ms=min(call["first_ms"] for call in filled),
         pipeline_without_ms=min(call["pipeline_ms"] for call in empty),
@@ -47,8 +47,9 @@ def first_calls() -> FirstCalls:
     )
 
 
-def _first_call(folder: str) -> dict[str, float]:
-    environment = os.environ | DRIVER_CACHE_OFF | {"GPU_CACHE_DIR": folder, "GPU_CACHE": "1"}
+def _run_process(cache_dir: str) -> dict[str, float]:
+    """Run this module in a process of its own and read what it prints."""
+    environment = os.environ | DRIVER_CACHE_OFF | {"GPU_CACHE_DIR": cache_dir, "GPU_CACHE": "1"}
     child = subprocess.run(
         [sys.executable, "-m", __name__],
         env=environment,
@@ -56,24 +57,25 @@ def _first_call(folder: str) -> dict[str, float]:
         text=True,
         check=True,
     )
-    figures: dict[str, float] = json.loads(child.stdout)
-    return figures
+    measured: dict[str, float] = json.loads(child.stdout)
+    return measured
 
 
 def main() -> None:
-    a, b = elements(BLS12_381_FQ, 64, 1), elements(BLS12_381_FQ, 64, 2)
+    """Time the first call of this process and print the result as JSON."""
+    a, b = tile_elements(BLS12_381_FQ, 64, 1), tile_elements(BLS12_381_FQ, 64, 2)
     kernel = load("bls12_381_fq_mul")
     with PersistentVulkanBackend() as gpu:
         begun = time.perf_counter()
         gpu.run(kernel, a, b)
         first = time.perf_counter() - begun
         stats = gpu.stats()
-    figures = {
+    measured = {
         "first_ms": first * 1e3,
         "pipeline_ms": stats.seconds_by_stage["pipeline"] * 1e3,
         "bytes_loaded": stats.disk_cache.bytes_loaded,
     }
-    print(json.dumps(figures))
+    print(json.dumps(measured))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,196 @@
+"""Calls against their lower bounds, both measured in one run; rates of kernels alone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_executor.bench.kernel_timing import time_kernel
+from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.timing import Function, compute_medians, time_interleaved
+from gpu_executor.call import Call
+from gpu_executor.kernels import load
+from gpu_executor.kernels.catalogue import mul_chain_kernel
+from gpu_executor.plan.plan import USUAL_WORK_GROUP
+from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime
+from gpu_executor.settings import Settings
+from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.prepared_call import PreparedCall
+from gpu_executor.vulkan.session import Session
+from gpu_executor.vulkan.slot import Slot
+from gpu_executor.vulkan.timeline import Timeline
+
+SMALL, MEDIUM = 64, 1 << 20
+ROUNDS = 40
+GPU_SIZES = (1 << 24, 1 << 22, 256)
+CPU_SIZES = (1 << 16, 1 << 10, 16)
+"""Elements to add and multiply, chains of products, and products in a chain. Chains stay short on
+lavapipe, which aborts a shader after 65,535 loop iterations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """A measured time and its lower bound."""
+
+    name: str
+    measured: float
+    floor: float
+    unit: str
+    allowed: float
+    """The target: the largest ratio of the two."""
+
+    @property
+    def ratio(self) -> float:
+        return self.measured / self.floor
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRate:
+    """A kernel alone, on data in device memory, timed by the device's clock."""
+
+    name: str
+    elements: int
+    per_second: float
+    bytes_per_second: float | None
+
+
+def measure_small_call(settings: Settings) -> Overhead:
+    """A call of 64 elements against submitting its commands and waiting, through the binding."""
+    with _open_session(settings) as session, _open_slot(session, SMALL) as (call, prepared, slot):
+
+        def run() -> None:
+            session.run(call.signature.kernel, call.inputs, False)
+
+        with _prepare_bare_submission(session, slot, prepared) as submit:
+            whole, floor = _time_batches([run, submit], calls=50)
+    return Overhead(f"call of {SMALL} elements", whole * 1e6, floor * 1e6, "us", 1.5)
+
+
+def measure_medium_call(settings: Settings) -> Overhead:
+    """A call of 1 Mi elements on plain arrays against its copies and its kernel, each alone."""
+    with _open_session(settings) as session, _open_slot(session, MEDIUM) as (call, prepared, slot):
+
+        def fill() -> None:
+            for piece, groups in prepared.steps:
+                slot.prepare(call, piece, groups)
+                slot.fill(call)
+
+        def execute() -> None:
+            for piece, groups in prepared.steps:
+                slot.prepare(call, piece, groups)
+                slot.submit()
+                slot.wait()
+
+        def drain() -> None:
+            # Into new memory, whose pages are touched for the first time, as in a call.
+            call.outputs[0] = np.empty_like(call.outputs[0])
+            for piece, groups in prepared.steps:
+                slot.prepare(call, piece, groups)
+                slot.drain(call)
+
+        def run() -> None:
+            session.run(call.signature.kernel, call.inputs, False)
+
+        whole, *stages = _time_batches([run, fill, execute, drain], calls=1)
+    return Overhead("call of 1 Mi elements", whole * 1e3, sum(stages) * 1e3, "ms", 1.1)
+
+
+def measure_kernel_rates(settings: Settings) -> Iterator[KernelRate]:
+    """Additions and products in device memory, and chains of dependent products."""
+    with _open_session(settings) as session:
+        gpu = session.info.kind != "cpu"
+        count, chains, length = GPU_SIZES if gpu else CPU_SIZES
+        for prime in (BLS12_381_FQ, BLS12_381_FR):
+            for operation in ("add", "mul"):
+                yield _measure_operation(session, prime, operation, count)
+            yield _measure_chain(session, prime, chains, length)
+
+
+def _measure_operation(session: Session, prime: Prime, operation: str, count: int) -> KernelRate:
+    kernel = load(f"{prime.name}_{operation}")
+    work_group = kernel.work_group or USUAL_WORK_GROUP
+    seconds = time_kernel(session, kernel, prime, count, work_group=work_group, per_invocation=2)
+    moved = 3 * count * prime.element_bytes
+    return KernelRate(kernel.name, count, count / seconds, moved / seconds)
+
+
+def _measure_chain(session: Session, prime: Prime, count: int, length: int) -> KernelRate:
+    kernel = mul_chain_kernel(prime, length)
+    seconds = time_kernel(session, kernel, prime, count, work_group=USUAL_WORK_GROUP)
+    return KernelRate(f"{prime.name}_mul in a chain", count, count * length / seconds, None)
+
+
+@contextlib.contextmanager
+def _open_session(settings: Settings) -> Iterator[Session]:
+    session = Session(settings)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+@contextlib.contextmanager
+def _open_slot(session: Session, count: int) -> Iterator[tuple[Call, PreparedCall, Slot]]:
+    """A field addition of `count` elements on the host-visible path, with a slot of its own."""
+    a, b = tile_elements(BLS12_381_FQ, count, 1), tile_elements(BLS12_381_FQ, count, 2)
+    prepared = session.prepare(load("bls12_381_fq_add"), (a, b), False)
+    call = prepared.signature.call((a, b))
+    call.make_outputs()
+    slot = Slot(session.resources, prepared.slot_key.layout)
+    try:
+        yield call, prepared, slot
+    finally:
+        slot.close()
+
+
+@contextlib.contextmanager
+def _prepare_bare_submission(
+    session: Session, slot: Slot, prepared: PreparedCall
+) -> Iterator[Callable[[], None]]:
+    """The slot's commands through the binding: two calls, with structures made beforehand."""
+    import vulkan
+
+    piece, groups = prepared.steps[0]
+    _, recorded = slot.recording(piece.count, groups).submissions[0]
+    device = session.resources.device
+    address = device.queues.compute
+    timeline = Timeline(device, address)
+    submission = timeline.prepare(recorded.commands)
+    queue_submit, wait_semaphores = vulkan.lib.vkQueueSubmit, vulkan.lib.vkWaitSemaphores
+    null, queue, handle = vk.ffi.NULL, device.queue(address), device.handle
+    signalled, value = submission.signalled, 0
+
+    def submit() -> None:
+        nonlocal value
+        value += 1
+        signalled[0] = value
+        queue_submit(queue, 1, submission.submit_info, null)
+        wait_semaphores(handle, submission.wait_info, 1 << 62)
+
+    try:
+        yield submit
+    finally:
+        timeline.close()
+
+
+def _time_batches(functions: list[Function], *, calls: int) -> list[float]:
+    """The median seconds of a call of each function, timed `calls` at once, in rounds."""
+
+    def repeat(function: Function) -> Callable[[], None]:
+        def call_repeatedly() -> None:
+            for _ in range(calls):
+                function()
+
+        return call_repeatedly
+
+    rounds = ROUNDS if calls > 1 else ROUNDS // 4
+    taken = time_interleaved(
+        [repeat(function) for function in functions],
+        budget=0,
+        min_rounds=rounds,
+        max_rounds=rounds,
+    )
+    return [seconds / calls for seconds in compute_medians(taken)]

@@ -1,0 +1,158 @@
+"""255-bit products from array to array, compared with packages that compute them on the CPU."""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu_executor.bench.random_elements import draw_elements
+from gpu_executor.bench.targets import Target
+from gpu_executor.bench.timing import compute_medians, time_interleaved
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.fields import BLS12_381_FR, FieldArray
+from gpu_executor.kernels import load
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+
+GPU_COUNT, CPU_COUNT = 1 << 20, 1 << 16
+ROUNDS = 5
+PACKAGES = ("galois", "python-flint")
+CPU_TARGET = 5.0
+"""On a software device: how many times as fast as each of the packages."""
+FIELD = BLS12_381_FR
+
+
+@dataclass(frozen=True, slots=True)
+class ProductTime:
+    """Products by one package, from arrays or lists of one kind to the same kind."""
+
+    name: str
+    kind: str
+    """The operands: `words`, the package's own `elements`, or Python `integers`."""
+    milliseconds: float
+    per_second: float
+    slower: float
+    """The time over that of the first, `gpu.run`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProductComparison:
+    """One comparison, in which all products were the same."""
+
+    count: int
+    ways: list[ProductTime]
+    absent: list[str]
+    """Packages that are not installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Multiplier:
+    name: str
+    kind: str
+    multiply: Callable[[], Any]
+    to_ints: Callable[[Any], Any]
+    """Converts the result to integers."""
+
+
+def choose_count(device: DeviceInfo) -> int:
+    """Enough products to make the fixed cost of a call negligible."""
+    return CPU_COUNT if device.kind == "cpu" else GPU_COUNT
+
+
+def compare_products(
+    gpu: PersistentVulkanBackend, count: int, rounds: int = ROUNDS
+) -> ProductComparison:
+    """Check that all products are the same, then time them in interleaved rounds."""
+    multipliers, absent = _prepare_multipliers(gpu, count)
+    _check(multipliers)
+    calls = [each.multiply for each in multipliers]
+    taken = list(time_interleaved(calls, budget=0, min_rounds=rounds, max_rounds=rounds))
+    # Medians of the ratios within each round, for the reason given in `batch.BatchRow`.
+    slower = [statistics.median(times[i] / times[0] for times in taken) for i in range(len(calls))]
+    times = [
+        ProductTime(each.name, each.kind, seconds * 1e3, count / seconds, ratio)
+        for each, seconds, ratio in zip(multipliers, compute_medians(taken), slower, strict=True)
+    ]
+    return ProductComparison(count, times, absent)
+
+
+def check_targets(comparison: ProductComparison, device: DeviceInfo) -> list[Target]:
+    """The targets on a software device; none on a GPU."""
+    if device.kind != "cpu":
+        return []
+    return [
+        Target(f"{FIELD.prime.bits}-bit products over {each.name}'s", each.slower, CPU_TARGET, "x")
+        for each in comparison.ways
+        if each.name in PACKAGES
+    ]
+
+
+def _prepare_multipliers(
+    gpu: PersistentVulkanBackend, count: int
+) -> tuple[list[_Multiplier], list[str]]:
+    """This package's multipliers and those of the installed packages; the absent packages."""
+    kernel = load(f"{FIELD.name}_mul")
+    words = [draw_elements(FIELD.prime, (count,), seed) for seed in (1, 2)]
+    x, y = (FIELD.from_words(each, "montgomery") for each in words)
+    a, b = x.ints(), y.ints()
+
+    def words_to_ints(result: Any) -> Any:
+        return FieldArray(FIELD, result, "montgomery").ints()
+
+    def multiply_words() -> Any:
+        return FIELD.mul(gpu.to_device(x), gpu.to_device(y)).numpy()
+
+    def multiply_ints() -> Any:
+        return FIELD.mul(gpu.to_device(FIELD.encode(a)), gpu.to_device(FIELD.encode(b))).ints()
+
+    def keep(result: Any) -> Any:
+        return result
+
+    multipliers = [
+        _Multiplier("gpu.run", "words", lambda: gpu.run(kernel, *words), words_to_ints),
+        _Multiplier("Field.mul", "words", multiply_words, words_to_ints),
+        _Multiplier("Field.mul", "integers", multiply_ints, keep),
+        _Multiplier("NumPy", "integers", lambda: a * b % FIELD.modulus, keep),
+    ]
+    absent = []
+    for name, prepare in (("galois", _prepare_galois), ("python-flint", _prepare_flint)):
+        try:
+            multipliers.append(prepare(a, b))
+        except ModuleNotFoundError:
+            absent.append(name)
+    return multipliers, absent
+
+
+def _prepare_galois(a: Any, b: Any) -> _Multiplier:
+    """Arrays of a galois field, which holds 255-bit elements as Python integers."""
+    galois = importlib.import_module("galois")
+    # With the generator given, galois does not factor p - 1, which takes minutes.
+    field = galois.GF(FIELD.modulus, primitive_element=FIELD.prime.generator, verify=False)
+    x, y = field(a), field(b)
+    return _Multiplier("galois", "elements", lambda: x * y, lambda result: result.view(np.ndarray))
+
+
+def _prepare_flint(a: Any, b: Any) -> _Multiplier:
+    """One element at a time: python-flint has no arrays of them."""
+    context = importlib.import_module("flint").fmpz_mod_ctx(FIELD.modulus)
+    x, y = ([context(each) for each in ints] for ints in (a.tolist(), b.tolist()))
+    return _Multiplier(
+        "python-flint",
+        "elements",
+        lambda: [p * q for p, q in zip(x, y, strict=True)],
+        lambda result: np.array([int(each) for each in result], object),
+    )
+
+
+def _check(multipliers: list[_Multiplier]) -> None:
+    first, *others = multipliers
+    expected = first.to_ints(first.multiply())
+    for each in others:
+        if not np.array_equal(each.to_ints(each.multiply()), expected):
+            raise AssertionError(
+                f"{each.name} on {each.kind}: products differ from those of {first.name}"
+            )

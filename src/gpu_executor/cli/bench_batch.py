@@ -1,0 +1,102 @@
+"""`gpu-executor bench batch`: sequential and pipelined batches, and the host time of a piece."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from gpu_executor.bench import batch
+from gpu_executor.bench.batch import BatchRow, HotPath
+from gpu_executor.cli.bench_output import json_option, print_device, write_json
+from gpu_executor.cli.output import console, format_count, make_table, show_progress
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+
+QUEUE_COUNTS = {"one": "one", "split": "three"}
+
+
+@click.command("batch")
+@click.option(
+    "--all", "all_sizes", is_flag=True, help="Measure all sizes on a software device too."
+)
+@json_option
+def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
+    """Sequential, pipelined and planned batches; the host time of a piece."""
+    with PersistentVulkanBackend() as gpu:
+        print_device(gpu.device)
+        hot_path = batch.measure_hot_path(gpu)
+        sizes = batch.choose_sizes(gpu.device, all_sizes=all_sizes)
+        measured = batch.measure_batches(gpu, sizes)
+        rows = list(show_progress(measured, 2 * len(sizes), "batches"))
+    console.print(_batches_table(rows))
+    console.print(_summarize(rows))
+    console.print(_hot_path_table(hot_path))
+    if json_file is not None:
+        figures = {
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "hot_path": [dataclasses.asdict(each) for each in hot_path],
+        }
+        write_json(json_file, gpu.device, figures)
+
+
+def _batches_table(rows: Sequence[BatchRow]) -> Table:
+    table = make_table(
+        "Batches of BLS12-381 base-field additions (ms)",
+        *("size", "arrays", "jobs", "sequential", "pipelined", "a job", "faster", "Rust"),
+        *("plan", "ratio"),
+    )
+    for row in rows:
+        first = row.jobs == batch.JOBS[0]
+        original = "" if row.seed_speed_up is None else f"{row.seed_speed_up:.2f}x"
+        table.add_row(
+            format_count(row.elements) if first and row.arrays == "plain" else "",
+            row.arrays if first else "",
+            str(row.jobs),
+            _format_digits(row.sequential_ms),
+            _format_digits(row.pipelined_ms),
+            _format_digits(row.job_ms),
+            f"{row.speed_up:.2f}x",
+            original,
+            _format_digits(row.plan_ms),
+            f"{row.of_best:.2f}",
+        )
+    return table
+
+
+def _summarize(rows: Sequence[BatchRow]) -> str:
+    """What the columns are, and where the plan is worst."""
+    worst = min(rows, key=lambda row: row.of_best)
+    return (
+        "size: elements of a job. a job: one job of the pipelined batch. faster: pipelined over "
+        "sequential. Rust: the same in the Rust original. plan: the mode that the planner chose. "
+        "ratio: the time of the faster mode over the plan's.\n"
+        f"The plan reaches at least {worst.of_best:.2f} of the faster mode (target "
+        f"{batch.PLAN_TARGET}); its worst batch is {worst.jobs} jobs of "
+        f"{format_count(worst.elements)}, {worst.arrays} arrays.\n"
+    )
+
+
+def _format_digits(value: float) -> str:
+    """Three significant digits."""
+    decimals = sum(value < limit for limit in (0.9995, 9.995, 99.95))
+    return f"{value:.{decimals}f}"
+
+
+def _hot_path_table(measured: Sequence[HotPath]) -> Table:
+    table = make_table(
+        f"Host time of a piece of {batch.SMALL_PIECE} elements in mapped memory (us)",
+        *("queues", "submissions", "start", "finish", "both", "target"),
+    )
+    for each in measured:
+        table.add_row(
+            QUEUE_COUNTS[each.queues],
+            str(each.submissions),
+            f"{each.start_us:.1f}",
+            f"{each.finish_us:.1f}",
+            f"{each.piece_us:.1f}",
+            f"at most {batch.HOT_PATH_TARGET_US:.0f}",
+        )
+    return table

@@ -1,0 +1,116 @@
+"""What all benchmarks print and write: the device, targets, and a JSON file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+import numpy as np
+
+from gpu_executor.bench.targets import Target
+from gpu_executor.cli.output import console, make_table
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.settings import Settings
+from gpu_executor.version import __version__
+from gpu_executor.vulkan.instance import Instance, choose
+
+json_option = click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    help="Write all measurements to this file.",
+)
+
+
+class DescribedDevice(Protocol):
+    """A device or adapter that a JSON file can describe."""
+
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+def select_device() -> DeviceInfo:
+    """The device that backends open: the best, or the one that GPU_DEVICE names."""
+    instance = Instance()
+    try:
+        return choose(instance.devices(), Settings.from_environment().device)[1]
+    finally:
+        instance.close()
+
+
+def print_device(device: DeviceInfo) -> None:
+    console.print(f"{device.name}, {device.driver} {device.driver_version}\n")
+
+
+def print_targets(targets: Sequence[Target], absent: Sequence[str] = ()) -> None:
+    """Print the targets, after a line for each package that there was no comparison with."""
+    for package in absent:
+        console.print(f"{package} is not installed: no comparison with it\n")
+    if not targets:
+        return
+    table = make_table("Targets on this device", "what", "measured", "target", "met")
+    for each in targets:
+        bound = "at most" if each.at_most else "at least"
+        table.add_row(
+            each.what,
+            f"{each.measured:.3g} {each.unit}",
+            f"{bound} {each.aim:g} {each.unit}",
+            "yes" if each.met else "no",
+        )
+    console.print(table)
+
+
+def targets_as_dicts(targets: Sequence[Target]) -> list[dict[str, Any]]:
+    """The targets, for JSON."""
+    return [dataclasses.asdict(each) | {"met": each.met} for each in targets]
+
+
+def write_json(path: Path, device: DescribedDevice, measured: dict[str, Any]) -> None:
+    """Write the measurements, with where and when they were made, to a file."""
+    path.write_text(json.dumps(_describe_environment(device) | measured, indent=2) + "\n")
+    console.print(f"written to {path}")
+
+
+def _describe_environment(device: DescribedDevice) -> dict[str, Any]:
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": __version__,
+        "commit": _read_commit(),
+        "machine": {
+            "system": platform.platform(),
+            "processor": _read_processor(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        "device": device.as_dict(),
+    }
+
+
+def _read_commit() -> str | None:
+    try:
+        git = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return git.stdout.strip()
+
+
+def _read_processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.machine()

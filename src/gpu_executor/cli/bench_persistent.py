@@ -1,0 +1,141 @@
+"""`gpu-executor bench persistent`: one-shot against persistent calls, and their lower bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from gpu_executor.bench import first_call, overhead, persistent
+from gpu_executor.bench.first_call import FirstCallTimes
+from gpu_executor.bench.overhead import KernelRate, Overhead
+from gpu_executor.bench.persistent import PersistentRow
+from gpu_executor.cli.bench_output import json_option, print_device, select_device, write_json
+from gpu_executor.cli.output import (
+    console,
+    format_count,
+    format_milliseconds,
+    format_rate,
+    make_table,
+    show_progress,
+)
+from gpu_executor.settings import Settings
+from gpu_executor.telemetry.stages import STAGES
+
+STAGE_HEADINGS = {"descriptors": "sets", "recording": "record"}
+"""Stages whose names are too long for a heading."""
+OVERHEAD_LEGEND = (
+    "Lower bound of the small call: its recorded commands, submitted and waited for through the "
+    "Vulkan binding. Of the large one: its copies and its kernel, each timed alone.\n"
+)
+
+
+@click.command("persistent")
+@json_option
+def bench_persistent(json_file: Path | None) -> None:
+    """One-shot and persistent field additions, lower bounds, single kernels."""
+    device = select_device()
+    print_device(device)
+    rows = list(show_progress(persistent.measure_sizes(), len(persistent.SIZES), "sizes"))
+    print_comparison(rows)
+    console.print(_stages_table(rows))
+    settings = Settings.from_environment()
+    overheads = [overhead.measure_small_call(settings), overhead.measure_medium_call(settings)]
+    console.print(_overheads_table(overheads))
+    console.print(OVERHEAD_LEGEND)
+    rates = list(show_progress(overhead.measure_kernel_rates(settings), 6, "kernels"))
+    console.print(_rates_table(rates))
+    first = first_call.measure_first_calls()
+    console.print(_describe_first_call(first))
+    if json_file is not None:
+        measured = {
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "ratios": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in overheads],
+            "rates": [dataclasses.asdict(rate) for rate in rates],
+            "first_call_of_a_process": dataclasses.asdict(first),
+        }
+        write_json(json_file, device, measured)
+
+
+def print_comparison(rows: Sequence[PersistentRow]) -> None:
+    """Print one-shot and persistent calls side by side, and what the columns are."""
+    table = make_table(
+        "BLS12-381 base-field additions, NumPy to NumPy",
+        *("size", "path", "one-shot", "open", "first", "call", "speed-up", "Rust", "adds"),
+    )
+    for row in rows:
+        original = f"{row.seed_speed_up:.1f}x" if row.seed_speed_up else ""
+        for path, times in (("host", row.host_visible), ("device", row.device_local)):
+            first = path == "host"
+            table.add_row(
+                format_count(row.elements) if first else "",
+                path,
+                format_milliseconds(row.one_shot_ms) if first else "",
+                format_milliseconds(times.init_ms),
+                format_milliseconds(times.first_ms),
+                format_milliseconds(times.average_ms),
+                f"{times.speed_up:.1f}x",
+                original if first else "",
+                format_rate(times.additions_per_second),
+            )
+    console.print(table)
+    console.print(
+        "One-shot creates and frees everything in each call. Persistent is opened once (open), "
+        "then has a first call and further calls. Its data path goes through host-visible or "
+        "device-local memory. Rust: the speed-up of the Rust original.\n"
+    )
+
+
+def _stages_table(rows: Sequence[PersistentRow]) -> Table:
+    headings = [STAGE_HEADINGS.get(stage, stage) for stage in STAGES]
+    table = make_table("Stages of a call (ms)", "size", "path", *headings)
+    for row in rows:
+        for name, stages in (
+            ("one-shot", row.one_shot_stages_ms),
+            ("host", row.host_visible.stages_ms),
+            ("device", row.device_local.stages_ms),
+        ):
+            cells = [f"{stages[stage]:.3f}" if stages.get(stage) else "-" for stage in STAGES]
+            table.add_row(format_count(row.elements) if name == "one-shot" else "", name, *cells)
+    return table
+
+
+def _overheads_table(overheads: Sequence[Overhead]) -> Table:
+    table = make_table(
+        "Calls against their lower bounds, measured in the same run",
+        *("what", "measured", "lower bound", "ratio", "target"),
+    )
+    for each in overheads:
+        table.add_row(
+            each.name,
+            f"{each.measured:.1f} {each.unit}",
+            f"{each.floor:.1f} {each.unit}",
+            f"{each.ratio:.2f}",
+            f"at most {each.allowed:.1f}",
+        )
+    return table
+
+
+def _rates_table(rates: Sequence[KernelRate]) -> Table:
+    table = make_table(
+        "Single kernels, timed by the device's clock", "kernel", "elements", "rate", "bandwidth"
+    )
+    for rate in rates:
+        moved = "" if rate.bytes_per_second is None else f"{rate.bytes_per_second / 1e9:,.1f} GB/s"
+        table.add_row(rate.name, format_count(rate.elements), format_rate(rate.per_second), moved)
+    return table
+
+
+def _describe_first_call(first: FirstCallTimes) -> str:
+    without, with_cache = map(format_milliseconds, (first.without_ms, first.with_ms))
+    pipeline_without, pipeline_with = map(
+        format_milliseconds, (first.pipeline_without_ms, first.pipeline_with_ms)
+    )
+    return (
+        f"First call of a process: {without} without the pipeline cache on disk, {with_cache} with "
+        f"it. Creating the pipeline takes {pipeline_without} and {pipeline_with} of this. The "
+        f"cache has {first.cache_bytes:,} bytes."
+    )

@@ -1,0 +1,85 @@
+"""`gpu-executor bench stream`: streamed additions against the bandwidth of the bus."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from gpu_executor.bench import stream
+from gpu_executor.bench.stream import StreamMeasurement
+from gpu_executor.cli.bench_output import json_option, print_device, write_json
+from gpu_executor.cli.output import (
+    console,
+    format_count,
+    format_milliseconds,
+    format_rate,
+    make_table,
+    show_progress,
+)
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+
+LEGEND = (
+    "of the limit: the rate over that of copies in both directions at once, without a kernel.\n"
+)
+
+
+@click.command("stream")
+@click.option(
+    "--elements",
+    "count",
+    type=click.IntRange(1),
+    help="Elements to add.  [default: 16 Mi, without a GPU 1 Mi]",
+)
+@json_option
+def bench_stream(count: int | None, json_file: Path | None) -> None:
+    """Streamed additions against copies of the same bytes without a kernel."""
+    with PersistentVulkanBackend() as gpu:
+        print_device(gpu.device)
+        count = count or stream.choose_count(gpu.device)
+        measured = stream.measure_streams(
+            gpu, count, lambda rounds: show_progress(rounds, stream.ROUNDS, "rounds")
+        )
+    console.print(_copies_table(measured))
+    console.print(_streams_table(measured, gpu.device))
+    console.print(LEGEND)
+    if json_file is not None:
+        write_json(json_file, gpu.device, dataclasses.asdict(measured))
+
+
+def _copies_table(measured: StreamMeasurement) -> Table:
+    table = make_table(
+        f"Copies without a kernel, in pieces of {format_count(measured.chunk)} elements",
+        *("direction", "elements", "in", "out"),
+    )
+    for each in measured.copies:
+        moved = each.bytes_in_per_second, each.bytes_out_per_second
+        table.add_row(
+            each.direction,
+            format_rate(each.elements_per_second),
+            *(f"{rate / 1e9:.1f} GB/s" if rate else "" for rate in moved),
+        )
+    return table
+
+
+def _streams_table(measured: StreamMeasurement, device: DeviceInfo) -> Table:
+    table = make_table(
+        f"{format_count(measured.elements)} BLS12-381 base-field additions",
+        *("arrays", "time", "additions", "of the limit", "target"),
+    )
+    plain_target = f"{format_rate(stream.PLAIN_TARGET)} on H200"
+    targets = {"mapped": f"{stream.MAPPED_TARGET} of the limit"}
+    for each in measured.streams:
+        plain = each.arrays.startswith("plain")
+        target = plain_target if plain else targets.get(each.arrays, "")
+        table.add_row(
+            each.arrays,
+            format_milliseconds(each.milliseconds),
+            format_rate(each.additions_per_second),
+            f"{each.of_limit:.2f}",
+            target if device.kind == "discrete" else "",
+        )
+    return table
