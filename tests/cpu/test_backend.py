@@ -1,4 +1,4 @@
-"""CpuBackend: every named kernel against exact integers, on arrays of every make."""
+"""CpuBackend: every named kernel against the field oracle, on arrays of every layout."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fq(*values: int) -> Array:
 
 
 def test_every_named_kernel_is_tested_here() -> None:
-    # Those that are not of elements are in test_conformance.py.
+    # test_conformance.py tests the whole kernels.
     elementwise = {name for name in names() if load(name).split == "elements"}
     assert elementwise == {"vector_add_u32", "vector_add_f32", *FIELD_NAMES}
 
@@ -87,14 +87,14 @@ def test_run_field_add_adds_in_the_base_field() -> None:
     assert words.to_ints(FQ, found) == [12, 2]
 
 
-def test_a_field_of_the_users_own_runs_too() -> None:
+def test_a_kernel_of_a_users_own_field_runs() -> None:
     a, b = (words.from_ints(SMALL, [value]) for value in (2**30, 2**30 + 5))
     found = CpuBackend().run(field_kernel(SMALL, "add"), a, b)
     assert words.to_ints(SMALL, found) == [(2**31 + 5) % SMALL.modulus]
 
 
 @on_every_field_kernel
-def test_an_element_not_below_the_modulus_is_named(name: str) -> None:
+def test_the_error_names_an_element_not_below_the_modulus(name: str) -> None:
     prime = NAMED[name.rpartition("_")[0]]
     good = words.from_ints(prime, [prime.modulus - 1] * 9001)
     for argument, bad in product((0, 1), ([0], [3, 5], [9000], [8191, 8192])):
@@ -113,7 +113,7 @@ def test_an_element_not_below_the_modulus_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("bad_in_first", "bad_in_second", "named"), [(2, 5, (0, 2)), (3, 3, (0, 3)), (4, 1, (1, 1))]
 )
-def test_of_two_bad_elements_the_first_is_named(
+def test_the_error_names_the_first_of_two_bad_elements(
     bad_in_first: int, bad_in_second: int, named: tuple[int, int]
 ) -> None:
     a, b = fq(*[1] * 8), fq(*[1] * 8)
@@ -123,7 +123,7 @@ def test_of_two_bad_elements_the_first_is_named(
     assert (raised.value.argument, raised.value.index) == named
 
 
-def test_leading_axes_strides_and_read_only_arrays_give_the_right_result() -> None:
+def test_inputs_may_have_leading_axes_strides_and_be_read_only() -> None:
     a = fq(*range(24)).reshape(2, 3, 4, 6)[:, ::-1, ::2]
     b = fq(*range(100, 112)).reshape(2, 3, 2, 6)
     a.flags.writeable = b.flags.writeable = False
@@ -133,19 +133,19 @@ def test_leading_axes_strides_and_read_only_arrays_give_the_right_result() -> No
     assert words.to_ints(FQ, found) == expected
 
 
-def test_big_endian_arrays_give_the_right_result() -> None:
+def test_inputs_may_be_big_endian() -> None:
     found = CpuBackend().run_field_add(fq(1, 2).astype(">u8"), fq(3, 4))
     assert words.to_ints(FQ, found) == [4, 6]
 
 
-def test_one_element_and_none_give_one_and_none() -> None:
+def test_one_element_and_no_elements() -> None:
     one = CpuBackend().run_field_add(fq(2)[0], fq(3)[0])
     assert one.tolist() == [5, 0, 0, 0, 0, 0]
     assert CpuBackend().run_field_add(fq(), fq()).shape == (0, 6)
     assert CpuBackend().run(load("vector_add_u32"), *np.ones((2, 0), np.uint32)).shape == (0,)
 
 
-def test_what_does_not_fit_is_refused_before_anything_runs() -> None:
+def test_arguments_of_another_dtype_are_refused() -> None:
     with pytest.raises(ArgumentTypeError, match="bls12_381_fq_add: argument 1 has dtype float64"):
         CpuBackend().run_field_add(fq(1), np.zeros((1, 6)))
 
@@ -157,7 +157,7 @@ def test_a_kernel_without_a_reference_cannot_run() -> None:
         CpuBackend().run(kernel, fq(1), fq(2))
 
 
-def test_several_outputs_come_as_a_tuple() -> None:
+def test_several_outputs_are_returned_as_a_tuple() -> None:
     kernel = Kernel.from_spirv(
         shader("", "", "", ""),
         inputs=2,
@@ -169,7 +169,7 @@ def test_several_outputs_come_as_a_tuple() -> None:
     assert (quotient.tolist(), remainder.tolist()) == ([3, 2], [2, 6])
 
 
-def test_a_whole_kernel_answers_in_the_shape_of_out_shape() -> None:
+def test_the_output_of_a_whole_kernel_has_the_shape_that_out_shape_returns() -> None:
     kernel = Kernel.from_spirv(
         shader("", ""),
         inputs=1,
@@ -194,7 +194,7 @@ def test_stats_count_calls_elements_and_time() -> None:
     assert 0 < first.seconds < second.seconds
 
 
-def test_calls_from_many_threads_are_right_and_all_counted() -> None:
+def test_calls_from_many_threads_are_correct_and_counted() -> None:
     cpu = CpuBackend()
 
     def added(number: int) -> list[int]:
@@ -206,7 +206,7 @@ def test_calls_from_many_threads_are_right_and_all_counted() -> None:
     assert (cpu.stats().calls, cpu.stats().elements) == (200, 1800)
 
 
-def test_the_registry_opens_it_by_name() -> None:
+def test_open_backend_opens_it_by_name() -> None:
     with open_backend("cpu") as cpu:
         assert isinstance(cpu, CpuBackend)
     words_ = "there is no backend 'gpu'; there are vulkan, vulkan-one-shot, webgpu, cpu"

@@ -1,4 +1,4 @@
-"""For tests of the WebGPU executor: kernels, what it holds, and faults on demand."""
+"""Helpers of the WebGPU tests: kernels, the state of the caches, and fault injection."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ fn main(
 
 
 class InjectedError(Exception):
-    """Nobody else raises it."""
+    """Raised by `fail_once` only."""
 
 
-def own_kernel(text: str = INCREMENT, step: int = 1, **more: Any) -> Kernel:
+def make_wgsl_kernel(text: str = INCREMENT, step: int = 1, **more: Any) -> Kernel:
     data = np.array([step], np.uint32).tobytes()
     return Kernel.from_wgsl(
         text, inputs=1, outputs=1, dtypes=[np.uint32, np.uint32], data=data, **more
     )
 
 
-def made(stats: WgpuStats) -> tuple[int, int, int, int]:
-    """What costs time to make."""
+def count_made(stats: WgpuStats) -> tuple[int, int, int, int]:
+    """Return the counters of everything that takes time to make."""
     return stats.pipelines, stats.buffer_sets, stats.pool.misses, stats.bucket_evictions
 
 
 def finish_compiling(gpu: gx.WgpuExecutor) -> None:
-    """Wait for what is compiled in the background."""
+    """Wait for the pipelines that are compiled in the background."""
     for coming in list(gpu._pipelines._requested.values()):
         coming.result(60)
 
 
-def idle(gpu: gx.WgpuExecutor) -> bool:
-    """Whether no task has a set."""
+def is_idle(gpu: gx.WgpuExecutor) -> bool:
+    """Return whether no task uses a buffer set."""
     return all(bucket.busy == 0 for bucket in gpu._scheduler.buckets._buckets.values())
 
 
-def cached_sets(gpu: gx.WgpuExecutor) -> list[BufferSet]:
-    """The sets that wait for a task, in buckets and by exact size."""
+def list_cached_sets(gpu: gx.WgpuExecutor) -> list[BufferSet]:
+    """Return the idle buffer sets of both caches."""
     by_bucket = [
         each for bucket in gpu._scheduler.buckets._buckets.values() for each in bucket.idle
     ]
@@ -78,7 +78,7 @@ def fail_once(
     at: int = 1,
     error: BaseException | None = None,
 ) -> list[int]:
-    """Let the call number `at` of a method raise; the list counts the calls."""
+    """Make call number `at` of a method raise; returns a list that holds the number of calls."""
     call, calls = getattr(owner, name), [0]
 
     def failing(*arguments: Any, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which bucket a size falls into: powers of two, or boundaries that follow the load."""
+"""Bucket boundaries: powers of two, or adaptive ones that follow the load."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_size_bucket_is_importable_from_the_package_and_under_its_old_module() -
     assert webgpu.size_bucket is borders.size_bucket is size_bucket
 
 
-def skewed(seed: int, count: int) -> list[int]:
-    """Sizes that fill little more than half of a bucket of 131,072."""
+def draw_skewed_sizes(seed: int, count: int) -> list[int]:
+    """Draw sizes that fill little more than half of a bucket of 131,072 elements."""
     draw = random.Random(seed)
     return [draw.randrange(70_000, 80_001) for _ in range(count)]
 
@@ -54,16 +54,16 @@ def test_a_bucket_is_the_least_power_of_two_that_holds_its_size(count: int) -> N
 
 
 @given(st.lists(st.integers(0, 1 << 24), max_size=200))
-def test_fixed_borders_never_move(counts: list[int]) -> None:
+def test_fixed_boundaries_never_change(counts: list[int]) -> None:
     boundaries = BucketBoundaries()
-    for count in [*counts, *skewed(1, 50)]:
+    for count in [*counts, *draw_skewed_sizes(1, 50)]:
         assert boundaries.find_bucket(count) == size_bucket(count)
     assert (boundaries.changes, boundaries.learned, boundaries.measure_padding()) == (0, [], 0.0)
 
 
-def test_a_skewed_load_gets_a_border_of_its_own() -> None:
+def test_a_skewed_load_adds_a_boundary() -> None:
     boundaries = BucketBoundaries(adaptive=True)
-    sizes = skewed(2, 400)
+    sizes = draw_skewed_sizes(2, 400)
     room = sum(size_bucket(size) for size in sizes)
     assert 1 - sum(sizes) / room > 0.4
     buckets = [boundaries.find_bucket(size) for size in sizes]
@@ -75,9 +75,9 @@ def test_a_skewed_load_gets_a_border_of_its_own() -> None:
     assert 1 - sum(late[0]) / sum(late[1]) < MAX_PADDING
 
 
-def test_a_border_comes_only_when_enough_sizes_have_come() -> None:
+def test_a_boundary_is_added_only_after_enough_sizes() -> None:
     boundaries = BucketBoundaries(adaptive=True)
-    sizes = skewed(3, MIN_SIZES)
+    sizes = draw_skewed_sizes(3, MIN_SIZES)
     for size in sizes[:-1]:
         assert boundaries.find_bucket(size) == 131_072
     assert boundaries.changes == 0
@@ -85,7 +85,7 @@ def test_a_border_comes_only_when_enough_sizes_have_come() -> None:
     assert boundaries.changes == 1
 
 
-def test_sizes_that_fill_their_buckets_move_nothing() -> None:
+def test_sizes_that_fill_their_buckets_add_no_boundary() -> None:
     boundaries = BucketBoundaries(adaptive=True)
     draw = random.Random(4)
     for _ in range(1000):
@@ -97,11 +97,11 @@ def test_sizes_that_fill_their_buckets_move_nothing() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_sizes_that_lie_evenly_in_a_bucket_divide_it_once_near_its_middle(seed: int) -> None:
+def test_evenly_spread_sizes_divide_a_bucket_once_near_its_middle(seed: int) -> None:
     boundaries = BucketBoundaries(adaptive=True)
     evenly = [*range(65_600, 131_073, 512)] * 8
     random.Random(seed).shuffle(evenly)
-    for size in evenly[:16]:  # begin in the upper half, so that a few small ones decide nothing
+    for size in evenly[:16]:  # large sizes first, so that a few small ones do not decide
         boundaries.find_bucket(131_072 - size // 16)
     for size in evenly:
         boundaries.find_bucket(size)
@@ -111,7 +111,7 @@ def test_sizes_that_lie_evenly_in_a_bucket_divide_it_once_near_its_middle(seed: 
     assert boundaries.measure_padding() < MAX_PADDING
 
 
-def test_small_sizes_are_left_in_the_smallest_bucket() -> None:
+def test_the_smallest_bucket_is_never_divided() -> None:
     boundaries = BucketBoundaries(adaptive=True)
     for size in [0, 1, 7, 100, 9000] * 100:
         assert boundaries.find_bucket(size) == SMALLEST_BUCKET
@@ -127,7 +127,7 @@ def test_small_sizes_are_left_in_the_smallest_bucket() -> None:
         max_size=400,
     )
 )
-def test_whatever_comes_a_bucket_holds_it(counts: list[int]) -> None:
+def test_every_bucket_holds_its_sizes(counts: list[int]) -> None:
     boundaries = BucketBoundaries(adaptive=True)
     for count in counts:
         bucket = boundaries.find_bucket(count)
@@ -138,7 +138,7 @@ def test_whatever_comes_a_bucket_holds_it(counts: list[int]) -> None:
     assert 0 <= boundaries.measure_padding() <= 1
 
 
-def test_there_are_never_more_borders_than_are_kept() -> None:
+def test_the_number_of_learned_boundaries_is_limited() -> None:
     boundaries = BucketBoundaries(adaptive=True)
     for exponent in range(15, 60):
         for size in [(1 << exponent) * 17 // 16] * 2 * MIN_SIZES:
@@ -147,19 +147,19 @@ def test_there_are_never_more_borders_than_are_kept() -> None:
     assert boundaries.changes > MAX_BOUNDARIES
 
 
-def test_borders_that_are_known_are_used_from_the_first_size() -> None:
+def test_saved_boundaries_are_used_from_the_first_size() -> None:
     first = BucketBoundaries(adaptive=True)
-    for size in skewed(6, 200):
+    for size in draw_skewed_sizes(6, 200):
         first.find_bucket(size)
     again = BucketBoundaries(adaptive=True, learned=first.learned)
     assert again.learned == first.learned
     assert again.changes == 0
-    for size in skewed(7, 200):
+    for size in draw_skewed_sizes(7, 200):
         assert size <= again.find_bucket(size) < 131_072
     assert again.measure_padding() < MAX_PADDING
 
 
-def test_known_borders_are_sorted_and_each_is_there_once() -> None:
+def test_saved_boundaries_are_sorted_and_unique() -> None:
     boundaries = BucketBoundaries(adaptive=True, learned=[90_112, 73_728, 90_112])
     assert boundaries.learned == [73_728, 90_112]
     assert [boundaries.find_bucket(size) for size in (66_000, 73_728, 73_729, 90_113)] == [
@@ -167,13 +167,13 @@ def test_known_borders_are_sorted_and_each_is_there_once() -> None:
     ]  # fmt: skip
 
 
-def test_the_list_of_borders_is_the_callers_own() -> None:
+def test_learned_returns_a_copy() -> None:
     boundaries = BucketBoundaries(adaptive=True, learned=[73_728])
     boundaries.learned.clear()
     assert boundaries.learned == [73_728]
 
 
-def test_many_threads_move_borders_at_once() -> None:
+def test_many_threads_add_boundaries_at_once() -> None:
     boundaries = BucketBoundaries(adaptive=True)
 
     def work(number: int) -> None:

@@ -1,4 +1,4 @@
-"""The caches of the WebGPU executor by themselves: buckets, buffers and exact sizes."""
+"""The caches of the WebGPU executor without a device: buckets, buffer pool, exact sizes."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class FakeSet:
         self.releases += 1
 
 
-class Made:
-    """Makes sets and remembers them."""
+class SetFactory:
+    """Makes fake sets and records them."""
 
     def __init__(self) -> None:
         self.sets: list[FakeSet] = []
@@ -58,18 +58,18 @@ class Made:
 
     @property
     def released(self) -> list[int]:
-        """Bytes of the sets that were released, in the order they were made."""
+        """Sizes of the released sets in bytes, in the order in which they were made."""
         return [each.nbytes for each in self.sets if each.releases]
 
 
-def touch(cache: BucketCache, size: int, kernel: Kernel = ADD_U32) -> None:
-    """One task."""
+def run_task(cache: BucketCache, size: int, kernel: Kernel = ADD_U32) -> None:
+    """Take a set of a bucket and put it back, as a task does."""
     bucket = cache.get_or_create(size, kernel)
     cache.put_back(bucket, cache.take_set(bucket))
 
 
-def test_nothing_is_made_before_a_task_comes() -> None:
-    made = Made()
+def test_nothing_is_made_before_the_first_task() -> None:
+    made = SetFactory()
     cache = BucketCache(made)
     assert (cache.sizes(), cache.stats(), cache.sizes_by_kernel()) == ([], [], {})
     bucket = cache.get_or_create(16_384, ADD_U32)
@@ -78,8 +78,8 @@ def test_nothing_is_made_before_a_task_comes() -> None:
     assert made.asked == [("vector_add_u32", 16_384)]
 
 
-def test_a_bucket_is_shared_and_kernels_have_their_own() -> None:
-    cache = BucketCache(Made())
+def test_each_kernel_and_size_has_one_bucket() -> None:
+    cache = BucketCache(SetFactory())
     bucket = cache.get_or_create(16_384, ADD_U32)
     assert cache.get_or_create(16_384, ADD_U32) is bucket
     assert cache.get_or_create(32_768, ADD_U32) is not bucket
@@ -91,8 +91,8 @@ def test_a_bucket_is_shared_and_kernels_have_their_own() -> None:
     }
 
 
-def test_sets_are_used_again_and_counted() -> None:
-    made = Made()
+def test_sets_are_reused_and_counted() -> None:
+    made = SetFactory()
     cache = BucketCache(made)
     bucket = cache.get_or_create(16_384, ADD_U32)
     first, second = cache.take_set(bucket), cache.take_set(bucket)
@@ -112,7 +112,7 @@ def test_sets_are_used_again_and_counted() -> None:
 
 
 def test_a_set_that_cannot_be_made_leaves_nothing_busy() -> None:
-    made = Made()
+    made = SetFactory()
     cache = BucketCache(made)
     bucket = cache.get_or_create(16_384, ADD_U32)
     made.fails = True
@@ -120,47 +120,47 @@ def test_a_set_that_cannot_be_made_leaves_nothing_busy() -> None:
         cache.take_set(bucket)
     assert bucket.busy == 0
     made.fails = False
-    touch(cache, 16_384)
+    run_task(cache, 16_384)
     assert bucket.busy == 0
 
 
-def test_the_least_recently_used_bucket_is_given_up_first() -> None:
-    made = Made()
+def test_the_least_recently_used_bucket_is_evicted_first() -> None:
+    made = SetFactory()
     cache = BucketCache(made, max_buckets=3)
     for size in (1, 2, 3):
-        touch(cache, size)
-    touch(cache, 1)
-    touch(cache, 4)
+        run_task(cache, size)
+    run_task(cache, 1)
+    run_task(cache, 4)
     assert cache.sizes() == [1, 3, 4]
-    touch(cache, 5)
+    run_task(cache, 5)
     assert cache.sizes() == [1, 4, 5]
     assert cache.evictions == 2
     assert made.released == [8, 12]
-    touch(cache, 2)
+    run_task(cache, 2)
     evictions = {stats.bucket: stats.evictions for _, stats in cache.stats()}
     assert evictions == {4: 0, 5: 0, 2: 1}
 
 
-def test_as_many_buckets_are_kept_as_is_said() -> None:
-    made = Made()
+def test_as_many_buckets_as_max_buckets_are_cached() -> None:
+    made = SetFactory()
     cache = BucketCache(made)
     for size in range(1, MAX_BUCKETS + 1):
-        touch(cache, size)
+        run_task(cache, size)
     assert (len(cache.sizes()), cache.evictions) == (MAX_BUCKETS, 0)
-    touch(cache, MAX_BUCKETS + 1)
+    run_task(cache, MAX_BUCKETS + 1)
     assert (len(cache.sizes()), cache.evictions) == (MAX_BUCKETS, 1)
     assert made.released == [4]
 
 
-def test_no_bucket_is_given_up_while_a_task_is_in_flight_in_it() -> None:
-    made = Made()
+def test_a_bucket_with_a_task_in_flight_is_not_evicted() -> None:
+    made = SetFactory()
     cache = BucketCache(made, max_buckets=2)
     taken = []
     for size in (1, 2):
         bucket = cache.get_or_create(size, ADD_U32)
         taken.append((bucket, cache.take_set(bucket)))
     for size in (3, 4, 5):
-        touch(cache, size)
+        run_task(cache, size)
     assert {1, 2} <= set(cache.sizes())
     assert not {4, 8} & set(made.released)
     for bucket, buffers in taken:
@@ -168,14 +168,14 @@ def test_no_bucket_is_given_up_while_a_task_is_in_flight_in_it() -> None:
         assert bucket.busy == 0
     assert len(cache.sizes()) <= 2
     for size in (6, 7):
-        touch(cache, size)
+        run_task(cache, size)
     assert cache.sizes() == [6, 7]
     assert made.released == [4, 8, 12, 16, 20]
     assert all(each.releases <= 1 for each in made.sets)
 
 
-def test_what_is_over_the_bound_goes_when_its_tasks_are_done() -> None:
-    made = Made()
+def test_surplus_buckets_are_evicted_when_their_tasks_are_done() -> None:
+    made = SetFactory()
     cache = BucketCache(made, max_buckets=2)
     taken = []
     for size in (1, 2, 3, 4):
@@ -188,8 +188,8 @@ def test_what_is_over_the_bound_goes_when_its_tasks_are_done() -> None:
     assert len(made.released) == 4 - len(cache.sizes())
 
 
-def test_a_bucket_that_is_asked_for_while_all_others_are_busy_is_kept() -> None:
-    made = Made()
+def test_a_new_bucket_stays_while_all_others_are_busy() -> None:
+    made = SetFactory()
     cache = BucketCache(made, max_buckets=1)
     first = cache.get_or_create(1, ADD_U32)
     cache.take_set(first)
@@ -199,11 +199,11 @@ def test_a_bucket_that_is_asked_for_while_all_others_are_busy_is_kept() -> None:
     assert cache.evictions == 0
 
 
-def test_clear_gives_up_all_that_is_idle() -> None:
-    made = Made()
+def test_clear_removes_all_idle_buckets() -> None:
+    made = SetFactory()
     cache = BucketCache(made)
     for size in (1, 2):
-        touch(cache, size)
+        run_task(cache, size)
     bucket = cache.get_or_create(3, ADD_U32)
     buffers = cache.take_set(bucket)
     cache.clear()
@@ -215,8 +215,8 @@ def test_clear_gives_up_all_that_is_idle() -> None:
     assert made.released == [4, 8, 12]
 
 
-def test_a_bucket_that_is_given_up_while_somebody_has_it_in_hand_holds_no_released_set() -> None:
-    made = Made()
+def test_an_evicted_bucket_that_is_still_referenced_holds_no_released_set() -> None:
+    made = SetFactory()
     cache = BucketCache(made, max_buckets=1)
     in_hand = cache.get_or_create(1, ADD_U32)
     cache.put_back(in_hand, cache.take_set(in_hand))
@@ -226,8 +226,8 @@ def test_a_bucket_that_is_given_up_while_somebody_has_it_in_hand_holds_no_releas
     assert taken.releases == 0
 
 
-def test_threads_share_buckets_and_no_set_is_had_by_two() -> None:
-    made = Made()
+def test_no_set_is_taken_by_two_threads() -> None:
+    made = SetFactory()
     cache = BucketCache(made, max_buckets=3)
     having: Counter[int] = Counter()
     lock = threading.Lock()
@@ -274,95 +274,95 @@ class FakeDevice:
         return self.made[-1]
 
 
-def one(pool: BufferPool, nbytes: int, usage: int) -> Any:
+def acquire_one(pool: BufferPool, nbytes: int, usage: int) -> Any:
     (buffer,) = pool.acquire([(nbytes, usage)])
     return buffer
 
 
-def test_a_buffer_is_found_again_by_its_size_class() -> None:
+def test_an_idle_buffer_is_found_by_its_size_class() -> None:
     device = FakeDevice()
     pool = BufferPool(device, largest=LARGEST)
-    buffer = one(pool, 5000, COPY)
+    buffer = acquire_one(pool, 5000, COPY)
     assert buffer.size == 5120
     pool.release(buffer)
     assert pool.stats().bytes_idle == 5120
-    assert one(pool, 4097, COPY) is buffer
+    assert acquire_one(pool, 4097, COPY) is buffer
     pool.release(buffer)
-    assert one(pool, 5121, COPY) is not buffer
-    assert one(pool, 4096, COPY) is not buffer
+    assert acquire_one(pool, 5121, COPY) is not buffer
+    assert acquire_one(pool, 4096, COPY) is not buffer
     stats = pool.stats()
     assert (stats.hits, stats.misses, stats.bytes_idle) == (1, 3, 5120)
     assert stats.hit_rate == 0.25
 
 
-def test_a_buffer_of_another_usage_is_another_buffer() -> None:
+def test_buffers_of_different_usage_are_not_exchanged() -> None:
     pool = BufferPool(FakeDevice(), largest=LARGEST)
-    buffer = one(pool, 5000, COPY)
+    buffer = acquire_one(pool, 5000, COPY)
     pool.release(buffer)
-    other = one(pool, 5000, COPY | MAP)
+    other = acquire_one(pool, 5000, COPY | MAP)
     assert other is not buffer
     assert other.usage == COPY | MAP
-    assert one(pool, 5000, COPY) is buffer
+    assert acquire_one(pool, 5000, COPY) is buffer
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 4, 255, 256])
-def test_small_buffers_are_of_one_class(nbytes: int) -> None:
-    assert one(BufferPool(FakeDevice(), largest=LARGEST), nbytes, COPY).size == SMALLEST
+def test_small_buffers_share_one_size_class(nbytes: int) -> None:
+    assert acquire_one(BufferPool(FakeDevice(), largest=LARGEST), nbytes, COPY).size == SMALLEST
 
 
 @pytest.mark.parametrize("nbytes", [257, 1000, 4096, 100_001, 786_432, 1 << 27])
-def test_a_buffer_holds_what_was_asked_for_and_a_quarter_more_at_most(nbytes: int) -> None:
-    size = one(BufferPool(FakeDevice(), largest=LARGEST), nbytes, COPY).size
+def test_a_buffer_is_at_most_a_quarter_larger_than_requested(nbytes: int) -> None:
+    size = acquire_one(BufferPool(FakeDevice(), largest=LARGEST), nbytes, COPY).size
     assert nbytes <= size <= nbytes * 1.25 + UNIT
     assert size % 4 == 0
 
 
-def test_the_hit_rate_is_zero_before_anything_is_asked_for() -> None:
+def test_the_hit_rate_is_zero_before_the_first_request() -> None:
     assert BufferPool(FakeDevice(), largest=LARGEST).stats().hit_rate == 0.0
 
 
-def test_the_pool_keeps_no_more_bytes_than_it_may_and_the_longest_unused_goes_first() -> None:
+def test_idle_bytes_stay_within_the_limit_and_the_least_recently_used_buffer_goes_first() -> None:
     device = FakeDevice()
     pool = BufferPool(device, largest=LARGEST, max_idle_bytes=3 * 1024)
-    buffers = [one(pool, 1024, COPY) for _ in range(5)]
+    buffers = [acquire_one(pool, 1024, COPY) for _ in range(5)]
     for buffer in buffers:
         pool.release(buffer)
         assert pool.stats().bytes_idle <= 3 * 1024
     assert [buffer.destroyed for buffer in buffers] == [1, 1, 0, 0, 0]
-    assert one(pool, 1024, COPY) is buffers[4]
+    assert acquire_one(pool, 1024, COPY) is buffers[4]
     pool.release(buffers[4])
-    pool.release(one(pool, 1024, MAP))
+    pool.release(acquire_one(pool, 1024, MAP))
     assert [buffer.destroyed for buffer in buffers] == [1, 1, 1, 0, 0]
 
 
-def test_a_buffer_larger_than_the_pool_is_not_kept() -> None:
+def test_a_buffer_larger_than_the_pool_is_destroyed() -> None:
     device = FakeDevice()
     pool = BufferPool(device, largest=LARGEST, max_idle_bytes=1000)
-    pool.release(one(pool, 5000, COPY))
+    pool.release(acquire_one(pool, 5000, COPY))
     assert (device.made[0].destroyed, pool.stats().bytes_idle) == (1, 0)
 
 
-def test_clearing_the_pool_destroys_what_is_idle_and_no_more() -> None:
+def test_clearing_the_pool_destroys_only_idle_buffers() -> None:
     device = FakeDevice()
     pool = BufferPool(device, largest=LARGEST)
-    kept, idle = one(pool, 100, COPY), one(pool, 100, COPY)
+    kept, idle = acquire_one(pool, 100, COPY), acquire_one(pool, 100, COPY)
     pool.release(idle)
     pool.clear()
     assert (kept.destroyed, idle.destroyed, pool.stats().bytes_idle) == (0, 1, 0)
-    assert one(pool, 100, COPY) not in (kept, idle)
+    assert acquire_one(pool, 100, COPY) not in (kept, idle)
 
 
-def test_a_device_without_memory_is_told_in_words() -> None:
+def test_a_failed_allocation_says_how_many_bytes_were_requested() -> None:
     device = FakeDevice()
     device.fails = True
     pool = BufferPool(device, largest=LARGEST)
     with pytest.raises(
         gx.OutOfMemoryError, match="a buffer of 5,120 bytes: not enough memory left"
     ):
-        one(pool, 5000, COPY)
+        acquire_one(pool, 5000, COPY)
 
 
-def test_no_buffer_of_the_pool_is_had_by_two_threads() -> None:
+def test_no_buffer_is_lent_to_two_threads() -> None:
     device = FakeDevice()
     pool = BufferPool(device, largest=LARGEST, max_idle_bytes=8 * 1024)
     having: set[int] = set()
@@ -371,7 +371,7 @@ def test_no_buffer_of_the_pool_is_had_by_two_threads() -> None:
     def work(number: int) -> None:
         draw = random.Random(number)
         for _ in range(300):
-            buffer = one(pool, draw.choice([256, 1024, 2048]), draw.choice([COPY, MAP]))
+            buffer = acquire_one(pool, draw.choice([256, 1024, 2048]), draw.choice([COPY, MAP]))
             with lock:
                 assert id(buffer) not in having
                 having.add(id(buffer))
@@ -393,13 +393,13 @@ def signature(count: int, kernel: Kernel = ADD_U32) -> Signature:
     return check(kernel, (x, x))
 
 
-def fake(nbytes: int = 1) -> Any:
-    """For the exact cache, which asks of a set how large it is, and to be released."""
+def make_fake_set(nbytes: int = 1) -> Any:
+    """Make a set for the exact-size cache, which uses only `nbytes` and `release`."""
     return FakeSet(nbytes)
 
 
-def test_a_set_that_is_taken_is_gone_until_it_is_put_back() -> None:
-    cache, buffers = ExactSizeCache(), fake()
+def test_a_taken_set_is_not_in_the_exact_size_cache() -> None:
+    cache, buffers = ExactSizeCache(), make_fake_set()
     assert cache.take(signature(5)) is None
     cache.put_back(signature(5), buffers)
     assert len(cache) == 1
@@ -410,13 +410,13 @@ def test_a_set_that_is_taken_is_gone_until_it_is_put_back() -> None:
     assert cache.hits == 1
 
 
-def test_a_form_observe_the_second_time() -> None:
+def test_a_repeated_call_is_recognised_the_second_time() -> None:
     cache = ExactSizeCache()
     assert [cache.observe(signature(5)) for _ in range(3)] == [False, True, True]
     assert not cache.observe(signature(6))
 
 
-def test_sizes_that_came_long_ago_are_forgotten() -> None:
+def test_calls_of_long_ago_are_forgotten() -> None:
     cache = ExactSizeCache()
     for count in range(1, FORMS_OBSERVED + 2):
         assert not cache.observe(signature(count))
@@ -424,9 +424,9 @@ def test_sizes_that_came_long_ago_are_forgotten() -> None:
     assert not cache.observe(signature(1))
 
 
-def test_the_least_recently_used_exact_set_is_released() -> None:
+def test_the_least_recently_used_exact_size_set_is_evicted() -> None:
     cache = ExactSizeCache(max_sets=2)
-    sets: list[Any] = [fake(n) for n in range(3)]
+    sets: list[Any] = [make_fake_set(n) for n in range(3)]
     cache.put_back(signature(1), sets[0])
     cache.put_back(signature(2), sets[1])
     taken = cache.take(signature(1))
@@ -439,9 +439,9 @@ def test_the_least_recently_used_exact_set_is_released() -> None:
     assert cache.take(signature(2)) is None
 
 
-def test_sets_of_one_form_are_kept_side_by_side_and_each_counts() -> None:
+def test_several_sets_of_one_size_are_cached_and_each_counts() -> None:
     cache = ExactSizeCache(max_sets=2)
-    sets: list[Any] = [fake(n) for n in range(3)]
+    sets: list[Any] = [make_fake_set(n) for n in range(3)]
     for each in sets:
         cache.put_back(signature(1), each)
     assert [each.releases for each in sets] == [1, 0, 0]
@@ -450,8 +450,8 @@ def test_sets_of_one_form_are_kept_side_by_side_and_each_counts() -> None:
     assert (taken[2], len(cache)) == (None, 0)
 
 
-def test_clearing_the_exact_cache_releases_what_is_idle() -> None:
-    cache, sets = ExactSizeCache(), [fake(), fake()]
+def test_clearing_the_exact_size_cache_releases_its_sets() -> None:
+    cache, sets = ExactSizeCache(), [make_fake_set(), make_fake_set()]
     cache.put_back(signature(1), sets[0])
     cache.put_back(signature(2), sets[1])
     assert cache.take(signature(1)) is sets[0]
@@ -460,24 +460,27 @@ def test_clearing_the_exact_cache_releases_what_is_idle() -> None:
     assert len(cache) == 0
 
 
-def test_idle_sets_of_too_many_bytes_are_given_up_the_oldest_first() -> None:
-    made = Made()
+def test_idle_sets_of_too_many_bytes_are_evicted_the_oldest_first() -> None:
+    made = SetFactory()
     cache = BucketCache(made, max_bytes=1000)
     for size in (100, 50, 100):
-        touch(cache, size)
+        run_task(cache, size)
     assert made.released == []
-    touch(cache, 125)
-    assert made.released == [200]  # of 50 elements, which were used before the 100
+    run_task(cache, 125)
+    assert made.released == [200]  # the set of 50 elements: the least recently used
     assert sum(stats.bytes_held for _, stats in cache.stats()) == 900
-    touch(cache, 500)  # has more than all may, and is kept alone
+    run_task(cache, 500)  # larger than `max_bytes`, so it is held alone
     assert made.released == [400, 200, 500]
     assert [stats.bytes_held for _, stats in cache.stats() if stats.bytes_held] == [2000]
-    touch(cache, 500)
+    run_task(cache, 500)
     assert len(made.sets) == 4
 
 
-def test_exact_sets_of_too_many_bytes_are_given_up_the_oldest_first() -> None:
-    cache, sets = ExactSizeCache(max_bytes=1000), [fake(400), fake(400), fake(400), fake(5000)]
+def test_exact_size_sets_of_too_many_bytes_are_evicted_the_oldest_first() -> None:
+    cache, sets = (
+        ExactSizeCache(max_bytes=1000),
+        [make_fake_set(400), make_fake_set(400), make_fake_set(400), make_fake_set(5000)],
+    )
     for number, each in enumerate(sets):
         cache.put_back(signature(number + 1), each)
         if number == 2:

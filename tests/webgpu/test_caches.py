@@ -1,4 +1,4 @@
-"""What the WebGPU executor makes once: in steady state, when warmed up, and between processes."""
+"""The caches of the WebGPU executor: in steady state, after warm-up, and between processes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.webgpu.pipelines import PipelineCompiler, TunedPipeline, Tuning
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, check_sums, field_jobs, word_jobs
-from tests.support.webgpu import MATMUL, REDUCE, finish_compiling, idle, made, own_kernel
+from tests.support.webgpu import (
+    MATMUL,
+    REDUCE,
+    count_made,
+    finish_compiling,
+    is_idle,
+    make_wgsl_kernel,
+)
 
 
-def test_a_steady_load_makes_nothing_any_more(open_webgpu: OpenWebGpu) -> None:
+def test_a_steady_load_makes_nothing_new(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     jobs, fields = word_jobs(5, 20_000, 100, 70_000, 16_384, 5), field_jobs(3, 700, 20_000)
     for _ in range(3):
@@ -32,13 +39,13 @@ def test_a_steady_load_makes_nothing_any_more(open_webgpu: OpenWebGpu) -> None:
         check_sums(gpu.run_batch(FQ_ADD, fields), fields)
         check_sums([gpu.run(ADD_U32, *jobs[3])], jobs[3:4])
     after = gpu.stats()
-    assert made(after) == made(before)
+    assert count_made(after) == count_made(before)
     assert after.calls == before.calls + 5 * 10
     assert after.tasks == before.tasks + 5 * 10
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
-def test_a_size_that_comes_again_gets_a_set_of_its_own(open_webgpu: OpenWebGpu) -> None:
+def test_a_repeated_size_gets_a_buffer_set_of_that_size(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     jobs = word_jobs(1000)
     seen = []
@@ -49,14 +56,14 @@ def test_a_size_that_comes_again_gets_a_set_of_its_own(open_webgpu: OpenWebGpu) 
     assert seen == [(0, 0, 1), (1, 0, 2), (1, 1, 2), (1, 2, 2)]
 
 
-def test_whole_kernels_alone_make_their_sets_once(open_webgpu: OpenWebGpu) -> None:
+def test_single_calls_of_whole_kernels_make_their_sets_once(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     x = np.ones(5000, np.uint32)
     gpu.run(REDUCE, x)
     before = gpu.stats()
     for _ in range(5):
         gpu.run(REDUCE, x)
-    assert made(gpu.stats()) == made(before)
+    assert count_made(gpu.stats()) == count_made(before)
 
 
 def test_batches_of_whole_kernels_make_nothing_in_steady_state(open_webgpu: OpenWebGpu) -> None:
@@ -99,7 +106,7 @@ def test_the_caches_are_printed_in_three_lines(
     assert str(gpu.stats()) == "\n".join(lines)
 
 
-def test_each_bucket_tells_what_was_compiled_for_it(open_webgpu: OpenWebGpu) -> None:
+def test_bucket_stats_count_the_compiled_pipeline(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     gpu.warm_up(ADD_U32, [10, 20_000])
     gpu.run(ADD_U32, *word_jobs(100)[0])
@@ -113,7 +120,7 @@ def test_each_bucket_tells_what_was_compiled_for_it(open_webgpu: OpenWebGpu) -> 
     assert small.bytes_held >= 3 * 4 * 16_384
 
 
-def test_after_warming_up_a_first_call_compiles_nothing(open_webgpu: OpenWebGpu) -> None:
+def test_the_first_call_after_warm_up_compiles_nothing(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     gpu.warm_up(ADD_U32, [10, 20_000, 100])
     before = gpu.stats()
@@ -121,11 +128,11 @@ def test_after_warming_up_a_first_call_compiles_nothing(open_webgpu: OpenWebGpu)
     assert (before.buffer_sets, before.pipelines, before.submissions) == (2, 2, 0)
     jobs = word_jobs(77, 30_000)
     check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
-    assert made(gpu.stats()) == made(before)
+    assert count_made(gpu.stats()) == count_made(before)
     assert gpu.stats().compile_seconds == before.compile_seconds
 
 
-def test_a_cold_bucket_uses_a_warm_program_meanwhile(
+def test_a_cold_bucket_uses_another_pipeline_while_its_own_compiles(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on, compile_now = threading.Event(), PipelineCompiler._compile
@@ -143,7 +150,7 @@ def test_a_cold_bucket_uses_a_warm_program_meanwhile(
     try:
         check_sums([gpu.run(ADD_U32, *jobs[0])], jobs[:1])
         assert gpu.stats().pipelines == 1
-        for _ in range(3):  # not compiled yet, and no less right
+        for _ in range(3):  # its own pipeline is not compiled yet
             check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
         assert gpu.stats().pipelines == 1
     finally:
@@ -154,12 +161,14 @@ def test_a_cold_bucket_uses_a_warm_program_meanwhile(
     assert len(begun) == len(set(begun)) == 2
 
 
-def test_what_one_executor_used_warms_up_the_next(open_webgpu: OpenWebGpu, tmp_path: Path) -> None:
+def test_the_history_of_one_executor_warms_up_the_next(
+    open_webgpu: OpenWebGpu, tmp_path: Path
+) -> None:
     settings = gx.Settings(cache_dir=tmp_path / "deep" / "cache")
     with open_webgpu(settings=settings) as first:
         jobs = word_jobs(100, 20_000)
         first.run_batch(ADD_U32, jobs)
-        first.run(own_kernel(name="my own"), jobs[0][0])
+        first.run(make_wgsl_kernel(name="my own"), jobs[0][0])
     second = open_webgpu(settings=settings)
     assert second.stats().pipelines == 0
     second.warm_up()
@@ -167,13 +176,13 @@ def test_what_one_executor_used_warms_up_the_next(open_webgpu: OpenWebGpu, tmp_p
     assert before.bucket_sizes == (16_384, 32_768)
     assert (before.buffer_sets, before.pipelines) == (2, 2)
     check_sums(second.run_batch(ADD_U32, jobs), jobs)
-    assert made(second.stats()) == made(before)
+    assert count_made(second.stats()) == count_made(before)
 
 
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"borders": [1], "used": []}', '{"borders": ["a"], "used": {}}']
 )
-def test_a_kept_file_that_means_nothing_is_replaced(
+def test_an_invalid_history_file_is_replaced(
     open_webgpu: OpenWebGpu, tmp_path: Path, content: str
 ) -> None:
     settings = gx.Settings(cache_dir=tmp_path)
@@ -188,7 +197,7 @@ def test_a_kept_file_that_means_nothing_is_replaced(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_executor_that_did_nothing_leaves_what_was_kept(
+def test_an_unused_executor_leaves_the_history_unchanged(
     open_webgpu: OpenWebGpu, tmp_path: Path
 ) -> None:
     settings = gx.Settings(cache_dir=tmp_path)
@@ -201,7 +210,7 @@ def test_an_executor_that_did_nothing_leaves_what_was_kept(
 
 
 @pytest.mark.parametrize("folder", [None, "named"])
-def test_nothing_is_kept_where_no_folder_is_named(
+def test_no_history_is_written_without_a_cache_folder(
     open_webgpu: OpenWebGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str | None
 ) -> None:
     """Neither in the folders that the environment names nor in the working directory."""
@@ -216,7 +225,7 @@ def test_nothing_is_kept_where_no_folder_is_named(
     assert kept_in == ([] if folder is None else [tmp_path / folder])
 
 
-def test_adaptive_borders_follow_the_load_and_are_kept(
+def test_adaptive_boundaries_follow_the_load_and_are_saved(
     open_webgpu: OpenWebGpu, tmp_path: Path
 ) -> None:
     settings = gx.Settings(cache_dir=tmp_path)

@@ -1,4 +1,4 @@
-"""Calls that are larger than a device takes at once: cut where they can be, else refused."""
+"""Calls that are too large for the device: chunked if their kernel can be, else refused."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from gpu_executor.errors import DeviceLacksError
 from gpu_executor.webgpu import scheduler
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, word_jobs
-from tests.support.webgpu import MATMUL, REDUCE, idle, own_kernel
+from tests.support.webgpu import MATMUL, REDUCE, is_idle, make_wgsl_kernel
 
 
-def shrink(gpu: gx.WgpuExecutor, nbytes: int) -> None:
-    """Let the device bind no more than that."""
+def limit_bindings(gpu: gx.WgpuExecutor, nbytes: int) -> None:
+    """Limit what the device can bind."""
     gpu._device.limits["max-storage-buffer-binding-size"] = nbytes
 
 
-def shrink_buffers(gpu: gx.WgpuExecutor, nbytes: int) -> None:
-    """Let its buffers have no more than that."""
+def limit_buffers(gpu: gx.WgpuExecutor, nbytes: int) -> None:
+    """Limit the size of the device's buffers."""
     gpu._device.limits["max-buffer-size"] = nbytes
 
 
-def test_more_than_may_be_in_flight_is_read_group_by_group(
+def test_a_batch_over_the_in_flight_limit_is_read_group_by_group(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "MAX_IN_FLIGHT_BYTES", 200_000)
@@ -32,13 +32,15 @@ def test_more_than_may_be_in_flight_is_read_group_by_group(
     for _ in range(2):
         check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
     assert gpu.stats().tasks >= 2 * len(jobs)
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
 @pytest.mark.parametrize("count", [65_536, 65_537, 131_072, 200_001])
-def test_a_call_larger_than_the_device_binds_is_cut(open_webgpu: OpenWebGpu, count: int) -> None:
+def test_a_call_larger_than_the_largest_binding_is_chunked(
+    open_webgpu: OpenWebGpu, count: int
+) -> None:
     gpu = open_webgpu()
-    shrink(gpu, 4 * 65_536)
+    limit_bindings(gpu, 4 * 65_536)
     jobs = word_jobs(count)
     for _ in range(3):
         check_sums([gpu.run(ADD_U32, *jobs[0])], jobs)
@@ -48,9 +50,9 @@ def test_a_call_larger_than_the_device_binds_is_cut(open_webgpu: OpenWebGpu, cou
     assert max(gpu.stats().bucket_sizes) <= 65_536
 
 
-def test_a_call_that_fits_has_a_bucket_that_does(open_webgpu: OpenWebGpu) -> None:
+def test_a_call_that_can_be_bound_gets_a_bucket_that_can_be_bound(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    shrink(gpu, 4 * 100_000)
+    limit_bindings(gpu, 4 * 100_000)
     jobs = word_jobs(90_000)
     gpu.warm_up(ADD_U32, [90_000])
     for _ in range(3):
@@ -58,9 +60,9 @@ def test_a_call_that_fits_has_a_bucket_that_does(open_webgpu: OpenWebGpu) -> Non
     assert gpu.stats().bucket_sizes == (100_000,)
 
 
-def test_pieces_are_as_large_as_what_the_device_binds(open_webgpu: OpenWebGpu) -> None:
+def test_chunks_are_as_large_as_the_largest_binding(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    shrink(gpu, 4 * 100_000)
+    limit_bindings(gpu, 4 * 100_000)
     jobs = word_jobs(150_000)
     check_sums([gpu.run(ADD_U32, *jobs[0])], jobs)
     assert gpu.stats().bucket_sizes == (65_536, 100_000)
@@ -72,11 +74,11 @@ def test_pieces_are_as_large_as_what_the_device_binds(open_webgpu: OpenWebGpu) -
     [(32_768, 1, 1), (32_769, 2, 2), (60_000, 2, 1), (65_536, 2, 1), (70_000, 3, 2)],
 )
 @pytest.mark.parametrize("private", [True, False])
-def test_arrays_that_fit_a_buffer_each_but_not_together_are_cut(
+def test_arrays_that_fit_a_buffer_only_singly_are_chunked(
     open_webgpu: OpenWebGpu, count: int, pieces: int, submissions: int, private: bool
 ) -> None:
     gpu = open_webgpu(private=private)
-    shrink_buffers(gpu, 2 * 4 * 32_768)
+    limit_buffers(gpu, 2 * 4 * 32_768)
     (job,) = word_jobs(count)
     assert job[0].nbytes <= gpu._device.max_binding_bytes
     for calls in (1, 2, 3):
@@ -85,12 +87,12 @@ def test_arrays_that_fit_a_buffer_each_but_not_together_are_cut(
         assert (stats.calls, stats.tasks) == (calls, calls * pieces)
         assert stats.submissions == calls * submissions
     assert max(stats.bucket_sizes) == 32_768
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
-def test_jobs_of_a_batch_are_cut_for_themselves(open_webgpu: OpenWebGpu) -> None:
+def test_each_job_of_a_batch_is_chunked_separately(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    shrink_buffers(gpu, 2 * 48 * 16_384)
+    limit_buffers(gpu, 2 * 48 * 16_384)
     jobs = field_jobs(40_000, 5, 16_384, 16_385)
     check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
     assert (gpu.stats().tasks, gpu.stats().submissions) == (3 + 1 + 1 + 2, 1)
@@ -99,14 +101,14 @@ def test_jobs_of_a_batch_are_cut_for_themselves(open_webgpu: OpenWebGpu) -> None
     with pytest.raises(gx.ElementRangeError) as caught:
         gpu.run_batch(FQ_ADD, bad)
     assert (caught.value.job, caught.value.argument, caught.value.index) == (3, 1, 16_384)
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
-def test_a_whole_kernel_whose_arrays_do_not_fit_a_buffer_together_is_refused(
+def test_a_whole_kernel_whose_inputs_do_not_fit_one_buffer_is_refused(
     open_webgpu: OpenWebGpu,
 ) -> None:
     gpu = open_webgpu()
-    shrink_buffers(gpu, 2 * 4 * 100 * 128)
+    limit_buffers(gpu, 2 * 4 * 100 * 128)
     a, b = np.ones((100, 128), np.uint32), np.ones((128, 101), np.uint32)
     said = r"matmul_u32: .* the 102,400 bytes that one .* and this kernel cannot be chunked"
     for _ in range(2):
@@ -116,14 +118,14 @@ def test_a_whole_kernel_whose_arrays_do_not_fit_a_buffer_together_is_refused(
             gpu.run_batch(MATMUL, [(a, b[:, :5]), (a, b)])
     assert gpu.stats().submissions == 0
     np.testing.assert_array_equal(gpu.run(MATMUL, a, b[:, :100]), a @ b[:, :100])
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
-def test_a_bad_element_of_a_later_piece_is_named_by_its_place_in_the_call(
+def test_a_bad_element_in_a_later_chunk_is_named_by_its_index_in_the_call(
     open_webgpu: OpenWebGpu,
 ) -> None:
     gpu = open_webgpu()
-    shrink(gpu, 48 * 16_384)
+    limit_bindings(gpu, 48 * 16_384)
     a = np.zeros((40_000, 6), np.uint64)
     b = a.copy()
     b[39_000, 5] = TOO_LARGE
@@ -133,9 +135,9 @@ def test_a_bad_element_of_a_later_piece_is_named_by_its_place_in_the_call(
     assert not gpu.run(FQ_ADD, a, a).any()
 
 
-def test_a_whole_kernel_larger_than_the_device_binds_is_refused(open_webgpu: OpenWebGpu) -> None:
+def test_a_whole_kernel_larger_than_the_largest_binding_is_refused(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    shrink(gpu, 4 * 65_536)
+    limit_bindings(gpu, 4 * 65_536)
     with pytest.raises(
         gx.errors.KernelError, match=r"more than the 262,144 bytes .* cannot be chunked"
     ):
@@ -143,11 +145,11 @@ def test_a_whole_kernel_larger_than_the_device_binds_is_refused(open_webgpu: Ope
     assert gpu.run(REDUCE, np.ones(65_536, np.uint32)).sum() == 65_536
 
 
-def test_more_work_groups_than_one_dimension_holds_are_laid_in_two(
+def test_a_grid_over_the_limit_of_one_dimension_uses_two(
     open_webgpu: OpenWebGpu,
 ) -> None:
     gpu = open_webgpu()
     gpu._device.limits["max-compute-workgroups-per-dimension"] = 7
     for count in (448, 449, 5000, 30_000):
         x = np.arange(count, dtype=np.uint32)
-        np.testing.assert_array_equal(gpu.run(own_kernel(), x), x + np.uint32(1))
+        np.testing.assert_array_equal(gpu.run(make_wgsl_kernel(), x), x + np.uint32(1))

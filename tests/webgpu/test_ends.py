@@ -1,4 +1,4 @@
-"""The WebGPU executor under strain: threads, errors midway, eviction, and the end."""
+"""The WebGPU executor under stress: threads, injected errors, eviction, leaks, and close."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from gpu_executor.webgpu.buffer_set import BufferSet
 from gpu_executor.webgpu.buffer_set_caches import MAX_EXACT_SETS, BucketCache
 from tests.conftest import OpenWebGpu, RunPython
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Job, check_sums, field_jobs, word_jobs
-from tests.support.webgpu import InjectedError, fail_once, finish_compiling, idle, made
+from tests.support.webgpu import InjectedError, count_made, fail_once, finish_compiling, is_idle
 from tests.vulkan.test_threads import THREADS, in_threads, make_cases
 
 MIXED = (5, 20_000, 300, 40_000, 7, 16_385)
 
 
-def check_all_is_well(gpu: gx.WgpuExecutor, jobs: list[Job]) -> None:
-    assert idle(gpu)
+def check_it_still_works(gpu: gx.WgpuExecutor, jobs: list[Job]) -> None:
+    assert is_idle(gpu)
     for _ in range(2):
         check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
         check_sums([gpu.run(ADD_U32, *job) for job in jobs], jobs)
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
-def test_calls_of_all_kinds_from_many_threads_are_right(open_webgpu: OpenWebGpu) -> None:
+def test_mixed_calls_from_many_threads_give_correct_results(open_webgpu: OpenWebGpu) -> None:
     gpu, cases = open_webgpu(), make_cases(20_000)
 
     def work(number: int) -> None:
@@ -49,12 +49,14 @@ def test_calls_of_all_kinds_from_many_threads_are_right(open_webgpu: OpenWebGpu)
                 np.testing.assert_array_equal(result, expected)
 
     in_threads(work)
-    assert idle(gpu)
+    assert is_idle(gpu)
     finish_compiling(gpu)
 
 
 @pytest.mark.parametrize("private", [True, False])
-def test_one_size_from_many_threads_is_right(open_webgpu: OpenWebGpu, private: bool) -> None:
+def test_one_size_from_many_threads_gives_correct_results(
+    open_webgpu: OpenWebGpu, private: bool
+) -> None:
     gpu = open_webgpu(private=private)
 
     def work(number: int) -> None:
@@ -64,13 +66,13 @@ def test_one_size_from_many_threads_is_right(open_webgpu: OpenWebGpu, private: b
 
     in_threads(work)
     stats = gpu.stats()
-    assert idle(gpu)
+    assert is_idle(gpu)
     assert stats.pipelines == 1
     assert stats.exact_entries <= MAX_EXACT_SETS
-    assert stats.buffer_sets <= 2 * 8, "a set or two for each thread"
+    assert stats.buffer_sets <= 2 * 8, "one or two sets for each thread"
 
 
-def test_a_bad_element_of_one_thread_is_not_anothers(open_webgpu: OpenWebGpu) -> None:
+def test_a_bad_element_is_reported_only_to_its_own_thread(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     good = field_jobs(130)[0]
 
@@ -84,7 +86,7 @@ def test_a_bad_element_of_one_thread_is_not_anothers(open_webgpu: OpenWebGpu) ->
             assert (caught.value.argument, caught.value.index) == (1, number)
 
     in_threads(work)
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
 @pytest.mark.parametrize("job", [0, 1, 2, 3])
@@ -100,7 +102,7 @@ def test_a_bad_element_in_one_job_leaves_the_executor_working(
         with pytest.raises(gx.ElementRangeError) as caught:
             gpu.run_batch(FQ_ADD, wrong)
         assert (caught.value.job, caught.value.argument, caught.value.index) == (job, 0, 3)
-        assert idle(gpu)
+        assert is_idle(gpu)
         check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
         check_sums([gpu.run(FQ_ADD, *each) for each in jobs], jobs)
 
@@ -118,7 +120,7 @@ def test_a_bad_element_in_one_job_leaves_the_executor_working(
         ),
     ],
 )
-def test_bad_elements_in_several_jobs_are_forgotten_with_their_batch(
+def test_bad_elements_do_not_affect_the_next_batch(
     open_webgpu: OpenWebGpu, counts: tuple[int, ...]
 ) -> None:
     gpu = open_webgpu()
@@ -129,7 +131,7 @@ def test_bad_elements_in_several_jobs_are_forgotten_with_their_batch(
     with pytest.raises(gx.ElementRangeError) as caught:
         gpu.run_batch(FQ_ADD, wrong)
     assert (caught.value.argument, caught.value.index) == (1, 3)
-    assert idle(gpu)
+    assert is_idle(gpu)
     check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
 
 
@@ -144,12 +146,12 @@ def test_an_error_at_any_step_leaves_no_set_busy(
         with pytest.raises(InjectedError, match=name):
             gpu.run_batch(ADD_U32, jobs)
         assert calls[0] >= at
-    check_all_is_well(gpu, jobs)
+    check_it_still_works(gpu, jobs)
 
 
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_submission_that_fails_leaves_no_set_busy(
+def test_a_failed_submission_leaves_no_set_busy(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, at: int, private: bool
 ) -> None:
     gpu, jobs = open_webgpu(private=private), word_jobs(*MIXED)
@@ -157,12 +159,12 @@ def test_a_submission_that_fails_leaves_no_set_busy(
         fail_once(patch, gpu._queue, "submit", at=at)
         with pytest.raises(InjectedError):
             gpu.run_batch(ADD_U32, jobs)
-    check_all_is_well(gpu, jobs)
+    check_it_still_works(gpu, jobs)
 
 
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("at", [1, 2, 4])
-def test_a_reader_that_cannot_begin_leaves_no_set_busy(
+def test_a_failed_mapping_leaves_no_set_busy(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, at: int, private: bool
 ) -> None:
     gpu, jobs = open_webgpu(private=private), word_jobs(*MIXED)
@@ -172,10 +174,10 @@ def test_a_reader_that_cannot_begin_leaves_no_set_busy(
         fail_once(patch, type(reader), "begin_map", at=at)
         with pytest.raises(InjectedError):
             gpu.run_batch(ADD_U32, jobs)
-    check_all_is_well(gpu, jobs)
+    check_it_still_works(gpu, jobs)
 
 
-def test_buffers_that_cannot_be_had_leave_no_set_busy(
+def test_a_failed_allocation_leaves_no_set_busy(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu, jobs = open_webgpu(), word_jobs(*MIXED)
@@ -183,11 +185,11 @@ def test_buffers_that_cannot_be_had_leave_no_set_busy(
         fail_once(patch, BufferPool, "acquire", error=gx.OutOfMemoryError("no more"))
         with pytest.raises(gx.OutOfMemoryError):
             gpu.run_batch(ADD_U32, jobs)
-    check_all_is_well(gpu, jobs)
+    check_it_still_works(gpu, jobs)
 
 
 @pytest.mark.parametrize("at", [2, 3, 5, 6])
-def test_a_batch_makes_do_with_the_buffers_that_there_are(
+def test_a_batch_continues_with_fewer_buffers_after_a_failed_allocation(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     gpu, jobs = open_webgpu(), word_jobs(*MIXED)
@@ -195,10 +197,10 @@ def test_a_batch_makes_do_with_the_buffers_that_there_are(
         asked = fail_once(patch, BufferPool, "acquire", at=at, error=gx.OutOfMemoryError("no more"))
         check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
     assert asked[0] >= at
-    check_all_is_well(gpu, jobs)
+    check_it_still_works(gpu, jobs)
 
 
-def test_an_error_while_much_is_in_flight_leaves_no_set_busy(
+def test_an_error_with_several_groups_in_flight_leaves_no_set_busy(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "MAX_IN_FLIGHT_BYTES", 1)
@@ -208,8 +210,8 @@ def test_an_error_while_much_is_in_flight_leaves_no_set_busy(
             fail_once(patch, BufferSet, "read", at=at)
             with pytest.raises(InjectedError):
                 gpu.run_batch(ADD_U32, jobs)
-        assert idle(gpu)
-    check_all_is_well(gpu, jobs)
+        assert is_idle(gpu)
+    check_it_still_works(gpu, jobs)
 
 
 def test_an_interrupt_while_reading_leaves_no_set_busy(
@@ -220,10 +222,10 @@ def test_an_interrupt_while_reading_leaves_no_set_busy(
         fail_once(patch, BufferSet, "read", at=2, error=KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
             gpu.run_batch(ADD_U32, jobs)
-    check_all_is_well(gpu, jobs)
+    check_it_still_works(gpu, jobs)
 
 
-# In an interpreter of its own: WebGPU ends the process where a buffer is used while it is mapped.
+# In its own process: WebGPU aborts the process when a mapped buffer is used in a submission.
 INTERRUPTED_WHILE_WAITING = """
 import numpy as np, gpu_executor as gx
 from gpu_executor.webgpu import device_queue, native_queue
@@ -261,25 +263,27 @@ def test_an_interrupt_while_waiting_leaves_the_executor_working(
     assert (ran.returncode, ran.stdout.split()) == (0, ["interrupted", "right"]), ran.stderr
 
 
-def few_buckets(gpu: gx.WgpuExecutor, most: int) -> BucketCache:
+def limit_buckets(gpu: gx.WgpuExecutor, most: int) -> BucketCache:
     gpu._scheduler.buckets._max_buckets = most
     return gpu._scheduler.buckets
 
 
-def test_eviction_while_work_is_in_flight_does_no_harm(open_webgpu: OpenWebGpu) -> None:
+def test_results_are_correct_when_buckets_are_evicted_during_a_batch(
+    open_webgpu: OpenWebGpu,
+) -> None:
     gpu = open_webgpu()
-    buckets = few_buckets(gpu, 1)
+    buckets = limit_buckets(gpu, 1)
     jobs = word_jobs(*MIXED, 70_000, 140_000)
     for _ in range(4):
         check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
         assert len(gpu.stats().buckets) <= 1
     assert buckets.evictions > 4
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
-def test_eviction_from_many_threads_does_no_harm(open_webgpu: OpenWebGpu) -> None:
+def test_results_are_correct_when_many_threads_evict_buckets(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    buckets = few_buckets(gpu, 2)
+    buckets = limit_buckets(gpu, 2)
     jobs = word_jobs(5, 20_000, 40_000, 70_000)
 
     def work(number: int) -> None:
@@ -291,12 +295,12 @@ def test_eviction_from_many_threads_does_no_harm(open_webgpu: OpenWebGpu) -> Non
     in_threads(work)
     assert buckets.evictions
     assert len(gpu.stats().buckets) <= 2
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
-def test_the_pools_bound_holds_while_sets_come_and_go(open_webgpu: OpenWebGpu) -> None:
+def test_idle_buffers_stay_within_the_pools_limit(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    few_buckets(gpu, 1)
+    limit_buckets(gpu, 1)
     gpu._pool._max_idle_bytes = 300_000
     jobs = word_jobs(*MIXED)
     for _ in range(5):
@@ -305,7 +309,7 @@ def test_the_pools_bound_holds_while_sets_come_and_go(open_webgpu: OpenWebGpu) -
 
 
 def count_buffers(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many GPU buffers that the executor made are alive."""
+    """Return a function that counts the live buffers the executor makes from now on."""
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
     device = gpu._device.device
     create = device.create_buffer
@@ -324,7 +328,7 @@ def count_buffers(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> Call
     return count
 
 
-def test_thousands_of_small_calls_do_not_grow(
+def test_thousands_of_small_calls_do_not_leak_buffers(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = open_webgpu()
@@ -346,7 +350,7 @@ def test_thousands_of_small_calls_do_not_grow(
     assert (after.pipelines, after.exact_entries) == (before.pipelines, before.exact_entries)
 
 
-def test_batches_of_ever_other_sizes_do_not_grow(
+def test_batches_of_ever_changing_sizes_do_not_leak_buffers(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = open_webgpu()
@@ -354,14 +358,14 @@ def test_batches_of_ever_other_sizes_do_not_grow(
     draw = random.Random(1)
     jobs = word_jobs(*(draw.randrange(1, 16_000) for _ in range(400)))
     check_sums(gpu.run_batch(ADD_U32, jobs[:4]), jobs[:4])
-    before, buffers = made(gpu.stats()), alive()
+    before, buffers = count_made(gpu.stats()), alive()
     for start in range(0, len(jobs), 4):
         check_sums(gpu.run_batch(ADD_U32, jobs[start : start + 4]), jobs[start : start + 4])
-    assert made(gpu.stats()) == before
+    assert count_made(gpu.stats()) == before
     assert alive() == buffers
 
 
-def test_closing_destroys_what_was_made(
+def test_close_destroys_all_buffers(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = open_webgpu()
@@ -375,7 +379,7 @@ def test_closing_destroys_what_was_made(
     assert gpu.stats().pool.bytes_idle == 0
 
 
-def test_an_executor_that_nobody_closed_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_that_was_not_closed_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = gx.WgpuExecutor(settings=gx.Settings())
     alive = count_buffers(gpu, monkeypatch)
     (job,) = word_jobs(100)
@@ -399,7 +403,7 @@ print("right")
 """
 
 
-def test_an_interpreter_may_end_without_close(run_python: RunPython) -> None:
+def test_the_interpreter_may_exit_without_close(run_python: RunPython) -> None:
     ran = run_python(ENDS_WITHOUT_CLOSE)
     assert (ran.returncode, ran.stdout) == (0, "right\n"), ran.stderr
 
@@ -418,7 +422,7 @@ def test_counters_of_many_threads_add_up(open_webgpu: OpenWebGpu) -> None:
     assert stats.elements == THREADS * 50 * 10
 
 
-def test_a_set_of_pieces_reads_what_belongs_to_each(open_webgpu: OpenWebGpu) -> None:
+def test_each_chunk_reads_its_own_range_of_the_results(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     gpu._device.limits["max-storage-buffer-binding-size"] = 4 * 16_384
     seen: list[tuple[int, int]] = []
@@ -435,7 +439,7 @@ def test_a_set_of_pieces_reads_what_belongs_to_each(open_webgpu: OpenWebGpu) -> 
     assert sorted(seen) == [(0, 16_384), (16_384, 16_384), (32_768, 7232)]
 
 
-def test_jobs_of_one_bucket_are_in_flight_within_the_bound(
+def test_jobs_of_one_bucket_stay_within_the_in_flight_limit(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "MAX_IN_FLIGHT_BYTES", 4 << 20)
@@ -445,7 +449,7 @@ def test_jobs_of_one_bucket_are_in_flight_within_the_bound(
     assert bucket.bytes_held <= 8 << 20
 
 
-def test_a_set_that_cannot_be_made_gives_its_buffers_back(
+def test_a_set_that_cannot_be_made_releases_its_buffers(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu, (job,) = open_webgpu(), word_jobs(10)
@@ -453,13 +457,13 @@ def test_a_set_that_cannot_be_made_gives_its_buffers_back(
         fail_once(patch, gpu._device.device, "create_bind_group")
         with pytest.raises(InjectedError):
             gpu.run(ADD_U32, *job)
-    assert idle(gpu)
+    assert is_idle(gpu)
     pool = gpu.stats().pool
     assert pool.misses >= 2 and pool.bytes_idle >= 3 * 4 * 16_384
     check_sums([gpu.run(ADD_U32, *job)], [job])
 
 
-# In an interpreter of its own: WebGPU ends the process where a submission is not valid.
+# In its own process: WebGPU aborts the process when a submission is invalid.
 TALL_PRODUCT = """
 import numpy as np, gpu_executor as gx
 kernel = gx.kernels.load("matmul_u32")
@@ -474,7 +478,7 @@ print("alive")
 """
 
 
-def test_a_grid_beyond_the_limits_does_not_end_the_process(run_python: RunPython) -> None:
+def test_a_grid_over_the_device_limit_does_not_crash_the_process(run_python: RunPython) -> None:
     ran = run_python(TALL_PRODUCT)
     assert (ran.returncode, ran.stdout.split()[-1:]) == (0, ["alive"])
 
@@ -503,6 +507,6 @@ print(*ends)
 """
 
 
-def test_close_waits_for_calls_and_turns_others_away(run_python: RunPython) -> None:
+def test_close_waits_for_active_calls_and_refuses_later_ones(run_python: RunPython) -> None:
     ran = run_python(CLOSED_WHILE_THREADS_RUN)
     assert (ran.returncode, ran.stdout.split()) == (0, ["ClosedError"] * 4)

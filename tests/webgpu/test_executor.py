@@ -1,4 +1,4 @@
-"""The WebGPU executor: right results, and what it says where there can be none."""
+"""The WebGPU executor: correct results, and the errors of calls that cannot have any."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.jobs import (
     field_jobs,
     word_jobs,
 )
-from tests.support.webgpu import INCREMENT, MATMUL, REDUCE, idle, own_kernel
+from tests.support.webgpu import INCREMENT, MATMUL, REDUCE, is_idle, make_wgsl_kernel
 
 
 def test_each_bucket_is_one_submission_and_results_keep_their_order(
@@ -52,7 +52,7 @@ def test_jobs_of_no_elements_submit_nothing(open_webgpu: OpenWebGpu) -> None:
     assert gpu.stats().submissions == 2
 
 
-def test_results_are_written_where_they_are_wanted(open_webgpu: OpenWebGpu) -> None:
+def test_results_are_written_to_out(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     jobs = word_jobs(5, 20_000, 7)
     out = [np.zeros_like(a) for a, _ in jobs]
@@ -68,7 +68,7 @@ def test_results_are_written_where_they_are_wanted(open_webgpu: OpenWebGpu) -> N
     np.testing.assert_array_equal(spread, b + b)
 
 
-def test_what_does_not_fit_is_said_with_the_number_of_the_job(open_webgpu: OpenWebGpu) -> None:
+def test_argument_errors_name_the_job(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     (good,) = word_jobs(5)
     with pytest.raises(gx.errors.ArgumentTypeError, match="out has 2 entries for 1 jobs"):
@@ -84,12 +84,14 @@ def test_what_does_not_fit_is_said_with_the_number_of_the_job(open_webgpu: OpenW
     assert gpu.stats().submissions == 0
 
 
-def test_an_own_kernel_runs_with_its_data_at_all_sizes(open_webgpu: OpenWebGpu) -> None:
+def test_a_users_kernel_gets_its_data_at_every_size(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     for count in (1, 63, 64, 65, 16_384, 16_385, 300_000):
         x = np.arange(count, dtype=np.uint32)
         for step in (1, 7):
-            np.testing.assert_array_equal(gpu.run(own_kernel(step=step), x), x + np.uint32(step))
+            np.testing.assert_array_equal(
+                gpu.run(make_wgsl_kernel(step=step), x), x + np.uint32(step)
+            )
 
 
 STRIDING = """\
@@ -110,42 +112,42 @@ fn main(
 """
 
 
-def test_a_work_group_size_of_its_own_needs_a_grid(open_webgpu: OpenWebGpu) -> None:
+def test_a_fixed_work_group_size_needs_a_grid(open_webgpu: OpenWebGpu) -> None:
     said = r"kernel 'mistaken': its @workgroup_size\(64\) is its own; .* grid="
     with pytest.raises(gx.errors.KernelError, match=said):
-        own_kernel(STRIDING, name="mistaken")
+        make_wgsl_kernel(STRIDING, name="mistaken")
     gpu = open_webgpu()
     for grid in ((1, 1), (16, 1), (3, 5)):
-        kernel = own_kernel(STRIDING, 7, grid=lambda grid=grid: grid)
+        kernel = make_wgsl_kernel(STRIDING, 7, grid=lambda grid=grid: grid)
         for count in (1, 64, 1025, 16_385, 50_000):
             x = np.arange(count, dtype=np.uint32)
             np.testing.assert_array_equal(gpu.run(kernel, x), x + np.uint32(7))
 
 
-def test_a_wrong_text_is_told_with_its_own_line(open_webgpu: OpenWebGpu) -> None:
+def test_a_compile_error_names_the_line_of_the_users_text(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     wrong = INCREMENT.replace("a[i] + param(1u)", "a[i] + nothing_here")
     line = wrong[: wrong.index("nothing_here")].count("\n") + 1
     for _ in range(2):
         with pytest.raises(gx.errors.KernelError) as caught:
-            gpu.run(own_kernel(wrong, name="mistaken"), np.ones(5, np.uint32))
+            gpu.run(make_wgsl_kernel(wrong, name="mistaken"), np.ones(5, np.uint32))
         said = str(caught.value)
         assert said.startswith("kernel 'mistaken': ")
         assert "nothing_here" in said
         assert re.search(rf"\b{line}(:\d+| │)", said), said
-    assert idle(gpu)
+    assert is_idle(gpu)
     check_sums([gpu.run(ADD_U32, *word_jobs(9)[0])], word_jobs(9))
 
 
-def test_a_text_without_an_entry_point_is_a_kernel_error(open_webgpu: OpenWebGpu) -> None:
+def test_wgsl_without_an_entry_point_is_a_kernel_error(open_webgpu: OpenWebGpu) -> None:
     with pytest.raises(gx.errors.KernelError, match="kernel 'mistaken'"):
         open_webgpu().run(
-            own_kernel(INCREMENT.replace("fn main", "fn other"), name="mistaken"),
+            make_wgsl_kernel(INCREMENT.replace("fn main", "fn other"), name="mistaken"),
             np.ones(5, np.uint32),
         )
 
 
-def test_a_kernel_without_wgsl_is_refused_in_words(open_webgpu: OpenWebGpu) -> None:
+def test_a_kernel_without_wgsl_is_refused(open_webgpu: OpenWebGpu) -> None:
     kernel = Kernel.from_spirv(
         ADD_U32.spirv, inputs=2, outputs=1, dtypes=["u4"] * 3, name="only spirv",
         per_invocation=ADD_U32.per_invocation,
@@ -173,15 +175,17 @@ def test_an_element_not_below_the_modulus_is_named_by_job_and_index(
         assert (caught.value.job, caught.value.argument, caught.value.index) == (2, 1, 123)
         assert "job 2" in str(caught.value)
         check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
 @pytest.mark.parametrize("private", [True, False])
-def test_of_many_bad_elements_the_first_of_the_lowest_job_is_named(
+def test_the_error_names_the_first_bad_element_of_the_lowest_job(
     open_webgpu: OpenWebGpu, private: bool
 ) -> None:
     gpu = open_webgpu(private=private)
-    jobs = field_jobs(9, 40_000, 20_000, 300, 40_001, 5)  # later jobs are read before earlier ones
+    jobs = field_jobs(
+        9, 40_000, 20_000, 300, 40_001, 5
+    )  # some later jobs are read before earlier ones
     wrong = [tuple(array.copy() for array in job) for job in jobs]
     for job, argument, index in [
         (1, 0, 39_999), (1, 1, 17_000), (1, 0, 17_001), (2, 0, 3), (3, 1, 0), (4, 0, 0), (5, 0, 2),
@@ -193,14 +197,14 @@ def test_of_many_bad_elements_the_first_of_the_lowest_job_is_named(
         found = caught.value
         assert (found.job, found.argument, found.index) == (lowest, argument, index)
         assert str(found).startswith(f"job {lowest}: ")
-        assert idle(gpu)
+        assert is_idle(gpu)
         check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
         wrong[lowest] = jobs[lowest]
     check_sums(gpu.run_batch(FQ_ADD, wrong), jobs)
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
-def test_whole_kernels_run_alone_and_in_batches(open_webgpu: OpenWebGpu) -> None:
+def test_whole_kernels_run_singly_and_in_batches(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     draw = np.random.default_rng(1)
     shapes = [(3, 4, 5), (17, 33, 20), (4, 3, 5), (3, 4, 5), (2, 6, 9)]
@@ -220,7 +224,7 @@ def test_whole_kernels_run_alone_and_in_batches(open_webgpu: OpenWebGpu) -> None
             assert result.sum(dtype=np.uint32) == x.sum(dtype=np.uint32)
 
 
-def test_a_closed_executor_refuses_in_words_and_closes_again(open_webgpu: OpenWebGpu) -> None:
+def test_a_closed_executor_refuses_calls_and_may_be_closed_again(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     job = word_jobs(5)[0]
     gpu.run(ADD_U32, *job)
@@ -242,7 +246,7 @@ def test_a_closed_executor_refuses_in_words_and_closes_again(open_webgpu: OpenWe
     assert gpu.stats().calls == 1
 
 
-def test_field_elements_are_added_by_their_own_call(open_webgpu: OpenWebGpu) -> None:
+def test_run_field_add_adds_field_elements(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     a, b = field_job(300)
     np.testing.assert_array_equal(gpu.run_field_add(a, b), words.add(FQ, a, b))

@@ -1,4 +1,4 @@
-"""Arrays that lie awkwardly in memory, in each way in which WebGPU is given and gives data."""
+"""Arrays of every memory layout, with both device queues and both kinds of memory."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from gpu_executor.webgpu.native_queue import NativeQueue
 from tests.support.jobs import ADD_U32, FQ, FQ_ADD, Array, Job, check_sums, field_job, word_jobs
 
 SIZES = (1, 3, 5, 16_385, 100_000)
-WAYS = {
-    "private, one memory": (True, True),
-    "private, memory of its own": (True, False),
-    "public, one memory": (False, True),
-    "public, memory of its own": (False, False),
+CONFIGURATIONS = {
+    "native queue, shared memory": (True, True),
+    "native queue, device memory": (True, False),
+    "public queue, shared memory": (False, True),
+    "public queue, device memory": (False, False),
 }
 on_both_kernels = pytest.mark.parametrize("kernel", [ADD_U32, FQ_ADD], ids=["words", "field"])
 
 
-@pytest.fixture(scope="module", params=list(WAYS.values()), ids=list(WAYS))
+@pytest.fixture(scope="module", params=list(CONFIGURATIONS.values()), ids=list(CONFIGURATIONS))
 def executor(request: pytest.FixtureRequest) -> Iterator[gx.WgpuExecutor]:
-    """An executor for each way of waiting and each kind of memory."""
+    """An executor for each device queue and each kind of memory."""
     private, shares = request.param
     with pytest.MonkeyPatch.context() as patch:
         if not shares:
@@ -41,11 +41,11 @@ def executor(request: pytest.FixtureRequest) -> Iterator[gx.WgpuExecutor]:
 
 
 @functools.cache
-def job_of(kernel: Kernel, size: int) -> Job:
+def make_job(kernel: Kernel, size: int) -> Job:
     return field_job(size, size) if kernel is FQ_ADD else word_jobs(size)[0]
 
 
-def sums_of(a: Array, b: Array) -> Array:
+def add_on_host(a: Array, b: Array) -> Array:
     x, y = (np.array(each, each.dtype.newbyteorder("=")) for each in (a, b))
     sums: Array = x + y if x.dtype == np.uint32 else words.add(FQ, x, y)
     return sums
@@ -87,7 +87,7 @@ WRITABLE: dict[str, Callable[[Array], Array]] = {
     "an inner slice": inner_slice,
     "inner columns": inner_columns,
     "reversed": lambda a: a[::-1].copy()[::-1],
-    "turned": lambda a: a.T.copy().T,
+    "transposed": lambda a: a.T.copy().T,
     "unaligned": unaligned,
 }
 LAYOUTS: dict[str, Callable[[Array], Array]] = {
@@ -95,23 +95,23 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "read-only": read_only,
     "big-endian": lambda a: a.astype(a.dtype.newbyteorder(">")),
     "every third, big-endian": lambda a: every_third(a.astype(a.dtype.newbyteorder(">"))),
-    "repeated": lambda a: np.broadcast_to(a[:1], a.shape),
+    "broadcast": lambda a: np.broadcast_to(a[:1], a.shape),
     "a subclass": lambda a: a.copy().view(np.recarray),
 }
 
 
 @on_both_kernels
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_any_layout_of_the_inputs_will_do(
+def test_inputs_may_have_any_memory_layout(
     executor: gx.WgpuExecutor, kernel: Kernel, layout: Callable[[Array], Array]
 ) -> None:
-    jobs = [job_of(kernel, size) for size in SIZES]
+    jobs = [make_job(kernel, size) for size in SIZES]
     laid = [(layout(a), b) if index % 2 else (a, layout(b)) for index, (a, b) in enumerate(jobs)]
     before = [tuple(each.copy() for each in job) for job in laid]
-    expected = [sums_of(*job) for job in laid]
+    expected = [add_on_host(*job) for job in laid]
     results = executor.run_batch(kernel, laid)
     results += [executor.run(kernel, *(layout(each) for each in job)) for job in jobs[:-1]]
-    expected += [sums_of(*(layout(each) for each in job)) for job in jobs[:-1]]
+    expected += [add_on_host(*(layout(each) for each in job)) for job in jobs[:-1]]
     for result, right in zip(results, expected, strict=True):
         np.testing.assert_array_equal(result, right)
         assert result.dtype == right.dtype
@@ -123,12 +123,12 @@ def test_any_layout_of_the_inputs_will_do(
 
 @on_both_kernels
 @pytest.mark.parametrize("layout", WRITABLE.values(), ids=WRITABLE)
-def test_results_are_written_to_arrays_of_any_layout_and_nowhere_else(
+def test_out_may_have_any_memory_layout_and_nothing_else_is_written(
     executor: gx.WgpuExecutor, kernel: Kernel, layout: Callable[[Array], Array]
 ) -> None:
-    jobs = [job_of(kernel, size) for size in SIZES]
+    jobs = [make_job(kernel, size) for size in SIZES]
     targets = [layout(np.zeros_like(a)) for a, _ in jobs]
-    around = [surroundings(target) for target in targets]
+    around = [sum_surroundings(target) for target in targets]
     results = executor.run_batch(kernel, jobs, out=targets)
     assert all(result is target for result, target in zip(results, targets, strict=True))
     check_sums(targets, jobs)
@@ -136,11 +136,11 @@ def test_results_are_written_to_arrays_of_any_layout_and_nowhere_else(
         target[...] = a
         assert executor.run(kernel, target, b, out=target) is target
     check_sums(targets, jobs)
-    assert [surroundings(target) for target in targets] == around
+    assert [sum_surroundings(target) for target in targets] == around
 
 
-def surroundings(array: Array) -> tuple[int, int]:
-    """How many elements lie around an array in its memory, and their sum."""
+def sum_surroundings(array: Array) -> tuple[int, int]:
+    """Return how many elements surround an array in its base array, and their sum."""
     base: Any = array.base
     if not isinstance(base, np.ndarray) or base.size == array.size:
         return 0, 0
@@ -157,10 +157,8 @@ def address(array: Array) -> int:
 
 
 @on_both_kernels
-def test_results_are_not_written_in_another_byte_order(
-    executor: gx.WgpuExecutor, kernel: Kernel
-) -> None:
-    a, b = job_of(kernel, 5)
+def test_out_of_foreign_byte_order_is_refused(executor: gx.WgpuExecutor, kernel: Kernel) -> None:
+    a, b = make_job(kernel, 5)
     swapped = np.zeros(a.shape, a.dtype.newbyteorder(">"))
     for run in (
         lambda: executor.run(kernel, a, b, out=swapped),

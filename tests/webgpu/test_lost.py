@@ -1,4 +1,4 @@
-"""Buffer sets that an error or an interrupt went through: discarded, and no others with them."""
+"""Buffer sets in use at an error or an interrupt are discarded, and no others."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ import gpu_executor as gx
 from gpu_executor.webgpu.buffer_set import BufferSet
 from tests.conftest import OpenWebGpu, RunPython
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, word_jobs
-from tests.support.webgpu import InjectedError, cached_sets, fail_once, finish_compiling, idle, made
+from tests.support.webgpu import (
+    InjectedError,
+    count_made,
+    fail_once,
+    finish_compiling,
+    is_idle,
+    list_cached_sets,
+)
 
 MIXED = (5, 20_000, 300, 40_000, 7, 16_385, 40_001)
-"""Three jobs of the first bucket, two of each of the next."""
+"""Three jobs of the first bucket, two of each of the next two."""
 
 
-def note_sets(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> list[BufferSet]:
-    """Every set that the executor makes from now on."""
+def record_sets(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> list[BufferSet]:
+    """Return a list of every set that the executor makes from now on."""
     seen: list[BufferSet] = []
     make = gpu._scheduler._make_set
 
@@ -29,14 +36,14 @@ def note_sets(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> list[Buf
     return seen
 
 
-def check_lost(gpu: gx.WgpuExecutor, sets: list[BufferSet], number: int) -> None:
-    """So many of those sets are lost and hold nothing; the rest is cached and whole."""
-    cached, lost = cached_sets(gpu), gpu._scheduler._discarded
+def check_discarded(gpu: gx.WgpuExecutor, sets: list[BufferSet], number: int) -> None:
+    """Check that `number` of the sets are discarded without buffers, and the others are cached."""
+    cached, lost = list_cached_sets(gpu), gpu._scheduler._discarded
     assert (len(lost), len(cached)) == (number, len(sets) - number)
     assert set(lost) | set(cached) == set(sets)
     assert all(each.nbytes == 0 for each in lost)
     assert all(each.nbytes > 0 for each in cached)
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
 STEPS = [
@@ -53,7 +60,7 @@ STEPS = [
 
 @pytest.mark.parametrize("error", [InjectedError, KeyboardInterrupt])
 @pytest.mark.parametrize(("step", "at", "lost"), STEPS)
-def test_what_was_in_flight_is_discarded(
+def test_sets_in_flight_at_an_error_are_discarded(
     open_webgpu: OpenWebGpu,
     monkeypatch: pytest.MonkeyPatch,
     step: str,
@@ -62,25 +69,25 @@ def test_what_was_in_flight_is_discarded(
     error: type[BaseException],
 ) -> None:
     gpu, jobs = open_webgpu(), word_jobs(*MIXED)
-    sets = note_sets(gpu, monkeypatch)
+    sets = record_sets(gpu, monkeypatch)
     gpu.run_batch(ADD_U32, jobs)
-    check_lost(gpu, sets, 0)
+    check_discarded(gpu, sets, 0)
     with monkeypatch.context() as patch:
         fail_once(patch, BufferSet, step, at=at, error=error())
         with pytest.raises(error):
             gpu.run_batch(ADD_U32, jobs)
     assert len(sets) == 7
-    check_lost(gpu, sets, lost)
+    check_discarded(gpu, sets, lost)
     for _ in range(2):
         check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
-    assert len(sets) == 7 + lost, "new ones for those that are lost"
-    check_lost(gpu, sets, lost)
+    assert len(sets) == 7 + lost, "new sets replace the discarded ones"
+    check_discarded(gpu, sets, lost)
 
 
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("error", [InjectedError, KeyboardInterrupt])
 @pytest.mark.parametrize(("at", "lost"), [(1, 3), (2, 5), (3, 7)])
-def test_a_submission_that_fails_loses_what_was_submitted_before_it(
+def test_a_failed_submission_discards_its_sets_and_those_in_flight(
     open_webgpu: OpenWebGpu,
     monkeypatch: pytest.MonkeyPatch,
     at: int,
@@ -89,23 +96,23 @@ def test_a_submission_that_fails_loses_what_was_submitted_before_it(
     private: bool,
 ) -> None:
     gpu, jobs = open_webgpu(private=private), word_jobs(*MIXED)
-    sets = note_sets(gpu, monkeypatch)
+    sets = record_sets(gpu, monkeypatch)
     gpu.run_batch(ADD_U32, jobs)
     with monkeypatch.context() as patch:
         fail_once(patch, gpu._queue, "submit", at=at, error=error())
         with pytest.raises(error):
             gpu.run_batch(ADD_U32, jobs)
-    check_lost(gpu, sets, lost)
+    check_discarded(gpu, sets, lost)
     check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
-    check_lost(gpu, sets, lost)
+    check_discarded(gpu, sets, lost)
 
 
 @pytest.mark.parametrize("private", [True, False])
-def test_what_is_wrong_before_a_set_is_touched_discards_nothing(
+def test_an_error_before_a_set_is_written_discards_nothing(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, private: bool
 ) -> None:
     gpu, (job,) = open_webgpu(private=private), word_jobs(1000)
-    sets = note_sets(gpu, monkeypatch)
+    sets = record_sets(gpu, monkeypatch)
     for _ in range(3):
         gpu.run(ADD_U32, *job)
     with monkeypatch.context() as patch:
@@ -113,17 +120,17 @@ def test_what_is_wrong_before_a_set_is_touched_discards_nothing(
         with pytest.raises(InjectedError, match="prepare"):
             gpu.run(ADD_U32, *job)
     assert gpu._scheduler._discarded == []
-    assert set(cached_sets(gpu)) == set(sets)
+    assert set(list_cached_sets(gpu)) == set(sets)
     check_sums([gpu.run(ADD_U32, *job)], [job])
 
 
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("step", ["write", "make_dispatch", "read"])
-def test_a_set_of_one_size_is_discarded_too(
+def test_an_exact_size_set_is_discarded_too(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, step: str, private: bool
 ) -> None:
     gpu, (job,) = open_webgpu(private=private), word_jobs(1000)
-    sets = note_sets(gpu, monkeypatch)
+    sets = record_sets(gpu, monkeypatch)
     for _ in range(3):
         gpu.run(ADD_U32, *job)
     in_bucket, exact = sets
@@ -132,12 +139,12 @@ def test_a_set_of_one_size_is_discarded_too(
         with pytest.raises(InjectedError, match=step):
             gpu.run(ADD_U32, *job)
     assert gpu._scheduler._discarded == [exact]
-    assert cached_sets(gpu) == [in_bucket]
+    assert list_cached_sets(gpu) == [in_bucket]
     assert gpu.stats().exact_entries == 0
     for _ in range(2):
         check_sums([gpu.run(ADD_U32, *job)], [job])
     assert gpu.stats().exact_entries == 1
-    check_lost(gpu, sets, 1)
+    check_discarded(gpu, sets, 1)
 
 
 @pytest.mark.parametrize("private", [True, False])
@@ -150,20 +157,20 @@ def test_a_range_error_discards_nothing(open_webgpu: OpenWebGpu, private: bool) 
         check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
         check_sums([gpu.run(FQ_ADD, *job) for job in jobs], jobs)
     finish_compiling(gpu)
-    before, sets = gpu.stats(), set(cached_sets(gpu))
+    before, sets = gpu.stats(), set(list_cached_sets(gpu))
     for _ in range(3):
         with pytest.raises(gx.ElementRangeError):
             gpu.run_batch(FQ_ADD, wrong)
         with pytest.raises(gx.ElementRangeError):
             gpu.run(FQ_ADD, *wrong[2])
         assert gpu._scheduler._discarded == []
-        assert set(cached_sets(gpu)) == sets
+        assert set(list_cached_sets(gpu)) == sets
     check_sums(gpu.run_batch(FQ_ADD, jobs), jobs)
-    assert made(gpu.stats()) == made(before)
-    assert idle(gpu)
+    assert count_made(gpu.stats()) == count_made(before)
+    assert is_idle(gpu)
 
 
-# In an interpreter of its own: WebGPU ends the process where a buffer is used while it is mapped.
+# In its own process: WebGPU aborts the process when a mapped buffer is used in a submission.
 INTERRUPTED_IN_THE_CALLBACK = """
 import numpy as np, gpu_executor as gx
 from gpu_executor.webgpu.native_queue import NativeQueue
@@ -186,7 +193,7 @@ NativeQueue.{makes} = made
 
 kernel = gx.kernels.load("vector_add_u32")
 jobs = [(x, x) for x in (np.arange(n, dtype=np.uint32) for n in (5, 20_000, 300, 20_001))]
-def all_right():
+def check_results():
     for (x, _), result in zip(jobs, gpu.run_batch(kernel, jobs), strict=True):
         assert (result == 2 * x).all()
     for x, _ in jobs:
@@ -198,18 +205,20 @@ for at in {at}:
         interrupts = 0
         for _ in range({within}):
             try:
-                all_right()
+                check_results()
             except KeyboardInterrupt:
                 interrupts += 1
                 assert gpu._scheduler._discarded
         assert all(bucket.busy == 0 for bucket in gpu._scheduler.buckets._buckets.values())
         for _ in range(3):
-            all_right()
+            check_results()
         print(interrupts)
 """
 
 
-def test_an_interrupt_in_the_callback_of_a_result_ends_its_call(run_python: RunPython) -> None:
+def test_an_interrupt_in_the_callback_of_a_result_is_raised_by_its_call(
+    run_python: RunPython,
+) -> None:
     script = INTERRUPTED_IN_THE_CALLBACK.format(makes="make_reader", at=(1, 2, 4, 6, 8), within=1)
     ran = run_python(script)
     assert (ran.returncode, ran.stdout.split()) == (0, ["1"] * 5), ran.stderr

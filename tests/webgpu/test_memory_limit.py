@@ -1,5 +1,8 @@
-"""A limit on what WebGPU's buffers have together: what is kept goes first, calls are cut, threads
-wait for each other, and what can never fit is refused in words."""
+"""The memory limit of WebGPU buffers.
+
+Cached buffers are freed first, calls are chunked, threads wait for each other's buffers, and a call
+that can never fit is refused.
+"""
 
 from __future__ import annotations
 
@@ -16,39 +19,43 @@ import gpu_executor as gx
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from tests.support.jobs import ADD_U32
 from tests.vulkan.test_waiting import PATIENCE, in_background
-from tests.webgpu.test_buckets import COPY, LARGEST, FakeBuffer, FakeDevice, one
+from tests.webgpu.test_buckets import COPY, LARGEST, FakeBuffer, FakeDevice, acquire_one
 
 MATMUL = gx.kernels.load("matmul_f32")
 
 
-def alive(device: FakeDevice) -> int:
+def count_live_bytes(device: FakeDevice) -> int:
     return sum(buffer.size for buffer in device.made if not buffer.destroyed)
 
 
-def limited(limit: int) -> tuple[FakeDevice, BufferPool]:
+def make_pool(limit: int) -> tuple[FakeDevice, BufferPool]:
     device = FakeDevice()
     return device, BufferPool(device, largest=LARGEST, limit=limit)
 
 
-def test_idle_buffers_make_room_the_oldest_first() -> None:
-    device, pool = limited(4096)
+def test_idle_buffers_are_destroyed_for_room_the_oldest_first() -> None:
+    device, pool = make_pool(4096)
     buffers = pool.acquire([(1024, COPY)] * 4)
     for buffer in buffers:
         pool.release(buffer)
-    large = one(pool, 2048, COPY)
+    large = acquire_one(pool, 2048, COPY)
     assert [buffer.destroyed for buffer in buffers] == [1, 1, 0, 0]
-    assert one(pool, 1024, COPY) is buffers[3]
-    assert (alive(device), pool.stats().bytes_in_use, pool.stats().bytes_idle) == (4096, 3072, 1024)
+    assert acquire_one(pool, 1024, COPY) is buffers[3]
+    assert (count_live_bytes(device), pool.stats().bytes_in_use, pool.stats().bytes_idle) == (
+        4096,
+        3072,
+        1024,
+    )
     pool.destroy(large)
     assert pool.stats().bytes_in_use == 1024
 
 
-def test_more_than_the_limit_is_refused_and_changes_nothing() -> None:
-    device, pool = limited(4096)
-    kept = one(pool, 1024, COPY)
+def test_a_request_over_the_limit_is_refused_and_changes_nothing() -> None:
+    device, pool = make_pool(4096)
+    kept = acquire_one(pool, 1024, COPY)
     with pytest.raises(gx.OutOfMemoryError, match=r"4,096 bytes .* 1,024 of 4,096 bytes are"):
         pool.acquire([(2048, COPY), (2048, COPY)], wait=False)
-    assert (alive(device), pool.stats().bytes_in_use) == (1024, 1024)
+    assert (count_live_bytes(device), pool.stats().bytes_in_use) == (1024, 1024)
     pool.release(kept)
     assert len(pool.acquire([(2048, COPY), (2048, COPY)], wait=False)) == 2
     assert kept.destroyed == 1
@@ -56,8 +63,8 @@ def test_more_than_the_limit_is_refused_and_changes_nothing() -> None:
         BufferPool(device, largest=LARGEST, limit=4096).acquire([(4097, COPY)])
 
 
-def test_what_is_kept_for_later_is_reclaimed() -> None:
-    device, pool = limited(4096)
+def test_cached_buffers_are_reclaimed_for_room() -> None:
+    device, pool = make_pool(4096)
     kept = pool.acquire([(1024, COPY)] * 4)
 
     def reclaim() -> bool:
@@ -67,18 +74,18 @@ def test_what_is_kept_for_later_is_reclaimed() -> None:
         return False
 
     pool.reclaim = reclaim
-    one(pool, 2048, COPY)
-    assert (len(kept), alive(device)) == (2, 4096)
+    acquire_one(pool, 2048, COPY)
+    assert (len(kept), count_live_bytes(device)) == (2, 4096)
 
 
 @pytest.mark.parametrize(
     ("error", "raised"),
     [(RuntimeError("no more"), gx.OutOfMemoryError), (KeyboardInterrupt(), KeyboardInterrupt)],
 )
-def test_an_error_or_interrupt_on_the_way_leaves_nothing_reserved(
+def test_an_error_or_interrupt_during_acquire_leaves_nothing_reserved(
     error: BaseException, raised: type[BaseException]
 ) -> None:
-    device, pool = limited(8192)
+    device, pool = make_pool(8192)
     make = device.create_buffer
 
     def second_fails(*, size: int, usage: int) -> FakeBuffer:
@@ -93,9 +100,9 @@ def test_an_error_or_interrupt_on_the_way_leaves_nothing_reserved(
 
 
 @pytest.mark.parametrize("way", ["released", "destroyed", "put back"])
-def test_who_waits_gets_what_another_gives_back(way: str) -> None:
-    _, pool = limited(4096)
-    first = one(pool, 4096, COPY)
+def test_a_waiting_thread_gets_room_that_another_gives_back(way: str) -> None:
+    _, pool = make_pool(4096)
+    first = acquire_one(pool, 4096, COPY)
     kept: list[Any] = []
 
     def reclaim() -> bool:
@@ -109,7 +116,7 @@ def test_who_waits_gets_what_another_gives_back(way: str) -> None:
         pool.offer()
 
     pool.reclaim = reclaim
-    waiting, results = in_background(lambda: one(pool, 4096, COPY))
+    waiting, results = in_background(lambda: acquire_one(pool, 4096, COPY))
     waiting.join(0.1)
     assert waiting.is_alive()
     ways: dict[str, Callable[[Any], None]] = {
@@ -122,9 +129,9 @@ def test_who_waits_gets_what_another_gives_back(way: str) -> None:
     assert [buffer.size for buffer in results] == [4096]
 
 
-def test_what_comes_back_just_before_it_waits_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, pool = limited(4096)
-    first = [one(pool, 4096, COPY)]
+def test_room_given_back_just_before_the_wait_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, pool = make_pool(4096)
+    first = [acquire_one(pool, 4096, COPY)]
     try_reserve = pool._try_reserve
 
     def given_back_behind(*arguments: Any) -> bool:
@@ -134,19 +141,19 @@ def test_what_comes_back_just_before_it_waits_is_noticed(monkeypatch: pytest.Mon
         return reserved
 
     monkeypatch.setattr(pool, "_try_reserve", given_back_behind)
-    waiting, results = in_background(lambda: one(pool, 4096, COPY))
+    waiting, results = in_background(lambda: acquire_one(pool, 4096, COPY))
     waiting.join(PATIENCE)
     assert [buffer.size for buffer in results] == [4096]
 
 
-def test_who_came_first_is_first() -> None:
-    """Small ones that come later do not keep a large one waiting, nor those that do not wait."""
-    _, pool = limited(4096)
-    first = [one(pool, 2048, COPY) for _ in range(2)]
-    large, large_results = in_background(lambda: one(pool, 4096, COPY))
+def test_waiting_threads_are_served_in_order_of_arrival() -> None:
+    """Small requests do not overtake a large one that waits, whether they wait or not."""
+    _, pool = make_pool(4096)
+    first = [acquire_one(pool, 2048, COPY) for _ in range(2)]
+    large, large_results = in_background(lambda: acquire_one(pool, 4096, COPY))
     large.join(0.1)
     pool.release(first[0])
-    small, small_results = in_background(lambda: one(pool, 1024, COPY))
+    small, small_results = in_background(lambda: acquire_one(pool, 1024, COPY))
     small.join(0.1)
     assert large.is_alive()
     assert small.is_alive()
@@ -159,14 +166,14 @@ def test_who_came_first_is_first() -> None:
     assert [buffer.size for buffer in small_results] == [1024]
 
 
-def test_what_can_never_be_had_is_refused_while_others_are_at_work() -> None:
-    _, pool = limited(4096)
-    one(pool, 1024, COPY)
+def test_a_request_that_can_never_fit_is_refused_at_once() -> None:
+    _, pool = make_pool(4096)
+    acquire_one(pool, 1024, COPY)
     with pytest.raises(gx.OutOfMemoryError, match=r"8,192 bytes .* 1,024 of 4,096 bytes are"):
-        one(pool, 8192, COPY)
+        acquire_one(pool, 8192, COPY)
 
 
-def sums(gpu: gx.WgpuExecutor, counts: list[int]) -> None:
+def check_batch_sums(gpu: gx.WgpuExecutor, counts: list[int]) -> None:
     jobs = [(np.arange(n, dtype=np.uint32), np.full(n, n, np.uint32)) for n in counts]
     for (a, b), result in zip(jobs, gpu.run_batch(ADD_U32, jobs), strict=True):
         np.testing.assert_array_equal(result, a + b)
@@ -174,8 +181,8 @@ def sums(gpu: gx.WgpuExecutor, counts: list[int]) -> None:
         np.testing.assert_array_equal(gpu.run(ADD_U32, a, b), a + b)
 
 
-def most_held(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Notes what all buffers have together, whenever one is made."""
+def record_held_bytes(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which the bytes of all buffers are appended whenever one is made."""
     seen, device = [0], gpu._device.device
     make, sizes = device.create_buffer, dict[Any, int]()
 
@@ -196,34 +203,34 @@ def most_held(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> list[int
 
 
 @pytest.mark.parametrize("private", [True, False])
-def test_calls_and_batches_of_many_sizes_stay_within_it(
+def test_calls_and_batches_of_many_sizes_stay_within_the_limit(
     private: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 1_000_000
     settings = gx.Settings(memory_limit=limit)
     with gx.WgpuExecutor(settings=settings, private=private) as gpu:
-        held = most_held(gpu, monkeypatch)
-        sums(gpu, [5, 70_000, 300, 20_000, 16_385, 40_000, 200_000, 5] + [9_000] * 40)
+        held = record_held_bytes(gpu, monkeypatch)
+        check_batch_sums(gpu, [5, 70_000, 300, 20_000, 16_385, 40_000, 200_000, 5] + [9_000] * 40)
         assert limit / 2 < max(held) <= limit
         pool = gpu.stats().pool
         assert pool.bytes_in_use + pool.bytes_idle <= limit
 
 
-def test_threads_share_what_there_is() -> None:
+def test_threads_share_the_memory_without_deadlock() -> None:
     with gx.WgpuExecutor(settings=gx.Settings(memory_limit=400_000)) as gpu:
 
         def work(number: int) -> None:
             for turn in range(6):
-                sums(gpu, [9_000 + number, 20_000 + turn, 300, 30_000])
+                check_batch_sums(gpu, [9_000 + number, 20_000 + turn, 300, 30_000])
 
         threads = [in_background(functools.partial(work, number)) for number in range(6)]
         for thread, results in threads:
             thread.join(PATIENCE)
-            assert not thread.is_alive(), "threads wait for each other"
+            assert not thread.is_alive(), "deadlock"
             assert results == [None]
 
 
-def test_a_large_call_has_its_turn_among_small_ones() -> None:
+def test_a_large_call_is_not_starved_by_small_ones() -> None:
     small, large = (np.arange(count, dtype=np.uint32) for count in (3_000, 70_000))
     stop = threading.Event()
     with gx.WgpuExecutor(settings=gx.Settings(memory_limit=1_000_000)) as gpu:
@@ -242,7 +249,7 @@ def test_a_large_call_has_its_turn_among_small_ones() -> None:
         np.testing.assert_array_equal(results, [2 * large])
 
 
-def test_a_kernel_that_cannot_be_cut_says_what_it_needs() -> None:
+def test_the_error_of_a_kernel_that_cannot_be_chunked_says_what_it_needs() -> None:
     a = np.ones((100, 100), np.float32)
     with gx.WgpuExecutor(settings=gx.Settings(memory_limit=100_000)) as gpu:
         assert (gpu.run(MATMUL, a[:50, :50], a[:50, :50]) == 50).all()
@@ -254,7 +261,7 @@ def test_a_kernel_that_cannot_be_cut_says_what_it_needs() -> None:
         assert (gpu.run(MATMUL, a[:50, :50], a[:50, :50]) == 50).all()
 
 
-def test_a_limit_that_not_even_one_element_is_within_is_an_error() -> None:
+def test_a_limit_below_one_element_is_an_error() -> None:
     x = np.arange(3, dtype=np.uint32)
     with (
         gx.WgpuExecutor(settings=gx.Settings(memory_limit=100)) as gpu,
@@ -263,7 +270,7 @@ def test_a_limit_that_not_even_one_element_is_within_is_an_error() -> None:
         gpu.run(ADD_U32, x, x)
 
 
-def test_an_executor_passes_its_limit_on() -> None:
+def test_gpu_executor_passes_its_memory_limit_to_webgpu() -> None:
     x = np.arange(300_000, dtype=np.uint32)
     with gx.GpuExecutor("webgpu", memory_limit=1_000_000) as executor:
         results = list(executor.map(ADD_U32, [x] * 20, [x] * 20))
@@ -273,13 +280,13 @@ def test_an_executor_passes_its_limit_on() -> None:
         assert backend._pool.stats().bytes_in_use <= 1_000_000
 
 
-def test_warming_up_is_for_sizes_within_it(tmp_path: Path) -> None:
+def test_warm_up_stays_within_the_limit(tmp_path: Path) -> None:
     x = np.arange(200_000, dtype=np.uint32)
     with gx.WgpuExecutor(settings=gx.Settings(cache_dir=tmp_path)) as gpu:
         gpu.run(ADD_U32, x, x)
     limited = gx.Settings(cache_dir=tmp_path, memory_limit=1_000_000)
     with gx.WgpuExecutor(settings=limited) as gpu:
-        gpu.warm_up()  # what was kept, of a process that had no limit
+        gpu.warm_up()  # the history of a process that had no limit
         gpu.warm_up(ADD_U32, [100, 200_000, 500_000])
         np.testing.assert_array_equal(gpu.run(ADD_U32, x, x), 2 * x)
         assert gpu.stats().pool.bytes_in_use <= 1_000_000
@@ -288,7 +295,7 @@ def test_warming_up_is_for_sizes_within_it(tmp_path: Path) -> None:
         assert gpu.stats().buffer_sets == 0
 
 
-def test_a_call_that_waits_for_a_set_that_is_warmed_up_gets_it(
+def test_a_waiting_call_gets_the_set_that_warm_up_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     x = np.arange(60_000, dtype=np.uint32)

@@ -1,4 +1,4 @@
-"""Results of the WebGPU executor: in memory of earlier ones that were dropped, and of no others."""
+"""Memory of results: reused only when no reference to the earlier result is left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpu_executor.result_memory import LOOKED_AT, SMALLEST
 from gpu_executor.webgpu.buffer_set import BufferSet
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
-from tests.support.webgpu import InjectedError, fail_once, idle
+from tests.support.webgpu import InjectedError, fail_once, is_idle
 from tests.vulkan.test_recycled_results import COUNT, HOLDS, ZEROS, address, filled, numbers_in
 from tests.vulkan.test_threads import in_threads
 
@@ -47,57 +47,57 @@ fn main(
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[gx.WgpuExecutor]:
-    """One for all tests that do not count what it holds."""
+    """An executor shared by the tests that do not look at its counters."""
     with gx.WgpuExecutor(settings=gx.Settings()) as executor:
         yield executor
 
 
-def result_of(gpu: gx.WgpuExecutor, number: int, **more: Any) -> Any:
-    """An array full of that number, made by the device."""
+def compute_filled(gpu: gx.WgpuExecutor, number: int, **more: Any) -> Any:
+    """Return an array filled with a number, computed by the device."""
     return gpu.run(ADD_U32, filled(number), ZEROS, **more)
 
 
-def result_in_batch(gpu: gx.WgpuExecutor, number: int, out: Array) -> Any:
-    """The same, as a batch of one."""
+def compute_filled_in_batch(gpu: gx.WgpuExecutor, number: int, out: Array) -> Any:
+    """Return the same as `compute_filled`, computed as a batch of one job."""
     return gpu.run_batch(ADD_U32, [(filled(number), ZEROS)], out=[out])[0]
 
 
-def remembered(gpu: gx.WgpuExecutor) -> int:
-    """Bytes that results lie in or lay in."""
+def count_remembered_bytes(gpu: gx.WgpuExecutor) -> int:
+    """Return the bytes of result memory that the executor remembers."""
     return gpu._outputs._recycled.nbytes
 
 
-def check_apart(results: list[Array]) -> None:
-    """No two of them share memory."""
+def check_disjoint(results: list[Array]) -> None:
+    """Check that no two results share memory."""
     ranges = sorted((address(each), address(each) + each.nbytes) for each in results)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
 
 
 @pytest.mark.parametrize("private", [True, False])
-def test_a_result_that_was_dropped_makes_room_for_the_next(
+def test_a_new_result_reuses_the_memory_of_a_dropped_one(
     open_webgpu: OpenWebGpu, private: bool
 ) -> None:
     gpu = open_webgpu(private=private)
-    result = result_of(gpu, 1)
+    result = compute_filled(gpu, 1)
     place = address(result)
     del result
     for number in range(2, 8):
-        result = result_of(gpu, number)
+        result = compute_filled(gpu, number)
         assert (address(result), set(result.tolist())) == (place, {number})
         assert result.flags.writeable and result.flags.c_contiguous
         del result
-    assert remembered(gpu) == ZEROS.nbytes
-    held = result_of(gpu, 30)
-    other = result_of(gpu, 31)
-    check_apart([held, other])
+    assert count_remembered_bytes(gpu) == ZEROS.nbytes
+    held = compute_filled(gpu, 30)
+    other = compute_filled(gpu, 31)
+    check_disjoint([held, other])
     assert (set(held.tolist()), set(other.tolist())) == ({30}, {31})
-    assert remembered(gpu) == 2 * ZEROS.nbytes
+    assert count_remembered_bytes(gpu) == 2 * ZEROS.nbytes
 
 
-def test_results_of_batches_lie_in_those_of_earlier_ones(open_webgpu: OpenWebGpu) -> None:
+def test_results_of_a_batch_reuse_the_memory_of_dropped_ones(open_webgpu: OpenWebGpu) -> None:
     gpu, jobs = open_webgpu(), word_jobs(*[COUNT] * 4)
     results = gpu.run_batch(ADD_U32, jobs)
-    check_apart(results)
+    check_disjoint(results)
     places = {address(each) for each in results}
     del results
     for _ in range(3):
@@ -105,30 +105,30 @@ def test_results_of_batches_lie_in_those_of_earlier_ones(open_webgpu: OpenWebGpu
         check_sums(results, jobs)
         assert {address(each) for each in results} == places
         del results
-    assert remembered(gpu) == 4 * ZEROS.nbytes
+    assert count_remembered_bytes(gpu) == 4 * ZEROS.nbytes
 
 
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
-def test_what_is_held_in_any_way_is_never_written_over(
+def test_memory_that_is_referenced_in_any_way_is_never_overwritten(
     warm: gx.WgpuExecutor, hold: Callable[[Any], Any]
 ) -> None:
-    held = hold(result_of(warm, 0x07070707))
+    held = hold(compute_filled(warm, 0x07070707))
     for number in range(20, 20 + 2 * LOOKED_AT):
-        result_of(warm, number)
+        compute_filled(warm, number)
     warm.run_batch(ADD_U32, [(filled(50), ZEROS)] * 3)
     assert numbers_in(held) == {7}
 
 
-def test_a_result_that_is_the_next_ones_input_is_not_its_output(open_webgpu: OpenWebGpu) -> None:
+def test_a_result_used_as_input_is_not_reused_for_the_output(open_webgpu: OpenWebGpu) -> None:
     gpu, x = open_webgpu(), np.arange(COUNT, dtype=np.uint32)
     result = x
     for _ in range(10):
         result = gpu.run(ADD_U32, result, result)
     np.testing.assert_array_equal(result, x << 10)
-    assert remembered(gpu) == 2 * x.nbytes
+    assert count_remembered_bytes(gpu) == 2 * x.nbytes
 
 
-def test_a_result_keeps_its_shape_and_dtype(warm: gx.WgpuExecutor) -> None:
+def test_reused_memory_gets_the_shape_and_dtype_of_the_new_result(warm: gx.WgpuExecutor) -> None:
     for shape in [(COUNT,), (2, COUNT // 2), (COUNT // 6, 2, 3), (1, COUNT, 1)]:
         x = np.arange(np.prod(shape), dtype=np.uint32).reshape(shape)
         for _ in range(2):
@@ -138,23 +138,23 @@ def test_a_result_keeps_its_shape_and_dtype(warm: gx.WgpuExecutor) -> None:
             del result
 
 
-def test_several_results_are_recycled_one_by_one(open_webgpu: OpenWebGpu) -> None:
+def test_the_outputs_of_one_call_are_reused_separately(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     kernel = gx.Kernel.from_wgsl(SUM_AND_DIFFERENCE, inputs=2, outputs=2, dtypes=["u4"] * 4)
     total, difference = gpu.run(kernel, filled(5), filled(3))
-    check_apart([total, difference])
+    check_disjoint([total, difference])
     free = address(difference)
     del difference
     for number in range(10, 14):
         other, another = gpu.run(kernel, filled(2 * number), filled(number))
-        check_apart([total, other, another])
+        check_disjoint([total, other, another])
         assert free in (address(other), address(another))
         assert (set(other.tolist()), set(another.tolist())) == ({3 * number}, {number})
         del other, another
     assert set(total.tolist()) == {8}
 
 
-def test_small_results_and_very_large_ones_are_plain_arrays(open_webgpu: OpenWebGpu) -> None:
+def test_small_and_very_large_results_own_their_memory(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     gpu._outputs._max_bytes = SMALLEST + 400
     words = SMALLEST // 4
@@ -164,42 +164,42 @@ def test_small_results_and_very_large_ones_are_plain_arrays(open_webgpu: OpenWeb
         assert [each.flags.owndata for each in results] == [True, True, False, False, True]
 
 
-def test_no_more_is_remembered_than_the_most_bytes(open_webgpu: OpenWebGpu) -> None:
+def test_remembered_memory_stays_within_its_limit(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     most = gpu._outputs._max_bytes = 4 * ZEROS.nbytes
     held = []
     for number in range(10):
-        held.append(result_of(gpu, number))
-        assert remembered(gpu) <= most
+        held.append(compute_filled(gpu, number))
+        assert count_remembered_bytes(gpu) <= most
     for more in range(10):
         x = np.full(COUNT + 100 * more, more, np.uint32)
         held.append(gpu.run(ADD_U32, x, np.zeros_like(x)))
-        assert remembered(gpu) <= most
-    check_apart(held)
+        assert count_remembered_bytes(gpu) <= most
+    check_disjoint(held)
     assert [set(each.tolist()) for each in held] == [{number} for number in [*range(10)] * 2]
 
 
-def test_arrays_of_the_callers_own_are_never_given_to_others(open_webgpu: OpenWebGpu) -> None:
+def test_out_arrays_of_the_caller_are_never_reused(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    for run in (result_of, result_in_batch):
+    for run in (compute_filled, compute_filled_in_batch):
         out = np.empty_like(ZEROS)
         assert run(gpu, 3, out=out) is out
         assert set(out.tolist()) == {3}
-        assert remembered(gpu) == 0
+        assert count_remembered_bytes(gpu) == 0
         gone = weakref.ref(out)
         del out
-        assert gone() is None, "nobody but the caller held it"
-    first = result_of(gpu, 4)
-    assert result_of(gpu, 5, out=first) is first
-    assert remembered(gpu) == ZEROS.nbytes
-    check_apart([first, result_of(gpu, 6)])
+        assert gone() is None, "only the caller may reference it"
+    first = compute_filled(gpu, 4)
+    assert compute_filled(gpu, 5, out=first) is first
+    assert count_remembered_bytes(gpu) == ZEROS.nbytes
+    check_disjoint([first, compute_filled(gpu, 6)])
     assert set(first.tolist()) == {5}
 
 
-def test_results_that_are_held_are_valid_after_close(open_webgpu: OpenWebGpu) -> None:
+def test_referenced_results_are_valid_after_close(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    part, whole = result_of(gpu, 9)[5:7], result_of(gpu, 8)
-    of_dropped = weakref.ref(result_of(gpu, 7).base)
+    part, whole = compute_filled(gpu, 9)[5:7], compute_filled(gpu, 8)
+    of_dropped = weakref.ref(compute_filled(gpu, 7).base)
     assert of_dropped() is not None
     gpu.close()
     assert of_dropped() is None
@@ -220,14 +220,14 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
-def test_an_error_midway_hands_no_memory_out_twice(
+def test_after_an_error_no_memory_is_handed_out_twice(
     open_webgpu: OpenWebGpu,
     monkeypatch: pytest.MonkeyPatch,
     error: Callable[[], BaseException],
     private: bool,
 ) -> None:
     gpu, jobs = open_webgpu(private=private), word_jobs(*[COUNT] * 3)
-    held = [result_of(gpu, 70)]
+    held = [compute_filled(gpu, 70)]
     for at in (1, 2, 3):
         with monkeypatch.context() as patch:
             fail_once(patch, BufferSet, "read", at=at, error=error())
@@ -235,14 +235,14 @@ def test_an_error_midway_hands_no_memory_out_twice(
                 gpu.run_batch(ADD_U32, jobs)
         results = gpu.run_batch(ADD_U32, jobs)
         check_sums(results, jobs)
-        held.append(result_of(gpu, 70 + at))
-        check_apart([*held, *results])
+        held.append(compute_filled(gpu, 70 + at))
+        check_disjoint([*held, *results])
         del results
     assert [set(each.tolist()) for each in held] == [{number} for number in range(70, 74)]
-    assert idle(gpu)
+    assert is_idle(gpu)
 
 
-def test_calls_that_fail_leave_their_memory_to_later_ones(open_webgpu: OpenWebGpu) -> None:
+def test_memory_of_failed_calls_is_reused(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     good = np.ones((SMALLEST // 48 + 70, 6), np.uint64)
     bad = good.copy()
@@ -255,20 +255,20 @@ def test_calls_that_fail_leave_their_memory_to_later_ones(open_webgpu: OpenWebGp
             gpu.run_batch(FQ_ADD, [(good, good), (good, bad)])
         gc.collect()
     results = gpu.run_batch(FQ_ADD, [(good, good)] * 3)
-    check_apart([held, *results])
+    check_disjoint([held, *results])
     assert all((each == 2).all() for each in [held, *results])
-    assert remembered(gpu) <= 6 * good.nbytes
+    assert count_remembered_bytes(gpu) <= 6 * good.nbytes
 
 
-def test_no_two_results_of_several_threads_share_memory(warm: gx.WgpuExecutor) -> None:
+def test_results_of_different_threads_share_no_memory(warm: gx.WgpuExecutor) -> None:
     lock = threading.Lock()
     live: dict[int, tuple[int, int]] = {}
-    """Where the results are that somebody holds, by the number they are full of."""
+    """Address ranges of the referenced results, by the number that fills them."""
 
     def work(thread: int) -> None:
         held: dict[int, Any] = {}
         for number in range(100 * thread, 100 * thread + 10):
-            held[number] = result_of(warm, number)
+            held[number] = compute_filled(warm, number)
             start = address(held[number])
             end = start + held[number].nbytes
             with lock:

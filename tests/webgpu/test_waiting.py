@@ -1,4 +1,4 @@
-"""The ways in which the WebGPU executor reaches a device: waiting, memory, parameters, adapters."""
+"""Device queues, kinds of memory, parameters, and the selection of adapters."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gpu_executor.webgpu.device_queue import PublicQueue
 from gpu_executor.webgpu.native_queue import NativeQueue, open_queue
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, word_jobs
-from tests.support.webgpu import MATMUL, own_kernel
+from tests.support.webgpu import MATMUL, make_wgsl_kernel
 
 
-@pytest.mark.parametrize("shares", [True, False], ids=["one memory", "memory of its own"])
-def test_both_ways_of_waiting_give_the_same(
+@pytest.mark.parametrize("shares", [True, False], ids=["shared memory", "device memory"])
+def test_native_and_public_queue_give_the_same_results(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch, shares: bool
 ) -> None:
     if not shares:
@@ -38,14 +38,14 @@ def test_both_ways_of_waiting_give_the_same(
     assert (stats[0].submissions, stats[0].tasks) == (stats[1].submissions, stats[1].tasks)
 
 
-def test_only_a_device_that_shares_the_hosts_memory_binds_what_the_host_maps(
+def test_only_a_device_that_shares_the_hosts_memory_binds_mappable_buffers(
     open_webgpu: OpenWebGpu,
 ) -> None:
     device = open_webgpu()._device
     assert device.shares_memory == (device.kind in ("CPU", "IntegratedGPU"))
 
 
-def test_parameters_in_a_uniform_buffer_give_the_same(
+def test_parameters_in_a_uniform_buffer_give_the_same_results(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_device = WebGpuDevice.__init__
@@ -63,14 +63,14 @@ def test_parameters_in_a_uniform_buffer_give_the_same(
         check_sums([gpu.run(ADD_U32, *job) for job in jobs], jobs)
     a, b = np.ones((5, 6), np.uint32), np.ones((6, 7), np.uint32)
     np.testing.assert_array_equal(gpu.run(MATMUL, a, b), a @ b)
-    np.testing.assert_array_equal(gpu.run(own_kernel(step=9), jobs[0][0]), jobs[0][0] + 9)
+    np.testing.assert_array_equal(gpu.run(make_wgsl_kernel(step=9), jobs[0][0]), jobs[0][0] + 9)
     bad = fields[0][0].copy()
     bad[2] = TOO_LARGE
     with pytest.raises(gx.ElementRangeError):
         gpu.run(FQ_ADD, fields[0][0], bad)
 
 
-def test_another_version_of_wgpu_is_waited_for_publicly(
+def test_another_version_of_wgpu_uses_the_public_queue(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_queue, "WGPU_VERSION", "0.1.0")
@@ -79,7 +79,7 @@ def test_another_version_of_wgpu_is_waited_for_publicly(
     check_sums([gpu.run(ADD_U32, *word_jobs(50)[0])], word_jobs(50))
 
 
-def test_another_implementation_of_webgpu_is_waited_for_publicly() -> None:
+def test_another_implementation_of_webgpu_uses_the_public_queue() -> None:
     class Other:
         queue = None
 
@@ -92,7 +92,7 @@ def test_another_implementation_of_webgpu_is_waited_for_publicly() -> None:
     assert isinstance(open_queue(cast(WebGpuDevice, Device())), PublicQueue)
 
 
-def test_an_adapter_is_chosen_by_index_or_a_part_of_its_name(open_webgpu: OpenWebGpu) -> None:
+def test_an_adapter_is_selected_by_index_or_part_of_its_name(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
     assert open_webgpu(device=0).device_name == gpu.device_name
     part = gpu.device_name[1:6].upper()
@@ -101,13 +101,13 @@ def test_an_adapter_is_chosen_by_index_or_a_part_of_its_name(open_webgpu: OpenWe
 
 
 @pytest.mark.parametrize("wanted", [-1, 99, "no such adapter"])
-def test_an_adapter_that_is_not_there_is_told_with_those_that_are(wanted: str | int) -> None:
+def test_the_error_for_an_unknown_adapter_lists_the_known_ones(wanted: str | int) -> None:
     with pytest.raises(gx.NoDeviceError, match=re.escape(str(wanted))) as caught:
         gx.WgpuExecutor(wanted, settings=gx.Settings())
     assert "there are " in str(caught.value)
 
 
-def test_the_settings_choose_an_adapter_where_none_is_given(open_webgpu: OpenWebGpu) -> None:
+def test_the_settings_select_an_adapter_where_none_is_given(open_webgpu: OpenWebGpu) -> None:
     best = open_webgpu()
     part = best.device_name[1:6].upper()
     for wanted in ("0", part, f"{best.device_name} ({best.stats().backend})"):
@@ -120,12 +120,12 @@ def test_the_settings_choose_an_adapter_where_none_is_given(open_webgpu: OpenWeb
 
 
 @pytest.mark.parametrize("wanted", ["99", "no such adapter"])
-def test_an_adapter_of_the_settings_that_is_not_there_is_told(wanted: str) -> None:
+def test_the_error_for_an_unknown_adapter_in_the_settings_lists_the_known_ones(wanted: str) -> None:
     with pytest.raises(gx.NoDeviceError, match=rf"{wanted}.*; there are "):
         gx.WgpuExecutor(settings=gx.Settings(device=wanted))
 
 
-def test_the_environment_chooses_an_adapter(
+def test_the_environment_selects_an_adapter(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = open_webgpu().device_name
@@ -141,7 +141,7 @@ class FakeAdapter:
         self.info = {"device": device, "adapter_type": kind, "backend_type": backend}
 
 
-def test_the_best_adapter_comes_first() -> None:
+def test_adapters_are_ranked_best_first() -> None:
     adapters = [
         FakeAdapter("soft", "CPU", "Vulkan"),
         FakeAdapter("card", "DiscreteGPU", "OpenGL"),
