@@ -1,4 +1,4 @@
-"""Kernel: what a declaration may say, and that it stays as it was said."""
+"""Kernel: valid and invalid declarations, immutability, equality."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def declare(
     return Kernel.from_spirv(code, inputs=inputs, outputs=outputs, name=name, **more)
 
 
-def test_a_kernel_knows_what_was_declared() -> None:
+def test_a_kernel_has_its_declaration_as_attributes() -> None:
     kernel = declare(dtypes=[("u8", (6,)), "f4", "i2"], constants={2: 0.5, 0: 64}, reference=np.add)
     assert (kernel.name, kernel.inputs, kernel.outputs, kernel.split) == ("add", 2, 1, "elements")
     assert kernel.types == (
@@ -54,11 +54,11 @@ def test_a_kernel_knows_what_was_declared() -> None:
     assert kernel.bindings == 3
 
 
-def test_big_endian_types_are_kept_in_native_order() -> None:
+def test_big_endian_types_become_native() -> None:
     assert declare(dtypes=[">u4"] * 3) == declare(dtypes=["u4"] * 3)
 
 
-def test_a_kernel_does_not_change() -> None:
+def test_a_kernel_is_immutable() -> None:
     kernel = declare()
     with pytest.raises(dataclasses.FrozenInstanceError):
         kernel.name = "sub"  # type: ignore[misc]
@@ -66,7 +66,7 @@ def test_a_kernel_does_not_change() -> None:
         del kernel.push
 
 
-def test_what_it_was_made_from_can_change_afterwards() -> None:
+def test_a_kernel_copies_mutable_arguments() -> None:
     constants, push = {0: 32}, bytearray(8)
     kernel = declare(PUSHED, inputs=1, constants=constants, push=push)
     constants[0], push[0] = 64, 1
@@ -74,7 +74,7 @@ def test_what_it_was_made_from_can_change_afterwards() -> None:
     assert kernel.push == bytes(8)
 
 
-def test_equal_declarations_are_equal_and_one_dictionary_key() -> None:
+def test_equal_declarations_compare_and_hash_equal() -> None:
     first = declare(constants={1: 2, 0: 64}, dtypes=["u4"] * 3)
     second = declare(bytes(bytearray(ADD)), constants={0: 64, 1: 2}, dtypes=[np.uint32] * 3)
     assert first == second
@@ -105,27 +105,27 @@ def shape_of_first(first: tuple[int, ...], _second: tuple[int, ...]) -> tuple[in
     ],
     ids=str,
 )
-def test_kernels_that_differ_in_anything_are_different(change: dict[str, Any]) -> None:
+def test_kernels_with_different_declarations_differ(change: dict[str, Any]) -> None:
     assert declare(**change) != declare()
     assert len({declare(**change), declare(), declare(**change)}) == 2
 
 
-def test_kernels_that_differ_in_pushed_bytes_are_different() -> None:
+def test_kernels_with_different_push_bytes_differ() -> None:
     kernels = [declare(PUSHED, inputs=1, push=bytes([byte] * 8)) for byte in (0, 1, 0)]
     assert kernels[0] == kernels[2] != kernels[1]
 
 
-def test_kernels_that_differ_in_the_sign_of_a_zero_are_different() -> None:
+def test_kernels_with_constants_0_and_minus_0_differ() -> None:
     assert declare(constants={2: 0.0}) != declare(constants={2: -0.0})
 
 
-def test_a_kernel_is_not_equal_to_other_things() -> None:
+def test_a_kernel_does_not_equal_other_objects() -> None:
     kernel = declare()
     assert kernel != "add"
     assert kernel != kernel.spirv
 
 
-def test_a_kernel_is_the_same_key_in_another_process(tmp_path: Path) -> None:
+def test_an_unpickled_kernel_equals_one_made_in_that_process(tmp_path: Path) -> None:
     (tmp_path / "kernel").write_bytes(pickle.dumps(declare()))
     (tmp_path / "add.spv").write_bytes(ADD)
     program = """
@@ -147,7 +147,7 @@ print(sent == made, hash(sent) == hash(made))
 
 
 @pytest.mark.parametrize("kind", [Path, str])
-def test_code_is_taken_from_a_file_and_named_after_it(
+def test_a_kernel_from_a_file_is_named_after_it(
     tmp_path: Path, kind: Callable[[Path], str | Path]
 ) -> None:
     path = tmp_path / "saxpy.spv"
@@ -157,31 +157,31 @@ def test_code_is_taken_from_a_file_and_named_after_it(
     assert Kernel.from_spirv(kind(path), inputs=2, outputs=1, name="add") == declare()
 
 
-def test_code_given_as_bytes_is_named_after_its_digest() -> None:
+def test_a_kernel_from_bytes_is_named_after_its_digest() -> None:
     kernel = declare(name=None)
     assert kernel.name == f"spirv-{kernel.digest[:8]}"
 
 
-def test_code_that_is_no_spirv_is_refused() -> None:
+def test_code_that_is_not_spirv_is_refused() -> None:
     with pytest.raises(SpirvError, match="source text"):
         declare(b"#version 450\nvoid main() {}\n")
 
 
 def test_calling_a_kernel_says_how_to_run_it() -> None:
-    words = r"kernel 'add' does not run by itself; give it to an executor: gpu.run\(kernel, ...\)"
+    words = r"kernel 'add' cannot be called; run it with an executor: gpu.run\(kernel, ...\)"
     with pytest.raises(NotRunHereError, match=words) as raised:
         declare()(np.zeros(3), np.zeros(3))
     assert isinstance(raised.value, TypeError)
     assert isinstance(raised.value, GpuError)
 
 
-def test_a_status_word_is_one_more_binding() -> None:
+def test_a_status_word_is_an_additional_binding() -> None:
     kernel = declare(shader("readonly", "readonly", "", ""), status=True)
     assert kernel.status
     assert kernel.bindings == 4
 
 
-def test_a_kernel_may_leave_its_element_count_unread() -> None:
+def test_a_kernel_need_not_declare_the_element_count() -> None:
     assert declare(NO_PUSH, inputs=1).push == b""
 
 
@@ -193,42 +193,45 @@ def test_the_plan_may_choose_a_constant_that_is_not_fixed() -> None:
 @pytest.mark.parametrize(
     ("declaration", "words"),
     [
-        ({"inputs": 0}, "'add' has 0 inputs and 1 outputs; it needs one of each at least"),
-        ({"outputs": 0}, "'add' has 2 inputs and 0 outputs; it needs one of each at least"),
-        ({"inputs": -1, "outputs": 4}, "has -1 inputs and 4 outputs; it needs one of each"),
-        ({"dtypes": []}, "'add': dtypes names 0 types for 2 inputs and 1 outputs"),
-        ({"dtypes": ["u4"] * 4}, "'add': dtypes names 4 types for 2 inputs and 1 outputs"),
+        ({"inputs": 0}, "'add' has 0 inputs and 1 outputs; it needs at least one of each"),
+        ({"outputs": 0}, "'add' has 2 inputs and 0 outputs; it needs at least one of each"),
+        ({"inputs": -1, "outputs": 4}, "has -1 inputs and 4 outputs; it needs at least one"),
+        ({"dtypes": []}, "'add': dtypes lists 0 types for 2 inputs and 1 outputs"),
+        ({"dtypes": ["u4"] * 4}, "'add': dtypes lists 4 types for 2 inputs and 1 outputs"),
         (
             {"dtypes": ["u4", object, "u4"]},
-            "dtypes has object; a kernel's elements are one number or more",
+            "dtypes has object; an element is a number or a non-empty subarray of numbers",
         ),
         (
             {"dtypes": ["u4", "u4", "S4"]},
-            "dtypes has |S4; a kernel's elements are one number or more",
+            "dtypes has |S4; an element is a number or a non-empty subarray of numbers",
         ),
-        ({"dtypes": [[("a", "<u4")], "u4", "u4"]}, "dtypes has [('a', '<u4')]; a kernel's"),
+        ({"dtypes": [[("a", "<u4")], "u4", "u4"]}, "dtypes has [('a', '<u4')]; an element is"),
         ({"dtypes": ["u4", ("u4", (0,)), "u4"]}, "dtypes has"),
-        ({"split": "element"}, "'add': split is 'element'; it is 'elements' or 'whole'"),
-        ({"split": None}, "'add': split is None; it is 'elements' or 'whole'"),
-        ({"out_shape": shape_of_first}, "'add' is cut by elements, so its outputs' shapes follow;"),
+        ({"split": "element"}, "'add': split is 'element'; it must be 'elements' or 'whole'"),
+        ({"split": None}, "'add': split is None; it must be 'elements' or 'whole'"),
+        (
+            {"out_shape": shape_of_first},
+            "'add' has split='elements', so its outputs have its inputs'",
+        ),
         ({"out_shape": shape_of_first}, "drop out_shape"),
-        ({"inputs": 3}, "'add': its code binds [0, 1, 2], but 3 inputs, 1 outputs are"),
-        ({"inputs": 1}, "but 1 inputs, 1 outputs are bindings [0, 1]"),
-        ({"status": True}, "2 inputs, 1 outputs, a status word are bindings [0, 1, 2, 3]"),
-        ({"code": LAST_READ_ONLY}, "'add': binding 2, an output, is read-only in its code"),
-        ({"code": LAST_READ_ONLY, "inputs": 1, "status": True}, "2, the status word, is read-only"),
-        (ONE_TO_ONE, "'add': its code declares 12 bytes of push constants, but the element count"),
+        ({"inputs": 3}, "'add': the code has the bindings [0, 1, 2], but 3 inputs, 1 outputs are"),
+        ({"inputs": 1}, "but 1 inputs, 1 outputs are the bindings [0, 1]"),
+        ({"status": True}, "2 inputs, 1 outputs, a status word are the bindings [0, 1, 2, 3]"),
+        ({"code": LAST_READ_ONLY}, "'add': binding 2, an output, is readonly in the code"),
+        ({"code": LAST_READ_ONLY, "inputs": 1, "status": True}, "2, the status word, is readonly"),
+        (ONE_TO_ONE, "'add': the code declares 12 bytes of push constants, but the element count"),
         (ONE_TO_ONE | {"push": bytes(12)}, "(4 bytes) and push (12 bytes) make 16"),
-        (ONE_TO_ONE | {"push": bytes(7)}, "'add': push has 7 bytes; they come in fours"),
+        (ONE_TO_ONE | {"push": bytes(7)}, "'add': push has 7 bytes; it must be a multiple of 4"),
         (ONE_TO_ONE | {"code": NO_PUSH, "push": bytes(4)}, "declares 0 bytes of push constants"),
-        ({"constants": {1: 1, 7: 1}}, "'add': constants sets id 7, but its code has the ids [0, 1"),
-        ({"per_invocation": 9}, "'add': per_invocation names constant 9; the whole-number"),
-        ({"per_invocation": 1, "constants": {1: 4}}, "neither fixed nor the work-group's are []"),
-        ({"per_invocation": 0}, "'add': per_invocation names constant 0"),
-        ({"per_invocation": 3}, "'add': per_invocation names constant 3"),
+        ({"constants": {1: 1, 7: 1}}, "'add': constants sets id 7, but the code has the ids [0, 1"),
+        ({"per_invocation": 9}, "'add': per_invocation is constant 9; it must be an integer"),
+        ({"per_invocation": 1, "constants": {1: 4}}, "nor the work-group size sets: []"),
+        ({"per_invocation": 0}, "'add': per_invocation is constant 0"),
+        ({"per_invocation": 3}, "'add': per_invocation is constant 3"),
     ],
 )
-def test_a_declaration_that_cannot_be_is_refused_in_words(
+def test_an_invalid_declaration_is_refused_with_the_reason(
     declaration: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(KernelError, match=re.escape(words)) as raised:

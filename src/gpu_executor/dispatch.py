@@ -37,7 +37,7 @@ class Dispatch:
     """Push constants behind the kernel's own."""
     groups: int | None = None
     """Work-groups; None: as many as the elements need."""
-    strides: bool = False
+    grid_stride: bool = False
     """Whether the kernel takes all elements with fewer work-groups than they need, too."""
     work_group: int | None = None
     """Invocations in one; None: what suits the kernel and the elements."""

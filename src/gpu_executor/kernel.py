@@ -1,16 +1,16 @@
-"""Kernel: what runs in one dispatch, with everything an executor must know to run it.
+"""Kernel: the code of one dispatch, with everything an executor must know to run it.
 
-The contract between a kernel's code and whoever runs it:
+The contract between a kernel's code and the executor:
 
 - Storage buffers of descriptor set 0: the inputs at bindings 0, 1, ..., then the outputs, then the
   status word if the kernel declares one.
-- Push constants: the number of elements as a `uint32`, followed by the kernel's own `push` bytes
-  and, where the kernel has `push_of`, what that makes of the inputs' shapes.
-- The work-group size is chosen by the plan where the code leaves it to a specialization constant
-  (`local_size_x_id`), and so is the number of elements per invocation where `per_invocation` names
-  its constant.
-- A status word is 0xffffffff when a dispatch begins; the kernel lowers it to
-  `element * inputs + argument` for the first element of an input that it cannot accept.
+- Push constants: the number of elements as a `uint32`, then the bytes of `push`, then the `uint32`
+  words that `push_of` computes from the inputs' shapes.
+- The plan chooses the work-group size if it is a specialization constant in the code
+  (`local_size_x_id`). It chooses the number of elements per invocation if `per_invocation` names
+  the constant for it.
+- A status word is 0xffffffff when a dispatch begins. The kernel lowers it to
+  `element * inputs + argument` of the first input element that it cannot accept.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ COUNT_BYTES = 4
 NO_INTERFACE = ShaderInterface(
     (0, 0), "", LocalSize((1, 1, 1), (None, None, None)), (), frozenset(), 0, (), frozenset()
 )
-"""Of a kernel without SPIR-V."""
+"""The interface of a kernel without SPIR-V."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElementType:
-    """What one element of an array is: a scalar, or a block of them such as six limbs."""
+    """The type of one array element: a scalar, or a block of scalars such as six limbs."""
 
     dtype: np.dtype[Any]
     shape: Shape = ()
@@ -59,7 +59,10 @@ class ElementType:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One dispatch of GPU code, immutable and hashable: `Kernel.from_spirv`, or loaded by name."""
+    """The code of one dispatch and its declaration; immutable and hashable.
+
+    Make one with `Kernel.from_spirv` or `Kernel.from_wgsl`, or load one with `kernels.load`.
+    """
 
     name: str
     spirv: bytes = field(repr=False)
@@ -72,31 +75,32 @@ class Kernel:
     push: bytes
     status: bool
     per_invocation: int | None
-    """The specialization constant that says how many elements an invocation takes, if one does."""
+    """The id of the specialization constant for the elements per invocation, if there is one."""
     work_group: int | None
-    """The work-group size that its author found best for large calls, if any."""
+    """The work-group size that was measured best for large calls, if one was measured."""
     reference: Callable[..., Any] | None = field(repr=False)
     interface: ShaderInterface = field(repr=False)
     digest: str = field(repr=False)
     """SHA-256 of the SPIR-V."""
     push_of: Callable[..., Sequence[int]] | None = field(default=None, repr=False)
-    """Words that follow `push`, from the inputs' shapes."""
+    """Computes the push words that follow `push` from the inputs' shapes."""
     wgsl: WgslCode | None = field(default=None, repr=False)
     """The same kernel for WebGPU."""
     wgsl_grid: Callable[..., tuple[int, int]] | None = field(default=None, repr=False)
-    """Its work-groups in two dimensions from the words of `push_of`; else by elements."""
-    neighbours: int = 1
-    """How many elements its invocations take at once; those left over they take one by one."""
+    """Computes the two-dimensional WebGPU grid from the words of `push_of`; without it, the number
+    of elements determines the grid."""
+    packed: int = 1
+    """Elements per vector that an invocation loads; elements left over are processed singly."""
 
     def __post_init__(self) -> None:
         identity = (
             self.digest, self.name, self.inputs, self.outputs, self.split, self.types,
             self.out_shape, self.encoded_constants(), self.push, self.status,
             self.per_invocation, self.work_group, self.reference, self.push_of, self.wgsl,
-            self.wgsl_grid, self.neighbours,
+            self.wgsl_grid, self.packed,
         )  # fmt: skip
         object.__setattr__(self, "_identity", identity)
-        # Kernels are dictionary keys on the path of every call: hash once.
+        # Every call looks its kernel up in dictionaries: compute the hash once.
         object.__setattr__(self, "_hash", hash(identity))
 
     def __hash__(self) -> int:
@@ -111,25 +115,24 @@ class Kernel:
         return bool(self.__dict__["_identity"] == other.__dict__["_identity"])
 
     def __call__(self, *_arrays: Any, out: Any = None) -> Any:
-        """For the types of `concurrent.futures.Executor` alone, which submits what is callable."""
+        """Raises: a kernel is callable only to satisfy the type of `Executor.submit`."""
         raise NotRunHereError(
-            f"kernel {self.name!r} does not run by itself; give it to an executor: "
-            "gpu.run(kernel, ...)"
+            f"kernel {self.name!r} cannot be called; run it with an executor: gpu.run(kernel, ...)"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A hash is good in one process only, so a kernel that travels makes its own anew.
+        # Hashes differ between processes, so unpickling calls the constructor, which hashes anew.
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
     def encoded_constants(self) -> tuple[tuple[int, bytes], ...]:
-        """The constants as their bytes: 0.0 and -0.0 are equal, but not the same constant."""
+        """The constants as bytes; they tell 0.0 from -0.0, which compare equal as numbers."""
         encoded = []
         for spec_id, value in self.constants:
             constant = self.interface.constant(spec_id)
             if constant is None:
                 known = [each.spec_id for each in self.interface.constants]
                 raise KernelError(
-                    f"kernel {self.name!r}: constants sets id {spec_id}, but its code has the ids "
+                    f"kernel {self.name!r}: constants sets id {spec_id}, but the code has the ids "
                     f"{known}"
                 )
             try:
@@ -139,7 +142,7 @@ class Kernel:
         return tuple(encoded)
 
     def local_size(self) -> tuple[int, int, int]:
-        """The work-group's extents with the kernel's constants; a plan may choose another first."""
+        """The work-group size with the kernel's constants; a plan may choose another x."""
         local, fixed = self.interface.local_size, dict(self.constants)
         x, y, z = (
             size if spec_id is None else int(fixed.get(spec_id, size))
@@ -149,13 +152,13 @@ class Kernel:
 
     @property
     def push_bytes(self) -> int:
-        """All push constants: the element count, `push`, and what `push_of` makes."""
+        """The size of all push constants: the element count, `push` and the words of `push_of`."""
         own = COUNT_BYTES + len(self.push)
         return own if self.push_of is None else max(own, self.interface.push_constant_bytes)
 
     @property
     def bindings(self) -> int:
-        """How many storage buffers it binds, the status word among them."""
+        """The number of storage buffers, including the status word."""
         return self.inputs + self.outputs + (1 if self.status else 0)
 
     @classmethod
@@ -178,31 +181,35 @@ class Kernel:
         reference: Callable[..., Any] | None = None,
         wgsl: WgslCode | None = None,
         wgsl_grid: Callable[..., tuple[int, int]] | None = None,
-        neighbours: int = 1,
+        packed: int = 1,
     ) -> Kernel:
-        """A kernel from SPIR-V, as bytes or in a file.
+        """A kernel from SPIR-V, given as bytes or as the path of a file.
 
-        `split="elements"` says that output i follows from inputs i alone, so a call may be cut into
-        chunks anywhere; "whole" kernels are never cut. `dtypes` lists the inputs' then the outputs'
-        types; a subarray dtype such as `("u8", (6,))` makes six integers one element. Without it
-        elements are scalars and an output is like the first input. `out_shape` computes the
-        outputs' shapes from the inputs', and `push_of` whole numbers that follow `push`;
-        `constants` fixes specialization constants by their id;
-        `per_invocation` names the one that says how many elements an invocation takes, and
-        `work_group` a good work-group size for large calls; `status=True` declares a status word;
-        `reference` is the same computation on NumPy arrays, `wgsl` the same code for WebGPU and
-        `wgsl_grid` its work-groups in two dimensions from the words of `push_of`; `neighbours` says
-        how many elements an invocation takes at once, all but those left over.
+        `split="elements"` declares that output i depends only on elements i of the inputs, so a
+        call may be split into chunks anywhere; calls of "whole" kernels are never split.
+
+        `dtypes` lists the types of the inputs, then of the outputs; a subarray dtype such as
+        `("u8", (6,))` makes six integers one element. Without `dtypes`, elements are scalars and an
+        output has the type of the first input. `out_shape` computes the outputs' shapes from the
+        inputs' shapes, and `push_of` the push words that follow `push`.
+
+        `constants` sets specialization constants by id. `per_invocation` is the id of the constant
+        for the number of elements per invocation, and `work_group` a good work-group size for large
+        calls. `status=True` declares a status word. `packed` is the number of elements per vector
+        that an invocation loads; those left over are processed singly.
+
+        `reference` is the same computation on NumPy arrays, `wgsl` the same kernel for WebGPU, and
+        `wgsl_grid` computes its two-dimensional grid from the words of `push_of`.
         """
-        code = _code(code_or_path)
+        code = _read_code(code_or_path)
         interface = read_interface(code)
         kernel = cls(
-            name=name or _name(code_or_path, code),
+            name=name or _default_name(code_or_path, code),
             spirv=code,
             inputs=inputs,
             outputs=outputs,
             split=split,
-            types=None if dtypes is None else tuple(_element_type(dtype) for dtype in dtypes),
+            types=None if dtypes is None else tuple(_parse_dtype(dtype) for dtype in dtypes),
             out_shape=out_shape,
             constants=tuple(sorted((constants or {}).items())),
             push=bytes(memoryview(push)),
@@ -215,7 +222,7 @@ class Kernel:
             push_of=push_of,
             wgsl=wgsl,
             wgsl_grid=wgsl_grid,
-            neighbours=neighbours,
+            packed=packed,
         )
         _check_declaration(kernel)
         _check_against_code(kernel)
@@ -239,9 +246,11 @@ class Kernel:
         name: str | None = None,
         reference: Callable[..., Any] | None = None,
     ) -> Kernel:
-        """A kernel from WGSL, for WebGPU alone; `wgsl.py` says what the text finds and must have.
+        """A kernel from WGSL, for WebGPU only. `wgsl.py` describes the contract of the text.
 
-        `data` are the words behind the number of elements, the rest is as for SPIR-V.
+        `data` are the 32-bit words that follow the number of elements, and `grid` computes the
+        two-dimensional grid from the words of `push_of`. The other parameters are as in
+        `from_spirv`.
         """
         code = WgslCode(text, bytes(memoryview(data)))
         kernel = cls(
@@ -250,7 +259,7 @@ class Kernel:
             inputs=inputs,
             outputs=outputs,
             split=split,
-            types=tuple(_element_type(dtype) for dtype in dtypes),
+            types=tuple(_parse_dtype(dtype) for dtype in dtypes),
             out_shape=out_shape,
             constants=(),
             push=b"",
@@ -269,28 +278,30 @@ class Kernel:
         return kernel
 
 
-def _code(code_or_path: bytes | str | Path) -> bytes:
+def _read_code(code_or_path: bytes | str | Path) -> bytes:
     if isinstance(code_or_path, str | Path):
         return Path(code_or_path).read_bytes()
     return bytes(code_or_path)
 
 
-def _name(code_or_path: bytes | str | Path, code: bytes) -> str:
+def _default_name(code_or_path: bytes | str | Path, code: bytes) -> str:
     if isinstance(code_or_path, str | Path):
         return Path(code_or_path).stem
     return f"spirv-{hashlib.sha256(code).hexdigest()[:8]}"
 
 
-def _element_type(dtype: npt.DTypeLike) -> ElementType:
+def _parse_dtype(dtype: npt.DTypeLike) -> ElementType:
     whole = np.dtype(dtype)
     base, shape = whole.subdtype or (whole, ())
     if base.kind not in "biufc" or 0 in shape:
-        raise KernelError(f"dtypes has {whole}; a kernel's elements are one number or more")
+        raise KernelError(
+            f"dtypes has {whole}; an element is a number or a non-empty subarray of numbers"
+        )
     return ElementType(native(base), tuple(shape))
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The same number type in the machine's byte order: NumPy's own object, so `is` compares it."""
+    """The dtype in native byte order: NumPy's singleton, so `is` can compare it."""
     return np.dtype(dtype.type)
 
 
@@ -299,25 +310,28 @@ def _check_declaration(kernel: Kernel) -> None:
     if kernel.inputs < 1 or kernel.outputs < 1:
         raise KernelError(
             f"{where} has {kernel.inputs} inputs and {kernel.outputs} outputs; "
-            "it needs one of each at least"
+            "it needs at least one of each"
         )
     if kernel.split not in ("elements", "whole"):
-        raise KernelError(f"{where}: split is {kernel.split!r}; it is 'elements' or 'whole'")
+        raise KernelError(f"{where}: split is {kernel.split!r}; it must be 'elements' or 'whole'")
     if kernel.split == "elements" and kernel.out_shape is not None:
         raise KernelError(
-            f"{where} is cut by elements, so its outputs' shapes follow; drop out_shape"
+            f"{where} has split='elements', so its outputs have its inputs' shape; drop out_shape "
+            "or give split='whole'"
         )
     if kernel.wgsl is not None and len(kernel.wgsl.data) % 4:
-        raise KernelError(f"{where}: data has {len(kernel.wgsl.data)} bytes; they come in fours")
+        raise KernelError(
+            f"{where}: data has {len(kernel.wgsl.data)} bytes; it must be a multiple of 4"
+        )
     if kernel.wgsl is not None and len(kernel.wgsl.data) > 4 * (PARAMETER_WORDS - 1):
         raise KernelError(
-            f"{where}: data has {len(kernel.wgsl.data)} bytes; there is room for "
-            f"{4 * (PARAMETER_WORDS - 1)} behind the number of elements"
+            f"{where}: data has {len(kernel.wgsl.data)} bytes; at most "
+            f"{4 * (PARAMETER_WORDS - 1)} fit after the number of elements"
         )
     arrays = kernel.inputs + kernel.outputs
     if kernel.types is not None and len(kernel.types) != arrays:
         raise KernelError(
-            f"{where}: dtypes names {len(kernel.types)} types for {kernel.inputs} inputs and "
+            f"{where}: dtypes lists {len(kernel.types)} types for {kernel.inputs} inputs and "
             f"{kernel.outputs} outputs"
         )
 
@@ -328,39 +342,39 @@ def _check_against_code(kernel: Kernel) -> None:
         roles = f"{kernel.inputs} inputs, {kernel.outputs} outputs"
         roles += ", a status word" if kernel.status else ""
         raise KernelError(
-            f"{where}: its code binds {list(interface.bindings)}, but {roles} are bindings "
-            f"{list(range(kernel.bindings))}"
+            f"{where}: the code has the bindings {list(interface.bindings)}, but {roles} are the "
+            f"bindings {list(range(kernel.bindings))}"
         )
     last = kernel.bindings - 1
     for binding in range(kernel.inputs, kernel.bindings):
         if binding in interface.read_only:
             role = "the status word" if kernel.status and binding == last else "an output"
-            raise KernelError(f"{where}: binding {binding}, {role}, is read-only in its code")
+            raise KernelError(f"{where}: binding {binding}, {role}, is readonly in the code")
     if len(kernel.push) % 4:
-        raise KernelError(f"{where}: push has {len(kernel.push)} bytes; they come in fours")
+        raise KernelError(f"{where}: push has {len(kernel.push)} bytes; it must be a multiple of 4")
     given = COUNT_BYTES + len(kernel.push)
     declared = interface.push_constant_bytes
-    # How much `push_of` adds is seen when there are shapes.
+    # How many words `push_of` returns is only known when it is called with shapes.
     grows = kernel.push_of is not None and declared > given
     if not grows and given != declared and not (declared == 0 and not kernel.push):
         raise KernelError(
-            f"{where}: its code declares {declared} bytes of push constants, but the element count "
+            f"{where}: the code declares {declared} bytes of push constants, but the element count "
             f"(4 bytes) and push ({len(kernel.push)} bytes) make {given}"
         )
     _check_per_invocation(kernel)
 
 
 def _check_work_group(kernel: Kernel) -> None:
-    """Work-groups are counted by the size that was chosen for them, so a text must take it."""
+    """A WGSL text must use the plan's work-group size, which determines the number of groups."""
     assert kernel.wgsl is not None
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", kernel.wgsl.text, flags=re.DOTALL | re.MULTILINE)
     found = re.search(r"@workgroup_size\s*\(([^)]*)\)", text)
-    own = found is not None and not re.search(r"\bwork_group\b", found[1])
-    if own and kernel.split == "elements" and kernel.wgsl_grid is None:
+    fixed = found is not None and not re.search(r"\bwork_group\b", found[1])
+    if fixed and kernel.split == "elements" and kernel.wgsl_grid is None:
         assert found is not None
         raise KernelError(
-            f"kernel {kernel.name!r}: its {found[0]} is its own; write "
-            "@workgroup_size(work_group), or say with grid= how many work-groups there are"
+            f"kernel {kernel.name!r}: the text has {found[0]}; write @workgroup_size(work_group), "
+            "or give grid="
         )
 
 
@@ -376,6 +390,6 @@ def _check_per_invocation(kernel: Kernel) -> None:
     ]
     if tuned not in free:
         raise KernelError(
-            f"kernel {kernel.name!r}: per_invocation names constant {tuned}; the whole-number "
-            f"constants that are neither fixed nor the work-group's are {free}"
+            f"kernel {kernel.name!r}: per_invocation is constant {tuned}; it must be an integer "
+            f"constant that neither constants= nor the work-group size sets: {free}"
         )

@@ -1,17 +1,17 @@
-"""WGSL: a kernel's code for WebGPU, and what every kernel finds in front of its own text.
+"""WGSL: a kernel's code for WebGPU, and the prelude that precedes every kernel's text.
 
-The contract is that of SPIR-V kernels (`kernel.py`) in WebGPU's words:
+The contract is that of SPIR-V kernels (`kernel.py`), in WebGPU's terms:
 
 - Storage buffers of group 0: the inputs at bindings 0, 1, ..., then the outputs, then the status
   word if the kernel declares one. The entry point is `main`, its work-group size
   `@workgroup_size(work_group)`.
-- `param(0u)` is the number of elements, `param(1u)` and so on are the words of the code's own
-  `data`. They are immediates or a uniform buffer, as the device has it.
-- `first_element(group, groups, local)` is where an invocation begins; it takes `per_invocation`
-  elements, `work_group` apart. A text that says so (`at_once`) counts in vectors of so many
-  elements instead; every buffer has room for whole ones.
+- `param(0u)` is the number of elements; `param(1u)` and so on are the words of `data`. They are
+  immediates if the device has them, else a uniform buffer.
+- `first_element(group, groups, local)` is the index of an invocation's first element. The
+  invocation processes `per_invocation` elements at a distance of `work_group`. With `packed`, these
+  indices count vectors of that many elements; every buffer has room for whole vectors.
 
-These names, and `params`, are taken.
+The prelude defines these names and `params`; a text must not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 PARAMETER_WORDS = 32
-"""What both immediates (128 bytes where there are any) and uniform buffers have room for."""
+"""Words of parameters: 128 bytes, the size of immediates on devices that have them."""
 
 _PRELUDE = """\
 struct Params {{ words: array<vec4<u32>, 8> }}
@@ -37,12 +37,12 @@ PRELUDE_LINES = _PRELUDE.count("\n")
 
 @dataclass(frozen=True, slots=True)
 class WgslCode:
-    """The text of one kernel, without its prelude, and the words that it finds as data."""
+    """The text of one kernel without the prelude, and its data."""
 
     text: str
     data: bytes = b""
-    at_once: int = 1
-    """How many elements one step of an invocation takes: 4 where the text works on `vec4`."""
+    packed: int = 1
+    """Elements per vector that an invocation loads: 4 if the text works on `vec4`."""
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,9 +50,9 @@ class WgslCode:
         digest = hashlib.sha256(identity).hexdigest()
         object.__setattr__(self, "digest", digest)
 
-    def whole(self, *, uniform_at: int | None) -> str:
-        """The text with its prelude: parameters as immediates, or as a uniform at a binding."""
+    def with_prelude(self, *, uniform_binding: int | None) -> str:
+        """The complete text. Parameters are a uniform buffer at that binding; None: immediates."""
         variable = "var<immediate>"
-        if uniform_at is not None:
-            variable = f"@group(0) @binding({uniform_at}) var<uniform>"
+        if uniform_binding is not None:
+            variable = f"@group(0) @binding({uniform_binding}) var<uniform>"
         return _PRELUDE.format(variable=variable) + self.text

@@ -1,4 +1,4 @@
-"""Integers, bytes and words to elements and back, in both forms, on the host and on the card."""
+"""Conversions between integers, bytes, words and elements, on the host and on a device."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ Gpu = gx.PersistentVulkanBackend
 
 @in_both_places
 @on_every_field
-def test_integers_come_back_as_they_were(gpu: Gpu, field: Field, place: Place) -> None:
+def test_integers_survive_conversion_to_elements_and_back(
+    gpu: Gpu, field: Field, place: Place
+) -> None:
     values = [*edges(field), *some(field, 50, 1)]
     array = made(gpu, place, field, values)
     assert array.ints().dtype == object
@@ -46,7 +48,9 @@ def test_integers_come_back_as_they_were(gpu: Gpu, field: Field, place: Place) -
 @in_both_places
 @pytest.mark.parametrize("byteorder", ["big", "little"])
 @on_every_field
-def test_bytes_come_back_as_they_were(gpu: Gpu, field: Field, byteorder: Any, place: Place) -> None:
+def test_bytes_survive_conversion_to_elements_and_back(
+    gpu: Gpu, field: Field, byteorder: Any, place: Place
+) -> None:
     values = [*edges(field), *some(field, 50, 1)]
     usual = -(-field.modulus.bit_length() // 8)
     for width, asked in ((usual, None), (usual + 5, usual + 5)):
@@ -63,7 +67,9 @@ def test_bytes_come_back_as_they_were(gpu: Gpu, field: Field, byteorder: Any, pl
 
 @in_both_places
 @on_every_field
-def test_both_forms_of_words_are_the_same_elements(gpu: Gpu, field: Field, place: Place) -> None:
+def test_canonical_and_montgomery_words_are_the_same_elements(
+    gpu: Gpu, field: Field, place: Place
+) -> None:
     values = [*edges(field), *some(field, 20, 1)]
     plain = words_of(field, values)
     arrays = [field.from_words(plain, "canonical")]
@@ -85,7 +91,7 @@ def test_both_forms_of_words_are_the_same_elements(gpu: Gpu, field: Field, place
             np.testing.assert_array_equal(array.in_form("montgomery").numpy(), by_r)
 
 
-def test_the_goldilocks_and_mersenne31_fields_compute_on_words_as_they_are() -> None:
+def test_only_goldilocks_and_mersenne31_compute_in_canonical_form() -> None:
     canonical = {field.name for field in NAMED if field.form == "canonical"}
     assert canonical == {"goldilocks", "mersenne31"}
     assert {Field(field.modulus).form for field in (GOLDILOCKS, MERSENNE31)} == {"canonical"}

@@ -1,4 +1,4 @@
-"""The kernels that come with the package: their names, and that what is built is not stale."""
+"""The kernels of the package: their names, their declarations, and that the SPIR-V is not stale."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PRIMES = [*NAMED.values(), Prime("2^521-1", 2**521 - 1)]
 MODULES = sorted(build.SPIRV.glob("*.spv"))
 
 
-def test_the_names_are_these() -> None:
+def test_names_lists_every_kernel() -> None:
     assert kernels.names() == NAMES
 
 
@@ -62,8 +62,8 @@ def test_field_elements_are_64_bit_columns(field: str, columns: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "add", "bls12_381_fq", "bls12_381_fq_div", "p_add", "_add"])
-def test_an_unknown_name_is_an_error_that_lists_the_names(name: str) -> None:
-    words = f"there is no kernel {name!r}; there are {', '.join(NAMES)}"
+def test_an_unknown_name_is_refused_with_the_known_names(name: str) -> None:
+    words = f"there is no kernel {name!r}; the names are {', '.join(NAMES)}"
     with pytest.raises(KernelError, match=f"^{re.escape(words)}$"):
         kernels.load(name)
 
@@ -79,7 +79,7 @@ def test_one_spirv_serves_every_prime(operation: str) -> None:
 
 
 @pytest.mark.parametrize("operation", FIELD_OPERATIONS)
-def test_primes_of_one_size_differ_in_values_and_not_in_what_is_set(operation: str) -> None:
+def test_primes_of_one_size_set_the_same_constants_to_different_values(operation: str) -> None:
     first, second = (
         field_kernel(Prime(name, modulus), operation)
         for name, modulus in (("a", 2**64 - 2**32 + 1), ("b", 2**61 - 1))
@@ -95,13 +95,13 @@ def test_field_kernels_of_the_same_prime_are_equal(operation: str) -> None:
     assert field_kernel(GOLDILOCKS, operation) == field_kernel(again, operation)
 
 
-def test_the_largest_prime_fits_what_every_device_can_push() -> None:
+def test_the_largest_prime_fits_128_bytes_of_push_constants() -> None:
     largest = Prime("largest", 2**MAX_BITS - 825)  # the largest below 2^768
     for operation in FIELD_OPERATIONS:
         assert 4 + len(field_kernel(largest, operation).push) <= 128
 
 
-def test_a_chain_of_products_is_a_kernel_without_a_reference() -> None:
+def test_a_chain_of_products_has_no_reference() -> None:
     kernel = mul_chain_kernel(GOLDILOCKS, 64)
     assert kernel.name == "goldilocks_mul_chain_64"
     assert kernel.reference is None
@@ -109,15 +109,15 @@ def test_a_chain_of_products_is_a_kernel_without_a_reference() -> None:
 
 
 def test_the_manifest_matches_the_sources_and_the_modules() -> None:
-    """Fails when `make kernels` is due."""
-    there = {
+    """Fails when `make kernels` must be run."""
+    expected = {
         source.stem: {
             "source": build.source_digest(source),
             "spirv": hashlib.sha256((build.SPIRV / f"{source.stem}.spv").read_bytes()).hexdigest(),
         }
         for source in build.sources()
     }
-    assert json.loads(build.MANIFEST.read_text()) == there
+    assert json.loads(build.MANIFEST.read_text()) == expected
 
 
 def test_every_module_has_a_source_and_every_source_a_module() -> None:
@@ -155,7 +155,7 @@ def test_a_change_in_any_included_file_makes_a_kernel_stale(sources: Path, chang
     assert build.source_digest(sources / "kernel.comp") != before
 
 
-def test_a_change_of_the_compilers_options_makes_a_kernel_stale(
+def test_a_change_of_the_compiler_options_makes_a_kernel_stale(
     sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = build.source_digest(sources / "kernel.comp")

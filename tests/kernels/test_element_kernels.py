@@ -1,4 +1,4 @@
-"""Element kernels: every operation in every family of primes, exact against Python's integers."""
+"""Element kernels: every operation in every family of primes, compared with Python integers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import gpu_executor as gx
 from gpu_executor.kernels import build
 from gpu_executor.kernels.catalogue import field_kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, element_kernel
-from gpu_executor.kernels.families import FAMILIES, NEIGHBOURS, family, in_montgomery_form
+from gpu_executor.kernels.families import FAMILIES, PACKED_ELEMENTS, family, in_montgomery_form
 from gpu_executor.plan import plan
 from gpu_executor.plan.plan import Plan
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime, words
@@ -43,7 +43,7 @@ PRIMES = {
         Prime("63 bits", 2**63 - 25),
         Prime("full 64 bits", 2**64 - 59),
         Prime("95 bits", 2**95 - 15),
-        # 224 and 480 bits are whole limbs, so that twice the modulus has a bit more than they.
+        # 224 and 480 bits fill their limbs, so 2p has one bit more than the limbs.
         Prime("full 224 bits", 2**224 - 63),
         Prime("2^255-19", 2**255 - 19),
         Prime("secp256k1", 2**256 - 2**32 - 977),
@@ -55,7 +55,7 @@ PRIMES = {
 ALL_PRIMES = [prime for primes in PRIMES.values() for prime in primes]
 BROADCASTING = ("add", "sub", "mul", "fma", "equal", "select")
 ONE_OF_EACH = [GOLDILOCKS, MERSENNE31, BABYBEAR, BLS12_381_FR]
-# lavapipe compiles products of many limbs for seconds. What is left out, another prime has.
+# lavapipe takes seconds to compile products of many limbs. Another prime covers what is left out.
 LEFT_OUT = {
     "full 480 bits": {"fma", "power", *CONVERSIONS},
     "2^521-1": {"fma", "to_montgomery"},
@@ -64,7 +64,7 @@ LEFT_OUT = {
 
 
 def operations(prime: Prime) -> list[str]:
-    """Those that the prime's elements have."""
+    """The operations that the prime's family has."""
     has_form = in_montgomery_form(prime)
     return [name for name in OPERATIONS if has_form or name not in CONVERSIONS]
 
@@ -84,7 +84,7 @@ on_every_call = pytest.mark.parametrize(
 
 
 class Exact:
-    """The operations on Python's integers, elements in the form that they have on the card."""
+    """The operations on Python integers, on elements in the form of the prime's family."""
 
     def __init__(self, prime: Prime) -> None:
         self.modulus = prime.modulus
@@ -132,14 +132,15 @@ class Exact:
 def edges(prime: Prime) -> list[int]:
     """Values at which carries, borrows and reductions change, all below the modulus."""
     p = prime.modulus
-    borders = [*range(0, prime.bits, 32), *range(0, prime.bits, prime.limbs.bits)]
-    near = [(1 << bit) + off for bit in borders[:: max(1, len(borders) // 8)] for off in (-1, 0, 1)]
+    boundaries = [*range(0, prime.bits, 32), *range(0, prime.bits, prime.limbs.bits)]
+    some_boundaries = boundaries[:: max(1, len(boundaries) // 8)]
+    near = [(1 << bit) + off for bit in some_boundaries for off in (-1, 0, 1)]
     values = [0, 1, 2, p // 2, p // 2 + 1, p - 2, p - 1, prime.r_mod_p, prime.r2_mod_p, *near]
     return sorted({value for value in values if 0 <= value < p})
 
 
 def some(prime: Prime, count: int, seed: int) -> list[int]:
-    """Elements, every other one an edge."""
+    """Random elements, about half of them edge values."""
     draw, known = random.Random(seed), edges(prime)
     return [
         draw.choice(known) if draw.random() < 0.5 else draw.randrange(prime.modulus)
@@ -156,7 +157,7 @@ def as_words(number: int, count: int) -> npt.NDArray[np.uint32]:
 
 
 def operands(prime: Prime, operation: str, counts: Sequence[int]) -> tuple[list[Ints], list[Array]]:
-    """Operands of so many elements, as integers and as arrays."""
+    """Operands with these element counts, as integers and as arrays."""
     ints: list[Ints] = [some(prime, count, seed) for seed, count in enumerate(counts)]
     arrays = [words.from_ints(prime, each) for each in ints]
     if operation == "select":
@@ -186,7 +187,7 @@ def test_every_kernel_is_exact(
         arrays = [words.from_ints(prime, ints[0]), as_words(exponent, prime.words)]
     else:
         ints, arrays = operands(prime, operation, [1000] * kernel.inputs)
-        if kernel.inputs == 2:  # every edge with every other
+        if kernel.inputs == 2:  # all pairs of edge values
             known = edges(prime)
             pairs = [(a, b) for a in known for b in known]
             ints = [[*own, *(pair[side] for pair in pairs)] for side, own in enumerate(ints)]
@@ -214,7 +215,7 @@ def test_powers_by_any_exponent_are_exact(
 
 @pytest.mark.parametrize("operation", BROADCASTING)
 @on_one_of_each
-def test_shorter_operands_begin_again(
+def test_shorter_operands_repeat(
     gpu: gx.PersistentVulkanBackend, prime: Prime, operation: str
 ) -> None:
     kernel = element_kernel(prime, operation, broadcast=True)
@@ -226,7 +227,7 @@ def test_shorter_operands_begin_again(
             assert as_ints(prime, operation, result) == expected(prime, operation, ints)
 
 
-def test_a_row_meets_every_row(gpu: gx.PersistentVulkanBackend) -> None:
+def test_one_row_broadcasts_over_all_rows(gpu: gx.PersistentVulkanBackend) -> None:
     prime = BLS12_381_FR
     ints, (a, b) = operands(prime, "mul", [60, 5])
     rows = a.reshape(3, 4, 5, *prime.element_shape)
@@ -249,7 +250,7 @@ def test_a_row_meets_every_row(gpu: gx.PersistentVulkanBackend) -> None:
     ],
     ids=lambda each: getattr(each, "name", ""),
 )
-def test_few_work_groups_stride_over_all_elements(
+def test_a_grid_stride_loop_covers_all_elements(
     fresh_gpu: OpenGpu,
     monkeypatch: pytest.MonkeyPatch,
     prime: Prime,
@@ -260,7 +261,7 @@ def test_few_work_groups_stride_over_all_elements(
     monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
     gpu = fresh_gpu()
     for operation in names:
-        kernel = element_kernel(prime, operation, strides=True)
+        kernel = element_kernel(prime, operation, grid_stride=True)
         for count in (5, 128, 1001):
             ints, arrays = operands(prime, operation, [count] * kernel.inputs)
             if operation == "power":
@@ -270,7 +271,7 @@ def test_few_work_groups_stride_over_all_elements(
 
 
 @pytest.mark.parametrize("per_invocation", [1, 2, 3])
-def test_without_a_stride_an_invocation_takes_as_many_as_the_plan_says(
+def test_without_a_grid_stride_the_plan_sets_the_elements_per_invocation(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, per_invocation: int
 ) -> None:
     monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
@@ -282,7 +283,7 @@ def test_without_a_stride_an_invocation_takes_as_many_as_the_plan_says(
 
 
 @pytest.mark.parametrize("operation", ["add", "fma", "select", "to_montgomery"])
-def test_kernels_that_do_not_broadcast_are_cut_into_chunks(
+def test_kernels_that_do_not_broadcast_are_chunked(
     cutting_gpu: gx.PersistentVulkanBackend, operation: str
 ) -> None:
     kernel = element_kernel(BABYBEAR, operation)
@@ -291,7 +292,7 @@ def test_kernels_that_do_not_broadcast_are_cut_into_chunks(
     assert words.to_ints(BABYBEAR, result) == expected(BABYBEAR, operation, ints)
 
 
-def test_results_stay_on_the_card(gpu: gx.PersistentVulkanBackend) -> None:
+def test_results_stay_on_the_device(gpu: gx.PersistentVulkanBackend) -> None:
     prime = BLS12_381_FR
     ints, arrays = operands(prime, "mul", [300, 300])
     a, b = (gpu.to_device(array) for array in arrays)
@@ -330,14 +331,14 @@ def test_checked_products_of_a_modulus_that_fills_its_limbs_are_exact(
     assert words.to_ints(prime, result) == expected(prime, "mul", ints)
 
 
-def test_primes_are_in_these_families() -> None:
+def test_every_prime_has_its_family() -> None:
     assert {name: [prime.name for prime in primes] for name, primes in PRIMES.items()} == {
         name: [prime.name for prime in ALL_PRIMES if family(prime) == name] for name in PRIMES
     }
-    assert {*PRIMES, "doubles"} == set(FAMILIES)  # test_doubles.py
+    assert {*PRIMES, "f64_limbs"} == set(FAMILIES)  # test_doubles.py
 
 
-def test_a_family_goes_by_the_modulus_and_not_by_the_name() -> None:
+def test_the_modulus_determines_the_family_not_the_name() -> None:
     assert family(Prime("p", GOLDILOCKS.modulus)) == "goldilocks"
     assert family(Prime("goldilocks", 2**61 - 1)) == "wide"
 
@@ -368,42 +369,44 @@ def test_one_spirv_serves_a_family() -> None:
             assert len({element_kernel(prime, operation).digest for prime in primes}) == 1
 
 
-def test_primes_below_32_bits_need_no_64_bit_numbers() -> None:
+def test_primes_below_32_bits_need_no_64_bit_integers() -> None:
     for prime in (BABYBEAR, MERSENNE31):
         for operation in operations(prime):
             assert "Int64" not in element_kernel(prime, operation).interface.capability_names()
 
 
-def test_an_unknown_operation_is_an_error_that_lists_them() -> None:
+def test_an_unknown_operation_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
-        gx.errors.KernelError, match=r"no element kernel 'div'; there are add, sub, neg, "
+        gx.errors.KernelError, match=r"no element kernel 'div'; the operations are add, sub, neg, "
     ):
         element_kernel(BLS12_381_FR, "div")
 
 
 @pytest.mark.parametrize("operation", CONVERSIONS)
 @pytest.mark.parametrize("prime", [GOLDILOCKS, MERSENNE31], ids=lambda prime: prime.name)
-def test_elements_that_stay_as_they_are_have_no_conversions(prime: Prime, operation: str) -> None:
-    with pytest.raises(gx.errors.KernelError, match="stay as they are, without a Montgomery form"):
+def test_canonical_families_have_no_montgomery_conversions(prime: Prime, operation: str) -> None:
+    with pytest.raises(gx.errors.KernelError, match="elements are always in canonical form"):
         element_kernel(prime, operation)
 
 
 @pytest.mark.parametrize("operation", sorted(set(OPERATIONS) - set(BROADCASTING)))
-def test_what_has_one_operand_broadcasts_none(operation: str) -> None:
+def test_operations_with_one_operand_do_not_broadcast(operation: str) -> None:
     with pytest.raises(gx.errors.KernelError, match=f"{operation} has no second operand"):
         element_kernel(BLS12_381_FR, operation, broadcast=True)
 
 
 def test_an_operand_longer_than_the_first_is_an_error(gpu: gx.PersistentVulkanBackend) -> None:
     _, arrays = operands(BABYBEAR, "fma", [5, 5, 6])
-    words_of_it = "argument 2 has 6 elements and argument 0 has 5; it can be shorter, not longer"
-    with pytest.raises(gx.errors.ArgumentShapeError, match=words_of_it):
+    message = "argument 2 has 6 elements, more than the 5 of argument 0"
+    with pytest.raises(gx.errors.ArgumentShapeError, match=message):
         gpu.run(element_kernel(BABYBEAR, "fma", broadcast=True), *arrays)
 
 
-def test_sources_are_compiled_for_each_family_with_its_own_digest() -> None:
+def test_every_family_has_its_module_and_source_digest() -> None:
     (mul,) = (build.GLSL / "elements").glob("mul.comp")
     compiled = [source for source in build.sources() if source.path == mul]
-    stems = [f"{name}_mul" for name in FAMILIES] + [f"{name}_neighbours_mul" for name in NEIGHBOURS]
+    stems = [f"{name}_mul" for name in FAMILIES] + [
+        f"{name}_packed_mul" for name in PACKED_ELEMENTS
+    ]
     assert [source.stem for source in compiled] == sorted(stems)
     assert len({build.source_digest(source) for source in compiled}) == len(stems)

@@ -1,8 +1,8 @@
-"""Products made of doubles: exact in every kernel that has them, and used only where they pay.
+"""Kernels with f64 limbs: exact, and used only on devices where they are faster.
 
-A device that cannot round doubles toward zero, as lavapipe, runs the same kernels with the halves
-of each product made by integers instead (`EMULATED` in doubles.glsl): limbs, carries and reductions
-are then what is tested.
+A device that cannot round float64 toward zero, such as lavapipe, runs the same kernels with the
+halves of each product computed with integers (`EMULATED` in f64_limbs.glsl): limbs, carries and
+reductions are tested then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.fields import BLS12_381_FR, Field
 from gpu_executor.kernel import Kernel
-from gpu_executor.kernels import build, catalogue, dispatched, elements, modules, scans
+from gpu_executor.kernels import build, catalogue, elements, modules, passes
 from gpu_executor.kernels.catalogue import mul_chain_kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PRODUCTS, element_kernel
 from gpu_executor.kernels.families import module_family
@@ -31,7 +31,7 @@ from tests.kernels.test_element_kernels import as_words, edges, expected, operan
 
 FR = BLS12_381_FR.prime
 FULL416 = Prime("full 416 bits", 2**416 - 435)
-"""Eight whole limbs of 52 bits, and 13 words: no bit is left over."""
+"""Exactly 8 limbs of 52 bits and exactly 13 words."""
 PRIMES = [
     *(FR, Field(2**256 - 2**32 - 977).prime, gx.fields.BLS12_381_FQ.prime),
     Prime("full 32 bits", 2**32 - 5),
@@ -40,9 +40,10 @@ PRIMES = [
     Prime("full 96 bits", 2**96 - 17),
     Prime("full 224 bits", 2**224 - 63),
     FULL416,
-    Prime("601 bits", 2**600 + 187),  # 19 words, twelve limbs: the most
+    Prime("601 bits", 2**600 + 187),  # 19 words, 12 limbs: the maximum
 ]
-# lavapipe compiles products of many limbs for seconds: what shares a product's code has two primes.
+# lavapipe takes seconds to compile products of many limbs, so operations that share the code of a
+# product are tested with two primes.
 CALLS = [(prime, operation) for prime in PRIMES for operation in ("mul", "square")]
 CALLS += [(prime, operation) for prime in (FR, PRIMES[4]) for operation in ("fma", *CONVERSIONS)]
 on_every_call = pytest.mark.parametrize(
@@ -52,20 +53,21 @@ on_two = pytest.mark.parametrize("prime", [FR, PRIMES[4]], ids=lambda prime: pri
 
 
 @functools.cache
-def emulated(module: str) -> bytes:
-    """A module of the family with integers in the place of doubles."""
+def compile_emulated(module: str) -> bytes:
+    """A module of the family `f64_limbs`, compiled with integers in place of float64."""
     (source,) = (each for each in build.sources() if each.stem == module)
     command = [*build.COMMAND, *source.options, "-DEMULATED", "-o", "-", str(source.path)]
     return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
 
 
-def emulated_or_plain(module: str) -> bytes:
-    return emulated(module) if module.startswith("doubles_") else modules.spirv(module)
+def load_emulated(module: str) -> bytes:
+    is_f64 = module.startswith("f64_limbs_")
+    return compile_emulated(module) if is_f64 else modules.load_spirv(module)
 
 
 def forget_kernels() -> None:
-    elements._element_kernel.cache_clear()
-    scans.scan_kernel.cache_clear()
+    elements._make_kernel.cache_clear()
+    passes.scan_kernel.cache_clear()
     catalogue.mul_chain_kernel.cache_clear()
 
 
@@ -73,21 +75,21 @@ def forget_kernels() -> None:
 def device(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[DeviceMemory]:
-    """One that multiplies by doubles."""
+    """A device that multiplies f64 limbs."""
     devices = gpu._session.device_memory
     if not devices.info.features >= NEEDED:
-        for room in (elements, dispatched, catalogue):
-            monkeypatch.setattr(room, "spirv", emulated_or_plain)
+        for module in (elements, passes, catalogue):
+            monkeypatch.setattr(module, "load_spirv", load_emulated)
     forget_kernels()
-    monkeypatch.setitem(vars(devices), "doubles", True)
+    monkeypatch.setitem(vars(devices), "f64_limbs", True)
     yield devices
     forget_kernels()
 
 
 def limb_edges(prime: Prime) -> list[int]:
-    """Values at which a limb of 52 bits is full or empty, besides the usual ones."""
-    borders = range(0, prime.bits, 52)
-    near = {(1 << bit) + off for bit in borders for off in (-1, 0, 1)}
+    """The usual edge values, and values at which a 52-bit limb is full or empty."""
+    boundaries = range(0, prime.bits, 52)
+    near = {(1 << bit) + off for bit in boundaries for off in (-1, 0, 1)}
     full = sum(1 << bit for bit in range(prime.bits)) - prime.modulus
     return sorted({*edges(prime), *(n for n in near if 0 <= n < prime.modulus), abs(full)})
 
@@ -96,7 +98,7 @@ def limb_edges(prime: Prime) -> list[int]:
 def test_products_are_exact(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime, operation: str
 ) -> None:
-    kernel = element_kernel(prime, operation, doubles=True)
+    kernel = element_kernel(prime, operation, f64_limbs=True)
     assert kernel.digest != element_kernel(prime, operation).digest
     ints, _ = operands(prime, operation, [500] * kernel.inputs)
     known = limb_edges(prime)[:40]
@@ -111,7 +113,7 @@ def test_powers_are_exact(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
 ) -> None:
     values, exponent = some(prime, 70, 1), prime.modulus - 2
-    kernel = element_kernel(prime, "power", doubles=True)
+    kernel = element_kernel(prime, "power", f64_limbs=True)
     result = gpu.run(kernel, words.from_ints(prime, values), as_words(exponent, prime.words))
     assert words.to_ints(prime, result) == expected(prime, "power", [values, [exponent]])
 
@@ -121,7 +123,7 @@ def test_inverses_and_running_products_are_exact(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
 ) -> None:
     field = Field(prime.modulus)
-    values = some(prime, 5000, 3)  # more than are inverted one by one
+    values = some(prime, 5000, 3)  # more than are inverted singly
     x = gpu.to_device(field.encode(values))
     inverses = [pow(value, -1, prime.modulus) if value else 0 for value in values]
     assert field.inverse(x).ints().tolist() == inverses
@@ -149,34 +151,36 @@ def test_chains_of_products_are_exact(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
 ) -> None:
     a, b = some(prime, 300, 1), some(prime, 300, 2)
-    kernel = mul_chain_kernel(prime, 6, doubles=True)
+    kernel = mul_chain_kernel(prime, 6, f64_limbs=True)
     found = gpu.run(kernel, words.from_ints(prime, a), words.from_ints(prime, b))
     r = pow(prime.r, -1, prime.modulus)
     exact = [x * pow(y * r, 6, prime.modulus) % prime.modulus for x, y in zip(a, b, strict=True)]
     assert words.to_ints(prime, found) == exact
 
 
-def test_only_products_of_large_primes_are_made_of_doubles() -> None:
+def test_only_products_of_large_primes_have_f64_limbs() -> None:
     for operation in OPERATIONS:
-        own = "doubles" if operation in PRODUCTS else "wide"
-        assert module_family(FR, operation, doubles=True) == own
-        assert module_family(FR, operation, doubles=False) == "wide"
-    assert module_family(FR, "scatter", doubles=True) == "wide"
-    assert module_family(Prime("610 bits", 2**610 - 27), "mul", doubles=True) == "wide"
-    assert module_family(GOLDILOCKS, "mul", doubles=True) == "goldilocks"
-    assert module_family(BABYBEAR, "mul", doubles=True) == "monty31"
+        own = "f64_limbs" if operation in PRODUCTS else "wide"
+        assert module_family(FR, operation, f64_limbs=True) == own
+        assert module_family(FR, operation, f64_limbs=False) == "wide"
+    assert module_family(FR, "dif_pass", f64_limbs=True) == "wide"
+    assert module_family(Prime("610 bits", 2**610 - 27), "mul", f64_limbs=True) == "wide"
+    assert module_family(GOLDILOCKS, "mul", f64_limbs=True) == "goldilocks"
+    assert module_family(BABYBEAR, "mul", f64_limbs=True) == "monty31"
 
 
-def test_what_they_need_is_in_the_code() -> None:
+def test_the_code_declares_the_capabilities_it_needs() -> None:
     for operation in PRODUCTS:
-        plain, made = (element_kernel(FR, operation, doubles=each) for each in (False, True))
+        plain, made = (element_kernel(FR, operation, f64_limbs=each) for each in (False, True))
         added = {*made.interface.capability_names()} - {*plain.interface.capability_names()}
         assert added == {"Float64", "RoundingModeRTZ"}
 
 
-def test_a_device_without_the_rounding_is_told_apart(gpu: gx.PersistentVulkanBackend) -> None:
+def test_a_device_without_round_toward_zero_refuses_the_kernels(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
     features = gpu._session.device_memory.info.features
-    a, kernel = words.from_ints(FR, [1, 2, 3]), element_kernel(FR, "square", doubles=True)
+    a, kernel = words.from_ints(FR, [1, 2, 3]), element_kernel(FR, "square", f64_limbs=True)
     if features >= NEEDED:
         assert words.to_ints(FR, gpu.run(kernel, a)) == expected(FR, "square", [[1, 2, 3]])
         return
@@ -186,15 +190,15 @@ def test_a_device_without_the_rounding_is_told_apart(gpu: gx.PersistentVulkanBac
 
 
 class Trial:
-    """Whether doubles pay, on a device that has what they need, with times as told."""
+    """The trial of f64 limbs on a device that has the features, with given times."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, device: DeviceMemory) -> None:
         self.patch, self.device = monkeypatch, device
         monkeypatch.setattr(device_memory, "NEEDED", frozenset())
         monkeypatch.setattr(device_memory, "POINTS", 1 << 11)
 
-    def pays(self, by_integers: float, by_doubles: float) -> bool:
-        times = iter([by_integers, by_doubles] * device_memory.TURNS)
+    def pays(self, with_integers: float, with_f64_limbs: float) -> bool:
+        times = iter([with_integers, with_f64_limbs] * device_memory.TURNS)
 
         def seconds(devices: DeviceMemory, work: Any) -> float:
             devices.submit([work])
@@ -209,23 +213,23 @@ def trial(monkeypatch: pytest.MonkeyPatch, device: DeviceMemory) -> Trial:
     return Trial(monkeypatch, device)
 
 
-def test_they_are_used_where_they_are_faster(trial: Trial) -> None:
+def test_f64_limbs_are_used_where_they_are_faster(trial: Trial) -> None:
     assert trial.pays(2, 1)
     assert not trial.pays(1, 2)
 
 
-def test_a_device_that_rounds_twice_does_not_use_them(
+def test_a_device_with_wrong_results_does_not_use_f64_limbs(
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(prime: Prime, name: str, *, doubles: bool) -> Kernel:
+    def wrong(prime: Prime, name: str, *, f64_limbs: bool) -> Kernel:
         other = Prime("another", 2**255 - 19)
-        return scans.scan_kernel(other if doubles else prime, name)
+        return passes.scan_kernel(other if f64_limbs else prime, name)
 
     monkeypatch.setattr(device_memory, "scan_kernel", wrong)
     assert not trial.pays(2, 1)
 
 
-def test_the_trial_is_no_part_of_a_graph(
+def test_the_trial_is_not_recorded_into_a_graph(
     gpu: gx.PersistentVulkanBackend, trial: Trial, device: DeviceMemory
 ) -> None:
     x = gpu.to_device(BLS12_381_FR.encode([1, 2, 3]))

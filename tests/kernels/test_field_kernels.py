@@ -1,4 +1,4 @@
-"""Field kernels: any prime, exact on the device, and nothing out of range goes by unnoticed."""
+"""Checked field kernels: exact for any prime, and elements out of range are reported."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_one_spirv_serves_every_prime(gpu: gx.PersistentVulkanBackend, prime: Pr
 @pytest.mark.parametrize("prime", [BLS12_381_FQ, BLS12_381_FR, *PRIMES[3:7]], ids=lambda p: p.name)
 @given(data=st.data())
 @settings(max_examples=15)
-def test_any_elements_are_exact(
+def test_random_elements_are_exact(
     gpu: gx.PersistentVulkanBackend, prime: Prime, data: st.DataObject
 ) -> None:
     element = st.integers(0, prime.modulus - 1)
@@ -120,7 +120,7 @@ def test_the_modulus_itself_and_all_ones_are_out_of_range(
 @pytest.mark.parametrize("kernel", [FQ_ADD, FQ_MUL], ids=lambda kernel: kernel.name)
 @given(bad=st.sets(st.tuples(st.integers(0, 249), st.integers(0, 1)), min_size=1, max_size=6))
 @settings(max_examples=20)
-def test_the_first_bad_element_is_named_also_across_chunks(
+def test_the_first_bad_element_is_reported_across_chunks(
     cutting_gpu: gx.PersistentVulkanBackend,
     kernel: gx.Kernel,
     device_local: bool,
@@ -137,7 +137,7 @@ def test_the_first_bad_element_is_named_also_across_chunks(
 
 @on_both_paths
 @pytest.mark.parametrize("index", [0, 99, 100, 249])
-def test_the_backend_goes_on_after_a_bad_element(
+def test_the_backend_works_after_a_bad_element(
     fresh_gpu: OpenGpu, device_local: bool, index: int
 ) -> None:
     gpu = fresh_gpu(stream_chunk_elems=100)
@@ -154,13 +154,13 @@ def test_the_backend_goes_on_after_a_bad_element(
     assert gpu.stats().slots.in_use == 0
 
 
-def test_a_whole_array_of_bad_elements_names_the_first(gpu: gx.PersistentVulkanBackend) -> None:
+def test_an_array_of_bad_elements_reports_the_first(gpu: gx.PersistentVulkanBackend) -> None:
     bad = np.full((3000, 6), np.iinfo(np.uint64).max, np.uint64)
     with pytest.raises(gx.ElementRangeError, match="element 0 of argument 0"):
         gpu.run(FQ_ADD, bad, bad)
 
 
-def test_the_one_shot_backend_names_a_bad_element_too() -> None:
+def test_the_one_shot_backend_reports_a_bad_element() -> None:
     good = words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 70, 1))
     bad = good.copy()
     bad[5] = np.iinfo(np.uint64).max

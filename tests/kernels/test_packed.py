@@ -1,4 +1,4 @@
-"""Neighbouring elements taken together: exact at every count and place, nothing else written."""
+"""Packed kernels: exact for every count and alignment, and they write nothing else."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpu_executor.dispatch import Dispatch, Step
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, MERSENNE31, Field, FieldArray
 from gpu_executor.fields.neighbours import by_neighbours
 from gpu_executor.kernel import Kernel
-from gpu_executor.kernels.elements import CONVERSIONS, OF_ELEMENTS, OPERATIONS, element_kernel
-from gpu_executor.kernels.families import NEIGHBOURS, family
+from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PACKABLE, element_kernel
+from gpu_executor.kernels.families import PACKED_ELEMENTS, family
 from gpu_executor.plan import plan
 from gpu_executor.primes import Prime, words
 from gpu_executor.vulkan.device_memory import DeviceMemory
@@ -25,10 +25,10 @@ from tests.kernels.test_element_kernels import expected, operands, operations, s
 
 FIELDS = [BABYBEAR, MERSENNE31, GOLDILOCKS]
 PRIMES = [*(field.prime for field in FIELDS), Prime("three", 3), Prime("30 bits", 2**30 - 35)]
-CALLS = [(prime, name) for prime in PRIMES for name in operations(prime) if name in OF_ELEMENTS]
+CALLS = [(prime, name) for prime in PRIMES for name in operations(prime) if name in PACKABLE]
 COUNTS = [*range(1, 10), 1023, 1024, 1025]
 ALIGNED = 256
-"""Bytes that bindings are aligned to on any device."""
+"""An alignment in bytes that every device accepts for a binding."""
 CANARY = 0xA5
 
 on_every_call = pytest.mark.parametrize(
@@ -37,12 +37,13 @@ on_every_call = pytest.mark.parametrize(
 on_every_field = pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
 
 
-def dispatched(
+def run_in_the_middle(
     device: DeviceMemory, prime: Prime, kernel: Kernel, inputs: Sequence[Sequence[int]], **how: Any
 ) -> list[int]:
-    """The result of a kernel in the midst of a larger array, all else of which stays as it was.
+    """The result of a kernel in the middle of a larger array; checks that the rest is unchanged.
 
-    What is bound reaches behind the last result: no driver's bounds hide what is written there.
+    The binding extends beyond the last result, so the driver's bounds checks do not hide a write
+    behind it.
     """
     count, before = len(inputs[0]), ALIGNED // prime.element_dtype.itemsize
     around = np.full((before + count + before, *prime.element_shape), CANARY, prime.column_dtype)
@@ -59,27 +60,27 @@ def dispatched(
 def test_every_count_is_exact_and_nothing_else_is_written(
     gpu: gx.PersistentVulkanBackend, prime: Prime, operation: str
 ) -> None:
-    kernel = element_kernel(prime, operation, neighbours=True)
-    assert kernel.neighbours == NEIGHBOURS[family(prime)] > 1
+    kernel = element_kernel(prime, operation, packed=True)
+    assert kernel.packed == PACKED_ELEMENTS[family(prime)] > 1
     for count in COUNTS:
         ints, _ = operands(prime, operation, [count] * kernel.inputs)
-        found = dispatched(gpu._session.device_memory, prime, kernel, ints)
+        found = run_in_the_middle(gpu._session.device_memory, prime, kernel, ints)
         assert found == expected(prime, operation, ints), count
 
 
 @pytest.mark.parametrize("count", [1 << 16, (1 << 16) + 3, (1 << 18) + 1])
 @pytest.mark.parametrize("prime", PRIMES[:3], ids=lambda prime: prime.name)
 def test_large_calls_are_exact(gpu: gx.PersistentVulkanBackend, prime: Prime, count: int) -> None:
-    kernel = element_kernel(prime, "mul", neighbours=True)
+    kernel = element_kernel(prime, "mul", packed=True)
     ints = [(some(prime, 1001, seed) * (count // 1001 + 1))[:count] for seed in (1, 2)]
     once = expected(prime, "mul", [each[:1001] for each in ints])
-    found = dispatched(gpu._session.device_memory, prime, kernel, ints)
+    found = run_in_the_middle(gpu._session.device_memory, prime, kernel, ints)
     assert found == (once * (count // 1001 + 1))[:count]
 
 
 @pytest.mark.parametrize("per_invocation", [1, 2, 3])
 @pytest.mark.parametrize("prime", PRIMES[:3], ids=lambda prime: prime.name)
-def test_any_grid_reaches_all_elements(
+def test_any_grid_processes_all_elements(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, prime: Prime, per_invocation: int
 ) -> None:
     monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
@@ -87,53 +88,55 @@ def test_any_grid_reaches_all_elements(
     for count in (5, 255, 256, 1001, 2047):
         ints, _ = operands(prime, "fma", [count] * 3)
         wanted = expected(prime, "fma", ints)
-        for strides, groups in ((False, None), (True, None), (True, 1), (True, 2)):
-            kernel = element_kernel(prime, "fma", strides=strides, neighbours=True)
-            found = dispatched(device, prime, kernel, ints, strides=strides, groups=groups)
-            assert found == wanted, (count, strides, groups)
+        for grid_stride, groups in ((False, None), (True, None), (True, 1), (True, 2)):
+            kernel = element_kernel(prime, "fma", grid_stride=grid_stride, packed=True)
+            found = run_in_the_middle(
+                device, prime, kernel, ints, grid_stride=grid_stride, groups=groups
+            )
+            assert found == wanted, (count, grid_stride, groups)
 
 
-def test_there_are_work_groups_for_vectors_and_what_is_left_over(
+def test_work_groups_cover_the_vectors_and_the_elements_left_over(
     gpu: gx.PersistentVulkanBackend,
 ) -> None:
     device, launches = gpu._session.device_memory, gpu._session.device_memory.stream._dispatches
     for count, groups in ((1, 1), (256, 1), (257, 2), (512, 2), (515, 3), (1024, 4)):
         x, y = (device.empty((count,), np.dtype(np.uint32)) for _ in range(2))
-        for neighbours, wanted in ((True, groups), (False, -(-count // 64))):
-            kernel = element_kernel(BABYBEAR.prime, "neg", neighbours=neighbours)
+        for packed, wanted in ((True, groups), (False, -(-count // 64))):
+            kernel = element_kernel(BABYBEAR.prime, "neg", packed=packed)
             launch = launches.take(Dispatch(kernel, (x, y), count))
             launches.give_back([launch])
             assert launch.groups == wanted
 
 
-class Watched:
-    """A card, with the kernels that it is given."""
+class RecordedKernels:
+    """Records the kernels that are submitted."""
 
     def __init__(self, device: DeviceMemory, monkeypatch: pytest.MonkeyPatch) -> None:
         self.device = device
         self.kernels: list[Kernel] = []
         submit = device.submit
 
-        def watching(steps: Sequence[Step]) -> None:
+        def record(steps: Sequence[Step]) -> None:
             self.kernels += [step.kernel for step in steps if isinstance(step, Dispatch)]
             submit(steps)
 
-        monkeypatch.setattr(device, "submit", watching)
+        monkeypatch.setattr(device, "submit", record)
 
-    def taken(self) -> set[int]:
-        """How many elements at once, since the last time."""
-        found = {kernel.neighbours for kernel in self.kernels}
+    def packed(self) -> set[int]:
+        """The elements per vector of the kernels since the last call."""
+        found = {kernel.packed for kernel in self.kernels}
         self.kernels.clear()
         return found
 
 
 @pytest.fixture
-def watched(gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> Watched:
-    return Watched(gpu._session.device_memory, monkeypatch)
+def recorded(gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> RecordedKernels:
+    return RecordedKernels(gpu._session.device_memory, monkeypatch)
 
 
 def check_slices(gpu: gx.PersistentVulkanBackend, field: Field) -> None:
-    """Operations on slices that begin and end anywhere."""
+    """Check operations on slices with any start and end."""
     p, a, b, c = field.modulus, *(some(field.prime, 50, seed) for seed in (1, 2, 3))
     x, y, z = (gpu.to_device(field.encode(each)) for each in (a, b, c))
     for start in (0, 1, 2, 3, 5):
@@ -154,11 +157,11 @@ def check_slices(gpu: gx.PersistentVulkanBackend, field: Field) -> None:
 
 
 @on_every_field
-def test_slices_that_begin_anywhere_are_exact(
-    gpu: gx.PersistentVulkanBackend, watched: Watched, field: Field
+def test_slices_with_any_start_are_exact(
+    gpu: gx.PersistentVulkanBackend, recorded: RecordedKernels, field: Field
 ) -> None:
     check_slices(gpu, field)
-    assert watched.taken() == {NEIGHBOURS[family(field.prime)]}
+    assert recorded.packed() == {PACKED_ELEMENTS[family(field.prime)]}
 
 
 def with_alignment(device: DeviceMemory, monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
@@ -167,25 +170,25 @@ def with_alignment(device: DeviceMemory, monkeypatch: pytest.MonkeyPatch, nbytes
 
 
 @on_every_field
-def test_a_device_that_binds_at_any_word_takes_slices_one_by_one(
+def test_a_device_with_word_alignment_does_not_pack_unaligned_slices(
     gpu: gx.PersistentVulkanBackend,
-    watched: Watched,
+    recorded: RecordedKernels,
     monkeypatch: pytest.MonkeyPatch,
     field: Field,
 ) -> None:
-    with_alignment(watched.device, monkeypatch, 4)
-    several = NEIGHBOURS[family(field.prime)]
+    with_alignment(recorded.device, monkeypatch, 4)
+    width = PACKED_ELEMENTS[family(field.prime)]
     check_slices(gpu, field)
-    assert watched.taken() == {1, several}
+    assert recorded.packed() == {1, width}
     x = gpu.to_device(field.encode(list(range(20))))
-    watched.taken()
-    for slices, taken in (((x, x), several), ((x, x[several:]), several), ((x, x[1:]), 1)):
+    recorded.packed()
+    for slices, wanted in (((x, x), width), ((x, x[width:]), width), ((x, x[1:]), 1)):
         first, second = (each[:10] for each in slices)
         (first + second).numpy()
-        assert watched.taken() == {taken}
+        assert recorded.packed() == {wanted}
 
 
-def test_where_arrays_have_to_begin(
+def test_packing_needs_arrays_aligned_to_16_bytes(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = gpu._session.device_memory
@@ -202,39 +205,44 @@ def test_where_arrays_have_to_begin(
     assert not by_neighbours([np.zeros(4, np.uint32)])
 
 
-def test_one_by_one_where_it_cannot_be_otherwise(
-    gpu: gx.PersistentVulkanBackend, watched: Watched
+def test_operations_that_cannot_be_packed(
+    gpu: gx.PersistentVulkanBackend, recorded: RecordedKernels
 ) -> None:
     x = gpu.to_device(BABYBEAR.encode([5, 6, 7, 8, 9]))
-    assert watched.taken() == {4}  # into Montgomery form
+    assert recorded.packed() == {4}  # the conversion to Montgomery form
     assert (x + 1).ints().tolist() == [6, 7, 8, 9, 10]
-    assert 1 in watched.taken()
+    assert 1 in recorded.packed()
     assert BABYBEAR.equal(x, x).all()
     assert BABYBEAR.power(x, 3).form == "montgomery"
-    assert watched.taken() == {1}
+    assert recorded.packed() == {1}
     assert not (x - x).numpy().any()
-    assert watched.taken() == {4}
+    assert recorded.packed() == {4}
 
 
-def test_only_operations_on_small_elements_alone_have_such_kernels() -> None:
-    assert {*OPERATIONS} - {*OF_ELEMENTS} == {"equal", "select", "power"}
+def test_only_operations_on_small_elements_alone_have_packed_kernels() -> None:
+    assert {*OPERATIONS} - {*PACKABLE} == {"equal", "select", "power"}
     for operation in OPERATIONS:
-        plain, made = (
-            element_kernel(BABYBEAR.prime, operation, neighbours=n) for n in (False, True)
+        plain, packed_kernel = (
+            element_kernel(BABYBEAR.prime, operation, packed=packed) for packed in (False, True)
         )
-        assert (plain is made) == (operation not in OF_ELEMENTS)
+        assert (plain is packed_kernel) == (operation not in PACKABLE)
         wide = BLS12_381_FR.prime
-        assert element_kernel(wide, operation, neighbours=True) is element_kernel(wide, operation)
+        assert element_kernel(wide, operation, packed=True) is element_kernel(wide, operation)
     for operation in ("add", "sub", "mul", "fma"):
-        shorter = element_kernel(BABYBEAR.prime, operation, broadcast=True, neighbours=True)
+        shorter = element_kernel(BABYBEAR.prime, operation, broadcast=True, packed=True)
         assert shorter is element_kernel(BABYBEAR.prime, operation, broadcast=True)
 
 
 @on_every_field
-def test_they_need_nothing_else_of_a_device(field: Field) -> None:
-    for operation in OF_ELEMENTS:
+def test_packed_kernels_need_no_other_device_features(field: Field) -> None:
+    for operation in PACKABLE:
         if operation in CONVERSIONS and field.form == "canonical":
             continue
-        plain, made = (element_kernel(field.prime, operation, neighbours=n) for n in (False, True))
-        assert made.interface.capabilities == plain.interface.capabilities
-        assert (made.interface.bindings, made.push) == (plain.interface.bindings, plain.push)
+        plain, packed_kernel = (
+            element_kernel(field.prime, operation, packed=packed) for packed in (False, True)
+        )
+        assert packed_kernel.interface.capabilities == plain.interface.capabilities
+        assert (packed_kernel.interface.bindings, packed_kernel.push) == (
+            plain.interface.bindings,
+            plain.push,
+        )

@@ -1,4 +1,4 @@
-"""The kernels for WebGPU, run by wgpu: against exact integers, NumPy, and their GLSL twins."""
+"""The WGSL kernels on wgpu, compared with Python integers, NumPy and the GLSL kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import wgpu
 import gpu_executor as gx
 from gpu_executor.errors import KernelError
 from gpu_executor.kernels import wgsl_texts
-from gpu_executor.kernels.modules import spirv
+from gpu_executor.kernels.modules import load_spirv
 from gpu_executor.kernels.wgsl_texts import MATRIX_TILE, REDUCTION_BLOCK
 from gpu_executor.primes import NAMED, Prime, words
 from gpu_executor.primes.prime import MAX_BITS, WORD_BITS, LimbLayout, is_prime
@@ -30,7 +30,8 @@ PARAMETER_BYTES = 4 * PARAMETER_WORDS
 NO_STATUS = 0xFFFFFFFF
 DTYPES = [np.uint32, np.float32]
 MOST_WORDS = MAX_BITS // WORD_BITS
-# Round a carry pass that comes in with the 33rd limb, and where elements move in 16-byte loads.
+# 13 words have 32 limbs and 14 have 35: from 33 limbs on there is a carry pass midway. Multiples of
+# 4 words move in 16-byte loads.
 SOME_WORDS = [1, 2, 3, 4, 8, 12, 13, 14, 24]
 OTHER_WORDS = [5, 6, 7, 9, 10, 11, 16, 19, 23]
 COUNTS = [1, 2, 4095, 4096, 4097, 100_000]
@@ -40,14 +41,14 @@ pytestmark = pytest.mark.usefixtures("wgpu_device")
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a dispatch wrote."""
+    """The results of a dispatch."""
 
     output: bytes
     status: int
 
 
 class Runner:
-    """Runs a text once, waits for it, and reads back what it wrote."""
+    """Runs a text once, waits for it and reads the results back."""
 
     def __init__(self) -> None:
         adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
@@ -71,7 +72,7 @@ class Runner:
         device, usage = self._device, wgpu.BufferUsage
         stored = usage.STORAGE | usage.COPY_SRC
         buffers = [device.create_buffer_with_data(data=array, usage=stored) for array in inputs]
-        # Not zeros, so that what a kernel leaves out shows.
+        # Not zeros, so that elements that a kernel does not write show.
         buffers.append(device.create_buffer_with_data(data=b"\xa5" * output_bytes, usage=stored))
         output = buffers[-1]
         kinds = ["read-only-storage"] * len(inputs) + ["storage"]
@@ -81,12 +82,12 @@ class Runner:
             kinds.append("storage")
         parameters = (struct.pack("<I", count) + code.data).ljust(PARAMETER_BYTES, b"\0")
         if uniform:
-            text = code.whole(uniform_at=len(buffers))
+            text = code.with_prelude(uniform_binding=len(buffers))
             buffers.append(device.create_buffer_with_data(data=parameters, usage=usage.UNIFORM))
             kinds.append("uniform")
         else:
-            text = code.whole(uniform_at=None)
-        layout, pipeline = self._compiled(
+            text = code.with_prelude(uniform_binding=None)
+        layout, pipeline = self._compile(
             text, tuple(kinds), tuple((constants or {}).items()), 0 if uniform else PARAMETER_BYTES
         )
         bound = device.create_bind_group(
@@ -105,20 +106,20 @@ class Runner:
         compute.dispatch_workgroups(*groups)
         compute.end()
         device.queue.submit([encoder.finish()])
-        said = NO_STATUS
+        status_word = NO_STATUS
         if status:
-            (said,) = struct.unpack("<I", device.queue.read_buffer(buffers[len(inputs) + 1]))
-        return Outcome(bytes(device.queue.read_buffer(output)), said)
+            (status_word,) = struct.unpack("<I", device.queue.read_buffer(buffers[len(inputs) + 1]))
+        return Outcome(bytes(device.queue.read_buffer(output)), status_word)
 
-    @functools.cache  # noqa: B019 - there is one runner, and it lives as long as its file's tests
-    def _compiled(
+    @functools.cache  # noqa: B019 - the one runner lives as long as the tests of this file
+    def _compile(
         self,
         text: str,
         kinds: tuple[str, ...],
         constants: tuple[tuple[str, int], ...],
         immediate_bytes: int,
     ) -> tuple[Any, Any]:
-        """The layout of the buffers, and the pipeline."""
+        """The bind group layout and the pipeline."""
         device = self._device
         layout = device.create_bind_group_layout(
             entries=[
@@ -141,15 +142,15 @@ class Runner:
 
 @pytest.fixture(scope="module")
 def wgpu_device(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    """One device for this file."""
+    """One device for all tests of this file."""
     with pytest.MonkeyPatch.context() as patch:
-        # Without it the window system's libraries complain that they cannot find each other.
+        # Without XDG_RUNTIME_DIR the libraries of the window system print warnings.
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         return Runner()
 
 
 def grid(count: int, work_group: int, per_invocation: int) -> tuple[int, int]:
-    """Two rows of work-groups, which is what large calls have."""
+    """A grid of two rows of work-groups, as large calls have."""
     groups = -(-count // (work_group * per_invocation))
     return -(-groups // 2), 2
 
@@ -164,7 +165,7 @@ def test_vectors_are_added(wgpu_device: Runner, dtype: type[np.generic], uniform
     a, b = rng.integers(0, 1 << 32, (2, 1000), np.uint32).astype(dtype)
     constants = {"work_group": 32, "per_invocation": 3}
     outcome = wgpu_device(
-        wgsl_texts.vector_add(dtype),
+        wgsl_texts.render_vector_add(dtype),
         [a, b],
         a.nbytes,
         count=len(a),
@@ -175,9 +176,9 @@ def test_vectors_are_added(wgpu_device: Runner, dtype: type[np.generic], uniform
     np.testing.assert_array_equal(np.frombuffer(outcome.output, dtype), a + b)
 
 
-def test_a_vector_kernel_leaves_what_is_beyond_the_last_four(wgpu_device: Runner) -> None:
+def test_a_vector_kernel_writes_nothing_beyond_the_last_vec4(wgpu_device: Runner) -> None:
     a = np.arange(100, dtype=np.uint32)
-    code = wgsl_texts.vector_add(np.uint32)
+    code = wgsl_texts.render_vector_add(np.uint32)
     outcome = wgpu_device(code, [a, a], a.nbytes, count=70, groups=(2, 1))
     result = np.frombuffer(outcome.output, np.uint32)
     np.testing.assert_array_equal(result[:70], 2 * a[:70])
@@ -192,7 +193,7 @@ def run_field(
 ) -> Outcome:
     count = len(a)
     return runner(
-        wgsl_texts.field_operation(prime, operation),
+        wgsl_texts.render_field_operation(prime, operation),
         [a, b],
         a.nbytes,
         count=count,
@@ -227,13 +228,13 @@ def check_field(
 
 
 def looks_prime(number: int) -> bool:
-    """What few composites pass, and quicker than to be sure."""
+    """A Fermat test: a quick filter before `is_prime`."""
     return pow(3, number - 1, number) == 1 or number == 3
 
 
 @functools.cache
 def largest_prime(word_count: int) -> Prime:
-    """Just below R: sums and products that are not yet reduced do not fit an element."""
+    """The largest prime below R: unreduced sums and products do not fit an element."""
     modulus = (1 << (WORD_BITS * word_count)) - 1
     while not (looks_prime(modulus) and is_prime(modulus)):
         modulus -= 2
@@ -241,37 +242,37 @@ def largest_prime(word_count: int) -> Prime:
 
 
 @functools.cache
-def drawn_prime(word_count: int, seed: int) -> Prime:
-    """Of any length in bits that takes so many words."""
+def random_prime(word_count: int, seed: int) -> Prime:
+    """A random prime of any bit length that takes that many words."""
     draw = random.Random(seed)
     low = max(3, 1 << (WORD_BITS * (word_count - 1)))
     bits = draw.randint(low.bit_length(), WORD_BITS * word_count)
     modulus = 0
     while not (modulus >= low and looks_prime(modulus) and is_prime(modulus)):
         modulus = draw.getrandbits(bits) | 1 << (bits - 1) | 1
-    return Prime(f"drawn_{word_count}", modulus)
+    return Prime(f"random_{word_count}", modulus)
 
 
 @pytest.mark.parametrize("operation", ["add", "sub", "mul"])
 @pytest.mark.parametrize("prime", NAMED.values(), ids=NAMED)
-def test_named_fields(wgpu_device: Runner, prime: Prime, operation: str) -> None:
+def test_named_fields_are_exact(wgpu_device: Runner, prime: Prime, operation: str) -> None:
     check_field(wgpu_device, prime, operation, seed=1)
 
 
 @pytest.mark.parametrize("operation", ["add", "sub", "mul"])
 @pytest.mark.parametrize("word_count", SOME_WORDS)
-def test_the_largest_primes(wgpu_device: Runner, word_count: int, operation: str) -> None:
+def test_the_largest_primes_are_exact(wgpu_device: Runner, word_count: int, operation: str) -> None:
     check_field(wgpu_device, largest_prime(word_count), operation, seed=2)
 
 
 @pytest.mark.parametrize("word_count", OTHER_WORDS)
-def test_primes_of_other_sizes(wgpu_device: Runner, word_count: int) -> None:
-    check_field(wgpu_device, drawn_prime(word_count, seed=word_count), "mul", seed=3)
+def test_primes_of_other_sizes_are_exact(wgpu_device: Runner, word_count: int) -> None:
+    check_field(wgpu_device, random_prime(word_count, seed=word_count), "mul", seed=3)
 
 
 @pytest.mark.parametrize("word_count", range(1, MOST_WORDS + 1))
 def test_no_sum_of_a_product_exceeds_32_bits(word_count: int) -> None:
-    """The rows of wgsl/field_product.wgsl, with every limb as large as limbs get."""
+    """The rows of wgsl/field_product.wgsl, with every limb at its maximum."""
     layout = LimbLayout.covering(word_count, wgsl_texts.LIMB_BITS)
     count, bits, mask = layout.count, layout.bits, (1 << layout.bits) - 1
     halfway = (count + 1) // 2 if count > wgsl_texts.LIMBS_WITHOUT_CARRY else None
@@ -296,12 +297,12 @@ def test_no_sum_of_a_product_exceeds_32_bits(word_count: int) -> None:
 
 
 @pytest.mark.parametrize("modulus", [3, 5, 2**31 - 1, 2**32 - 5])
-def test_primes_of_one_word(wgpu_device: Runner, modulus: int) -> None:
+def test_primes_of_one_word_are_exact(wgpu_device: Runner, modulus: int) -> None:
     for operation in ("add", "sub", "mul"):
         check_field(wgpu_device, Prime(f"p{modulus}", modulus), operation, seed=4)
 
 
-def test_a_field_with_its_parameters_in_a_uniform_buffer(wgpu_device: Runner) -> None:
+def test_field_parameters_may_be_in_a_uniform_buffer(wgpu_device: Runner) -> None:
     check_field(wgpu_device, NAMED["bls12_381_fq"], "mul", seed=5, uniform=True)
 
 
@@ -310,7 +311,7 @@ def test_a_field_with_its_parameters_in_a_uniform_buffer(wgpu_device: Runner) ->
 def test_the_first_bad_element_is_reported(
     wgpu_device: Runner, word_count: int, operation: str
 ) -> None:
-    prime = drawn_prime(word_count, seed=40 + word_count)
+    prime = random_prime(word_count, seed=40 + word_count)
     good = elements(prime, 50, seed=6)
     limit = prime.modulus
     bad_values = [limit, limit + 1, prime.r - 1]
@@ -328,24 +329,24 @@ def test_the_first_bad_element_is_reported(
             assert run_field(wgpu_device, prime, operation, *arrays).status == expected
 
 
-def test_one_text_serves_every_prime_of_as_many_words() -> None:
-    codes = [wgsl_texts.field_operation(drawn_prime(8, seed), "mul") for seed in (1, 2)]
+def test_one_text_serves_every_prime_of_the_same_number_of_words() -> None:
+    codes = [wgsl_texts.render_field_operation(random_prime(8, seed), "mul") for seed in (1, 2)]
     assert codes[0].text is codes[1].text
     assert codes[0].data != codes[1].data
 
 
 @pytest.mark.parametrize("operation", ["add", "sub", "mul"])
-def test_a_field_kernel_fits_the_parameters_and_stays_short(operation: str) -> None:
-    widest = wgsl_texts.field_operation(largest_prime(MOST_WORDS), operation)
+def test_field_data_fits_the_parameters_and_the_text_is_short(operation: str) -> None:
+    widest = wgsl_texts.render_field_operation(largest_prime(MOST_WORDS), operation)
     assert 4 + len(widest.data) <= PARAMETER_BYTES
-    # Drivers take long over long texts.
-    assert len(wgsl_texts.field_operation(NAMED["bls12_381_fq"], operation).text) < 15_000
+    # Drivers take long to compile long texts.
+    assert len(wgsl_texts.render_field_operation(NAMED["bls12_381_fq"], operation).text) < 15_000
 
 
 # --- reductions ---
 
 
-def combined(operation: str, a: Array, b: Array) -> Array:
+def combine_arrays(operation: str, a: Array, b: Array) -> Array:
     combine: Callable[[Array, Array], Array] = {
         "sum": np.add,
         "min": np.minimum,
@@ -356,25 +357,25 @@ def combined(operation: str, a: Array, b: Array) -> Array:
 
 
 def padding(operation: str, dtype: np.dtype[Any]) -> Any:
-    """What changes no element."""
+    """The identity of the operation."""
     if operation == "sum":
         return dtype.type(-0.0 if dtype.kind == "f" else 0)
     lowest, highest = (-np.inf, np.inf) if dtype.kind == "f" else (0, np.iinfo(np.uint32).max)
     return dtype.type(highest if operation == "min" else lowest)
 
 
-def reduced_blocks(operation: str, array: Array) -> Array:
-    """The kernels' order: by 256 within a block, then halves."""
+def reduce_blocks(operation: str, array: Array) -> Array:
+    """The reduction in the order of the kernels: by 256 within a block, then by halves."""
     blocks = -(-len(array) // REDUCTION_BLOCK)
     padded = np.full(blocks * REDUCTION_BLOCK, padding(operation, array.dtype), array.dtype)
     padded[: len(array)] = array
-    taken = padded.reshape(blocks, -1, wgsl_texts.REDUCTION_INVOCATIONS)
-    partials = taken[:, 0]
-    for step in range(1, taken.shape[1]):
-        partials = combined(operation, partials, taken[:, step])
+    rows = padded.reshape(blocks, -1, wgsl_texts.REDUCTION_INVOCATIONS)
+    partials = rows[:, 0]
+    for step in range(1, rows.shape[1]):
+        partials = combine_arrays(operation, partials, rows[:, step])
     while partials.shape[1] > 1:
         half = partials.shape[1] // 2
-        partials = combined(operation, partials[:, :half], partials[:, half:])
+        partials = combine_arrays(operation, partials[:, :half], partials[:, half:])
     return partials[:, 0]
 
 
@@ -383,7 +384,7 @@ def reduce_once(
 ) -> Array:
     blocks = -(-len(array) // REDUCTION_BLOCK)
     outcome = runner(
-        wgsl_texts.reduction(operation, array.dtype),
+        wgsl_texts.render_reduction(operation, array.dtype),
         [array],
         4 * blocks,
         count=len(array),
@@ -402,17 +403,17 @@ def some_numbers(dtype: type[np.generic], count: int) -> Array:
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("operation", wgsl_texts.REDUCTIONS)
-def test_blocks_are_reduced_in_one_order(
+def test_blocks_are_reduced_in_a_fixed_order(
     wgpu_device: Runner, operation: str, dtype: type[np.generic], count: int
 ) -> None:
     array = some_numbers(dtype, count)
     result = reduce_once(wgpu_device, operation, array)
-    assert result.tobytes() == reduced_blocks(operation, array).tobytes()
+    assert result.tobytes() == reduce_blocks(operation, array).tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("operation", wgsl_texts.REDUCTIONS)
-def test_repeated_reductions_give_what_numpy_gives(
+def test_repeated_reductions_agree_with_numpy(
     wgpu_device: Runner, operation: str, dtype: type[np.generic]
 ) -> None:
     array = some_numbers(dtype, 100_000)
@@ -423,12 +424,12 @@ def test_repeated_reductions_give_what_numpy_gives(
         scale = np.abs(array).sum(dtype=np.float64)
         assert abs(float(result[0]) - array.sum(dtype=np.float64)) < 1e-6 * scale
     else:
-        numpy_way: dict[str, Callable[[Array], Any]] = {
+        with_numpy: dict[str, Callable[[Array], Any]] = {
             "sum": lambda array: array.sum(dtype=array.dtype),
             "min": np.min,
             "max": np.max,
         }
-        assert result[0] == numpy_way[operation](array)
+        assert result[0] == with_numpy[operation](array)
 
 
 @pytest.mark.parametrize("groups", [(1, 1), (3, 1), (5, 2), (40, 1)])
@@ -437,7 +438,7 @@ def test_a_sum_does_not_depend_on_the_work_groups(
 ) -> None:
     array = some_numbers(np.float32, 60_000)
     result = reduce_once(wgpu_device, "sum", array, groups)
-    assert result.tobytes() == reduced_blocks("sum", array).tobytes()
+    assert result.tobytes() == reduce_blocks("sum", array).tobytes()
 
 
 @pytest.mark.parametrize("place", [0, 255, 256, 4999])
@@ -448,7 +449,7 @@ def test_nan_propagates(wgpu_device: Runner, operation: str, place: int) -> None
     for nan in (0x7FC00000, 0xFFC00000, 0x7F800001, 0xFFFFFFFF):
         array.view(np.uint32)[place] = nan
         result = reduce_once(wgpu_device, operation, array)
-        np.testing.assert_array_equal(result, reduced_blocks(operation, array))
+        np.testing.assert_array_equal(result, reduce_blocks(operation, array))
 
 
 @pytest.mark.parametrize("operation", wgsl_texts.REDUCTIONS)
@@ -460,10 +461,12 @@ def test_nan_propagates(wgpu_device: Runner, operation: str, place: int) -> None
     ],
     ids=str,
 )  # fmt: skip
-def test_infinities_and_zeros(wgpu_device: Runner, operation: str, values: Sequence[float]) -> None:
+def test_infinities_and_signed_zeros(
+    wgpu_device: Runner, operation: str, values: Sequence[float]
+) -> None:
     array = np.array(values, np.float32)
     with np.errstate(over="ignore"):
-        expected = reduced_blocks(operation, array)
+        expected = reduce_blocks(operation, array)
     result = reduce_once(wgpu_device, operation, array)
     np.testing.assert_array_equal(result, expected)
     if not np.isnan(expected).any():
@@ -471,10 +474,10 @@ def test_infinities_and_zeros(wgpu_device: Runner, operation: str, values: Seque
 
 
 @pytest.mark.parametrize("operation", ["min", "max"])
-def test_the_smallest_floats_keep_their_order(wgpu_device: Runner, operation: str) -> None:
+def test_subnormal_floats_keep_their_order(wgpu_device: Runner, operation: str) -> None:
     array = np.array([2e-45, -2e-45, 1e-45, -1e-45], np.float32)
     result = reduce_once(wgpu_device, operation, array)
-    assert result.tobytes() == reduced_blocks(operation, array).tobytes()
+    assert result.tobytes() == reduce_blocks(operation, array).tobytes()
 
 
 # --- matrix products ---
@@ -482,7 +485,7 @@ def test_the_smallest_floats_keep_their_order(wgpu_device: Runner, operation: st
 
 def run_matrix_product(runner: Runner, a: Array, b: Array) -> Array:
     (m, k), n = a.shape, b.shape[1]
-    code = wgsl_texts.matrix_product(a.dtype)
+    code = wgsl_texts.render_matrix_product(a.dtype)
     outcome = runner(
         dataclasses.replace(code, data=struct.pack("<3I", m, n, k)),
         [a, b],
@@ -497,34 +500,36 @@ MATRIX_SIZES = [(1, 1, 1), (16, 16, 16), (17, 15, 33), (1, 70, 5), (70, 1, 19), 
 
 
 @pytest.mark.parametrize(("m", "n", "k"), MATRIX_SIZES)
-def test_products_of_whole_matrices_wrap(wgpu_device: Runner, m: int, n: int, k: int) -> None:
+def test_products_of_integer_matrices_wrap(wgpu_device: Runner, m: int, n: int, k: int) -> None:
     a, b = (some_numbers(np.uint32, size) for size in (m * k, k * n))
     a, b = a.reshape(m, k), b.reshape(k, n)
     np.testing.assert_array_equal(run_matrix_product(wgpu_device, a, b), a @ b)
 
 
 @pytest.mark.parametrize(("m", "n", "k"), MATRIX_SIZES)
-def test_products_of_float_matrices(wgpu_device: Runner, m: int, n: int, k: int) -> None:
+def test_products_of_float_matrices_are_accurate(
+    wgpu_device: Runner, m: int, n: int, k: int
+) -> None:
     a, b = (some_numbers(np.float32, size) for size in (m * k, k * n))
     a, b = a.reshape(m, k), b.reshape(k, n)
     wide = [each.astype(np.float64) for each in (a, b)]
     scale = np.abs(wide[0]) @ np.abs(wide[1])
     difference = np.abs(run_matrix_product(wgpu_device, a, b) - wide[0] @ wide[1])
-    # Each of the k sums rounds once or twice.
+    # Each of the k multiply-adds rounds once or twice.
     assert (difference <= 2 * k * 2.0**-24 * scale).all()
 
 
-# --- the same in GLSL ---
+# --- comparison with GLSL ---
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("operation", wgsl_texts.REDUCTIONS)
-def test_reductions_in_glsl_are_the_same(
+def test_reductions_in_glsl_agree_bit_for_bit(
     gpu: gx.PersistentVulkanBackend, operation: str, dtype: type[np.generic]
 ) -> None:
     name = f"reduce_{operation}_{'u32' if dtype is np.uint32 else 'f32'}"
     kernel = gx.Kernel.from_spirv(
-        spirv(name),
+        load_spirv(name),
         inputs=1,
         outputs=1,
         dtypes=[dtype, dtype],
@@ -534,15 +539,15 @@ def test_reductions_in_glsl_are_the_same(
     )
     for count in COUNTS:
         array = some_numbers(dtype, count)
-        assert gpu.run(kernel, array).tobytes() == reduced_blocks(operation, array).tobytes()
+        assert gpu.run(kernel, array).tobytes() == reduce_blocks(operation, array).tobytes()
     if dtype is np.float32:
         array[[5, 4096]] = np.nan, -np.inf
-        np.testing.assert_array_equal(gpu.run(kernel, array), reduced_blocks(operation, array))
+        np.testing.assert_array_equal(gpu.run(kernel, array), reduce_blocks(operation, array))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("m", "n", "k"), MATRIX_SIZES)
-def test_matrix_products_in_glsl_are_the_same(
+def test_matrix_products_in_glsl_agree(
     wgpu_device: Runner,
     gpu: gx.PersistentVulkanBackend,
     m: int,
@@ -552,7 +557,7 @@ def test_matrix_products_in_glsl_are_the_same(
 ) -> None:
     name = f"matmul_{'u32' if dtype is np.uint32 else 'f32'}"
     kernel = gx.Kernel.from_spirv(
-        spirv(name),
+        load_spirv(name),
         inputs=2,
         outputs=1,
         dtypes=[dtype] * 3,
@@ -567,15 +572,15 @@ def test_matrix_products_in_glsl_are_the_same(
     np.testing.assert_allclose(gpu.run(kernel, a, b), expected, rtol=1e-3, atol=1e-2)
 
 
-# --- what there is not ---
+# --- refusals ---
 
 
-def test_unknown_operations_and_types_are_named() -> None:
+def test_unknown_operations_and_types_are_refused() -> None:
     with pytest.raises(KernelError, match="'div'"):
-        wgsl_texts.field_operation(NAMED["bls12_381_fq"], "div")
+        wgsl_texts.render_field_operation(NAMED["bls12_381_fq"], "div")
     with pytest.raises(KernelError, match="'mean'"):
-        wgsl_texts.reduction("mean", np.uint32)
+        wgsl_texts.render_reduction("mean", np.uint32)
     with pytest.raises(KernelError, match="float64"):
-        wgsl_texts.vector_add(np.float64)
+        wgsl_texts.render_vector_add(np.float64)
     with pytest.raises(KernelError, match="int32"):
-        wgsl_texts.matrix_product(np.int32)
+        wgsl_texts.render_matrix_product(np.int32)

@@ -15,7 +15,7 @@ import gpu_executor as gx
 from gpu_executor.backend import Backend
 from gpu_executor.errors import DeviceLostError
 from gpu_executor.executor.candidates import BackendName
-from gpu_executor.kernels.modules import spirv
+from gpu_executor.kernels.modules import load_spirv
 from tests.vulkan.test_waiting import PATIENCE
 
 Array = npt.NDArray[Any]
@@ -27,7 +27,7 @@ FQ_ADD = gx.kernels.load("bls12_381_fq_add")
 def kernel_of(reference: Callable[..., Any], **changes: Any) -> gx.Kernel:
     """A kernel of two arrays of 32-bit words, which the CPU computes so."""
     options: dict[str, Any] = {"inputs": 2, "outputs": 1, "dtypes": ["u4"] * 3, **changes}
-    return gx.Kernel.from_spirv(spirv("vector_add_u32"), reference=reference, **options)
+    return gx.Kernel.from_spirv(load_spirv("vector_add_u32"), reference=reference, **options)
 
 
 def watched(before: Callable[[], object]) -> Callable[[Array, Array], Array]:

@@ -13,7 +13,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayCopy, Dispatch
-from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel
+from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
 from gpu_executor.vulkan import binding, device_memory, dispatch_cache
 from gpu_executor.vulkan import command_stream as chain_module
 from gpu_executor.vulkan.device_memory import DeviceMemory
@@ -326,7 +326,7 @@ def test_an_interrupt_while_submitting_leaves_the_chain_in_order(
 def test_a_kernel_copies(gpu: gx.PersistentVulkanBackend) -> None:
     device, a = devices(gpu), numbers(1, 10_000)
     x, y = device.put(a), device.empty((10_000,), WORD)
-    device.submit([Dispatch(copy_kernel(), (x, y), x.nbytes // UNIT_BYTES, strides=True)])
+    device.submit([Dispatch(copy_kernel(), (x, y), x.nbytes // COPY_UNIT_BYTES, grid_stride=True)])
     np.testing.assert_array_equal(y.numpy(), a)
 
 

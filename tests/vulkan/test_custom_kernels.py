@@ -1,4 +1,4 @@
-"""Kernels of a user's own: any SPIR-V from GLSL. This file requires glslc."""
+"""User-defined kernels: SPIR-V compiled from GLSL. This file requires glslc."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sum_and_difference(**options: Any) -> gx.Kernel:
 
 @on_both_paths
 @pytest.mark.parametrize("size", [1, 100, 101, 250])
-def test_several_outputs_come_as_a_tuple(
+def test_several_outputs_are_returned_as_a_tuple(
     cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, size: int
 ) -> None:
     a, b = np.arange(size, dtype=np.uint32), np.arange(size, dtype=np.uint32)[::-1]
@@ -57,18 +57,18 @@ def test_several_outputs_come_as_a_tuple(
     np.testing.assert_array_equal(results[1], a - b)
 
 
-def test_one_input_and_no_declared_types_take_any_shape(
+def test_a_kernel_without_dtypes_accepts_any_shape_and_type(
     cutting_gpu: gx.PersistentVulkanBackend,
 ) -> None:
     double = kernel(BODY + "y[i] = 2 * x[i];", buffer(0, "x"), buffer(1, "y"), inputs=1, outputs=1)
     x = np.arange(2 * 3 * 40, dtype=np.uint32).reshape(2, 3, 40)
     np.testing.assert_array_equal(cutting_gpu.run(double, x), 2 * x)
-    floats = x.astype(np.float32)  # the bits of a float, doubled as an integer
+    floats = x.astype(np.float32)  # the kernel doubles the bit pattern as an integer
     expected = (floats.view(np.uint32) * np.uint32(2)).view(np.float32)
     np.testing.assert_array_equal(cutting_gpu.run(double, floats), expected)
 
 
-def test_inputs_and_outputs_may_have_types_of_their_own(
+def test_inputs_and_outputs_may_have_different_types(
     cutting_gpu: gx.PersistentVulkanBackend,
 ) -> None:
     split = kernel(
@@ -88,7 +88,7 @@ def test_inputs_and_outputs_may_have_types_of_their_own(
 
 
 def whole_sum() -> gx.Kernel:
-    """Every invocation of the one work-group that matters sums all inputs; the first tells."""
+    """Every invocation sums all inputs; the first one writes the result."""
     return kernel(
         "uint total = 0; for (uint k = 0; k < count; ++k) total += x[k];"
         "if (gl_GlobalInvocationID.x == 0) result[0] = total;",
@@ -103,7 +103,7 @@ def whole_sum() -> gx.Kernel:
 
 @on_both_paths
 @pytest.mark.parametrize("size", [1, 100, 101, 1000])
-def test_a_whole_kernel_is_never_cut(
+def test_a_whole_kernel_is_never_chunked(
     cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, size: int
 ) -> None:
     x = np.arange(size, dtype=np.uint32)
@@ -165,7 +165,7 @@ def test_push_bytes_and_constants_reach_the_code(gpu: gx.PersistentVulkanBackend
         np.testing.assert_array_equal(gpu.run(linear(factor, offset), x), factor * x + offset)
 
 
-def test_a_fixed_work_group_is_kept(gpu: gx.PersistentVulkanBackend) -> None:
+def test_a_work_group_size_fixed_in_the_code_is_used(gpu: gx.PersistentVulkanBackend) -> None:
     code = compile_glsl(
         f"layout(local_size_x = 20) in; {COUNT} {buffer(0, 'x')} {buffer(1, 'y')}"
         f"void main() {{ {BODY} y[i] = x[i] + gl_WorkGroupSize.x; }}"
@@ -176,7 +176,7 @@ def test_a_fixed_work_group_is_kept(gpu: gx.PersistentVulkanBackend) -> None:
     np.testing.assert_array_equal(gpu.run(own, x), x + 20)
 
 
-def test_code_without_push_constants_runs_on_what_is_bound(gpu: gx.PersistentVulkanBackend) -> None:
+def test_code_without_push_constants_runs(gpu: gx.PersistentVulkanBackend) -> None:
     negate = kernel(
         "uint i = gl_GlobalInvocationID.x; if (i < x.length()) y[i] = ~x[i];",
         buffer(0, "x"),
@@ -190,7 +190,7 @@ def test_code_without_push_constants_runs_on_what_is_bound(gpu: gx.PersistentVul
 
 
 @on_both_paths
-def test_a_status_word_of_ones_own_names_the_element(
+def test_a_status_word_reports_the_first_bad_element(
     cutting_gpu: gx.PersistentVulkanBackend, device_local: bool
 ) -> None:
     below_1000 = kernel(
@@ -217,7 +217,7 @@ WIDE = {
 
 
 @pytest.mark.parametrize(("kind", "dtype", "capability", "extension"), WIDE.values(), ids=WIDE)
-def test_wide_numbers_run_where_the_device_has_them_and_are_refused_where_not(
+def test_64_bit_types_run_if_the_device_has_them_and_are_refused_otherwise(
     gpu: gx.PersistentVulkanBackend, kind: str, dtype: type, capability: str, extension: str
 ) -> None:
     head = f"#extension {extension} : require\n{HEAD}" if extension else HEAD
@@ -242,7 +242,7 @@ def test_a_work_group_too_large_is_refused(gpu: gx.PersistentVulkanBackend) -> N
         gpu.run(own, x, x)
 
 
-def test_code_newer_than_the_device_is_refused(gpu: gx.PersistentVulkanBackend) -> None:
+def test_spirv_newer_than_the_device_supports_is_refused(gpu: gx.PersistentVulkanBackend) -> None:
     source = f"{HEAD} {COUNT} {buffer(0, 'x')} {buffer(1, 'y')} void main() {{ y[0] = x[0]; }}"
     newest = gx.Kernel.from_spirv(compile_glsl(source, vulkan="1.3"), inputs=1, outputs=1)
     older = dataclasses.replace(gpu.device, api_version=(1, 2, 0))

@@ -12,7 +12,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.errors import DeviceLacksError
-from gpu_executor.kernels.modules import spirv
+from gpu_executor.kernels.modules import load_spirv
 from gpu_executor.vulkan import binding
 from tests.conftest import RunPython
 
@@ -100,7 +100,7 @@ def use_well(backend: Any) -> None:
 
 def use_with_a_bad_kernel(backend: Any) -> None:
     too_large = gx.Kernel.from_spirv(
-        spirv("vector_add_u32"), inputs=2, outputs=1, constants={0: 1 << 20}
+        load_spirv("vector_add_u32"), inputs=2, outputs=1, constants={0: 1 << 20}
     )
     with pytest.raises(DeviceLacksError):
         backend.run(too_large, X, X)

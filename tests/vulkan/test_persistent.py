@@ -13,7 +13,8 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor import call as call_module
-from gpu_executor.kernels.catalogue import PER_INVOCATION, field_kernel
+from gpu_executor.kernels.catalogue import field_kernel
+from gpu_executor.kernels.modules import PER_INVOCATION
 from gpu_executor.primes import BLS12_381_FQ, Prime, words
 from gpu_executor.vulkan import binding, prepared_call
 from gpu_executor.vulkan.pipeline import PipelineCache

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.kernels.modules import spirv
+from gpu_executor.kernels.modules import load_spirv
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose
 from tests.conftest import OpenGpu
 
 ADD_U32 = gx.kernels.load("vector_add_u32")
-UNCUT = gx.Kernel.from_spirv(spirv("vector_add_u32"), inputs=2, outputs=1, split="whole")
+UNCUT = gx.Kernel.from_spirv(load_spirv("vector_add_u32"), inputs=2, outputs=1, split="whole")
 """It takes all its memory at once; a call that is cut takes a part of what there is."""
 X = np.arange(9, dtype=np.uint32)
 PATIENCE = 60  # seconds, for a machine that is busy with other things

@@ -28,8 +28,7 @@ from gpu_executor.dispatch import Dispatch, Step
 from gpu_executor.fields import Field, FieldArray, named
 from gpu_executor.fields.elementwise import AT_ONCE
 from gpu_executor.fields.neighbours import by_neighbours
-from gpu_executor.kernels.catalogue import mul_chain_kernel
-from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel
+from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel, mul_chain_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import family
 from gpu_executor.ops.multiplying import by_doubles
@@ -175,19 +174,19 @@ def _measure_streamed(
     """Bytes a second of a copy kernel, and the streamed operations, all on the same arrays."""
     memory, first = gpu._session.device_memory, operands[0]
     count, result = len(first), memory.empty(first.shape, first.dtype)
-    units = first.nbytes // UNIT_BYTES
-    steps: list[Step] = [Dispatch(copy_kernel(), (first, result), units, strides=True)]
-    moved = [2 * units * UNIT_BYTES]
+    units = first.nbytes // COPY_UNIT_BYTES
+    steps: list[Step] = [Dispatch(copy_kernel(), (first, result), units, grid_stride=True)]
+    moved = [2 * units * COPY_UNIT_BYTES]
     for operation, exact in STREAMED_OPERATIONS.items():
         kernel = element_kernel(
             field.prime,
             operation,
-            strides=count > AT_ONCE,
-            doubles=by_doubles(memory, field.prime),
-            neighbours=by_neighbours(operands),
+            grid_stride=count > AT_ONCE,
+            f64_limbs=by_doubles(memory, field.prime),
+            packed=by_neighbours(operands),
         )
         arrays = *operands[: kernel.inputs], result
-        steps.append(Dispatch(kernel, arrays, count, strides=True))
+        steps.append(Dispatch(kernel, arrays, count, grid_stride=True))
         memory.submit(steps[-1:])
         *inputs, output = (FieldArray(field, each, field.form) for each in arrays)
         _check_ends(operation, exact, inputs, output)
@@ -231,7 +230,9 @@ def _measure_product_chains(
     if family(prime) != "wide" or 2 * prime.modulus >= prime.r:
         return None
     length, modulus = sizes.length, field.modulus
-    kernel = mul_chain_kernel(prime, length, doubles=by_doubles(gpu._session.device_memory, prime))
+    kernel = mul_chain_kernel(
+        prime, length, f64_limbs=by_doubles(gpu._session.device_memory, prime)
+    )
     a, b = (tile_elements(prime, min(SAMPLE, sizes.chains), seed) for seed in (1, 2))
     operands = [FieldArray(field, each, field.form) for each in (a, b)]
     products = np.vectorize(lambda x, y: x * pow(y, length, modulus), "O")

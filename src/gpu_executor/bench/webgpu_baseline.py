@@ -21,7 +21,7 @@ WORK_GROUP = 128
 PRELUDE = """
 const work_group = {work_group}u;
 const per_invocation = 1u;
-fn param(i: u32) -> u32 {{ return arrayLength(&result) * {at_once}u; }}
+fn param(i: u32) -> u32 {{ return arrayLength(&result) * {packed}u; }}
 fn first_element(group: vec3<u32>, groups: vec3<u32>, local: u32) -> u32 {{
     return group.x * work_group + local;
 }}
@@ -43,8 +43,8 @@ class WebGpuBaseline:
         self._queue = self._device.queue
         code = load("vector_add_u32").wgsl
         assert code is not None
-        self._code = PRELUDE.format(work_group=WORK_GROUP, at_once=code.at_once) + code.text
-        self._per_group = WORK_GROUP * code.at_once
+        self._code = PRELUDE.format(work_group=WORK_GROUP, packed=code.packed) + code.text
+        self._per_group = WORK_GROUP * code.packed
         self._shared = self._create_pipeline()
         self.phases: list[tuple[float, float, float]] = []
         """Seconds of each call of `run_with_pipeline`: creating, submitting, reading."""

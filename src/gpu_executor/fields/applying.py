@@ -31,7 +31,7 @@ def apply(
         count = first.nbytes // kernel.types[0].nbytes
         if count:
             there = tuple(each for each in arrays if isinstance(each, DeviceArray))
-            device.submit([Dispatch(kernel, (*there, result), count, push_words, strides=True)])
+            device.submit([Dispatch(kernel, (*there, result), count, push_words, grid_stride=True)])
         return result
     assert kernel.reference is not None
     computed: Words = kernel.reference(*arrays)

@@ -96,9 +96,9 @@ class FieldArray:
         kernel = element_kernel(
             self.field.prime,
             name,
-            strides=True,
-            doubles=self.by_doubles,
-            neighbours=by_neighbours([self.data]),
+            grid_stride=True,
+            f64_limbs=self.by_doubles,
+            packed=by_neighbours([self.data]),
         )
         return FieldArray(self.field, apply(kernel, [self.data]), form)
 

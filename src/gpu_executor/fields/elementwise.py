@@ -69,7 +69,7 @@ def power(field: Field, a: FieldArray, exponent: int) -> FieldArray:
     # By Fermat's little theorem; but a power of 0 that is not the 0th stays 0.
     least = exponent and (exponent % order or order)
     words = exponents.on_device(array.device, least) if array.on_device else exponents.words(least)
-    kernel = element_kernel(field.prime, "power", doubles=array.by_doubles)
+    kernel = element_kernel(field.prime, "power", f64_limbs=array.by_doubles)
     return FieldArray(field, apply(kernel, [array.data, words], (words.size,)), field.form)
 
 
@@ -115,9 +115,9 @@ def _applied(
         field.prime,
         operation,
         broadcast=repeats,
-        strides=strides,
-        doubles=first.by_doubles,
-        neighbours=by_neighbours(data),
+        grid_stride=strides,
+        f64_limbs=first.by_doubles,
+        packed=by_neighbours(data),
     )
     push_words = tuple(0 if size == first.size else size for size in sizes) if repeats else ()
     if repeats and not first.on_device:

@@ -1,13 +1,18 @@
-"""The kernels that come with the package, by name.
+"""The kernels that come with the package.
 
-    vector_add_u32, vector_add_f32
-    <field>_add, <field>_sub, <field>_mul     for each field of `gpu_executor.primes`
+`load(name)` returns one and `names()` lists them: vector sums (`vector_add_u32`), matrix products
+(`matmul_f32`), reductions (`reduce_sum_f32`) and, for each field of `gpu_executor.primes`,
+`<field>_add`, `<field>_sub` and `<field>_mul`. Running them needs no compiler: their SPIR-V is in
+`spirv/`, built from `glsl/` by `make kernels`.
 
-`load("bls12_381_fq_mul")` gives one; `names()` lists them. Running them needs no compiler: their
-SPIR-V is in `spirv/`, built from `glsl/` by `make kernels`.
-
-`elements.element_kernel(prime, "mul")` is for arrays on the card whose elements are known to be
-below the modulus: more operations, any prime, no checks.
+    catalogue.py           the kernels by name, which check their elements
+    elements.py            unchecked field operations on device-resident arrays
+    element_references.py  the same operations in NumPy
+    passes.py              one pass of a scan or of a number-theoretic transform
+    families.py            families of primes: which SPIR-V serves a prime, with which constants
+    modules.py             the SPIR-V files, the numbers of their constants, their push constants
+    wgsl_texts.py          the WGSL of the catalogue's kernels, from the templates in `wgsl/`
+    build.py               compiles `glsl/`
 """
 
 from gpu_executor.kernels.catalogue import load, names

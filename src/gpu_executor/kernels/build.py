@@ -1,13 +1,14 @@
 """Compiles the kernels of `glsl/` to `spirv/*.spv` and writes a manifest; `make kernels` runs it.
 
-A source in `glsl/` is one module. Those of `glsl/elements`, `glsl/scans` and `glsl/transforms` are
-compiled for each family of primes, those of `glsl/conversions` for each that has a Montgomery form:
-`<family>_<operation>.spv`. The family `doubles` has those that multiply. Families of small elements
-have those that take several at once besides: `<family>_neighbours_<operation>.spv`.
+A source in `glsl/` becomes one module. Sources in `glsl/elements`, `glsl/scans` and
+`glsl/transforms` are compiled for each family of primes, those in `glsl/conversions` for each
+family with a Montgomery form: `<family>_<operation>.spv`. The family `f64_limbs` has only the
+kernels that multiply. Families of small elements also have packed kernels:
+`<family>_packed_<operation>.spv`.
 
-The manifest holds the SHA-256 of each module's source (with what it includes and the compiler's
-options) and of its SPIR-V, so that a stale file shows without a compiler. Only whoever changes a
-kernel needs `glslc`.
+The manifest holds the SHA-256 of each module's source (with its included files and the compiler
+options) and of its SPIR-V, so a test finds stale files without a compiler. Only changing a kernel
+needs `glslc`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_executor.kernels.elements import OF_ELEMENTS
-from gpu_executor.kernels.families import FAMILIES, MONTGOMERY_FAMILIES, NEIGHBOURS, module_name
+from gpu_executor.kernels.elements import PACKABLE
+from gpu_executor.kernels.families import (
+    FAMILIES,
+    MONTGOMERY_FAMILIES,
+    PACKED_ELEMENTS,
+    module_name,
+)
 
 GLSL = Path(__file__).parent / "glsl"
 SPIRV = Path(__file__).parent / "spirv"
@@ -33,46 +39,46 @@ FOLDERS: dict[str, Sequence[str]] = {
     "elements": FAMILIES,
     "conversions": MONTGOMERY_FAMILIES,
     "scans": FAMILIES,
-    "transforms": [family for family in FAMILIES if family != "doubles"],
+    "transforms": [family for family in FAMILIES if family != "f64_limbs"],
 }
-"""The folders whose kernels are compiled once for each of several families. Transforms gain nothing
-from doubles: on an NVIDIA H200 2^22 elements of BLS12-381 Fr took 1.69 ms instead of 1.62, 2^24
-8.69 instead of 7.07."""
+"""The folders whose kernels are compiled for several families, and those families. Transforms gain
+nothing from f64 limbs: on an NVIDIA H200, 2^22 elements of BLS12-381 Fr took 1.69 ms instead of
+1.62 ms, 2^24 took 8.69 ms instead of 7.07 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one module is compiled from."""
+    """The source of one module: a GLSL file and, for kernels of a family, its variant."""
 
     path: Path
     family: str | None = None
-    neighbours: bool = False
+    packed: bool = False
 
     @property
     def stem(self) -> str:
-        """The module's name."""
+        """The name of the module."""
         if self.family is None:
             return self.path.stem
-        return module_name(self.family, self.path.stem, neighbours=self.neighbours)
+        return module_name(self.family, self.path.stem, packed=self.packed)
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What the compiler is told besides what it is told for every module."""
-        if self.family == "doubles":
-            return ("-DFAMILY_WIDE", "-DDOUBLES")
+        """The compiler options besides those of `COMMAND`."""
+        if self.family == "f64_limbs":
+            return ("-DFAMILY_WIDE", "-DF64_LIMBS")
         if self.family is None:
             return ()
-        chosen = (f"-DFAMILY_{self.family.upper()}",)
-        return (*chosen, f"-DNEIGHBOURS={NEIGHBOURS[self.family]}") if self.neighbours else chosen
+        options = (f"-DFAMILY_{self.family.upper()}",)
+        return (*options, f"-DPACKED={PACKED_ELEMENTS[self.family]}") if self.packed else options
 
     @property
     def exists(self) -> bool:
-        """Whether there is a module of it: doubles are for what multiplies."""
-        return self.family != "doubles" or "#define PRODUCTS" in _text(self.path)
+        """Whether the module is built: f64 limbs are for kernels that multiply."""
+        return self.family != "f64_limbs" or "#define PRODUCTS" in _read_with_includes(self.path)
 
 
 def sources() -> list[Source]:
-    """What is compiled, in the order of the modules' names; included files are not among it."""
+    """The sources of all modules, sorted by module name; included files have no module."""
     plain = [Source(path) for path in GLSL.glob("*.comp")]
     by_family = [
         Source(path, family)
@@ -80,29 +86,29 @@ def sources() -> list[Source]:
         for path in (GLSL / folder).glob("*.comp")
         for family in families
     ]
-    together = [
-        Source(source.path, source.family, neighbours=True)
+    packed = [
+        Source(source.path, source.family, packed=True)
         for source in by_family
-        if source.family in NEIGHBOURS and source.path.stem in OF_ELEMENTS
+        if source.family in PACKED_ELEMENTS and source.path.stem in PACKABLE
     ]
-    found = [source for source in plain + by_family + together if source.exists]
-    found.append(Source(GLSL / "field_mul_chain.comp", "doubles"))
+    found = [source for source in plain + by_family + packed if source.exists]
+    found.append(Source(GLSL / "field_mul_chain.comp", "f64_limbs"))
     return sorted(found, key=lambda source: f"{source.stem}.spv")
 
 
 def source_digest(source: Source | Path) -> str:
-    """SHA-256 over the compiler's options, a source and everything it includes."""
+    """SHA-256 of the compiler options, a source and all files it includes."""
     source = Source(source) if isinstance(source, Path) else source
     digest = hashlib.sha256(" ".join([*COMMAND, *source.options]).encode())
-    for path in _with_includes(source.path):
+    for path in _list_includes(source.path):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
 def build() -> None:
-    """Compile every kernel and write the manifest anew."""
+    """Compile every kernel, write the manifest, delete modules without a source."""
     if shutil.which(COMMAND[0]) is None:
-        sys.exit("glslc is missing: apt-get install glslc")
+        sys.exit("glslc was not found: install it (Debian and Ubuntu: apt-get install glslc)")
     SPIRV.mkdir(exist_ok=True)
     manifest = {}
     for source in sources():
@@ -120,15 +126,16 @@ def build() -> None:
     MANIFEST.write_text(json.dumps(manifest, indent=2) + "\n")
 
 
-def _text(source: Path) -> str:
-    """A source with all that it includes."""
-    return "".join(path.read_text() for path in _with_includes(source))
+def _read_with_includes(source: Path) -> str:
+    """The text of a source and of all files it includes."""
+    return "".join(path.read_text() for path in _list_includes(source))
 
 
-def _with_includes(source: Path) -> list[Path]:
+def _list_includes(source: Path) -> list[Path]:
+    """A source and all files it includes, directly or not."""
     found = [source]
     for name in re.findall(r'^#include "([^"]+)"', source.read_text(), re.MULTILINE):
-        found += _with_includes(source.parent / name)
+        found += _list_includes(source.parent / name)
     return found
 
 

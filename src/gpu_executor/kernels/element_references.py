@@ -1,7 +1,7 @@
-"""The element kernels on NumPy arrays, exact: what the CPU runs and the tests compare with.
+"""The operations of the element kernels in NumPy: exact, for the CPU backend and for tests.
 
-Elements are in the form that they have on the card. Operands behind the first may be shorter; they
-begin again when they end.
+Elements are in the form that the prime's family has on a device. Operands after the first may be
+shorter; they repeat.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Reference = Callable[..., Array]
 
 
 def add(prime: Prime, a: Array, b: Array) -> Array:
-    return words.add(prime, a, _as_long(prime, b, a.shape))
+    return words.add(prime, a, _repeat_to(prime, b, a.shape))
 
 
 def sub(prime: Prime, a: Array, b: Array) -> Array:
-    return words.sub(prime, a, _as_long(prime, b, a.shape))
+    return words.sub(prime, a, _repeat_to(prime, b, a.shape))
 
 
 def neg(prime: Prime, a: Array) -> Array:
@@ -38,8 +38,8 @@ def double(prime: Prime, a: Array) -> Array:
 
 
 def mul(prime: Prime, a: Array, b: Array) -> Array:
-    product = _montgomery_product(prime, a, _as_long(prime, b, a.shape))
-    # The product is R times too small for elements that are as they are.
+    product = _montgomery_product(prime, a, _repeat_to(prime, b, a.shape))
+    # Elements in canonical form: undo the division by R of a Montgomery product.
     return product if in_montgomery_form(prime) else to_montgomery(prime, product)
 
 
@@ -52,19 +52,19 @@ def fma(prime: Prime, a: Array, b: Array, c: Array) -> Array:
 
 
 def equal(prime: Prime, a: Array, b: Array) -> Array:
-    return _all_columns(prime, a == _as_long(prime, b, a.shape)).astype(np.uint32)
+    return _reduce_columns(prime, a == _repeat_to(prime, b, a.shape)).astype(np.uint32)
 
 
 def select(prime: Prime, condition: Array, a: Array, b: Array) -> Array:
     shape = condition.shape + prime.element_shape
-    chosen = condition.astype(np.bool_).reshape(condition.shape + (1,) * len(prime.element_shape))
-    return np.where(chosen, _as_long(prime, a, shape), _as_long(prime, b, shape))
+    selected = condition.astype(np.bool_).reshape(condition.shape + (1,) * len(prime.element_shape))
+    return np.where(selected, _repeat_to(prime, a, shape), _repeat_to(prime, b, shape))
 
 
 def power(prime: Prime, a: Array, exponent: Array) -> Array:
     bits = int.from_bytes(exponent.astype("<u4").tobytes(), "little")
     one = prime.r_mod_p if in_montgomery_form(prime) else 1
-    result = _repeated(prime, one, a.shape)
+    result = _fill(prime, one, a.shape)
     for bit in f"{bits:b}":
         result = square(prime, result)
         if bit == "1":
@@ -73,11 +73,11 @@ def power(prime: Prime, a: Array, exponent: Array) -> Array:
 
 
 def to_montgomery(prime: Prime, a: Array) -> Array:
-    return _montgomery_product(prime, a, _repeated(prime, prime.r2_mod_p, a.shape))
+    return _montgomery_product(prime, a, _fill(prime, prime.r2_mod_p, a.shape))
 
 
 def from_montgomery(prime: Prime, a: Array) -> Array:
-    return _montgomery_product(prime, a, _repeated(prime, 1, a.shape))
+    return _montgomery_product(prime, a, _fill(prime, 1, a.shape))
 
 
 REFERENCES: dict[str, Reference] = {
@@ -97,17 +97,17 @@ REFERENCES: dict[str, Reference] = {
 
 
 def _montgomery_product(prime: Prime, a: Array, b: Array) -> Array:
-    return words.mul(_in_montgomery_form(prime.modulus), a, b)
+    return words.mul(_make_montgomery_prime(prime.modulus), a, b)
 
 
 @functools.cache
-def _in_montgomery_form(modulus: int) -> Prime:
-    """The modulus as a prime whose products are Montgomery's, in whatever form it is used."""
+def _make_montgomery_prime(modulus: int) -> Prime:
+    """A prime with that modulus in Montgomery form: `words.mul` then is the Montgomery product."""
     return Prime("p", modulus)
 
 
-def _as_long(prime: Prime, operand: Array, shape: tuple[int, ...]) -> Array:
-    """The operand again and again, in the shape of the first one."""
+def _repeat_to(prime: Prime, operand: Array, shape: tuple[int, ...]) -> Array:
+    """The operand, repeated to the shape of the first one."""
     count = math.prod(shape[: len(shape) - len(prime.element_shape)])
     rows = operand.reshape(-1, *prime.element_shape)
     if len(rows) != count:
@@ -115,10 +115,10 @@ def _as_long(prime: Prime, operand: Array, shape: tuple[int, ...]) -> Array:
     return rows.reshape(shape)
 
 
-def _repeated(prime: Prime, value: int, shape: tuple[int, ...]) -> Array:
-    return _as_long(prime, words.from_ints(prime, [value]), shape)
+def _fill(prime: Prime, value: int, shape: tuple[int, ...]) -> Array:
+    return _repeat_to(prime, words.from_ints(prime, [value]), shape)
 
 
-def _all_columns(prime: Prime, equal: Array) -> Array:
-    """Whether an element's columns are all equal."""
+def _reduce_columns(prime: Prime, equal: Array) -> Array:
+    """For each element, whether all its columns are equal."""
     return np.asarray(equal.all(axis=-1)) if prime.element_shape else equal

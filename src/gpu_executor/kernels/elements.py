@@ -1,6 +1,6 @@
-"""Element kernels: field operations for arrays on the card, whose elements are known to be below p.
+"""Element kernels: field operations on device-resident arrays whose elements are below p.
 
-They have no status word and check nothing.
+They check nothing and have no status word: the typed arrays (`FieldArray`) guarantee the range.
 """
 
 from __future__ import annotations
@@ -14,21 +14,26 @@ import numpy as np
 
 from gpu_executor.errors import ArgumentShapeError, KernelError
 from gpu_executor.kernel import Kernel, Shape
-from gpu_executor.kernels.constants import BROADCAST, PER_INVOCATION, STRIDES, packed
 from gpu_executor.kernels.element_references import REFERENCES
 from gpu_executor.kernels.families import (
-    NEIGHBOURS,
+    PACKED_ELEMENTS,
     family_constants,
     family_push,
     in_montgomery_form,
     module_family,
     module_name,
 )
-from gpu_executor.kernels.modules import spirv
+from gpu_executor.kernels.modules import (
+    BROADCAST,
+    GRID_STRIDE,
+    PER_INVOCATION,
+    encode_words,
+    load_spirv,
+)
 from gpu_executor.primes import Prime
 from gpu_executor.spirv import read_interface
 
-# The inputs' and the output's types: field elements, or 32-bit words.
+# The types of the inputs and of the output: e is a field element, w a 32-bit word.
 _SIGNATURES = {
     "add": ("ee", "e"),
     "sub": ("ee", "e"),
@@ -46,12 +51,12 @@ _SIGNATURES = {
 OPERATIONS = tuple(_SIGNATURES)
 CONVERSIONS = ("to_montgomery", "from_montgomery")
 PRODUCTS = ("mul", "square", "fma", "power", *CONVERSIONS)
-OF_ELEMENTS = tuple(name for name, types in _SIGNATURES.items() if {*types[0], *types[1]} == {"e"})
-"""Those of elements and nothing else, of which an invocation can take several at once."""
+PACKABLE = tuple(name for name, types in _SIGNATURES.items() if {*types[0], *types[1]} == {"e"})
+"""The operations on elements alone, which have packed kernels."""
 
 WORK_GROUP, PRODUCT_WORK_GROUP = 512, 128
-"""For large calls, what is best for sums and products that check their elements (`catalogue`). For
-products of one word it makes no difference: 4.24 TB/s with 128, 256 and 512 on an NVIDIA H200."""
+"""Work-group sizes for large calls: those measured for the checked kernels (`catalogue`). For
+products of one word they make no difference: 4.24 TB/s with 128, 256 and 512 on an NVIDIA H200."""
 
 
 def element_kernel(
@@ -59,63 +64,70 @@ def element_kernel(
     operation: str,
     *,
     broadcast: bool = False,
-    strides: bool | None = None,
-    doubles: bool = False,
-    neighbours: bool = False,
+    grid_stride: bool | None = None,
+    f64_limbs: bool = False,
+    packed: bool = False,
 ) -> Kernel:
     """The kernel of an operation on elements of a prime; the same object every time.
 
-    `add`, `sub`, `mul`: a, b. `neg`, `double`, `square`: a. `fma`: a * b + c. `equal`: 1 or 0 as
-    `uint32`. `select`: a where a `uint32` is not 0, else b. `power`: a, and an exponent for all of
-    them as 32-bit words, the least significant first. `to_montgomery`, `from_montgomery`: a, for
-    primes whose elements are not left as they are.
+    Inputs: `add`, `sub` and `mul` take a and b; `neg`, `double` and `square` take a; `fma` takes a,
+    b and c and returns a * b + c. `equal` takes a and b and returns 1 or 0 as `uint32`. `select`
+    takes conditions as `uint32`, a and b. `power` takes a and one exponent for all elements, as
+    32-bit words, the least significant first. `to_montgomery` and `from_montgomery` take a; they
+    exist for primes whose elements are in Montgomery form.
 
-    With `broadcast`, operands behind the first may be shorter: element i meets i % period. Such a
-    kernel, like `power`, is not cut by elements; the others are. Whoever dispatches one gives the
-    periods as words, 0 for an operand as long as the first (`power`: how many words the exponent
-    has).
+    With `broadcast`, operands after the first may be shorter: element i of the first goes with
+    element i % period. Such a kernel and `power` have split="whole", the others split="elements". A
+    `Dispatch` gives the periods as push words, 0 for an operand as long as the first. For `power`
+    its push word is the number of words of the exponent.
 
-    One that `strides` takes any number of elements with any number of work-groups. Kernels that are
-    not cut do, unless told otherwise; the others need not, and lavapipe is faster so.
+    With `grid_stride`, any number of work-groups processes all elements. The default is a
+    grid-stride loop for kernels with split="whole". The others do not need one, and lavapipe is
+    faster without.
 
-    With `doubles`, products are made of them where that can be (glsl/doubles.glsl). With
-    `neighbours`, an invocation takes as many small elements as fill 16 bytes, unless operands may
-    be shorter (glsl/neighbours.glsl): such a kernel is for arrays that begin at a multiple of 16
-    bytes, and for dispatches.
+    With `f64_limbs`, the kernel multiplies f64 limbs if there is such a module
+    (glsl/f64_limbs.glsl). With `packed`, an invocation loads as many small elements as fill 16
+    bytes, unless `broadcast` (glsl/packed.glsl). A packed kernel is for dispatches on arrays that
+    begin at a multiple of 16 bytes.
     """
     if operation not in _SIGNATURES:
         raise KernelError(
-            f"there is no element kernel {operation!r}; there are {', '.join(OPERATIONS)}"
+            f"there is no element kernel {operation!r}; the operations are {', '.join(OPERATIONS)}"
         )
     if operation in CONVERSIONS and not in_montgomery_form(prime):
-        raise KernelError(f"{prime.name}: elements stay as they are, without a Montgomery form")
-    if broadcast and not _others(operation):
-        raise KernelError(f"{operation} has no second operand that could be shorter")
+        raise KernelError(
+            f"{prime.name}: {operation} does not exist; elements are always in canonical form"
+        )
+    if broadcast and not _other_operands(operation):
+        raise KernelError(f"{operation} has no second operand to broadcast")
     whole = broadcast or operation == "power"
-    kind = module_family(prime, operation, doubles=doubles)
-    strides = whole if strides is None else strides
-    several = neighbours and not broadcast and kind in NEIGHBOURS and operation in OF_ELEMENTS
-    return _element_kernel(prime, kind, operation, broadcast, strides, several)
+    kind = module_family(prime, operation, f64_limbs=f64_limbs)
+    grid_stride = whole if grid_stride is None else grid_stride
+    packed = packed and not broadcast and kind in PACKED_ELEMENTS and operation in PACKABLE
+    return _make_kernel(prime, kind, operation, broadcast, grid_stride, packed)
 
 
 @functools.cache
-def _element_kernel(
-    prime: Prime, kind: str, operation: str, broadcast: bool, strides: bool, several: bool
+def _make_kernel(
+    prime: Prime, kind: str, operation: str, broadcast: bool, grid_stride: bool, packed: bool
 ) -> Kernel:
-    code = spirv(module_name(kind, operation, neighbours=several))
+    code = load_spirv(module_name(kind, operation, packed=packed))
     interface = read_interface(code)
     inputs, output = _SIGNATURES[operation]
     types = {"e": prime.element_dtype, "w": np.dtype(np.uint32)}
     push = family_push(prime, kind, interface)
-    constants: dict[int, Any] = {**family_constants(prime, kind, interface), STRIDES: strides}
+    constants: dict[int, Any] = {
+        **family_constants(prime, kind, interface),
+        GRID_STRIDE: grid_stride,
+    }
     push_of: Callable[..., Sequence[int]] | None = None
     if operation == "power":
-        push_of = _exponent_words
+        push_of = _count_exponent_words
     elif broadcast:
-        push_of = functools.partial(_periods, prime, operation)
+        push_of = functools.partial(_find_periods, prime, operation)
     else:
-        push += packed([0] * len(_others(operation)))
-    if _others(operation):
+        push += encode_words([0] * len(_other_operands(operation)))
+    if _other_operands(operation):
         constants[BROADCAST] = broadcast
     return Kernel.from_spirv(
         code,
@@ -127,24 +139,24 @@ def _element_kernel(
         push=push,
         push_of=push_of,
         per_invocation=PER_INVOCATION,
-        neighbours=NEIGHBOURS[kind] if several else 1,
+        packed=PACKED_ELEMENTS[kind] if packed else 1,
         work_group=PRODUCT_WORK_GROUP if operation in PRODUCTS else WORK_GROUP,
         name=f"{prime.name}_elements_{operation}",
         reference=functools.partial(REFERENCES[operation], prime),
     )
 
 
-def _others(operation: str) -> str:
-    """The operands that go with the first one element by element."""
+def _other_operands(operation: str) -> str:
+    """The types of the operands that are combined with the first one element by element."""
     return "" if operation == "power" else _SIGNATURES[operation][0][1:]
 
 
-def _exponent_words(_elements: Shape, exponent: Shape) -> tuple[int]:
+def _count_exponent_words(_elements: Shape, exponent: Shape) -> tuple[int]:
     return (math.prod(exponent),)
 
 
-def _periods(prime: Prime, operation: str, *shapes: Shape) -> list[int]:
-    """After how many elements each operand but the first begins again; 0 for one as long as it."""
+def _find_periods(prime: Prime, operation: str, *shapes: Shape) -> list[int]:
+    """The period of each operand after the first, in elements; 0 if it is as long as the first."""
     inputs, _ = _SIGNATURES[operation]
     own = {"e": len(prime.element_shape), "w": 0}
     first, *others = (
@@ -154,7 +166,7 @@ def _periods(prime: Prime, operation: str, *shapes: Shape) -> list[int]:
     for index, count in enumerate(others, 1):
         if count > first:
             raise ArgumentShapeError(
-                f"{prime.name}_elements_{operation}: argument {index} has {count} elements and "
-                f"argument 0 has {first}; it can be shorter, not longer"
+                f"{prime.name}_elements_{operation}: argument {index} has {count} elements, more "
+                f"than the {first} of argument 0; only shorter operands repeat"
             )
     return [0 if count == first else count for count in others]

@@ -1,26 +1,87 @@
-"""The compiled SPIR-V modules of this package."""
+"""The compiled SPIR-V modules, the ids of their specialization constants, their push constants."""
 
 from __future__ import annotations
 
 import functools
+import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from gpu_executor.primes.prime import MAX_MODULUS_BYTES, LimbLayout, Prime
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 
-def spirv(module: str) -> bytes:
-    """A module by its name."""
+def load_spirv(module: str) -> bytes:
+    """The code of the module `spirv/<module>.spv`."""
     return _file(module).read_bytes()
 
 
 @functools.cache
 def has_module(module: str) -> bool:
-    """Whether there is one of that name."""
+    """Whether there is a module of that name."""
     return _file(module).is_file()
 
 
 def _file(module: str) -> Traversable:
-    from importlib import resources  # loads `tempfile` and its like
+    from importlib import resources  # here, because it imports `tempfile` and others
 
     return resources.files(__package__) / "spirv" / f"{module}.spv"
+
+
+# --- specialization constants ---
+
+# The ids in glsl/grid.glsl, words.glsl, limbs.glsl, products.glsl, field_mul_chain.comp and
+# broadcast.glsl.
+PER_INVOCATION, WORDS, LIMBS, LIMB_BITS, NEGATIVE_INVERSE, CHAIN_LENGTH, BROADCAST = range(1, 8)
+# families/wide_constants.glsl: the ids of the first of 24 words each.
+ONE, R_SQUARED = 8, 32
+# grid.glsl and f64_limbs.glsl.
+GRID_STRIDE, NEGATIVE_INVERSE_HIGH = 57, 58
+
+F64_LIMB_BITS = 52
+"""The width of an f64 limb: a float64 has a mantissa of 53 bits (glsl/f64_limbs.glsl)."""
+MAX_F64_LIMBS = 12
+"""f64 limbs of the largest modulus that the push constants have room for (glsl/push.glsl)."""
+
+
+def limb_constants(prime: Prime) -> dict[int, int]:
+    """The specialization constants of a kernel that multiplies short limbs."""
+    limbs = prime.limbs
+    return {
+        WORDS: prime.words,
+        LIMBS: limbs.count,
+        LIMB_BITS: limbs.bits,
+        NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
+    }
+
+
+def f64_limb_constants(prime: Prime, limbs: LimbLayout) -> dict[int, int]:
+    """The specialization constants of a kernel that multiplies f64 limbs."""
+    inverse = limbs.negative_inverse(prime.modulus)
+    return {
+        WORDS: prime.words,
+        LIMBS: limbs.count,
+        NEGATIVE_INVERSE: inverse & 0xFFFFFFFF,
+        NEGATIVE_INVERSE_HIGH: inverse >> 32,
+    }
+
+
+# --- push constants ---
+
+
+def encode_words(numbers: Sequence[int]) -> bytes:
+    """32-bit words as push constants."""
+    return struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+def encode_modulus(modulus: Sequence[int]) -> bytes:
+    """The words or short limbs of the modulus, zero-padded to the array in glsl/push.glsl."""
+    return encode_words(modulus).ljust(MAX_MODULUS_BYTES, b"\0")
+
+
+def encode_f64_modulus(modulus: Sequence[int]) -> bytes:
+    """The f64 limbs of the modulus as float64, after 4 bytes that align them to 8."""
+    limbs = [*modulus, *[0] * (MAX_F64_LIMBS - len(modulus))]
+    return struct.pack(f"<4x{MAX_F64_LIMBS}d", *limbs)

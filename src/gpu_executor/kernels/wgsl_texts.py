@@ -1,12 +1,12 @@
-"""The texts of the kernels for WebGPU, filled in from `wgsl/*.wgsl`.
+"""The WGSL texts of the kernels, rendered from the templates `wgsl/*.wgsl`.
 
-WGSL has no preprocessor, and constants of the pipeline size no arrays, so the texts are templates:
+WGSL has no preprocessor, and pipeline constants cannot size arrays, so the texts are templates:
 `$name` stands for a value, and the lines from `//repeat name` to `//end` are repeated for each row
-of values under that name. Comments explain the templates; a filled-in text has none.
+of values under that name. Comments explain the templates; a rendered text has none.
 
 `string.Template` and one regular expression are enough for this. Jinja2 would replace about fifteen
-lines (`_fill`), and every program that loads a kernel would import it: about 40 ms, where the first
-text takes about 10 ms.
+lines (`_render`), and every program that loads a kernel would import it: about 40 ms, where the
+first text takes about 10 ms.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from gpu_executor.wgsl import WgslCode
 Row = Mapping[str, int | str]
 
 REDUCTION_BLOCK = 4096
-"""How many elements one dispatch of a reduction makes into one; glsl/reduce.glsl has it too."""
+"""Elements that one dispatch of a reduction reduces to one value; as in glsl/reduce.glsl."""
 REDUCTION_INVOCATIONS = 256
 REDUCTIONS = ("sum", "min", "max")
 QUAD = 4
-"""Elements of a vec4, which sums take at once."""
+"""Elements of a vec4, which vector sums load and store."""
 MATRIX_TILE = 16
-"""Rows and columns of the part of a matrix product that one work-group makes."""
+"""Rows and columns of the tile of a matrix product that one work-group computes."""
 LIMB_BITS = 13
-"""The width of limbs in products; wgsl/limbs.wgsl says why."""
+"""The width of limbs in products; wgsl/limbs.wgsl explains it."""
 LIMBS_WITHOUT_CARRY = 32
-"""As many limbs of 13 bits can be multiplied with no carry before the end."""
+"""2^32 / (2 * 2^26): up to so many 13-bit limbs, a product needs no carry before the end."""
 
 _FIELD_PARTS = {
     "add": ("field_sum", "field_reduce_once"),
@@ -45,77 +45,80 @@ _FIELD_PARTS = {
     "mul": ("field_product", "field_reduce_once"),
 }
 _TYPES = {"uint32": "u32", "float32": "f32"}
-_REPEATED = re.compile(r"^ *//repeat (\w+)\n(.*?)^ *//end\n", re.MULTILINE | re.DOTALL)
+_SECTION = re.compile(r"^ *//repeat (\w+)\n(.*?)^ *//end\n", re.MULTILINE | re.DOTALL)
 _COMMENTS = re.compile(r"^ *//(?!repeat |end\n).*\n|^\n", re.MULTILINE)
 
 
-def vector_add(dtype: npt.DTypeLike) -> WgslCode:
-    """c[i] = a[i] + b[i], of uint32 or float32."""
-    return _vector_add(_type(dtype))
+def render_vector_add(dtype: npt.DTypeLike) -> WgslCode:
+    """c[i] = a[i] + b[i] for uint32 or float32."""
+    return _render_vector_add(_type_name(dtype))
 
 
-def field_operation(prime: Prime, operation: str) -> WgslCode:
+def render_field_operation(prime: Prime, operation: str) -> WgslCode:
     """Sum, difference or Montgomery product modulo a prime, with a status word.
 
-    The data are the modulus's words and, for "mul", -1/p modulo 2^13.
+    The data are the words of the modulus and, for "mul", -1/p mod 2^13.
     """
     if operation not in _FIELD_PARTS:
-        raise KernelError(f"there is no field operation {operation!r}")
+        raise KernelError(
+            f"there is no field operation {operation!r}; there are {', '.join(_FIELD_PARTS)}"
+        )
     data = prime.modulus_words
     if operation == "mul":
-        data += (_limbs(prime.words).negative_inverse(prime.modulus),)
-    text = _field_text(prime.words, operation)
+        data += (_cover_words(prime.words).negative_inverse(prime.modulus),)
+    text = _render_field(prime.words, operation)
     return WgslCode(text, struct.pack(f"<{len(data)}I", *data))
 
 
-def reduction(operation: str, dtype: npt.DTypeLike) -> WgslCode:
-    """Sum, minimum or maximum of each block of 4096 elements; repeated until one is left.
+def render_reduction(operation: str, dtype: npt.DTypeLike) -> WgslCode:
+    """Sum, minimum or maximum of each block of 4096 elements; dispatch it until one value is left.
 
-    A work-group has 256 invocations, whatever the plan says, and any number of work-groups reduces
-    all blocks. The minimum and the maximum are NaN if any element is.
+    A work-group has 256 invocations whatever the plan chooses, and any number of work-groups
+    reduces all blocks. Minimum and maximum are NaN if any element is NaN.
     """
     if operation not in REDUCTIONS:
-        raise KernelError(f"there is no reduction {operation!r}")
-    return _reduction(operation, _type(dtype))
+        raise KernelError(f"there is no reduction {operation!r}; there are {', '.join(REDUCTIONS)}")
+    return _render_reduction(operation, _type_name(dtype))
 
 
-def matrix_product(dtype: npt.DTypeLike) -> WgslCode:
-    """a @ b by rows, of uint32 (wrapping) or float32; whoever runs it gives m, n, k as data.
+def render_matrix_product(dtype: npt.DTypeLike) -> WgslCode:
+    """a @ b in row-major order for uint32 (modulo 2^32) or float32; the data are m, n and k.
 
-    A work-group has 16 x 16 invocations; x of them cover the columns of the product, y the rows.
+    A work-group has 16 x 16 invocations. The grid's x covers the columns of the product, its y the
+    rows.
     """
-    return _matrix_product(_type(dtype))
+    return _render_matrix_product(_type_name(dtype))
 
 
 @functools.cache
-def _vector_add(type_: str) -> WgslCode:
-    return WgslCode(_fill(_template("vector_add"), {"type": type_}), at_once=QUAD)
+def _render_vector_add(type_: str) -> WgslCode:
+    return WgslCode(_render(_load_template("vector_add"), {"type": type_}), packed=QUAD)
 
 
 @functools.cache
-def _reduction(operation: str, type_: str) -> WgslCode:
+def _render_reduction(operation: str, type_: str) -> WgslCode:
     values: Row = {
-        "operation": _template(f"reduce_{operation}_{type_}"),
-        # Floats are compared as whole numbers, so they are read as such.
+        "operation": _load_template(f"reduce_{operation}_{type_}"),
+        # Minimum and maximum compare the bit patterns of floats, so they load them as u32.
         "type": type_ if operation == "sum" else "u32",
         "block": REDUCTION_BLOCK,
         "invocations": REDUCTION_INVOCATIONS,
     }
-    return WgslCode(_fill(_template("reduce"), values))
+    return WgslCode(_render(_load_template("reduce"), values))
 
 
 @functools.cache
-def _matrix_product(type_: str) -> WgslCode:
-    return WgslCode(_fill(_template("matrix_product"), {"type": type_, "tile": MATRIX_TILE}))
+def _render_matrix_product(type_: str) -> WgslCode:
+    return WgslCode(_render(_load_template("matrix_product"), {"type": type_, "tile": MATRIX_TILE}))
 
 
 @functools.cache
-def _field_text(words: int, operation: str) -> str:
-    body = "".join(_template(part) for part in _FIELD_PARTS[operation])
-    whole = _template("field").replace("\n$operation", "\n" + body)
+def _render_field(words: int, operation: str) -> str:
+    body = "".join(_load_template(part) for part in _FIELD_PARTS[operation])
+    whole = _load_template("field").replace("\n$operation", "\n" + body)
     if operation == "mul":
-        whole = _template("limbs") + whole
-    limbs = _limbs(words)
+        whole = _load_template("limbs") + whole
+    limbs = _cover_words(words)
     in_quads = words % 4 == 0
     values: Row = {
         "words": words,
@@ -134,17 +137,17 @@ def _field_text(words: int, operation: str) -> str:
         "word": each_word,
         "quad": _quads(words) if in_quads else [],
         "single": [] if in_quads else each_word,
-        "limb": [_limb(limbs, words, limb) for limb in range(limbs.count)],
+        "limb": [_locate_limb(limbs, words, limb) for limb in range(limbs.count)],
         "upper_limb": [{"i": limb, "below": limb - 1} for limb in range(2, limbs.count)],
         "midway": [{}] if carries else [],
         "midway_carry": [
             {"i": limb, "next": limb + 1} for limb in range(limbs.count - 2 if carries else 0)
         ],
     }
-    return _fill(whole, values, sections)
+    return _render(whole, values, sections)
 
 
-def _limbs(words: int) -> LimbLayout:
+def _cover_words(words: int) -> LimbLayout:
     return LimbLayout.covering(words, LIMB_BITS)
 
 
@@ -155,8 +158,8 @@ def _quads(words: int) -> list[Row]:
     ]
 
 
-def _limb(limbs: LimbLayout, words: int, limb: int) -> Row:
-    """Where a limb lies in an element's words, and where in those of b shifted left."""
+def _locate_limb(limbs: LimbLayout, words: int, limb: int) -> Row:
+    """The words and bit offset of a limb, in an element and in b shifted left."""
     word, offset = divmod(limb * limbs.bits, WORD_BITS)
     shifted_word, shifted_offset = divmod(limb * limbs.bits - limbs.shift, WORD_BITS)
 
@@ -179,26 +182,26 @@ def _limb(limbs: LimbLayout, words: int, limb: int) -> Row:
     }
 
 
-def _type(dtype: npt.DTypeLike) -> str:
+def _type_name(dtype: npt.DTypeLike) -> str:
     name = np.dtype(dtype).name
     if name not in _TYPES:
-        raise KernelError(f"kernels for WebGPU take uint32 and float32, not {name}")
+        raise KernelError(f"WGSL kernels exist for uint32 and float32, not for {name}")
     return _TYPES[name]
 
 
-def _template(name: str) -> str:
+def _load_template(name: str) -> str:
     from importlib import resources
 
     return (resources.files(__package__) / "wgsl" / f"{name}.wgsl").read_text()
 
 
-def _fill(template: str, values: Row, sections: Mapping[str, Iterable[Row]] | None = None) -> str:
-    """The template with its comments dropped, its lines repeated and its values put in."""
+def _render(template: str, values: Row, sections: Mapping[str, Iterable[Row]] | None = None) -> str:
+    """Drop the comments of a template, repeat its lines and substitute its values."""
 
     def repeat(found: re.Match[str]) -> str:
         lines = Template(found[2])
         return "".join(lines.substitute(values, **row) for row in (sections or {})[found[1]])
 
-    # An operation is a value with comments of its own, so they are dropped again at the end.
-    repeated = _REPEATED.sub(repeat, _COMMENTS.sub("", template))
+    # An operation is a value that has comments, so comments are dropped again at the end.
+    repeated = _SECTION.sub(repeat, _COMMENTS.sub("", template))
     return _COMMENTS.sub("", Template(repeated).substitute(values))

@@ -6,7 +6,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.elements import element_kernel
-from gpu_executor.kernels.scans import scan_kernel
+from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.ops import exponents
 from gpu_executor.ops.multiplying import by_doubles
 from gpu_executor.primes import Prime
@@ -37,7 +37,7 @@ def _invert(
         exponent = exponents.on_device(device, prime.modulus - 2)
         work.append(
             Dispatch(
-                element_kernel(prime, "power", doubles=by_doubles(device, prime)),
+                element_kernel(prime, "power", f64_limbs=by_doubles(device, prime)),
                 (x, exponent, y),
                 count,
                 (exponent.size,),
@@ -48,9 +48,9 @@ def _invert(
     before = device.empty(x.shape, x.dtype)
     products, inverses = (_elements(device, prime, groups) for _ in range(2))
     first, second = (_kernel(device, prime, name) for name in ("partial_products", "inverses"))
-    work.append(Dispatch(first, (x, before, products), groups, (count,), strides=True))
+    work.append(Dispatch(first, (x, before, products), groups, (count,), grid_stride=True))
     _invert(device, prime, products, inverses, work)
-    work.append(Dispatch(second, (x, before, inverses, y), groups, (count,), strides=True))
+    work.append(Dispatch(second, (x, before, inverses, y), groups, (count,), grid_stride=True))
 
 
 def sum_rows(
@@ -62,7 +62,7 @@ def sum_rows(
     while True:
         groups = -(-columns // TOGETHER)
         sums = _elements(device, prime, rows * groups)
-        work.append(Dispatch(kernel, (x, sums), rows * groups, (columns, groups), strides=True))
+        work.append(Dispatch(kernel, (x, sums), rows * groups, (columns, groups), grid_stride=True))
         if groups == 1:
             device.submit(work)
             return sums
@@ -99,7 +99,7 @@ def _running_products(
                 (x, products),
                 count,
                 push_words,
-                strides=True,
+                grid_stride=True,
             )
         )
         _running_products(device, prime, products, before, rows, chunks, work)
@@ -109,7 +109,7 @@ def _running_products(
             (x, before, y),
             count,
             push_words,
-            strides=True,
+            grid_stride=True,
         )
     )
 
@@ -120,7 +120,7 @@ def resize_rows(
     """Rows of `new` elements instead of `old`: cut, or filled up with zeros."""
     y = _elements(device, prime, rows * new)
     kernel = _kernel(device, prime, "resize")
-    device.submit([Dispatch(kernel, (x, y), rows * new, (new, old), strides=True)])
+    device.submit([Dispatch(kernel, (x, y), rows * new, (new, old), grid_stride=True)])
     return y
 
 
@@ -130,12 +130,12 @@ def evaluate(device: ArrayDevice, prime: Prime, x: DeviceArray, points: DeviceAr
     values = _elements(device, prime, count)
     coefficients = x.nbytes // prime.element_bytes
     kernel = _kernel(device, prime, "evaluate")
-    device.submit([Dispatch(kernel, (x, points, values), count, (coefficients,), strides=True)])
+    device.submit([Dispatch(kernel, (x, points, values), count, (coefficients,), grid_stride=True)])
     return values
 
 
 def _kernel(device: ArrayDevice, prime: Prime, name: str) -> Kernel:
-    return scan_kernel(prime, name, doubles=by_doubles(device, prime))
+    return scan_kernel(prime, name, f64_limbs=by_doubles(device, prime))
 
 
 def _elements(device: ArrayDevice, prime: Prime, count: int) -> DeviceArray:

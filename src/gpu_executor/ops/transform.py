@@ -16,11 +16,11 @@ from typing import Literal
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.kernel import Kernel
-from gpu_executor.kernels.transforms import (
-    factors,
+from gpu_executor.kernels.passes import (
+    encode_twiddles,
+    lazy_bytes,
     pass_kernel,
     powers_kernel,
-    work_bytes,
 )
 from gpu_executor.primes import Prime
 
@@ -109,24 +109,24 @@ class Transform:
             log_r = log_m - levels
             columns = self._columns(levels, log_r)
             roots = self._table(self._root(levels), 1 << levels >> 1)
-            twists = log_r > 0 or scale != 1
+            twiddles = log_r > 0 or scale != 1
             direct = log_m <= DIRECT_LEVELS
             low_bits = log_m if direct else (log_m + 1) // 2
             low = high = roots
-            if twists:
+            if twiddles:
                 # Without columns to twist there is just the scale, at exponent 0.
                 root = self._root(log_m) if log_r else 1
                 low = self._table(root, 1 << low_bits if log_r else 1, scale)
-            if twists and not direct:
+            if twiddles and not direct:
                 step = pow(root, 1 << low_bits, self.prime.modulus)
                 high = self._table(step, 1 << (log_m - low_bits))
             kernels = [
                 pass_kernel(
                     self.prime,
-                    gathers=self._gathers,
+                    decimation_in_time=self._gathers,
                     levels=levels,
                     columns=columns,
-                    twists=twists,
+                    twiddles=twiddles,
                     direct=direct,
                     reverses=reverses,
                 )
@@ -156,12 +156,13 @@ class Transform:
         limits = self.device.info.limits
         numbers = (1 << levels + columns) + (1 << levels >> 1)
         return (
-            numbers * work_bytes(self.prime) <= limits.max_shared_memory
+            numbers * lazy_bytes(self.prime) <= limits.max_shared_memory
             and 1 << levels + columns >> 1 <= limits.max_work_group_invocations
         )
 
     def _table(self, base: int, count: int, scale: int = 1) -> DeviceArray:
-        return self.device.put(factors(self.prime, powers(base, max(count, 1), scale, self.prime)))
+        values = powers(base, max(count, 1), scale, self.prime)
+        return self.device.put(encode_twiddles(self.prime, values))
 
 
 def powers(base: int, count: int, scale: int, prime: Prime) -> Iterator[int]:
@@ -237,12 +238,12 @@ def by_powers(
     count = x.nbytes // prime.element_bytes
     push_words = log_n, table.low_bits, int(order == "reversed")
     arrays = x, table.low, table.high, y
-    work.append(Dispatch(powers_kernel(prime), arrays, count, push_words, strides=True))
+    work.append(Dispatch(powers_kernel(prime), arrays, count, push_words, grid_stride=True))
 
 
 def _powers(device: ArrayDevice, prime: Prime, log_n: int, base: int) -> Powers:
     low_bits = (log_n + 1) // 2
     step = pow(base, 1 << low_bits, prime.modulus)
-    low = device.put(factors(prime, powers(base, 1 << low_bits, 1, prime)))
-    high = device.put(factors(prime, powers(step, 1 << (log_n - low_bits), 1, prime)))
+    low = device.put(encode_twiddles(prime, powers(base, 1 << low_bits, 1, prime)))
+    high = device.put(encode_twiddles(prime, powers(step, 1 << (log_n - low_bits), 1, prime)))
     return Powers(low, high, low_bits)

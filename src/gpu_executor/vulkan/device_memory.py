@@ -32,8 +32,8 @@ from gpu_executor.errors import (
 )
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.kernel import Shape, native
-from gpu_executor.kernels.copies import UNIT_BYTES, copy_kernel
-from gpu_executor.kernels.scans import scan_kernel
+from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
+from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.primes import BLS12_381_FR, words
 from gpu_executor.result_memory import SMALLEST
@@ -71,7 +71,7 @@ def f64_limbs_pay(device_memory: DeviceMemory) -> bool:
         for _ in range(TURNS):
             for index, (kernel, result) in enumerate(zip(kernels, results, strict=True)):
                 arrays = coefficients, points, result
-                work = Dispatch(kernel, arrays, POINTS, (COEFFICIENTS,), strides=True)
+                work = Dispatch(kernel, arrays, POINTS, (COEFFICIENTS,), grid_stride=True)
                 best[index] = min(best[index], _seconds(device_memory, work))
         by_integers, by_doubles = (result.numpy() for result in results)
     return np.array_equal(by_integers, by_doubles) and best[1] < best[0]
@@ -299,8 +299,8 @@ class DeviceMemory:
         storages = [self._storage(each) for each in (source, target)]
         start, end = (each.allocation for each in storages)
         if self._copies_by_kernel(copying, storages):
-            units = source.nbytes // UNIT_BYTES
-            kernel = Dispatch(copy_kernel(), (source, target), units, strides=True)
+            units = source.nbytes // COPY_UNIT_BYTES
+            kernel = Dispatch(copy_kernel(), (source, target), units, grid_stride=True)
             self._place_dispatch(kernel, placed)
         elif source.nbytes:
             copy = Copy(
@@ -322,8 +322,8 @@ class DeviceMemory:
         return (
             self.info.kind != "cpu"
             and MUCH_TO_COPY <= nbytes <= self._largest
-            and nbytes % UNIT_BYTES == 0
-            and not any(begin % UNIT_BYTES or begin % self._alignment for begin in begins)
+            and nbytes % COPY_UNIT_BYTES == 0
+            and not any(begin % COPY_UNIT_BYTES or begin % self._alignment for begin in begins)
         )
 
     def _storage(self, array: DeviceArray) -> VulkanStorage:

@@ -148,7 +148,7 @@ class DispatchCache:
             dispatch.count,
             dispatch.words,
             dispatch.groups,
-            dispatch.strides,
+            dispatch.grid_stride,
             dispatch.work_group,
         )
         known = self._known.get(key)
@@ -180,7 +180,7 @@ class DispatchCache:
                 "no place in a chain, which nobody waits for"
             )
         # Several elements at once, and one by one those that are left over.
-        taken = sum(divmod(dispatch.count, kernel.neighbours))
+        taken = sum(divmod(dispatch.count, kernel.packed))
         size, per_invocation = choose_work_groups(kernel, taken, self._info, [])
         if dispatch.work_group is not None:
             size = dispatch.work_group
@@ -198,7 +198,7 @@ class DispatchCache:
     def _groups(self, dispatch: Dispatch, needed: int) -> int:
         groups = needed if dispatch.groups is None else dispatch.groups
         most = self._info.limits.max_work_group_count[0]
-        if dispatch.strides:
+        if dispatch.grid_stride:
             return min(groups, most)
         if groups > most:
             raise DeviceLacksError(

@@ -118,7 +118,7 @@ class PipelineCompiler:
         if kernel.wgsl is None:
             raise KernelError(f"kernel {kernel.name!r} has no WGSL, so WebGPU cannot run it")
         begun = time.perf_counter()
-        text = kernel.wgsl.whole(uniform_at=self._uniform_binding(kernel))
+        text = kernel.wgsl.with_prelude(uniform_binding=self._uniform_binding(kernel))
         device = self._device.device
         immediate_size = PARAMETER_BYTES if self._device.immediates else 0
         try:
@@ -131,7 +131,7 @@ class PipelineCompiler:
             pipeline = device.create_compute_pipeline(layout=layout, compute=stage)
         except self._device.wgpu.GPUError as error:
             raise KernelError(f"kernel {kernel.name!r}: {_renumber_lines(str(error))}") from None
-        return TunedPipeline(pipeline, *tuning, kernel.wgsl.at_once, time.perf_counter() - begun)
+        return TunedPipeline(pipeline, *tuning, kernel.wgsl.packed, time.perf_counter() - begun)
 
     def _uniform_binding(self, kernel: Kernel) -> int | None:
         """Return the binding of the uniform buffer; None where parameters are immediates."""

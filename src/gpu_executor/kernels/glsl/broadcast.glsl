@@ -1,11 +1,11 @@
-// Operands that are shorter than the first one and begin again after `period` elements; one as long
-// has the period 0.
+// Broadcasting: an operand that is shorter than the first one repeats after `period` elements. The
+// period 0 means that the operand is as long as the first one.
 
-// Known when the pipeline is made, so that equally long operands meet no division.
+// A specialization constant, so that a kernel whose operands are equally long has no division.
 layout(constant_id = 7) const bool BROADCAST = false;
 
-// Which element of an operand meets element i of the first one.
-uint met_by(uint i, uint period) {
+// The index of an operand's element that belongs to element i of the first operand.
+uint broadcast_index(uint i, uint period) {
     if (!BROADCAST || period == 0) return i;
-    return period == 1 ? 0 : i % period; // by one scalar is the usual case, and needs none either
+    return period == 1 ? 0 : i % period; // one scalar is the usual case; it needs no division
 }

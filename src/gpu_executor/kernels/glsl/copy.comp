@@ -1,4 +1,4 @@
-// result[i] = a[i], 16 bytes each: as fast as a kernel can move memory
+// result[i] = a[i] in units of 16 bytes: measures how fast a kernel can copy memory
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "grid.glsl"

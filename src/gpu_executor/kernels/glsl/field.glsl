@@ -1,6 +1,5 @@
-// What every prime-field kernel that checks its elements shares: one SPIR-V for every prime.
-//
-// The modulus is data in the push constants, which costs nothing against one compiled in.
+// Shared by the prime-field kernels that check their elements. One SPIR-V module serves every
+// prime: the modulus is in the push constants, which is as fast as a modulus that is compiled in.
 
 #extension GL_GOOGLE_include_directive : require
 #include "grid.glsl"
@@ -17,12 +16,12 @@ ELEMENTS_IN(0, a)
 ELEMENTS_IN(1, b)
 ELEMENTS_OUT(2, result)
 
-// The status word: the smallest element * ARGUMENTS + argument that is not below the modulus, so
-// the first bad index of the chunk, and 0xffffffff as long as there is none.
+// The status word: element * ARGUMENTS + argument of the first element of the chunk that is not
+// below the modulus; 0xffffffff if there is none.
 layout(set = 0, binding = 3, std430) buffer Status { uint status; };
 
 void report(uint element, uint argument) {
     uint code = element * ARGUMENTS + argument;
-    // The plain read spares a storm of atomics when a whole array is bad.
+    // The plain read avoids most of the atomics when a whole array is out of range.
     if (code < status) atomicMin(status, code);
 }

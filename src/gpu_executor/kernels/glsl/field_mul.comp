@@ -6,17 +6,17 @@
 #include "products.glsl"
 
 ELEMENTWISE(i) {
-    uint words[WORDS], p[LIMBS], a[LIMBS], b[LIMBS], shifted[LIMBS], loose[LIMBS], reduced[LIMBS];
+    uint words[WORDS], p[LIMBS], a[LIMBS], b[LIMBS], shifted[LIMBS], lazy[LIMBS], reduced[LIMBS];
     load_modulus_limbs(p);
     load_a(i, words);
-    unpack(words, 0, a);
+    words_to_limbs(words, 0, a);
     if (!below_limbs(a, p)) report(i, 0);
     load_b(i, words);
-    unpack(words, 0, b);
+    words_to_limbs(words, 0, b);
     if (!below_limbs(b, p)) report(i, 1);
-    unpack(words, SHIFT, shifted);
-    product(a, shifted, loose);
-    reduce_once(loose, p, reduced);
-    pack(reduced, words);
+    words_to_limbs(words, SHIFT, shifted);
+    mul_limbs(a, shifted, lazy);
+    reduce_once(lazy, p, reduced);
+    limbs_to_words(reduced, words);
     store_result(i, words);
 }

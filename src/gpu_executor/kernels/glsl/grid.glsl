@@ -1,55 +1,54 @@
-// How invocations find their elements, the same for every element-wise kernel.
+// How invocations are assigned to elements, the same for every element-wise kernel.
 //
-// Constant 0 is the work-group size and constant 1 the number of elements an invocation takes; the
-// plan chooses both. Neighbouring invocations take neighbouring elements, so that loads coalesce.
-// What is compiled with -DNEIGHBOURS has vectors of elements in their place (neighbours.glsl).
+// Constant 0 is the work-group size and constant 1 the number of elements per invocation; the plan
+// chooses both. Adjacent invocations process adjacent elements, so that loads coalesce. In kernels
+// compiled with -DPACKED, vectors of elements take the place of elements (packed.glsl).
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint PER_INVOCATION = 1;
 
-// Whether there may be fewer work-groups than `count` elements take: each then goes on with those
-// that lie as far behind its first ones as the grid reaches.
-layout(constant_id = 57) const bool STRIDES = true;
+// Whether a grid-stride loop covers `count` elements with fewer work-groups than they would take.
+layout(constant_id = 57) const bool GRID_STRIDE = true;
 
 uint first_element() {
     return gl_WorkGroupID.x * (gl_WorkGroupSize.x * PER_INVOCATION) + gl_LocalInvocationID.x;
 }
 
-// As many elements as all work-groups take at once.
+// The grid stride: the number of elements that all work-groups process in one iteration.
 uint grid_elements() {
     return gl_NumWorkGroups.x * (gl_WorkGroupSize.x * PER_INVOCATION);
 }
 
-// Runs what follows for each element i that is this invocation's. No sum overflows: 2^32 bytes are
-// the most that a binding has, so a count is far below 2^32.
+// Runs the statement that follows for each element i of this invocation. No sum overflows: a
+// binding has at most 2^32 bytes, so `count` is far below 2^32.
 #define EACH_ELEMENT(i)                                                                        \
     for (uint i##_first = first_element(); i##_first < count; i##_first += grid_elements())    \
-        for (uint i = i##_first, i##_turn = 0; i##_turn < PER_INVOCATION && i < count;         \
-             ++i##_turn, i += gl_WorkGroupSize.x)
+        for (uint i = i##_first, i##_k = 0; i##_k < PER_INVOCATION && i < count;               \
+             ++i##_k, i += gl_WorkGroupSize.x)
 
-#ifdef NEIGHBOURS
-// Full vectors, and behind them elements that are left over. Two calls, so that a vector meets no
-// condition but this one.
-#define TAKEN (count / NEIGHBOURS + count % NEIGHBOURS)
-#define TAKE(i)                                                                                \
-    if (i < count / NEIGHBOURS) { alone = false; element_at(i); }                              \
-    else if (i < TAKEN) { alone = true; element_at(count - (TAKEN - i)); }
+#ifdef PACKED
+// The items are the full vectors, followed by the single elements that are left over. Two calls of
+// process_element, so that the code for vectors has no other condition.
+#define ITEMS (count / PACKED + count % PACKED)
+#define PROCESS_ITEM(i)                                                                        \
+    if (i < count / PACKED) { single = false; process_element(i); }                            \
+    else if (i < ITEMS) { single = true; process_element(count - (ITEMS - i)); }
 #else
-#define TAKEN count
-#define TAKE(i) if (i < count) element_at(i);
+#define ITEMS count
+#define PROCESS_ITEM(i) if (i < count) process_element(i);
 #endif
 
-// The main function of a kernel: what follows, for each element i. Where there is one at most,
-// drivers see that the loop ends behind it; one that begins with a condition costs lavapipe a third
-// of its 255-bit products a second.
+// Defines main, which runs the block that follows for each element i. The condition is at the end
+// of the loop: where there is one element at most, drivers then see that the loop runs once. With
+// the condition first, lavapipe computes a third fewer 255-bit products a second.
 #define ELEMENTWISE(i)                                                                         \
-    void element_at(uint i);                                                                   \
+    void process_element(uint i);                                                              \
     void main() {                                                                              \
-        uint first = first_element(), turn = 0;                                                \
+        uint first = first_element(), k = 0;                                                   \
         do {                                                                                   \
-            uint i = first + turn * gl_WorkGroupSize.x;                                        \
-            TAKE(i)                                                                            \
-            if (++turn == PER_INVOCATION) { first += grid_elements(); turn = 0; }              \
-        } while (STRIDES ? first < TAKEN : turn != 0);                                         \
+            uint i = first + k * gl_WorkGroupSize.x;                                           \
+            PROCESS_ITEM(i)                                                                    \
+            if (++k == PER_INVOCATION) { first += grid_elements(); k = 0; }                    \
+        } while (GRID_STRIDE ? first < ITEMS : k != 0);                                        \
     }                                                                                          \
-    void element_at(uint i)
+    void process_element(uint i)

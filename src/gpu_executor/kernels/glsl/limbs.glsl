@@ -1,14 +1,14 @@
-// Elements as limbs: cut from words and put back, compared, reduced. Include words.glsl first.
+// Elements as limbs: conversion from and to words, comparison, reduction. Include words.glsl first.
 //
-// A short limb has LIMB_BITS = 28 to 30 bits in a 32-bit register, so the product of two leaves room
-// in a 64-bit accumulator for several more: products.glsl makes use of that. With DOUBLES a limb has
-// the 52 bits that a double takes: see doubles.glsl.
+// A short limb has LIMB_BITS = 28 to 30 bits in a 32-bit register, so a 64-bit accumulator can sum
+// several products of limbs before a carry (products.glsl). With F64_LIMBS a limb has 52 bits,
+// which fit the mantissa of a float64 (f64_limbs.glsl).
 
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 
 layout(constant_id = 3) const uint LIMBS = 13;
 
-#ifdef DOUBLES
+#ifdef F64_LIMBS
 #define LIMB uint64_t
 #define SIGNED_LIMB int64_t
 const uint LIMB_BITS = 52;
@@ -20,15 +20,15 @@ layout(constant_id = 4) const uint LIMB_BITS = 30;
 
 const LIMB LIMB_MASK = (LIMB(1) << LIMB_BITS) - LIMB(1);
 
-// Limbs reduce by 2^(LIMBS * LIMB_BITS), memory has R = 2^(32 * WORDS). Shifting one operand left
-// by the difference while it is unpacked gives R back.
+// A reduction of limbs divides by 2^(LIMBS * LIMB_BITS), but Montgomery form in memory has
+// R = 2^(32 * WORDS). Shifting one operand left by the difference makes it a division by R.
 const uint SHIFT = LIMBS * LIMB_BITS - 32 * WORDS;
 
-// The modulus, where it is given as limbs.
+// The modulus, if the push constants hold its limbs.
 void load_modulus_limbs(out LIMB p[LIMBS]) {
-#ifdef DOUBLES
+#ifdef F64_LIMBS
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        // The sum has the limb in its lowest bits.
+        // The mantissa of the sum has the limb in its lowest bits.
         p[i] = doubleBitsToUint64(modulus[i] + double(1ul << LIMB_BITS)) & LIMB_MASK;
     }
 #else
@@ -41,9 +41,9 @@ uint word_at(uint x[WORDS], int word) {
 }
 
 // The limbs of x * 2^shift.
-void unpack(uint x[WORDS], uint shift, out LIMB limbs[LIMBS]) {
+void words_to_limbs(uint x[WORDS], uint shift, out LIMB limbs[LIMBS]) {
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        // Limb i begins at bit i * LIMB_BITS of x << shift; what lies outside x is zero.
+        // Limb i begins at bit i * LIMB_BITS of x << shift. Bits outside x are zero.
         int bit = int(i * LIMB_BITS) - int(shift);
         int word = bit >> 5, offset = bit & 31;
         uint64_t pair = (uint64_t(word_at(x, word + 1)) << 32) | word_at(x, word);
@@ -53,7 +53,7 @@ void unpack(uint x[WORDS], uint shift, out LIMB limbs[LIMBS]) {
     }
 }
 
-void pack(LIMB limbs[LIMBS], out uint x[WORDS]) {
+void limbs_to_words(LIMB limbs[LIMBS], out uint x[WORDS]) {
     [[unroll]] for (uint i = 0; i < WORDS; ++i) {
         uint limb = (32 * i) / LIMB_BITS;
         uint offset = (32 * i) % LIMB_BITS;
@@ -65,8 +65,8 @@ void pack(LIMB limbs[LIMBS], out uint x[WORDS]) {
     }
 }
 
-// x - y, limb by limb as signed numbers; returns whether it came out negative. The topmost limb of
-// x may have one bit more than the others.
+// z = x - y; returns whether the difference is negative. The topmost limb of x may have one bit
+// more than LIMB_BITS.
 bool sub_limbs(LIMB x[LIMBS], LIMB y[LIMBS], out LIMB z[LIMBS]) {
     SIGNED_LIMB borrow = 0;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
@@ -82,7 +82,7 @@ bool below_limbs(LIMB x[LIMBS], LIMB y[LIMBS]) {
     return sub_limbs(x, y, unused);
 }
 
-// x mod p for an x below 2p.
+// x mod p for an x below 2p: one conditional subtraction.
 void reduce_once(LIMB x[LIMBS], LIMB p[LIMBS], out LIMB z[LIMBS]) {
     LIMB reduced[LIMBS];
     bool below = sub_limbs(x, p, reduced);

@@ -1,7 +1,7 @@
-// c = a @ b by rows: a is m x k, b is k x n. Whoever includes this has defined TYPE.
+// c = a @ b in row-major order: a is m x k, b is k x n. Define TYPE before including this file.
 //
-// Each work-group of 256 invocations makes tiles of 16 x 16 elements of c, one after the other, so
-// any number of work-groups makes the whole product.
+// Each work-group of 256 invocations computes one tile of 16 x 16 elements of c after the other (a
+// grid-stride loop over tiles), so any number of work-groups computes the whole product.
 
 const uint TILE = 16;
 
@@ -17,15 +17,15 @@ shared TYPE b_tile[TILE][TILE];
 void main() {
     uint x = gl_LocalInvocationID.x % TILE;
     uint y = gl_LocalInvocationID.x / TILE;
-    uint across = (n + TILE - 1) / TILE;
-    uint tiles = across * ((m + TILE - 1) / TILE);
+    uint columns_of_tiles = (n + TILE - 1) / TILE;
+    uint tiles = columns_of_tiles * ((m + TILE - 1) / TILE);
     for (uint tile = gl_WorkGroupID.x; tile < tiles; tile += gl_NumWorkGroups.x) {
-        uint row = tile / across * TILE + y;
-        uint column = tile % across * TILE + x;
+        uint row = tile / columns_of_tiles * TILE + y;
+        uint column = tile % columns_of_tiles * TILE + x;
         TYPE sum = TYPE(0);
         for (uint first = 0; first < k; first += TILE) {
-            // What lies outside a matrix counts as zero. It must not be read, not even times zero:
-            // it could be NaN.
+            // Elements outside a matrix count as zero. They must not be read and multiplied by 0:
+            // they could be NaN.
             TYPE a_value = TYPE(0), b_value = TYPE(0);
             if (row < m && first + x < k) a_value = a[row * k + first + x];
             if (first + y < k && column < n) b_value = b[(first + y) * n + column];

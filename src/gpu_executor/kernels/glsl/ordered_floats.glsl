@@ -1,8 +1,9 @@
-// Floats as whole numbers in the same order, from -inf to inf, with -0.0 below 0.0.
+// A map from floats to unsigned integers that keeps their order: -inf, ..., -0.0, 0.0, ..., inf.
 //
-// A shader may take it that no number is NaN, so minima and maxima compare these. All bits of
-// negative floats are inverted, and the sign of others. NaN becomes NOT_A_NUMBER, which the
-// operation defines before it includes this: the number that wins against all others.
+// A compiler may assume that no float is NaN, so minima and maxima compare these integers instead.
+// The map inverts all bits of negative floats and the sign bit of the others. NaN becomes
+// NOT_A_NUMBER, which the operation defines before including this file: the integer that wins every
+// comparison.
 
 uint from_memory(uint x) {
     if ((x & 0x7fffffffu) > 0x7f800000u) return NOT_A_NUMBER;

@@ -1,10 +1,10 @@
-// What a kernel is told: the number of elements, the modulus of a prime of several words, and what
-// KERNEL_PUSH has behind it; within the 128 bytes of push constants that every Vulkan device has.
+// The push constants of kernels for primes of several words: the number of elements, the modulus,
+// and the kernel's own members (KERNEL_PUSH). 128 bytes in all, which every Vulkan device has.
 //
-// The modulus has up to 24 words or 26 short limbs, or with DOUBLES up to 12 limbs as doubles, which
-// then need not be made of anything.
+// The modulus is up to 24 words or 26 short limbs; with F64_LIMBS, up to 12 limbs as float64, so
+// that a kernel need not convert them.
 
-#ifdef DOUBLES
+#ifdef F64_LIMBS
 layout(push_constant) uniform Push { uint count; double modulus[12]; KERNEL_PUSH };
 #else
 layout(push_constant) uniform Push { uint count; uint modulus[26]; KERNEL_PUSH };

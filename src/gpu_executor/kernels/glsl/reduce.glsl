@@ -1,11 +1,11 @@
-// result[i]: block i of the input reduced to one value; the same as wgsl/reduce.wgsl, bit for bit.
+// result[i] is block i of the input reduced to one value, bit for bit as in wgsl/reduce.wgsl.
 //
-// Which elements meet in which order depends on nothing but their number: invocation l of the 256
-// takes elements l, l + 256, ... of a block one after the other, then halves of the work-group are
-// combined until one value is left. So float sums are the same however many work-groups there are.
+// The order of the operations depends only on the number of elements: invocation l of 256 combines
+// elements l, l + 256, ... of a block, then the two halves of the work-group are combined until one
+// value is left. So float sums do not depend on the number of work-groups.
 //
-// Whoever includes this has defined TYPE, and the functions identity, combine, from_memory and
-// to_memory on it.
+// Define TYPE and the functions identity, combine, from_memory and to_memory before including this
+// file.
 
 const uint BLOCK = 4096;
 const uint INVOCATIONS = 256;
@@ -32,7 +32,7 @@ void main() {
             if (local < part) partials[local] = combine(partials[local], partials[local + part]);
             barrier();
         }
-        // Invocation 0 alone goes on to write partials[0], and it reads it first.
+        // No barrier is needed: only invocation 0 writes partials[0] next, after it has read it.
         if (local == 0) result[block] = to_memory(partials[0]);
     }
 }

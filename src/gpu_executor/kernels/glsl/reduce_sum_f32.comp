@@ -3,7 +3,7 @@
 #extension GL_GOOGLE_include_directive : require
 
 #define TYPE float
-// -0.0 changes no number that it is added to, where 0.0 would change -0.0.
+// The identity of float addition is -0.0: adding 0.0 would turn -0.0 into 0.0.
 float identity() { return uintBitsToFloat(0x80000000u); }
 float combine(float x, float y) {
     precise float sum = x + y;

@@ -1,23 +1,25 @@
 // One pass of a number-theoretic transform: LEVELS levels of butterflies in shared memory.
 //
-// A pass cuts a part of M = 2^log_m elements into A = 2^LEVELS rows of R = M / A, and transforms the
-// columns. With w of order M, row k of the outcome, column r, is then to be multiplied by w^(k r), and
-// each row is a part for the pass behind it. Rows come out bit-reversed, as everything does in the end.
-// A pass that gathers does all that backwards.
+// A transform of 2^log_n elements is split as in Cooley and Tukey. A pass treats a block of M =
+// 2^log_m elements as A = 2^LEVELS rows of R = M / A elements and transforms its columns, each with
+// A / 2 * LEVELS butterflies. Element (k, r) is then multiplied by the twiddle w^(k r), where w is
+// of order M. Each row is a block of the next pass. Rows come out in bit-reversed order, and so
+// does the whole transform. That is decimation in frequency (dif_pass.comp); decimation in time
+// (dit_pass.comp) is the same steps backwards.
 //
-// A work-group takes a tile of C = 2^COLUMNS columns side by side, so that what it reads of a row lies
-// in one piece. With rows of one element it takes C whole parts, which lie one behind the other.
+// A work-group processes a tile of C = 2^COLUMNS adjacent columns, so that its loads from a row are
+// contiguous. If a row is one element (R = 1), a tile is C whole blocks.
 
 #define PRODUCTS
 #define KERNEL_PUSH uint log_m; uint low_bits; uint log_n;
 #include "element.glsl"
-#include "work.glsl"
+#include "lazy.glsl"
 
 layout(constant_id = 60) const uint LEVELS = 7;
-layout(constant_id = 61) const uint COLUMNS = 1;
-layout(constant_id = 62) const bool TWISTS = true;  // whether there is a w^(k r) to multiply by
-layout(constant_id = 63) const bool DIRECT = false; // whether `low` has all of them
-layout(constant_id = 64) const bool REVERSES = false; // whether the outcome is put in the other order
+layout(constant_id = 61) const uint COLUMNS = 1;      // log2 of the columns of a tile
+layout(constant_id = 62) const bool TWIDDLES = true;  // whether to multiply by twiddles
+layout(constant_id = 63) const bool DIRECT = false;   // whether `low` alone has all twiddles
+layout(constant_id = 64) const bool REVERSES = false; // whether to store in the bit-reversed order
 
 const uint A = 1u << LEVELS, C = 1u << COLUMNS, TILE = A * C;
 const uint ROOTS = LEVELS == 0 ? 1 : A / 2;
@@ -27,91 +29,91 @@ ELEMENTS_IN(1, root) // w_A^j for j < A / 2, where w_A is of order A
 ELEMENTS_IN(2, low)  // w^e = low[e mod 2^low_bits] * high[e >> low_bits]
 ELEMENTS_IN(3, high)
 ELEMENTS_OUT(4, y)
-SHARED_WORK(tile, TILE)
-SHARED_WORK(roots, ROOTS)
+SHARED_LAZY(tile, TILE)
+SHARED_LAZY(roots, ROOTS)
 
 void load_roots() {
     for (uint i = gl_LocalInvocationID.x; i < A / 2; i += gl_WorkGroupSize.x) {
         ELEMENT words;
-        WORK root;
+        LAZY root;
         load_root(i, words);
-        w_from(words, root);
+        lazy_from_element(words, root);
         put_roots(i, root);
     }
 }
 
-// The lowest bits of x, so many, the other way round.
-uint reversed(uint x, uint bits) {
+// The lowest `bits` bits of x in reverse order.
+uint reverse_bits(uint x, uint bits) {
     return bits == 0 ? 0 : bitfieldReverse(x) >> (32 - bits);
 }
 
-// Where part q of those that tiles take begins. Where the order is reversed, neighbours in a tile are
-// parts whose elements come to lie side by side.
-uint part_at(uint q) {
+// Where the q-th block of one-element rows begins. If REVERSES, adjacent blocks of a tile are those
+// whose elements will be adjacent in the bit-reversed order.
+uint block_start(uint q) {
     if (!REVERSES) return q << LEVELS;
     uint bits = log_n - LEVELS, own = q & ((1u << bits) - 1u);
-    return (q - own + reversed(own, bits)) << LEVELS;
+    return (q - own + reverse_bits(own, bits)) << LEVELS;
 }
 
-// Where element i of a tile is: its row, its place in memory and in the tile.
-struct Spot { uint row; uint at; uint in_tile; };
+// The position of an element: its row, its index in memory and its index in the tile.
+struct Position { uint row; uint index; uint in_tile; };
 
-Spot spot_in(uint tile, uint row, uint c) {
+Position make_position(uint tile, uint row, uint c) {
     uint log_r = log_m - LEVELS, in_tile = (row << COLUMNS) + c, column = (tile << COLUMNS) + c;
-    if (log_r == 0) return Spot(row, part_at(column) + row, in_tile);
-    uint part = column >> log_r, r = column & ((1u << log_r) - 1u);
-    return Spot(row, (part << log_m) + (row << log_r) + r, in_tile);
+    if (log_r == 0) return Position(row, block_start(column) + row, in_tile);
+    uint block = column >> log_r, r = column & ((1u << log_r) - 1u);
+    return Position(row, (block << log_m) + (row << log_r) + r, in_tile);
 }
 
-// Element i in the order that they are read in: as they lie in memory.
-Spot spot(uint tile, uint i) {
-    if (log_m == LEVELS) return spot_in(tile, i & (A - 1), i >> LEVELS);
-    return spot_in(tile, i >> COLUMNS, i & (C - 1));
+// The i-th element to load: adjacent i are adjacent in memory.
+Position load_position(uint tile, uint i) {
+    if (log_m == LEVELS) return make_position(tile, i & (A - 1), i >> LEVELS);
+    return make_position(tile, i >> COLUMNS, i & (C - 1));
 }
 
-// In the order that they are written in, which is again as they will lie in memory. To reverse them in
-// the last pass costs less than another pass for it.
-Spot spot_of_outcome(uint tile, uint i) {
-    if (!REVERSES) return spot(tile, i);
-    if (log_m == LEVELS && log_n > LEVELS) return spot_in(tile, i >> COLUMNS, i & (C - 1));
-    return spot_in(tile, reversed(i, LEVELS), i >> LEVELS);
+// The i-th element to store: again, adjacent i are adjacent in memory. Reversing the order in the
+// last pass costs less than a pass of its own.
+Position store_position(uint tile, uint i) {
+    if (!REVERSES) return load_position(tile, i);
+    if (log_m == LEVELS && log_n > LEVELS) return make_position(tile, i >> COLUMNS, i & (C - 1));
+    return make_position(tile, reverse_bits(i, LEVELS), i >> LEVELS);
 }
 
-// Where an element of the outcome goes.
-uint place(Spot spot) {
-    if (!REVERSES) return spot.at;
-    return (spot.at >> log_n << log_n) + reversed(spot.at, log_n);
+// The index at which an element of the result is stored.
+uint store_index(Position position) {
+    if (!REVERSES) return position.index;
+    return (position.index >> log_n << log_n) + reverse_bits(position.index, log_n);
 }
 
-// Times w^(k r), k the row's number before bit reversal.
-void twist(inout WORK x, Spot spot) {
-    uint e = reversed(spot.row, LEVELS) * (spot.at & ((1u << (log_m - LEVELS)) - 1u));
+// x *= w^(k r), where k is the row before bit reversal and r the column.
+void multiply_by_twiddle(inout LAZY x, Position position) {
+    uint e = reverse_bits(position.row, LEVELS) * (position.index & ((1u << (log_m - LEVELS)) - 1u));
     ELEMENT words;
-    WORK factor, twisted;
+    LAZY factor, product;
     load_low(e & ((1u << low_bits) - 1u), words);
-    w_from(words, factor);
+    lazy_from_element(words, factor);
     if (!DIRECT) {
-        WORK other;
+        LAZY other;
         load_high(e >> low_bits, words);
-        w_from(words, other);
-        w_mul(factor, other, factor);
+        lazy_from_element(words, other);
+        lazy_mul(factor, other, factor);
     }
-    w_mul(x, factor, twisted);
-    w_copy(twisted, x);
+    lazy_mul(x, factor, product);
+    lazy_copy(product, x);
 }
 
-// Where the two elements of butterfly i lie in a tile, at a distance of 2^log_distance rows, and
-// which root belongs to them.
-struct Pair { uint first; uint second; uint root; };
+// Butterfly i at a distance of 2^log_distance rows: the indices of its two elements in the tile,
+// and the index of its root.
+struct Butterfly { uint first; uint second; uint root; };
 
-Pair pair(uint i, uint log_distance) {
+Butterfly make_butterfly(uint i, uint log_distance) {
     uint column = i & (C - 1), q = i >> COLUMNS, within = q & ((1u << log_distance) - 1u);
     uint row = ((q >> log_distance) << (log_distance + 1)) + within;
     uint first = (row << COLUMNS) + column;
-    return Pair(first, first + (C << log_distance), within << (LEVELS - 1 - log_distance));
+    return Butterfly(first, first + (C << log_distance), within << (LEVELS - 1 - log_distance));
 }
 
 #define EACH_TILE(tile) \
     for (uint tile = gl_WorkGroupID.x; tile < count >> (LEVELS + COLUMNS); tile += gl_NumWorkGroups.x)
-#define EACH_OWN(i, size) \
+#define EACH_LOCAL(i, size) \
     for (uint i = gl_LocalInvocationID.x; i < (size); i += gl_WorkGroupSize.x)

@@ -1,21 +1,21 @@
-// Packed 32-bit words, the least significant first: how every element of more than one lies in
-// memory, and sums and differences of such elements.
+// Elements as WORDS 32-bit words, the least significant first, which is their layout in memory.
+// Sums and differences are computed on words.
 //
-// The number of words is a specialization constant, so that after specialization every array has a
-// fixed size and every loop unrolls. Whoever includes this has declared `modulus`.
+// The number of words is a specialization constant, so after specialization every array has a fixed
+// size and every loop unrolls. Declare `modulus` before including this file.
 
 #extension GL_EXT_control_flow_attributes : require
 
 layout(constant_id = 2) const uint WORDS = 12;
 
-#ifndef DOUBLES
-// The modulus, where it is given as words.
+#ifndef F64_LIMBS
+// The modulus, if the push constants hold its words.
 void load_modulus_words(out uint p[WORDS]) {
     [[unroll]] for (uint i = 0; i < WORDS; ++i) p[i] = modulus[i];
 }
 #endif
 
-// x + y and x - y; they return the last carry or borrow, 0 or 1.
+// z = x + y and z = x - y; they return the carry or borrow out, 0 or 1.
 uint add_words(uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {
     uint carry = 0;
     [[unroll]] for (uint i = 0; i < WORDS; ++i) {
@@ -41,21 +41,21 @@ bool below_words(uint x[WORDS], uint y[WORDS]) {
     return sub_words(x, y, unused) != 0;
 }
 
-void choose_words(bool first, uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {
-    [[unroll]] for (uint i = 0; i < WORDS; ++i) z[i] = first ? x[i] : y[i];
+void select_words(bool condition, uint x[WORDS], uint y[WORDS], out uint z[WORDS]) {
+    [[unroll]] for (uint i = 0; i < WORDS; ++i) z[i] = condition ? x[i] : y[i];
 }
 
-// (x + y) mod p and (x - y) mod p, both operands below p.
+// (x + y) mod p and (x - y) mod p for operands below p.
 void add_modulo(uint x[WORDS], uint y[WORDS], uint p[WORDS], out uint z[WORDS]) {
     uint sum[WORDS], reduced[WORDS];
     uint carry = add_words(x, y, sum);
     uint borrow = sub_words(sum, p, reduced);
-    choose_words(carry >= borrow, reduced, sum, z);
+    select_words(carry >= borrow, reduced, sum, z);
 }
 
 void sub_modulo(uint x[WORDS], uint y[WORDS], uint p[WORDS], out uint z[WORDS]) {
     uint difference[WORDS], wrapped[WORDS];
     uint borrow = sub_words(x, y, difference);
     add_words(difference, p, wrapped);
-    choose_words(borrow == 0, difference, wrapped, z);
+    select_words(borrow == 0, difference, wrapped, z);
 }

@@ -1,11 +1,11 @@
 // Loads and stores of elements of WORDS words. Include words.glsl first.
 //
-// ELEMENTS_IN(0, a) makes binding 0 readable with load_a(i, x), ELEMENTS_OUT(2, c) makes binding 2
-// writable with store_c(i, x), and ELEMENTS_IN_OUT does both.
+// ELEMENTS_IN(0, a) declares binding 0 and load_a(i, x); ELEMENTS_OUT(2, c) declares binding 2 and
+// store_c(i, x); ELEMENTS_IN_OUT declares both functions.
 //
-// Each buffer is seen as single words, as pairs and as groups of four: elements of 4, 8, 12 ...
-// words move in 16-byte loads and stores (3.2 TB/s against 2.5 TB/s with 8-byte ones on an NVIDIA
-// H200). The number of words is known when a pipeline is made, so one of the three is left then.
+// Each buffer is declared three times: as single words, pairs and groups of four. Elements of 4, 8,
+// 12 ... words move in 16-byte loads and stores (3.2 TB/s; 2.5 TB/s with 8-byte ones on an NVIDIA
+// H200). WORDS is a specialization constant, so only one of the three remains in a pipeline.
 
 #define WORDS_VIEWS(at, name, access)                                                         \
     layout(set = 0, binding = at, std430) access buffer name##_By1 { uint name##_by1[]; };    \

@@ -1,20 +1,20 @@
-// What every prime-field kernel shares; the operation itself takes the place of $operation.
+// The frame of every prime-field kernel; $operation is replaced by the operation.
 //
-// In memory an element is $words little-endian 32-bit words. The modulus is data, so one text is
-// for every prime of as many words. Lines are repeated for each word, not looped over: words then
-// have names and stay in registers, where an array with a running index would go to memory.
+// In memory an element is $words little-endian 32-bit words. The modulus is data, so one text
+// serves every prime with that number of words. Lines are repeated for each word instead of a loop:
+// words are then variables in registers, where an array with a variable index would be in memory.
 
 @group(0) @binding(0) var<storage, read> a: array<$stored>;
 @group(0) @binding(1) var<storage, read> b: array<$stored>;
 @group(0) @binding(2) var<storage, read_write> result: array<$stored>;
 
-// The status word: the smallest element * 2 + argument that is not below the modulus, so the first
-// bad index of the call, and 0xffffffff as long as there is none.
+// The status word: element * 2 + argument of the first element of the call that is not below the
+// modulus; 0xffffffff if there is none.
 @group(0) @binding(3) var<storage, read_write> status: atomic<u32>;
 
 fn report(element: u32, argument: u32) {
     let code = element * 2u + argument;
-    // The plain read spares a storm of atomics when a whole array is bad.
+    // The plain read avoids most of the atomics when a whole array is out of range.
     if (code < atomicLoad(&status)) { atomicMin(&status, code); }
 }
 
@@ -43,7 +43,7 @@ fn main(
         let b$w = b[i * ${words}u + ${w}u];
         //end
 
-        // A valid element borrows when the modulus is subtracted from it.
+        // An element is below the modulus if subtracting the modulus borrows.
         var a_below = false;
         var b_below = false;
         //repeat word

@@ -1,4 +1,4 @@
-        // r: a - b, and p more where that is negative.
+        // r = a - b, plus p if that is negative.
         var borrow = false;
         //repeat word
         var r$w = a$w - b$w - u32(borrow);

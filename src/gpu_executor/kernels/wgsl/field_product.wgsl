@@ -1,7 +1,8 @@
-        // r and `carry`: a * b / 2^(32 * $words), below 2p. Limbs reduce by 2^(LIMBS * BITS), which
-        // is 2^$shift times as much: unpacked, b is shifted left by the difference.
+        // The Montgomery product: r, with `carry` above it, is a * b / 2^(32 * $words) mod p, below
+        // 2p. The reduction of limbs divides by 2^(LIMBS * BITS), which is 2^$shift times as much,
+        // so b is shifted left by $shift bits. 2 * LIMBS^2 + LIMBS products of limbs.
         //
-        // Only the limbs of a are taken with a running index, one in each row.
+        // Only the limbs of a have a variable index, one per row.
         let none = 0u;
         var x: array<u32, LIMBS>;
         //repeat limb
@@ -11,15 +12,17 @@
         var t$i = 0u;
         //end
 
-        // Each row adds x[row] * y and the multiple of p that clears the lowest limb, and moves
-        // every limb one down. Each t takes two products a row. The topmost is zero in between.
+        // Each row adds x[row] * y and the multiple of p that clears the lowest limb, and shifts
+        // all limbs down by one. Each t sums two products per row. The topmost t is zero between
+        // rows.
         let negative_inverse = param(${negative_inverse}u);
         for (var row = 0u; row < LIMBS; row++) {
             //repeat midway
             if (row == ${half}u) {
             //end
-                // Halfway each t has 60 products at most and the carry from below. Then all but the
-                // topmost are short again; that one has two products and a carry, and 60 follow.
+                // Midway each t is the sum of at most 60 products and a carry. After this pass all
+                // but the topmost fit BITS bits; the topmost has two products and a carry, and
+                // 60 products follow.
                 //repeat midway_carry
                 t$next += t$i >> BITS;
                 t$i &= MASK;
@@ -36,7 +39,7 @@
             //end
         }
 
-        // The carries at last, and the limbs back into words; the word above the last is the carry.
+        // Propagate the carries and convert limbs to words; the word above the last is the carry.
         //repeat word
         var r$w = 0u;
         //end

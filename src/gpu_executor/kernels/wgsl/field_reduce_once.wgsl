@@ -1,4 +1,4 @@
-        // r with `carry` above it is below 2p: subtract p where that does not go below zero.
+        // r, with `carry` above it, is below 2p: subtract p if the difference is not negative.
         var borrow = false;
         //repeat word
         let reduced$w = r$w - p$w - u32(borrow);

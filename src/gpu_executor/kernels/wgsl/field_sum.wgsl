@@ -1,4 +1,4 @@
-        // r and `carry`: a + b.
+        // r, with `carry` above it, is a + b.
         var carry = false;
         //repeat word
         var r$w = a$w + b$w + u32(carry);

@@ -1,5 +1,5 @@
-// c = a @ b by rows: a is m x k, b is k x n. Work-group (x, y) makes the tile in column x, row y of
-// the tiles of c.
+// c = a @ b in row-major order: a is m x k, b is k x n. Work-group (x, y) computes the tile in
+// column x and row y of the tiles of c.
 
 @group(0) @binding(0) var<storage, read> a: array<$type>;
 @group(0) @binding(1) var<storage, read> b: array<$type>;
@@ -22,8 +22,8 @@ fn main(
     let column = group.x * TILE + local.x;
     var sum = $type(0);
     for (var first = 0u; first < k; first += TILE) {
-        // What lies outside a matrix counts as zero. It must not be read, not even times zero:
-        // it could be NaN.
+        // Elements outside a matrix count as zero. They must not be read and multiplied by zero:
+        // they could be NaN.
         var a_value = $type(0);
         var b_value = $type(0);
         if (row < m && first + local.x < k) { a_value = a[row * k + first + local.x]; }

@@ -1,8 +1,8 @@
-// result[i]: block i of the input reduced to one value.
+// result[i] is block i of the input reduced to one value.
 //
-// Which elements meet in which order depends on nothing but their number: invocation l of the 256
-// takes elements l, l + 256, ... of a block one after the other, then halves of the work-group are
-// combined until one value is left. So f32 sums are the same however many work-groups there are.
+// The order of the operations depends only on the number of elements: invocation l of 256 combines
+// elements l, l + 256, ... of a block, then the two halves of the work-group are combined until one
+// value is left. So f32 sums do not depend on the number of work-groups.
 
 @group(0) @binding(0) var<storage, read> input: array<$type>;
 @group(0) @binding(1) var<storage, read_write> result: array<$type>;
@@ -36,7 +36,7 @@ fn main(
             }
             workgroupBarrier();
         }
-        // Invocation 0 alone goes on to write partials[0], and it reads it first.
+        // No barrier is needed: only invocation 0 writes partials[0] next, after it has read it.
         if (local == 0u) { result[block] = to_memory(partials[0]); }
     }
 }

@@ -1,6 +1,6 @@
-// A shader may take it that no number is NaN, so floats are compared as whole numbers: of negative
-// ones all bits are inverted, of others the sign, which puts them in order from -inf to inf, with
-// -0.0 below 0.0. Every NaN becomes 2^32 - 1, above them all, so that one makes the maximum NaN.
+// A compiler may assume that no float is NaN, so floats are compared as integers: inverting all
+// bits of negative floats and the sign bit of the others orders them from -inf to inf, with -0.0
+// below 0.0. Every NaN becomes 2^32 - 1, above all others, so one NaN makes the maximum NaN.
 fn identity() -> u32 { return 0u; }
 fn combine(x: u32, y: u32) -> u32 { return max(x, y); }
 fn from_memory(x: u32) -> u32 {

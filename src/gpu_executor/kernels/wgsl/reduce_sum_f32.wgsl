@@ -1,4 +1,4 @@
-// -0.0 changes no number that it is added to, where 0.0 would change -0.0.
+// The identity of float addition is -0.0: adding 0.0 would turn -0.0 into 0.0.
 fn identity() -> f32 { return bitcast<f32>(0x80000000u); }
 fn combine(x: f32, y: f32) -> f32 { return x + y; }
 fn from_memory(x: f32) -> f32 { return x; }

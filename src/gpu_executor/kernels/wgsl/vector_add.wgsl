@@ -1,5 +1,5 @@
-// result[i] = a[i] + b[i], four at once: every access is held against the buffer's length, which costs a
-// software device more than the sum (12.8 ns an element, 21 one by one).
+// result[i] = a[i] + b[i], in vec4: every access is bounds-checked, which costs a software device
+// more than the addition (12.8 ns an element; 21 ns with single elements).
 
 @group(0) @binding(0) var<storage, read> a: array<vec4<$type>>;
 @group(0) @binding(1) var<storage, read> b: array<vec4<$type>>;

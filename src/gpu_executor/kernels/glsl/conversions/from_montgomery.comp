@@ -1,4 +1,4 @@
-// result[i] = a[i] / R: from Montgomery form to numbers as they are
+// result[i] = a[i] / R: from Montgomery form to canonical form
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define PRODUCTS
@@ -10,7 +10,7 @@ ELEMENTS_OUT(1, result)
 ELEMENTWISE(i) {
     ELEMENT a, one, converted;
     load_a(i, a);
-    f_plain_one(one);
+    f_canonical_one(one);
     f_mul(a, one, converted);
     store_result(i, converted);
 }

@@ -1,4 +1,4 @@
-// result[i] = a[i] * R: from numbers as they are to Montgomery form
+// result[i] = a[i] * R: from canonical form to Montgomery form
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define PRODUCTS

@@ -12,6 +12,6 @@ layout(set = 0, binding = 2, std430) writeonly buffer Result { uint result[]; };
 ELEMENTWISE(i) {
     ELEMENT a, b;
     load_a(i, a);
-    load_b(met_by(i, b_period), b);
+    load_b(broadcast_index(i, b_period), b);
     result[i] = uint(f_equal(a, b));
 }

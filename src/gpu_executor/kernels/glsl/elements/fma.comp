@@ -14,8 +14,8 @@ ELEMENTS_OUT(3, result)
 ELEMENTWISE(i) {
     ELEMENT a, b, c, product, sum;
     load_a(i, a);
-    load_b(met_by(i, b_period), b);
-    load_c(met_by(i, c_period), c);
+    load_b(broadcast_index(i, b_period), b);
+    load_c(broadcast_index(i, c_period), c);
     f_mul(a, b, product);
     f_add(product, c, sum);
     store_result(i, sum);

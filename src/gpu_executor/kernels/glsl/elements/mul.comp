@@ -13,7 +13,7 @@ ELEMENTS_OUT(2, result)
 ELEMENTWISE(i) {
     ELEMENT a, b, product;
     load_a(i, a);
-    load_b(met_by(i, b_period), b);
+    load_b(broadcast_index(i, b_period), b);
     f_mul(a, b, product);
     store_result(i, product);
 }

@@ -10,11 +10,11 @@ ELEMENTS_IN(1, a)
 ELEMENTS_IN(2, b)
 ELEMENTS_OUT(3, result)
 
-// Both operands are read: a branch would save that only where neighbours agree.
+// Both operands are loaded: a branch would save a load only if adjacent conditions agree.
 ELEMENTWISE(i) {
-    ELEMENT a, b, chosen;
-    load_a(met_by(i, a_period), a);
-    load_b(met_by(i, b_period), b);
-    f_choose(condition[i] != 0, a, b, chosen);
-    store_result(i, chosen);
+    ELEMENT a, b, selected;
+    load_a(broadcast_index(i, a_period), a);
+    load_b(broadcast_index(i, b_period), b);
+    f_select(condition[i] != 0, a, b, selected);
+    store_result(i, selected);
 }

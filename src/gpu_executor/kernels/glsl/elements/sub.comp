@@ -12,7 +12,7 @@ ELEMENTS_OUT(2, result)
 ELEMENTWISE(i) {
     ELEMENT a, b, difference;
     load_a(i, a);
-    load_b(met_by(i, b_period), b);
+    load_b(broadcast_index(i, b_period), b);
     f_sub(a, b, difference);
     store_result(i, difference);
 }

@@ -1,4 +1,4 @@
-// Elements of p = 2^31 - 1: one word, as it is. 2^31 is 1 modulo p.
+// Elements modulo p = 2^31 - 1: one word in canonical form. Modulo p, 2^31 = 1.
 
 layout(push_constant) uniform Push { uint count; KERNEL_PUSH };
 
@@ -7,7 +7,7 @@ const uint P = 0x7fffffffu;
 
 void f_one(out uint z) { z = 1; }
 
-// The product is high31 * 2^31 + low31, and so high31 + low31, which is below 2p.
+// x * y = high31 * 2^31 + low31 = high31 + low31 mod p, which is below 2p.
 void f_mul(uint x, uint y, out uint z) {
     uint high, low;
     umulExtended(x, y, high, low);

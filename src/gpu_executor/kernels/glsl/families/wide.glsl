@@ -1,5 +1,5 @@
-// Elements of any odd prime up to 768 bits: WORDS packed 32-bit words in Montgomery form with
-// R = 2^(32 * WORDS). Sums are made on words, products on short limbs.
+// Elements modulo any odd prime up to 768 bits: WORDS 32-bit words in Montgomery form with
+// R = 2^(32 * WORDS). Sums are computed on words, products on limbs.
 
 #define ELEMENT uint[WORDS]
 
@@ -9,19 +9,19 @@
 
 #ifdef PRODUCTS
 #include "../limbs.glsl"
-#ifdef DOUBLES
-#include "../doubles.glsl"
+#ifdef F64_LIMBS
+#include "../f64_limbs.glsl"
 #else
 #include "../products.glsl"
 #endif
 #include "wide_constants.glsl"
 
-// A product reads the limbs where they are pushed. To pack them for a sum is work that is the same
-// for all invocations.
+// The push constants hold the limbs, which products read directly. Converting them to words for a
+// sum is uniform: the same for all invocations.
 void modulus_words(out uint p[WORDS]) {
     LIMB limbs[LIMBS];
     load_modulus_limbs(limbs);
-    pack(limbs, p);
+    limbs_to_words(limbs, p);
 }
 #else
 void modulus_words(out uint p[WORDS]) {
@@ -37,8 +37,8 @@ void f_copy(ELEMENT x, out ELEMENT z) {
     [[unroll]] for (uint i = 0; i < WORDS; ++i) z[i] = x[i];
 }
 
-void f_choose(bool first, ELEMENT x, ELEMENT y, out ELEMENT z) {
-    choose_words(first, x, y, z);
+void f_select(bool condition, ELEMENT x, ELEMENT y, out ELEMENT z) {
+    select_words(condition, x, y, z);
 }
 
 bool f_is_zero(ELEMENT x) {
@@ -73,23 +73,23 @@ void f_neg(ELEMENT x, out ELEMENT z) {
 
 #ifdef PRODUCTS
 void f_mul(ELEMENT x, ELEMENT y, out ELEMENT z) {
-    LIMB p[LIMBS], a[LIMBS], b[LIMBS], loose[LIMBS], reduced[LIMBS];
+    LIMB p[LIMBS], a[LIMBS], b[LIMBS], lazy[LIMBS], reduced[LIMBS];
     load_modulus_limbs(p);
-    unpack(x, 0, a);
-    unpack(y, SHIFT, b);
-    product(a, b, loose);
-    reduce_once(loose, p, reduced);
-    pack(reduced, z);
+    words_to_limbs(x, 0, a);
+    words_to_limbs(y, SHIFT, b);
+    mul_limbs(a, b, lazy);
+    reduce_once(lazy, p, reduced);
+    limbs_to_words(reduced, z);
 }
 
-// In chains on an NVIDIA H200, in G/s, and by f_mul(x, x, z): 52.4 and 43.0 at 255 bits, 24.7 and 19.9
-// at 381; with doubles 55.0 and 47.5, 26.1 and 22.2.
+// G squares/s in chains on an NVIDIA H200, and with f_mul(x, x, z) instead: 52.4 and 43.0 at 255
+// bits, 24.7 and 19.9 at 381; with f64 limbs 55.0 and 47.5 at 255 bits, 26.1 and 22.2 at 381.
 void f_square(ELEMENT x, out ELEMENT z) {
-    LIMB p[LIMBS], a[LIMBS], loose[LIMBS], reduced[LIMBS];
+    LIMB p[LIMBS], a[LIMBS], lazy[LIMBS], reduced[LIMBS];
     load_modulus_limbs(p);
-    unpack(x, SQUARE_SHIFT, a);
-    square(a, loose);
-    reduce_once(loose, p, reduced);
-    pack(reduced, z);
+    words_to_limbs(x, SQUARE_SHIFT, a);
+    square_limbs(a, lazy);
+    reduce_once(lazy, p, reduced);
+    limbs_to_words(reduced, z);
 }
 #endif

@@ -1,16 +1,16 @@
-// What elements below 2^31 share: one word in memory, and sums that fit it. Whoever includes this
-// has defined P, the modulus.
+// Shared by families whose elements are below 2^31: one word in memory, and a sum fits a word.
+// Define the modulus P before including this file.
 
-#define NUMBER uint
-#define NUMBERS uvec4
-#include "numbers.glsl"
+#define SCALAR uint
+#define VECTOR uvec4
+#include "scalar.glsl"
 
-// x mod p for an x from -p to p - 1, negative ones modulo 2^32; those are above any x + p.
-uint raise_once(uint x) { return min(x, x + P); }
+// x mod p for an x in -p .. p - 1, represented modulo 2^32: a negative x is larger than x + p.
+uint lift_negative(uint x) { return min(x, x + P); }
 
-// x mod p for an x below 2p: below p, x - p wraps around to more than x.
+// x mod p for an x below 2p: if x < p, x - p wraps around and is larger than x.
 uint reduce_once(uint x) { return min(x, x - P); }
 
 void f_add(uint x, uint y, out uint z) { z = reduce_once(x + y); }
-void f_sub(uint x, uint y, out uint z) { z = raise_once(x - y); }
-void f_neg(uint x, out uint z) { z = raise_once(0 - x); }
+void f_sub(uint x, uint y, out uint z) { z = lift_negative(x - y); }
+void f_neg(uint x, out uint z) { z = lift_negative(0 - x); }

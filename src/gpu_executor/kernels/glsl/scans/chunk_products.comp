@@ -1,4 +1,4 @@
-// The product of each run of `chunk` elements, rows of `columns` apart.
+// The product of each chunk of a row: rows have `columns` elements, chunks have `chunk`.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define PRODUCTS

@@ -1,4 +1,5 @@
-// The values of a polynomial at many points, each by Horner's rule: one invocation a point.
+// Evaluates a polynomial at many points by Horner's rule, one invocation per point: one product and
+// one sum per coefficient.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define PRODUCTS

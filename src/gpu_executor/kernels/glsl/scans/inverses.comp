@@ -1,6 +1,8 @@
-// The second half: with the inverse of what invocation g multiplied (partial_products.comp), it goes
-// back over its elements, the last first. The inverse times what was multiplied before an element is
-// that element's inverse; the inverse times the element is that of what was multiplied before it.
+// The second half of batch inversion (Montgomery's trick; the first is partial_products.comp).
+// Invocation g starts with the inverse of the product of its elements and goes backwards over them.
+// At an element x, `running` is the inverse of the product up to and including x: times the product
+// before x it is the inverse of x, and times x it is the inverse of the product before x. Two
+// products per element; zeros are skipped and their results are zero.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define PRODUCTS
@@ -17,16 +19,16 @@ void main() {
         ELEMENT running, x, before, result, next, zero;
         f_zero(zero);
         load_inverse(g, running);
-        uint own = g < elements ? (elements - g - 1) / count + 1 : 0;
-        for (uint turn = own; turn > 0; --turn) {
-            uint i = g + (turn - 1) * count;
+        uint steps = g < elements ? (elements - g - 1) / count + 1 : 0;
+        for (uint step = steps; step > 0; --step) {
+            uint i = g + (step - 1) * count;
             load_x(i, x);
             load_before(i, before);
             f_mul(running, before, result);
             f_mul(running, x, next);
-            bool none = f_is_zero(x);
-            f_choose(none, zero, result, result);
-            f_choose(none, running, next, running);
+            bool is_zero = f_is_zero(x);
+            f_select(is_zero, zero, result, result);
+            f_select(is_zero, running, next, running);
             store_y(i, result);
         }
     }

@@ -1,8 +1,8 @@
-// The first half of inverting many elements at the price of one: invocation g multiplies the elements
-// g, g + groups, g + 2 groups, ... of x, and leaves behind each what was multiplied before it. Zeros,
-// which have no inverse, are passed over.
+// The first half of batch inversion (Montgomery's trick; the second is inverses.comp). Invocation g
+// multiplies the elements g, g + groups, g + 2 groups, ... of x and stores, for each, the product
+// of those before it. Zeros, which have no inverse, are skipped. One product per element.
 //
-// Neighbouring invocations meet neighbouring elements, so that loads coalesce.
+// Adjacent invocations load adjacent elements, so that loads coalesce.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define PRODUCTS
@@ -21,7 +21,7 @@ void main() {
             load_x(i, x);
             store_before(i, running);
             f_mul(running, x, next);
-            f_choose(f_is_zero(x), running, next, running);
+            f_select(f_is_zero(x), running, next, running);
         }
         store_product(g, running);
     }

@@ -1,5 +1,5 @@
-// Sums along rows of `columns` elements: invocation g of a row adds up its elements g, g + groups,
-// g + 2 groups, ..., so that a row of `groups` sums is left of each.
+// Sums along rows of `columns` elements: invocation g of a row adds the elements g, g + groups,
+// g + 2 groups, ..., so that each row becomes a row of `groups` sums.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define KERNEL_PUSH uint columns; uint groups;

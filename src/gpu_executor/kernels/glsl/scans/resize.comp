@@ -1,4 +1,4 @@
-// Rows of another length: y has `columns` elements of each row of x, and zeros where x has none.
+// Truncates or zero-pads rows from `own_columns` to `columns` elements.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define KERNEL_PUSH uint columns; uint own_columns;

@@ -1,5 +1,6 @@
-// Every element times all before it in its row. `before` has, for each run of `chunk` elements, the
-// product of the runs up to and with it; the one before a run is where the run begins.
+// Cumulative products along rows: y[i] is the product of x[0] .. x[i]. `before` has, for each chunk
+// of `chunk` elements, the product of all chunks up to and including it; a chunk starts with the
+// product of the chunk before it.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define PRODUCTS
@@ -12,11 +13,11 @@ ELEMENTS_OUT(2, y)
 
 void main() {
     EACH_ELEMENT(t) {
-        uint row = t / chunks, own = t % chunks;
-        uint first = own * chunk, end = min(first + chunk, columns);
+        uint row = t / chunks, c = t % chunks;
+        uint first = c * chunk, end = min(first + chunk, columns);
         ELEMENT running, x;
         f_one(running);
-        if (own > 0) load_before(t - 1, running);
+        if (c > 0) load_before(t - 1, running);
         for (uint i = first; i < end; ++i) {
             load_x(row * columns + i, x);
             f_mul(running, x, running);

@@ -1,0 +1,175 @@
+"""Kernels that are one pass of an algorithm of several dispatches: scans and transforms.
+
+Only a `Dispatch` runs them (`ops/`), because their push constants end with push words that the
+shapes of the arrays do not determine. The GLSL source of each declares them as KERNEL_PUSH.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpu_executor.errors import KernelError
+from gpu_executor.kernel import Constant, Kernel, Shape
+from gpu_executor.kernels.families import family, family_constants, family_push, module_family
+from gpu_executor.kernels.modules import (
+    LIMB_BITS,
+    LIMBS,
+    NEGATIVE_INVERSE,
+    PER_INVOCATION,
+    encode_modulus,
+    load_spirv,
+)
+from gpu_executor.primes import Prime, words
+from gpu_executor.primes.prime import LIMB_BITS as LIMB_WIDTHS
+from gpu_executor.primes.prime import LimbLayout
+from gpu_executor.spirv import read_interface
+
+# --- scans ---
+
+_SCAN_ARRAYS = {
+    "partial_products": (1, 2),
+    "inverses": (3, 1),
+    "partial_sums": (1, 1),
+    "chunk_products": (1, 1),
+    "running_products": (2, 1),
+    "resize": (1, 1),
+    "evaluate": (2, 1),
+}
+"""The numbers of inputs and outputs."""
+
+
+@functools.cache
+def scan_kernel(prime: Prime, name: str, *, f64_limbs: bool = False) -> Kernel:
+    """The kernel `glsl/scans/<name>.comp`; with `f64_limbs`, it multiplies f64 limbs."""
+    inputs, outputs = _SCAN_ARRAYS[name]
+    kind = module_family(prime, name, f64_limbs=f64_limbs)
+    return _make_kernel(prime, kind, name, inputs=inputs, outputs=outputs)
+
+
+# --- number-theoretic transforms ---
+
+# The ids of specialization constants in glsl/transform.glsl.
+LEVELS, COLUMNS, TWIDDLES, DIRECT, REVERSES = range(60, 65)
+LAZY_BITS = 2
+"""Bits by which limbs exceed the modulus: unreduced sums are below 4p (families/wide_lazy.glsl)."""
+
+
+@functools.cache
+def pass_kernel(
+    prime: Prime,
+    *,
+    decimation_in_time: bool,
+    levels: int,
+    columns: int,
+    twiddles: bool,
+    direct: bool,
+    reverses: bool = False,
+) -> Kernel:
+    """One pass of a transform. Inputs: x, roots, low and high twiddles; push words: log_m, low_bits
+    and log_n. `glsl/transform.glsl` describes the parameters."""
+    name = "dit_pass" if decimation_in_time else "dif_pass"
+    parameters = {
+        LEVELS: levels,
+        COLUMNS: columns,
+        TWIDDLES: twiddles,
+        DIRECT: direct,
+        REVERSES: reverses,
+    }
+    return _make_transform_kernel(prime, name, inputs=4, parameters=parameters)
+
+
+@functools.cache
+def powers_kernel(prime: Prime) -> Kernel:
+    """Multiplies x[i] by g^i. Inputs: x, low and high powers; push words: log_n, low_bits and
+    whether x is in bit-reversed order."""
+    return _make_transform_kernel(prime, "powers", inputs=3)
+
+
+def lazy_bytes(prime: Prime) -> int:
+    """The size of a lazily reduced element in shared memory."""
+    return 4 * lazy_limbs(prime).count if family(prime) == "wide" else prime.element_bytes
+
+
+@functools.cache
+def lazy_limbs(prime: Prime) -> LimbLayout:
+    """The fewest limbs that hold a lazily reduced element: `LAZY_BITS` more than the modulus."""
+    layouts = [
+        LimbLayout(bits, count, 0)
+        for bits in LIMB_WIDTHS
+        for count in [-(-(prime.bits + LAZY_BITS) // bits)]
+    ]
+    return min(layouts, key=lambda layout: (layout.count, layout.bits))
+
+
+def encode_twiddles(prime: Prime, values: Iterable[int]) -> words.Elements:
+    """Integers as the factors that transform kernels multiply by (glsl/lazy.glsl)."""
+    kind, modulus = family(prime), prime.modulus
+    if kind == "wide":
+        limbs = lazy_limbs(prime)
+        values = (value << limbs.bits * limbs.count for value in values)
+    elif kind == "monty31":
+        values = (value * prime.r for value in values)
+    return words.from_ints(prime, [value % modulus for value in values])
+
+
+def _make_transform_kernel(
+    prime: Prime, module: str, *, inputs: int, parameters: Mapping[int, Constant] | None = None
+) -> Kernel:
+    constants, push, kind = dict(parameters or {}), None, family(prime)
+    if kind == "wide":
+        limbs = lazy_limbs(prime)
+        constants |= {
+            LIMBS: limbs.count,
+            LIMB_BITS: limbs.bits,
+            NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
+        }
+        push = encode_modulus(limbs.split(prime.modulus))
+    return _make_kernel(prime, kind, module, inputs=inputs, constants=constants, push=push)
+
+
+# --- both ---
+
+
+def _make_kernel(
+    prime: Prime,
+    kind: str,
+    module: str,
+    *,
+    inputs: int,
+    outputs: int = 1,
+    constants: Mapping[int, Constant] | None = None,
+    push: bytes | None = None,
+) -> Kernel:
+    """The kernel of a family's module for a prime, all of whose arrays hold elements.
+
+    `constants` override those that the family derives from the prime, and `push` replaces its push
+    constants.
+    """
+    code = load_spirv(f"{kind}_{module}")
+    interface = read_interface(code)
+    present = {constant.spec_id for constant in interface.constants}
+    known: dict[int, Constant] = {**family_constants(prime, kind, interface), **(constants or {})}
+    return Kernel.from_spirv(
+        code,
+        inputs=inputs,
+        outputs=outputs,
+        split="whole",
+        dtypes=[prime.element_dtype] * (inputs + outputs),
+        out_shape=_first_shape,
+        constants={spec_id: value for spec_id, value in known.items() if spec_id in present},
+        push=family_push(prime, kind, interface) if push is None else push,
+        push_of=_refuse_shapes,
+        per_invocation=PER_INVOCATION if PER_INVOCATION in present else None,
+        name=f"{prime.name}_{module}",
+    )
+
+
+def _first_shape(first: Shape, *_others: Shape) -> Shape:
+    return first
+
+
+def _refuse_shapes(*_shapes: Shape) -> Sequence[int]:
+    raise KernelError(
+        "this kernel is one pass of an operation: submit it as a Dispatch with its push words"
+    )
