@@ -23,7 +23,7 @@ import numpy as np
 
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
-from gpu_executor.kernel import COUNT_BYTES, ElementType, Kernel, Shape, native
+from gpu_executor.kernel import COUNT_BYTES, ElementType, Kernel, Shape, to_native
 from gpu_executor.lru import remember
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -212,8 +212,8 @@ def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) ->
             raise ArgumentTypeError(
                 f"{kernel.name}: argument {index} has dtype {array.dtype}; a kernel takes numbers"
             )
-        return Operand(ElementType(native(array.dtype)), array.size)
-    if native(array.dtype) != type_.dtype:
+        return Operand(ElementType(to_native(array.dtype)), array.size)
+    if to_native(array.dtype) != type_.dtype:
         raise ArgumentTypeError(
             f"{kernel.name}: argument {index} has dtype {array.dtype}; it takes {type_.dtype} "
             f"(convert with .astype(np.{type_.dtype}))"

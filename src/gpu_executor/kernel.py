@@ -95,7 +95,7 @@ class Kernel:
     def __post_init__(self) -> None:
         identity = (
             self.digest, self.name, self.inputs, self.outputs, self.split, self.types,
-            self.out_shape, self.encoded_constants(), self.push, self.status,
+            self.out_shape, self.encode_constants(), self.push, self.status,
             self.per_invocation, self.work_group, self.reference, self.push_of, self.wgsl,
             self.wgsl_grid, self.packed,
         )  # fmt: skip
@@ -124,7 +124,7 @@ class Kernel:
         # Hashes differ between processes, so unpickling calls the constructor, which hashes anew.
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
-    def encoded_constants(self) -> tuple[tuple[int, bytes], ...]:
+    def encode_constants(self) -> tuple[tuple[int, bytes], ...]:
         """The constants as bytes; they tell 0.0 from -0.0, which compare equal as numbers."""
         encoded = []
         for spec_id, value in self.constants:
@@ -297,10 +297,10 @@ def _parse_dtype(dtype: npt.DTypeLike) -> ElementType:
         raise KernelError(
             f"dtypes has {whole}; an element is a number or a non-empty subarray of numbers"
         )
-    return ElementType(native(base), tuple(shape))
+    return ElementType(to_native(base), tuple(shape))
 
 
-def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def to_native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in native byte order: NumPy's singleton, so `is` can compare it."""
     return np.dtype(dtype.type)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpu_executor.call import Array, check
 from gpu_executor.errors import KernelError
-from gpu_executor.kernel import Kernel, native
+from gpu_executor.kernel import Kernel, to_native
 from gpu_executor.kernels import load
 
 
@@ -101,4 +101,4 @@ def compute_reference(kernel: Kernel, inputs: Iterable[Array], outputs: Sequence
 
 
 def _to_native_order(array: Array) -> Array:
-    return array.astype(native(array.dtype), copy=False)
+    return array.astype(to_native(array.dtype), copy=False)

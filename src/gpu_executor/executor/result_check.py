@@ -19,7 +19,7 @@ from gpu_executor.call import AnyArray, Array, Signature, SignatureCache
 from gpu_executor.cpu.backend import compute_reference
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import SettingsError, WrongResultError
-from gpu_executor.kernel import Kernel, Shape, native
+from gpu_executor.kernel import Kernel, Shape, to_native
 
 
 class ResultChecker:
@@ -58,7 +58,7 @@ class ResultChecker:
         at = self._indices(signature.count)
         picked = [each[at] for each in rows]
         return ResultSample(
-            signature, [each.astype(native(each.dtype), copy=False) for each in picked], at
+            signature, [each.astype(to_native(each.dtype), copy=False) for each in picked], at
         )
 
     def _indices(self, count: int) -> Array:

@@ -31,7 +31,7 @@ from gpu_executor.errors import (
     GpuError,
 )
 from gpu_executor.fork import DISOWNED, register_fork_handler
-from gpu_executor.kernel import Shape, native
+from gpu_executor.kernel import Shape, to_native
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
 from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.lru import LruCache
@@ -157,7 +157,7 @@ class DeviceMemory:
     def put(self, array: Array) -> DeviceArray:
         """A copy of an array on the card, made now also while a graph is recorded: it is no part of
         that, and what is kept for later operations is there for those outside of it too."""
-        made = self.empty(array.shape, native(array.dtype))
+        made = self.empty(array.shape, to_native(array.dtype))
         storage = self._storage(made)
         self._upload.copy(array, storage.allocation, storage)
         return made

@@ -14,7 +14,7 @@ from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import CopiesToDevice
-from gpu_executor.kernel import ElementType, Kernel, Shape, native
+from gpu_executor.kernel import ElementType, Kernel, Shape, to_native
 from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, RunOptions
 from gpu_executor.settings import Settings
@@ -148,7 +148,7 @@ class PersistentVulkanBackend:
         self._check_open()
         if self._session.mapped.any and self._session.mapped.find(source) is not None:
             return source
-        copy = self.empty(source.shape, native(source.dtype))
+        copy = self.empty(source.shape, to_native(source.dtype))
         copy[...] = source
         return copy
 

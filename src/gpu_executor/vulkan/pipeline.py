@@ -204,7 +204,7 @@ class PipelineCache:
 
 def specialization(kernel: Kernel, work_group: int, per_invocation: int) -> Constants:
     """The kernel's own constants and those that the plan chose."""
-    values = dict(kernel.encoded_constants())
+    values = dict(kernel.encode_constants())
     work_group_id = kernel.interface.local_size.spec_ids[0]
     for spec_id, chosen in ((work_group_id, work_group), (kernel.per_invocation, per_invocation)):
         if spec_id is not None and spec_id not in values:

@@ -23,7 +23,7 @@ import numpy as np
 
 from gpu_executor.call import Array
 from gpu_executor.errors import ClosedError, OutOfMemoryError
-from gpu_executor.kernel import ElementType, native
+from gpu_executor.kernel import ElementType, to_native
 from gpu_executor.vulkan.binding import Handle
 from gpu_executor.vulkan.command_stream import CommandStream
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
@@ -80,7 +80,7 @@ class Upload:
         if not array.nbytes:
             return
         if array.nbytes <= IN_COMMANDS:
-            data = np.ascontiguousarray(array, native(array.dtype)).tobytes()
+            data = np.ascontiguousarray(array, to_native(array.dtype)).tobytes()
             data += bytes(-len(data) % 4)  # allocations end later than that
             self._stream.write(target.buffer, target.offset, data, (storage,))
             return
@@ -89,7 +89,7 @@ class Upload:
             copy = Copy(place.buffer, place.offset, target.buffer, target.offset, array.nbytes)
             self._readback.run(copy, (array, storage))  # its owner may write to it afterwards
             return
-        flat = np.ascontiguousarray(array, native(array.dtype)).reshape(-1).view(np.uint8)
+        flat = np.ascontiguousarray(array, to_native(array.dtype)).reshape(-1).view(np.uint8)
         offset = target.offset
         for part in cut_in_parts(flat):
             through = self._part(len(part))
