@@ -1,4 +1,4 @@
-"""Helpers of the WebGPU tests: kernels, the state of the caches, and fault injection."""
+"""Helpers of the WebGPU tests: kernels, the state of the caches, fault injection, fake buffers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.kernel import Kernel
+from gpu_executor.webgpu.buffer_pool import BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet
 from gpu_executor.webgpu.stats import WgpuStats
 
@@ -89,3 +90,40 @@ def fail_once(
 
     monkeypatch.setattr(owner, name, failing)
     return calls
+
+
+LARGEST = 1 << 30
+"""The largest buffer of a `FakeDevice` in bytes."""
+COPY, MAP = 4, 1
+"""Two usages of a buffer."""
+
+
+class FakeBuffer:
+    """A buffer without memory."""
+
+    def __init__(self, size: int, usage: int) -> None:
+        self.size, self.usage = size, usage
+        self.destroyed = 0
+
+    def destroy(self) -> None:
+        self.destroyed += 1
+
+
+class FakeDevice:
+    """Creates fake buffers and records them; raises if `fails` is set."""
+
+    def __init__(self) -> None:
+        self.made: list[FakeBuffer] = []
+        self.fails = False
+
+    def create_buffer(self, *, size: int, usage: int) -> FakeBuffer:
+        if self.fails:
+            raise RuntimeError("not enough memory left")
+        self.made.append(FakeBuffer(size, usage))
+        return self.made[-1]
+
+
+def acquire_one(pool: BufferPool, nbytes: int, usage: int) -> Any:
+    """Acquire a single buffer."""
+    (buffer,) = pool.acquire([(nbytes, usage)])
+    return buffer

@@ -16,17 +16,16 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.webgpu.buffer_pool import SMALLEST_UNITS, UNIT, BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet
 from gpu_executor.webgpu.buffer_set_caches import (
-    FORMS_OBSERVED,
     MAX_BUCKETS,
+    SIGNATURES_OBSERVED,
     BucketCache,
     ExactSizeCache,
 )
 from tests.support.jobs import ADD_U32, FQ_ADD
+from tests.support.webgpu import COPY, LARGEST, MAP, FakeDevice, acquire_one
 from tests.vulkan.test_threads import in_threads
 
 SMALLEST = SMALLEST_UNITS * UNIT
-LARGEST = 1 << 30
-COPY, MAP = 4, 1
 
 
 class FakeSet:
@@ -253,32 +252,6 @@ def test_no_set_is_taken_by_two_threads() -> None:
     assert cache.sizes() == []
 
 
-class FakeBuffer:
-    def __init__(self, size: int, usage: int) -> None:
-        self.size, self.usage = size, usage
-        self.destroyed = 0
-
-    def destroy(self) -> None:
-        self.destroyed += 1
-
-
-class FakeDevice:
-    def __init__(self) -> None:
-        self.made: list[FakeBuffer] = []
-        self.fails = False
-
-    def create_buffer(self, *, size: int, usage: int) -> FakeBuffer:
-        if self.fails:
-            raise RuntimeError("not enough memory left")
-        self.made.append(FakeBuffer(size, usage))
-        return self.made[-1]
-
-
-def acquire_one(pool: BufferPool, nbytes: int, usage: int) -> Any:
-    (buffer,) = pool.acquire([(nbytes, usage)])
-    return buffer
-
-
 def test_an_idle_buffer_is_found_by_its_size_class() -> None:
     device = FakeDevice()
     pool = BufferPool(device, largest=LARGEST)
@@ -345,11 +318,11 @@ def test_a_buffer_larger_than_the_pool_is_destroyed() -> None:
 def test_clearing_the_pool_destroys_only_idle_buffers() -> None:
     device = FakeDevice()
     pool = BufferPool(device, largest=LARGEST)
-    kept, idle = acquire_one(pool, 100, COPY), acquire_one(pool, 100, COPY)
+    lent, idle = acquire_one(pool, 100, COPY), acquire_one(pool, 100, COPY)
     pool.release(idle)
     pool.clear()
-    assert (kept.destroyed, idle.destroyed, pool.stats().bytes_idle) == (0, 1, 0)
-    assert acquire_one(pool, 100, COPY) not in (kept, idle)
+    assert (lent.destroyed, idle.destroyed, pool.stats().bytes_idle) == (0, 1, 0)
+    assert acquire_one(pool, 100, COPY) not in (lent, idle)
 
 
 def test_a_failed_allocation_says_how_many_bytes_were_requested() -> None:
@@ -388,7 +361,7 @@ def test_no_buffer_is_lent_to_two_threads() -> None:
     assert stats.bytes_idle == sum(alive) <= 8 * 1024
 
 
-def signature(count: int, kernel: Kernel = ADD_U32) -> Signature:
+def make_signature(count: int, kernel: Kernel = ADD_U32) -> Signature:
     x = np.zeros(count, np.uint32)
     return check(kernel, (x, x))
 
@@ -400,61 +373,61 @@ def make_fake_set(nbytes: int = 1) -> Any:
 
 def test_a_taken_set_is_not_in_the_exact_size_cache() -> None:
     cache, buffers = ExactSizeCache(), make_fake_set()
-    assert cache.take(signature(5)) is None
-    cache.put_back(signature(5), buffers)
+    assert cache.take(make_signature(5)) is None
+    cache.put_back(make_signature(5), buffers)
     assert len(cache) == 1
-    assert cache.take(signature(6)) is None
-    assert cache.take(signature(5)) is buffers
+    assert cache.take(make_signature(6)) is None
+    assert cache.take(make_signature(5)) is buffers
     assert (len(cache), cache.hits) == (0, 1)
-    assert cache.take(signature(5)) is None
+    assert cache.take(make_signature(5)) is None
     assert cache.hits == 1
 
 
 def test_a_repeated_call_is_recognised_the_second_time() -> None:
     cache = ExactSizeCache()
-    assert [cache.observe(signature(5)) for _ in range(3)] == [False, True, True]
-    assert not cache.observe(signature(6))
+    assert [cache.observe(make_signature(5)) for _ in range(3)] == [False, True, True]
+    assert not cache.observe(make_signature(6))
 
 
 def test_calls_of_long_ago_are_forgotten() -> None:
     cache = ExactSizeCache()
-    for count in range(1, FORMS_OBSERVED + 2):
-        assert not cache.observe(signature(count))
-    assert cache.observe(signature(FORMS_OBSERVED + 1))
-    assert not cache.observe(signature(1))
+    for count in range(1, SIGNATURES_OBSERVED + 2):
+        assert not cache.observe(make_signature(count))
+    assert cache.observe(make_signature(SIGNATURES_OBSERVED + 1))
+    assert not cache.observe(make_signature(1))
 
 
 def test_the_least_recently_used_exact_size_set_is_evicted() -> None:
     cache = ExactSizeCache(max_sets=2)
     sets: list[Any] = [make_fake_set(n) for n in range(3)]
-    cache.put_back(signature(1), sets[0])
-    cache.put_back(signature(2), sets[1])
-    taken = cache.take(signature(1))
+    cache.put_back(make_signature(1), sets[0])
+    cache.put_back(make_signature(2), sets[1])
+    taken = cache.take(make_signature(1))
     assert taken is not None
     assert taken is sets[0]
-    cache.put_back(signature(1), taken)
-    cache.put_back(signature(3), sets[2])
+    cache.put_back(make_signature(1), taken)
+    cache.put_back(make_signature(3), sets[2])
     assert [each.releases for each in sets] == [0, 1, 0]
     assert len(cache) == 2
-    assert cache.take(signature(2)) is None
+    assert cache.take(make_signature(2)) is None
 
 
 def test_several_sets_of_one_size_are_cached_and_each_counts() -> None:
     cache = ExactSizeCache(max_sets=2)
     sets: list[Any] = [make_fake_set(n) for n in range(3)]
     for each in sets:
-        cache.put_back(signature(1), each)
+        cache.put_back(make_signature(1), each)
     assert [each.releases for each in sets] == [1, 0, 0]
-    taken = [cache.take(signature(1)) for _ in range(3)]
+    taken = [cache.take(make_signature(1)) for _ in range(3)]
     assert sorted(map(sets.index, filter(None, taken))) == [1, 2]
     assert (taken[2], len(cache)) == (None, 0)
 
 
 def test_clearing_the_exact_size_cache_releases_its_sets() -> None:
     cache, sets = ExactSizeCache(), [make_fake_set(), make_fake_set()]
-    cache.put_back(signature(1), sets[0])
-    cache.put_back(signature(2), sets[1])
-    assert cache.take(signature(1)) is sets[0]
+    cache.put_back(make_signature(1), sets[0])
+    cache.put_back(make_signature(2), sets[1])
+    assert cache.take(make_signature(1)) is sets[0]
     cache.clear()
     assert [each.releases for each in sets] == [0, 1]
     assert len(cache) == 0
@@ -482,12 +455,12 @@ def test_exact_size_sets_of_too_many_bytes_are_evicted_the_oldest_first() -> Non
         [make_fake_set(400), make_fake_set(400), make_fake_set(400), make_fake_set(5000)],
     )
     for number, each in enumerate(sets):
-        cache.put_back(signature(number + 1), each)
+        cache.put_back(make_signature(number + 1), each)
         if number == 2:
             assert [each.releases for each in sets] == [1, 0, 0, 0]
     assert [each.releases for each in sets] == [1, 1, 1, 0]
-    taken: Any = cache.take(signature(4))
+    taken: Any = cache.take(make_signature(4))
     assert taken is sets[3]
-    cache.put_back(signature(4), taken)
+    cache.put_back(make_signature(4), taken)
     assert (len(cache), cache.evict_set(), cache.evict_set(), len(cache)) == (1, True, False, 0)
     assert sets[3].releases == 1

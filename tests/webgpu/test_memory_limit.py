@@ -18,8 +18,8 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from tests.support.jobs import ADD_U32
+from tests.support.webgpu import COPY, LARGEST, FakeBuffer, FakeDevice, acquire_one
 from tests.vulkan.test_waiting import PATIENCE, in_background
-from tests.webgpu.test_buckets import COPY, LARGEST, FakeBuffer, FakeDevice, acquire_one
 
 MATMUL = gx.kernels.load("matmul_f32")
 
@@ -52,30 +52,30 @@ def test_idle_buffers_are_destroyed_for_room_the_oldest_first() -> None:
 
 def test_a_request_over_the_limit_is_refused_and_changes_nothing() -> None:
     device, pool = make_pool(4096)
-    kept = acquire_one(pool, 1024, COPY)
+    lent = acquire_one(pool, 1024, COPY)
     with pytest.raises(gx.OutOfMemoryError, match=r"4,096 bytes .* 1,024 of 4,096 bytes are"):
         pool.acquire([(2048, COPY), (2048, COPY)], wait=False)
     assert (count_live_bytes(device), pool.stats().bytes_in_use) == (1024, 1024)
-    pool.release(kept)
+    pool.release(lent)
     assert len(pool.acquire([(2048, COPY), (2048, COPY)], wait=False)) == 2
-    assert kept.destroyed == 1
+    assert lent.destroyed == 1
     with pytest.raises(gx.OutOfMemoryError, match="exceed GPU_MEMORY_LIMIT"):
         BufferPool(device, largest=LARGEST, limit=4096).acquire([(4097, COPY)])
 
 
 def test_cached_buffers_are_reclaimed_for_room() -> None:
     device, pool = make_pool(4096)
-    kept = pool.acquire([(1024, COPY)] * 4)
+    cached = pool.acquire([(1024, COPY)] * 4)
 
     def reclaim() -> bool:
-        if kept:
-            pool.release(kept.pop())
+        if cached:
+            pool.release(cached.pop())
             return True
         return False
 
     pool.reclaim = reclaim
     acquire_one(pool, 2048, COPY)
-    assert (len(kept), count_live_bytes(device)) == (2, 4096)
+    assert (len(cached), count_live_bytes(device)) == (2, 4096)
 
 
 @pytest.mark.parametrize(
@@ -103,16 +103,16 @@ def test_an_error_or_interrupt_during_acquire_leaves_nothing_reserved(
 def test_a_waiting_thread_gets_room_that_another_gives_back(way: str) -> None:
     _, pool = make_pool(4096)
     first = acquire_one(pool, 4096, COPY)
-    kept: list[Any] = []
+    cached: list[Any] = []
 
     def reclaim() -> bool:
-        if kept:
-            pool.release(kept.pop())
+        if cached:
+            pool.release(cached.pop())
             return True
         return False
 
     def put_back(buffer: Any) -> None:
-        kept.append(buffer)
+        cached.append(buffer)
         pool.offer()
 
     pool.reclaim = reclaim

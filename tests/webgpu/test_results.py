@@ -64,7 +64,7 @@ def compute_filled_in_batch(gpu: gx.WgpuExecutor, number: int, out: Array) -> An
 
 def count_remembered_bytes(gpu: gx.WgpuExecutor) -> int:
     """Return the bytes of result memory that the executor remembers."""
-    return gpu._outputs._recycled.nbytes
+    return gpu._outputs._memory.nbytes
 
 
 def check_disjoint(results: list[Array]) -> None:

@@ -26,7 +26,7 @@ MAX_BUCKETS = 32
 MAX_EXACT_SETS = 16
 MAX_IDLE_BYTES = 512 << 20
 """How many bytes of idle buffer sets each of the two caches holds."""
-FORMS_OBSERVED = 64
+SIGNATURES_OBSERVED = 64
 """How many recent calls the exact-size cache remembers to find sizes that repeat."""
 
 
@@ -176,11 +176,11 @@ class BucketCache:
 
 
 class ExactSizeCache:
-    """Idle buffer sets by the form of a call, that is kernel and sizes. Thread-safe.
+    """Idle buffer sets by the signature of a call: its kernel, shapes and dtypes. Thread-safe.
 
     The least recently used set is evicted first, where there are more than `max_sets` sets or they
-    hold more than `max_bytes`; the last set always stays. A form can have several sets: a batch of
-    calls that cannot share a bucket needs them.
+    hold more than `max_bytes`; the last set always stays. A signature can have several sets: a
+    batch of calls that cannot share a bucket needs them.
     """
 
     def __init__(self, *, max_sets: int = MAX_EXACT_SETS, max_bytes: int = MAX_IDLE_BYTES) -> None:
@@ -188,12 +188,12 @@ class ExactSizeCache:
         self._bytes = 0
         self._idle: OrderedDict[Signature, list[BufferSet]] = OrderedDict()
         self._count = 0
-        self._observed: deque[Signature] = deque(maxlen=FORMS_OBSERVED)
+        self._observed: deque[Signature] = deque(maxlen=SIGNATURES_OBSERVED)
         self._lock = threading.Lock()
         self.hits = 0
 
     def take(self, signature: Signature) -> BufferSet | None:
-        """Take an idle set for calls of that form, if there is one."""
+        """Take an idle set for calls of that signature, if there is one."""
         with self._lock:
             sets = self._idle.get(signature)
             if sets is None:
@@ -204,7 +204,7 @@ class ExactSizeCache:
             return taken
 
     def observe(self, signature: Signature) -> bool:
-        """Remember a call's form; return whether a recent call had the same."""
+        """Remember a call's signature; return whether a recent call had the same."""
         with self._lock:
             if signature in self._observed:
                 return True

@@ -285,7 +285,7 @@ class OutputAllocator:
     """Allocates the arrays of results. Large ones reuse the memory of results that were dropped."""
 
     def __init__(self, *, max_bytes: int = MAX_RESULT_BYTES) -> None:
-        self._recycled: ResultMemoryPool[None] = ResultMemoryPool()
+        self._memory: ResultMemoryPool[None] = ResultMemoryPool()
         self._max_bytes = max_bytes
 
     def allocate(self, call: Call) -> None:
@@ -303,16 +303,16 @@ class OutputAllocator:
 
     def clear(self) -> None:
         """Forget the memory of earlier results."""
-        self._recycled.clear()
+        self._memory.clear()
 
     def _allocate(self, shape: Shape, dtype: np.dtype[Any], nbytes: int) -> Array:
         if not SMALLEST <= nbytes <= self._max_bytes:
             return np.empty(shape, dtype)
-        found = self._recycled.find(nbytes)
+        found = self._memory.find(nbytes)
         if found is not None:
             return np.ndarray(shape, dtype, found[0])
-        if self._recycled.nbytes + nbytes > self._max_bytes:
-            self._recycled.clear()
+        if self._memory.nbytes + nbytes > self._max_bytes:
+            self._memory.clear()
         memory = np.empty(nbytes, np.uint8)
-        self._recycled.add(nbytes, memory, None)
+        self._memory.add(nbytes, memory, None)
         return np.ndarray(shape, dtype, memory)
