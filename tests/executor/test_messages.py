@@ -86,7 +86,7 @@ def test_a_registry_that_is_none_is_refused() -> None:
     registry: Any = 5
     with gx.GpuExecutor("cpu") as executor, pytest.raises(SettingsError) as raised:
         executor.serve_metrics(registry=registry)
-    said = "registry= is a CollectorRegistry of prometheus_client, not a int"
+    said = "registry= must be a CollectorRegistry of prometheus_client, not a int"
     assert str(raised.value) == said
 
 

@@ -8,7 +8,7 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpu_executor.telemetry.prometheus import ServedMetrics
+from gpu_executor.telemetry.families import MetricsEndpoint
 
 Labels = frozenset[tuple[str, str]]
 
@@ -38,7 +38,7 @@ class Scraped:
         return value
 
 
-def get(served: ServedMetrics, query: str = "", **headers: str) -> str:
+def get(served: MetricsEndpoint, query: str = "", **headers: str) -> str:
     assert served.url is not None
     request = urllib.request.Request(served.url + query, headers=headers)
     with urllib.request.urlopen(request, timeout=30) as response:
@@ -47,7 +47,7 @@ def get(served: ServedMetrics, query: str = "", **headers: str) -> str:
         return text
 
 
-def scraped(served: ServedMetrics) -> Scraped:
+def scraped(served: MetricsEndpoint) -> Scraped:
     return Scraped(get(served))
 
 

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
 from opentelemetry.trace import StatusCode
 
 import gpu_executor as gx
-from gpu_executor.telemetry import open_telemetry
+from gpu_executor.telemetry.exporters import open_telemetry
 from tests.conftest import RunPython
 from tests.support.backend_faults import held, lose
 
@@ -45,7 +45,7 @@ class Spans:
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
     # A process has one global provider, and only once; a test has its own.
     made = Spans()
-    api = open_telemetry._api()
+    api = open_telemetry._load_api()
     assert api is not None
     monkeypatch.setattr(api, "tracer", made.provider.get_tracer("gpu_executor"))
     yield made
@@ -171,7 +171,9 @@ def test_a_processor_that_fails_costs_no_job(
             np.testing.assert_array_equal(executor.submit(ADD, A, A).result(), A + A)
             np.testing.assert_array_equal(executor.run(ADD, A, A), A + A)
     warned = [each for each in caplog.records if each.name == "gpu_executor.spans"]
-    assert [each.getMessage() for each in warned] == ["a span was not recorded"] * 4
+    assert [each.getMessage() for each in warned] == [
+        "the span 'vector_add_u32' was not recorded"
+    ] * 4
 
 
 GLOBAL = """
@@ -234,4 +236,4 @@ def test_a_span_that_is_not_kept_is_not_described() -> None:
 
 def test_no_tracer_is_asked_before_a_provider_is_set() -> None:
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    assert open_telemetry.tracer() is None
+    assert open_telemetry.get_tracer() is None

@@ -14,7 +14,7 @@ import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
 from time import perf_counter
@@ -23,16 +23,11 @@ from typing import Any
 from gpu_executor.backend import Backend
 from gpu_executor.errors import GpuError
 from gpu_executor.executor.candidates import DeviceCandidate
-from gpu_executor.executor.jobs import Arrays, Job, count_input_bytes
+from gpu_executor.executor.jobs import Arrays, Job, count_input_bytes, get_current_context
 from gpu_executor.kernel import Kernel
+from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.histogram import Histogram
-from gpu_executor.telemetry.open_telemetry import (
-    Attributes,
-    current_context,
-    record_span,
-    tracer,
-)
-from gpu_executor.telemetry.trace import Span
+from gpu_executor.telemetry.spans import Span, SpanAttributes
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.profile import Profile
 
@@ -82,6 +77,9 @@ class DeviceProfile:
 
 
 log = logging.getLogger("gpu_executor.executor")
+# Bound once: both are called for every job.
+get_tracer: Callable[[], Any] = load_exporter("tracer")
+record_span: Callable[..., None] = load_exporter("span")
 
 # From a small call on a fast card to a large one on the CPU, and what waits behind such.
 JOB_SECONDS = (
@@ -121,7 +119,7 @@ class DeviceMetrics:
         """Where spans go while somebody profiles."""
         self._retries: dict[int, int] = {}
         """By thread, of what it runs now."""
-        tracer()  # OpenTelemetry is imported here, and not when the first job waits
+        get_tracer()  # OpenTelemetry is imported here, and not when the first job waits
 
     # --- the device ---
 
@@ -163,7 +161,7 @@ class DeviceMetrics:
         retries = self._take_retries()
         if _is_watched():
             done = JobRecord(kernel, [arrays], nbytes, begun, ended, 1, retries, error)
-            self._tell(done, current_context())
+            self._tell(done, get_current_context())
 
     def ran_together(self, jobs: Sequence[Job], begun: float) -> float:
         """Jobs from the line are run, and will have their answers now: counted before, so that
@@ -202,7 +200,7 @@ class DeviceMetrics:
 
     def _tell(self, done: JobRecord, context: Any) -> None:
         name = done.kernel.name
-        spans = tracer()
+        spans = get_tracer()
         if spans is not None:
             times = done.begun, done.ended
             record_span(spans, name, context, *times, lambda: self._attributes(done), done.error)
@@ -215,7 +213,7 @@ class DeviceMetrics:
                 queue, name, self._candidate, len(done.calls), done.nbytes, microseconds, said
             )
 
-    def _attributes(self, done: JobRecord) -> Attributes:
+    def _attributes(self, done: JobRecord) -> SpanAttributes:
         return {
             "gpu_executor.device": self._candidate.device,
             "gpu_executor.backend": self._candidate.backend,
@@ -228,7 +226,7 @@ class DeviceMetrics:
 
 
 def _is_watched() -> bool:
-    return tracer() is not None or log.isEnabledFor(logging.DEBUG)
+    return get_tracer() is not None or log.isEnabledFor(logging.DEBUG)
 
 
 def _elements(kernel: Kernel, arrays: Arrays) -> int:

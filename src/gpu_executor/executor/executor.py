@@ -48,12 +48,12 @@ from gpu_executor.executor.work_stealing import DeviceRates
 from gpu_executor.executor.worker import Worker, end_with_interpreter, join_all
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings, WhenFull, check_positive
-from gpu_executor.telemetry.trace import Span, save_traces
+from gpu_executor.telemetry import load_exporter
+from gpu_executor.telemetry.families import MetricsEndpoint
+from gpu_executor.telemetry.spans import Span
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-
-    from gpu_executor.telemetry.prometheus import ServedMetrics
 
 
 def explain(ranking: DeviceRanking, pool: DevicePool, kernel: Kernel, count: int) -> str:
@@ -109,7 +109,7 @@ class ExecutorProfile:
         """Write the spans for Perfetto or chrome://tracing: a process for each device, in it one
         track a queue and host thread."""
         names = [f"{number}: {each.candidate}" for number, each in enumerate(self._devices)]
-        save_traces(list(zip(names, self.spans, strict=True)), Path(path))
+        load_exporter("device traces")(list(zip(names, self.spans, strict=True)), Path(path))
 
     def __enter__(self) -> ExecutorProfile:
         # Others than those of a `with` around this one, which goes on when this one is refused.
@@ -167,7 +167,7 @@ class GpuExecutor(Executor):
         own_choice = backend == "auto" and device is None and devices is None
         candidates = None if own_choice else select_candidates(self.ranking, device, devices)
         self._devices = open_devices(self.ranking, candidates, settings, tries, self._checker)
-        self._served: list[ServedMetrics] = []
+        self._served: list[MetricsEndpoint] = []
         rates = DeviceRates([each.candidate.rate for each in self._devices])
         self._queue = JobQueue(rates, settings.queued_bytes, settings.when_full)
         self._pool = DevicePool(
@@ -292,13 +292,11 @@ class GpuExecutor(Executor):
         port: int | None = None,
         address: str = "127.0.0.1",
         registry: CollectorRegistry | None = None,
-    ) -> ServedMetrics:
+    ) -> MetricsEndpoint:
         """Its figures for Prometheus, until it is shut down: over HTTP at a port (None, 0: a free
         one), for this machine alone unless told; or in a registry that the caller serves."""
-        from gpu_executor.telemetry.prometheus import serve_metrics
-
         self._check_open()
-        served = serve_metrics(self, port, address, registry)
+        served: MetricsEndpoint = load_exporter("prometheus")(self, port, address, registry)
         self._served.append(served)
         return served
 

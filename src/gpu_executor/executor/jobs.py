@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -33,7 +33,9 @@ from gpu_executor.errors import (
 from gpu_executor.executor.future_internals import renew_lock
 from gpu_executor.executor.work_stealing import WorkSplit
 from gpu_executor.kernel import Kernel
-from gpu_executor.telemetry.open_telemetry import current_context
+from gpu_executor.telemetry import load_exporter
+
+get_current_context: Callable[[], Any] = load_exporter("span context")
 
 
 def check_kernel(
@@ -120,7 +122,7 @@ class Job:
     nbytes: int
     """Of what the calls read."""
     submitted: float = field(default_factory=perf_counter)
-    context: Any = field(default_factory=current_context)
+    context: Any = field(default_factory=get_current_context)
     """What its span belongs to, where there are spans."""
     lost_on: frozenset[int] = frozenset()
     """Devices that were lost in it, however often they were opened again."""

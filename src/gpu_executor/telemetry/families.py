@@ -1,4 +1,4 @@
-"""Families of samples: what is counted, in the form that monitoring systems take it."""
+"""Metric families: named samples with labels, independent of the monitoring system."""
 
 from __future__ import annotations
 
@@ -13,30 +13,52 @@ Kind = Literal["counter", "gauge", "histogram"]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
+    """One value of a family."""
+
     labels: tuple[str, ...]
-    """Their values, in the order of the family's names for them."""
+    """Label values, in the order of the family's label names."""
     value: float | Distribution
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Samples of one kind under one name, told apart by their labels."""
+    """The samples of one metric; the samples differ in their label values."""
 
     name: str
     kind: Kind
     text: str
-    """What it counts, for those who read the numbers."""
+    """The help text."""
     labels: tuple[str, ...] = ()
+    """Label names."""
     samples: list[Sample] = field(default_factory=list)
 
 
 class MetricSource(Protocol):
-    """Statistics that can say what they hold as families."""
+    """Statistics that can be read as metric families."""
 
     def families(self) -> Iterable[Family]: ...
 
 
 class StatsSource(Protocol):
-    """What is asked for its figures whenever somebody wants to see them."""
+    """An object whose statistics are read at every scrape."""
 
     def stats(self) -> MetricSource: ...
+
+
+class MetricsEndpoint(Protocol):
+    """Metrics that are being served; `serve_metrics` of an executor returns it.
+
+    Address, port and URL are None where the caller serves the registry.
+    """
+
+    @property
+    def address(self) -> str | None: ...
+
+    @property
+    def port(self) -> int | None: ...
+
+    @property
+    def url(self) -> str | None: ...
+
+    def close(self) -> None:
+        """Stop serving the metrics. A second call does nothing."""

@@ -1,14 +1,15 @@
-"""Where the time of calls goes, by stage.
+"""Stage times: how long the calls of a backend spent in each stage.
 
     setup         instance, device, queues, pools
     pipeline      shader module, layouts, pipeline
-    descriptors   buffers and the sets that bind them
-    recording     commands
-    upload        the caller's arrays into mapped memory
-    compute       from submission until the device is done (its own copies included)
-    download      mapped memory into the caller's results
+    descriptors   buffers and the descriptor sets that bind them
+    recording     recording of command buffers
+    upload        copy of the caller's arrays into mapped memory
+    compute       from the submission until the device has finished, its own copies included
+    download      copy of mapped memory into the caller's results
 
-Hot code adds to a `Record` of its own, without a lock; whoever wants statistics sums the records.
+Each piece of hot code adds to a `Record` of its own, without a lock. Statistics are the sum of all
+records.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ COUNTS = ("calls", "elements", "pieces", "recordings", "shrunk")
 
 
 class Record:
-    """Nanoseconds by stage, and counts. One thread at a time adds to it."""
+    """Nanoseconds by stage, and counts. Only one thread at a time may add to it."""
 
     __slots__ = (*STAGES, *COUNTS)
 
@@ -31,11 +32,11 @@ class Record:
         self.upload = self.compute = self.download = 0
         self.calls = self.elements = self.pieces = self.recordings = 0
         self.shrunk = 0
-        """Times that a chunk or the number of slots was cut because memory was not to be had."""
+        """Times that a chunk or the number of slots was reduced for lack of memory."""
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage that is not on the path of every call."""
+        """Time a stage. The context manager is too slow for the stages of every call."""
         begun = time.perf_counter_ns()
         try:
             yield
@@ -43,16 +44,17 @@ class Record:
             setattr(self, name, getattr(self, name) + time.perf_counter_ns() - begun)
 
     def add(self, other: Record) -> None:
+        """Add the times and counts of another record to this one."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def seconds(self) -> dict[str, float]:
-        """By stage, in the order above."""
+        """Seconds by stage, in the order of `STAGES`."""
         return {stage: getattr(self, stage) / 1e9 for stage in STAGES}
 
 
-def summed(records: Iterable[Record]) -> Record:
-    """All of them together."""
+def sum_records(records: Iterable[Record]) -> Record:
+    """The sum of all records, as a new record."""
     total = Record()
     for record in records:
         total.add(record)

@@ -16,7 +16,8 @@ from time import perf_counter_ns
 from typing import Any
 
 from gpu_executor.errors import DeviceLacksError
-from gpu_executor.telemetry.trace import Span, save_trace
+from gpu_executor.telemetry import load_exporter
+from gpu_executor.telemetry.spans import Span
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 
@@ -116,7 +117,7 @@ class Profile:
 
     def save_trace(self, path: str | Path) -> None:
         """Write the spans for Perfetto or chrome://tracing: one track a queue and host thread."""
-        save_trace(self.spans, Path(path))
+        load_exporter("trace")(self.spans, Path(path))
 
     def __enter__(self) -> Profile:
         return self

@@ -24,7 +24,7 @@ from gpu_executor.fork import raise_forked, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.plan import Plan, RunOptions, shrunk
 from gpu_executor.settings import Settings
-from gpu_executor.telemetry.stages import Record, summed
+from gpu_executor.telemetry.stages import Record, sum_records
 from gpu_executor.vulkan.calibration import measure
 from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.descriptors import DescriptorPools
@@ -349,7 +349,7 @@ class Session:
         records = self._slot_pool.records()
         for path, record in records:
             by_path[path] += record.calls
-        total = summed([self._own, *(record for _, record in records)])
+        total = sum_records([self._own, *(record for _, record in records)])
         return Stats(
             device=self.info.name,
             calls=total.calls,

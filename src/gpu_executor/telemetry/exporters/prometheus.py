@@ -1,7 +1,7 @@
-"""Figures for Prometheus: read when they are scraped, so that counting costs nothing more.
+"""Metrics for Prometheus. Values are read at a scrape, so they cost nothing between scrapes.
 
-All executors of a registry go through one collector, since a name may appear once in what is
-scraped; the label `executor` tells them apart.
+A metric name may appear only once in a scrape. All executors of a registry therefore share one
+collector, and the label `executor` distinguishes them.
 """
 
 from __future__ import annotations
@@ -26,50 +26,54 @@ if TYPE_CHECKING:
 
 
 class Collector:
-    """What a registry asks for the figures of every executor that joined it and still exists."""
+    """The collector of one registry: reads the statistics of every executor that was added and
+    still exists."""
 
-    def __init__(self, described: Iterable[Metric]) -> None:
-        self._described = list(described)
+    def __init__(self, descriptions: Iterable[Metric]) -> None:
+        self._descriptions = list(descriptions)
         self._numbers = itertools.count()
-        self._joined: dict[int, weakref.ref[StatsSource]] = {}
-        # A scrape must not read an executor whose devices are closed under it: whoever leaves
-        # waits for it. It may be the scrape's own thread that drops the last reference.
+        self._sources: dict[int, weakref.ref[StatsSource]] = {}
+        # `remove` waits for a running scrape: a scrape must not read an executor whose devices
+        # are being closed. Reentrant, since the scrape's own thread may drop the last reference
+        # to an executor.
         self._lock = threading.RLock()
 
-    def join(self, source: StatsSource) -> int:
-        """Returns the number by which to leave."""
+    def add(self, source: StatsSource) -> int:
+        """Add an executor, and return its number, for `remove`."""
         with self._lock:
-            if any(reference() is source for reference in self._joined.values()):
+            if any(reference() is source for reference in self._sources.values()):
                 raise SettingsError(f"{source!r} is in this registry already")
             number = next(self._numbers)
-            self._joined[number] = weakref.ref(source)
+            self._sources[number] = weakref.ref(source)
             return number
 
-    def leave(self, number: int) -> None:
+    def remove(self, number: int) -> None:
+        """Remove an executor. A second call does nothing."""
         with self._lock:
-            self._joined.pop(number, None)
+            self._sources.pop(number, None)
 
     def describe(self) -> list[Metric]:
-        """Their names, for those who scrape some of them only."""
-        return self._described
+        """The metrics without samples, which a registry needs for a scrape of selected names."""
+        return self._descriptions
 
     def collect(self) -> Iterator[Metric]:
+        """The metrics of all executors."""
         merged: dict[str, Metric] = {}
         with self._lock:
-            for number, reference in list(self._joined.items()):
+            for number, reference in list(self._sources.items()):
                 source = reference()
                 if source is None:
-                    del self._joined[number]
+                    del self._sources[number]
                     continue
                 for family in source.stats().families():
                     if family.name not in merged:
-                        merged[family.name] = _metric(family)
-                    _add(merged[family.name], family, str(number))
+                        merged[family.name] = _make_metric(family)
+                    _add_samples(merged[family.name], family, str(number))
         yield from merged.values()
 
 
 class MetricsServer:
-    """The HTTP server of a registry, from prometheus_client, until `close()`."""
+    """The HTTP server of prometheus_client for one registry, in a thread of its own."""
 
     def __init__(self, registry: CollectorRegistry, address: str, port: int) -> None:
         from prometheus_client import start_http_server
@@ -86,14 +90,14 @@ class MetricsServer:
         return f"http://{host}:{self.port}/metrics"
 
     def close(self) -> None:
-        """End the thread and free the port; a second time does nothing."""
+        """Stop the thread and free the port. A second call does nothing."""
         if self._thread is threading.current_thread():
-            # Garbage collection may close the server in its own thread, which cannot wait for
+            # Garbage collection may call this in the server's own thread, which cannot join
             # itself.
             threading.Thread(target=self.close, daemon=True).start()
             return
-        # A child of fork() has no such thread. It shares the parent's socket, and closes its own
-        # descriptor only.
+        # After fork() the thread does not exist in the child. The child shares the parent's socket
+        # and closes only its own file descriptor.
         if self._thread.is_alive():
             # Without this, the thread notices `shutdown()` only at its next poll, 0.5 s later.
             with contextlib.suppress(OSError):
@@ -104,7 +108,8 @@ class MetricsServer:
 
 
 class ServedMetrics:
-    """An executor in a registry, and the server for it if there is one."""
+    """An executor's place in a registry, and the HTTP server unless the caller serves the
+    registry."""
 
     def __init__(self, collector: Collector, number: int, server: MetricsServer | None) -> None:
         self._collector, self._number, self._server = collector, number, server
@@ -122,14 +127,14 @@ class ServedMetrics:
         return None if self._server is None else self._server.url
 
     def close(self) -> None:
-        """Be scraped no more; a second time does nothing."""
-        self._collector.leave(self._number)
+        """Remove the executor from the registry and stop the server. A second call does nothing."""
+        self._collector.remove(self._number)
         if self._server is not None:
             self._server.close()
 
 
 _collectors: weakref.WeakKeyDictionary[CollectorRegistry, Collector] = weakref.WeakKeyDictionary()
-_finding = threading.Lock()
+_collectors_lock = threading.Lock()
 
 
 def serve_metrics(
@@ -138,53 +143,55 @@ def serve_metrics(
     address: str,
     registry: CollectorRegistry | None,
 ) -> ServedMetrics:
-    """Put an executor's figures into a registry, and serve that over HTTP.
+    """Add an executor to a registry, and serve the registry over HTTP.
 
-    `port` 0 takes a free one; None does too, but starts no server for a registry of the caller's,
-    who has one.
+    Port 0 selects a free port. `port=None` selects a free port too, but with a `registry` of the
+    caller no server is started: the caller serves that registry.
     """
     try:
         from prometheus_client import CollectorRegistry
     except ImportError as error:
         raise SettingsError(
-            f"metrics need prometheus_client: pip install 'gpu-executor[metrics]' ({error})"
+            f"serve_metrics needs prometheus_client: pip install 'gpu-executor[metrics]' ({error})"
         ) from None
-    own = CollectorRegistry() if registry is None else registry
-    if not isinstance(own, CollectorRegistry):
+    served_registry = CollectorRegistry() if registry is None else registry
+    if not isinstance(served_registry, CollectorRegistry):
         found = type(registry).__name__
-        raise SettingsError(f"registry= is a CollectorRegistry of prometheus_client, not a {found}")
-    collector = _collector_of(own, source)
-    number = collector.join(source)
+        raise SettingsError(
+            f"registry= must be a CollectorRegistry of prometheus_client, not a {found}"
+        )
+    collector = _get_collector(served_registry, source)
+    number = collector.add(source)
     if registry is not None and port is None:
         return ServedMetrics(collector, number, None)
     try:
-        server = MetricsServer(own, address, port or 0)
+        server = MetricsServer(served_registry, address, port or 0)
     except BaseException:
-        collector.leave(number)
+        collector.remove(number)
         raise
-    # The server is closed with its source. The collector drops a source that is gone by itself:
-    # its lock must not be taken by whichever thread collects garbage.
+    # The server is closed when its source is garbage-collected. The collector is not told: it
+    # notices the dead weak reference, and its lock must not be taken in a finalizer.
     weakref.finalize(source, server.close)
     return ServedMetrics(collector, number, server)
 
 
-def _collector_of(registry: CollectorRegistry, source: StatsSource) -> Collector:
-    with _finding:
+def _get_collector(registry: CollectorRegistry, source: StatsSource) -> Collector:
+    with _collectors_lock:
         collector = _collectors.get(registry)
         if collector is None:
-            collector = Collector(map(_metric, source.stats().families()))
+            collector = Collector(map(_make_metric, source.stats().families()))
             registry.register(collector)
             _collectors[registry] = collector
         return collector
 
 
-def _metric(family: Family) -> Metric:
+def _make_metric(family: Family) -> Metric:
     from prometheus_client.core import Metric
 
     return Metric(family.name.removesuffix("_total"), family.text, family.kind)
 
 
-def _add(metric: Metric, family: Family, executor: str) -> None:
+def _add_samples(metric: Metric, family: Family, executor: str) -> None:
     names = ("executor", *family.labels)
     for sample in family.samples:
         labels = dict(zip(names, (executor, *sample.labels), strict=True))
@@ -194,10 +201,11 @@ def _add(metric: Metric, family: Family, executor: str) -> None:
             metric.add_sample(family.name, labels, sample.value)
 
 
-def _add_distribution(metric: Metric, labels: dict[str, str], read: Distribution) -> None:
-    """As Prometheus counts: each bound has all values up to it."""
-    bounds = [*(repr(float(bound)) for bound in read.bounds), "+Inf"]
-    for bound, count in zip(bounds, itertools.accumulate(read.counts), strict=True):
+def _add_distribution(metric: Metric, labels: dict[str, str], distribution: Distribution) -> None:
+    """Add a histogram. The buckets of Prometheus are cumulative: each counts all values up to its
+    bound."""
+    bounds = [*(repr(float(bound)) for bound in distribution.bounds), "+Inf"]
+    for bound, count in zip(bounds, itertools.accumulate(distribution.counts), strict=True):
         metric.add_sample(f"{metric.name}_bucket", {**labels, "le": bound}, count)
-    metric.add_sample(f"{metric.name}_count", labels, read.count)
-    metric.add_sample(f"{metric.name}_sum", labels, read.total)
+    metric.add_sample(f"{metric.name}_count", labels, distribution.count)
+    metric.add_sample(f"{metric.name}_sum", labels, distribution.total)

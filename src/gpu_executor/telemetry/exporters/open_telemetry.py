@@ -1,7 +1,7 @@
-"""Spans of OpenTelemetry, where its API is installed; else nothing happens.
+"""Spans for OpenTelemetry. Without `opentelemetry-api`, no span is recorded.
 
-A span is made when what it tells of is over, with the times it began and ended: whoever asked need
-not wait for it, and a job that goes from thread to thread carries no more than a context.
+A span is created after its job has finished, with the job's start and end times. The caller does
+not wait for the span, and a job that passes from thread to thread carries only a context.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gpu_executor.telemetry.spans import SpanAttributes
 from gpu_executor.version import __version__
 
 if TYPE_CHECKING:
@@ -22,59 +23,59 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gpu_executor.spans")
 
-Attributes = Mapping[str, str | int | float | bool]
-
 
 @dataclass(slots=True)
-class Api:
-    """What is used of the package."""
+class TracingApi:
+    """The parts of `opentelemetry-api` that are used here, and the tracer once there is one."""
 
     get_provider: Callable[[], TracerProvider]
     no_provider: type[TracerProvider]
-    """What it gives before there is one."""
+    """The class that `get_provider` returns while no provider is set."""
     get_current: Callable[[], Context]
     may_be_set: Callable[[], bool]
-    """Whether it is worth asking for the provider, which looks into the environment each time."""
+    """Whether a provider may be set. Cheaper than `get_provider`, which reads the environment."""
     tracer: Tracer | None = None
 
 
 @functools.cache
-def _api() -> Api | None:
+def _load_api() -> TracingApi | None:
     try:
         from opentelemetry import context, trace
     except ImportError:
         return None
     try:
-        trace.get_tracer_provider()  # sets the one that the environment names, if it does
+        trace.get_tracer_provider()  # sets the provider that the environment names, if any
     except Exception:
-        log.warning("there will be no spans", exc_info=True)
+        log.warning("no spans will be recorded: the tracer provider failed", exc_info=True)
         return None
 
-    def may_be_set() -> bool:  # what the package keeps by itself, if it still does so there
+    def may_be_set() -> bool:
+        # A private attribute of opentelemetry-api. True, and so slower, where it is missing.
         return getattr(trace, "_TRACER_PROVIDER", True) is not None
 
-    asked = trace.get_tracer_provider, trace.ProxyTracerProvider, context.get_current
-    return Api(*asked, may_be_set)
+    functions = trace.get_tracer_provider, trace.ProxyTracerProvider, context.get_current
+    return TracingApi(*functions, may_be_set)
 
 
-def tracer() -> Tracer | None:
-    """Who makes spans; None while the package is not there, or no provider is set."""
-    api = _api()
+def get_tracer() -> Tracer | None:
+    """The tracer; None while no tracer provider is set, or without `opentelemetry-api`."""
+    api = _load_api()
     if api is None or api.tracer is not None:
         return None if api is None else api.tracer
     if not api.may_be_set():
         return None
     provider = api.get_provider()
-    # Before it, spans would be made for nobody; a process sets its provider once.
+    # While no provider is set, nobody would receive the spans. A process sets its provider once,
+    # so the tracer is cached.
     if not isinstance(provider, api.no_provider):
         api.tracer = provider.get_tracer("gpu_executor", __version__)
     return api.tracer
 
 
-def current_context() -> Context | None:
-    """What a span that is made later belongs to; None while nobody makes any."""
-    api = _api()
-    return None if api is None or tracer() is None else api.get_current()
+def get_current_context() -> Context | None:
+    """The current context, the parent of a span that is recorded later; None without a tracer."""
+    api = _load_api()
+    return None if api is None or get_tracer() is None else api.get_current()
 
 
 def record_span(
@@ -83,10 +84,13 @@ def record_span(
     context: Context | None,
     begun: float,
     ended: float,
-    attributes: Callable[[], Attributes],
+    attributes: Callable[[], SpanAttributes],
     error: BaseException | None,
 ) -> None:
-    """A span between two readings of `perf_counter`; attributes are made only where it is kept."""
+    """Record a span between two times of `perf_counter`.
+
+    `attributes` is called only if the span is sampled.
+    """
     now_ns, now = time.time_ns(), perf_counter()
     try:
         span = tracer.start_span(name, context, start_time=now_ns - round((now - begun) * 1e9))
@@ -94,8 +98,8 @@ def record_span(
             span.set_attributes(dict(attributes()))
             _set_status(span, error)
         span.end(now_ns - round((now - ended) * 1e9))
-    except Exception:  # in somebody's processor; jobs go on
-        log.warning("a span was not recorded", exc_info=True)
+    except Exception:  # from the application's span processor: the job must not fail with it
+        log.warning("the span %r was not recorded", name, exc_info=True)
 
 
 def _set_status(span: Any, error: BaseException | None) -> None:

@@ -1,0 +1,1 @@
+"""Exporters: Prometheus metrics, OpenTelemetry spans, trace files."""
