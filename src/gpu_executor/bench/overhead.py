@@ -1,4 +1,8 @@
-"""Calls against their lower bounds, both measured in one run; rates of kernels alone."""
+"""Calls against their floors, both measured in one run; rates of kernels alone.
+
+The floor of a call is the same work in its barest form. A call that overlaps copies, or spins
+while it waits, can take less.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ lavapipe, which aborts a shader after 65,535 loop iterations."""
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """A measured time and its lower bound."""
+    """A measured time and its floor."""
 
     name: str
     measured: float

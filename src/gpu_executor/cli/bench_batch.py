@@ -24,7 +24,7 @@ QUEUE_COUNTS = {"one": "one", "split": "three"}
 )
 @json_option
 def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
-    """Sequential, pipelined and planned batches; the host time of a piece."""
+    """Sequential and pipelined batches; host time of a piece."""
     with PersistentVulkanBackend() as gpu:
         print_device(gpu.device)
         hot_path = batch.measure_hot_path(gpu)

@@ -36,7 +36,7 @@ from gpu_executor.cli.output import (
 @click.command("executor")
 @json_option
 def bench_executor(json_file: Path | None) -> None:
-    """GpuExecutor against its backend: calls, map, jobs of many threads."""
+    """GpuExecutor against its backend; jobs of many threads."""
     device = select_device()
     print_device(device)
     measured = executor.measure_executor()

@@ -35,7 +35,8 @@ LEGEND = (
     "to the power 2^n, products by a kernel for primes that leave the highest bit of their words "
     "free. In fields of one word (31 and 64 bits) a square is a product. copy: an array of the "
     "same size, copied by a kernel. Where the share of the copy is near 1, memory bandwidth is the "
-    "limit. A sample of every result was checked against exact integers.\n"
+    "limit. Rates of sums and dot products are in elements per second. A sample of every result "
+    "was checked against exact integers.\n"
 )
 
 
@@ -44,11 +45,12 @@ LEGEND = (
     "--products",
     "count",
     type=click.IntRange(1),
-    help="Products in the comparison with other packages.  [default: 1 Mi, without a GPU 64 Ki]",
+    show_default="1 Mi; 64 Ki without a GPU",
+    help="Products in the comparison with other packages.",
 )
 @json_option
 def bench_fields(count: int | None, json_file: Path | None) -> None:
-    """Operations of every named field; products against other packages."""
+    """Operations of every field; products of other packages."""
     with PersistentVulkanBackend() as gpu:
         print_device(gpu.device)
         measured = fields.measure_fields(gpu, fields.choose_sizes(gpu.device))
@@ -109,8 +111,7 @@ def _bandwidth_table(rows: Sequence[FieldRow]) -> Table:
 
 def _reductions_table(rows: Sequence[FieldRow]) -> Table:
     table = make_table(
-        f"Sums and dot products of {format_count(rows[0].elements)} elements, elements per second; "
-        "batch inversion",
+        f"Reductions of {format_count(rows[0].elements)} elements, and batch inversion",
         *("field", "sum", "dot product", f"{format_count(rows[0].inverted)} inverses"),
     )
     for row in rows:

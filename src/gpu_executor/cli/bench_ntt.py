@@ -36,11 +36,12 @@ LEGEND = (
 @click.option(
     "--largest",
     type=click.IntRange(transforms.SMALLEST, 27),
-    help="Log2 of the largest size.  [default: 24, without a GPU 16]",
+    show_default="24; 16 without a GPU",
+    help="Log2 of the largest size.",
 )
 @json_option
 def bench_ntt(largest: int | None, json_file: Path | None) -> None:
-    """Number-theoretic transforms, alone and against other packages."""
+    """Number-theoretic transforms, ours and other packages'."""
     with PersistentVulkanBackend() as gpu:
         print_device(gpu.device)
         sizes = transforms.choose_sizes(gpu.device, largest)

@@ -1,4 +1,4 @@
-"""`gpu-executor bench persistent`: one-shot against persistent calls, and their lower bounds."""
+"""`gpu-executor bench persistent`: one-shot against persistent calls, and their floors."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ from gpu_executor.telemetry.stages import STAGES
 STAGE_HEADINGS = {"descriptors": "sets", "recording": "record"}
 """Stages whose names are too long for a heading."""
 OVERHEAD_LEGEND = (
-    "Lower bound of the small call: its recorded commands, submitted and waited for through the "
-    "Vulkan binding. Of the large one: its copies and its kernel, each timed alone.\n"
+    "floor: the same work in its barest form. Of the small call, its recorded commands, submitted "
+    "and waited for through the Vulkan binding; of the large one, its copies and its kernel, each "
+    "timed alone.\n"
 )
 
 
 @click.command("persistent")
 @json_option
 def bench_persistent(json_file: Path | None) -> None:
-    """One-shot and persistent field additions, lower bounds, single kernels."""
+    """One-shot and persistent calls, their floors, kernels."""
     device = select_device()
     print_device(device)
     rows = list(show_progress(persistent.measure_sizes(), len(persistent.SIZES), "sizes"))
@@ -98,15 +99,21 @@ def _stages_table(rows: Sequence[PersistentRow]) -> Table:
             ("host", row.host_visible.stages_ms),
             ("device", row.device_local.stages_ms),
         ):
-            cells = [f"{stages[stage]:.3f}" if stages.get(stage) else "-" for stage in STAGES]
+            cells = [_format_stage(stages.get(stage, 0.0)) for stage in STAGES]
             table.add_row(format_count(row.elements) if name == "one-shot" else "", name, *cells)
     return table
 
 
+def _format_stage(milliseconds: float) -> str:
+    if not milliseconds:
+        return "-"
+    return f"{milliseconds:.3f}" if milliseconds < 1_000 else f"{milliseconds:.1f}"
+
+
 def _overheads_table(overheads: Sequence[Overhead]) -> Table:
     table = make_table(
-        "Calls against their lower bounds, measured in the same run",
-        *("what", "measured", "lower bound", "ratio", "target"),
+        "Calls against their floors, measured in the same run",
+        *("what", "measured", "floor", "ratio", "target"),
     )
     for each in overheads:
         table.add_row(

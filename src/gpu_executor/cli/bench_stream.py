@@ -32,11 +32,12 @@ LEGEND = (
     "--elements",
     "count",
     type=click.IntRange(1),
-    help="Elements to add.  [default: 16 Mi, without a GPU 1 Mi]",
+    show_default="16 Mi; 1 Mi without a GPU",
+    help="Elements to add.",
 )
 @json_option
 def bench_stream(count: int | None, json_file: Path | None) -> None:
-    """Streamed additions against copies of the same bytes without a kernel."""
+    """Streamed additions against copies of the same bytes."""
     with PersistentVulkanBackend() as gpu:
         print_device(gpu.device)
         count = count or stream.choose_count(gpu.device)
@@ -52,7 +53,7 @@ def bench_stream(count: int | None, json_file: Path | None) -> None:
 
 def _copies_table(measured: StreamMeasurement) -> Table:
     table = make_table(
-        f"Copies without a kernel, in pieces of {format_count(measured.chunk)} elements",
+        f"Copies without a kernel, pieces of {format_count(measured.chunk)}",
         *("direction", "elements", "in", "out"),
     )
     for each in measured.copies:

@@ -15,7 +15,7 @@ SIZES = (64, 1 << 12, 1 << 16)
 
 @click.command()
 def demo() -> None:
-    """List the devices, check every backend, compare speeds: one minute."""
+    """Show the devices, check every backend, compare speeds."""
     for device in find_devices():
         console.print(f"[bold]{device.name}[/] ({device.kind}), {device.driver_version}")
     console.print("\nField additions on every backend and data path, compared with exact integers:")

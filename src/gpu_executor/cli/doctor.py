@@ -32,7 +32,7 @@ class Finding:
 
 @click.command()
 def doctor() -> None:
-    """Check what works here, what is missing and how to install it."""
+    """Check what works here, what is missing, how to install it."""
     findings = []
     for finding in examine():
         findings.append(finding)

@@ -22,7 +22,7 @@ from gpu_executor.version import __version__
 def commands() -> None:
     """A persistent GPU executor for Python.
 
-    GPU_DEVICE selects the device: an index, a UUID or a part of its name.
+    GPU_DEVICE selects the device: its index, a prefix of its UUID or a part of its name.
     """
 
 

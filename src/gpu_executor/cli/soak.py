@@ -44,7 +44,7 @@ DEVICE_STATS = ("device", "backend", "calls", "batches", "retries", "reopened", 
     help="Duration of the run.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0), help="Seed of all random choices.  [default: random]"
+    "--seed", type=click.IntRange(0), show_default="random", help="Seed of all random choices."
 )
 @click.option(
     "--faults",
@@ -57,7 +57,7 @@ DEVICE_STATS = ("device", "backend", "calls", "batches", "retries", "reopened", 
     "--json", "json_file", type=click.Path(path_type=Path), help="Write the report to this file."
 )
 def soak(minutes: float, seed: int | None, faults: float, json_file: Path | None) -> None:
-    """Run random calls with injected faults; check every result and memory growth."""
+    """Check random calls under injected faults, and memory growth."""
     seed = secrets.randbits(32) if seed is None else seed
     console.print(f"{minutes:g} minutes with seed {seed} and {faults:g} faults per minute\n")
     with _quiet_log(), Progress(console=console, transient=True) as progress:
@@ -155,7 +155,7 @@ def _executors_table(report: SoakReport) -> Table:
 
 def _faults_table(report: SoakReport) -> Table:
     table = make_table(
-        f"{sum(report.faults.values()):,} injected faults", "kind", "count", "by function"
+        f"Injected faults: {sum(report.faults.values()):,}", "kind", "count", "by function"
     )
     kinds = sorted({kind for kind, _ in report.faults})
     for kind in kinds:
@@ -191,4 +191,4 @@ def _print_verdict(report: SoakReport) -> None:
         console.print(f"[red]{description}[/]", soft_wrap=True)
     counts = ", ".join(f"{report.tally.defects[defect]} {defect}" for defect in DEFECTS)
     mark = "[green]passed[/]" if report.passed else "[red]failed[/]"
-    console.print(f"{mark}: {counts}; repeat with --seed {report.seed}")
+    console.print(f"{mark}: {counts}\nRepeat this run with --seed {report.seed}.")
