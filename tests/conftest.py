@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ LAYER_SETTINGS = (
 )
 UNSET = ("GPU_DEVICE_LOCAL", "GPU_STREAM_CHUNK_ELEMS", "GPU_MEMORY_LIMIT", "GPU_CACHE")
 
+ROOT = Path(__file__).parent
 CHUNK = 100
 OpenGpu = Callable[..., gx.PersistentVulkanBackend]
 OpenWebGpu = Callable[..., gx.WgpuExecutor]
@@ -45,6 +47,16 @@ RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 on_both_paths = pytest.mark.parametrize(
     "device_local", [True, False], ids=["device-local", "host-visible"]
 )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With pytest-xdist (`--dist loadgroup`) a file stays in one worker, for what its tests share;
+    so do the tests of tests/cluster, which share a cluster."""
+    for item in items:
+        folder = item.path.parent
+        together = folder if folder.name == "cluster" else item.path
+        item.add_marker(pytest.mark.xdist_group(str(together.relative_to(ROOT))))
 
 
 def pytest_collection_finish() -> None:

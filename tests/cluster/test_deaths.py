@@ -26,18 +26,13 @@ from tests.support.ray_cluster import (
     PATIENCE,
     Array,
     RayExecutor,
-    cpus,
     deaths,
     pair,
     pids,
     referring,
     third_node,
-    two_nodes,
     until,
-    vulkan,
 )
-
-__all__ = ["cpus", "two_nodes", "vulkan"]
 
 
 def once(folder: Path, act: Callable[[], object]) -> gx.Kernel:

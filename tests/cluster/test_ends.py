@@ -27,11 +27,8 @@ from tests.support.ray_cluster import (
     living_actors,
     pair,
     pids,
-    two_nodes,
     until,
 )
-
-__all__ = ["two_nodes"]
 
 
 def test_shutdown_answers_what_was_asked_and_leaves_no_actor(two_nodes: Cluster) -> None:

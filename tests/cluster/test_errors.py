@@ -24,15 +24,10 @@ from tests.support.ray_cluster import (
     PATIENCE,
     Array,
     RayExecutor,
-    cpus,
     deaths,
     pair,
     referring,
-    two_nodes,
-    vulkan,
 )
-
-__all__ = ["cpus", "two_nodes", "vulkan"]
 
 
 def test_a_reference_to_an_error_is_its_jobs_own(cpus: RayExecutor) -> None:

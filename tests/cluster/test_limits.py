@@ -25,11 +25,8 @@ from tests.support.ray_cluster import (
     RayExecutor,
     gated,
     pair,
-    two_nodes,
     until,
 )
-
-__all__ = ["two_nodes"]
 
 
 @pytest.fixture(scope="module")

@@ -39,11 +39,8 @@ from tests.support.ray_cluster import (
     pair,
     pids,
     third_node,
-    two_nodes,
     until,
 )
-
-__all__ = ["two_nodes"]
 
 LOG = "gpu_executor.cluster"
 LOOK_SECONDS = 0.1

@@ -26,14 +26,9 @@ from tests.support.ray_cluster import (
     Array,
     RayExecutor,
     Reference,
-    cpus,
     pids,
     referring,
-    two_nodes,
-    vulkan,
 )
-
-__all__ = ["cpus", "two_nodes", "vulkan"]
 
 
 def test_an_actor_on_every_node_has_the_device_there(vulkan: RayExecutor) -> None:

@@ -1,6 +1,5 @@
-"""For tests of several machines: a real Ray cluster of two nodes, both on this one, executors on
-it, and kernels that a test can hold. Who imports a fixture names it in `__all__`, as it is used by
-its name alone."""
+"""For tests of several machines: nodes that come and go, kernels that a test can hold, and what
+other processes do. The cluster itself is a fixture of tests/cluster."""
 
 from __future__ import annotations
 
@@ -13,12 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 import ray
 from ray.cluster_utils import Cluster
 
 import gpu_executor as gx
-from tests.conftest import ValidationMessages
 from tests.support.jobs import ADD_U32
 
 Array = npt.NDArray[Any]
@@ -35,67 +32,7 @@ HEAD = {
 }
 PATIENCE = 30.0
 
-# --- what is open ---
-
-
-class Shared:
-    """What the files with such tests have together, from the first of them to the last: to start a
-    cluster takes seconds. A fixture of the whole run would keep it beside all the other tests."""
-
-    def __init__(self) -> None:
-        self._opened: dict[str, Any] = {}
-        self._ends = contextlib.ExitStack()
-
-    def get(self, name: str, opened: Callable[[], contextlib.AbstractContextManager[Any]]) -> Any:
-        if name not in self._opened:
-            self._opened[name] = self._ends.enter_context(opened())
-        return self._opened[name]
-
-    def close(self) -> None:
-        self._opened.clear()
-        self._ends.close()
-
-
-SHARED = Shared()
-
-
-@pytest.fixture(scope="module")
-def two_nodes(
-    request: pytest.FixtureRequest, validation_messages: ValidationMessages
-) -> Iterator[Cluster]:
-    """Ray's own way to have several nodes on one machine: each with its processes and its store."""
-    yield SHARED.get("two_nodes", _two_nodes)
-    if not _used_later(request):
-        SHARED.close()
-
-
-@pytest.fixture(scope="module")
-def vulkan(two_nodes: Cluster) -> Any:
-    """An actor on each node. When tests kill one, another comes, so all of them share it."""
-    return SHARED.get("vulkan", lambda: gx.cluster.RayExecutor("vulkan"))
-
-
-@pytest.fixture(scope="module")
-def cpus(two_nodes: Cluster) -> Any:
-    """The same, but what runs are references, which may do anything a test needs."""
-    return SHARED.get("cpus", lambda: gx.cluster.RayExecutor("cpu"))
-
-
-@contextlib.contextmanager
-def _two_nodes() -> Iterator[Cluster]:
-    cluster = Cluster(initialize_head=True, head_node_args=NODE | HEAD)
-    cluster.add_node(**NODE)
-    ray.init(address=cluster.address)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
-
-
-def _used_later(request: pytest.FixtureRequest) -> bool:
-    """By a file behind this one."""
-    items = request.session.items
-    last = max(number for number, item in enumerate(items) if item.path == request.path)
-    return any("two_nodes" in getattr(item, "fixturenames", ()) for item in items[last + 1 :])
+# --- nodes ---
 
 
 @contextlib.contextmanager
