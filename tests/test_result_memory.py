@@ -15,8 +15,8 @@ import pytest
 
 from gpu_executor.result_memory import LOOKED_AT, ResultMemoryPool
 from tests.support.jobs import Array
-from tests.vulkan.test_recycled_results import HOLDS, address
-from tests.vulkan.test_threads import THREADS, in_threads
+from tests.support.results import HOLDS, address
+from tests.support.threads import THREADS, in_threads
 
 NBYTES, CALLS = 4000, 400
 

@@ -17,7 +17,7 @@ from gpu_executor.errors import ClosedError, QueueFullError
 from gpu_executor.executor import jobs
 from tests.support.executors import ADD, HeldKernel, held, kernel_of, total, watched, words
 from tests.support.jobs import check_sums
-from tests.vulkan.test_waiting import PATIENCE, in_background
+from tests.support.threads import PATIENCE, in_background
 
 __all__ = ["held"]  # the fixture
 

@@ -21,7 +21,7 @@ from tests.conftest import RunPython
 from tests.support.executor_scripts import check_script
 from tests.support.executors import ADD, HeldKernel, kernel_of, total, watched, words
 from tests.support.jobs import check_sums
-from tests.vulkan.test_waiting import PATIENCE, in_background
+from tests.support.threads import PATIENCE, in_background
 
 Ask = Callable[[gx.GpuExecutor], list[Any]]
 JOBS = [words(5, n) for n in range(6)]

@@ -17,7 +17,7 @@ from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import make_job
 from gpu_executor.executor.work_stealing import DeviceRates
 from tests.support.executors import ADD, HeldKernel, kernel_of, total, watched, words
-from tests.vulkan.test_waiting import PATIENCE, in_background
+from tests.support.threads import PATIENCE, in_background
 
 
 @pytest.fixture

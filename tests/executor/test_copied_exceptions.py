@@ -8,7 +8,7 @@ import gpu_executor as gx
 from gpu_executor.errors import DeviceLostError, ElementRangeError, WrongResultError
 from gpu_executor.executor.jobs import copy_exception, copy_exception_for_each
 from tests.support.executors import HeldKernel, held, kernel_of, words
-from tests.vulkan.test_waiting import PATIENCE
+from tests.support.threads import PATIENCE
 
 __all__ = ["held"]
 

@@ -26,8 +26,7 @@ from tests.support.executors import (
     words,
 )
 from tests.support.jobs import TOO_LARGE, check_sums, field_job, word_jobs
-from tests.vulkan.test_threads import in_threads
-from tests.vulkan.test_waiting import PATIENCE, in_background
+from tests.support.threads import PATIENCE, in_background, in_threads
 
 MANY = 100_000
 

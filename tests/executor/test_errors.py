@@ -19,8 +19,8 @@ from gpu_executor.executor.jobs import copy_exception
 from tests.support.executors import ADD, FQ_ADD, words
 from tests.support.fault_codes import COUNT, JOBS, LOST, code_of, executor, gathered, whatever_it_is
 from tests.support.jobs import TOO_LARGE, check_sums, field_jobs
-from tests.vulkan.test_faults import Fail, fail
-from tests.vulkan.test_waiting import PATIENCE
+from tests.support.threads import PATIENCE
+from tests.support.vulkan_faults import Fail, fail
 
 __all__ = ["executor", "fail"]  # the fixtures
 

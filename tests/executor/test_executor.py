@@ -31,8 +31,7 @@ from tests.support.executors import (
     words,
 )
 from tests.support.jobs import TOO_LARGE, check_sums, field_job, field_jobs
-from tests.vulkan.test_threads import in_threads
-from tests.vulkan.test_waiting import PATIENCE
+from tests.support.threads import PATIENCE, in_threads
 
 __all__ = ["cpu", "executor", "held"]  # the fixtures
 

@@ -31,8 +31,8 @@ from tests.support.fault_codes import (
 )
 from tests.support.jobs import TOO_LARGE, check_sums, field_jobs, watch
 from tests.support.pairwise import choose_pairwise
-from tests.vulkan.test_faults import Fail, fail
-from tests.vulkan.test_threads import in_threads
+from tests.support.threads import in_threads
+from tests.support.vulkan_faults import Fail, fail
 
 __all__ = ["executor", "fail"]  # the fixtures
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpu_executor.executor.future_internals import renew_lock
-from tests.vulkan.test_waiting import PATIENCE, in_background
+from tests.support.threads import PATIENCE, in_background
 
 
 def test_a_future_has_the_condition_that_is_renewed() -> None:

@@ -15,7 +15,7 @@ from gpu_executor.errors import ClosedError, QueueFullError, SettingsError
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from tests.support.executors import ADD, HeldKernel, held, total, words
 from tests.support.jobs import check_sums
-from tests.vulkan.test_waiting import PATIENCE, in_background
+from tests.support.threads import PATIENCE, in_background
 
 __all__ = ["held"]  # the fixture
 

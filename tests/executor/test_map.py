@@ -27,7 +27,7 @@ from tests.support.executors import (
     words,
 )
 from tests.support.jobs import TOO_LARGE, check_sums, field_jobs
-from tests.vulkan.test_waiting import PATIENCE
+from tests.support.threads import PATIENCE
 
 __all__ = ["cpu", "executor", "held"]  # the fixtures
 

@@ -13,7 +13,7 @@ import gpu_executor as gx
 from gpu_executor.errors import ArgumentTypeError, ClosedError, NoDeviceError, SettingsError
 from gpu_executor.executor.candidates import BackendName, DeviceCandidate
 from tests.support.executors import ADD, BACKENDS, words
-from tests.vulkan.test_waiting import PATIENCE, in_background
+from tests.support.threads import PATIENCE, in_background
 
 LOST = gx.DeviceLostError("vkQueueSubmit", -4, "on purpose")
 NO_KERNEL = "a GpuExecutor runs kernels, and 'len' is none; functions are for a ThreadPoolExecutor"

@@ -38,7 +38,7 @@ from tests.support.executors import (
     words,
 )
 from tests.support.jobs import check_sums, field_job, word_jobs
-from tests.vulkan.test_waiting import PATIENCE
+from tests.support.threads import PATIENCE
 
 ADD_F32 = gx.kernels.load("vector_add_f32")
 SUM_F32 = gx.kernels.load("reduce_sum_f32")

@@ -13,7 +13,7 @@ from gpu_executor.executor import device_pool
 from gpu_executor.executor.device_pool import ROUNDS
 from gpu_executor.kernel import Shape
 from tests.support.executors import Array, HeldKernel, held, kernel_of, total, watched, words
-from tests.vulkan.test_waiting import PATIENCE
+from tests.support.threads import PATIENCE
 
 __all__ = ["held"]
 

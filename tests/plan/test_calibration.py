@@ -16,9 +16,15 @@ import gpu_executor as gx
 from gpu_executor.calibration import MUCH_TO_COPY, VERSION, Calibration
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration, write_calibration
-from tests.support.calibrations import H200, LAVAPIPE, MAYBE_TIMES, RATES, TIMES, strange_figures
+from tests.support.calibrations import (
+    H200,
+    LAVAPIPE,
+    MAYBE_TIMES,
+    NAMES,
+    is_sound,
+    strange_figures,
+)
 
-NAMES = [*RATES, *TIMES, *MAYBE_TIMES, "seconds"]
 TEXT = H200.to_json()
 HUGE = 10**400
 """A whole number that is no float."""
@@ -38,20 +44,6 @@ def info() -> DeviceInfo:
 def changed(**changes: Any) -> str:
     """The text of figures with some of them changed."""
     return json.dumps(json.loads(TEXT) | changes)
-
-
-def is_sound(figures: Calibration) -> bool:
-    """Whether plans can be made from them."""
-    values = [getattr(figures, name) for name in NAMES]
-    threads = [number for number, _ in figures.host_copy]
-    values += [rate for _, rate in figures.host_copy]
-    numbers = [value for value in values if value is not None]
-    return (
-        all(type(number) is float and math.isfinite(number) and number > 0 for number in numbers)
-        and all(type(number) is int and number > 0 for number in threads)
-        and 1 <= figures.best_threads() <= max(threads)
-        and isinstance(figures.when, str)
-    )
 
 
 @settings(max_examples=30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from hypothesis import strategies as st
@@ -82,3 +83,34 @@ def strange_figures(draw: st.DrawFn) -> Calibration:
     changes |= {name: draw(times) for name in TIMES}
     changes |= {name: draw(st.none() | times) for name in MAYBE_TIMES}
     return dataclasses.replace(H200, host_copy=draw(thread_rates), **changes)
+
+
+EAGER = dataclasses.replace(
+    LAVAPIPE,
+    host_copy=((1, 2e9), (2, 4e9)),
+    shared_copy=2e9,
+    pieces_copy=4e9,
+    handing_over=1e-6,
+    piece_mapped=1e-6,
+    piece_staged=1e-6,
+    kernel=3e9,
+    kernel_mapped=3e9,
+)
+"""By these, calls of some size had better be cut into pieces that overlap."""
+
+
+NAMES = [*RATES, *TIMES, *MAYBE_TIMES, "seconds"]
+
+
+def is_sound(figures: Calibration) -> bool:
+    """Whether plans can be made from them."""
+    values = [getattr(figures, name) for name in NAMES]
+    threads = [number for number, _ in figures.host_copy]
+    values += [rate for _, rate in figures.host_copy]
+    numbers = [value for value in values if value is not None]
+    return (
+        all(type(number) is float and math.isfinite(number) and number > 0 for number in numbers)
+        and all(type(number) is int and number > 0 for number in threads)
+        and 1 <= figures.best_threads() <= max(threads)
+        and isinstance(figures.when, str)
+    )

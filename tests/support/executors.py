@@ -16,7 +16,7 @@ from gpu_executor.backend import Backend
 from gpu_executor.errors import DeviceLostError
 from gpu_executor.executor.candidates import BackendName
 from gpu_executor.kernels.modules import load_spirv
-from tests.vulkan.test_waiting import PATIENCE
+from tests.support.threads import PATIENCE
 
 Array = npt.NDArray[Any]
 BACKENDS: tuple[BackendName, ...] = ("vulkan", "webgpu", "cpu")

@@ -1,4 +1,4 @@
-"""Jobs for tests of batches and streams: pairs of arrays, and what must come out."""
+"""Jobs for tests of batches and streams: pairs of arrays, with their expected results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.primes import BLS12_381_FQ, words
+from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, words
 from gpu_executor.vulkan.binding import vk
 from tests.conftest import elements
 
@@ -34,7 +34,7 @@ def field_jobs(*counts: int) -> list[Job]:
 
 
 def word_jobs(*counts: int) -> list[Job]:
-    """The same of plain 32-bit words, for jobs that are many or large."""
+    """Pairs of 32-bit words, which are cheaper to make than field elements."""
     draw = np.random.default_rng(sum(counts))
     return [
         (draw.integers(0, 1 << 32, n, np.uint32), draw.integers(0, 1 << 32, n, np.uint32))
@@ -43,7 +43,7 @@ def word_jobs(*counts: int) -> list[Job]:
 
 
 def check_sums(results: Sequence[Array], jobs: Sequence[Job]) -> None:
-    """Every job's sum, in the field or in 32 bits, and in the jobs' order."""
+    """Each result is the sum of its job's arrays, in the field or modulo 2^32."""
     assert len(results) == len(jobs)
     for result, (a, b) in zip(results, jobs, strict=True):
         expected = a + b if a.dtype == np.uint32 else words.add(FQ, a, b)
@@ -54,7 +54,7 @@ def check_sums(results: Sequence[Array], jobs: Sequence[Job]) -> None:
 def watch(
     monkeypatch: pytest.MonkeyPatch, name: str, before: Callable[..., object] = lambda *_: None
 ) -> list[tuple[Any, ...]]:
-    """Notes the arguments of every call of an entry point, after `before` has seen them."""
+    """Record the arguments of every call of a Vulkan entry point; `before` is called first."""
     call, seen = getattr(vk, name), list[tuple[Any, ...]]()
 
     def watched(*arguments: Any) -> Any:
@@ -64,3 +64,20 @@ def watch(
 
     monkeypatch.setattr(vk, name, watched)
     return seen
+
+
+Case = tuple[gx.Kernel, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+
+
+def make_cases(most: int) -> list[Case]:
+    """Kernels with arrays of up to `most` elements and the results that they must return."""
+    cases: list[Case] = []
+    for size in (1, 3, 64, 65, 127, 200, most):
+        x = np.arange(size, dtype=np.uint32) * 7919
+        cases.append((gx.kernels.load("vector_add_u32"), x, x[::-1], x + x[::-1]))
+        for prime in (BLS12_381_FQ, BLS12_381_FR):
+            a, b = (words.from_ints(prime, elements(prime, size, seed)) for seed in (1, 2))
+            for operation in (words.add, words.sub, words.mul):
+                kernel = gx.kernels.load(f"{prime.name}_{operation.__name__}")
+                cases.append((kernel, a, b, operation(prime, a, b)))
+    return cases

@@ -18,7 +18,7 @@ from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.slot import Slot
 from tests.conftest import OpenGpu
 from tests.support.jobs import FQ_ADD, check_sums, field_jobs, watch
-from tests.vulkan.test_waiting import PATIENCE, in_background
+from tests.support.threads import PATIENCE, in_background
 
 CHUNK = 100
 MUCH = 64

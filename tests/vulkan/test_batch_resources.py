@@ -13,6 +13,7 @@ import gpu_executor as gx
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
 from tests.conftest import CHUNK, OpenGpu, on_both_paths
+from tests.support.interrupts import InFlightTracker, interrupt_waits
 from tests.support.jobs import (
     ADD_U32,
     FQ_ADD,
@@ -23,9 +24,8 @@ from tests.support.jobs import (
     watch,
     word_jobs,
 )
-from tests.vulkan.test_interrupts import InFlight, interrupt
-from tests.vulkan.test_persistent import made_so_far
-from tests.vulkan.test_threads import THREADS, in_threads
+from tests.support.resource_counts import count_resources
+from tests.support.threads import THREADS, in_threads
 
 Gpu = gx.PersistentVulkanBackend
 SIZES = (5, 0, 100, 1, 64, 250, 3, 101)
@@ -53,10 +53,10 @@ def test_a_steady_batch_allocates_records_and_compiles_nothing(
         check_sums(results, jobs)
 
     run()
-    before = made_so_far(gpu)
+    before = count_resources(gpu)
     for _ in range(10):
         run()
-    assert made_so_far(gpu) == before
+    assert count_resources(gpu) == before
     assert gpu.stats().slots.hits == 10 * depth
 
 
@@ -186,7 +186,7 @@ def bad_job(gpu: Gpu, jobs: list[Job], _patch: pytest.MonkeyPatch, depth: int) -
 
 def ctrl_c(gpu: Gpu, jobs: list[Job], patch: pytest.MonkeyPatch, depth: int) -> None:
     for times in (1, 2):
-        interrupt(patch, times)
+        interrupt_waits(patch, times)
         with pytest.raises(KeyboardInterrupt):
             gpu.run_batch(FQ_ADD, jobs, device_local=times == 1, depth=depth)
 
@@ -207,7 +207,7 @@ def test_an_error_in_a_batch_leaves_slots_free_and_nothing_alive(
 ) -> None:
     before, jobs = binding.live_objects(), field_jobs(*SIZES)
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
-    in_flight = InFlight(gpu, monkeypatch)
+    in_flight = InFlightTracker(gpu, monkeypatch)
     for _ in range(2):
         error(gpu, jobs, monkeypatch, depth)
         assert gpu.stats().slots.in_use == 0

@@ -15,11 +15,10 @@ import gpu_executor as gx
 from gpu_executor.calibration import Calibration
 from gpu_executor.vulkan.disk_cache import write_calibration
 from tests.conftest import OpenGpu
-from tests.support.calibrations import H200, LAVAPIPE
+from tests.support.calibrations import EAGER, H200, LAVAPIPE
 from tests.support.jobs import ADD_U32, FQ_ADD, Array, check_sums, field_jobs, word_jobs
-from tests.vulkan.test_calibration import EAGER
+from tests.support.threads import PATIENCE
 
-PATIENCE = 60
 NOTHING = np.zeros(0, np.uint32)
 NO_ROWS = np.zeros((3, 0), np.uint32)
 SEVERAL_CHUNKS = 1_000_003  # by the eager figures; a prime

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import threading
 import time
@@ -21,28 +20,15 @@ from gpu_executor.vulkan import session as session_module
 from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration, write_calibration
 from gpu_executor.vulkan.memory import Allocation, Block, mapped_view
 from tests.conftest import OpenGpu, RunPython
-from tests.plan.test_calibration import is_sound
-from tests.support.calibrations import H200, LAVAPIPE
+from tests.support.calibrations import EAGER, H200, LAVAPIPE, is_sound
+from tests.support.device_waits import HeldWait
 from tests.support.jobs import ADD_U32, FQ_ADD, Array, check_sums, field_jobs, watch, word_jobs
 from tests.support.ring_backends import pools_destroyed_at_work, press_ctrl_c
-from tests.vulkan.test_threads import in_threads
-from tests.vulkan.test_waiting import PATIENCE, HeldWait, in_background
+from tests.support.threads import PATIENCE, in_background, in_threads
 
 Gpu = gx.PersistentVulkanBackend
 X = np.arange(70, dtype=np.uint32)
 SMALL = field_jobs(1, 2, 70)
-EAGER = dataclasses.replace(
-    LAVAPIPE,
-    host_copy=((1, 2e9), (2, 4e9)),
-    shared_copy=2e9,
-    pieces_copy=4e9,
-    handing_over=1e-6,
-    piece_mapped=1e-6,
-    piece_staged=1e-6,
-    kernel=3e9,
-    kernel_mapped=3e9,
-)
-"""By these, calls of some size had better be cut into pieces that overlap."""
 
 
 class Measuring:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpu_executor.vulkan import copy_threads
 from gpu_executor.vulkan.copy_threads import SMALLEST_PART, CopyThreads, Pair, _cut
-from tests.vulkan.test_threads import in_threads
+from tests.support.threads import in_threads
 
 Array = npt.NDArray[Any]
 LARGE = 16 * SMALLEST_PART

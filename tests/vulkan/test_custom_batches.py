@@ -12,8 +12,8 @@ import pytest
 
 import gpu_executor as gx
 from tests.conftest import OpenGpu, on_both_paths
+from tests.support.custom_kernels import BODY, buffer, kernel, sum_and_difference, whole_sum
 from tests.support.jobs import word_jobs
-from tests.vulkan.test_custom_kernels import BODY, buffer, kernel, sum_and_difference, whole_sum
 
 Gpu = gx.PersistentVulkanBackend
 at_depths = pytest.mark.parametrize("depth", [1, 2, 3, 16])

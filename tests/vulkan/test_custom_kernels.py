@@ -14,35 +14,18 @@ import gpu_executor as gx
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.vulkan.pipeline import check_device_runs
 from tests.conftest import OpenGpu, on_both_paths
+from tests.support.custom_kernels import (
+    BODY,
+    COUNT,
+    HEAD,
+    buffer,
+    kernel,
+    sum_and_difference,
+    whole_sum,
+)
 from tests.support.glsl import compile_glsl
 
 Array = npt.NDArray[Any]
-HEAD = "layout(local_size_x_id = 0) in;"
-COUNT = "layout(push_constant) uniform Push { uint count; };"
-BODY = "uint i = gl_GlobalInvocationID.x; if (i >= count) return;"
-
-
-def buffer(binding: int, name: str, kind: str = "uint", qualifier: str = "") -> str:
-    where = f"layout(set = 0, binding = {binding}, std430) {qualifier}"
-    return f"{where} buffer B{binding} {{ {kind} {name}[]; }};"
-
-
-def kernel(body: str, *declarations: str, pushed: str = COUNT, **options: Any) -> gx.Kernel:
-    code = compile_glsl("\n".join([HEAD, pushed, *declarations, f"void main() {{ {body} }}"]))
-    return gx.Kernel.from_spirv(code, **options)
-
-
-def sum_and_difference(**options: Any) -> gx.Kernel:
-    return kernel(
-        BODY + "s[i] = a[i] + b[i]; d[i] = a[i] - b[i];",
-        buffer(0, "a"),
-        buffer(1, "b"),
-        buffer(2, "s"),
-        buffer(3, "d"),
-        inputs=2,
-        outputs=2,
-        **options,
-    )
 
 
 @on_both_paths
@@ -85,20 +68,6 @@ def test_inputs_and_outputs_may_have_different_types(
     assert (half.shape, half.dtype) == ((250,), np.float32)
     np.testing.assert_array_equal(half, x[:, 0].astype(np.float32) / 2)
     np.testing.assert_array_equal(swapped, x[:, ::-1])
-
-
-def whole_sum() -> gx.Kernel:
-    """Every invocation sums all inputs; the first one writes the result."""
-    return kernel(
-        "uint total = 0; for (uint k = 0; k < count; ++k) total += x[k];"
-        "if (gl_GlobalInvocationID.x == 0) result[0] = total;",
-        buffer(0, "x", qualifier="readonly"),
-        buffer(1, "result"),
-        inputs=1,
-        outputs=1,
-        split="whole",
-        out_shape=lambda shape: (1,),
-    )
 
 
 @on_both_paths

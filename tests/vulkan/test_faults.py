@@ -1,11 +1,8 @@
-"""Vulkan calls that fail: the error says which, nothing leaks, and the backend works again.
-
-A failing call is a C function that returns the code, so that everything above it is as always.
-"""
+"""Vulkan calls that fail: the error names the call, nothing leaks, and the backend recovers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -18,35 +15,13 @@ from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.commands import Recorder
 from tests.conftest import OpenGpu, ValidationMessages
+from tests.support.vulkan_faults import Fail, fail
+
+__all__ = ["fail"]  # the fixture
 
 ADD_U32 = gx.kernels.load("vector_add_u32")
 FQ_ADD = gx.kernels.load("bls12_381_fq_add")
 X = np.arange(50, dtype=np.uint32)
-
-Fail = Callable[..., None]
-
-
-@pytest.fixture
-def fail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fail]:
-    """Makes an entry point return a result code, at its `on`-th call only or (0) at each; or at
-    `every` so many calls, or at all `upto` one."""
-    kept: list[Any] = []
-
-    def fail_now(name: str, code: int, on: int = 0, every: int = 0, upto: int = 0) -> None:
-        real = getattr(binding._package().lib, name)
-        calls = 0
-
-        def failing(*arguments: Any) -> int:
-            nonlocal calls
-            calls += 1
-            fails = calls % every == 0 if every else calls <= upto if upto else on in (0, calls)
-            return code if fails else int(real(*arguments))
-
-        kept.append(vk.ffi.callback(vk.ffi.typeof(real), failing))
-        monkeypatch.setattr(vk, name, binding._checked(name, kept[-1]))
-
-    yield fail_now
-    monkeypatch.undo()
 
 
 def check_works(gpu: gx.PersistentVulkanBackend) -> None:

@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.kernels.catalogue import mul_chain_kernel
 from gpu_executor.primes import BLS12_381_FQ, words
 from gpu_executor.vulkan import binding
-from gpu_executor.vulkan.binding import vk
 from tests.conftest import OpenGpu, elements, on_both_paths
-from tests.support.interrupts import interrupt_submissions
+from tests.support.interrupts import (
+    LENGTH,
+    LONG,
+    InFlightTracker,
+    interrupt_submissions,
+    interrupt_waits,
+)
 
 FQ_ADD = gx.kernels.load("bls12_381_fq_add")
-
-
-def interrupt(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """Ctrl-C arrives in each of the first so many waits."""
-    wait, left = vk.vkWaitSemaphores, times
-
-    def interrupted(*arguments: Any) -> Any:
-        nonlocal left
-        if left:
-            left -= 1
-            raise KeyboardInterrupt
-        return wait(*arguments)
-
-    monkeypatch.setattr(vk, "vkWaitSemaphores", interrupted)
-
-
-LENGTH = 64
-LONG = mul_chain_kernel(BLS12_381_FQ, LENGTH)
-"""With 5,000 elements it keeps a software device busy while the host comes back."""
 
 
 def long_call_is_right(gpu: gx.PersistentVulkanBackend, device_local: bool) -> None:
@@ -49,46 +30,6 @@ def long_call_is_right(gpu: gx.PersistentVulkanBackend, device_local: bool) -> N
     assert result == [x * factor % prime.modulus for x, factor in zip(xs, factors, strict=True)]
 
 
-class InFlight:
-    """Notes every Vulkan call that touches what the device is still working with.
-
-    The validation layer 1.3.239 does not tell: neither commands submitted again nor memory freed.
-    """
-
-    def __init__(self, gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._device = gpu._session.resources.device.handle
-        self._running: dict[Any, tuple[Any, int]] = {}
-        self.touched: list[str] = []
-        for name in ("vkQueueSubmit", "vkDestroyCommandPool", "vkFreeMemory", "vkDestroySemaphore"):
-            monkeypatch.setattr(vk, name, functools.partial(self._watched, name, getattr(vk, name)))
-
-    def _watched(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        if name != "vkQueueSubmit":
-            self.touched += [name for commands in self._running if self._busy(commands)]
-            if name == "vkDestroySemaphore":
-                self._running.clear()  # it cannot be asked any more
-            return call(*arguments)
-        info = arguments[2]
-        if not info.commandBufferCount:  # a signal alone
-            return call(*arguments)
-        commands = info.pCommandBuffers[0]
-        if self._busy(commands):
-            self.touched.append(name)
-        result = call(*arguments)
-        timeline = vk.ffi.cast("VkTimelineSemaphoreSubmitInfo *", info.pNext)
-        value = timeline.pSignalSemaphoreValues[0]
-        self._running[commands] = info.pSignalSemaphores[0], value
-        return result
-
-    def _busy(self, commands: Any) -> bool:
-        if commands not in self._running:
-            return False
-        semaphore, value = self._running[commands]
-        reached = vk.ffi.new("uint64_t *")
-        vk.vkGetSemaphoreCounterValue(self._device, semaphore, reached)
-        return bool(reached[0] < value)
-
-
 @on_both_paths
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupted_call_lets_the_next_one_be_right(
@@ -97,8 +38,8 @@ def test_an_interrupted_call_lets_the_next_one_be_right(
     # The second Ctrl-C, an impatient user's, arrives while the interrupted piece is waited for.
     gpu = fresh_gpu()
     long_call_is_right(gpu, device_local)
-    interrupt(monkeypatch, times)
-    in_flight = InFlight(gpu, monkeypatch)
+    interrupt_waits(monkeypatch, times)
+    in_flight = InFlightTracker(gpu, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         long_call_is_right(gpu, device_local)
     assert gpu.stats().slots.in_use == 0
@@ -113,8 +54,8 @@ def test_an_interrupted_call_can_be_followed_by_close(
 ) -> None:
     before = binding.live_objects()
     gpu = fresh_gpu()
-    interrupt(monkeypatch, times)
-    in_flight = InFlight(gpu, monkeypatch)
+    interrupt_waits(monkeypatch, times)
+    in_flight = InFlightTracker(gpu, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         long_call_is_right(gpu, device_local=True)
     gpu.close()
@@ -130,7 +71,7 @@ def test_an_interrupted_call_leaves_no_bad_element_to_the_next(
     good = words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 50, 1))
     bad = np.full_like(good, np.iinfo(np.uint64).max)
     gpu.run(FQ_ADD, good, good)
-    interrupt(monkeypatch, 1)
+    interrupt_waits(monkeypatch, 1)
     with pytest.raises(KeyboardInterrupt):
         gpu.run(FQ_ADD, bad, good)
     expected = words.add(BLS12_381_FQ, good, good)
@@ -145,7 +86,7 @@ def test_an_interrupt_inside_a_submission_is_waited_for(
     """The device may have it or not: whichever, nothing of it is used before it is done."""
     gpu = fresh_gpu()
     long_call_is_right(gpu, device_local)
-    in_flight = InFlight(gpu, monkeypatch)
+    in_flight = InFlightTracker(gpu, monkeypatch)
     with monkeypatch.context() as patch:
         interrupt_submissions(patch, 1, handed_over=handed_over)
         with pytest.raises(KeyboardInterrupt):

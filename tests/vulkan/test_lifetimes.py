@@ -15,6 +15,7 @@ from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernels.modules import load_spirv
 from gpu_executor.vulkan import binding
 from tests.conftest import RunPython
+from tests.support.resource_counts import resident_bytes
 
 ADD_U32 = gx.kernels.load("vector_add_u32")
 X = np.arange(50, dtype=np.uint32)
@@ -128,11 +129,6 @@ def test_opening_and_closing_leaves_nothing_alive(kind: Any, use: Callable[[Any]
         with kind(settings=gx.Settings(memory_limit=limit, validation=True)) as backend:
             use(backend)
         assert binding.live_objects() == before
-
-
-def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096
 
 
 def test_ten_thousand_calls_do_not_grow() -> None:

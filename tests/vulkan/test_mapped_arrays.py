@@ -12,7 +12,7 @@ import gpu_executor as gx
 from gpu_executor.vulkan import slot as slot_module
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import ADD_U32, FQ_ADD, Array, check_sums, field_job, word_jobs
-from tests.vulkan.test_threads import in_threads
+from tests.support.threads import in_threads
 
 Gpu = gx.PersistentVulkanBackend
 CHUNK = 128  # elements of 48 bytes: pieces begin where any device can bind them

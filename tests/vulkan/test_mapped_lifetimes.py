@@ -14,14 +14,11 @@ from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.slot import RECORDINGS_KEPT
 from tests.conftest import OpenGpu, RunPython, on_both_paths
 from tests.support.jobs import ADD_U32, FQ_ADD, check_sums, field_job
+from tests.support.results import lies_in_mapped_memory
 
 Gpu = gx.PersistentVulkanBackend
 X = np.arange(70, dtype=np.uint32)
 OF_A_BLOCK = {"Instance", "Device", "DebugUtilsMessengerEXT", "Buffer", "Memory"}
-
-
-def lies_in_mapped_memory(gpu: Gpu, array: Any) -> bool:
-    return gpu._session.mapped.find(array) is not None
 
 
 @pytest.mark.parametrize("shape", [0, 1, 7, (), (3,), (2, 3), (0, 6), (3, 0), (2, 3, 5, 6)])

@@ -21,26 +21,12 @@ from gpu_executor.vulkan.pipeline import PipelineCache
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import RECORDINGS_KEPT
 from tests.conftest import CHUNK, OpenGpu, elements, on_both_paths
+from tests.support.resource_counts import count_resources
 
 ADD_U32 = gx.kernels.load("vector_add_u32")
 ADD_F32 = gx.kernels.load("vector_add_f32")
 FQ_ADD = gx.kernels.load("bls12_381_fq_add")
 X = np.arange(50, dtype=np.uint32)
-
-
-def made_so_far(gpu: gx.PersistentVulkanBackend) -> dict[str, Any]:
-    """Everything that a steady call must leave as it is."""
-    stats = gpu.stats()
-    return {
-        "blocks": stats.memory.misses,
-        "allocations": stats.memory.hits + stats.memory.misses,
-        "bytes": (stats.memory.bytes_held, stats.memory.bytes_used),
-        "recordings": stats.recordings,
-        "pipelines": stats.pipelines.misses,
-        "slots": stats.slots.misses,
-        "sets": stats.descriptors,
-        "objects": binding.live_objects(),
-    }
 
 
 @on_both_paths
@@ -52,7 +38,7 @@ def test_a_steady_call_allocates_records_and_compiles_nothing(
     a = words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, size, 1))
     expected = words.add(BLS12_381_FQ, a, a)
     gpu.run_field_add(a, a, device_local=device_local)
-    before = made_so_far(gpu)
+    before = count_resources(gpu)
     plan = gpu.explain(FQ_ADD, a, a, device_local=device_local)
     pieces = enumerate(plan.pieces())
     ways = {(number % plan.slots, piece.count) for number, piece in pieces}
@@ -60,7 +46,7 @@ def test_a_steady_call_allocates_records_and_compiles_nothing(
     assert (plan.slots > 1) == (size > CHUNK)
     for _ in range(20):
         np.testing.assert_array_equal(gpu.run_field_add(a, a, device_local=device_local), expected)
-    assert made_so_far(gpu) == before
+    assert count_resources(gpu) == before
     assert gpu.stats().slots.hits == 20 * plan.slots
 
 

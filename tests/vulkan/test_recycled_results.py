@@ -16,29 +16,27 @@ from gpu_executor.result_memory import LOOKED_AT, SMALLEST
 from gpu_executor.vulkan import binding, mapped_arrays
 from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from tests.conftest import OpenGpu, on_both_paths
+from tests.support.custom_kernels import sum_and_difference
+from tests.support.interrupts import LONG, interrupt_waits
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
+from tests.support.results import (
+    COUNT,
+    HOLDS,
+    ZEROS,
+    address,
+    filled,
+    lies_in_mapped_memory,
+    numbers_in,
+)
 from tests.support.ring_backends import watch_submissions
-from tests.vulkan.test_custom_kernels import sum_and_difference
-from tests.vulkan.test_interrupts import LONG, interrupt
-from tests.vulkan.test_mapped_lifetimes import lies_in_mapped_memory
-from tests.vulkan.test_threads import in_threads
+from tests.support.threads import in_threads
 
 Gpu = gx.PersistentVulkanBackend
-COUNT = SMALLEST // 4 + 70
-ZEROS = np.zeros(COUNT, np.uint32)
-
-
-def filled(number: int) -> Array:
-    return np.full(COUNT, number, np.uint32)
 
 
 def result_of(gpu: Gpu, number: int, **more: Any) -> Any:
     """An array full of that number, made by the device."""
     return gpu.run(ADD_U32, filled(number), ZEROS, **more)
-
-
-def address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def asked_of_pool(gpu: Gpu) -> int:
@@ -74,43 +72,6 @@ def test_a_result_keeps_its_shape_and_dtype(fresh_gpu: OpenGpu) -> None:
             assert (result.shape, result.dtype) == (shape, np.uint32)
             np.testing.assert_array_equal(result, 2 * x)
             del result
-
-
-HOLDS: dict[str, Callable[[Any], Any]] = {
-    "itself": lambda r: r,
-    "a slice": lambda r: r[7:9],
-    "a slice of a slice": lambda r: r[5:][::3][4:6],
-    "every other": lambda r: r[::-2],
-    "a reshape": lambda r: r[:60].reshape(3, 4, 5),
-    "a transpose": lambda r: r[:60].reshape(3, 20).T[1:],
-    "another dtype": lambda r: r.view(np.uint8)[4:8],
-    "one element as an array": lambda r: r[3, ...],
-    "a subclass": lambda r: r.view(np.recarray),
-    "a broadcast": lambda r: np.broadcast_to(r[:1], (3, 5)),
-    "an iterator": lambda r: r.flat,
-    "a memoryview": memoryview,
-    "a part of a memoryview": lambda r: memoryview(r).cast("B").cast("I")[5:9],
-    "an array from a memoryview": lambda r: np.frombuffer(memoryview(r)[2:6], np.uint32),
-    "what asarray makes of a memoryview": lambda r: np.asarray(memoryview(r)),
-    "what asarray makes of a slice": lambda r: np.asarray(r[3:])[2:5],
-    "an array from dlpack": lambda r: np.from_dlpack(r)[1:],
-    "a ctypes array": lambda r: np.ctypeslib.as_ctypes(r[:9]),
-    "what it lies in": lambda r: r.base,
-    "a list of views": lambda r: [r[:1], r[1:2]],
-    "a closure": lambda r: [lambda: r][0],
-}
-
-
-def numbers_in(held: Any) -> set[int]:
-    """What lies in what somebody holds."""
-    if callable(held):
-        held = held()
-    if isinstance(held, list):
-        return set().union(*(numbers_in(each) for each in held))
-    if isinstance(held, np.flatiter):
-        held = held.base
-    array: Array = np.asarray(held)
-    return set(array.reshape(-1).tobytes())
 
 
 @on_both_paths
@@ -384,7 +345,7 @@ def test_what_the_device_still_writes_to_is_not_given_to_the_next(
     monkeypatch.setattr(RecycledResults, "make", watched_make)
     a = np.ones((SMALLEST // 48 + 70, 6), np.uint64)
     with monkeypatch.context() as patch:
-        interrupt(patch, 2)
+        interrupt_waits(patch, 2)
         with pytest.raises(KeyboardInterrupt):
             gpu.run(LONG, a, a)
     assert (gpu.run(FQ_ADD, a, a) == 2).all()

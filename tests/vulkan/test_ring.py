@@ -19,8 +19,7 @@ from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, watch, word_jobs
 from tests.support.ring_backends import CHUNK, MIXED, MUCH, Watched, crewed, in_time
-from tests.vulkan.test_threads import in_threads
-from tests.vulkan.test_waiting import PATIENCE, in_background
+from tests.support.threads import PATIENCE, in_background, in_threads
 
 Gpu = gx.PersistentVulkanBackend
 

@@ -16,7 +16,7 @@ from gpu_executor.vulkan.copy_threads import CopyThreads, _Parts
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import FQ_ADD, TOO_LARGE, check_sums, field_jobs, watch
 from tests.support.ring_backends import WORKERS, Watched, check_works, crewed, in_time, press_ctrl_c
-from tests.vulkan.test_waiting import PATIENCE, in_background
+from tests.support.threads import PATIENCE, in_background
 
 Gpu = gx.PersistentVulkanBackend
 

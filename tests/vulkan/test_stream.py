@@ -17,6 +17,7 @@ from gpu_executor.plan import MOST_SLOTS
 from gpu_executor.plan.bounds import USUAL_DEPTH
 from gpu_executor.vulkan import binding
 from tests.conftest import CHUNK, OpenGpu, on_both_paths
+from tests.support.interrupts import InFlightTracker, interrupt_waits
 from tests.support.jobs import (
     ADD_U32,
     FQ_ADD,
@@ -28,8 +29,7 @@ from tests.support.jobs import (
     field_jobs,
     word_jobs,
 )
-from tests.vulkan.test_interrupts import InFlight, interrupt
-from tests.vulkan.test_lifetimes import resident_bytes
+from tests.support.resource_counts import resident_bytes
 
 Gpu = gx.PersistentVulkanBackend
 GROWING = (1, 10, 1000, 5, 5000, 0, 3)
@@ -145,7 +145,7 @@ def test_an_error_in_the_jobs_ends_the_stream(
     error: type[BaseException],
 ) -> None:
     gpu, jobs = fresh_gpu(stream_chunk_elems=CHUNK), field_jobs(*[250] * after)
-    in_flight = InFlight(gpu, monkeypatch)
+    in_flight = InFlightTracker(gpu, monkeypatch)
     results: list[Array] = []
     with pytest.raises(error):
         for result in gpu.stream(FQ_ADD, good_then(jobs, error()), device_local=device_local):
@@ -170,7 +170,7 @@ def test_a_stream_may_be_left_early(
 ) -> None:
     before = binding.live_objects()
     gpu, jobs = fresh_gpu(stream_chunk_elems=CHUNK), field_jobs(*[170] * 20)
-    in_flight, drawn = InFlight(gpu, monkeypatch), Drawn(jobs)
+    in_flight, drawn = InFlightTracker(gpu, monkeypatch), Drawn(jobs)
     stream: Any = gpu.stream(FQ_ADD, drawn, device_local=device_local, depth=3)
     results = list(itertools.islice(stream, taken))
     stream.close()
@@ -189,8 +189,8 @@ def test_ctrl_c_ends_a_stream_and_the_backend_goes_on(
 ) -> None:
     # The second one arrives while what is in flight is waited for.
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
-    interrupt(monkeypatch, times)
-    in_flight = InFlight(gpu, monkeypatch)
+    interrupt_waits(monkeypatch, times)
+    in_flight = InFlightTracker(gpu, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         list(gpu.stream(FQ_ADD, field_jobs(*[250] * 9), device_local=device_local, depth=3))
     check_still_works(gpu)

@@ -7,8 +7,9 @@ import pytest
 
 import gpu_executor as gx
 from tests.conftest import OpenGpu, RunPython
+from tests.support.device_waits import HeldWait
 from tests.support.jobs import ADD_U32, check_sums, word_jobs
-from tests.vulkan.test_waiting import PATIENCE, HeldWait, in_background
+from tests.support.threads import PATIENCE, in_background
 
 # Each in an interpreter of its own, which shows where it hangs and ends.
 HELD = """

@@ -5,62 +5,18 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, words
+from gpu_executor.primes import BLS12_381_FQ, words
 from gpu_executor.vulkan import binding
 from tests.conftest import OpenGpu, RunPython, elements
+from tests.support.jobs import Case, make_cases
+from tests.support.threads import THREADS, in_threads
 
-THREADS = 8
 X = np.arange(9, dtype=np.uint32)
-PATIENCE = 60  # seconds, for a machine that is busy with other things
-
-Case = tuple[gx.Kernel, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
-
-
-def make_cases(most: int) -> list[Case]:
-    """Kernels with arrays of many sizes and the results they must give."""
-    cases: list[Case] = []
-    for size in (1, 3, 64, 65, 127, 200, most):
-        x = np.arange(size, dtype=np.uint32) * 7919
-        cases.append((gx.kernels.load("vector_add_u32"), x, x[::-1], x + x[::-1]))
-        for prime in (BLS12_381_FQ, BLS12_381_FR):
-            a, b = (words.from_ints(prime, elements(prime, size, seed)) for seed in (1, 2))
-            for operation in (words.add, words.sub, words.mul):
-                kernel = gx.kernels.load(f"{prime.name}_{operation.__name__}")
-                cases.append((kernel, a, b, operation(prime, a, b)))
-    return cases
-
-
-def in_threads(work: Callable[[int], None]) -> None:
-    """Run it in 8 threads at once; the first error is raised here, and so is a deadlock."""
-    errors: list[BaseException] = []
-    start = threading.Barrier(THREADS)
-
-    def guarded(number: int) -> None:
-        try:
-            start.wait(PATIENCE)
-            work(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [
-        threading.Thread(target=guarded, args=(number,), daemon=True) for number in range(THREADS)
-    ]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + PATIENCE
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    if errors:
-        raise errors[0]
-    assert not any(thread.is_alive() for thread in threads), "threads wait for each other"
 
 
 def run_at_random(gpu: gx.PersistentVulkanBackend, cases: list[Case], calls: int) -> None:

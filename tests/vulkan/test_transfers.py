@@ -18,9 +18,9 @@ from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from gpu_executor.vulkan.timeline import Timeline
 from gpu_executor.vulkan.transfers import IN_COMMANDS
 from tests.conftest import LAYER_SETTINGS, OpenGpu, RunPython
+from tests.support.interrupts import InFlightTracker, interrupt_waits
 from tests.support.jobs import ADD_U32
 from tests.vulkan.test_command_stream import devices, numbers, sum_of
-from tests.vulkan.test_interrupts import InFlight, interrupt
 
 PART = IN_COMMANDS
 MANY = 11 * PART + 20
@@ -246,8 +246,8 @@ def test_an_interrupt_leaves_nothing_that_the_device_may_touch(
     use(gpu)
     for _ in range(5):
         with monkeypatch.context() as patch:
-            in_flight = InFlight(gpu, patch)
-            interrupt(patch, times)
+            in_flight = InFlightTracker(gpu, patch)
+            interrupt_waits(patch, times)
             with pytest.raises(KeyboardInterrupt):
                 use(gpu)
                 pytest.fail("no wait was interrupted")
@@ -275,11 +275,11 @@ def test_an_interrupt_can_be_followed_by_close(
 ) -> None:
     before = binding.live_objects()
     gpu = fresh_gpu()
-    in_flight = InFlight(gpu, monkeypatch)
-    interrupt(monkeypatch, 1)
+    in_flight = InFlightTracker(gpu, monkeypatch)
+    interrupt_waits(monkeypatch, 1)
     with pytest.raises(KeyboardInterrupt):
         use(gpu)
-    interrupt(monkeypatch, times - 1)
+    interrupt_waits(monkeypatch, times - 1)
     if times > 1:
         with pytest.raises(KeyboardInterrupt):
             gpu.close()

@@ -5,59 +5,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 import gpu_executor as gx
 from gpu_executor.kernels.modules import load_spirv
-from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose
 from tests.conftest import OpenGpu
+from tests.support.device_waits import HeldWait
+from tests.support.threads import PATIENCE, in_background
 
 ADD_U32 = gx.kernels.load("vector_add_u32")
 UNCUT = gx.Kernel.from_spirv(load_spirv("vector_add_u32"), inputs=2, outputs=1, split="whole")
 """It takes all its memory at once; a call that is cut takes a part of what there is."""
 X = np.arange(9, dtype=np.uint32)
-PATIENCE = 60  # seconds, for a machine that is busy with other things
-
-
-def in_background(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    """Starts it; the list gets its result, or what it raises."""
-    results: list[Any] = []
-
-    def guarded() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            results.append(error)
-
-    thread = threading.Thread(target=guarded, daemon=True)
-    thread.start()
-    return thread, results
-
-
-class HeldWait:
-    """The first wait for the device lasts until the `with` statement ends."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.reached, self._released = threading.Event(), threading.Event()
-        self._wait = binding.vk.vkWaitSemaphores
-        monkeypatch.setattr(binding.vk, "vkWaitSemaphores", self)
-
-    def __call__(self, *arguments: Any) -> Any:
-        if not self.reached.is_set():
-            self.reached.set()
-            assert self._released.wait(PATIENCE)
-        return self._wait(*arguments)
-
-    def __enter__(self) -> HeldWait:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._released.set()
 
 
 def test_a_call_waits_until_another_gives_its_memory_back(

@@ -18,7 +18,7 @@ from gpu_executor.webgpu.boundaries import (
     BucketBoundaries,
     size_bucket,
 )
-from tests.vulkan.test_threads import in_threads
+from tests.support.threads import in_threads
 
 POWERS = [1 << exponent for exponent in range(14, 31)]
 

@@ -22,8 +22,8 @@ from gpu_executor.webgpu.buffer_set_caches import (
     ExactSizeCache,
 )
 from tests.support.jobs import ADD_U32, FQ_ADD
+from tests.support.threads import in_threads
 from tests.support.webgpu import COPY, LARGEST, MAP, FakeDevice, acquire_one
-from tests.vulkan.test_threads import in_threads
 
 SMALLEST = SMALLEST_UNITS * UNIT
 

@@ -19,9 +19,18 @@ from gpu_executor.webgpu.buffer_pool import BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet
 from gpu_executor.webgpu.buffer_set_caches import MAX_EXACT_SETS, BucketCache
 from tests.conftest import OpenWebGpu, RunPython
-from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Job, check_sums, field_jobs, word_jobs
+from tests.support.jobs import (
+    ADD_U32,
+    FQ_ADD,
+    TOO_LARGE,
+    Job,
+    check_sums,
+    field_jobs,
+    make_cases,
+    word_jobs,
+)
+from tests.support.threads import THREADS, in_threads
 from tests.support.webgpu import InjectedError, count_made, fail_once, finish_compiling, is_idle
-from tests.vulkan.test_threads import THREADS, in_threads, make_cases
 
 MIXED = (5, 20_000, 300, 40_000, 7, 16_385)
 

@@ -18,8 +18,8 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from tests.support.jobs import ADD_U32
+from tests.support.threads import PATIENCE, in_background
 from tests.support.webgpu import COPY, LARGEST, FakeBuffer, FakeDevice, acquire_one
-from tests.vulkan.test_waiting import PATIENCE, in_background
 
 MATMUL = gx.kernels.load("matmul_f32")
 

@@ -17,9 +17,9 @@ from gpu_executor.result_memory import LOOKED_AT, SMALLEST
 from gpu_executor.webgpu.buffer_set import BufferSet
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
+from tests.support.results import COUNT, HOLDS, ZEROS, address, filled, numbers_in
+from tests.support.threads import in_threads
 from tests.support.webgpu import InjectedError, fail_once, is_idle
-from tests.vulkan.test_recycled_results import COUNT, HOLDS, ZEROS, address, filled, numbers_in
-from tests.vulkan.test_threads import in_threads
 
 SUM_AND_DIFFERENCE = """\
 @group(0) @binding(0) var<storage, read> a: array<u32>;

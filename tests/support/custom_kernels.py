@@ -1,0 +1,53 @@
+"""Kernels compiled from GLSL, as a user writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpu_executor as gx
+from tests.support.glsl import compile_glsl
+
+HEAD = "layout(local_size_x_id = 0) in;"
+
+
+COUNT = "layout(push_constant) uniform Push { uint count; };"
+
+
+BODY = "uint i = gl_GlobalInvocationID.x; if (i >= count) return;"
+
+
+def buffer(binding: int, name: str, kind: str = "uint", qualifier: str = "") -> str:
+    where = f"layout(set = 0, binding = {binding}, std430) {qualifier}"
+    return f"{where} buffer B{binding} {{ {kind} {name}[]; }};"
+
+
+def kernel(body: str, *declarations: str, pushed: str = COUNT, **options: Any) -> gx.Kernel:
+    code = compile_glsl("\n".join([HEAD, pushed, *declarations, f"void main() {{ {body} }}"]))
+    return gx.Kernel.from_spirv(code, **options)
+
+
+def sum_and_difference(**options: Any) -> gx.Kernel:
+    return kernel(
+        BODY + "s[i] = a[i] + b[i]; d[i] = a[i] - b[i];",
+        buffer(0, "a"),
+        buffer(1, "b"),
+        buffer(2, "s"),
+        buffer(3, "d"),
+        inputs=2,
+        outputs=2,
+        **options,
+    )
+
+
+def whole_sum() -> gx.Kernel:
+    """Every invocation sums all inputs; the first one writes the result."""
+    return kernel(
+        "uint total = 0; for (uint k = 0; k < count; ++k) total += x[k];"
+        "if (gl_GlobalInvocationID.x == 0) result[0] = total;",
+        buffer(0, "x", qualifier="readonly"),
+        buffer(1, "result"),
+        inputs=1,
+        outputs=1,
+        split="whole",
+        out_shape=lambda shape: (1,),
+    )
