@@ -13,9 +13,9 @@ import gpu_executor as gx
 from gpu_executor.call import Operand
 from gpu_executor.device_info import DeviceInfo, QueueFamily
 from gpu_executor.errors import SettingsError
-from gpu_executor.plan import MOST_SLOTS, Plan, Request, RunOptions, make_plan, shrunk
-from gpu_executor.plan.bounds import USUAL_DEPTH
-from gpu_executor.plan.plan import SMALLEST_CHUNK
+from gpu_executor.plan import MAX_SLOTS, Plan, Request, RunOptions, make_plan, shrink_plan
+from gpu_executor.plan.bounds import DEFAULT_SLOTS
+from gpu_executor.plan.plan import MIN_CHUNK
 from gpu_executor.plan.strategy import SPLIT_BYTES
 from gpu_executor.settings import Settings
 from tests.plan.test_plan import ADD, ELEMENT, device, reason
@@ -44,12 +44,12 @@ def plan(
     return make_plan(request, on, Settings(stream_chunk_elems=chunk))
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, MOST_SLOTS])
+@pytest.mark.parametrize("depth", [1, 2, 3, MAX_SLOTS])
 @pytest.mark.parametrize("jobs", [1, 2, 100])
 def test_the_depth_asked_for_is_taken(depth: int, jobs: int) -> None:
     found = plan(70, jobs, depth=depth)
     assert found.slots == depth
-    assert reason(found, "slots") == f"{depth}, asked for"
+    assert reason(found, "slots") == f"{depth}, requested"
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 100])
@@ -61,7 +61,7 @@ def test_one_after_the_other_takes_one_slot_and_overlapping_two_at_least(jobs: i
 
 @pytest.mark.parametrize(
     ("count", "jobs", "slots"),
-    [(10, 1, 1), (11, 1, 2), (10, 2, 2), (10, 100, USUAL_DEPTH), (1000, 1, USUAL_DEPTH)],
+    [(10, 1, 1), (11, 1, 2), (10, 2, 2), (10, 100, DEFAULT_SLOTS), (1000, 1, DEFAULT_SLOTS)],
 )
 def test_left_to_choose_there_are_no_more_slots_than_pieces(
     count: int, jobs: int, slots: int
@@ -87,7 +87,7 @@ def test_three_queues_are_taken_where_the_device_copies_beside_computing() -> No
     enough = SPLIT_BYTES // INPUT_BYTES + 1
     found = plan(enough, 4, device_local=True, in_place=True)
     assert found.queues == "split"
-    assert reason(found, "queues") == "three, for copies in, computing and copies out"
+    assert reason(found, "queues") == "three, for copy in, compute and copy out"
     for other in (
         plan(enough, 4, device(), device_local=True, in_place=True),
         plan(enough, 4, device_local=False, in_place=True),
@@ -101,13 +101,13 @@ def test_three_queues_are_taken_where_the_device_copies_beside_computing() -> No
 def test_a_plan_shrinks_by_halves_to_the_smallest_chunk(chunk: int, device_local: bool) -> None:
     found: Plan | None = plan(1 << 26, 1, chunk=chunk, device_local=device_local)
     while found is not None:
-        smaller = shrunk(found)
+        smaller = shrink_plan(found)
         if smaller is None:
-            assert found.chunk < 2 * SMALLEST_CHUNK
+            assert found.chunk < 2 * MIN_CHUNK
         else:
-            assert SMALLEST_CHUNK <= smaller.chunk == found.chunk // 2
+            assert MIN_CHUNK <= smaller.chunk == found.chunk // 2
             assert smaller.chunk <= smaller.capacity < found.capacity
-            assert f"memory for {found.chunk:,} was not to be had" in smaller.reasons[-1]
+            assert f"memory for {found.chunk:,} could not be allocated" in smaller.reasons[-1]
             assert (smaller.path, smaller.slots) == (found.path, found.slots)
         found = smaller
 

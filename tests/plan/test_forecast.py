@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gpu_executor.calibration import Calibration
 from gpu_executor.call import Operand
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.plan import MOST_SLOTS, DataPath, Plan, QueueUse, Request, RunOptions, make_plan
-from gpu_executor.plan.forecast import ExecutionPath, PipelinePace, Work, forecast
+from gpu_executor.plan import MAX_SLOTS, DataPath, Plan, QueueUse, Request, RunOptions, make_plan
+from gpu_executor.plan.forecast import PipelinePace, Schedule, Work, forecast
 from gpu_executor.settings import Settings
 from tests.plan.test_batch_plan import COPYING
 from tests.plan.test_plan import ADD, ELEMENT, ENDLESS, device, reason
@@ -25,7 +25,7 @@ OPEN = RunOptions()
 any_figures = st.sampled_from([H200, LAVAPIPE]) | strange_figures()
 any_wishes = st.one_of(
     st.builds(
-        RunOptions, st.none() | st.booleans(), st.none(), st.none() | st.integers(1, MOST_SLOTS)
+        RunOptions, st.none() | st.booleans(), st.none(), st.none() | st.integers(1, MAX_SLOTS)
     ),
     st.builds(RunOptions, st.none() | st.booleans(), st.just(True), st.none() | st.integers(2, 16)),
     st.builds(RunOptions, st.none() | st.booleans(), st.just(False), st.none() | st.just(1)),
@@ -51,7 +51,7 @@ def plan(
 def seconds(
     figures: Calibration, work: Work, pieces: int, slots: int | None, way: tuple[DataPath, QueueUse]
 ) -> float:
-    return forecast(figures, work, pieces, ExecutionPath(*way, pieces, slots))[0]
+    return forecast(figures, work, pieces, Schedule(*way, pieces, slots))[0]
 
 
 MAPPED: tuple[DataPath, QueueUse] = ("host-visible", "one")
@@ -89,9 +89,9 @@ def test_pieces_that_overlap_are_as_fast_as_the_slowest_part() -> None:
 
 def test_too_few_slots_leave_every_part_waiting() -> None:
     work = Work(64e6, 32e6, 64e6, 32e6)
-    by_slots = {slots: seconds(H200, work, 100, slots, SPLIT) for slots in range(2, MOST_SLOTS + 1)}
-    left_open, slots = forecast(H200, work, 100, ExecutionPath(*SPLIT, 100, None))
-    assert 2 < slots < MOST_SLOTS
+    by_slots = {slots: seconds(H200, work, 100, slots, SPLIT) for slots in range(2, MAX_SLOTS + 1)}
+    left_open, slots = forecast(H200, work, 100, Schedule(*SPLIT, 100, None))
+    assert 2 < slots < MAX_SLOTS
     assert left_open == by_slots[slots] < 1.1 * min(by_slots.values())
     assert by_slots[2] > 2 * left_open
 
@@ -102,7 +102,7 @@ def test_slots_keep_the_slowest_part_busy_and_one_is_to_spare(
 ) -> None:
     pace = PipelinePace(apart * ratio, apart)
     assert ratio <= pace.slots <= ratio + 2
-    best = pace.through + (pieces - 1) * pace.apart
+    best = pace.latency + (pieces - 1) * pace.interval
     assert pace.seconds(pieces, pace.slots) == best
     if pace.slots > 2:
         assert pace.seconds(pieces, pace.slots - 2) > best
@@ -115,7 +115,7 @@ def test_slots_keep_the_slowest_part_busy_and_one_is_to_spare(
     sizes=st.tuples(*[st.floats(1, 1e9)] * 2),
     copied=st.tuples(*[st.booleans()] * 2),
     pieces=st.integers(1, 1000),
-    slots=st.none() | st.integers(1, MOST_SLOTS),
+    slots=st.none() | st.integers(1, MAX_SLOTS),
     queues=st.sampled_from(get_args(QueueUse)),
     path=st.sampled_from(get_args(DataPath)),
 )
@@ -144,7 +144,7 @@ def test_whatever_is_slower_makes_no_forecast_shorter(
     work = Work(*sizes, sizes[0] * copied[0], sizes[1] * copied[1])
     before, now = (seconds(each, work, pieces, slots, (path, queues)) for each in (figures, slow))
     # Where it is left open, there may be fewer slots to fill at first.
-    fewer = 2 * (work.filled + work.drained) / figures.pieces_copy if slots is None else 0
+    fewer = 2 * (work.fill_bytes + work.drain_bytes) / figures.pieces_copy if slots is None else 0
     assert 0 < before <= now * (1 + 1e-9) + fewer
 
 
@@ -174,7 +174,7 @@ def test_every_choice_is_within_bounds_and_as_asked_for(
     assert 1 <= found.chunk <= count
     assert found.chunk <= found.capacity
     assert chunk is None or found.chunk == min(count, chunk) == min(count, found.capacity)
-    assert 1 <= found.slots <= MOST_SLOTS
+    assert 1 <= found.slots <= MAX_SLOTS
     assert options.slots in (None, found.slots)
     assert not options.pipelined or found.slots > 1
     assert found.foreseen is not None and 0 < found.foreseen < math.inf
@@ -198,9 +198,9 @@ def test_the_argument_then_the_setting_then_unified_memory_choose_the_path() -> 
         assert plan(count, options=RunOptions(other), device_local=not other).path != usual
         assert plan(count, on=unified).path == "host-visible"
     found = plan(1 << 20, options=RunOptions(False), device_local=True)
-    assert reason(found, "path") == "asked for with device_local=False"
+    assert reason(found, "path") == "requested with device_local=False"
     assert reason(plan(1 << 20, device_local=False), "path") == "GPU_DEVICE_LOCAL is 0"
-    assert reason(plan(1 << 20, on=unified), "path").startswith("all memory of the device")
+    assert reason(plan(1 << 20, on=unified), "path").startswith("all device memory")
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
@@ -262,11 +262,11 @@ def test_small_jobs_take_several_queues_where_those_are_much_cheaper() -> None:
 def test_jobs_that_gain_nothing_by_overlapping_run_one_after_the_other() -> None:
     dear, unified = dataclasses.replace(LAVAPIPE, piece_mapped=1e-3), device(unified=True)
     found = plan(64, 4, dear, unified)
-    assert (found.slots, reason(found, "slots")) == (1, "1, overlapping would take longer")
+    assert (found.slots, reason(found, "slots")) == (1, "1, since overlapping would take longer")
     assert plan(64, 4, dear, unified, options=RunOptions(pipelined=True)).slots > 1
     assert plan(64, 4, LAVAPIPE, unified).slots > 1
     one = plan(64, 4, options=RunOptions(pipelined=False))
-    assert reason(one, "slots") == "1, asked for with pipelined=False"
+    assert reason(one, "slots") == "1, requested with pipelined=False"
 
 
 def test_a_kernel_that_is_not_cut_stays_whole_with_figures() -> None:
@@ -277,23 +277,23 @@ def test_a_kernel_that_is_not_cut_stays_whole_with_figures() -> None:
         request = Request(whole, operands, count, jobs)
         found = make_plan(request, ROOMY, Settings(stream_chunk_elems=chunk), H200)
         assert found.chunk == found.capacity == count
-        assert "one piece: the kernel is not cut by elements" in found.reasons
+        assert "one piece: the kernel cannot be split by elements" in found.reasons
 
 
 def test_a_plan_by_figures_prints_itself_and_why() -> None:
     assert str(plan(1 << 22, mapped=True)).splitlines() == [
         "4,194,304 elements on the device-local path: 8 pieces of up to 524,288, 3 slots, "
         "work-groups of 512 x 2 elements",
-        "  - path: device-local, 11.9 ms foreseen and 27.6 on the other",
-        "  - work-group: 512 of (64, 128, 256, 512), the kernel's own choice",
-        "  - chunk: 524,288 elements, 11.9 ms foreseen",
-        "  - slots: 3, so that copies and computing of 8 pieces overlap",
-        "  - queues: three, 13.7 ms with one, 11.9 ms with three, 13.7 ms with several foreseen",
+        "  - path: device-local, 11.9 ms expected, 27.6 ms on the other path",
+        "  - work-group: 512 of (64, 128, 256, 512), the kernel's preference",
+        "  - chunk: 524,288 elements, 11.9 ms expected",
+        "  - slots: 3, so that the copies and dispatches of 8 pieces overlap",
+        "  - queues: three, 13.7 ms with one, 11.9 ms with three, 13.7 ms with several expected",
     ]
     assert str(plan(70, 1, LAVAPIPE, options=RunOptions(True))).splitlines() == [
         "70 elements on the device-local path: 1 piece of up to 70, 1 slot, work-groups of 64 x 1 "
         "elements",
-        "  - path: asked for with device_local=True",
-        "  - work-group: 64 of (64, 128, 256, 512), to reach all of the chip with a small call",
-        "  - chunk: at most 79,536,431 elements, by the memory limit",
+        "  - path: requested with device_local=True",
+        "  - work-group: 64 of (64, 128, 256, 512), so that a small call reaches every core",
+        "  - chunk: at most 79,536,431 elements, limited by the device memory",
     ]

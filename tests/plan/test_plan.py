@@ -16,7 +16,7 @@ from gpu_executor.errors import DeviceLacksError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, Kernel
 from gpu_executor.kernels import load
 from gpu_executor.plan import Piece, Plan, Request, RunOptions, make_plan, round_up_to_class
-from gpu_executor.plan.bounds import USUAL_DEPTH
+from gpu_executor.plan.bounds import DEFAULT_SLOTS
 from gpu_executor.plan.plan import WORK_GROUP_SIZES
 from gpu_executor.settings import Settings
 from tests.support.glsl import shader
@@ -101,7 +101,7 @@ def test_the_argument_then_the_setting_choose_the_path(
 ) -> None:
     asked = plan(count, on, ask=wanted, device_local=not wanted)
     assert asked.path == path
-    assert reason(asked, "path") == f"asked for with device_local={wanted}"
+    assert reason(asked, "path") == f"requested with device_local={wanted}"
     set_so = plan(count, on, device_local=wanted)
     assert set_so.path == path
     assert reason(set_so, "path") == f"GPU_DEVICE_LOCAL is {int(wanted)}"
@@ -110,7 +110,7 @@ def test_the_argument_then_the_setting_choose_the_path(
 def test_a_device_whose_memory_is_the_hosts_stages_nothing() -> None:
     found = plan(1 << 21, device(unified=True))
     assert found.path == "host-visible"
-    assert reason(found, "path").startswith("all memory of the device is host-visible")
+    assert reason(found, "path").startswith("all device memory is host-visible")
 
 
 def test_else_the_path_changes_at_exactly_one_mi_elements() -> None:
@@ -123,22 +123,22 @@ def test_else_the_path_changes_at_exactly_one_mi_elements() -> None:
 @pytest.mark.parametrize(
     ("most", "by", "on", "settings"),
     [
-        (524_288, "GPU_STREAM_CHUNK_ELEMS", device(), {}),
+        (524_288, "the default chunk size", device(), {}),
         (1000, "GPU_STREAM_CHUNK_ELEMS", device(), {"stream_chunk_elems": 1000}),
         (100, "the device's largest storage buffer", device(storage=100 * 48 + 47), {}),
         (3 * 1024, "the device's work-group count", device(groups=3), {}),
         (3 * 512, "the device's work-group count", device(groups=3, kind="cpu"), {}),
-        (10, "the memory limit", device(), {"memory_limit": 2 * USUAL_DEPTH * 10 * BYTES + 1}),
-        (10, "the memory limit", device(memory=2 * USUAL_DEPTH * 10 * BYTES + 1), {}),
+        (10, "the memory limit", device(), {"memory_limit": 2 * DEFAULT_SLOTS * 10 * BYTES + 1}),
+        (10, "the device memory", device(memory=2 * DEFAULT_SLOTS * 10 * BYTES + 1), {}),
         (
             7,
-            "the memory limit",
-            device(memory=2 * USUAL_DEPTH * 7 * BYTES),
+            "the device memory",
+            device(memory=2 * DEFAULT_SLOTS * 7 * BYTES),
             {"memory_limit": 1 << 40},
         ),
         (
             ((1 << 32) - 1) // 2,
-            "what a status word can tell",
+            "the range of a status word",
             device(storage=ENDLESS, groups=ENDLESS, memory=ENDLESS),
             {"stream_chunk_elems": ENDLESS},
         ),
@@ -148,12 +148,12 @@ def test_a_chunk_is_bounded_by(
     most: int, by: str, on: DeviceInfo, settings: dict[str, int]
 ) -> None:
     found = plan(1 << 32, on, ask=False, **settings)
-    assert reason(found, "chunk") == f"at most {most:,} elements, by {by}"
+    assert reason(found, "chunk") == f"at most {most:,} elements, limited by {by}"
     assert found.chunk == found.capacity == most
 
 
 def test_staging_halves_what_the_memory_limit_allows() -> None:
-    limit = 2 * USUAL_DEPTH * 20 * BYTES
+    limit = 2 * DEFAULT_SLOTS * 20 * BYTES
     assert plan(1 << 21, ask=True, memory_limit=limit).chunk == 10
     assert plan(1 << 21, ask=False, memory_limit=limit).chunk == 20
 
@@ -162,9 +162,9 @@ def test_where_not_one_element_fits_the_error_says_which_limit() -> None:
     with pytest.raises(OutOfMemoryError) as raised:
         plan(5, memory_limit=BYTES)
     assert str(raised.value) == (
-        "bls12_381_fq_add: not even one element of 144 bytes fits the memory limit"
+        "bls12_381_fq_add: one element of 144 bytes does not fit the memory limit"
     )
-    with pytest.raises(OutOfMemoryError, match="fits the device's largest storage buffer"):
+    with pytest.raises(OutOfMemoryError, match="does not fit the device's largest storage buffer"):
         plan(5, device(storage=47))
 
 
@@ -172,7 +172,7 @@ def test_a_whole_kernel_is_never_cut() -> None:
     found = plan_of(3_000_001, device(), split="whole")
     assert list(found.pieces()) == [Piece(0, 3_000_001)]
     assert found.capacity == 3_000_001
-    assert "one piece: the kernel is not cut by elements" in found.reasons
+    assert "one piece: the kernel cannot be split by elements" in found.reasons
 
 
 def test_a_whole_kernel_is_refused_where_a_buffer_cannot_hold_its_array() -> None:
@@ -180,8 +180,8 @@ def test_a_whole_kernel_is_refused_where_a_buffer_cannot_hold_its_array() -> Non
     with pytest.raises(DeviceLacksError) as raised:
         plan_of(1001, device(storage=4000), split="whole")
     assert str(raised.value) == (
-        "own: argument 0 has 4,004 bytes; Paper GPU binds at most 4,000 and this kernel cannot "
-        "be cut"
+        "own: argument 0 has 4,004 bytes; Paper GPU binds at most 4,000, and this kernel cannot "
+        "be split"
     )
 
 
@@ -245,7 +245,7 @@ def test_a_work_group_of_two_dimensions_is_within_the_devices_limit() -> None:
 def test_a_work_group_of_nobody_is_refused(split: str, spec_id: int, shape: str) -> None:
     size = "local_size_x_id = 0, local_size_y_id = 1"
     constants = {0: 1, 1: 2} | {spec_id: 0}
-    with pytest.raises(KernelError, match=f"'own': its constants make work-groups of {shape} "):
+    with pytest.raises(KernelError, match=f"'own': its constants give work-groups of {shape} "):
         plan_of(9, device(), size=size, constants=constants, split=split)
 
 
@@ -259,7 +259,7 @@ def test_there_are_work_groups_for_every_element(count: int, groups: int) -> Non
     count=st.integers(1, 1 << 33),
     chunk=st.integers(1, 1 << 22),
     storage=st.integers(48, 1 << 30),
-    memory=st.integers(4 * USUAL_DEPTH * BYTES, 1 << 38),
+    memory=st.integers(4 * DEFAULT_SLOTS * BYTES, 1 << 38),
     groups=st.integers(1, 1 << 24),
     ask=st.booleans(),
 )
@@ -271,11 +271,11 @@ def test_every_plan_keeps_every_limit(
     assert 1 <= found.chunk <= found.capacity <= chunk
     assert found.chunk <= count
     assert found.capacity * ELEMENT.nbytes <= storage
-    assert found.capacity * BYTES * (2 if ask else 1) <= memory // 2 // USUAL_DEPTH
+    assert found.capacity * BYTES * (2 if ask else 1) <= memory // 2 // DEFAULT_SLOTS
     assert found.groups(found.chunk) <= groups
     assert found.work_group in WORK_GROUP_SIZES
     pieces = -(-count // found.chunk)
-    assert found.slots == min(pieces, USUAL_DEPTH)
+    assert found.slots == min(pieces, DEFAULT_SLOTS)
     about = ["path", "work-group", "chunk"]
     about += ["slots"] * (pieces > 1) + ["queues"] * (pieces > 1 and ask)
     assert [text.split(":")[0] for text in found.reasons] == about
@@ -295,10 +295,10 @@ def test_a_plan_prints_itself_and_why() -> None:
         "1,200,000 elements on the device-local path: 3 pieces of up to 524,288, 3 slots, "
         "work-groups of 512 x 2 elements",
         "  - path: 1,200,000 elements are at least 1,048,576",
-        "  - work-group: 512 of (64, 128, 256, 512), the kernel's own choice",
-        "  - chunk: at most 524,288 elements, by GPU_STREAM_CHUNK_ELEMS",
-        "  - slots: 3, so that copies and computing of 3 pieces overlap",
-        "  - queues: one, the device has none that only copy",
+        "  - work-group: 512 of (64, 128, 256, 512), the kernel's preference",
+        "  - chunk: at most 524,288 elements, limited by the default chunk size",
+        "  - slots: 3, so that the copies and dispatches of 3 pieces overlap",
+        "  - queues: one, the device has no transfer-only queues",
     ]
     assert "1 piece of up to 7, 1 slot, work-groups of 64 x 1 elements" in str(plan(7))
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import gpu_executor as gx
 from gpu_executor.errors import SettingsError
-from gpu_executor.plan import MOST_SLOTS
-from gpu_executor.plan.bounds import USUAL_DEPTH
+from gpu_executor.plan import MAX_SLOTS
+from gpu_executor.plan.bounds import DEFAULT_SLOTS
 from gpu_executor.vulkan import binding
 from tests.conftest import CHUNK, OpenGpu, on_both_paths
 from tests.support.interrupts import InFlightTracker, interrupt_waits
@@ -72,12 +72,12 @@ def test_sizes_may_grow_shrink_and_be_zero(
 
 
 @on_both_paths
-@pytest.mark.parametrize("depth", [None, 2, 3, MOST_SLOTS])
+@pytest.mark.parametrize("depth", [None, 2, 3, MAX_SLOTS])
 def test_a_stream_draws_no_more_jobs_than_it_has_slots_for(
     fresh_gpu: OpenGpu, device_local: bool, depth: int | None
 ) -> None:
     gpu, jobs = fresh_gpu(), word_jobs(*[70] * 50)
-    slots = depth or USUAL_DEPTH
+    slots = depth or DEFAULT_SLOTS
     drawn = Drawn(jobs)
     stream = gpu.stream(ADD_U32, drawn, device_local=device_local, depth=depth)
     assert drawn.count == 0

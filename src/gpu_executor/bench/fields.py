@@ -32,7 +32,7 @@ from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel, mul_cha
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import family
 from gpu_executor.ops.multiplying import by_doubles
-from gpu_executor.plan.plan import USUAL_WORK_GROUP
+from gpu_executor.plan.plan import DEFAULT_WORK_GROUP
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 FIELDS = tuple(each for each in vars(named).values() if isinstance(each, Field))
@@ -237,7 +237,7 @@ def _measure_product_chains(
     operands = [FieldArray(field, each, field.form) for each in (a, b)]
     products = np.vectorize(lambda x, y: x * pow(y, length, modulus), "O")
     _check_ends("chain", products, operands, FieldArray(field, gpu.run(kernel, a, b), field.form))
-    seconds = time_kernel(gpu._session, kernel, prime, sizes.chains, work_group=USUAL_WORK_GROUP)
+    seconds = time_kernel(gpu._session, kernel, prime, sizes.chains, work_group=DEFAULT_WORK_GROUP)
     return sizes.chains * length / seconds
 
 

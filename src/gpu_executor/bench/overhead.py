@@ -18,7 +18,7 @@ from gpu_executor.bench.timing import Function, compute_medians, time_interleave
 from gpu_executor.call import Call
 from gpu_executor.kernels import load
 from gpu_executor.kernels.catalogue import mul_chain_kernel
-from gpu_executor.plan.plan import USUAL_WORK_GROUP
+from gpu_executor.plan.plan import DEFAULT_WORK_GROUP
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.binding import vk
@@ -115,7 +115,7 @@ def measure_kernel_rates(settings: Settings) -> Iterator[KernelRate]:
 
 def _measure_operation(session: Session, prime: Prime, operation: str, count: int) -> KernelRate:
     kernel = load(f"{prime.name}_{operation}")
-    work_group = kernel.work_group or USUAL_WORK_GROUP
+    work_group = kernel.work_group or DEFAULT_WORK_GROUP
     seconds = time_kernel(session, kernel, prime, count, work_group=work_group, per_invocation=2)
     moved = 3 * count * prime.element_bytes
     return KernelRate(kernel.name, count, count / seconds, moved / seconds)
@@ -123,7 +123,7 @@ def _measure_operation(session: Session, prime: Prime, operation: str, count: in
 
 def _measure_chain(session: Session, prime: Prime, count: int, length: int) -> KernelRate:
     kernel = mul_chain_kernel(prime, length)
-    seconds = time_kernel(session, kernel, prime, count, work_group=USUAL_WORK_GROUP)
+    seconds = time_kernel(session, kernel, prime, count, work_group=DEFAULT_WORK_GROUP)
     return KernelRate(f"{prime.name}_mul in a chain", count, count * length / seconds, None)
 
 

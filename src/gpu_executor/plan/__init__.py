@@ -1,12 +1,12 @@
-"""How calls will be run: pure functions from what is asked and what there is to a `Plan`."""
+"""Planning: pure functions from a request, a device and its calibration to a `Plan`."""
 
 from gpu_executor.plan.bounds import round_up_to_class
-from gpu_executor.plan.forecast import MOST_SLOTS, DataPath, QueueUse
-from gpu_executor.plan.plan import Piece, Plan, make_plan, plan_on_device, shrunk
+from gpu_executor.plan.forecast import MAX_SLOTS, DataPath, QueueUse
+from gpu_executor.plan.plan import Piece, Plan, make_plan, plan_on_device, shrink_plan
 from gpu_executor.plan.request import Request, RunOptions
 
 __all__ = [
-    "MOST_SLOTS",
+    "MAX_SLOTS",
     "DataPath",
     "Piece",
     "Plan",
@@ -16,5 +16,5 @@ __all__ = [
     "make_plan",
     "plan_on_device",
     "round_up_to_class",
-    "shrunk",
+    "shrink_plan",
 ]

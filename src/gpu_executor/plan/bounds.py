@@ -1,4 +1,4 @@
-"""What the caller, the settings and the device leave to choose from."""
+"""Bounds: the choices that the caller, the settings and the device leave open to a plan."""
 
 from __future__ import annotations
 
@@ -12,90 +12,98 @@ from gpu_executor.plan.forecast import DataPath
 from gpu_executor.plan.request import Request
 from gpu_executor.settings import Settings
 
-USUAL_DEPTH = 3
-"""Two to four slots are alike on an NVIDIA H200: 16 mapped jobs of 64 K take 3.1 ms with 2 and 3.0
-with 4, plain ones 8.1 and 8.5."""
+DEFAULT_SLOTS = 3
+"""Slots of an overlapped call without a calibration. Two to four perform alike on an NVIDIA H200:
+16 jobs of 64 K elements take 3.1 ms with 2 slots and 3.0 ms with 4 from mapped arrays, 8.1 and
+8.5 ms from plain arrays."""
 STATUS_CODES = (1 << 32) - 1
-"""A status word tells element * inputs + argument in 32 bits; the largest value means 'none'."""
+"""Values of a status word. It encodes element * inputs + argument in 32 bits; the largest 32-bit
+value means that every element was accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A request on a device: every plan for it stays within these."""
+    """The limits that every plan for one request on one device stays within."""
 
     request: Request
     device: DeviceInfo
     settings: Settings
     per_group: int
-    """Elements of a work-group."""
+    """Elements that one work-group computes."""
 
     def paths(self) -> tuple[list[DataPath], str]:
-        """The paths to choose from, and the reason where there is no choice."""
+        """The data paths to choose from, and the reason where only one is left."""
         asked, setting = self.request.options.device_local, self.settings.device_local
         if asked is not None:
-            path, why = asked, f"asked for with device_local={asked}"
+            path, why = asked, f"requested with device_local={asked}"
         elif setting is not None:
             path, why = setting, f"GPU_DEVICE_LOCAL is {int(setting)}"
         elif self.device.unified_memory:
-            path, why = False, "all memory of the device is host-visible, staging gains nothing"
+            path, why = False, "all device memory is host-visible, so staging gains nothing"
         else:
             return ["host-visible", "device-local"], ""
         return ["device-local" if path else "host-visible"], f"path: {why}"
 
-    def most_elements(self, path: DataPath, usual: int | None) -> tuple[int, str]:
-        """The most elements of one chunk, by the tightest of all limits, and which that is.
+    def limit_chunk(self, path: DataPath, usual: int | None) -> tuple[int, str]:
+        """The largest chunk in elements, and the limit that sets it.
 
-        `usual` stands in where the settings do not say how large a chunk is.
+        `usual` is the chunk size to assume where the settings give none.
         """
         request, limits = self.request, self.device.limits
         if request.kernel.split == "whole":
-            return request.count, "one piece: the kernel is not cut by elements"
+            return request.count, "one piece: the kernel cannot be split by elements"
         largest = max(operand.type.nbytes for operand in request.operands)
         per_element = sum(operand.type.nbytes for operand in request.operands)
+        memory, slot_bytes = self._slot_memory(path)
         bounds = {
             "the device's largest storage buffer": limits.max_storage_buffer_range // largest,
             "the device's work-group count": limits.max_work_group_count[0] * self.per_group,
-            "what a status word can tell": STATUS_CODES // request.kernel.inputs,
-            "the memory limit": self._memory_for_a_slot(path) // per_element,
+            "the range of a status word": STATUS_CODES // request.kernel.inputs,
+            memory: slot_bytes // per_element,
         }
         chunk = self.settings.stream_chunk_elems
-        if chunk is not None or usual is not None:
-            bounds["GPU_STREAM_CHUNK_ELEMS"] = chunk or usual or 0
+        if chunk is not None:
+            bounds["GPU_STREAM_CHUNK_ELEMS"] = chunk
+        elif usual is not None:
+            bounds["the default chunk size"] = usual
         reason = min(bounds, key=lambda name: bounds[name])
         most = bounds[reason]
         if most < 1:
             raise OutOfMemoryError(
-                f"{request.kernel.name}: not even one element of {per_element} bytes fits {reason}"
+                f"{request.kernel.name}: one element of {per_element} bytes does not fit {reason}"
             )
-        return most, f"chunk: at most {most:,} elements, by {reason}"
+        return most, f"chunk: at most {most:,} elements, limited by {reason}"
 
     def capacity(self, path: DataPath, chunk: int) -> int:
-        """Room for a chunk and those a little larger, as far as limits allow."""
+        """Elements that a slot for this chunk is made for, so that similar sizes share slots."""
         if self.request.kernel.split == "whole":
             return chunk
-        most, _ = self.most_elements(path, None)
+        most, _ = self.limit_chunk(path, None)
         return min(round_up_to_class(chunk), most)
 
     @property
-    def can_split(self) -> bool:
-        """Whether the device has queues that only copy."""
+    def has_copy_queues(self) -> bool:
+        """Whether the device has transfer-only queues."""
         return any(family.only_copies for family in self.device.queue_families)
 
-    def _memory_for_a_slot(self, path: DataPath) -> int:
-        """Bytes for one slot's inputs and outputs: its share of half of what there is."""
-        there = sum(heap.bytes for heap in self.device.heaps)
-        there = min(there, self.settings.memory_limit or there)
-        return there // 2 // USUAL_DEPTH // (2 if path == "device-local" else 1)
+    def _slot_memory(self, path: DataPath) -> tuple[str, int]:
+        """Bytes for one slot's inputs and outputs, its share of half of the available memory, and
+        the name of the limit that sets them."""
+        name, available = "the device memory", sum(heap.bytes for heap in self.device.heaps)
+        limit = self.settings.memory_limit
+        if limit is not None and limit < available:
+            name, available = "the memory limit", limit
+        return name, available // 2 // DEFAULT_SLOTS // (2 if path == "device-local" else 1)
 
 
-def check_whole(
+def check_unsplit_call(
     kernel: Kernel,
     operands: tuple[Operand, ...],
     count: int,
     per_group: int,
     device: DeviceInfo,
 ) -> None:
-    """A kernel that is not cut by elements has to fit the device at once."""
+    """Refuse a call that exceeds the device's limits and cannot be split by elements."""
     limit = device.limits.max_storage_buffer_range
     for index, operand in enumerate(operands):
         if operand.nbytes > limit:
@@ -103,20 +111,22 @@ def check_whole(
             which = f"argument {index}" if output < 0 else f"output {output}"
             raise DeviceLacksError(
                 f"{kernel.name}: {which} has {operand.nbytes:,} bytes; {device.name} "
-                f"binds at most {limit:,} and this kernel cannot be cut"
+                f"binds at most {limit:,}, and this kernel cannot be split"
             )
     if count >= 1 << 32:
-        raise DeviceLacksError(f"{kernel.name}: {count:,} elements; a kernel counts in 32 bits")
+        raise DeviceLacksError(
+            f"{kernel.name}: {count:,} elements; a kernel counts elements in 32 bits"
+        )
     most = device.limits.max_work_group_count[0] * per_group
     if count > most:
         raise DeviceLacksError(
-            f"{kernel.name}: {count:,} elements; {device.name} starts work-groups for {most:,} at "
-            "most and this kernel cannot be cut"
+            f"{kernel.name}: {count:,} elements; {device.name} dispatches work-groups for at most "
+            f"{most:,}, and this kernel cannot be split"
         )
 
 
 def round_up_to_class(count: int) -> int:
-    """The next of 4, 5, 6, 7 times a power of two: at most a quarter of the room is wasted."""
+    """Round up to 4, 5, 6 or 7 times a power of two: at most a quarter of the memory is unused."""
     if count <= 4:
         return 4
     step = 1 << max((count - 1).bit_length() - 3, 0)

@@ -1,11 +1,11 @@
-"""Forecasts: how long a way of running jobs will take on a device whose figures are known.
+"""Forecasts: how long a schedule takes on a calibrated device.
 
-    one slot       every piece: fill, copy in, compute, copy out, drain, one after the other
-    several slots  pieces side by side, as fast as the slowest of the host's main thread, the host's
-                   copies and the device, if there are slots enough for all to be busy
+    one slot       the stages of a piece (fill, copy in, compute, copy out, drain) run in sequence
+    several slots  pieces overlap; the slowest of the calling thread, the copy threads and the
+                   device sets the throughput, if there are enough slots to keep it busy
 
-All that is unknown here is the kernel, which is taken to be as fast as an addition: one that
-computes for longer takes longer on every way alike.
+The kernel's own rate is unknown and taken to be that of an addition: a kernel that computes for
+longer adds the same time to every schedule.
 """
 
 from __future__ import annotations
@@ -16,103 +16,110 @@ from typing import Literal
 
 from gpu_executor.calibration import MUCH_TO_COPY, Calibration
 
-MOST_SLOTS = 16
+MAX_SLOTS = 16
 
 DataPath = Literal["host-visible", "device-local"]
 QueueUse = Literal["one", "split", "several"]
-"""All pieces on one queue; or copies in, computing and copies out on three; or each on another of
-several."""
+"""one: all pieces on one queue. split: copy in, compute and copy out on three queues. several: each
+piece as a whole on the next of several compute queues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The bytes of a job, and how many of them the host has to copy."""
+    """The bytes that a job moves, and how many of them the host copies."""
 
     bytes_in: float
     bytes_out: float
-    filled: float
-    """Of those that go in, what does not lie in mapped memory already."""
-    drained: float
-    """The same of what comes out."""
+    fill_bytes: float
+    """Input bytes that the host copies: those that are not in mapped memory already."""
+    drain_bytes: float
+    """Output bytes that the host copies."""
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutionPath:
-    """One way of running jobs."""
+class Schedule:
+    """One way to run the jobs of a request."""
 
     path: DataPath
     queues: QueueUse
     pieces: int
-    """Of all jobs together."""
+    """Pieces of all jobs together."""
     slots: int | None
-    """1 is one after the other; None is as many as are of use."""
+    """1: pieces run in sequence. None: as many slots as the forecast finds useful."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelinePace:
-    """Pieces that overlap: the time of one, and the time between one and the next."""
+    """The pace of overlapped pieces, in seconds."""
 
-    through: float
-    apart: float
-    """What the slowest part takes for a piece, however many there are side by side."""
+    latency: float
+    """From the start to the end of one piece."""
+    interval: float
+    """Between two pieces at best: the time that the slowest stage takes for a piece."""
 
     @property
     def slots(self) -> int:
-        """Enough for the slowest part to be always busy (Little's law), and one to spare."""
-        return math.ceil(self.through / self.apart - 0.1) + 1
+        """Slots that keep the slowest stage busy (Little's law), and one to spare."""
+        return math.ceil(self.latency / self.interval - 0.1) + 1
 
     def seconds(self, pieces: int, slots: int) -> float:
-        """For all of them."""
-        return self.through + (pieces - 1) * max(self.apart, self.through / slots)
+        """Seconds for all pieces."""
+        return self.latency + (pieces - 1) * max(self.interval, self.latency / slots)
 
 
-def forecast(figures: Calibration, work: Work, jobs: int, way: ExecutionPath) -> tuple[float, int]:
-    """Seconds for all jobs, and the slots that it takes."""
-    share = jobs / way.pieces
-    filled, drained = work.filled * share, work.drained * share
-    device, busiest = _device_seconds(figures, work.bytes_in * share, work.bytes_out * share, way)
-    if way.slots == 1:
-        call = figures.call_mapped if way.path == "host-visible" else figures.call_staged
-        copies = figures.piece_copy(filled) + figures.piece_copy(drained)
-        return way.pieces * (copies + call + device), 1
-    caller, others = _piece_seconds(figures, way), 0.0
-    for nbytes in (filled, drained):
+def forecast(
+    calibration: Calibration, work: Work, jobs: int, schedule: Schedule
+) -> tuple[float, int]:
+    """Seconds for all jobs, and the number of slots."""
+    share = jobs / schedule.pieces
+    fill_bytes, drain_bytes = work.fill_bytes * share, work.drain_bytes * share
+    device, busiest = _device_seconds(
+        calibration, work.bytes_in * share, work.bytes_out * share, schedule
+    )
+    if schedule.slots == 1:
+        call = (
+            calibration.call_mapped if schedule.path == "host-visible" else calibration.call_staged
+        )
+        copies = calibration.piece_copy(fill_bytes) + calibration.piece_copy(drain_bytes)
+        return schedule.pieces * (copies + call + device), 1
+    caller, others = _piece_seconds(calibration, schedule), 0.0
+    for nbytes in (fill_bytes, drain_bytes):
         if nbytes < MUCH_TO_COPY:
-            caller += nbytes / figures.host_copy[0][1]
+            caller += nbytes / calibration.host_copy[0][1]
         else:
-            caller += figures.handing_over
+            caller += calibration.handing_over
             others += nbytes
-    through = caller + others / figures.host_copy[0][1] + device
-    pace = PipelinePace(through, max(caller, others / figures.pieces_copy, busiest))
-    slots = way.slots or max(2, min(pace.slots, way.pieces, MOST_SLOTS))
-    # The first slots are all filled at once, so that none of them is ready early.
-    first = caller + min(slots, way.pieces) * others / figures.pieces_copy + device
-    return pace.seconds(way.pieces, slots) + max(first - through, 0.0), slots
+    latency = caller + others / calibration.host_copy[0][1] + device
+    pace = PipelinePace(latency, max(caller, others / calibration.pieces_copy, busiest))
+    slots = schedule.slots or max(2, min(pace.slots, schedule.pieces, MAX_SLOTS))
+    # All slots are filled at once in the beginning, so the first piece is ready later than usual.
+    first = caller + min(slots, schedule.pieces) * others / calibration.pieces_copy + device
+    return pace.seconds(schedule.pieces, slots) + max(first - latency, 0.0), slots
 
 
 def _device_seconds(
-    figures: Calibration, into: float, back: float, way: ExecutionPath
+    calibration: Calibration, into: float, back: float, schedule: Schedule
 ) -> tuple[float, float]:
-    """A piece's time on the device, and that of the part of the device that is busiest with it."""
-    if way.path == "host-visible":
-        seconds = (into + back) / figures.kernel_mapped
+    """Seconds of a piece on the device, and of the engine of the device that is busiest with it."""
+    if schedule.path == "host-visible":
+        seconds = (into + back) / calibration.kernel_mapped
         return seconds, seconds
-    computing = (into + back) / figures.kernel
-    seconds = into / figures.copy_in + computing + back / figures.copy_out
-    if way.queues != "split":
+    computing = (into + back) / calibration.kernel
+    seconds = into / calibration.copy_in + computing + back / calibration.copy_out
+    if schedule.queues != "split":
         return seconds, seconds
-    both = (into + back) / figures.copy_both
-    return seconds, max(into / figures.copy_in, back / figures.copy_out, both, computing)
+    both = (into + back) / calibration.copy_both
+    return seconds, max(into / calibration.copy_in, back / calibration.copy_out, both, computing)
 
 
-def _piece_seconds(figures: Calibration, way: ExecutionPath) -> float:
-    """What a piece costs however small it is."""
-    if way.path == "host-visible":
-        return figures.piece_mapped
+def _piece_seconds(calibration: Calibration, schedule: Schedule) -> float:
+    """The fixed cost of a piece in seconds, independent of its size."""
+    if schedule.path == "host-visible":
+        return calibration.piece_mapped
     seconds = {
-        "one": figures.piece_staged,
-        "split": figures.piece_split,
-        "several": figures.piece_several,
-    }[way.queues]
-    assert seconds is not None, "queues that the device has"
+        "one": calibration.piece_staged,
+        "split": calibration.piece_split,
+        "several": calibration.piece_several,
+    }[schedule.queues]
+    assert seconds is not None, "the schedule uses queues that the device lacks"
     return seconds

@@ -1,10 +1,8 @@
-"""Work-groups: how many invocations in one, how many elements for each.
+"""Plan: how a call will run, decided before anything runs.
 
-Plan: how a call will be run, decided before anything runs.
-
-From what is asked (`Request`), what the device is, what it was measured to do (`Calibration`, where
-it was) and what the settings say. A plan can be printed; it says why it is as it is. Nothing here
-touches a device.
+A plan is made from the request, the device's description, its calibration if there is one, and the
+settings. It decides data path, chunk, slots, queues and work-groups, and prints the reason for
+each. Nothing here touches a device.
 """
 
 from __future__ import annotations
@@ -18,14 +16,14 @@ from gpu_executor.call import Signature
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan.bounds import Bounds, check_whole, round_up_to_class
+from gpu_executor.plan.bounds import Bounds, check_unsplit_call, round_up_to_class
 from gpu_executor.plan.forecast import DataPath, QueueUse
 from gpu_executor.plan.request import Request
 from gpu_executor.plan.strategy import choose_by_calibration, choose_by_thresholds
 from gpu_executor.settings import Settings
 
 WORK_GROUP_SIZES = (64, 128, 256, 512)
-USUAL_WORK_GROUP = 128
+DEFAULT_WORK_GROUP = 128
 SMALL_CALL = 1 << 14
 LARGE_CALL = 1 << 18
 
@@ -33,13 +31,13 @@ LARGE_CALL = 1 << 18
 def choose_work_groups(
     kernel: Kernel, count: int, device: DeviceInfo, reasons: list[str]
 ) -> tuple[int, int]:
-    """The work-group size and the elements per invocation, where the code leaves them open."""
+    """The work-group size and the elements per invocation, where the kernel does not fix them."""
     spec_id = kernel.interface.local_size.spec_ids[0]
     size, y, z = kernel.local_size()
     if min(size, y, z) < 1:
         raise KernelError(
-            f"kernel {kernel.name!r}: its constants make work-groups of {size} x {y} x {z} "
-            "invocations; they have one at least"
+            f"kernel {kernel.name!r}: its constants give work-groups of {size} x {y} x {z} "
+            "invocations; every extent must be at least 1"
         )
     if spec_id is None or spec_id in dict(kernel.constants):
         reasons.append(f"work-group: {size}, fixed by the kernel")
@@ -54,33 +52,33 @@ def choose_work_groups(
 def _work_group_size(
     kernel: Kernel, count: int, others: int, device: DeviceInfo
 ) -> tuple[int, str]:
-    """The size for groups that extend `others` times in the other dimensions, and why."""
+    """The size along x, and its reason; `others` is the product of the sizes along y and z."""
     limits = device.limits
     limit = min(limits.max_work_group_invocations // others, limits.max_work_group_size[0])
-    limit = max(limit, 1)  # where even that is too large, whoever makes the pipeline says so
+    limit = max(limit, 1)  # if even 1 is too large, creating the pipeline raises
     if count < SMALL_CALL:
-        wanted, why = WORK_GROUP_SIZES[0], "to reach all of the chip with a small call"
+        wanted, why = WORK_GROUP_SIZES[0], "so that a small call reaches every core"
     else:
-        wanted, why = kernel.work_group or USUAL_WORK_GROUP, "the kernel's own choice"
+        wanted, why = kernel.work_group or DEFAULT_WORK_GROUP, "the kernel's preference"
         if kernel.work_group is None:
-            why = "as usual"
+            why = "the default"
     if wanted > limit:
-        wanted, why = limit, "the device's largest"
+        wanted, why = limit, "the device's limit"
     return max((size for size in WORK_GROUP_SIZES if size <= wanted), default=wanted), why
 
 
 def _elements_per_invocation(count: int, device: DeviceInfo) -> int:
-    """Two for large calls on a GPU: 381-bit addition 4.0 TB/s on an NVIDIA H200, 3.7 with one."""
+    """2 for large calls on a GPU: 381-bit additions move 4.0 TB/s, and 3.7 TB/s with 1 (H200)."""
     return 2 if count >= LARGE_CALL and device.kind != "cpu" else 1
 
 
-SMALLEST_CHUNK = 1 << 10
-CARD_STEP = 256
+MIN_CHUNK = 1 << 10
+CHUNK_MULTIPLE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run of consecutive elements that one slot takes at a time."""
+    """A range of consecutive elements that passes through one slot at a time."""
 
     start: int
     count: int
@@ -88,59 +86,64 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which path, which chunk, how many slots, which work-groups, and why."""
+    """Data path, chunk, slots, queues and work-groups of a call, with the reason for each."""
 
     count: int
     path: DataPath
     chunk: int
     """Elements in every piece but the last."""
     capacity: int
-    """Elements a slot has room for: the chunk rounded up, so that near sizes share slots."""
+    """Elements a slot has memory for: the chunk rounded up, so that similar sizes share slots."""
     slots: int
     queues: QueueUse
     work_group: int
     per_invocation: int
     reasons: tuple[str, ...]
     foreseen: float | None = None
-    """The seconds that all will take, where the device was measured."""
+    """Expected seconds for the whole call; None without a calibration."""
 
     def pieces(self) -> Iterator[Piece]:
+        """The pieces in order."""
         for start in range(0, self.count, self.chunk):
             yield Piece(start, min(self.chunk, self.count - start))
 
     def groups(self, count: int) -> int:
-        """Work-groups for that many elements."""
+        """The number of work-groups for `count` elements."""
         return -(-count // (self.work_group * self.per_invocation))
 
     def __str__(self) -> str:
         pieces = -(-self.count // self.chunk)
         head = (
-            f"{self.count:,} elements on the {self.path} path: {_several(pieces, 'piece')} of "
-            f"up to {self.chunk:,}, {_several(self.slots, 'slot')}, "
+            f"{self.count:,} elements on the {self.path} path: {_count_of(pieces, 'piece')} of "
+            f"up to {self.chunk:,}, {_count_of(self.slots, 'slot')}, "
             f"work-groups of {self.work_group} x {self.per_invocation} elements"
         )
         return "\n".join([head, *(f"  - {reason}" for reason in self.reasons)])
 
 
-def _several(number: int, noun: str) -> str:
+def _count_of(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def make_plan(
-    request: Request, device: DeviceInfo, settings: Settings, figures: Calibration | None = None
+    request: Request, device: DeviceInfo, settings: Settings, calibration: Calibration | None = None
 ) -> Plan:
-    """The plan for a request: by figures where the device has them, else by fixed thresholds.
+    """Plan a request: by the device's calibration if there is one, else by fixed thresholds.
 
-    What the caller or the settings ask for is taken either way.
+    Options of the caller and settings override both.
     """
-    kernel, about_groups = request.kernel, list[str]()
-    work_group, per_invocation = choose_work_groups(kernel, request.count, device, about_groups)
+    kernel, work_group_reasons = request.kernel, list[str]()
+    work_group, per_invocation = choose_work_groups(
+        kernel, request.count, device, work_group_reasons
+    )
     per_group = work_group * per_invocation
     if kernel.split == "whole":
-        check_whole(kernel, request.operands, request.count, per_group, device)
+        check_unsplit_call(kernel, request.operands, request.count, per_group, device)
     bounds = Bounds(request, device, settings, per_group)
-    choice = choose_by_calibration(bounds, figures) if figures else choose_by_thresholds(bounds)
-    about_path, *others = choice.reasons
+    choice = (
+        choose_by_calibration(bounds, calibration) if calibration else choose_by_thresholds(bounds)
+    )
+    path_reason, *others = choice.reasons
     return Plan(
         count=request.count,
         path=choice.path,
@@ -150,26 +153,27 @@ def make_plan(
         queues=choice.queues,
         work_group=work_group,
         per_invocation=per_invocation,
-        reasons=(about_path, *about_groups, *others),
+        reasons=(path_reason, *work_group_reasons, *others),
         foreseen=choice.foreseen,
     )
 
 
 def plan_on_device(signature: Signature, device: DeviceInfo) -> Plan:
-    """The plan for a call whose arrays are all on the card: nothing to copy, nothing to stage."""
-    kernel, reasons = signature.kernel, ["path: every array is on the card"]
+    """Plan a call whose arrays are all device-resident: nothing is copied or staged."""
+    kernel, reasons = signature.kernel, ["path: every array is device-resident"]
     count = max(signature.count, 1)
     work_group, per_invocation = choose_work_groups(kernel, count, device, reasons)
     per_group = work_group * per_invocation
     chunk = count
     if kernel.split == "whole":
-        check_whole(kernel, signature.operands, count, per_group, device)
+        check_unsplit_call(kernel, signature.operands, count, per_group, device)
     else:
         largest = max(operand.type.nbytes for operand in signature.operands)
         chunk = min(
             count,
-            # A multiple of what bindings are aligned to, for every kind of element.
-            device.limits.max_storage_buffer_range // largest // CARD_STEP * CARD_STEP or count,
+            # A multiple of the alignment of bindings, for every element type.
+            device.limits.max_storage_buffer_range // largest // CHUNK_MULTIPLE * CHUNK_MULTIPLE
+            or count,
             device.limits.max_work_group_count[0] * per_group,
         )
     return Plan(
@@ -177,12 +181,12 @@ def plan_on_device(signature: Signature, device: DeviceInfo) -> Plan:
     )
 
 
-def shrunk(plan: Plan) -> Plan | None:
-    """The same with half the chunk, for when memory was not to be had; None where it is small."""
-    if plan.chunk < 2 * SMALLEST_CHUNK:
+def shrink_plan(plan: Plan) -> Plan | None:
+    """The same plan with half the chunk, after an allocation failed; None at the minimum chunk."""
+    if plan.chunk < 2 * MIN_CHUNK:
         return None
     chunk = plan.chunk // 2
-    reason = f"chunk: {chunk:,} elements, since memory for {plan.chunk:,} was not to be had"
+    reason = f"chunk: {chunk:,} elements, since memory for {plan.chunk:,} could not be allocated"
     return dataclasses.replace(
         plan, chunk=chunk, capacity=round_up_to_class(chunk), reasons=(*plan.reasons, reason)
     )

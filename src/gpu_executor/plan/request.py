@@ -1,4 +1,4 @@
-"""What is to be planned."""
+"""Request: the jobs that a plan is made for, and the options that the caller gave."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from gpu_executor.call import Operand, Signature
 from gpu_executor.errors import SettingsError
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan.forecast import MOST_SLOTS, Work
+from gpu_executor.plan.forecast import MAX_SLOTS, Work
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the caller asks for; None leaves it to the plan."""
+    """Options of a call; None leaves the choice to the plan."""
 
     device_local: bool | None = None
     pipelined: bool | None = None
@@ -22,32 +22,33 @@ class RunOptions:
         if self.depth is None:
             return
         least = 2 if self.pipelined else 1
-        most = 1 if self.pipelined is False else MOST_SLOTS
+        most = 1 if self.pipelined is False else MAX_SLOTS
         if not isinstance(self.depth, int) or not least <= self.depth <= most:
             raise SettingsError(
-                f"depth is {self.depth} with pipelined={self.pipelined}; it takes {least} to {most}"
+                f"depth is {self.depth} with pipelined={self.pipelined}; "
+                f"it must be {least} to {most}"
             )
 
     @property
     def slots(self) -> int | None:
-        """The number of slots that is asked for, if one is."""
+        """The requested number of slots, if the caller gave one."""
         return 1 if self.pipelined is False else self.depth
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Jobs of one kernel, the largest of them on `count` elements (1 or more)."""
+    """Jobs of one kernel; the largest has `count` elements (1 or more)."""
 
     kernel: Kernel
     operands: tuple[Operand, ...]
-    """Of the largest job."""
+    """The operands of the largest job."""
     count: int
     jobs: int = 1
     options: RunOptions = RunOptions()
     in_place: bool = False
-    """Whether the device reaches the inputs where they are."""
+    """Whether the inputs are in memory that the device accesses, so that the host copies none."""
     recycled: bool = False
-    """The same of the outputs."""
+    """Whether the outputs are in recycled mapped memory, so that the host copies none."""
 
     @classmethod
     def of(
@@ -59,8 +60,10 @@ class Request:
         in_place: bool = False,
         recycled: bool = False,
     ) -> Request:
-        """For so many calls, none of a larger form than this one. Empty ones are planned like those
-        of one element: nothing is foreseen from no bytes at all."""
+        """A request for `jobs` calls, none larger than this signature.
+
+        An empty call is planned like a call of one element, since a forecast needs some bytes.
+        """
         operands = signature.operands
         if signature.count == 0:
             operands = tuple(Operand(operand.type, 1) for operand in operands)
@@ -69,19 +72,20 @@ class Request:
 
     @property
     def bytes_in(self) -> int:
-        """Of the largest job."""
+        """Input bytes of the largest job."""
         return sum(operand.nbytes for operand in self.operands[: self.kernel.inputs])
 
     @property
     def bytes_out(self) -> int:
+        """Output bytes of the largest job."""
         return sum(operand.nbytes for operand in self.operands[self.kernel.inputs :])
 
     @property
     def work(self) -> Work:
-        """What is moved for the largest job, and what of it the host copies."""
+        """The bytes that the largest job moves, and those that the host copies."""
         into, back = self.bytes_in, self.bytes_out
         return Work(into, back, 0 if self.in_place else into, 0 if self.recycled else back)
 
     def pieces(self, chunk: int) -> int:
-        """Of all jobs together."""
+        """The number of pieces of all jobs together."""
         return self.jobs * -(-self.count // chunk)

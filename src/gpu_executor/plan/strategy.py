@@ -1,8 +1,8 @@
-"""A choice among the ways of running a request: path, chunk, slots, queues, and why.
+"""Strategies: how path, chunk, slots and queues are chosen within the bounds of a request.
 
-The choice for a device that nobody has measured: by fixed numbers of elements and bytes.
-
-The choice for a device that was measured: the way that is foreseen to be fastest.
+`choose_by_thresholds` serves devices without a calibration: fixed numbers of elements and bytes
+decide. `choose_by_calibration` forecasts every schedule that the bounds allow, and takes the
+fastest.
 """
 
 from __future__ import annotations
@@ -11,51 +11,52 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpu_executor.calibration import Calibration
-from gpu_executor.plan.bounds import USUAL_DEPTH, Bounds
-from gpu_executor.plan.forecast import DataPath, ExecutionPath, QueueUse, forecast
+from gpu_executor.plan.bounds import DEFAULT_SLOTS, Bounds
+from gpu_executor.plan.forecast import DataPath, QueueUse, Schedule, forecast
 from gpu_executor.plan.request import Request
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What figures or thresholds decide."""
+    """The outcome of a strategy, with its reasons."""
 
     path: DataPath
     chunk: int
     slots: int
     queues: QueueUse
     reasons: tuple[str, ...]
-    """The first is the path's."""
+    """One sentence per decision; the first explains the path."""
     foreseen: float | None = None
-    """Seconds for all of it, where there are figures."""
+    """Expected seconds for all jobs; None without a calibration."""
 
 
-def slots_reason(slots: int, pieces: int) -> str:
-    return f"slots: {slots}, so that copies and computing of {pieces:,} pieces overlap"
+def explain_slots(slots: int, pieces: int) -> str:
+    return f"slots: {slots}, so that the copies and dispatches of {pieces:,} pieces overlap"
 
 
-def asked_reason(slots: int, *, pipelined: bool | None) -> str:
-    how = "asked for with pipelined=False" if pipelined is False else "asked for"
+def explain_requested_slots(slots: int, *, pipelined: bool | None) -> str:
+    how = "requested with pipelined=False" if pipelined is False else "requested"
     return f"slots: {slots}, {how}"
 
 
 STREAM_CHUNK_ELEMS = 524_288
-"""The most elements of a chunk, where nobody says otherwise."""
+"""Elements in a chunk at most, unless the settings say otherwise."""
 AUTO_DEVICE_LOCAL_THRESHOLD = 1 << 20
-"""Elements from which a call goes through device-local memory."""
+"""Elements from which a single call is staged through device-local memory."""
 BATCH_DEVICE_LOCAL_THRESHOLD = 1 << 12
-"""The same for the pieces of a batch, whose copies overlap with other pieces' computing."""
+"""The same for a batch, where the copies of one job overlap with the dispatches of others."""
 SPLIT_BYTES = 1 << 20
-"""Input of a piece from which three queues pay for the two more submissions they take, where the
-arrays need no copying by the host. Where they do, the host is what all wait for: 16 jobs of 64 K
-take 3.4 ms through one queue and 3.1 through three from mapped arrays, 8.1 and 9.9 from plain ones
+"""Input bytes of a piece from which three queues are worth their two extra submissions, where the
+host copies nothing. Where the host copies, its copies are the bottleneck: 16 jobs of 64 K elements
+take 3.4 ms on one queue and 3.1 ms on three from mapped arrays, 8.1 and 9.9 ms from plain arrays
 (NVIDIA H200)."""
 
 
 def choose_by_thresholds(bounds: Bounds) -> Choice:
+    """Choose by fixed thresholds, for a device without a calibration."""
     request = bounds.request
     path, reason = _path(bounds)
-    most, why = bounds.most_elements(path, STREAM_CHUNK_ELEMS)
+    most, why = bounds.limit_chunk(path, STREAM_CHUNK_ELEMS)
     reasons = [reason, why]
     chunk = min(request.count, most)
     slots = _slots(request, request.pieces(chunk), reasons)
@@ -81,168 +82,179 @@ def _path(bounds: Bounds) -> tuple[DataPath, str]:
 def _slots(request: Request, pieces: int, reasons: list[str]) -> int:
     options = request.options
     if options.slots is not None:
-        reasons.append(asked_reason(options.slots, pipelined=options.pipelined))
+        reasons.append(explain_requested_slots(options.slots, pipelined=options.pipelined))
         return options.slots
     if pieces == 1 and not options.pipelined:
         return 1
-    slots = max(2, min(pieces, USUAL_DEPTH))
-    reasons.append(slots_reason(slots, pieces))
+    slots = max(2, min(pieces, DEFAULT_SLOTS))
+    reasons.append(explain_slots(slots, pieces))
     return slots
 
 
 def _queues(bounds: Bounds, chunk: int) -> tuple[QueueUse, str]:
-    """One queue or three, for pieces that are copied and overlap."""
+    """One queue or three, for overlapped pieces on the device-local path."""
     request = bounds.request
-    if not bounds.can_split:
-        return "one", "queues: one, the device has none that only copy"
+    if not bounds.has_copy_queues:
+        return "one", "queues: one, the device has no transfer-only queues"
     if not request.in_place:
-        return "one", "queues: one, the host's copies take longest"
+        return "one", "queues: one, copies by the host are the bottleneck"
     nbytes = chunk * request.bytes_in // request.count
     if nbytes < SPLIT_BYTES:
-        return "one", f"queues: one, {nbytes:,} bytes of input are too few for three"
-    return "split", "queues: three, for copies in, computing and copies out"
+        return "one", f"queues: one, {nbytes:,} bytes of input are too few to gain from three"
+    return "split", "queues: three, for copy in, compute and copy out"
 
 
-SMALLEST_PIECE_BYTES, LARGEST_PIECE_BYTES = 256 << 10, 64 << 20
-"""Input and output of a piece that was cut because it is foreseen to be faster."""
-LEAST_FILLED, MOST_FILLED = 3 << 20, 8 << 20
-"""Input of a piece that overlaps with others and that the host copies. The staging of all slots
-stays in the processor's cache then: 4 M additions take 19 ms in pieces of 64 K elements, 26 in
-pieces of 256 K and 31 in pieces of 512 K, in 8 slots (NVIDIA H200). Smaller ones cost more to hand
-over than they gain: 150 us for 16 K elements, 200 for 32 K, 290 for 64 K."""
-ALIKE = 1.03
-"""Forecasts of two kinds of ways within this ratio are taken to be equal."""
-CHUNKS_ALIKE = 1.1
-"""The same for chunks of one kind: the usual chunk is taken where others gain little."""
-WORTH_CUTTING = 1.1
-"""What a call must gain by being cut into pieces: they cost memory, and forecasts are rough."""
-OVERLAP = 1.15
-"""The same for jobs one after the other: those that overlap forgive wrong forecasts."""
+MIN_PIECE_BYTES, MAX_PIECE_BYTES = 256 << 10, 64 << 20
+"""Input and output bytes of a piece, where a call is split because the forecast favours it."""
+MIN_FILL_BYTES, MAX_FILL_BYTES = 3 << 20, 8 << 20
+"""Input bytes of an overlapped piece that the host copies. In this range the staging memory of all
+slots stays in the processor's cache: 4 M additions take 19 ms in pieces of 64 K elements, 26 ms in
+pieces of 256 K and 31 ms in pieces of 512 K, with 8 slots (NVIDIA H200). Smaller pieces cost more
+to hand to the copy threads than they gain: 150 us for 16 K elements, 200 for 32 K, 290 for 64 K."""
+SCHEDULE_TOLERANCE = 1.03
+"""Forecasts within this ratio are taken to be equal; the simpler schedule wins."""
+CHUNK_TOLERANCE = 1.1
+"""The same among chunk sizes of one kind of schedule; the size nearest the default wins."""
+SPLIT_GAIN = 1.1
+"""Gain that justifies splitting a call into pieces: slots cost memory, and forecasts are rough."""
+OVERLAP_TOLERANCE = 1.15
+"""Overlapped jobs are preferred within this ratio: they suffer less from a wrong forecast."""
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """A way, and how long it will take."""
+class TimedSchedule:
+    """A schedule with its forecast."""
 
     seconds: float
     slots: int
-    way: ExecutionPath
+    schedule: Schedule
     chunk: int
 
 
-def choose_by_calibration(bounds: Bounds, figures: Calibration) -> Choice:
+def choose_by_calibration(bounds: Bounds, calibration: Calibration) -> Choice:
+    """Choose the schedule with the shortest forecast."""
     request = bounds.request
     paths, path_reason = bounds.paths()
     work = request.work
     options = [
-        Option(*forecast(figures, work, request.jobs, way), way, chunk)
+        TimedSchedule(*forecast(calibration, work, request.jobs, schedule), schedule, chunk)
         for path in paths
-        for way, chunk in _ways(bounds, figures, path, _chunks(bounds, path))
+        for schedule, chunk in _schedules(bounds, calibration, path, _chunks(bounds, path))
     ]
-    chosen = _best(request, options)
-    way = chosen.way
+    chosen = _select(request, options)
+    schedule = chosen.schedule
     if len(paths) > 1:
-        other = min(option.seconds for option in options if option.way.path != way.path)
-        path_reason = f"path: {way.path}, {_ms(chosen)} foreseen and {other * 1e3:.3g} on the other"
+        other = min(option.seconds for option in options if option.schedule.path != schedule.path)
+        path_reason = (
+            f"path: {schedule.path}, {_format_ms(chosen)} expected, "
+            f"{other * 1e3:.3g} ms on the other path"
+        )
     reasons = [path_reason]
     if bounds.settings.stream_chunk_elems is None and chosen.chunk < request.count:
-        reasons.append(f"chunk: {chosen.chunk:,} elements, {_ms(chosen)} foreseen")
+        reasons.append(f"chunk: {chosen.chunk:,} elements, {_format_ms(chosen)} expected")
     else:
-        reasons.append(bounds.most_elements(way.path, None)[1])
+        reasons.append(bounds.limit_chunk(schedule.path, None)[1])
     if (asked := request.options.slots) is not None:
-        reasons.append(asked_reason(asked, pipelined=request.options.pipelined))
+        reasons.append(explain_requested_slots(asked, pipelined=request.options.pipelined))
     elif chosen.slots > 1:
-        reasons.append(slots_reason(chosen.slots, way.pieces))
-    elif way.pieces > 1:
-        reasons.append("slots: 1, overlapping would take longer")
-    if chosen.slots > 1 and way.path == "device-local":
-        reasons.append(_queues_reason(chosen, options))
-    return Choice(way.path, chosen.chunk, chosen.slots, way.queues, tuple(reasons), chosen.seconds)
+        reasons.append(explain_slots(chosen.slots, schedule.pieces))
+    elif schedule.pieces > 1:
+        reasons.append("slots: 1, since overlapping would take longer")
+    if chosen.slots > 1 and schedule.path == "device-local":
+        reasons.append(_explain_queues(chosen, options))
+    return Choice(
+        schedule.path, chosen.chunk, chosen.slots, schedule.queues, tuple(reasons), chosen.seconds
+    )
 
 
 def _chunks(bounds: Bounds, path: DataPath) -> list[int]:
-    """As large as may be, then powers of two below it, unless the settings say how large."""
+    """Chunk sizes to try: the largest, then powers of two below it; one where it is given."""
     request = bounds.request
-    most, _ = bounds.most_elements(path, None)
+    most, _ = bounds.limit_chunk(path, None)
     if request.kernel.split == "whole" or bounds.settings.stream_chunk_elems is not None:
         return [min(request.count, most)]
     per_element = (request.bytes_in + request.bytes_out) / request.count
-    most = min(most, max(STREAM_CHUNK_ELEMS, int(LARGEST_PIECE_BYTES / per_element)))
+    most = min(most, max(STREAM_CHUNK_ELEMS, int(MAX_PIECE_BYTES / per_element)))
     chunks = [min(request.count, most)]
     chunk = 1 << max((chunks[0] - 1).bit_length() - 1, 0)
-    least = max(SMALLEST_PIECE_BYTES / per_element, 1)
+    least = max(MIN_PIECE_BYTES / per_element, 1)
     if not request.in_place:
-        least = max(least, LEAST_FILLED * request.count / request.bytes_in)
+        least = max(least, MIN_FILL_BYTES * request.count / request.bytes_in)
     while least <= chunk < chunks[-1]:
         chunks.append(chunk)
         chunk //= 2
     return chunks
 
 
-def _ways(
-    bounds: Bounds, figures: Calibration, path: DataPath, chunks: list[int]
-) -> Iterator[tuple[ExecutionPath, int]]:
-    """Every way that the caller leaves open, with its chunk."""
+def _schedules(
+    bounds: Bounds, calibration: Calibration, path: DataPath, chunks: list[int]
+) -> Iterator[tuple[Schedule, int]]:
+    """Every schedule that the caller's options allow, with its chunk size."""
     request = bounds.request
     options = request.options
     left_open = options.slots is None and not options.pipelined
     for chunk in chunks:
         pieces = request.pieces(chunk)
         if options.slots == 1 or left_open:
-            yield ExecutionPath(path, "one", pieces, slots=1), chunk
+            yield Schedule(path, "one", pieces, slots=1), chunk
         if options.slots == 1 or (left_open and pieces == 1):
             continue
-        filled = 0 if request.in_place else request.bytes_in * chunk / request.count
-        if filled > MOST_FILLED and chunk != chunks[-1]:
+        fill_bytes = 0 if request.in_place else request.bytes_in * chunk / request.count
+        if fill_bytes > MAX_FILL_BYTES and chunk != chunks[-1]:
             continue
-        yield ExecutionPath(path, "one", pieces, options.slots), chunk
+        yield Schedule(path, "one", pieces, options.slots), chunk
         if path == "device-local":
-            if figures.piece_split is not None:
-                yield ExecutionPath(path, "split", pieces, options.slots), chunk
-            if figures.piece_several is not None:
-                yield ExecutionPath(path, "several", pieces, options.slots), chunk
+            if calibration.piece_split is not None:
+                yield Schedule(path, "split", pieces, options.slots), chunk
+            if calibration.piece_several is not None:
+                yield Schedule(path, "several", pieces, options.slots), chunk
 
 
-def _best(request: Request, options: list[Option]) -> Option:
-    """The fastest; among those that are alike, the one that needs least or is most usual."""
+def _select(request: Request, options: list[TimedSchedule]) -> TimedSchedule:
+    """The fastest schedule; among equals the simplest, with the chunk nearest the default."""
     fastest = min(option.seconds for option in options)
     if request.jobs == 1:
-        undivided = [option for option in options if option.way.pieces == 1]
+        undivided = [option for option in options if option.schedule.pieces == 1]
         best = min(undivided, key=lambda option: option.seconds, default=None)
-        if best is not None and best.seconds <= fastest * WORTH_CUTTING:
+        if best is not None and best.seconds <= fastest * SPLIT_GAIN:
             return best
     else:
         overlapping = [option for option in options if option.slots > 1]
         best = min(overlapping, key=lambda option: option.seconds, default=None)
-        if best is not None and best.seconds <= fastest * OVERLAP:
+        if best is not None and best.seconds <= fastest * OVERLAP_TOLERANCE:
             options, fastest = overlapping, best.seconds
-    kind = _kind(min((o for o in options if o.seconds <= fastest * ALIKE), key=_kind))
-    alike = [option for option in options if _kind(option) == kind]
+    kind = _class_of(
+        min((o for o in options if o.seconds <= fastest * SCHEDULE_TOLERANCE), key=_class_of)
+    )
+    alike = [option for option in options if _class_of(option) == kind]
     fastest = min(option.seconds for option in alike)
-    return min((o for o in alike if o.seconds <= fastest * CHUNKS_ALIKE), key=_distance)
+    return min(
+        (o for o in alike if o.seconds <= fastest * CHUNK_TOLERANCE), key=_distance_from_usual_chunk
+    )
 
 
-def _kind(option: Option) -> tuple[bool, bool, str, str]:
-    """What tells options apart but for their chunks. The least is preferred: one queue."""
-    way = option.way
-    return option.slots == 1, way.queues != "one", way.queues, way.path
+def _class_of(option: TimedSchedule) -> tuple[bool, bool, str, str]:
+    """The kind of a schedule regardless of its chunk. The smallest is preferred: one queue."""
+    schedule = option.schedule
+    return option.slots == 1, schedule.queues != "one", schedule.queues, schedule.path
 
 
-def _distance(option: Option) -> float:
-    """How far its chunk is from the usual one."""
+def _distance_from_usual_chunk(option: TimedSchedule) -> float:
+    """The ratio between its chunk size and the default, 1 or more."""
     ratio = option.chunk / STREAM_CHUNK_ELEMS
     return max(ratio, 1 / ratio)
 
 
-def _queues_reason(chosen: Option, options: list[Option]) -> str:
+def _explain_queues(chosen: TimedSchedule, options: list[TimedSchedule]) -> str:
     number = {"one": "one", "split": "three", "several": "several"}
-    push_words = ", ".join(
-        f"{_ms(option)} with {number[option.way.queues]}"
+    compared = ", ".join(
+        f"{_format_ms(option)} with {number[option.schedule.queues]}"
         for option in options
-        if option.slots > 1 and (option.way.path, option.chunk) == (chosen.way.path, chosen.chunk)
+        if option.slots > 1
+        and (option.schedule.path, option.chunk) == (chosen.schedule.path, chosen.chunk)
     )
-    return f"queues: {number[chosen.way.queues]}, {push_words} foreseen"
+    return f"queues: {number[chosen.schedule.queues]}, {compared} expected"
 
 
-def _ms(option: Option) -> str:
+def _format_ms(option: TimedSchedule) -> str:
     return f"{option.seconds * 1e3:.3g} ms"

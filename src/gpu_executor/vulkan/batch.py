@@ -10,7 +10,7 @@ from typing import Any
 from gpu_executor.call import Array, Call, Signature
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernel import Kernel
-from gpu_executor.plan import MOST_SLOTS, Plan, RunOptions
+from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
 from gpu_executor.vulkan.session import Session
 
 Job = Sequence[Array]
@@ -98,7 +98,7 @@ def _stream(
             call = next(coming, None)
             continue
         # A stream has no end that could be planned for: plan as for a batch of jobs like this one.
-        prepared = session.prepare_batch([call] * MOST_SLOTS, options)
+        prepared = session.prepare_batch([call] * MAX_SLOTS, options)
         feed = _UpTo(call, coming, prepared.plan)
         # Closed here and now when the stream is: its slots must not wait for a collector.
         with contextlib.closing(session.run_stream(feed, prepared)) as running:

@@ -22,7 +22,7 @@ from gpu_executor.call import AnyArray, Array, Call
 from gpu_executor.errors import ClosedError, DeviceLacksError, GpuError, OutOfMemoryError
 from gpu_executor.fork import raise_forked, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
-from gpu_executor.plan import Plan, RunOptions, shrunk
+from gpu_executor.plan import Plan, RunOptions, shrink_plan
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import Record, sum_records
 from gpu_executor.vulkan.calibration import measure
@@ -251,7 +251,7 @@ class Session:
                 break
             except OutOfMemoryError:
                 whole = prepared.signature.kernel.split == "whole"
-                smaller = None if whole else shrunk(prepared.plan)
+                smaller = None if whole else shrink_plan(prepared.plan)
                 if smaller is None:
                     raise
                 prepared = self.call_preparer.by_plan(prepared, prepared.signature, smaller)
