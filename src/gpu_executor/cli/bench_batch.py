@@ -87,7 +87,7 @@ def _format_digits(value: float) -> str:
 
 def _hot_path_table(measured: Sequence[HotPath]) -> Table:
     table = make_table(
-        f"Host time of a piece of {batch.SMALL_PIECE} elements in mapped memory (us)",
+        f"Host time of a mapped piece of {batch.SMALL_PIECE} elements (us)",
         *("queues", "submissions", "start", "finish", "both", "target"),
     )
     for each in measured:
