@@ -432,4 +432,4 @@ def test_the_command_for_transforms_prints_tables_and_writes_json(
     assert [row["log_n"] for row in written["rows"]] == [3, 5, 2] * 2
     assert [row["growth"] for row in written["rows"]][1::3] == [1, 1]
     assert (written["duels"], written["absent"]) == ([], ["galois", "ckzg"])
-    assert [aim["unit"] for aim in written["aims"]][-2:] == ["x", "x"]
+    assert [each["unit"] for each in written["aims"]][-2:] == ["x", "x"]

@@ -149,12 +149,12 @@ def test_bench_persistent_writes_measurements_and_their_environment(tmp_path: Pa
     file = tmp_path / "bench.json"
     shown = run("bench", "persistent", "--json", str(file))
     assert shown.exit_code == 0, shown.output
-    figures = json.loads(file.read_text())
-    assert figures["device"]["uuid"] == find_devices()[0].uuid
-    assert {"date", "version", "commit", "machine"} <= figures.keys()
-    assert [row["elements"] for row in figures["rows"]] == [64, 200]
-    assert figures["rows"][0]["seed_speed_up"] == pytest.approx(26.9, abs=0.1)
-    for row in figures["rows"]:
+    written = json.loads(file.read_text())
+    assert written["device"]["uuid"] == find_devices()[0].uuid
+    assert {"date", "version", "commit", "machine"} <= written.keys()
+    assert [row["elements"] for row in written["rows"]] == [64, 200]
+    assert written["rows"][0]["seed_speed_up"] == pytest.approx(26.9, abs=0.1)
+    for row in written["rows"]:
         for path in ("host_visible", "device_local"):
             assert row[path]["average_ms"] > 0
             assert row[path]["speed_up"] == pytest.approx(
@@ -163,10 +163,10 @@ def test_bench_persistent_writes_measurements_and_their_environment(tmp_path: Pa
             assert list(row[path]["stages_ms"]) == list(STAGES)
             # After the first, a call creates, compiles and records nothing.
             assert [row[path]["stages_ms"][stage] for stage in STAGES[:4]] == [0, 0, 0, 0]
-    assert len(figures["ratios"]) == 2
-    assert len(figures["rates"]) == 6
-    assert all(rate["per_second"] > 0 for rate in figures["rates"])
-    assert figures["first_call_of_a_process"]["with_ms"] > 0
+    assert len(written["ratios"]) == 2
+    assert len(written["rates"]) == 6
+    assert all(rate["per_second"] > 0 for rate in written["rates"])
+    assert written["first_call_of_a_process"]["with_ms"] > 0
 
 
 @pytest.mark.usefixtures("quick")
@@ -175,9 +175,9 @@ def test_bench_batch_measures_every_size_in_every_mode(tmp_path: Path) -> None:
     shown = run("bench", "batch", "--json", str(file))
     assert shown.exit_code == 0, shown.output
     assert "…" not in shown.output  # which rich prints where it truncates
-    figures = json.loads(file.read_text())
-    assert figures["device"]["uuid"] == find_devices()[0].uuid
-    rows = figures["rows"]
+    written = json.loads(file.read_text())
+    assert written["device"]["uuid"] == find_devices()[0].uuid
+    rows = written["rows"]
     assert [(row["elements"], row["jobs"], row["arrays"]) for row in rows] == [
         (size, jobs, arrays)
         for size in (256, 1 << 14)
@@ -192,8 +192,8 @@ def test_bench_batch_measures_every_size_in_every_mode(tmp_path: Path) -> None:
         assert min(sequential, pipelined, plan) > 0
         assert row["job_ms"] == pytest.approx(pipelined / row["jobs"])
         assert min(row["speed_up"], row["of_best"]) > 0
-    assert figures["hot_path"][0]["queues"] == "one"
-    for each in figures["hot_path"]:
+    assert written["hot_path"][0]["queues"] == "one"
+    for each in written["hot_path"]:
         assert each["submissions"] == {"one": 1, "split": 3}[each["queues"]]
         assert each["piece_us"] == pytest.approx(each["start_us"] + each["finish_us"])
         assert min(each["start_us"], each["finish_us"]) > 0
@@ -230,18 +230,18 @@ def test_bench_stream_compares_additions_with_copies(
     shown = run("bench", "stream", "--elements", "5500", "--json", str(file))
     assert shown.exit_code == 0, shown.output
     assert "…" not in shown.output  # which rich prints where it truncates
-    figures = json.loads(file.read_text())
-    assert figures["device"]["uuid"] == find_devices()[0].uuid
-    assert (figures["elements"], figures["chunk"]) == (5500, 1000)
-    both, into, back = figures["copies"]
+    written = json.loads(file.read_text())
+    assert written["device"]["uuid"] == find_devices()[0].uuid
+    assert (written["elements"], written["chunk"]) == (5500, 1000)
+    both, into, back = written["copies"]
     assert both["bytes_in_per_second"] == pytest.approx(96 * both["elements_per_second"])
     assert both["bytes_out_per_second"] == pytest.approx(48 * both["elements_per_second"])
     assert into["bytes_out_per_second"] == back["bytes_in_per_second"] == 0
     assert min(into["bytes_in_per_second"], back["bytes_out_per_second"]) > 0
     imports = "VK_EXT_external_memory_host" in find_devices()[0].extensions
     kinds = ["mapped", "plain, into an array", "plain, new results", *["imported"] * imports]
-    assert [each["arrays"] for each in figures["streams"]] == kinds
-    for each in figures["streams"]:
+    assert [each["arrays"] for each in written["streams"]] == kinds
+    for each in written["streams"]:
         assert each["additions_per_second"] == pytest.approx(5500 / each["milliseconds"] * 1e3)
         assert each["of_limit"] > 0
 

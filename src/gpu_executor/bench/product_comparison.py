@@ -50,7 +50,7 @@ class ProductComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class _Multiplier:
+class _ProductMethod:
     name: str
     kind: str
     multiply: Callable[[], Any]
@@ -67,15 +67,15 @@ def compare_products(
     gpu: PersistentVulkanBackend, count: int, rounds: int = ROUNDS
 ) -> ProductComparison:
     """Check that all products are the same, then time them in interleaved rounds."""
-    multipliers, absent = _prepare_multipliers(gpu, count)
-    _check(multipliers)
-    calls = [each.multiply for each in multipliers]
+    methods, absent = _prepare_methods(gpu, count)
+    _check(methods)
+    calls = [each.multiply for each in methods]
     taken = list(time_interleaved(calls, budget=0, min_rounds=rounds, max_rounds=rounds))
     # Medians of the ratios within each round, for the reason given in `batch.BatchRow`.
     slower = [statistics.median(times[i] / times[0] for times in taken) for i in range(len(calls))]
     times = [
         ProductTime(each.name, each.kind, seconds * 1e3, count / seconds, ratio)
-        for each, seconds, ratio in zip(multipliers, compute_medians(taken), slower, strict=True)
+        for each, seconds, ratio in zip(methods, compute_medians(taken), slower, strict=True)
     ]
     return ProductComparison(count, times, absent)
 
@@ -91,10 +91,10 @@ def check_targets(comparison: ProductComparison, device: DeviceInfo) -> list[Tar
     ]
 
 
-def _prepare_multipliers(
+def _prepare_methods(
     gpu: PersistentVulkanBackend, count: int
-) -> tuple[list[_Multiplier], list[str]]:
-    """This package's multipliers and those of the installed packages; the absent packages."""
+) -> tuple[list[_ProductMethod], list[str]]:
+    """The products by this package and those of the installed packages; the absent packages."""
     kernel = load(f"{FIELD.name}_mul")
     words = [draw_elements(FIELD.prime, (count,), seed) for seed in (1, 2)]
     x, y = (FIELD.from_words(each, "montgomery") for each in words)
@@ -112,35 +112,37 @@ def _prepare_multipliers(
     def keep(result: Any) -> Any:
         return result
 
-    multipliers = [
-        _Multiplier("gpu.run", "words", lambda: gpu.run(kernel, *words), words_to_ints),
-        _Multiplier("Field.mul", "words", multiply_words, words_to_ints),
-        _Multiplier("Field.mul", "integers", multiply_ints, keep),
-        _Multiplier("NumPy", "integers", lambda: a * b % FIELD.modulus, keep),
+    methods = [
+        _ProductMethod("gpu.run", "words", lambda: gpu.run(kernel, *words), words_to_ints),
+        _ProductMethod("Field.mul", "words", multiply_words, words_to_ints),
+        _ProductMethod("Field.mul", "integers", multiply_ints, keep),
+        _ProductMethod("NumPy", "integers", lambda: a * b % FIELD.modulus, keep),
     ]
     absent = []
     for name, prepare in (("galois", _prepare_galois), ("python-flint", _prepare_flint)):
         try:
-            multipliers.append(prepare(a, b))
+            methods.append(prepare(a, b))
         except ModuleNotFoundError:
             absent.append(name)
-    return multipliers, absent
+    return methods, absent
 
 
-def _prepare_galois(a: Any, b: Any) -> _Multiplier:
+def _prepare_galois(a: Any, b: Any) -> _ProductMethod:
     """Arrays of a galois field, which holds 255-bit elements as Python integers."""
     galois = importlib.import_module("galois")
     # With the generator given, galois does not factor p - 1, which takes minutes.
     field = galois.GF(FIELD.modulus, primitive_element=FIELD.prime.generator, verify=False)
     x, y = field(a), field(b)
-    return _Multiplier("galois", "elements", lambda: x * y, lambda result: result.view(np.ndarray))
+    return _ProductMethod(
+        "galois", "elements", lambda: x * y, lambda result: result.view(np.ndarray)
+    )
 
 
-def _prepare_flint(a: Any, b: Any) -> _Multiplier:
+def _prepare_flint(a: Any, b: Any) -> _ProductMethod:
     """One element at a time: python-flint has no arrays of them."""
     context = importlib.import_module("flint").fmpz_mod_ctx(FIELD.modulus)
     x, y = ([context(each) for each in ints] for ints in (a.tolist(), b.tolist()))
-    return _Multiplier(
+    return _ProductMethod(
         "python-flint",
         "elements",
         lambda: [p * q for p, q in zip(x, y, strict=True)],
@@ -148,8 +150,8 @@ def _prepare_flint(a: Any, b: Any) -> _Multiplier:
     )
 
 
-def _check(multipliers: list[_Multiplier]) -> None:
-    first, *others = multipliers
+def _check(methods: list[_ProductMethod]) -> None:
+    first, *others = methods
     expected = first.to_ints(first.multiply())
     for each in others:
         if not np.array_equal(each.to_ints(each.multiply()), expected):

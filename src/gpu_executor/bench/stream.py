@@ -216,8 +216,8 @@ def _list_copies(
     """Copies of mapped arrays, one after the other in device memory, into it or back from it."""
     offset = area.offset
     for part in parts:
-        place = session.mapped.find(part)
-        assert place is not None, "only mapped arrays are copied without a kernel"
-        here, there = (place.buffer, place.offset), (area.buffer, offset)
+        mapped = session.mapped.find(part)
+        assert mapped is not None, "only mapped arrays are copied without a kernel"
+        here, there = (mapped.buffer, mapped.offset), (area.buffer, offset)
         yield Copy(*here, *there, part.nbytes) if into else Copy(*there, *here, part.nbytes)
         offset += part.nbytes

@@ -35,11 +35,11 @@ def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
     console.print(_summarize(rows))
     console.print(_hot_path_table(hot_path))
     if json_file is not None:
-        figures = {
+        content = {
             "rows": [dataclasses.asdict(row) for row in rows],
             "hot_path": [dataclasses.asdict(each) for each in hot_path],
         }
-        write_json(json_file, gpu.device, figures)
+        write_json(json_file, gpu.device, content)
 
 
 def _batches_table(rows: Sequence[BatchRow]) -> Table:

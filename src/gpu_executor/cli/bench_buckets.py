@@ -32,11 +32,11 @@ def bench_buckets(json_file: Path | None) -> None:
     for paragraph in _analyse(rows, singles):
         console.print(f"- {paragraph}")
     if json_file is not None:
-        figures = {
+        content = {
             "rows": [dataclasses.asdict(row) for row in rows],
             "singles": [dataclasses.asdict(each) | {"tail": each.tail} for each in singles],
         }
-        write_json(json_file, adapter, figures)
+        write_json(json_file, adapter, content)
 
 
 def _batches_table(rows: Sequence[BucketRow]) -> Table:

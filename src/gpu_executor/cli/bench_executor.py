@@ -44,8 +44,8 @@ def bench_executor(json_file: Path | None) -> None:
     targets = executor.check_targets(measured, on_gpu=device.kind != "cpu")
     print_targets(targets)
     if json_file is not None:
-        figures = dataclasses.asdict(measured) | {"aims": targets_as_dicts(targets)}
-        write_json(json_file, device, figures)
+        content = dataclasses.asdict(measured) | {"aims": targets_as_dicts(targets)}
+        write_json(json_file, device, content)
 
 
 def _measurement_table(measured: ExecutorMeasurement) -> Table:

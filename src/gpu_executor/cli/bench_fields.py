@@ -68,12 +68,12 @@ def bench_fields(count: int | None, json_file: Path | None) -> None:
     ]
     print_targets(targets, products.absent)
     if json_file is not None:
-        figures = {
+        content = {
             "rows": [dataclasses.asdict(row) for row in rows],
             "products": dataclasses.asdict(products),
             "aims": targets_as_dicts(targets),
         }
-        write_json(json_file, gpu.device, figures)
+        write_json(json_file, gpu.device, content)
 
 
 def _rates_table(rows: Sequence[FieldRow]) -> Table:

@@ -60,7 +60,7 @@ def bench_ntt(largest: int | None, json_file: Path | None) -> None:
     print_targets(targets, absent)
     if json_file is not None:
         growth = transforms.compute_growth(rows)
-        figures = {
+        content = {
             "rows": [
                 dataclasses.asdict(row) | {"growth": grown}
                 for row, grown in zip(rows, growth, strict=True)
@@ -69,7 +69,7 @@ def bench_ntt(largest: int | None, json_file: Path | None) -> None:
             "absent": absent,
             "aims": targets_as_dicts(targets),
         }
-        write_json(json_file, gpu.device, figures)
+        write_json(json_file, gpu.device, content)
 
 
 def _transforms_table(rows: Sequence[TransformRow]) -> Table:

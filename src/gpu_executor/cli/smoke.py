@@ -51,7 +51,7 @@ def check_every_path(size: int) -> Iterator[tuple[str, bool]]:
 
 
 def _open_adders(size: int) -> Iterator[tuple[str, Adder]]:
-    """Field addition by each backend and data path, open while the iterator is there."""
+    """Field addition by each backend and data path; a backend is open until the next one."""
     yield "cpu", CpuBackend().run_field_add
     settings = Settings.from_environment()
     in_chunks = dataclasses.replace(settings, stream_chunk_elems=max(size // 3, 1))
