@@ -10,18 +10,18 @@ from ray.cluster_utils import Cluster
 
 import gpu_executor as gx
 from tests.conftest import ValidationMessages
-from tests.support.ray_cluster import HEAD, NODE, RayExecutor
+from tests.support.ray_cluster import HEAD_OPTIONS, NODE_OPTIONS, RayExecutor
 
 
 @pytest.fixture(scope="package")
 def two_nodes(validation_messages: ValidationMessages) -> Iterator[Cluster]:
-    """Ray's own way to have several nodes on one machine: each with its processes and its store.
+    """A Ray cluster of two nodes on this machine, each with its own processes and object store.
 
-    To start them takes seconds. They end with the package's last test: Ray's processes would slow
-    the tests behind it down.
+    Starting the cluster takes seconds, so all tests of the package share it. It is shut down after
+    the package's last test, because Ray's processes would slow down the tests that follow.
     """
-    cluster = Cluster(initialize_head=True, head_node_args=NODE | HEAD)
-    cluster.add_node(**NODE)
+    cluster = Cluster(initialize_head=True, head_node_args=NODE_OPTIONS | HEAD_OPTIONS)
+    cluster.add_node(**NODE_OPTIONS)
     ray.init(address=cluster.address)
     yield cluster
     ray.shutdown()
@@ -29,14 +29,15 @@ def two_nodes(validation_messages: ValidationMessages) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="package")
-def vulkan(two_nodes: Cluster) -> Iterator[RayExecutor]:
-    """An actor on each node. Where a test kills an actor, the next one takes its place."""
+def vulkan_executor(two_nodes: Cluster) -> Iterator[RayExecutor]:
+    """A Vulkan executor with an actor on each node. A test may kill actors: they are replaced."""
     with gx.cluster.RayExecutor("vulkan") as executor:
         yield executor
 
 
 @pytest.fixture(scope="package")
-def cpus(two_nodes: Cluster) -> Iterator[RayExecutor]:
-    """The same, but what runs are references, which may do anything a test needs."""
+def cpu_executor(two_nodes: Cluster) -> Iterator[RayExecutor]:
+    """A CPU executor with an actor on each node. It runs the references of kernels, which may do
+    whatever a test needs."""
     with gx.cluster.RayExecutor("cpu") as executor:
         yield executor

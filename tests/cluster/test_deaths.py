@@ -1,4 +1,4 @@
-"""Actors, devices and nodes that die with jobs under way."""
+"""RayExecutor when actors, devices and nodes fail while they have jobs."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tests.support.jobs import ADD_U32, check_sums, field_jobs, word_jobs
 from tests.support.ray_cluster import (
     FQ_ADD,
     LARGE,
-    PATIENCE,
+    TIMEOUT_SECONDS,
     Array,
     RayExecutor,
-    deaths,
-    pair,
-    pids,
-    referring,
-    third_node,
-    until,
+    add_third_node,
+    count_deaths,
+    make_kernel,
+    make_pair,
+    wait_for_pids,
+    wait_until,
 )
 
 
-def once(folder: Path, act: Callable[[], object]) -> gx.Kernel:
-    """Adds, but does something else the first time that an element is 13."""
+def make_kernel_acting_once(folder: Path, act: Callable[[], object]) -> gx.Kernel:
+    """A kernel that adds, and calls `act` the first time that an element of `a` is 13."""
 
     def add(a: Array, b: Array) -> Array:
         if 13 in a:
@@ -45,11 +45,11 @@ def once(folder: Path, act: Callable[[], object]) -> gx.Kernel:
                 act()
         return a + b
 
-    return referring(add)
+    return make_kernel(add)
 
 
-def test_an_actor_is_killed_in_the_middle(vulkan: RayExecutor) -> None:
-    """Every result arrives once and is right; the next actor on the device takes its part."""
+def test_results_are_complete_when_an_actor_is_killed(vulkan_executor: RayExecutor) -> None:
+    """Each result is correct and is delivered once. The new actor on the device runs jobs too."""
     jobs = [*field_jobs(*[100] * 100), *word_jobs(*[LARGE] * 30)]
     kernels = [FQ_ADD] * 100 + [ADD_U32] * 30
     arrived: list[int] = []
@@ -57,54 +57,60 @@ def test_an_actor_is_killed_in_the_middle(vulkan: RayExecutor) -> None:
     def note(number: int, _done: Future[Any]) -> None:
         arrived.append(number)
 
-    victim, before = pids(vulkan)[0], vulkan.stats()
+    victim, before = wait_for_pids(vulkan_executor)[0], vulkan_executor.stats()
     futures: list[Future[Any]] = []
     for number, (kernel, job) in enumerate(zip(kernels, jobs, strict=True)):
-        futures.append(vulkan.submit(kernel, *job))
+        futures.append(vulkan_executor.submit(kernel, *job))
         futures[-1].add_done_callback(functools.partial(note, number))
         if number == 115:
-            until(lambda: vulkan.stats().posts[0].in_flight > 0)
+            wait_until(lambda: vulkan_executor.stats().actors[0].in_flight > 0)
             os.kill(victim, signal.SIGKILL)
-    check_sums([future.result(PATIENCE) for future in futures], jobs)
-    until(lambda: len(arrived) == 130)
+    check_sums([future.result(TIMEOUT_SECONDS) for future in futures], jobs)
+    wait_until(lambda: len(arrived) == 130)
     assert sorted(arrived) == list(range(130))
-    after = vulkan.stats()
+    after = vulkan_executor.stats()
     assert after.resent > before.resent
-    died = [now.deaths - then.deaths for now, then in zip(after.posts, before.posts, strict=True)]
+    died = [now.deaths - then.deaths for now, then in zip(after.actors, before.actors, strict=True)]
     assert died == [1, 0]
-    assert pids(vulkan)[0] != victim
-    answered = vulkan.stats().posts[0].answered
-    check_sums(vulkan.run_batch(ADD_U32, jobs[100:]), jobs[100:])
-    assert vulkan.stats().posts[0].answered > answered
+    assert wait_for_pids(vulkan_executor)[0] != victim
+    answered = vulkan_executor.stats().actors[0].answered
+    check_sums(vulkan_executor.run_batch(ADD_U32, jobs[100:]), jobs[100:])
+    assert vulkan_executor.stats().actors[0].answered > answered
 
 
-def test_a_process_that_ends_inside_a_kernel(cpus: RayExecutor, tmp_path: Path) -> None:
-    jobs, before = [pair(number) for number in range(100)], deaths(cpus)
-    kernel = once(tmp_path, lambda: os._exit(1))
-    futures = [cpus.submit(kernel, *job) for job in jobs]
-    check_sums([future.result(PATIENCE) for future in futures], jobs)
-    assert deaths(cpus) == before + 1
+def test_results_are_complete_when_a_kernel_ends_its_process(
+    cpu_executor: RayExecutor, tmp_path: Path
+) -> None:
+    jobs, before = [make_pair(number) for number in range(100)], count_deaths(cpu_executor)
+    kernel = make_kernel_acting_once(tmp_path, lambda: os._exit(1))
+    futures = [cpu_executor.submit(kernel, *job) for job in jobs]
+    check_sums([future.result(TIMEOUT_SECONDS) for future in futures], jobs)
+    assert count_deaths(cpu_executor) == before + 1
 
 
-def test_a_job_that_kills_every_actor_is_given_up_alone(cpus: RayExecutor) -> None:
-    """Those that travelled with it, and those behind it, are none the worse."""
+def test_only_the_job_that_kills_its_actors_fails(cpu_executor: RayExecutor) -> None:
+    """The jobs that share its message, and those submitted later, have their results."""
 
     def add(a: Array, b: Array) -> Array:
         if (a == 13).any():
             os._exit(1)
         return a + b
 
-    jobs, kernel, before = [pair(number) for number in range(60)], referring(add), deaths(cpus)
-    futures = [cpus.submit(kernel, *job) for job in jobs]
+    jobs, kernel, before = (
+        [make_pair(number) for number in range(60)],
+        make_kernel(add),
+        count_deaths(cpu_executor),
+    )
+    futures = [cpu_executor.submit(kernel, *job) for job in jobs]
     with pytest.raises(ray.exceptions.RayActorError):
-        futures.pop(13).result(PATIENCE)
+        futures.pop(13).result(TIMEOUT_SECONDS)
     del jobs[13]
-    check_sums([future.result(PATIENCE) for future in futures], jobs)
-    assert deaths(cpus) == before + 3
+    check_sums([future.result(TIMEOUT_SECONDS) for future in futures], jobs)
+    assert count_deaths(cpu_executor) == before + 3
 
 
-def test_a_device_that_computes_wrongly_is_not_asked_again(
-    cpus: RayExecutor, tmp_path: Path
+def test_a_device_with_a_wrong_result_is_replaced(
+    cpu_executor: RayExecutor, tmp_path: Path
 ) -> None:
     def add(a: Array, b: Array) -> Array:
         first = tmp_path / "process"
@@ -114,27 +120,27 @@ def test_a_device_that_computes_wrongly_is_not_asked_again(
             raise WrongResultError("add", 0, 0, "the first device")
         return a + b
 
-    jobs, before = [pair(13, count) for count in range(1, 30)], deaths(cpus)
-    check_sums(cpus.run_batch(referring(add), jobs), jobs)
-    assert deaths(cpus) == before + 1
+    jobs, before = [make_pair(13, count) for count in range(1, 30)], count_deaths(cpu_executor)
+    check_sums(cpu_executor.run_batch(make_kernel(add), jobs), jobs)
+    assert count_deaths(cpu_executor) == before + 1
 
 
-def test_a_node_is_lost_in_the_middle(two_nodes: Cluster) -> None:
+def test_results_are_complete_when_a_node_is_lost(two_nodes: Cluster) -> None:
     def add(a: Array, b: Array) -> Array:
         time.sleep(0.02)
         return a + b
 
-    kernel, jobs = referring(add), word_jobs(*[LARGE] * 60)
-    with third_node(two_nodes) as node, gx.cluster.RayExecutor("cpu") as executor:
-        assert len(pids(executor)) == 3
+    kernel, jobs = make_kernel(add), word_jobs(*[LARGE] * 60)
+    with add_third_node(two_nodes) as node, gx.cluster.RayExecutor("cpu") as executor:
+        assert len(wait_for_pids(executor)) == 3
         futures = [executor.submit(kernel, *job) for job in jobs]
         two_nodes.remove_node(node, allow_graceful=False)
-        check_sums([future.result(PATIENCE) for future in futures], jobs)
-        until(lambda: any(post.given_up for post in executor.stats().posts))
+        check_sums([future.result(TIMEOUT_SECONDS) for future in futures], jobs)
+        wait_until(lambda: any(actor.quarantined for actor in executor.stats().actors))
         check_sums(executor.run_batch(ADD_U32, jobs), jobs)
 
 
-def test_when_no_device_is_left_jobs_hear_why(
+def test_jobs_fail_with_the_reason_when_no_device_is_left(
     two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpu_executor.cluster.dispatcher.MAX_FAILED_OPENS", 1)
@@ -143,17 +149,20 @@ def test_when_no_device_is_left_jobs_hear_why(
         os._exit(1)
 
     with gx.cluster.RayExecutor("cpu") as executor:
-        for post in executor._dispatcher.slots:  # where the next actors look for it
-            lost = dataclasses.replace(
-                post.placement.candidate, device="a card that was pulled out"
-            )
-            post.placement = dataclasses.replace(post.placement, candidate=lost)
-        futures = [executor.submit(referring(die), *pair(number)) for number in range(4)]
+        for slot in executor._dispatcher.slots:  # the next actors will look for this device
+            removed = dataclasses.replace(slot.placement.candidate, device="a removed device")
+            slot.placement = dataclasses.replace(slot.placement, candidate=removed)
+        futures = [executor.submit(make_kernel(die), *make_pair(number)) for number in range(4)]
         for future in futures:
-            with pytest.raises(NoDeviceError, match="pulled out by cpu is no longer available"):
-                future.result(PATIENCE)
+            with pytest.raises(NoDeviceError, match="removed device by cpu is no longer available"):
+                future.result(TIMEOUT_SECONDS)
         for _ in range(2):
-            with pytest.raises(NoDeviceError, match=r"^job 0: a card"):
-                executor.run_batch(ADD_U32, [pair(1), pair(2)])
-        assert all(post.given_up for post in executor.stats().posts)
-        assert "quarantined" in str(executor.stats())
+            with pytest.raises(NoDeviceError, match=r"^job 0: a removed device"):
+                executor.run_batch(ADD_U32, [make_pair(1), make_pair(2)])
+        stats = executor.stats()
+        assert all(actor.quarantined for actor in stats.actors)
+        assert "quarantined" in str(stats)
+        # The former names of these attributes remain.
+        assert [each.given_up for each in stats.posts] == [
+            each.quarantined for each in stats.actors
+        ]

@@ -1,4 +1,4 @@
-"""Results from several machines: exact, in order, and what travels to get them."""
+"""RayExecutor: exact and ordered results, and what is sent to compute them."""
 
 from __future__ import annotations
 
@@ -21,124 +21,131 @@ from tests.support.jobs import ADD_U32, check_sums, field_job, field_jobs, word_
 from tests.support.ray_cluster import (
     FQ_ADD,
     LARGE,
-    PATIENCE,
     SMALL,
+    TIMEOUT_SECONDS,
     Array,
     RayExecutor,
     Reference,
-    pids,
-    referring,
+    make_kernel,
+    wait_for_pids,
 )
 
 
-def test_an_actor_on_every_node_has_the_device_there(vulkan: RayExecutor) -> None:
-    posts = vulkan.stats().posts
-    assert {post.node for post in posts} == {
+def test_each_node_has_an_actor_for_its_device(vulkan_executor: RayExecutor) -> None:
+    actors = vulkan_executor.stats().actors
+    assert {actor.node for actor in actors} == {
         node["NodeID"] for node in ray.nodes() if node["Alive"]
     }
-    assert [post.device for post in posts] == [gx.devices()[0].name] * 2
-    assert len(set(pids(vulkan)) | {os.getpid()}) == 3
+    assert [actor.device for actor in actors] == [gx.devices()[0].name] * 2
+    assert len(set(wait_for_pids(vulkan_executor)) | {os.getpid()}) == 3
 
 
 @pytest.mark.parametrize("count", [0, 1, SMALL, LARGE])
-def test_a_run_is_exact(vulkan: RayExecutor, count: int) -> None:
+def test_run_returns_exact_results(vulkan_executor: RayExecutor, count: int) -> None:
     for job in (word_jobs(count)[0], field_job(min(count, SMALL))):
         kernel = ADD_U32 if job[0].dtype == np.uint32 else FQ_ADD
-        check_sums([vulkan.run(kernel, *job)], [job])
+        check_sums([vulkan_executor.run(kernel, *job)], [job])
 
 
-def test_other_backends_take_arrays_from_the_store(two_nodes: Cluster, cpus: RayExecutor) -> None:
+def test_webgpu_and_cpu_read_arrays_from_the_object_store(
+    two_nodes: Cluster, cpu_executor: RayExecutor
+) -> None:
     strided = np.arange(2 * LARGE, dtype=np.uint32).reshape(2, LARGE)[:, ::2]
     jobs = [*word_jobs(SMALL, LARGE, LARGE), (strided, strided)]
     with gx.cluster.RayExecutor("webgpu") as webgpu:
-        for executor in (webgpu, cpus):
+        for executor in (webgpu, cpu_executor):
             check_sums(executor.run_batch(ADD_U32, jobs), jobs)
 
 
-def test_several_outputs_come_as_a_tuple(cpus: RayExecutor) -> None:
+def test_several_outputs_are_a_tuple(cpu_executor: RayExecutor) -> None:
     assert ADD_U32.types is not None
     kernel = dataclasses.replace(
-        referring(lambda a, b: (a + b, a - b)), outputs=2, types=(*ADD_U32.types, ADD_U32.types[0])
+        make_kernel(lambda a, b: (a + b, a - b)),
+        outputs=2,
+        types=(*ADD_U32.types, ADD_U32.types[0]),
     )
     jobs = word_jobs(*[SMALL] * 20, LARGE)
     outs = [(np.empty_like(a), np.empty_like(a)) for a, _ in jobs]
-    for results in (cpus.run_batch(kernel, jobs), cpus.run_batch(kernel, jobs, out=outs)):
+    for results in (
+        cpu_executor.run_batch(kernel, jobs),
+        cpu_executor.run_batch(kernel, jobs, out=outs),
+    ):
         check_sums([total for total, _ in results], jobs)
         for (_, difference), (a, b) in zip(results, jobs, strict=True):
             np.testing.assert_array_equal(difference, a - b)
-    assert not any(each.flags.writeable for each in cpus.run(kernel, *jobs[0]))
+    assert not any(each.flags.writeable for each in cpu_executor.run(kernel, *jobs[0]))
 
 
-def test_a_batch_comes_in_order_and_from_both(vulkan: RayExecutor) -> None:
-    before = [post.answered for post in vulkan.stats().posts]
+def test_a_batch_is_in_order_and_uses_both_actors(vulkan_executor: RayExecutor) -> None:
+    before = [actor.answered for actor in vulkan_executor.stats().actors]
     jobs = field_jobs(*(1 + number % 7 for number in range(300)))
-    check_sums(vulkan.run_batch(FQ_ADD, jobs), jobs)
+    check_sums(vulkan_executor.run_batch(FQ_ADD, jobs), jobs)
     jobs = word_jobs(*[LARGE] * 20)
-    check_sums(vulkan.run_batch(ADD_U32, jobs), jobs)
-    after = [post.answered for post in vulkan.stats().posts]
+    check_sums(vulkan_executor.run_batch(ADD_U32, jobs), jobs)
+    after = [actor.answered for actor in vulkan_executor.stats().actors]
     assert sum(after) - sum(before) == 320
     assert all(now > then for now, then in zip(after, before, strict=True))
-    assert vulkan.stats().unanswered == vulkan.stats().unanswered_bytes == 0
+    assert vulkan_executor.stats().unanswered == vulkan_executor.stats().unanswered_bytes == 0
 
 
-def test_kernels_may_be_mixed(vulkan: RayExecutor) -> None:
+def test_calls_of_different_kernels_may_be_interleaved(vulkan_executor: RayExecutor) -> None:
     words, fields = word_jobs(*[SMALL] * 20), field_jobs(*[30] * 20)
     futures = [
-        vulkan.submit(kernel, *job)
+        vulkan_executor.submit(kernel, *job)
         for both in zip(words, fields, strict=True)
         for kernel, job in zip((ADD_U32, FQ_ADD), both, strict=True)
     ]
-    results = [future.result(PATIENCE) for future in futures]
+    results = [future.result(TIMEOUT_SECONDS) for future in futures]
     check_sums(results[::2], words)
     check_sums(results[1::2], fields)
 
 
-def test_a_map_is_lazy_and_ordered(vulkan: RayExecutor) -> None:
+def test_map_is_lazy_and_ordered(vulkan_executor: RayExecutor) -> None:
     jobs = word_jobs(*range(1, 200))
-    check_sums(list(vulkan.map(ADD_U32, *zip(*jobs, strict=True), chunksize=16)), jobs)
-    endless = vulkan.map(ADD_U32, *zip(*jobs, strict=True), buffersize=3)
+    check_sums(list(vulkan_executor.map(ADD_U32, *zip(*jobs, strict=True), chunksize=16)), jobs)
+    endless = vulkan_executor.map(ADD_U32, *zip(*jobs, strict=True), buffersize=3)
     check_sums(list(itertools.islice(endless, 5)), jobs[:5])
 
 
-def test_results_are_read_only_whatever_their_size(vulkan: RayExecutor) -> None:
-    """One that is large is a view of the object store, and holds it when the reference is gone."""
+def test_results_of_any_size_are_read_only(vulkan_executor: RayExecutor) -> None:
+    """A large result is a view of the object store, which it keeps alive without a reference."""
     jobs = word_jobs(1, SMALL, LARGE)
-    results = vulkan.run_batch(ADD_U32, jobs)
+    results = vulkan_executor.run_batch(ADD_U32, jobs)
     assert not any(result.flags.writeable for result in results)
     assert not results[2].flags.owndata
     gc.collect()
     check_sums(results, jobs)
 
 
-def test_out_is_written_and_returned(vulkan: RayExecutor) -> None:
+def test_out_is_written_and_returned(vulkan_executor: RayExecutor) -> None:
     jobs = word_jobs(SMALL, LARGE)
     outs = [np.empty_like(a) for a, _ in jobs]
-    results = vulkan.run_batch(ADD_U32, jobs, out=outs)
+    results = vulkan_executor.run_batch(ADD_U32, jobs, out=outs)
     assert all(result is out for result, out in zip(results, outs, strict=True))
     check_sums(outs, jobs)
 
 
-def test_references_are_read_where_they_are(vulkan: RayExecutor) -> None:
-    """One array for many calls is stored once."""
+def test_arguments_may_be_references_to_stored_arrays(vulkan_executor: RayExecutor) -> None:
+    """An array that many calls read is stored once."""
     a, b = word_jobs(LARGE)[0]
     stored = ray.put(a)
-    results = vulkan.run_batch(ADD_U32, [(stored, b)] * 4)
+    results = vulkan_executor.run_batch(ADD_U32, [(stored, b)] * 4)
     check_sums(results, [(a, b)] * 4)
     with pytest.raises(ArgumentTypeError, match="shapes of references"):
-        vulkan.run(ADD_U32, stored, b, out=np.empty_like(b))
+        vulkan_executor.run(ADD_U32, stored, b, out=np.empty_like(b))
     with pytest.raises(ArgumentTypeError, match="argument 1 is a list"):
-        vulkan.run(ADD_U32, stored, [1])
+        vulkan_executor.run(ADD_U32, stored, [1])
 
 
-def test_actors_read_large_arrays_without_a_copy(cpus: RayExecutor) -> None:
+def test_actors_read_large_arrays_without_a_copy(cpu_executor: RayExecutor) -> None:
     def owned(a: Array, b: Array) -> Array:
         writable = a.flags.writeable or b.flags.writeable
         return np.full_like(a, writable or a.flags.owndata or b.flags.owndata)
 
-    assert not cpus.run(referring(owned), *word_jobs(LARGE)[0]).any()
+    assert not cpu_executor.run(make_kernel(owned), *word_jobs(LARGE)[0]).any()
 
 
-def test_a_kernel_travels_once_to_each_actor(cpus: RayExecutor, tmp_path: Path) -> None:
+def test_a_kernel_is_sent_once_to_each_actor(cpu_executor: RayExecutor, tmp_path: Path) -> None:
     def arrived() -> Reference:
         (tmp_path / str(time.monotonic_ns())).touch()
         return lambda a, b: a + b
@@ -148,13 +155,13 @@ def test_a_kernel_travels_once_to_each_actor(cpus: RayExecutor, tmp_path: Path) 
             return arrived, ()
 
         def __call__(self, *_arrays: Array) -> Any:
-            raise AssertionError("this one stays here")
+            raise AssertionError("the kernel is called in the caller's process")
 
-    kernel, jobs = referring(Noted()), word_jobs(*[LARGE] * 10)
-    before = [post.answered for post in cpus.stats().posts]
+    kernel, jobs = make_kernel(Noted()), word_jobs(*[LARGE] * 10)
+    before = [actor.answered for actor in cpu_executor.stats().actors]
     for _ in range(2):
-        check_sums(cpus.run_batch(kernel, jobs), jobs)
-    after = [post.answered for post in cpus.stats().posts]
+        check_sums(cpu_executor.run_batch(kernel, jobs), jobs)
+    after = [actor.answered for actor in cpu_executor.stats().actors]
     assert all(now > then for now, then in zip(after, before, strict=True))
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -162,13 +169,17 @@ def test_a_kernel_travels_once_to_each_actor(cpus: RayExecutor, tmp_path: Path) 
 def test_several_actors_may_share_a_device(two_nodes: Cluster) -> None:
     jobs = field_jobs(*[50] * 40)
     with gx.cluster.RayExecutor("vulkan", devices=2) as executor:
-        assert len(set(pids(executor))) == 4
+        assert len(set(wait_for_pids(executor))) == 4
         check_sums(executor.run_batch(FQ_ADD, jobs), jobs)
 
 
-def test_two_executors_do_not_meet(vulkan: RayExecutor, cpus: RayExecutor) -> None:
+def test_two_executors_have_separate_actors(
+    vulkan_executor: RayExecutor, cpu_executor: RayExecutor
+) -> None:
     jobs = field_jobs(*[20] * 50)
-    futures = [[each.submit(FQ_ADD, *job) for job in jobs] for each in (vulkan, cpus)]
+    futures = [
+        [each.submit(FQ_ADD, *job) for job in jobs] for each in (vulkan_executor, cpu_executor)
+    ]
     for one in futures:
-        check_sums([future.result(PATIENCE) for future in one], jobs)
-    assert not set(pids(vulkan)) & set(pids(cpus))
+        check_sums([future.result(TIMEOUT_SECONDS) for future in one], jobs)
+    assert not set(wait_for_pids(vulkan_executor)) & set(wait_for_pids(cpu_executor))

@@ -1,5 +1,5 @@
-"""For tests of several machines: nodes that come and go, kernels that a test can hold, and what
-other processes do. The cluster itself is a fixture of tests/cluster."""
+"""Helpers for tests of RayExecutor: nodes that join and leave, kernels that a test can block, and
+the state of other processes. The cluster itself is a fixture of tests/cluster."""
 
 from __future__ import annotations
 
@@ -23,44 +23,45 @@ RayExecutor = gx.cluster.RayExecutor
 Reference = Callable[..., Any]
 FQ_ADD = gx.kernels.load("bls12_381_fq_add")
 SMALL, LARGE = 1000, 200_000
-"""Elements that travel in a message, and that go through the object store."""
-NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 200 << 20}
-# A node that is gone is missed after 2 s, not 15.
-HEAD = {
+"""Element counts of arrays that travel inside a message, and that go through the object store."""
+NODE_OPTIONS: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 200 << 20}
+# Ray notices that a node is lost after 2 s, not 15.
+HEAD_OPTIONS = {
     "include_dashboard": False,
     "_system_config": {"health_check_period_ms": 250, "health_check_failure_threshold": 8},
 }
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 # --- nodes ---
 
 
 @contextlib.contextmanager
-def third_node(cluster: Cluster) -> Iterator[Any]:
-    """One more, which is gone at the end, as others are to find two."""
-    node = cluster.add_node(**NODE)
-    until(lambda: living_nodes() == 3)
+def add_third_node(cluster: Cluster) -> Iterator[Any]:
+    """Add a third node, and remove it at the end: other tests expect two nodes."""
+    node = cluster.add_node(**NODE_OPTIONS)
+    wait_until(lambda: count_alive_nodes() == 3)
     try:
         yield node
     finally:
         if node in cluster.list_all_nodes():
             cluster.remove_node(node, allow_graceful=False)
-        until(lambda: living_nodes() == 2)
+        wait_until(lambda: count_alive_nodes() == 2)
 
 
-def living_nodes() -> int:
+def count_alive_nodes() -> int:
     return sum(each["Alive"] for each in ray.nodes())
 
 
 # --- kernels and arrays ---
 
 
-def referring(reference: Reference) -> gx.Kernel:
+def make_kernel(reference: Reference) -> gx.Kernel:
+    """A kernel that runs a Python function on the CPU backend."""
     return dataclasses.replace(ADD_U32, reference=reference)
 
 
-def gated(folder: Path) -> gx.Kernel:
-    """Adds when the file `open` is there, and notes each call that began."""
+def make_gated_kernel(folder: Path) -> gx.Kernel:
+    """A kernel that adds once the file `open` exists; each call that begins creates a file."""
 
     def add(a: Array, b: Array) -> Array:
         (folder / f"began-{time.monotonic_ns()}").touch()
@@ -68,41 +69,41 @@ def gated(folder: Path) -> gx.Kernel:
             time.sleep(0.005)
         return a + b
 
-    return referring(add)
+    return make_kernel(add)
 
 
-def pair(value: int, count: int = 4) -> tuple[Array, Array]:
+def make_pair(value: int, count: int = 4) -> tuple[Array, Array]:
     return np.full(count, value, np.uint32), np.arange(count, dtype=np.uint32)
 
 
-# --- what happens elsewhere ---
+# --- other processes ---
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Waits for what another process does."""
-    end = time.monotonic() + PATIENCE
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for something that another thread or process does."""
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, f"it did not happen within {TIMEOUT_SECONDS} s"
         time.sleep(0.01)
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return False
 
 
-def pids(executor: RayExecutor) -> list[int]:
-    """Of its actors, when all are there."""
-    until(lambda: all(post.pid for post in executor.stats().posts))
-    return [post.pid or 0 for post in executor.stats().posts]
+def wait_for_pids(executor: RayExecutor) -> list[int]:
+    """Wait until all actors are ready, and return the IDs of their processes."""
+    wait_until(lambda: all(actor.pid for actor in executor.stats().actors))
+    return [actor.pid or 0 for actor in executor.stats().actors]
 
 
-def living_actors() -> set[str]:
+def list_alive_actors() -> set[str]:
     known = ray._private.state.actors()
-    return {number for number, actor in known.items() if actor["State"] != "DEAD"}
+    return {actor_id for actor_id, actor in known.items() if actor["State"] != "DEAD"}
 
 
-def deaths(executor: RayExecutor) -> int:
-    return sum(post.deaths for post in executor.stats().posts)
+def count_deaths(executor: RayExecutor) -> int:
+    return sum(actor.deaths for actor in executor.stats().actors)
