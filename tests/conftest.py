@@ -104,7 +104,7 @@ def validation_messages(
     folder = tmp_path_factory.mktemp("gpu-executor")
     (folder / "vk_layer_settings.txt").write_text(LAYER_SETTINGS)
     said = ValidationMessages()
-    callback_for = vulkan_instance._message_callback
+    callback_for = vulkan_instance._make_message_callback
 
     def listening_callback(messages: list[str]) -> Any:
         said.listen(messages)
@@ -120,7 +120,7 @@ def validation_messages(
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         for name in UNSET:
             patch.delenv(name, raising=False)
-        patch.setattr(vulkan_instance, "_message_callback", listening_callback)
+        patch.setattr(vulkan_instance, "_make_message_callback", listening_callback)
         yield said
     assert said.take() == [], "the validation layer spoke while the last backends closed"
 

@@ -375,7 +375,7 @@ def test_webgpu_works_in_a_child_whose_parent_has_not_used_it(run_python: RunPyt
 
 def test_a_driver_that_allows_a_child_no_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_arguments: object) -> None:
-        raise binding._error("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
+        raise binding._make_error("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
 
     monkeypatch.setattr(vk, "vkCreateDevice", refuse)
     with pytest.raises(gx.errors.VulkanError, match="vkCreateDevice failed"):

@@ -86,14 +86,14 @@ class Signature:
 class Call:
     """A kernel on arrays: inputs and outputs as (elements, *element shape)."""
 
-    __slots__ = ("inputs", "job", "outputs", "places", "results", "signature")
+    __slots__ = ("buffer_ranges", "inputs", "job", "outputs", "results", "signature")
 
     def __init__(self, signature: Signature, inputs: Sequence[Any]) -> None:
         self.signature = signature
         self.inputs = inputs
         self.job: int | None = None
         """Its number in a batch."""
-        self.places: Any = None
+        self.buffer_ranges: Any = None
         """Where a backend reaches the arrays without copying them; None where it copies all."""
         self.outputs: list[Any] = []
         self.results: list[Any] = []

@@ -229,7 +229,7 @@ device = executor._devices[0]
 def lost(*arguments):
     left[0] -= 1
     if left[0] == 0:
-        raise binding._error("vkQueueSubmit", vk.VK_ERROR_DEVICE_LOST)
+        raise binding._make_error("vkQueueSubmit", vk.VK_ERROR_DEVICE_LOST)
     return submit(*arguments)
 vk.vkQueueSubmit = lost
 executor.run(ADD, X, X)
@@ -271,7 +271,7 @@ executor, submit, calls = gx.GpuExecutor("vulkan"), vk.vkQueueSubmit, [0]
 def lost(*arguments):
     calls[0] += 1
     if calls[0] % 7 == 0:
-        raise binding._error("vkQueueSubmit", vk.VK_ERROR_DEVICE_LOST)
+        raise binding._make_error("vkQueueSubmit", vk.VK_ERROR_DEVICE_LOST)
     return submit(*arguments)
 vk.vkQueueSubmit = lost
 for _ in range(100):

@@ -31,7 +31,9 @@ See = Callable[[int | None], object]
 """Is told a job by its number."""
 
 
-def crewed(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> gx.PersistentVulkanBackend:
+def open_with_copy_threads(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> gx.PersistentVulkanBackend:
     """A backend whose crew copies for the smallest pieces too, of 100 elements at most."""
     monkeypatch.setattr(recording, "MUCH_TO_COPY", MUCH)
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)

@@ -117,7 +117,7 @@ def refuse_above(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
 
     def refuse(_device: Any, info: Any, *_others: Any) -> None:
         if info.allocationSize > most:
-            raise binding._error("vkAllocateMemory", vk.VK_ERROR_OUT_OF_DEVICE_MEMORY)
+            raise binding._make_error("vkAllocateMemory", vk.VK_ERROR_OUT_OF_DEVICE_MEMORY)
 
     watch(monkeypatch, "vkAllocateMemory", refuse)
 
@@ -167,7 +167,7 @@ def lose(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
 
     def lost(*_arguments: Any) -> None:
         if len(seen) == at:
-            raise binding._error("vkQueueSubmit", vk.VK_ERROR_DEVICE_LOST)
+            raise binding._make_error("vkQueueSubmit", vk.VK_ERROR_DEVICE_LOST)
 
     seen = watch(monkeypatch, "vkQueueSubmit", lost)
 

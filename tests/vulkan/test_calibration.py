@@ -68,9 +68,9 @@ def test_the_first_batch_measures_and_the_next_backend_reads(
     assert figures is not None
     assert is_sound(figures)
     assert figures.host_copy[0][0] == 1
-    assert figures.host_copy[-1][0] == gpu._session.resources.copy_threads.most
+    assert figures.host_copy[-1][0] == gpu._session.resources.copy_threads.max_threads
     assert (figures.piece_split is None) == (gpu._session.resources.upload is None)
-    assert (figures.piece_several is None) == (not gpu._session.resources.side_by_side)
+    assert (figures.piece_several is None) == (not gpu._session.resources.parallel_compute)
     assert read_calibration(tmp_path, gpu.device) == figures
     foreseen = gpu.explain(FQ_ADD, 70).foreseen
     assert foreseen is not None and foreseen > 0
@@ -353,9 +353,9 @@ def test_after_ctrl_c_nobody_writes_to_memory_that_was_given_back(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrived, late = threading.Event(), threading.Event()
-    copy, main = copy_threads._Parts.copy, threading.main_thread()
+    copy, main = copy_threads._SharedCopy.copy, threading.main_thread()
 
-    def interrupt_the_first(parts: copy_threads._Parts) -> None:
+    def interrupt_the_first(parts: copy_threads._SharedCopy) -> None:
         if late.is_set() or threading.current_thread() is main:
             copy(parts)
             return
@@ -367,7 +367,7 @@ def test_after_ctrl_c_nobody_writes_to_memory_that_was_given_back(
     gpu = fresh_gpu()
     crew = gpu._session.resources.copy_threads
     with monkeypatch.context() as patch:
-        patch.setattr(copy_threads._Parts, "copy", interrupt_the_first)
+        patch.setattr(copy_threads._SharedCopy, "copy", interrupt_the_first)
         with pytest.raises(KeyboardInterrupt):
             gpu.calibrate()
     blocks = gpu._session.resources.memory._blocks
@@ -378,7 +378,7 @@ def test_after_ctrl_c_nobody_writes_to_memory_that_was_given_back(
     arrived.set()
     assert late.wait(PATIENCE)
     assert all((mapped_bytes(block) == 7).all() for block in blocks)
-    assert crew.threads == crew.most
+    assert crew.threads == crew.max_threads
 
 
 def mapped_bytes(block: Block) -> Array:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_executor.vulkan import copy_threads
-from gpu_executor.vulkan.copy_threads import SMALLEST_PART, CopyThreads, Pair, _cut
+from gpu_executor.vulkan.copy_threads import SMALLEST_PART, CopyThreads, Pair, _split_pairs
 from tests.support.threads import in_threads
 
 Array = npt.NDArray[Any]
@@ -90,13 +90,13 @@ def test_small_copies_start_no_thread() -> None:
 
 
 def test_a_large_copy_is_shared_among_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut, numbers_of_parts = copy_threads._cut, list[int]()
+    cut, numbers_of_parts = copy_threads._split_pairs, list[int]()
 
     def cutting(pairs: Any, nbytes: int, number: int) -> Any:
         numbers_of_parts.append(number)
         return cut(pairs, nbytes, number)
 
-    monkeypatch.setattr(copy_threads, "_cut", cutting)
+    monkeypatch.setattr(copy_threads, "_split_pairs", cutting)
     before = set(threading.enumerate())
     crew, source = CopyThreads(4), numbers(LARGE, np.uint64)
     started = []
@@ -129,20 +129,20 @@ def test_an_interrupted_copy_waits_for_the_others_and_drops_the_rest(
 
     begun, may_end = threading.Event(), threading.Event()
 
-    def interrupted(_parts: copy_threads._Parts) -> None:
+    def interrupted(_parts: copy_threads._SharedCopy) -> None:
         begun.wait()
         raise KeyboardInterrupt
 
-    def helping(parts: copy_threads._Parts) -> None:
+    def helping(parts: copy_threads._SharedCopy) -> None:
         parts._busy.append(None)
         begun.set()
         may_end.wait()
         target[-1] = 7
         parts._busy.pop()
-        parts._left.put(None)
+        parts._done.put(None)
 
-    monkeypatch.setattr(copy_threads._Parts, "help", helping)
-    monkeypatch.setattr(copy_threads._Parts, "copy", interrupted)
+    monkeypatch.setattr(copy_threads._SharedCopy, "help", helping)
+    monkeypatch.setattr(copy_threads._SharedCopy, "copy", interrupted)
     threading.Timer(0.05, may_end.set).start()
     with pytest.raises(KeyboardInterrupt):
         crew.copy([(target, source)])
@@ -204,7 +204,7 @@ def test_cutting_covers_every_row_once_in_few_parts(
         target = np.zeros((rows, columns), f"u{itemsize}")
         pairs.append((target, np.ones_like(target)))
     nbytes = sum(target.nbytes for target, _ in pairs)
-    lists = _cut(pairs, nbytes, parts)
+    lists = _split_pairs(pairs, nbytes, parts)
     assert 1 <= len(lists) <= parts
     for part in lists:
         for target, source in part:
@@ -222,6 +222,6 @@ def test_cutting_covers_every_row_once_in_few_parts(
 @given(rows=st.integers(1, 200), parts=st.integers(2, 9))
 def test_what_is_worth_sharing_is_shared(rows: int, parts: int) -> None:
     target = np.zeros((rows, 4), np.uint64)
-    lists = _cut([(target, target)], target.nbytes, parts)
+    lists = _split_pairs([(target, target)], target.nbytes, parts)
     assert sum(1 for part in lists if part) >= min(rows, 2)
     assert len(lists) > 1  # a copy of one part would wait for others that never come

@@ -119,7 +119,7 @@ def test_a_description_becomes_json_and_comes_back(found: list[DeviceInfo]) -> N
 def test_one_is_chosen_by_index_uuid_or_name(
     three: list[tuple[int, DeviceInfo]], wanted: str | int | None, index: int
 ) -> None:
-    assert instance.choose(three, wanted) == three[index]
+    assert instance.choose_device(three, wanted) == three[index]
 
 
 def test_the_rank_goes_before_the_order_they_were_found_in(
@@ -141,7 +141,7 @@ def test_no_match_says_what_was_looked_for_and_what_is_there(
     three: list[tuple[int, DeviceInfo]],
 ) -> None:
     with pytest.raises(DeviceNotFoundError) as caught:
-        instance.choose(three, "Voodoo 2")
+        instance.choose_device(three, "Voodoo 2")
     assert "'Voodoo 2'" in str(caught.value)
     assert all(info.name in str(caught.value) for _, info in three)
     assert all(info.uuid in str(caught.value) for _, info in three)
@@ -154,7 +154,7 @@ def test_an_index_that_is_not_there_is_no_part_of_a_name(
 ) -> None:
     # 6 begins the UUID 6d..., and "15" is in "LLVM 15.0.6".
     with pytest.raises(DeviceNotFoundError):
-        instance.choose(three, wanted)
+        instance.choose_device(three, wanted)
 
 
 def test_a_device_can_be_asked_for_by_its_own_uuid_and_name(found: list[DeviceInfo]) -> None:

@@ -139,7 +139,7 @@ def test_an_opening_that_fails_leaves_nothing(
 
 def test_an_instance_without_its_messenger_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_arguments: object) -> None:
-        raise binding._error("vkCreateDebugUtilsMessengerEXT", vk.VK_ERROR_OUT_OF_HOST_MEMORY)
+        raise binding._make_error("vkCreateDebugUtilsMessengerEXT", vk.VK_ERROR_OUT_OF_HOST_MEMORY)
 
     before = binding.live_objects()
     monkeypatch.setattr(vk, "extension", lambda *_: refuse)

@@ -21,14 +21,14 @@ CHUNK = 128  # elements of 48 bytes: pieces begin where any device can bind them
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes of every array that the host copies to a slot or from one."""
-    pairs_of, nbytes = slot_module._pairs, list[int]()
+    pairs_of, nbytes = slot_module._pair_views, list[int]()
 
     def noting(*arguments: Any) -> Any:
         pairs = list(pairs_of(*arguments))
         nbytes.extend(view.nbytes for view, _ in pairs if view is not None)
         return pairs
 
-    monkeypatch.setattr(slot_module, "_pairs", noting)
+    monkeypatch.setattr(slot_module, "_pair_views", noting)
     return nbytes
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.vulkan import binding
-from gpu_executor.vulkan.slot import RECORDINGS_KEPT
+from gpu_executor.vulkan.slot import MAX_RECORDINGS
 from tests.conftest import OpenGpu, RunPython, on_both_paths
 from tests.support.jobs import ADD_U32, FQ_ADD, check_sums, field_job
 from tests.support.results import lies_in_mapped_memory
@@ -207,7 +207,7 @@ def test_arrays_at_many_places_take_a_bounded_number_of_commands(
         np.testing.assert_array_equal(out, 2 * x)
         out[...] = 0
     assert gpu.stats().slots.misses == 1
-    assert gpu.stats().descriptors.sets_used <= 1 + RECORDINGS_KEPT
+    assert gpu.stats().descriptors.sets_used <= 1 + MAX_RECORDINGS
     gpu.trim()
     assert gpu.stats().descriptors.sets_used == 0
 

@@ -22,7 +22,7 @@ from gpu_executor.vulkan.memory import (
     Block,
     MemoryPool,
     Purpose,
-    choose_type,
+    choose_memory_type,
 )
 from gpu_executor.vulkan.session import Session
 from tests.conftest import OpenGpu, elements, on_both_paths
@@ -55,19 +55,19 @@ DEVICES: dict[str, tuple[list[int], tuple[int, int, int]]] = {
 @pytest.mark.parametrize(("flags", "best"), DEVICES.values(), ids=DEVICES.keys())
 def test_each_purpose_gets_its_kind_of_memory(flags: list[int], best: tuple[int, int, int]) -> None:
     purposes = (Purpose.DEVICE, Purpose.UPLOAD, Purpose.READBACK)
-    assert tuple(choose_type(flags, 0xFFFFFFFF, purpose) for purpose in purposes) == best
+    assert tuple(choose_memory_type(flags, 0xFFFFFFFF, purpose) for purpose in purposes) == best
 
 
 def test_a_type_that_the_buffer_cannot_use_is_passed_over() -> None:
     flags, _ = DEVICES["discrete with a window to its memory"]
-    assert choose_type(flags, 0b10001, Purpose.DEVICE) == 4
-    assert choose_type(flags, 0b11010, Purpose.UPLOAD) == 3
-    assert choose_type(flags, 0b10110, Purpose.READBACK) == 2
+    assert choose_memory_type(flags, 0b10001, Purpose.DEVICE) == 4
+    assert choose_memory_type(flags, 0b11010, Purpose.UPLOAD) == 3
+    assert choose_memory_type(flags, 0b10110, Purpose.READBACK) == 2
 
 
 def test_a_device_without_such_memory_is_an_error_that_lists_what_it_has() -> None:
     with pytest.raises(gx.OutOfMemoryError, match=r"no memory type for upload; it has \[1\]"):
-        choose_type([DEVICE_LOCAL], 0xFFFFFFFF, Purpose.UPLOAD)
+        choose_memory_type([DEVICE_LOCAL], 0xFFFFFFFF, Purpose.UPLOAD)
 
 
 @given(st.lists(st.one_of(st.integers(1, 40), st.integers(-30, -1)), max_size=60))

@@ -19,7 +19,7 @@ from gpu_executor.primes import BLS12_381_FQ, Prime, words
 from gpu_executor.vulkan import binding, prepared_call
 from gpu_executor.vulkan.pipeline import PipelineCache
 from gpu_executor.vulkan.session import Session
-from gpu_executor.vulkan.slot import RECORDINGS_KEPT
+from gpu_executor.vulkan.slot import MAX_RECORDINGS
 from tests.conftest import CHUNK, OpenGpu, elements, on_both_paths
 from tests.support.resource_counts import count_resources
 
@@ -92,7 +92,7 @@ def test_many_sizes_in_one_slot_stay_right_with_few_command_buffers(
         x = np.arange(size, dtype=np.uint32)
         np.testing.assert_array_equal(gpu.run(ADD_U32, x, x), 2 * x)
     assert gpu.stats().slots.misses == 1
-    assert len(calls) == RECORDINGS_KEPT
+    assert len(calls) == MAX_RECORDINGS
 
 
 def test_pipelines_are_shared_by_kernels_that_differ_in_data_only(fresh_gpu: OpenGpu) -> None:

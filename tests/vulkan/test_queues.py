@@ -16,7 +16,7 @@ from gpu_executor.device_info import QueueFamily
 from gpu_executor.errors import NoDeviceError
 from gpu_executor.plan import Piece, strategy
 from gpu_executor.vulkan.binding import Arena, vk
-from gpu_executor.vulkan.device import SIDE_BY_SIDE, QueueAddress, choose_queues
+from gpu_executor.vulkan.device import MAX_PARALLEL_QUEUES, QueueAddress, choose_queues
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import Slot, SlotLayout
@@ -36,10 +36,16 @@ SHORT_NS, LONG_NS = 50_000_000, 60_000_000_000
 def test_an_h200_computes_on_one_family_and_copies_both_ways_on_another() -> None:
     found = choose_queues([ALL, COPIES, COMPUTES, DECODES, ENCODES])
     assert found.compute == QueueAddress(0, 0)
-    assert found.side_by_side == tuple(QueueAddress(2, index) for index in range(SIDE_BY_SIDE))
+    assert found.parallel_compute == tuple(
+        QueueAddress(2, index) for index in range(MAX_PARALLEL_QUEUES)
+    )
     assert (found.upload, found.download) == (QueueAddress(1, 0), QueueAddress(1, 1))
     assert found.families == [0, 1, 2]
-    assert [found.in_family(family) for family in found.families] == [1, 2, SIDE_BY_SIDE]
+    assert [found.count_in_family(family) for family in found.families] == [
+        1,
+        2,
+        MAX_PARALLEL_QUEUES,
+    ]
 
 
 @pytest.mark.parametrize("family", [ALL, COMPUTES, QueueFamily(1, ("compute",), 0)])
@@ -48,14 +54,18 @@ def test_a_device_of_one_family_does_everything_there(family: QueueFamily) -> No
     assert (found.upload, found.download, found.families) == (None, None, [0])
     assert found.compute == QueueAddress(0, 0)
     alone = "graphics" in family.work or family.count == 1
-    assert len(found.side_by_side) == (0 if alone else SIDE_BY_SIDE)
+    assert len(found.parallel_compute) == (0 if alone else MAX_PARALLEL_QUEUES)
 
 
 def test_a_single_copying_queue_goes_both_ways() -> None:
     found = choose_queues([dataclasses.replace(COPIES, count=1), COMPUTES])
     assert found.upload == found.download == QueueAddress(0, 0)
     assert found.compute == QueueAddress(1, 0)
-    assert (found.families, found.in_family(0), found.in_family(1)) == ([0, 1], 1, SIDE_BY_SIDE)
+    assert (found.families, found.count_in_family(0), found.count_in_family(1)) == (
+        [0, 1],
+        1,
+        MAX_PARALLEL_QUEUES,
+    )
 
 
 def test_of_several_copying_families_the_one_with_most_queues_copies() -> None:
@@ -242,6 +252,6 @@ def test_a_wait_shifted_by_one_is_waited_for(
     assert all(split_slot.done(submission, LONG_NS) for submission in submissions[:shifted])
     assert not any(split_slot.done(submission, SHORT_NS) for submission in submissions[shifted:])
     missing = submissions[shifted - 1]
-    split_slot.signal(missing, missing.signalled[0] + 1)
+    split_slot.signal(missing, missing.signal_value[0] + 1)
     assert all(split_slot.done(submission, LONG_NS) for submission in submissions[shifted:])
     split_slot.finish()

@@ -18,7 +18,7 @@ from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_jobs, watch, word_jobs
-from tests.support.ring_backends import CHUNK, MIXED, MUCH, Watched, crewed, in_time
+from tests.support.ring_backends import CHUNK, MIXED, MUCH, Watched, in_time, open_with_copy_threads
 from tests.support.threads import PATIENCE, in_background, in_threads
 
 Gpu = gx.PersistentVulkanBackend
@@ -26,7 +26,7 @@ Gpu = gx.PersistentVulkanBackend
 
 @pytest.fixture
 def crewed_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    return crewed(fresh_gpu, monkeypatch)
+    return open_with_copy_threads(fresh_gpu, monkeypatch)
 
 
 @on_both_paths
@@ -127,7 +127,7 @@ def two_beside_each_other(resources: Resources, opened: ExitStack) -> Resources:
     for timeline in made:
         opened.callback(timeline.close)
         timeline._lock = resources.compute._lock  # one thread at a time may use a queue
-    return dataclasses.replace(resources, side_by_side=tuple(made))
+    return dataclasses.replace(resources, parallel_compute=tuple(made))
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_queues_side_by_side_give_the_same_results(
 def test_pieces_alternate_among_the_queues(
     several_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, depth: int
 ) -> None:
-    queues = several_gpu._session.resources.side_by_side
+    queues = several_gpu._session.resources.parallel_compute
     jobs = word_jobs(*[70] * 12)
     submitted = watch(monkeypatch, "vkQueueSubmit")
     for _ in range(3):

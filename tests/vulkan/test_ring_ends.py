@@ -12,10 +12,17 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
-from gpu_executor.vulkan.copy_threads import CopyThreads, _Parts
+from gpu_executor.vulkan.copy_threads import CopyThreads, _SharedCopy
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import FQ_ADD, TOO_LARGE, check_sums, field_jobs, watch
-from tests.support.ring_backends import WORKERS, Watched, check_works, crewed, in_time, press_ctrl_c
+from tests.support.ring_backends import (
+    WORKERS,
+    Watched,
+    check_works,
+    in_time,
+    open_with_copy_threads,
+    press_ctrl_c,
+)
 from tests.support.threads import PATIENCE, in_background
 
 Gpu = gx.PersistentVulkanBackend
@@ -23,7 +30,7 @@ Gpu = gx.PersistentVulkanBackend
 
 @pytest.fixture
 def crewed_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    return crewed(fresh_gpu, monkeypatch)
+    return open_with_copy_threads(fresh_gpu, monkeypatch)
 
 
 class OtherThreadError(Exception):
@@ -59,7 +66,7 @@ def test_a_submission_that_fails_in_another_thread_is_told_of_here(
 ) -> None:
     def refuse(*_arguments: Any) -> None:
         if len(submitted) == 5:
-            raise binding._error("vkQueueSubmit", vk.VK_ERROR_TOO_MANY_OBJECTS)
+            raise binding._make_error("vkQueueSubmit", vk.VK_ERROR_TOO_MANY_OBJECTS)
 
     jobs = field_jobs(*[70] * 12)
     with monkeypatch.context() as patch:
@@ -114,21 +121,21 @@ def test_ctrl_c_arrives_when_the_others_are_done(
 def test_ctrl_c_in_a_copy_that_is_shared_arrives_when_the_others_are_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    copy, begun, ended = _Parts.copy, threading.Event(), threading.Event()
+    copy, begun, ended = _SharedCopy.copy, threading.Event(), threading.Event()
 
-    def slow(parts: _Parts) -> None:
+    def slow(parts: _SharedCopy) -> None:
         if threading.current_thread() is threading.main_thread():
             assert begun.wait(PATIENCE)
         else:
-            part = parts._todo.popleft()
+            part = parts._parts.popleft()
             begun.set()
             press_ctrl_c("wait")
             time.sleep(0.05)
-            parts._todo.append(part)
+            parts._parts.append(part)
             copy(parts)
             ended.set()
 
-    monkeypatch.setattr(_Parts, "copy", slow)
+    monkeypatch.setattr(_SharedCopy, "copy", slow)
     crew, source = CopyThreads(2), np.ones(4 << 20, np.uint8)
     target = np.zeros_like(source)
     with pytest.raises(KeyboardInterrupt):

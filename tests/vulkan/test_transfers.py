@@ -333,7 +333,7 @@ transfers.PART_BYTES = 65_536
 add = gx.kernels.load("vector_add_u32")
 with gx.PersistentVulkanBackend() as gpu:
     if not {barriers}:
-        Recorder.all_before_all = lambda self: None
+        Recorder.barrier_all = lambda self: None
     card = gpu._session.device_memory
     x, step = card.put(np.ones(50_000, np.uint32)), card.put(np.arange(50_000, dtype=np.uint32))
     for number in range(10):

@@ -18,7 +18,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernels import load
 from gpu_executor.plan import Piece, Plan, QueueUse, RunOptions
 from gpu_executor.primes import BLS12_381_FQ
-from gpu_executor.vulkan.mapped_arrays import of_piece
+from gpu_executor.vulkan.mapped_arrays import offset_to_piece
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import Slot, SlotLayout
@@ -175,7 +175,9 @@ def _measure_queues(session: Session, queues: QueueUse) -> HotPath:
         pieces = [Piece(n * SMALL_PIECE, SMALL_PIECE) for n in range(SMALL_PIECES)]
         # Recorded before the timing, so that starting a piece finds its commands.
         recordings = [
-            slot.recording(piece.count, groups, of_piece(call.places, call.signature, piece))
+            slot.find_recording(
+                piece.count, groups, offset_to_piece(call.buffer_ranges, call.signature, piece)
+            )
             for piece in pieces
         ]
         starts, finishes = [], []
@@ -203,7 +205,7 @@ def _plan_small_pieces(session: Session) -> tuple[Call, Plan]:
         array[...] = tile_elements(BLS12_381_FQ, count, seed)
     call = session.call_preparer.signatures.signature(kernel, arrays[:2]).call(arrays[:2])
     call.use_outputs(arrays[2])
-    call.places = tuple(session.mapped.find(array) for array in arrays)
+    call.buffer_ranges = tuple(session.mapped.find(array) for array in arrays)
     parts = [array[:SMALL_PIECE] for array in arrays[:2]]
     job = session.call_preparer.signatures.signature(kernel, parts).call(parts)
     # Device memory for both numbers of queues, so that only the number differs.

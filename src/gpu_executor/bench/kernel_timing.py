@@ -84,16 +84,16 @@ def _time_recording(
         recorder.reset_timestamps(timestamps)
         record(recorder)
         for index in range(repeats):
-            recorder.all_before_all()
-            recorder.timestamp(timestamps, index)
+            recorder.barrier_all()
+            recorder.write_timestamp(timestamps, index)
             record(recorder)
-        recorder.all_before_all()
-        recorder.timestamp(timestamps, repeats)
+        recorder.barrier_all()
+        recorder.write_timestamp(timestamps, repeats)
     warm = time.perf_counter() + WARM_UP_SECONDS
     submit()
     while time.perf_counter() < warm:
         submit()
-    at = timestamps.nanoseconds()
+    at = timestamps.read_elapsed()
     return statistics.median(b - a for a, b in itertools.pairwise(at)) / 1e9
 
 
@@ -130,7 +130,7 @@ def _fill(
     ]
     with _record(stack, resources) as (recorder, submit):
         recorder.copy(copies)
-        recorder.copies_before_kernel()
+        recorder.barrier_copies_to_kernel()
     submit()
 
 

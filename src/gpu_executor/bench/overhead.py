@@ -158,14 +158,14 @@ def _prepare_bare_submission(
     import vulkan
 
     piece, groups = prepared.steps[0]
-    _, recorded = slot.recording(piece.count, groups).submissions[0]
+    _, recorded = slot.find_recording(piece.count, groups).submissions[0]
     device = session.resources.device
     address = device.queues.compute
     timeline = Timeline(device, address)
     submission = timeline.prepare(recorded.commands)
     queue_submit, wait_semaphores = vulkan.lib.vkQueueSubmit, vulkan.lib.vkWaitSemaphores
     null, queue, handle = vk.ffi.NULL, device.queue(address), device.handle
-    signalled, value = submission.signalled, 0
+    signalled, value = submission.signal_value, 0
 
     def submit() -> None:
         nonlocal value

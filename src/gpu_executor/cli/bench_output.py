@@ -19,7 +19,7 @@ from gpu_executor.cli.output import console, make_table
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.settings import Settings
 from gpu_executor.version import __version__
-from gpu_executor.vulkan.instance import Instance, choose
+from gpu_executor.vulkan.instance import Instance, choose_device
 
 json_option = click.option(
     "--json",
@@ -39,7 +39,7 @@ def select_device() -> DeviceInfo:
     """The device that backends open: the best, or the one that GPU_DEVICE names."""
     instance = Instance()
     try:
-        return choose(instance.devices(), Settings.from_environment().device)[1]
+        return choose_device(instance.devices(), Settings.from_environment().device)[1]
     finally:
         instance.close()
 

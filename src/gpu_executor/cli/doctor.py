@@ -14,8 +14,8 @@ from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.errors import GpuError
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.binding import out, vk
-from gpu_executor.vulkan.instance import VALIDATION_LAYER, find_devices, instance_layers
-from gpu_executor.vulkan.physical_device import api_version
+from gpu_executor.vulkan.instance import VALIDATION_LAYER, find_devices, list_layers
+from gpu_executor.vulkan.physical_device import unpack_version
 from gpu_executor.vulkan.session import Session
 
 
@@ -49,7 +49,7 @@ def examine() -> Iterator[Finding]:
     yield Finding("Python", sys.version_info >= (3, 11), sys.version.split()[0])
     yield _check("Vulkan loader", _read_loader_version)
     yield _check("devices", _list_devices)
-    yield _check("opening a device", _open_device)
+    yield _check("loader_lock a device", _open_device)
     yield _check("results", _compute)
     yield _check("pipeline cache", _find_cache)
     yield _find_validation_layer()
@@ -70,7 +70,7 @@ def _check(subject: str, check: Callable[[], str]) -> Finding:
 def _read_loader_version() -> str:
     version = out("uint32_t")
     vk.vkEnumerateInstanceVersion(version)
-    return f"Vulkan {'.'.join(map(str, api_version(version[0])))}"
+    return f"Vulkan {'.'.join(map(str, unpack_version(version[0])))}"
 
 
 def _list_devices() -> str:
@@ -103,7 +103,7 @@ def _find_cache() -> str:
 
 def _find_validation_layer() -> Finding:
     try:
-        found = VALIDATION_LAYER in instance_layers()
+        found = VALIDATION_LAYER in list_layers()
     except GpuError:
         found = False
     details = VALIDATION_LAYER if found else "apt-get install vulkan-validationlayers"

@@ -15,7 +15,7 @@ from gpu_executor.vulkan.session import Session
 
 Job = Sequence[Array]
 """The arrays of one call."""
-NO_MORE = object()
+_END = object()
 
 
 def run_batch(
@@ -58,8 +58,8 @@ class Stream(Iterator[Any]):
         options: RunOptions,
     ) -> None:
         self._session = session
-        coming = _checked_jobs(session, kernel, jobs, out)
-        self._results = _stream(session, coming, options)
+        calls = _check_jobs(session, kernel, jobs, out)
+        self._results = _stream(session, calls, options)
         session.streams.add(self)
 
     def __next__(self) -> Any:
@@ -74,32 +74,32 @@ class Stream(Iterator[Any]):
         self._results.close()
 
 
-def _checked_jobs(
+def _check_jobs(
     session: Session, kernel: Kernel, jobs: Iterable[Job], out: Iterable[Any] | None
 ) -> Iterator[Call]:
     """The jobs as calls, as they come."""
     targets = itertools.repeat(None) if out is None else iter(out)
     for index, job in enumerate(jobs):
-        target = next(targets, NO_MORE)
-        if target is NO_MORE:
+        target = next(targets, _END)
+        if target is _END:
             raise ArgumentTypeError(f"job {index}: out has ended")
         yield session.call_preparer.signatures.job(kernel, job, index, target)
 
 
 def _stream(
-    session: Session, coming: Iterator[Call], options: RunOptions
+    session: Session, calls: Iterator[Call], options: RunOptions
 ) -> Generator[Any, None, None]:
     """Slots are as large as the largest job so far needs."""
-    call = next(coming, None)
+    call = next(calls, None)
     while call is not None:
         if call.signature.count == 0:
             call.make_outputs()
             yield call.result()
-            call = next(coming, None)
+            call = next(calls, None)
             continue
         # A stream has no end that could be planned for: plan as for a batch of jobs like this one.
         prepared = session.prepare_batch([call] * MAX_SLOTS, options)
-        feed = _UpTo(call, coming, prepared.plan)
+        feed = _CallsThatFit(call, calls, prepared.plan)
         # Closed here and now when the stream is: its slots must not wait for a collector.
         with contextlib.closing(session.run_stream(feed, prepared)) as running:
             for done in running:
@@ -107,16 +107,16 @@ def _stream(
         call = feed.next_call
 
 
-class _UpTo:
+class _CallsThatFit:
     """The calls that fit a plan's slots; the first one that does not is left for the next plan."""
 
-    def __init__(self, first: Call, coming: Iterator[Call], plan: Plan) -> None:
-        self._first, self._coming, self._plan = first, coming, plan
+    def __init__(self, first: Call, calls: Iterator[Call], plan: Plan) -> None:
+        self._first, self._calls, self._plan = first, calls, plan
         self.next_call: Call | None = None
 
     def __iter__(self) -> Iterator[Call]:
         yield self._first
-        for call in self._coming:
+        for call in self._calls:
             if not self._fits(call.signature):
                 self.next_call = call
                 return

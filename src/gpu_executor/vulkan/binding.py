@@ -40,7 +40,7 @@ def live_objects() -> dict[str, int]:
         return {kind: count for kind, count in sorted(_live.items()) if count}
 
 
-opening = threading.RLock()
+loader_lock = threading.RLock()
 """Held while instances and devices are found, made and destroyed. Vulkan allows that from several
 threads, but the validation layer (1.3.239) was seen to crash when threads did so at once, and a
 child that is forked meanwhile to wait for the loader's locks for ever."""
@@ -48,13 +48,13 @@ child that is forked meanwhile to wait for the loader's locks for ever."""
 
 def _before_fork() -> None:
     """Wait until nobody is in the loader."""
-    opening.acquire()
+    loader_lock.acquire()
     _live_lock.acquire()
 
 
 def _after_fork() -> None:
     _live_lock.release()
-    opening.release()
+    loader_lock.release()
 
 
 def _in_child() -> None:
@@ -79,14 +79,14 @@ class _Vulkan:
         """An entry point that the loader does not export, from the instance."""
         pointer = self.vkGetInstanceProcAddr(instance, name.encode())
         if pointer == self.ffi.NULL:
-            raise _error(name, self.VK_ERROR_EXTENSION_NOT_PRESENT)
+            raise _make_error(name, self.VK_ERROR_EXTENSION_NOT_PRESENT)
         return _checked(name, self.ffi.cast(f"PFN_{name}", pointer))
 
     def device_extension(self, device: Handle, name: str) -> Any:
         """An entry point of a device extension that was switched on."""
         pointer = self.vkGetDeviceProcAddr(device, name.encode())
         if pointer == self.ffi.NULL:
-            raise _error(name, self.VK_ERROR_EXTENSION_NOT_PRESENT)
+            raise _make_error(name, self.VK_ERROR_EXTENSION_NOT_PRESENT)
         return _checked(name, self.ffi.cast(f"PFN_{name}", pointer))
 
 
@@ -97,7 +97,7 @@ class Arena:
     """C structures that live as long as the arena: cffi does not keep what a pointer points to."""
 
     def __init__(self) -> None:
-        self._kept: list[Any] = []
+        self._owned: list[Any] = []
 
     def new(self, kind: str, **fields: Any) -> Handle:
         """A pointer to a zeroed structure with `fields` set, and its sType where it has one."""
@@ -107,13 +107,13 @@ class Arena:
             structure.sType = tag
         for field, value in fields.items():
             setattr(structure, field, value)
-        self._kept.append((structure, tuple(fields.values())))
+        self._owned.append((structure, tuple(fields.values())))
         return structure
 
     def array(self, kind: str, items: Any) -> Handle:
         """An array of `kind` from a sequence, or of a length."""
         values = vk.ffi.new(f"{kind}[]", items)
-        self._kept.append((values, items))
+        self._owned.append((values, items))
         return values
 
     def text(self, value: str) -> Handle:
@@ -157,14 +157,14 @@ def _entry_point(name: str) -> Any:
 def _checked(name: str, call: Any) -> Any:
     """`call` with its result checked and what it makes counted; as it is where neither applies."""
     returns_result = vk.ffi.typeof(call).result.cname == "enum VkResult"
-    count = _counter(name)
+    count = _make_counter(name)
     if not returns_result and count is None:
         return call
 
     def checked(*arguments: Any) -> Any:
         result = call(*arguments)
         if returns_result and result < 0:
-            raise _error(name, result)
+            raise _make_error(name, result)
         if count is not None:
             count(arguments)
         return result
@@ -173,7 +173,7 @@ def _checked(name: str, call: Any) -> Any:
     return checked
 
 
-def _counter(name: str) -> Callable[[tuple[Any, ...]], None] | None:
+def _make_counter(name: str) -> Callable[[tuple[Any, ...]], None] | None:
     match = re.fullmatch(r"vk(Create|Allocate|Destroy|Free)(\w+)", name)
     if match is None or match[2] in ("CommandBuffers", "DescriptorSets"):
         return None  # the last two go with their pools
@@ -187,7 +187,7 @@ def _counter(name: str) -> Callable[[tuple[Any, ...]], None] | None:
     return count
 
 
-def _error(call: str, result: int) -> Exception:
+def _make_error(call: str, result: int) -> Exception:
     meaning = _result_names().get(result, "an unknown error")
     if result == vk.VK_ERROR_DEVICE_LOST:
         return DeviceLostError(call, result, f"{meaning}: the device is gone; reopen the backend")

@@ -28,9 +28,9 @@ from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.mapped_arrays import BufferRanges, MappedArrays
 from gpu_executor.vulkan.memory import Allocation, Purpose, mapped_view
-from gpu_executor.vulkan.prepared_call import steps_of
+from gpu_executor.vulkan.prepared_call import make_steps
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.ring import Ring, Step, turn
+from gpu_executor.vulkan.ring import Ring, Step, run_in_slot
 from gpu_executor.vulkan.slot import Slot, SlotLayout
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
@@ -58,14 +58,14 @@ def open_probe(
             commands = pool.allocate()
             with Recorder(commands) as recorder:
                 recorder.copy(copies)
-                recorder.copies_before_host()
+                recorder.barrier_copies_to_host()
             submissions.append(timeline.prepare(commands))
         yield BandwidthProbe(timeline, submissions)
     finally:
         # Some are in flight where Ctrl-C ended it; another one must not end this.
         interrupt = None
         for submission in submissions:
-            interrupt = timeline.wait_out(submission) or interrupt
+            interrupt = timeline.wait_uninterrupted(submission) or interrupt
         pool.close()
         if interrupt is not None:
             raise interrupt
@@ -86,14 +86,14 @@ KERNEL = "bls12_381_fq_add"
 """Reads two bytes for each one it writes and hardly computes: the bus and the memory show."""
 COPIED = 32 << 20
 """Bytes that are copied in; half as many come back."""
-FEW = 64
-MANY, MANY_ON_A_CPU = 1 << 19, 1 << 16
+SMALL = 64
+LARGE, LARGE_ON_A_CPU = 1 << 19, 1 << 16
 """Elements of small and of large calls."""
 PIECES = 24
 SLOTS = 4
-PLAIN_BYTES = (3 << 19, 6 << 20)
-PLAIN_PIECES = 12
-PLAIN_SLOTS = 8
+HOST_PIECE_BYTES = (3 << 19, 6 << 20)
+HOST_PIECES = 12
+HOST_PIECE_SLOTS = 8
 """Two sizes of pieces from plain arrays, how many of them, and the slots for them."""
 WORK_GROUP = 128
 SECONDS = 0.025
@@ -108,16 +108,16 @@ def measure(
     """All figures, in about half a second. Whatever else the device does meanwhile spoils them."""
     begun = perf_counter()
     # The host's copies first: they leave the device idle, and it would be slow to wake up after.
-    host = _host_copies(resources)
-    adding = _Additions(resources, mapped, device_memory, info)
-    into, back, both = _bus(resources)
-    call_mapped, kernel_mapped = adding.alone("host-visible", adding.in_mapped_memory)
-    _, kernel = adding.alone("device-local", adding.on_device)
-    piece_staged = adding.piece("device-local", "one")
-    sharing, shared_copy = _shared_copies(resources)
+    host = _measure_host_copies(resources)
+    benchmark = _AdditionBenchmark(resources, mapped, device_memory, info)
+    into, back, both = _measure_bus(resources)
+    call_mapped, kernel_mapped = benchmark.measure_calls("host-visible", benchmark.in_mapped_memory)
+    _, kernel = benchmark.measure_calls("device-local", benchmark.on_device)
+    piece_staged = benchmark.time_piece("device-local", "one")
+    sharing, shared_copy = _measure_shared_copies(resources)
     handing_over, pieces_copy = sharing, max(rate for _, rate in host)
     if 1 / (1 / into + 0.5 / back + 1.5 / kernel) > host[0][1]:  # else all wait for the device
-        handed, pieces_copy = adding.plain_pieces()
+        handed, pieces_copy = benchmark.measure_host_pieces()
         handing_over = handed - piece_staged
     return Calibration(
         copy_in=into,
@@ -129,11 +129,13 @@ def measure(
         pieces_copy=pieces_copy,
         handing_over=max(handing_over, SHORTEST),
         call_mapped=call_mapped,
-        call_staged=adding.call("device-local", adding.in_mapped_memory, FEW),
-        piece_mapped=adding.piece("host-visible", "one"),
+        call_staged=benchmark.time_call("device-local", benchmark.in_mapped_memory, SMALL),
+        piece_mapped=benchmark.time_piece("host-visible", "one"),
         piece_staged=piece_staged,
-        piece_split=adding.piece("device-local", "split") if resources.upload else None,
-        piece_several=adding.piece("device-local", "several") if resources.side_by_side else None,
+        piece_split=benchmark.time_piece("device-local", "split") if resources.upload else None,
+        piece_several=benchmark.time_piece("device-local", "several")
+        if resources.parallel_compute
+        else None,
         kernel=kernel,
         kernel_mapped=kernel_mapped,
         seconds=perf_counter() - begun,
@@ -141,7 +143,7 @@ def measure(
     )
 
 
-def _times(function: Callable[[], object]) -> list[float]:
+def _time_runs(function: Callable[[], object]) -> list[float]:
     """The seconds of some turns, after one in which memory is touched for the first time."""
     function()
     taken: list[float] = []
@@ -153,19 +155,19 @@ def _times(function: Callable[[], object]) -> list[float]:
     return taken
 
 
-def _best(function: Callable[[], object]) -> float:
+def _time_fastest(function: Callable[[], object]) -> float:
     """The seconds of the fastest turn."""
-    return min(_times(function))
+    return min(_time_runs(function))
 
 
-def _usual(function: Callable[[], object]) -> float:
+def _time_median(function: Callable[[], object]) -> float:
     """The seconds of most turns, for what depends on how threads are woken."""
     import statistics
 
-    return statistics.median(_times(function))
+    return statistics.median(_time_runs(function))
 
 
-def _bus(resources: Resources) -> tuple[float, float, float]:
+def _measure_bus(resources: Resources) -> tuple[float, float, float]:
     """Bytes a second into device memory, back, and both ways at once."""
     upload = resources.upload or resources.compute
     download = resources.download or resources.compute
@@ -185,46 +187,46 @@ def _bus(resources: Resources) -> tuple[float, float, float]:
         there = probe(upload, Purpose.UPLOAD, COPIED, into=True)
         back = probe(download, Purpose.READBACK, COPIED // 2, into=False)
         return (
-            COPIED / _best(lambda: run_probes([there])),
-            COPIED // 2 / _best(lambda: run_probes([back])),
-            (COPIED + COPIED // 2) / _best(lambda: run_probes([there, back])),
+            COPIED / _time_fastest(lambda: run_probes([there])),
+            COPIED // 2 / _time_fastest(lambda: run_probes([back])),
+            (COPIED + COPIED // 2) / _time_fastest(lambda: run_probes([there, back])),
         )
 
 
-def _host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
+def _measure_host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
     """Bytes a second from a plain array into mapped memory, by threads."""
     copy_threads = resources.copy_threads
     with contextlib.ExitStack() as stack:
-        stack.callback(setattr, copy_threads, "threads", copy_threads.most)
+        stack.callback(setattr, copy_threads, "threads", copy_threads.max_threads)
         room = _allocate(stack, resources, Purpose.UPLOAD, COPIED)
         target = mapped_view(room, 0, COPIED, ElementType(np.dtype(np.uint8)))
         source = np.ones(COPIED, np.uint8)
 
         def by(threads: int) -> float:
             copy_threads.threads = threads
-            return COPIED / _usual(lambda: copy_threads.copy([(target, source)]))
+            return COPIED / _time_median(lambda: copy_threads.copy([(target, source)]))
 
-        fewer = [threads for threads in (1, 2, 4, 8, 16) if threads < copy_threads.most]
-        return tuple((threads, by(threads)) for threads in (*fewer, copy_threads.most))
+        fewer = [threads for threads in (1, 2, 4, 8, 16) if threads < copy_threads.max_threads]
+        return tuple((threads, by(threads)) for threads in (*fewer, copy_threads.max_threads))
 
 
-def _shared_copies(resources: Resources) -> tuple[float, float]:
+def _measure_shared_copies(resources: Resources) -> tuple[float, float]:
     """Seconds at nothing and bytes a second of a copy that the threads share."""
     with contextlib.ExitStack() as stack:
-        room = _allocate(stack, resources, Purpose.UPLOAD, PLAIN_BYTES[-1])
-        target = mapped_view(room, 0, PLAIN_BYTES[-1], ElementType(np.dtype(np.uint8)))
-        sources = np.ones((PLAIN_PIECES, PLAIN_BYTES[-1]), np.uint8)
+        room = _allocate(stack, resources, Purpose.UPLOAD, HOST_PIECE_BYTES[-1])
+        target = mapped_view(room, 0, HOST_PIECE_BYTES[-1], ElementType(np.dtype(np.uint8)))
+        sources = np.ones((HOST_PIECES, HOST_PIECE_BYTES[-1]), np.uint8)
 
         def copy_all(nbytes: int) -> None:
             for source in sources:
                 resources.copy_threads.copy([(target[:nbytes], source[:nbytes])])
 
-        return _line(lambda nbytes: _usual(lambda: copy_all(nbytes)) / PLAIN_PIECES)
+        return _fit_line(lambda nbytes: _time_median(lambda: copy_all(nbytes)) / HOST_PIECES)
 
 
-def _line(seconds: Callable[[int], float]) -> tuple[float, float]:
+def _fit_line(seconds: Callable[[int], float]) -> tuple[float, float]:
     """Through the times for two numbers of bytes: seconds at nothing, then bytes a second."""
-    few, many = PLAIN_BYTES
+    few, many = HOST_PIECE_BYTES
     begun = seconds(few)
     slope = max(seconds(many) - begun, SHORTEST) / (many - few)
     return max(begun - few * slope, 0.0), 1 / slope
@@ -251,7 +253,7 @@ def _allocate(
     return allocation
 
 
-class _Additions:
+class _AdditionBenchmark:
     """Additions of few and of many elements, of zeros, by slots that nobody else uses."""
 
     def __init__(
@@ -262,70 +264,74 @@ class _Additions:
         info: DeviceInfo,
     ) -> None:
         self._resources, self._kernel = resources, load(KERNEL)
-        self._many = MANY_ON_A_CPU if info.kind == "cpu" else MANY
+        self._large = LARGE_ON_A_CPU if info.kind == "cpu" else LARGE
         assert self._kernel.types is not None
         self._type = self._kernel.types[0]
-        made = [mapped.make((self._many, *self._type.shape), self._type.dtype) for _ in range(3)]
+        made = [mapped.make((self._large, *self._type.shape), self._type.dtype) for _ in range(3)]
         self._arrays = [array for array, _ in made]
-        self.in_mapped_memory: BufferRanges = tuple(place for _, place in made)
+        self.in_mapped_memory: BufferRanges = tuple(buffer_range for _, buffer_range in made)
         for array in self._arrays:
             array[...] = 0
-        self._there = [device_memory.put(array) for array in self._arrays]
-        self.on_device: BufferRanges = tuple(device_memory.place(array) for array in self._there)
+        self._device_arrays = [device_memory.put(array) for array in self._arrays]
+        self.on_device: BufferRanges = tuple(
+            device_memory.place(array) for array in self._device_arrays
+        )
 
-    def alone(self, path: DataPath, places: BufferRanges) -> tuple[float, float]:
+    def measure_calls(self, path: DataPath, buffer_ranges: BufferRanges) -> tuple[float, float]:
         """The seconds of a call of few elements, and the bytes a second that more ones add."""
-        few, many = (self.call(path, places, count) for count in (FEW, self._many))
-        moved = 3 * self._type.nbytes * (self._many - FEW)
+        few, many = (self.time_call(path, buffer_ranges, count) for count in (SMALL, self._large))
+        moved = 3 * self._type.nbytes * (self._large - SMALL)
         return few, moved / max(many - few, SHORTEST)
 
-    def call(self, path: DataPath, places: BufferRanges, count: int) -> float:
+    def time_call(self, path: DataPath, buffer_ranges: BufferRanges, count: int) -> float:
         """The seconds of a call."""
-        plan, call = self._plan(path, "one", count), self._call(places, count)
-        steps = steps_of(plan, call.signature)
-        with contextlib.closing(self._slot(plan, call)) as slot:
-            return _best(lambda: turn(slot, call, steps))
+        plan, call = self._make_plan(path, "one", count), self._make_call(buffer_ranges, count)
+        steps = make_steps(plan, call.signature)
+        with contextlib.closing(self._make_slot(plan, call)) as slot:
+            return _time_fastest(lambda: run_in_slot(slot, call, steps))
 
-    def piece(self, path: DataPath, queues: QueueUse) -> float:
+    def time_piece(self, path: DataPath, queues: QueueUse) -> float:
         """The seconds of each of several small pieces that overlap."""
-        plan = self._plan(path, queues, FEW)
-        calls = [self._call(self.in_mapped_memory, FEW) for _ in range(PIECES)]
-        return self._ring_seconds(plan, calls, SLOTS) / PIECES
+        plan = self._make_plan(path, queues, SMALL)
+        calls = [self._make_call(self.in_mapped_memory, SMALL) for _ in range(PIECES)]
+        return self._time_ring(plan, calls, SLOTS) / PIECES
 
-    def _ring_seconds(self, plan: Plan, calls: Sequence[Call], depth: int) -> float:
+    def _time_ring(self, plan: Plan, calls: Sequence[Call], depth: int) -> float:
         """Of all the calls, in so many slots."""
-        steps, copy_threads = steps_of(plan, calls[0].signature), self._resources.copy_threads
+        steps, copy_threads = make_steps(plan, calls[0].signature), self._resources.copy_threads
         with contextlib.ExitStack() as stack:
             slots = [
-                stack.enter_context(contextlib.closing(self._slot(plan, calls[0])))
+                stack.enter_context(contextlib.closing(self._make_slot(plan, calls[0])))
                 for _ in range(depth)
             ]
-            return _usual(lambda: _run_ring(slots, copy_threads, calls, steps))
+            return _time_median(lambda: _run_ring(slots, copy_threads, calls, steps))
 
-    def plain_pieces(self) -> tuple[float, float]:
+    def measure_host_pieces(self) -> tuple[float, float]:
         """Seconds at nothing and bytes a second of pieces whose inputs other threads copy."""
-        return _line(lambda nbytes: self._plain_piece(nbytes // (2 * self._type.nbytes)))
+        return _fit_line(lambda nbytes: self._time_host_piece(nbytes // (2 * self._type.nbytes)))
 
-    def _plain_piece(self, count: int) -> float:
+    def _time_host_piece(self, count: int) -> float:
         """The seconds of each of several."""
-        plan = self._plan("device-local", "one", count)
-        source = np.empty((PLAIN_PIECES, 2, count, *self._type.shape), self._type.dtype)
+        plan = self._make_plan("device-local", "one", count)
+        source = np.empty((HOST_PIECES, 2, count, *self._type.shape), self._type.dtype)
         source[...] = 0  # written, so that it is memory of its own
-        calls = [self._call((None, None, self.in_mapped_memory[2]), count, pair) for pair in source]
-        return self._ring_seconds(plan, calls, PLAIN_SLOTS) / PLAIN_PIECES
+        calls = [
+            self._make_call((None, None, self.in_mapped_memory[2]), count, pair) for pair in source
+        ]
+        return self._time_ring(plan, calls, HOST_PIECE_SLOTS) / HOST_PIECES
 
-    def _call(
-        self, places: BufferRanges, count: int, inputs: Sequence[Array] | None = None
+    def _make_call(
+        self, buffer_ranges: BufferRanges, count: int, inputs: Sequence[Array] | None = None
     ) -> Call:
         """On the mapped arrays' first elements, or on other inputs."""
         given = [array[:count] for array in self._arrays[:2]] if inputs is None else list(inputs)
         call = check(self._kernel, given).call(given)
         call.set_outputs([self._arrays[2][:count]])
-        call.places = places
+        call.buffer_ranges = buffer_ranges
         return call
 
-    def _slot(self, plan: Plan, call: Call) -> Slot:
+    def _make_slot(self, plan: Plan, call: Call) -> Slot:
         return Slot(self._resources, SlotLayout.of(plan, call.signature))
 
-    def _plan(self, path: DataPath, queues: QueueUse, count: int) -> Plan:
+    def _make_plan(self, path: DataPath, queues: QueueUse, count: int) -> Plan:
         return Plan(count, path, count, count, 1, queues, WORK_GROUP, 1, ())

@@ -107,7 +107,7 @@ class CommandStream:
             try:
                 with Recorder(commands, again=True) as recorder:
                     self._record(recorder, steps, made)
-                    recorder.all_before_all()
+                    recorder.barrier_all()
             except BaseException:
                 self._free(made)
                 raise
@@ -170,7 +170,7 @@ class CommandStream:
             self._closed = True
             interrupt = None
             for each in (*self._graphs, *self._links):
-                interrupt = self._timeline.wait_out(each.submission) or interrupt
+                interrupt = self._timeline.wait_uninterrupted(each.submission) or interrupt
                 self._let_go(each)
             self._links.clear()
             self._graphs.clear()
@@ -188,7 +188,7 @@ class CommandStream:
             try:
                 with Recorder(link.commands) as recorder:
                     record(recorder, link)
-                    recorder.all_before_all()
+                    recorder.barrier_all()
             except BaseException:
                 self._let_go(link)
                 self._links.appendleft(link)
@@ -265,9 +265,9 @@ class CommandStream:
                 writes = step.storages[step.inputs :]
                 if not written.isdisjoint(step.storages) or not read.isdisjoint(writes):
                     if copied or copies:
-                        recorder.all_before_all()
+                        recorder.barrier_all()
                     else:
-                        recorder.kernels_in_order()
+                        recorder.barrier_kernels()
                     self.barriers += 1
                     read, written, copied = set(), set(), False
                 read.update(reads)

@@ -114,26 +114,26 @@ class Recorder:
     def reset_timestamps(self, timestamps: Timestamps) -> None:
         vk.vkCmdResetQueryPool(self._commands, timestamps.handle, 0, timestamps.count)
 
-    def timestamp(self, timestamps: Timestamps | None, index: int) -> None:
+    def write_timestamp(self, timestamps: Timestamps | None, index: int) -> None:
         """The device's clock when all that was recorded before is done; nothing without any."""
         if timestamps is None:
             return
         done = vk.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT
         vk.vkCmdWriteTimestamp(self._commands, done, timestamps.handle, index)
 
-    def all_before_all(self) -> None:
+    def barrier_all(self) -> None:
         """Everything recorded before is done and seen by everything after."""
         access = vk.VK_ACCESS_MEMORY_READ_BIT | vk.VK_ACCESS_MEMORY_WRITE_BIT
         stage = vk.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
         self._barrier(stage, access, stage, access)
 
-    def kernels_in_order(self) -> None:
+    def barrier_kernels(self) -> None:
         """The kernels after it see what those before it wrote."""
         stage = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
         access = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT
         self._barrier(stage, vk.VK_ACCESS_SHADER_WRITE_BIT, stage, access)
 
-    def copies_before_kernel(self) -> None:
+    def barrier_copies_to_kernel(self) -> None:
         """The kernel reads what was copied."""
         self._barrier(
             vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
@@ -142,7 +142,7 @@ class Recorder:
             vk.VK_ACCESS_SHADER_READ_BIT,
         )
 
-    def kernel_before_copies(self) -> None:
+    def barrier_kernel_to_copies(self) -> None:
         """Copies read what the kernel wrote."""
         self._barrier(
             vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
@@ -151,7 +151,7 @@ class Recorder:
             vk.VK_ACCESS_TRANSFER_READ_BIT,
         )
 
-    def copies_before_host(self) -> None:
+    def barrier_copies_to_host(self) -> None:
         """The host reads what was copied, on a queue that only copies."""
         self._barrier(
             vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
@@ -160,7 +160,7 @@ class Recorder:
             vk.VK_ACCESS_HOST_READ_BIT,
         )
 
-    def all_before_host(self) -> None:
+    def barrier_all_to_host(self) -> None:
         """The host reads what was written: a semaphore's signal alone does not show it."""
         self._barrier(
             vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | vk.VK_PIPELINE_STAGE_TRANSFER_BIT,

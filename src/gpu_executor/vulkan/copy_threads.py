@@ -31,8 +31,8 @@ class CopyThreads:
 
     def __init__(self, threads: int | None = None) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        self.most = threads or min(MOST_THREADS, cores or 1)
-        self.threads = self.most
+        self.max_threads = threads or min(MOST_THREADS, cores or 1)
+        self.threads = self.max_threads
         """How many copy at once, the caller among them: `most`, or fewer where that is faster."""
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._workers: list[threading.Thread] = []
@@ -47,8 +47,8 @@ class CopyThreads:
             for target, source in pairs:
                 target[...] = source
             return
-        self._need_workers(helpers)
-        parts = _Parts(_cut(pairs, nbytes, number))
+        self._ensure_workers(helpers)
+        parts = _SharedCopy(_split_pairs(pairs, nbytes, number))
         for _ in range(helpers):
             self._tasks.put(parts.help)
         try:
@@ -61,7 +61,7 @@ class CopyThreads:
 
     def hand_over(self, task: Task) -> None:
         """Let one of the threads do it, soon; it must not raise."""
-        self._need_workers(self.threads)
+        self._ensure_workers(self.threads)
         self._tasks.put(task)
 
     def close(self) -> None:
@@ -72,36 +72,36 @@ class CopyThreads:
                 worker.join()
             self._workers.clear()
 
-    def _need_workers(self, number: int) -> None:
+    def _ensure_workers(self, number: int) -> None:
         if len(self._workers) >= number:
             return
         with self._lock:
             while len(self._workers) < number:
-                worker = threading.Thread(target=_work, args=(self._tasks,), daemon=True)
+                worker = threading.Thread(target=_run_tasks, args=(self._tasks,), daemon=True)
                 worker.start()
                 self._workers.append(worker)
 
 
-class _Parts:
+class _SharedCopy:
     """The parts of one copy that nobody has taken yet, and who else is at work on one.
 
     Appending to and popping from lists and deques are single steps under the GIL; threading's own
     conditions are Python code, and cost more than a small part.
     """
 
-    __slots__ = ("_busy", "_left", "_todo", "error")
+    __slots__ = ("_busy", "_done", "_parts", "error")
 
     def __init__(self, parts: list[list[Pair]]) -> None:
-        self._todo = deque(parts)
+        self._parts = deque(parts)
         self._busy: list[None] = []
-        self._left: SimpleQueue[None] = SimpleQueue()
+        self._done: SimpleQueue[None] = SimpleQueue()
         self.error: BaseException | None = None
 
     def copy(self) -> None:
         """Copy one part after the other until none is left."""
-        while self._todo:
+        while self._parts:
             try:
-                part = self._todo.popleft()
+                part = self._parts.popleft()
             except IndexError:
                 return  # somebody else took it
             for target, source in part:
@@ -117,28 +117,28 @@ class _Parts:
             self.error = error
         finally:
             self._busy.pop()
-            self._left.put(None)
+            self._done.put(None)
 
     def wait(self) -> None:
         """Return when nobody is at work any more; parts that were not begun are dropped."""
-        self._todo.clear()
+        self._parts.clear()
         interrupt = None
         while self._busy:
             try:
-                self._left.get()
+                self._done.get()
             except KeyboardInterrupt as error:  # not before: they still write
                 interrupt = error
         if interrupt is not None:
             raise interrupt
 
 
-def _work(tasks: SimpleQueue[Task | None]) -> None:
+def _run_tasks(tasks: SimpleQueue[Task | None]) -> None:
     while (task := tasks.get()) is not None:
         task()
         del task  # and with it an error's traceback, which holds arrays
 
 
-def _cut(pairs: Sequence[Pair], nbytes: int, parts: int) -> list[list[Pair]]:
+def _split_pairs(pairs: Sequence[Pair], nbytes: int, parts: int) -> list[list[Pair]]:
     """The pairs in `parts` lists of nearly equal bytes, cut along their first axis."""
     share = -(-nbytes // parts)
     lists: list[list[Pair]] = [[]]

@@ -18,15 +18,15 @@ from gpu_executor.fork import (
     register_fork_handler,
     skip_driver_cleanup_at_exit,
 )
-from gpu_executor.vulkan.binding import Arena, Handle, opening, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, loader_lock, out, vk
 from gpu_executor.vulkan.physical_device import (
     CORE_FEATURES,
     VULKAN11_FEATURES,
     VULKAN12_FEATURES,
-    feature_chain,
+    make_feature_chain,
 )
 
-SIDE_BY_SIDE = 4
+MAX_PARALLEL_QUEUES = 4
 """Queues for small pieces to be computed on side by side. Those of a family that draws too are left
 alone: on an NVIDIA H200, four jobs of 16 K take 1.04 ms through four of them, between which it
 switches, and 0.46 ms through one. Its family without graphics gains up to 8 % with four."""
@@ -45,7 +45,7 @@ class Queues:
     """The queues that a device is opened with."""
 
     compute: QueueAddress
-    side_by_side: tuple[QueueAddress, ...]
+    parallel_compute: tuple[QueueAddress, ...]
     """Queues that compute, two at least, for pieces that are small; none where there are none."""
     upload: QueueAddress | None
     """A queue of a family that only copies, for what goes to the device; None without one."""
@@ -57,13 +57,13 @@ class Queues:
         """Every family among them, in order."""
         return sorted({queue.family for queue in self._all()})
 
-    def in_family(self, family: int) -> int:
+    def count_in_family(self, family: int) -> int:
         """How many queues of a family are needed."""
         return 1 + max(queue.index for queue in self._all() if queue.family == family)
 
     def _all(self) -> list[QueueAddress]:
         copying = [queue for queue in (self.upload, self.download) if queue is not None]
-        return [self.compute, *self.side_by_side, *copying]
+        return [self.compute, *self.parallel_compute, *copying]
 
 
 def choose_queues(families: Sequence[QueueFamily]) -> Queues:
@@ -71,20 +71,22 @@ def choose_queues(families: Sequence[QueueFamily]) -> Queues:
     computing = [index for index, family in enumerate(families) if "compute" in family.work]
     if not computing:
         raise NoDeviceError("the device has no queue that computes")
-    compute, side_by_side = QueueAddress(computing[0], 0), _side_by_side(families)
+    compute, parallel_compute = QueueAddress(computing[0], 0), _choose_parallel_queues(families)
     copying = [index for index, family in enumerate(families) if family.only_copies]
     if not copying:
-        return Queues(compute, side_by_side, None, None)
+        return Queues(compute, parallel_compute, None, None)
     # The one with most queues: two let both directions of the bus work at once.
     best = max(copying, key=lambda index: families[index].count)
     second = min(families[best].count, 2) - 1
-    return Queues(compute, side_by_side, QueueAddress(best, 0), QueueAddress(best, second))
+    return Queues(compute, parallel_compute, QueueAddress(best, 0), QueueAddress(best, second))
 
 
-def _side_by_side(families: Sequence[QueueFamily]) -> tuple[QueueAddress, ...]:
+def _choose_parallel_queues(families: Sequence[QueueFamily]) -> tuple[QueueAddress, ...]:
     for index, family in enumerate(families):
         if family.only_computes and family.count > 1:
-            return tuple(QueueAddress(index, at) for at in range(min(family.count, SIDE_BY_SIDE)))
+            return tuple(
+                QueueAddress(index, at) for at in range(min(family.count, MAX_PARALLEL_QUEUES))
+            )
     return ()
 
 
@@ -105,11 +107,11 @@ class Device:
         self.physical = physical
         self.info = info
         self.queues = choose_queues(info.queue_families)
-        with opening:  # no child is forked between, which would not know of it
+        with loader_lock:  # no child is forked between, which would not know of it
             self.handle = _create(physical, info, self.queues)
             self._is_open = True
             register_fork_handler(self._disown_after_fork)
-        self.memory_flags = _memory_flags(physical)
+        self.memory_flags = _read_memory_flags(physical)
 
     def queue(self, address: QueueAddress) -> Handle:
         """The queue at an address; the same handle every time."""
@@ -128,7 +130,7 @@ class Device:
             self._retained -= 1
             if self._retained:
                 return
-        with opening:
+        with loader_lock:
             vk.vkDestroyDevice(self.handle, vk.ffi.NULL)
             self._is_open = False
         self._on_closed()
@@ -158,11 +160,11 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
     arena = Arena()
     families = arena.array("VkDeviceQueueCreateInfo", len(queues.families))
     for asked, family in zip(families, queues.families, strict=True):
-        count = queues.in_family(family)
+        count = queues.count_in_family(family)
         asked.sType = vk.VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO
         asked.queueFamilyIndex, asked.queueCount = family, count
         asked.pQueuePriorities = arena.array("float", [1.0] * count)
-    core, vulkan11, vulkan12 = feature_chain(arena)
+    core, vulkan11, vulkan12 = make_feature_chain(arena)
     for structure, names in (
         (core.features, CORE_FEATURES),
         (vulkan11, VULKAN11_FEATURES),
@@ -181,7 +183,7 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
     )
     device = out("VkDevice")
     try:
-        with opening:
+        with loader_lock:
             vk.vkCreateDevice(physical, create, vk.ffi.NULL, device)
     except VulkanError as error:
         if not is_forked_child():
@@ -195,7 +197,7 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
     return device[0]
 
 
-def _memory_flags(physical: Handle) -> tuple[int, ...]:
+def _read_memory_flags(physical: Handle) -> tuple[int, ...]:
     memory = out("VkPhysicalDeviceMemoryProperties")
     vk.vkGetPhysicalDeviceMemoryProperties(physical, memory)
     return tuple(memory.memoryTypes[i].propertyFlags for i in range(memory.memoryTypeCount))

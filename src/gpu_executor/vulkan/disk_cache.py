@@ -132,9 +132,9 @@ def read_calibration(folder: Path, info: DeviceInfo) -> Calibration | None:
         return None
 
 
-def write_calibration(folder: Path, info: DeviceInfo, figures: Calibration) -> None:
+def write_calibration(folder: Path, info: DeviceInfo, calibration: Calibration) -> None:
     """Where the disk refuses, they are not kept and no more."""
     try:
-        write_atomically(calibration_path(folder, info), figures.to_json().encode())
+        write_atomically(calibration_path(folder, info), calibration.to_json().encode())
     except OSError as error:
         log.warning("the device's figures were not kept: %s", error)

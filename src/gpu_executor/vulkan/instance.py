@@ -10,7 +10,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceNotFoundError, NoDeviceError, VulkanError
 from gpu_executor.fork import check_no_parent_gpus
 from gpu_executor.version import __version__
-from gpu_executor.vulkan.binding import Arena, Handle, enumerate_with, opening, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, enumerate_with, loader_lock, out, vk
 from gpu_executor.vulkan.physical_device import describe_device
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
@@ -31,9 +31,9 @@ class Instance:
         self.messages: list[str] = []
         """What the validation layer said, warnings and errors."""
         check_no_parent_gpus("Vulkan")
-        self._callback = _message_callback(self.messages) if validation else None
+        self._callback = _make_message_callback(self.messages) if validation else None
         self._messenger: Handle | None = None
-        with opening:
+        with loader_lock:
             self._open(validation=validation)
 
     def _open(self, *, validation: bool) -> None:
@@ -53,7 +53,7 @@ class Instance:
     def close(self) -> None:
         if self.handle is None:
             return
-        with opening:
+        with loader_lock:
             if self._messenger is not None:
                 destroy = vk.extension(self.handle, "vkDestroyDebugUtilsMessengerEXT")
                 destroy(self.handle, self._messenger, vk.ffi.NULL)
@@ -62,7 +62,7 @@ class Instance:
 
     def devices(self) -> list[tuple[Handle, DeviceInfo]]:
         """Every physical device with its description, best first."""
-        with opening:
+        with loader_lock:
             found = enumerate_with(vk.vkEnumeratePhysicalDevices, "VkPhysicalDevice", self.handle)
             described = [(handle, describe_device(handle)) for handle in found]
         described.sort(key=lambda pair: RANK.index(pair[1].kind))
@@ -86,7 +86,7 @@ class Instance:
         return messenger[0]
 
 
-def choose(
+def choose_device(
     devices: Sequence[tuple[Handle, DeviceInfo]], wanted: str | int | None
 ) -> tuple[Handle, DeviceInfo]:
     """The device asked for by index, UUID prefix or part of its name; the best one for None."""
@@ -99,7 +99,7 @@ def choose(
         # An index and nothing else: "15" is not to find "LLVM 15", or a UUID that begins so.
         matches = list(devices[int(text) : int(text) + 1])
     else:
-        by_uuid = [pair for pair in devices if _begins(pair[1].uuid, text)]
+        by_uuid = [pair for pair in devices if _uuid_begins_with(pair[1].uuid, text)]
         matches = by_uuid or [pair for pair in devices if text in pair[1].name.lower()]
     if matches:
         return matches[0]
@@ -109,7 +109,7 @@ def choose(
     )
 
 
-def _begins(uuid: str, text: str) -> bool:
+def _uuid_begins_with(uuid: str, text: str) -> bool:
     return uuid.startswith(text) or uuid.replace("-", "").startswith(text)
 
 
@@ -125,7 +125,7 @@ def find_devices() -> list[DeviceInfo]:
 def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
     layers = [VALIDATION_LAYER] if validation else []
     extensions = ["VK_EXT_debug_utils"] if validation else []
-    missing = set(layers) - set(instance_layers())
+    missing = set(layers) - set(list_layers())
     if missing:
         raise NoDeviceError(
             f"GPU_VALIDATION is set, but the loader has no layer {VALIDATION_LAYER}; install it "
@@ -154,14 +154,14 @@ def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
     return instance[0]
 
 
-def instance_layers() -> list[str]:
+def list_layers() -> list[str]:
     """The layers that the loader knows."""
-    with opening:
+    with loader_lock:
         found = enumerate_with(vk.vkEnumerateInstanceLayerProperties, "VkLayerProperties")
     return [vk.ffi.string(layer.layerName).decode() for layer in found]
 
 
-def _message_callback(messages: list[str]) -> Any:
+def _make_message_callback(messages: list[str]) -> Any:
     """A C function for the layer to call; the instance keeps it alive as long as the messenger."""
 
     def receive(_severity: int, _kind: int, data: Handle, _user: Handle) -> int:

@@ -1,6 +1,6 @@
 """BufferRanges: arrays that the device reaches where they are, so that nothing is copied for it.
 
-A place is a range of a buffer: an array in mapped memory, imported memory, or memory on the card.
+An array in mapped memory, imported memory or device memory is a range of a buffer.
 
 NumPy arrays in memory that the device sees too: computing on them copies nothing on the host.
 
@@ -50,7 +50,13 @@ from gpu_executor.plan import Piece
 from gpu_executor.result_memory import SMALLEST, ResultMemoryPool
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.memory import HOST_COHERENT, Allocation, MemoryPool, Purpose, buffer_info
+from gpu_executor.vulkan.memory import (
+    HOST_COHERENT,
+    Allocation,
+    MemoryPool,
+    Purpose,
+    make_buffer_info,
+)
 
 
 class BufferRange(NamedTuple):
@@ -68,15 +74,17 @@ BufferRanges = tuple[BufferRange | None, ...]
 """One per operand, inputs then outputs; None for those that are copied."""
 
 
-def of_piece(places: BufferRanges, signature: Signature, piece: Piece) -> BufferRanges:
-    """The places of a piece of a call."""
+def offset_to_piece(
+    buffer_ranges: BufferRanges, signature: Signature, piece: Piece
+) -> BufferRanges:
+    """The buffer_ranges of a piece of a call."""
     if piece.start == 0:
-        return places
+        return buffer_ranges
     return tuple(
         None
-        if place is None
-        else place._replace(offset=place.offset + piece.start * operand.type.nbytes)
-        for place, operand in zip(places, signature.operands, strict=True)
+        if buffer_range is None
+        else buffer_range._replace(offset=buffer_range.offset + piece.start * operand.type.nbytes)
+        for buffer_range, operand in zip(buffer_ranges, signature.operands, strict=True)
     )
 
 
@@ -97,7 +105,7 @@ class MappedArrays:
         self._lock = threading.Lock()
         self._starts: list[int] = []
         self._regions: list[_Region] = []
-        self._gone: deque[int] = deque()
+        self._freed: deque[int] = deque()
         """Where regions began that finalizers gave back."""
         self.any = False
         """Whether there are any: calls look here first."""
@@ -130,7 +138,7 @@ class MappedArrays:
             return None
         address = int(vk.ffi.cast("uintptr_t", vk.ffi.from_buffer(array)))
         with self._lock:
-            self._forget_gone()
+            self._remove_freed()
             index = bisect.bisect(self._starts, address) - 1
             region = self._regions[index] if index >= 0 else None
         if region is None or address + array.nbytes > region.end:
@@ -141,7 +149,7 @@ class MappedArrays:
     def add(self, address: int, nbytes: int, buffer: Handle, offset: int, serial: int) -> None:
         """From now on, data in that range of addresses is found at `offset` of `buffer`."""
         with self._lock:
-            self._forget_gone()
+            self._remove_freed()
             index = bisect.bisect(self._starts, address)
             self._starts.insert(index, address)
             self._regions.insert(index, _Region(address, address + nbytes, buffer, offset, serial))
@@ -149,18 +157,18 @@ class MappedArrays:
 
     def remove(self, address: int) -> None:
         """Forget the range that begins there."""
-        self._gone.append(address)
+        self._freed.append(address)
         with self._lock:
-            self._forget_gone()
+            self._remove_freed()
 
     def _release(self, allocation: Allocation) -> None:
         # A finalizer runs anywhere, where the lock is held too: leave the rest to who comes next.
-        self._gone.append(allocation.address)
+        self._freed.append(allocation.address)
         self._memory.release_when_possible(allocation)
 
-    def _forget_gone(self) -> None:
-        while self._gone:
-            index = bisect.bisect(self._starts, self._gone.popleft()) - 1
+    def _remove_freed(self) -> None:
+        while self._freed:
+            index = bisect.bisect(self._starts, self._freed.popleft()) - 1
             del self._starts[index], self._regions[index]
         self.any = bool(self._starts)
 
@@ -174,7 +182,7 @@ class ImportedArray:
     """An import, until `close()` or the end of a `with`; do not resize the array meanwhile."""
 
     def __init__(self, device: Device, mapped: MappedArrays, array: Array) -> None:
-        _check(device, array)
+        _check_importable(device, array)
         self.array = array
         self._mapped = mapped
         self._address: int = array.__array_interface__["data"][0]
@@ -186,7 +194,7 @@ class ImportedArray:
             undo.callback(device.release)
             buffer = _make_buffer(device, end - start)
             undo.callback(vk.vkDestroyBuffer, device.handle, buffer, vk.ffi.NULL)
-            memory = _import(device, buffer, start, end - start)
+            memory = _import_memory(device, buffer, start, end - start)
             undo.callback(vk.vkFreeMemory, device.handle, memory, vk.ffi.NULL)
             vk.vkBindBufferMemory(device.handle, buffer, memory, 0)
             offset, serial = self._address - start, next(_serials)
@@ -209,7 +217,7 @@ class ImportedArray:
         self.close()
 
 
-def _check(device: Device, array: Array) -> None:
+def _check_importable(device: Device, array: Array) -> None:
     if EXTENSION not in device.info.extensions:
         raise DeviceLacksError(
             f"{device.info.name} has no {EXTENSION}; use gpu.asarray, which copies once"
@@ -226,14 +234,14 @@ def _make_buffer(device: Device, nbytes: int) -> Handle:
         "VkExternalMemoryBufferCreateInfo",
         handleTypes=vk.VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT,
     )
-    info = buffer_info(arena, device, nbytes)
+    info = make_buffer_info(arena, device, nbytes)
     info.pNext = external
     buffer = out("VkBuffer")
     vk.vkCreateBuffer(device.handle, info, vk.ffi.NULL, buffer)
     return buffer[0]
 
 
-def _import(device: Device, buffer: Handle, address: int, nbytes: int) -> Handle:
+def _import_memory(device: Device, buffer: Handle, address: int, nbytes: int) -> Handle:
     handle_type = vk.VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT
     arena = Arena()
     pointer = vk.ffi.cast("void *", address)
@@ -266,7 +274,7 @@ part of the host's memory."""
 LARGE_SIZES_SEEN = 64
 
 
-def recycles(signature: Signature) -> bool:
+def can_recycle_results(signature: Signature) -> bool:
     """Whether the results of a call are large enough."""
     return all(
         output.nbytes >= SMALLEST for output in signature.operands[signature.kernel.inputs :]
@@ -281,11 +289,11 @@ class RecycledResults:
         self._most = max(MOST_BYTES, info.host_memory // MOST_OF_HOST)
         if memory.limit is not None:
             self._most = min(self._most, memory.limit // 2)  # what is left is for slots and staging
-        self._seen: deque[int] = deque(maxlen=LARGE_SIZES_SEEN)
+        self._large_seen: deque[int] = deque(maxlen=LARGE_SIZES_SEEN)
         self._recycled: ResultMemoryPool[BufferRange] = ResultMemoryPool()
 
     def make(self, signature: Signature) -> list[tuple[Array, BufferRange]]:
-        """Arrays for the results of a call and their places; none where there is no memory."""
+        """Arrays for the results of a call and their ranges; empty where memory is short."""
         outputs = signature.operands[signature.kernel.inputs :]
         made = []
         for (shape, dtype), output in zip(signature.results, outputs, strict=True):
@@ -298,32 +306,32 @@ class RecycledResults:
     def make_one(
         self, shape: Shape, dtype: np.dtype[Any], nbytes: int
     ) -> tuple[Array, BufferRange] | None:
-        """An array of so many bytes and its place; None where there is no memory for it."""
-        return self._known(shape, dtype, nbytes) or self._new(shape, dtype, nbytes)
+        """An array of so many bytes and its buffer_range; None where there is no memory for it."""
+        return self._find_free(shape, dtype, nbytes) or self._make_new(shape, dtype, nbytes)
 
     def clear(self) -> None:
         """Keep none: what nobody holds goes back to the pool, the rest when it is dropped."""
         self._recycled.clear()
 
-    def _known(
+    def _find_free(
         self, shape: Shape, dtype: np.dtype[Any], nbytes: int
     ) -> tuple[Array, BufferRange] | None:
         found = self._recycled.find(nbytes)
         return None if found is None else (np.ndarray(shape, dtype, found[0]), found[1])
 
-    def _new(
+    def _make_new(
         self, shape: Shape, dtype: np.dtype[Any], nbytes: int
     ) -> tuple[Array, BufferRange] | None:
-        if nbytes > LARGE and nbytes not in self._seen:
-            self._seen.append(nbytes)
+        if nbytes > LARGE and nbytes not in self._large_seen:
+            self._large_seen.append(nbytes)
             return None
         if self._memory.bytes_in_arrays + nbytes > self._most:
             self.clear()
             if self._memory.bytes_in_arrays + nbytes > self._most:
                 return None
         try:
-            array, place = self._mapped.make(shape, dtype)
+            array, buffer_range = self._mapped.make(shape, dtype)
         except OutOfMemoryError:
             return None
-        self._recycled.add(nbytes, array.base, place)
-        return array, place
+        self._recycled.add(nbytes, array.base, buffer_range)
+        return array, buffer_range

@@ -69,7 +69,7 @@ PREFERENCES: dict[Purpose, tuple[tuple[int, int], ...]] = {
 }
 
 
-def choose_type(flags: Sequence[int], allowed: int, purpose: Purpose) -> int:
+def choose_memory_type(flags: Sequence[int], allowed: int, purpose: Purpose) -> int:
     """The index of the best memory type; `allowed` is the buffer's bit mask of types."""
     for wanted, unwanted in PREFERENCES[purpose]:
         for index, has in enumerate(flags):
@@ -164,7 +164,7 @@ class MemoryPool:
         self._lock = threading.Lock()
         self._hits = self._misses = self._used = self._in_arrays = 0
         self._closed = False
-        self._returned: deque[Allocation] = deque()
+        self._released_later: deque[Allocation] = deque()
         """Given back by finalizers while the pool was busy."""
         self.reclaim: Callable[[], None] = lambda: None
         """Called when memory is short: whoever keeps some that nobody uses lets it go."""
@@ -181,12 +181,12 @@ class MemoryPool:
         with self._lock:
             if self._closed:
                 raise ClosedError("the backend is closed; open another one")
-            self._take_returned()
+            self._release_returned()
             try:
                 block, offset = self._take(purpose, size)
             except OutOfMemoryError:
                 self.reclaim()
-                self._take_returned()
+                self._release_returned()
                 block, offset = self._take(purpose, size)
             self._used += size
             self._in_arrays += size if purpose is Purpose.ARRAY else 0
@@ -210,23 +210,23 @@ class MemoryPool:
 
     def release_when_possible(self, allocation: Allocation) -> None:
         """From a finalizer, which may run anywhere, in the middle of a method of the pool too."""
-        self._returned.append(allocation)
+        self._released_later.append(allocation)
         if self._lock.acquire(blocking=False):
             try:
-                self._take_returned()
+                self._release_returned()
             finally:
                 self._lock.release()
 
     def trim(self) -> int:
         """Free every block that nothing uses; returns the bytes freed."""
         with self._lock:
-            self._take_returned()
+            self._release_returned()
             return self._trim()
 
     def close(self) -> None:
         """Free every block but those that users' arrays lie in: these go with the last array."""
         with self._lock:
-            self._take_returned()
+            self._release_returned()
             self._closed = True
             kept = []
             for block in self._blocks:
@@ -240,7 +240,7 @@ class MemoryPool:
 
     def stats(self) -> MemoryStats:
         with self._lock:
-            self._take_returned()
+            self._release_returned()
             return MemoryStats(
                 self._hits,
                 self._misses,
@@ -271,9 +271,9 @@ class MemoryPool:
             _free_block(self._device, block)
             self._device.release()
 
-    def _take_returned(self) -> None:
-        while self._returned:
-            self._release(self._returned.popleft())
+    def _release_returned(self) -> None:
+        while self._released_later:
+            self._release(self._released_later.popleft())
 
     def _held(self) -> int:
         return sum(block.nbytes for block in self._blocks)
@@ -320,7 +320,7 @@ def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
     try:
         requirements = out("VkMemoryRequirements")
         vk.vkGetBufferMemoryRequirements(device.handle, buffer, requirements)
-        kind = choose_type(device.memory_flags, requirements.memoryTypeBits, purpose)
+        kind = choose_memory_type(device.memory_flags, requirements.memoryTypeBits, purpose)
         memory = _allocate_memory(device, requirements.size, kind)
         vk.vkBindBufferMemory(device.handle, buffer, memory, 0)
         flags = device.memory_flags[kind]
@@ -341,11 +341,11 @@ def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
 def _make_buffer(device: Device, nbytes: int) -> Handle:
     arena = Arena()
     buffer = out("VkBuffer")
-    vk.vkCreateBuffer(device.handle, buffer_info(arena, device, nbytes), vk.ffi.NULL, buffer)
+    vk.vkCreateBuffer(device.handle, make_buffer_info(arena, device, nbytes), vk.ffi.NULL, buffer)
     return buffer[0]
 
 
-def buffer_info(arena: Arena, device: Device, nbytes: int) -> Handle:
+def make_buffer_info(arena: Arena, device: Device, nbytes: int) -> Handle:
     """What every buffer here is made as: for kernels and copies, on all the device's queues."""
     families = device.queues.families
     # Concurrent sharing instead of handing buffers from family to family: it costs buffers nothing
@@ -385,7 +385,7 @@ def mapped_view(allocation: Allocation, offset: int, count: int, type_: ElementT
     return np.frombuffer(buffer, type_.dtype).reshape(count, *type_.shape)
 
 
-def make_visible(device: Device, block: Block) -> None:
+def invalidate_block(device: Device, block: Block) -> None:
     """Cached memory that is not coherent has to be invalidated before the host reads it."""
     info = Arena().new("VkMappedMemoryRange", memory=block.memory, size=WHOLE_SIZE)
     vk.vkInvalidateMappedMemoryRanges(device.handle, 1, info)

@@ -188,7 +188,7 @@ class PersistentVulkanBackend:
         """The plan that `run` would follow for these arrays, or n elements; it prints why."""
         given: list[Any] = list(arrays)
         if len(given) == 1 and isinstance(given[0], int):
-            given = _stand_ins(kernel, given[0])
+            given = _make_placeholders(kernel, given[0])
         return self._session.explain(kernel, given, device_local)
 
     @property
@@ -198,7 +198,7 @@ class PersistentVulkanBackend:
         Where the settings name a cache folder, the first batch or large call measures a new device,
         once, and the figures are kept there for later processes.
         """
-        return self._session.call_preparer.figures
+        return self._session.call_preparer.calibration
 
     def calibrate(self) -> Calibration:
         """Measure the device again, in about half a second, and plan by the figures from now on."""
@@ -243,7 +243,7 @@ class PersistentVulkanBackend:
         self._session.check_open()
 
 
-def _stand_ins(kernel: Kernel, count: int) -> list[Array]:
+def _make_placeholders(kernel: Kernel, count: int) -> list[Array]:
     """Arrays of that many elements for a kernel's inputs, without memory of their own."""
     types = kernel.types or (ElementType(np.dtype(np.uint32)),) * kernel.inputs
     return [

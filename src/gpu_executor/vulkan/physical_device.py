@@ -58,7 +58,7 @@ FLOAT_CONTROLS = ("shaderRoundingModeRTZFloat64",)
 """Properties that kernels may rely on as on features; there is nothing to switch on."""
 
 
-def feature_chain(arena: Arena) -> tuple[Handle, Handle, Handle]:
+def make_feature_chain(arena: Arena) -> tuple[Handle, Handle, Handle]:
     """The structures that ask for, or switch on, the features named above."""
     vulkan12 = arena.new("VkPhysicalDeviceVulkan12Features")
     vulkan11 = arena.new("VkPhysicalDeviceVulkan11Features", pNext=vulkan12)
@@ -68,7 +68,7 @@ def feature_chain(arena: Arena) -> tuple[Handle, Handle, Handle]:
 
 def describe_device(device: Handle) -> DeviceInfo:
     arena = Arena()
-    extensions = _extensions(device)
+    extensions = _read_extensions(device)
     driver = arena.new("VkPhysicalDeviceDriverProperties")
     imports = arena.new("VkPhysicalDeviceExternalMemoryHostPropertiesEXT")
     if "VK_EXT_external_memory_host" in extensions:
@@ -82,30 +82,31 @@ def describe_device(device: Handle) -> DeviceInfo:
     properties = everything.properties
     return DeviceInfo(
         index=0,
-        name=_text(properties.deviceName),
+        name=_decode_text(properties.deviceName),
         kind=KINDS[properties.deviceType],
         vendor=VENDORS.get(properties.vendorID, f"0x{properties.vendorID:04x}"),
-        driver=_text(driver.driverName) or "unknown",
-        driver_version=_text(driver.driverInfo) or f"0x{properties.driverVersion:08x}",
-        api_version=api_version(properties.apiVersion),
+        driver=_decode_text(driver.driverName) or "unknown",
+        driver_version=_decode_text(driver.driverInfo) or f"0x{properties.driverVersion:08x}",
+        api_version=unpack_version(properties.apiVersion),
         uuid=str(uuid.UUID(bytes=bytes(identity.deviceUUID))),
-        heaps=_heaps(device),
-        queue_families=_queue_families(device),
-        limits=_limits(properties.limits, allocation, subgroup, imports),
-        features=_features(device) | {name for name in FLOAT_CONTROLS if getattr(floats, name)},
+        heaps=_read_heaps(device),
+        queue_families=_read_queue_families(device),
+        limits=_read_limits(properties.limits, allocation, subgroup, imports),
+        features=_read_features(device)
+        | {name for name in FLOAT_CONTROLS if getattr(floats, name)},
         extensions=extensions,
         pipeline_cache_uuid=bytes(properties.pipelineCacheUUID).hex(),
     )
 
 
-def _extensions(device: Handle) -> frozenset[str]:
+def _read_extensions(device: Handle) -> frozenset[str]:
     found = enumerate_with(
         vk.vkEnumerateDeviceExtensionProperties, "VkExtensionProperties", device, vk.ffi.NULL
     )
-    return frozenset(EXTENSIONS) & {_text(extension.extensionName) for extension in found}
+    return frozenset(EXTENSIONS) & {_decode_text(extension.extensionName) for extension in found}
 
 
-def _limits(limits: Handle, allocation: Handle, subgroup: Handle, imports: Handle) -> Limits:
+def _read_limits(limits: Handle, allocation: Handle, subgroup: Handle, imports: Handle) -> Limits:
     return Limits(
         max_storage_buffer_range=limits.maxStorageBufferRange,
         max_allocation=allocation.maxMemoryAllocationSize,
@@ -123,7 +124,7 @@ def _limits(limits: Handle, allocation: Handle, subgroup: Handle, imports: Handl
     )
 
 
-def _heaps(device: Handle) -> tuple[MemoryHeap, ...]:
+def _read_heaps(device: Handle) -> tuple[MemoryHeap, ...]:
     memory = out("VkPhysicalDeviceMemoryProperties")
     vk.vkGetPhysicalDeviceMemoryProperties(device, memory)
     types = [memory.memoryTypes[i] for i in range(memory.memoryTypeCount)]
@@ -132,26 +133,28 @@ def _heaps(device: Handle) -> tuple[MemoryHeap, ...]:
             bytes=heap.size,
             device_local=bool(heap.flags & vk.VK_MEMORY_HEAP_DEVICE_LOCAL_BIT),
             types=tuple(
-                _bits(HEAP_BITS, kind.propertyFlags) for kind in types if kind.heapIndex == index
+                _name_bits(HEAP_BITS, kind.propertyFlags)
+                for kind in types
+                if kind.heapIndex == index
             ),
         )
         for index, heap in enumerate(memory.memoryHeaps[0 : memory.memoryHeapCount])
     )
 
 
-def _queue_families(device: Handle) -> tuple[QueueFamily, ...]:
+def _read_queue_families(device: Handle) -> tuple[QueueFamily, ...]:
     found = enumerate_with(
         vk.vkGetPhysicalDeviceQueueFamilyProperties, "VkQueueFamilyProperties", device
     )
     return tuple(
-        QueueFamily(f.queueCount, _bits(QUEUE_BITS, f.queueFlags), f.timestampValidBits)
+        QueueFamily(f.queueCount, _name_bits(QUEUE_BITS, f.queueFlags), f.timestampValidBits)
         for f in found
     )
 
 
-def _features(device: Handle) -> frozenset[str]:
+def _read_features(device: Handle) -> frozenset[str]:
     arena = Arena()
-    core, vulkan11, vulkan12 = feature_chain(arena)
+    core, vulkan11, vulkan12 = make_feature_chain(arena)
     vk.vkGetPhysicalDeviceFeatures2(device, core)
     asked = (
         (core.features, CORE_FEATURES),
@@ -163,15 +166,15 @@ def _features(device: Handle) -> frozenset[str]:
     )
 
 
-def _bits(names: tuple[str, ...], flags: int) -> tuple[str, ...]:
+def _name_bits(names: tuple[str, ...], flags: int) -> tuple[str, ...]:
     return tuple(name for bit, name in enumerate(names) if flags >> bit & 1)
 
 
-def _text(characters: Handle) -> str:
+def _decode_text(characters: Handle) -> str:
     text: str = vk.ffi.string(characters).decode(errors="replace")
     return text
 
 
-def api_version(packed: int) -> tuple[int, int, int]:
+def unpack_version(packed: int) -> tuple[int, int, int]:
     """Major, minor and patch of a version as Vulkan packs it."""
     return packed >> 22 & 0x7F, packed >> 12 & 0x3FF, packed & 0xFFF

@@ -53,8 +53,8 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
     newest = SPIRV_OF_VULKAN.get(info.api_version[:2], (1, 6))
     if interface.version > newest:
         raise DeviceLacksError(
-            f"{where} is SPIR-V {_dotted(interface.version)}; {info.name} takes up to "
-            f"{_dotted(newest)} (compile for an older target: glslc --target-env=vulkan1.2)"
+            f"{where} is SPIR-V {_format_version(interface.version)}; {info.name} takes up to "
+            f"{_format_version(newest)} (compile for an older target: glslc --target-env=vulkan1.2)"
         )
     for capability in sorted(interface.capabilities):
         name = CAPABILITY_NAMES.get(capability, f"capability {capability}")
@@ -89,7 +89,7 @@ def check_work_group(kernel: Kernel, work_group: int, info: DeviceInfo) -> None:
         )
 
 
-def make_module(device: Device, kernel: Kernel) -> Handle:
+def _make_module(device: Device, kernel: Kernel) -> Handle:
     arena = Arena()
     code = arena.array("uint32_t", len(kernel.spirv) // 4)
     vk.ffi.memmove(code, kernel.spirv, len(kernel.spirv))
@@ -99,14 +99,14 @@ def make_module(device: Device, kernel: Kernel) -> Handle:
     return module[0]
 
 
-def _dotted(version: tuple[int, int]) -> str:
+def _format_version(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
 Constants = tuple[tuple[int, bytes], ...]
 """Specialization constants by id, as the bytes that Vulkan gets."""
 Key = tuple[str, Constants, int, int]
-PIPELINES_KEPT = 64
+MAX_PIPELINES = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -134,7 +134,7 @@ class PipelineStats:
 class PipelineCache:
     """Pipelines of one device, the least recently used given up first. Safe from any thread."""
 
-    def __init__(self, device: Device, driver_cache: Handle, *, most: int = PIPELINES_KEPT) -> None:
+    def __init__(self, device: Device, driver_cache: Handle, *, most: int = MAX_PIPELINES) -> None:
         self._device = device
         self._driver_cache = driver_cache
         self._most = most
@@ -144,7 +144,7 @@ class PipelineCache:
 
     def acquire(self, kernel: Kernel, work_group: int, per_invocation: int) -> Pipeline:
         """The pipeline for a kernel and its tuning; `release` it when nothing recorded uses it."""
-        constants = specialization(kernel, work_group, per_invocation)
+        constants = encode_specialization(kernel, work_group, per_invocation)
         check_work_group(kernel, work_group, self._device.info)
         key = (kernel.digest, constants, kernel.bindings, kernel.push_bytes)
         with self._lock:
@@ -187,7 +187,7 @@ class PipelineCache:
         layout = module = None
         try:
             layout = _make_layout(self._device, set_layout, kernel.push_bytes)
-            module = make_module(self._device, kernel)
+            module = _make_module(self._device, kernel)
             handle = _make_pipeline(
                 self._device, self._driver_cache, layout, module, kernel, constants
             )
@@ -202,7 +202,7 @@ class PipelineCache:
         return Pipeline(key, set_layout, layout, handle, kernel.bindings)
 
 
-def specialization(kernel: Kernel, work_group: int, per_invocation: int) -> Constants:
+def encode_specialization(kernel: Kernel, work_group: int, per_invocation: int) -> Constants:
     """The kernel's own constants and those that the plan chose."""
     values = dict(kernel.encode_constants())
     work_group_id = kernel.interface.local_size.spec_ids[0]

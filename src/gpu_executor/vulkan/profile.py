@@ -42,7 +42,7 @@ class Timestamps:
         vk.vkCreateQueryPool(device.handle, info, vk.ffi.NULL, pool)
         self.handle: Handle = pool[0]
 
-    def nanoseconds(self) -> list[float]:
+    def read_elapsed(self) -> list[float]:
         """Each timestamp relative to the first. What writes them must be done."""
         ticks = vk.ffi.new("uint64_t[]", self.count)
         flags = vk.VK_QUERY_RESULT_64_BIT | vk.VK_QUERY_RESULT_WAIT_BIT
@@ -56,7 +56,7 @@ class Timestamps:
         """Forget what was written, from the host: a queue that only copies cannot."""
         vk.vkResetQueryPool(self._device.handle, self.handle, 0, self.count)
 
-    def written(self) -> list[float | None]:
+    def read(self) -> list[float | None]:
         """Each timestamp in nanoseconds of the device's clock, None for one not written."""
         values = vk.ffi.new("uint64_t[]", 2 * self.count)
         flags = vk.VK_QUERY_RESULT_64_BIT | vk.VK_QUERY_RESULT_WITH_AVAILABILITY_BIT
@@ -84,10 +84,10 @@ STAGES = ("fill", "copy in", "compute", "copy out", "drain")
 class Profile:
     """What was recorded between the beginning and the end of a `with gpu.profile()`."""
 
-    def __init__(self, device: Device, ended: Callable[[], None]) -> None:
+    def __init__(self, device: Device, on_end: Callable[[], None]) -> None:
         self.spans: list[Span] = []
-        self._ended = ended
-        self._offset_ns = clock_offset_ns(device)
+        self._on_end = on_end
+        self._offset_ns = measure_clock_offset_ns(device)
         self._lock = threading.Lock()
         self._pieces = 0
 
@@ -97,12 +97,12 @@ class Profile:
             self._pieces += 1
             return self._pieces
 
-    def host(self, stage: str, begin_ns: int, end_ns: int, piece: int) -> None:
+    def add_host_span(self, stage: str, begin_ns: int, end_ns: int, piece: int) -> None:
         """A stage on this thread."""
         track = f"host {threading.current_thread().name}"
         self.spans.append(Span(track, stage, begin_ns, end_ns, piece))
 
-    def device(self, marks: list[tuple[str, str, float, float]], piece: int) -> None:
+    def add_device_spans(self, marks: list[tuple[str, str, float, float]], piece: int) -> None:
         """Stages on queues: track, stage, and the device's times of beginning and end."""
         for track, stage, begin, end in marks:
             offset = self._offset_ns
@@ -123,10 +123,10 @@ class Profile:
         return self
 
     def __exit__(self, *_exception: Any) -> None:
-        self._ended()
+        self._on_end()
 
 
-def clock_offset_ns(device: Device) -> int:
+def measure_clock_offset_ns(device: Device) -> int:
     """What to add to the device's nanoseconds to get those of `time.perf_counter_ns`."""
     if EXTENSION not in device.info.extensions:
         return 0  # the two clocks then have zeros of their own
@@ -152,7 +152,7 @@ def clock_offset_ns(device: Device) -> int:
     return min(samples)[1]
 
 
-class StageMarks:
+class StageTimestamps:
     """The timestamps of one slot: begin and end of copy in, compute and copy out."""
 
     def __init__(self, device: Device, families: list[int]) -> None:
@@ -162,9 +162,9 @@ class StageMarks:
         """Before the commands that write them are submitted again."""
         self.timestamps.reset()
 
-    def spans(self, tracks: tuple[str, str, str]) -> list[tuple[str, str, float, float]]:
+    def read_spans(self, tracks: tuple[str, str, str]) -> list[tuple[str, str, float, float]]:
         """What was written: track, stage, begin, end; stages that did not happen are left out."""
-        at = self.timestamps.written()
+        at = self.timestamps.read()
         return [
             (track, stage, begin, end)
             for track, stage, begin, end in zip(

@@ -16,7 +16,7 @@ from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.mapped_arrays import BufferRanges
 from gpu_executor.vulkan.pipeline import Pipeline
-from gpu_executor.vulkan.profile import StageMarks
+from gpu_executor.vulkan.profile import StageTimestamps
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers
 from gpu_executor.vulkan.timeline import Submission, Timeline
@@ -31,17 +31,17 @@ class Recording:
     inputs: Sequence[Array | None]
     outputs: Sequence[Array | None]
     """Views of just the elements that take part; None for an operand that has a place."""
-    own_set: DescriptorSet | None
+    in_place_set: DescriptorSet | None
     """The descriptors of a recording that binds memory beside the slot's."""
     fills: bool = False
     drains: bool = False
     """Whether the host copies anything."""
-    much_to_fill: bool = False
-    much_to_drain: bool = False
+    large_fill: bool = False
+    large_drain: bool = False
     """Whether it is so much that other threads are worth it."""
 
 
-class RecordingRoom:
+class SlotRecorder:
     """Makes the recordings of one slot, from its command pools and descriptors."""
 
     def __init__(
@@ -52,16 +52,16 @@ class RecordingRoom:
         pipeline: Pipeline,
         buffers: SlotBuffers,
         queues: QueueUse,
-        marks: StageMarks | None = None,
+        timestamps: StageTimestamps | None = None,
     ) -> None:
         self._kernel, self._push = kernel, push
         self._pipeline, self._buffers = pipeline, buffers
-        self._marks = None if marks is None else marks.timestamps
+        self._timestamps = None if timestamps is None else timestamps.timestamps
         self._descriptors = resources.descriptors
-        self._compute = resources.computing(queues)
+        self._compute = resources.choose_compute_queue(queues)
         self._upload, self._download = resources.upload, resources.download
         with contextlib.ExitStack() as undo:
-            self._set = self._descriptors.allocate(pipeline, buffers.ranges())
+            self._set = self._descriptors.allocate(pipeline, buffers.descriptor_ranges())
             undo.callback(self._descriptors.release, self._set)
             self._pool = CommandPool(resources.device, self._compute.family)
             undo.callback(self._pool.close)
@@ -72,7 +72,7 @@ class RecordingRoom:
             self._undo = undo.pop_all()
 
     def record(
-        self, count: int, groups: int, places: BufferRanges | None, oldest: Recording | None
+        self, count: int, groups: int, buffer_ranges: BufferRanges | None, oldest: Recording | None
     ) -> Recording:
         """Commands for that many elements; `oldest` gives its command buffers to them."""
         reused: list[Handle] = []
@@ -80,82 +80,85 @@ class RecordingRoom:
             reused = [submission.commands for _, submission in oldest.submissions]
             self.release(oldest)
         inputs, outputs = self._buffers.inputs, self._buffers.outputs
-        places = places or (None,) * (len(inputs.operands) + len(outputs.operands))
-        sides = places[: len(inputs.operands)], places[len(inputs.operands) :]
+        buffer_ranges = buffer_ranges or (None,) * (len(inputs.operands) + len(outputs.operands))
+        sides = buffer_ranges[: len(inputs.operands)], buffer_ranges[len(inputs.operands) :]
         moved = None if self._kernel.split == "whole" else count
-        own_set = self._own_set(sides, moved)
+        in_place_set = self._make_in_place_set(sides, moved)
         try:
             push = struct.pack("<I", count) + self._push
-            work = _Work(
-                uploads=inputs.uploads(sides[0], moved),
-                downloads=outputs.downloads(sides[1], moved),
-                dispatch=(self._pipeline, own_set or self._set, push, groups),
+            work = _PieceCommands(
+                uploads=inputs.make_uploads(sides[0], moved),
+                downloads=outputs.make_downloads(sides[1], moved),
+                dispatch=(self._pipeline, in_place_set or self._set, push, groups),
             )
             submissions = (
-                self._record_together(work, reused)
+                self._record_one_queue(work, reused)
                 if self._copies is None
-                else self._record_apart(work, self._copies, reused)
+                else self._record_three_queues(work, self._copies, reused)
             )
         except BaseException:
-            if own_set is not None:
-                self._descriptors.release(own_set)
+            if in_place_set is not None:
+                self._descriptors.release(in_place_set)
             raise
-        filled, drained = inputs.parts(sides[0], moved), outputs.parts(sides[1], moved)
-        into, back = _nbytes(filled), _nbytes(drained)
+        filled, drained = inputs.host_views(sides[0], moved), outputs.host_views(sides[1], moved)
+        into, back = _count_bytes(filled), _count_bytes(drained)
         return Recording(
             submissions,
             filled,
             drained,
-            own_set,
+            in_place_set,
             fills=into > 0,
             drains=back > 0,
-            much_to_fill=into >= MUCH_TO_COPY,
-            much_to_drain=back >= MUCH_TO_COPY,
+            large_fill=into >= MUCH_TO_COPY,
+            large_drain=back >= MUCH_TO_COPY,
         )
 
     def release(self, recording: Recording) -> None:
         """Give back what a recording alone has; its command buffers stay in their pools."""
-        if recording.own_set is not None:
-            self._descriptors.release(recording.own_set)
+        if recording.in_place_set is not None:
+            self._descriptors.release(recording.in_place_set)
 
     def close(self) -> None:
         self._undo.close()
 
-    def _own_set(
+    def _make_in_place_set(
         self, sides: tuple[BufferRanges, BufferRanges], moved: int | None
     ) -> DescriptorSet | None:
         """Descriptors for arrays that the kernel reads or writes where they are."""
         inputs, outputs = self._buffers.inputs, self._buffers.outputs
-        if not (inputs.binds(sides[0]) or outputs.binds(sides[1])):
+        if not (inputs.binds_in_place(sides[0]) or outputs.binds_in_place(sides[1])):
             return None
-        ranges = [*inputs.ranges(sides[0], moved), *outputs.ranges(sides[1], moved)]
+        ranges = [
+            *inputs.descriptor_ranges(sides[0], moved),
+            *outputs.descriptor_ranges(sides[1], moved),
+        ]
         return self._descriptors.allocate(self._pipeline, [*ranges, *self._buffers.status_ranges])
 
-    def _record_together(
-        self, work: _Work, reused: list[Handle]
+    def _record_one_queue(
+        self, work: _PieceCommands, reused: list[Handle]
     ) -> list[tuple[Timeline, Submission]]:
         """Everything in one command buffer on one queue."""
         commands = reused[0] if reused else self._pool.allocate()
-        marks = self._marks
+        timestamps = self._timestamps
         with Recorder(commands) as recorder:
             if work.uploads:
-                recorder.timestamp(marks, 0)
+                recorder.write_timestamp(timestamps, 0)
                 recorder.copy(work.uploads)
-                recorder.copies_before_kernel()
-                recorder.timestamp(marks, 1)
-            recorder.timestamp(marks, 2)
+                recorder.barrier_copies_to_kernel()
+                recorder.write_timestamp(timestamps, 1)
+            recorder.write_timestamp(timestamps, 2)
             recorder.dispatch(*work.dispatch)
             if work.downloads:
-                recorder.kernel_before_copies()
-                recorder.timestamp(marks, 3)
-                recorder.timestamp(marks, 4)
+                recorder.barrier_kernel_to_copies()
+                recorder.write_timestamp(timestamps, 3)
+                recorder.write_timestamp(timestamps, 4)
                 recorder.copy(work.downloads)
-            recorder.all_before_host()
-            recorder.timestamp(marks, 5 if work.downloads else 3)
+            recorder.barrier_all_to_host()
+            recorder.write_timestamp(timestamps, 5 if work.downloads else 3)
         return [(self._compute, self._compute.prepare(commands))]
 
-    def _record_apart(
-        self, work: _Work, copies: CommandPool, reused: list[Handle]
+    def _record_three_queues(
+        self, work: _PieceCommands, copies: CommandPool, reused: list[Handle]
     ) -> list[tuple[Timeline, Submission]]:
         """Copy in, compute, copy out, each on a queue of its own; semaphores stand for barriers."""
         assert self._upload is not None
@@ -165,21 +168,21 @@ class RecordingRoom:
             self._pool.allocate(),
             copies.allocate(),
         )
-        marks = self._marks
+        timestamps = self._timestamps
         with Recorder(into) as recorder:
-            recorder.timestamp(marks, 0)
+            recorder.write_timestamp(timestamps, 0)
             recorder.copy(work.uploads)
-            recorder.timestamp(marks, 1)
+            recorder.write_timestamp(timestamps, 1)
         with Recorder(compute) as recorder:
-            recorder.timestamp(marks, 2)
+            recorder.write_timestamp(timestamps, 2)
             recorder.dispatch(*work.dispatch)
-            recorder.all_before_host()
-            recorder.timestamp(marks, 3)
+            recorder.barrier_all_to_host()
+            recorder.write_timestamp(timestamps, 3)
         with Recorder(back) as recorder:
-            recorder.timestamp(marks, 4)
+            recorder.write_timestamp(timestamps, 4)
             recorder.copy(work.downloads)
-            recorder.copies_before_host()
-            recorder.timestamp(marks, 5)
+            recorder.barrier_copies_to_host()
+            recorder.write_timestamp(timestamps, 5)
         copied = (self._upload, self._upload.prepare(into))
         reads = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
         computed = (self._compute, self._compute.prepare(compute, [copied], reads))
@@ -188,12 +191,12 @@ class RecordingRoom:
         return [copied, computed, fetched]
 
 
-def _nbytes(views: Sequence[Array | None]) -> int:
+def _count_bytes(views: Sequence[Array | None]) -> int:
     return sum(view.nbytes for view in views if view is not None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _PieceCommands:
     uploads: Sequence[Copy]
     downloads: Sequence[Copy]
     dispatch: tuple[Pipeline, DescriptorSet, bytes, int]

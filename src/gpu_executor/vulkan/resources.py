@@ -24,22 +24,22 @@ class Resources:
     descriptors: DescriptorPools
     compute: Timeline
     """The queue that computes."""
-    side_by_side: tuple[Timeline, ...]
+    parallel_compute: tuple[Timeline, ...]
     """Queues that compute beside each other, where the device has them."""
     upload: Timeline | None
     download: Timeline | None
     """Queues that only copy, where the device has them."""
     copy_threads: CopyThreads
-    _turns: itertools.count[int] = field(default_factory=itertools.count)
+    _next_parallel: itertools.count[int] = field(default_factory=itertools.count)
 
-    def families(self, queues: QueueUse) -> list[int]:
+    def list_families(self, queues: QueueUse) -> list[int]:
         """The queue families that a slot submits to."""
         if queues == "split" and self.upload is not None:
             return [self.upload.family, self.compute.family]
-        return [self.side_by_side[0].family if queues == "several" else self.compute.family]
+        return [self.parallel_compute[0].family if queues == "several" else self.compute.family]
 
-    def computing(self, queues: QueueUse) -> Timeline:
+    def choose_compute_queue(self, queues: QueueUse) -> Timeline:
         """The queue that a slot computes on; of several another one each time."""
         if queues != "several":
             return self.compute
-        return self.side_by_side[next(self._turns) % len(self.side_by_side)]
+        return self.parallel_compute[next(self._next_parallel) % len(self.parallel_compute)]

@@ -48,7 +48,7 @@ class Ring:
         self._slots, self._copy_threads = slots, copy_threads
         self._depth = len(slots)
         self._started = 0
-        self._turns: deque[PieceInFlight] = deque()
+        self._in_flight: deque[PieceInFlight] = deque()
         """All in flight, the oldest first."""
         self._unsubmitted: deque[PieceInFlight] = deque()
         self._submitting = threading.Lock()
@@ -63,7 +63,7 @@ class Ring:
         """Start every piece of a call; yields earlier calls as their last pieces are done."""
         last = len(steps) - 1
         for number, (piece, groups) in enumerate(steps):
-            if len(self._turns) == self._depth:
+            if len(self._in_flight) == self._depth:
                 done = self._retire_oldest()
                 if done is not None:
                     yield done
@@ -75,7 +75,7 @@ class Ring:
 
     def flush(self) -> Iterator[Call]:
         """Finish what is in flight."""
-        while self._turns:
+        while self._in_flight:
             done = self._retire_oldest()
             if done is not None:
                 yield done
@@ -97,7 +97,9 @@ class Ring:
         if interrupt is not None:
             raise interrupt
 
-    def _hand_over(self, work: Callable[[PieceInFlight], None], turn: PieceInFlight) -> None:
+    def _run_in_copy_thread(
+        self, work: Callable[[PieceInFlight], None], entry: PieceInFlight
+    ) -> None:
         """Let the crew do it, unless the ring is abandoned before they come to it."""
 
         def task() -> None:
@@ -106,7 +108,7 @@ class Ring:
                     return
                 self._busy += 1
             try:
-                work(turn)
+                work(entry)
             finally:
                 with self._lock:
                     self._busy -= 1
@@ -115,28 +117,28 @@ class Ring:
 
         self._copy_threads.hand_over(task)
 
-    def _start(self, turn: PieceInFlight, piece: Piece, groups: int) -> None:
-        slot = turn.slot
-        slot.prepare(turn.call, piece, groups)
-        self._turns.append(turn)
-        if not self._unsubmitted and (self._depth == 1 or not slot.much_to_fill):
-            slot.fill(turn.call)
+    def _start(self, entry: PieceInFlight, piece: Piece, groups: int) -> None:
+        slot = entry.slot
+        slot.prepare(entry.call, piece, groups)
+        self._in_flight.append(entry)
+        if not self._unsubmitted and (self._depth == 1 or not slot.large_fill):
+            slot.fill(entry.call)
             slot.submit()
             return
-        turn.submitted, turn.filled = threading.Event(), False
-        self._unsubmitted.append(turn)
-        if slot.much_to_fill:
-            self._hand_over(self._fill, turn)
+        entry.submitted, entry.filled = threading.Event(), False
+        self._unsubmitted.append(entry)
+        if slot.large_fill:
+            self._run_in_copy_thread(self._fill, entry)
         else:
-            self._fill(turn)
+            self._fill(entry)
 
-    def _fill(self, turn: PieceInFlight) -> None:
+    def _fill(self, entry: PieceInFlight) -> None:
         """In any thread."""
         try:
-            turn.slot.fill(turn.call, alone=True)
+            entry.slot.fill(entry.call, single_threaded=True)
         except BaseException as error:
-            turn.error = error
-        turn.filled = True
+            entry.error = error
+        entry.filled = True
         with self._submitting:
             while self._unsubmitted and self._unsubmitted[0].filled:
                 first = self._unsubmitted[0]
@@ -153,51 +155,51 @@ class Ring:
 
     def _retire_oldest(self) -> Call | None:
         """Its call, where that is done with it."""
-        self._drain_what_is_done()
-        oldest = self._turns[0]
+        self._drain_completed()
+        oldest = self._in_flight[0]
         if oldest.drained is None:
-            self._begin_to_drain(oldest)
+            self._start_drain(oldest)
         if oldest.drained is not None:
             oldest.drained.wait()
         if oldest.error is not None:
             raise oldest.error
-        self._turns.popleft()
+        self._in_flight.popleft()
         return oldest.call if oldest.last else None
 
-    def _drain_what_is_done(self) -> None:
+    def _drain_completed(self) -> None:
         """Let others drain what the device is done with, so that they do so side by side."""
-        for turn in self._turns:
-            if turn.drained is None:
-                submitted = turn.submitted is None or turn.submitted.is_set()
-                if not (turn.slot.much_to_drain and submitted and turn.slot.is_done()):
+        for entry in self._in_flight:
+            if entry.drained is None:
+                submitted = entry.submitted is None or entry.submitted.is_set()
+                if not (entry.slot.large_drain and submitted and entry.slot.is_done()):
                     return
-                self._begin_to_drain(turn)
+                self._start_drain(entry)
 
-    def _begin_to_drain(self, turn: PieceInFlight) -> None:
-        if turn.submitted is not None:
-            turn.submitted.wait()
-        if turn.error is not None:
+    def _start_drain(self, entry: PieceInFlight) -> None:
+        if entry.submitted is not None:
+            entry.submitted.wait()
+        if entry.error is not None:
             return
         spin = not self._unsubmitted
-        if self._depth == 1 or not turn.slot.much_to_drain:
-            turn.slot.finish(turn.call, spin=spin)
+        if self._depth == 1 or not entry.slot.large_drain:
+            entry.slot.finish(entry.call, spin=spin)
             return
-        turn.slot.wait(spin=spin)
-        turn.drained = threading.Event()
-        self._hand_over(self._drain, turn)
+        entry.slot.wait(spin=spin)
+        entry.drained = threading.Event()
+        self._run_in_copy_thread(self._drain, entry)
 
-    def _drain(self, turn: PieceInFlight) -> None:
+    def _drain(self, entry: PieceInFlight) -> None:
         """In another thread."""
         try:
-            turn.slot.drain(turn.call, alone=True)
+            entry.slot.drain(entry.call, single_threaded=True)
         except BaseException as error:
-            turn.error = error
+            entry.error = error
         finally:
-            assert turn.drained is not None
-            turn.drained.set()
+            assert entry.drained is not None
+            entry.drained.set()
 
 
-def turn(slot: Slot, call: Call, steps: Sequence[Step]) -> None:
+def run_in_slot(slot: Slot, call: Call, steps: Sequence[Step]) -> None:
     """One call through one slot: the ring at its smallest, for the calls that must cost least."""
     try:
         for piece, groups in steps:

@@ -31,15 +31,19 @@ from gpu_executor.vulkan.descriptors import DescriptorPools
 from gpu_executor.vulkan.device import Device, QueueAddress
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.disk_cache import DriverCache, read_calibration, write_calibration
-from gpu_executor.vulkan.in_place_arrays import InPlace
-from gpu_executor.vulkan.instance import Instance, choose
-from gpu_executor.vulkan.mapped_arrays import MappedArrays, RecycledResults, recycles
+from gpu_executor.vulkan.instance import Instance, choose_device
+from gpu_executor.vulkan.mapped_arrays import MappedArrays, RecycledResults, can_recycle_results
 from gpu_executor.vulkan.memory import MemoryPool
 from gpu_executor.vulkan.pipeline import PipelineCache
-from gpu_executor.vulkan.prepared_call import CallPreparer, PreparedCall, steps_of
+from gpu_executor.vulkan.prepared_call import (
+    BufferRangeFinder,
+    CallPreparer,
+    PreparedCall,
+    make_steps,
+)
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.ring import Ring, turn
+from gpu_executor.vulkan.ring import Ring, run_in_slot
 from gpu_executor.vulkan.slot import Slot
 from gpu_executor.vulkan.slot_pool import SlotKey, SlotPool
 from gpu_executor.vulkan.stats import Stats
@@ -67,13 +71,13 @@ class Session:
         """Streams that may hold slots while nobody works on them."""
         self.profile: Profile | None = None
         self._profiling = threading.Lock()
-        self._own = Record()
-        with self._own.stage("setup"), contextlib.ExitStack() as opened:
+        self._record = Record()
+        with self._record.stage("setup"), contextlib.ExitStack() as opened:
             self.instance = Instance(validation=settings.validation)
             with contextlib.ExitStack() as alone:
                 alone.callback(self.instance.close)
                 wanted = settings.device if device is None else device
-                handle, self.info = choose(self.instance.devices(), wanted)
+                handle, self.info = choose_device(self.instance.devices(), wanted)
                 self._device = Device(handle, self.info, self.instance.close)
                 alone.pop_all()  # from here on the instance goes with the device
             opened.callback(self._device.close)
@@ -93,17 +97,19 @@ class Session:
             opened.callback(self._recycled.clear)
             self.device_memory = DeviceMemory(self.resources, self.mapped, self._recycled)
             opened.callback(self.device_memory.close)
-            self._memory.reclaim = self._let_go
-            self._in_place = InPlace(self.info, self.mapped, self.device_memory, self._recycled)
+            self._memory.reclaim = self._release_unused
+            self._range_finder = BufferRangeFinder(
+                self.info, self.mapped, self.device_memory, self._recycled
+            )
             self._slot_pool = SlotPool(self.resources)
             self.call_preparer = CallPreparer(
-                self.info, settings, self._slot_pool, self._measure_first
+                self.info, settings, self._slot_pool, self._calibrate_if_idle
             )
-            self._kept = settings.cache_dir if keep and settings.calibrate else None
-            """Where the device's figures are kept; None uses none that nobody asked for."""
-            self._measuring = threading.Lock()
-            if self._kept is not None:
-                self._use_figures(read_calibration(self._kept, self.info))
+            self._calibration_dir = settings.cache_dir if keep and settings.calibrate else None
+            """Where the device's calibration are kept; None uses none that nobody asked for."""
+            self._calibrating = threading.Lock()
+            if self._calibration_dir is not None:
+                self._use_calibration(read_calibration(self._calibration_dir, self.info))
             opened.callback(self._save_pipelines)
             opened.callback(self._slot_pool.close)
             self._opened = opened.pop_all()
@@ -121,13 +127,17 @@ class Session:
         if self.closed:
             self.check_open()
         profiled = self.profile is not None
-        return self.call_preparer.single(kernel, arrays, device_local, keep=keep, profiled=profiled)
+        return self.call_preparer.prepare_single(
+            kernel, arrays, device_local, keep=keep, profiled=profiled
+        )
 
     def prepare_batch(self, calls: Sequence[Call], options: RunOptions) -> PreparedCall:
         """How a batch of calls is run, none of them empty."""
-        in_place = self.mapped.any and all(map(self._in_place.find, calls[0].inputs))
+        in_place = self.mapped.any and all(map(self._range_finder.find, calls[0].inputs))
         profiled = self.profile is not None
-        return self.call_preparer.batch(calls, options, in_place=in_place, profiled=profiled)
+        return self.call_preparer.prepare_batch(
+            calls, options, in_place=in_place, profiled=profiled
+        )
 
     def explain(
         self, kernel: Kernel, arrays: Sequence[AnyArray], device_local: bool | None
@@ -182,9 +192,9 @@ class Session:
             for _ in self.run_jobs([call], prepared):
                 pass
             return call.result()
-        recycled = self._in_place.recycle(call) if prepared.recycles else ()
+        recycled = self._range_finder.recycle_results(call) if prepared.recycles_results else ()
         if self.mapped.any or prepared.on_device:
-            call.places = self._in_place.places(call, prepared.plan, recycled)
+            call.buffer_ranges = self._range_finder.find_ranges(call, prepared.plan, recycled)
         try:
             slot = self._slot_pool.take(prepared.slot_key)
         except OutOfMemoryError:
@@ -193,7 +203,7 @@ class Session:
             return call.result()
         slot.profile = self.profile
         try:
-            turn(slot, call, prepared.steps)
+            run_in_slot(slot, call, prepared.steps)
             slot.record.calls += 1
             slot.record.elements += signature.count
         finally:
@@ -207,7 +217,7 @@ class Session:
             return
         # Slots of a kernel that is not cut fit calls of one form only.
         for signature, alike in itertools.groupby(calls, key=lambda call: call.signature):
-            yield from self.run_stream(alike, self.call_preparer.for_whole(prepared, signature))
+            yield from self.run_stream(alike, self.call_preparer.prepare_whole(prepared, signature))
 
     def run_stream(
         self, calls: Iterable[Call], prepared: PreparedCall
@@ -222,11 +232,15 @@ class Session:
                     steps = (
                         prepared.steps
                         if call.signature is signature
-                        else steps_of(plan, call.signature)
+                        else make_steps(plan, call.signature)
                     )
-                    recycled = self._in_place.recycle(call) if recycles(call.signature) else ()
+                    recycled = (
+                        self._range_finder.recycle_results(call)
+                        if can_recycle_results(call.signature)
+                        else ()
+                    )
                     if self.mapped.any or call.touches_device():
-                        call.places = self._in_place.places(call, plan, recycled)
+                        call.buffer_ranges = self._range_finder.find_ranges(call, plan, recycled)
                     slots[0].record.calls += 1
                     slots[0].record.elements += call.signature.count
                     yield from ring.feed(call, steps)
@@ -254,12 +268,12 @@ class Session:
                 smaller = None if whole else shrink_plan(prepared.plan)
                 if smaller is None:
                     raise
-                prepared = self.call_preparer.by_plan(prepared, prepared.signature, smaller)
-                self._own.shrunk += 1
+                prepared = self.call_preparer.replace_plan(prepared, prepared.signature, smaller)
+                self._record.shrunk += 1
         slot_key, wanted = prepared.slot_key, prepared.plan.slots
         try:
             while len(slots) < wanted and self._leaves_room(slot_key, len(slots) + 1):
-                slot = self._slot_pool.take_another(slot_key)
+                slot = self._slot_pool.try_take(slot_key)
                 if slot is None:
                     break
                 slots.append(slot)
@@ -268,7 +282,7 @@ class Session:
                 self._slot_pool.put_back(slot_key, slot)
             raise
         if len(slots) < wanted:
-            self._own.shrunk += 1
+            self._record.shrunk += 1
         for slot in slots:
             slot.profile = self.profile
         return prepared, slots
@@ -282,37 +296,37 @@ class Session:
         return 2 * slots * copies * sum(operand.nbytes for operand in layout.operands) <= limit
 
     def calibrate(self) -> Calibration:
-        """Measure the device, keep the figures and plan by them from now on."""
-        with self._measuring:
-            figures = measure(self.resources, self.mapped, self.device_memory, self.info)
+        """Measure the device, keep the calibration and plan by them from now on."""
+        with self._calibrating:
+            calibration = measure(self.resources, self.mapped, self.device_memory, self.info)
         if self.settings.cache_dir is not None:
-            write_calibration(self.settings.cache_dir, self.info, figures)
-        self._use_figures(figures)
-        return figures
+            write_calibration(self.settings.cache_dir, self.info, calibration)
+        self._use_calibration(calibration)
+        return calibration
 
-    def _measure_first(self) -> None:
+    def _calibrate_if_idle(self) -> None:
         """The same when the first plan is made that they matter for, if nobody is disturbed."""
-        if self._kept is None or not self._measuring.acquire(blocking=False):
+        if self._calibration_dir is None or not self._calibrating.acquire(blocking=False):
             return
         try:
             before = self._slot_pool.stats()
-            if before.in_use or self.call_preparer.figures is not None:
+            if before.in_use or self.call_preparer.calibration is not None:
                 return
-            figures = measure(self.resources, self.mapped, self.device_memory, self.info)
+            calibration = measure(self.resources, self.mapped, self.device_memory, self.info)
             if self._slot_pool.stats() == before:  # else calls came meanwhile: the next time, then
-                write_calibration(self._kept, self.info, figures)
-                self._use_figures(figures)
+                write_calibration(self._calibration_dir, self.info, calibration)
+                self._use_calibration(calibration)
         except OutOfMemoryError as error:
-            self._kept = None
-            log.warning("plans go without the device's figures: %s", error)
+            self._calibration_dir = None
+            log.warning("plans go without the device's calibration: %s", error)
         finally:
-            self._measuring.release()
+            self._calibrating.release()
 
-    def _use_figures(self, figures: Calibration | None) -> None:
-        self.call_preparer.figures = figures
-        if figures is not None:
+    def _use_calibration(self, calibration: Calibration | None) -> None:
+        self.call_preparer.calibration = calibration
+        if calibration is not None:
             copy_threads = self.resources.copy_threads
-            copy_threads.threads = min(copy_threads.most, figures.best_threads())
+            copy_threads.threads = min(copy_threads.max_threads, calibration.best_threads())
 
     def start_profile(self) -> Profile:
         """From now on, calls write down what they do, until the profile's `with` ends."""
@@ -335,10 +349,10 @@ class Session:
     def trim(self) -> int:
         """Free what no running call needs: idle slots, empty memory blocks. Returns the bytes."""
         self._slot_pool.clear()
-        self._let_go()
+        self._release_unused()
         return self._memory.trim()
 
-    def _let_go(self) -> None:
+    def _release_unused(self) -> None:
         """Of memory that is kept, and that nobody uses."""
         self.device_memory.let_go_of_done()
         self._recycled.clear()
@@ -349,7 +363,7 @@ class Session:
         records = self._slot_pool.records()
         for path, record in records:
             by_path[path] += record.calls
-        total = sum_records([self._own, *(record for _, record in records)])
+        total = sum_records([self._record, *(record for _, record in records)])
         return Stats(
             device=self.info.name,
             calls=total.calls,
@@ -375,7 +389,7 @@ class Session:
             # One that runs in another thread cannot be closed from here; it ends by itself.
             with contextlib.suppress(ValueError):
                 stream.close()
-        with self._measuring:
+        with self._calibrating:
             self._opened.close()
 
     def _disown_after_fork(self) -> None:
@@ -390,9 +404,9 @@ class Session:
             return made
 
         compute = timeline(queues.compute)
-        side_by_side = tuple(
+        parallel_compute = tuple(
             compute if address == queues.compute else timeline(address)
-            for address in queues.side_by_side
+            for address in queues.parallel_compute
         )
         upload = None if queues.upload is None else timeline(queues.upload)
         download = upload
@@ -406,7 +420,7 @@ class Session:
             self._pipelines,
             self._descriptors,
             compute,
-            side_by_side,
+            parallel_compute,
             upload,
             download,
             copy_threads,

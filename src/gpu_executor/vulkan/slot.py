@@ -22,17 +22,17 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.plan import DataPath, Piece, Plan, QueueUse
 from gpu_executor.telemetry.stages import Record
-from gpu_executor.vulkan.mapped_arrays import BufferRanges, of_piece
-from gpu_executor.vulkan.profile import Profile, StageMarks
-from gpu_executor.vulkan.recording import Recording, RecordingRoom
+from gpu_executor.vulkan.mapped_arrays import BufferRanges, offset_to_piece
+from gpu_executor.vulkan.profile import Profile, StageTimestamps
+from gpu_executor.vulkan.recording import Recording, SlotRecorder
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers
 
-RECORDINGS_KEPT = 64
-"""Ways of using a slot that it has commands for: a chunk, its tail, arrays at many places."""
+MAX_RECORDINGS = 64
+"""Recordings that a slot keeps: for a chunk, for the last chunk, for arrays at other ranges."""
 
 
-NOTHING = Recording((), (), (), None)
+NO_RECORDING = Recording((), (), (), None)
 TRACKS: dict[QueueUse, tuple[str, str, str]] = {
     "one": ("queue", "queue", "queue"),
     "split": ("queue for copies in", "queue", "queue for copies out"),
@@ -85,7 +85,7 @@ class Slot:
         """What was done with this slot; its user adds to it."""
         self._device, self._copy_threads = resources.device, resources.copy_threads
         self._recordings: LruCache[Hashable, Recording] = LruCache()
-        self._recording, self._piece = NOTHING, Piece(0, 0)
+        self._recording, self._piece = NO_RECORDING, Piece(0, 0)
         """What it was prepared for last."""
         self._submitted = 0
         """How many of its submissions the device has, or may have."""
@@ -93,7 +93,7 @@ class Slot:
         """Whose arrays the device may still use."""
         self.profile: Profile | None = None
         """Where its user wants to know what happens, if the layout is a profiled one."""
-        self._number = 0
+        self._piece_number = 0
         self._tracks = TRACKS[layout.queues]
         with contextlib.ExitStack() as undo:
             with self.record.stage("pipeline"):
@@ -105,30 +105,40 @@ class Slot:
                 self._buffers = SlotBuffers(resources.memory, kernel, layout.operands, layout.path)
                 undo.callback(self._buffers.release)
             with self.record.stage("recording"):
-                self._marks: StageMarks | None = None
+                self._timestamps: StageTimestamps | None = None
                 if layout.profiled:
-                    self._marks = StageMarks(resources.device, resources.families(layout.queues))
-                    undo.callback(self._marks.close)
+                    self._timestamps = StageTimestamps(
+                        resources.device, resources.list_families(layout.queues)
+                    )
+                    undo.callback(self._timestamps.close)
                 push = kernel.push + layout.shape_words
-                self._room = RecordingRoom(
-                    resources, kernel, push, pipeline, self._buffers, layout.queues, self._marks
+                self._recorder = SlotRecorder(
+                    resources,
+                    kernel,
+                    push,
+                    pipeline,
+                    self._buffers,
+                    layout.queues,
+                    self._timestamps,
                 )
-                undo.callback(self._room.close)
+                undo.callback(self._recorder.close)
             self._undo = undo.pop_all()
 
-    def recording(self, count: int, groups: int, places: BufferRanges | None = None) -> Recording:
-        """The commands for that many elements with arrays at those places, recorded if need be."""
-        key = count if places is None else (count, places)
+    def find_recording(
+        self, count: int, groups: int, buffer_ranges: BufferRanges | None = None
+    ) -> Recording:
+        """The commands for `count` elements with arrays at those ranges, recorded if need be."""
+        key = count if buffer_ranges is None else (count, buffer_ranges)
         known = self._recordings.get(key)
         if known is None:
             with self.record.stage("recording"):
                 # The oldest one is evicted first: its command buffers are recorded again.
-                evicted = self._recordings.evict(RECORDINGS_KEPT - 1)
+                evicted = self._recordings.evict(MAX_RECORDINGS - 1)
                 oldest = evicted[0] if evicted else None
-                known = self._room.record(count, groups, places, oldest)
+                known = self._recorder.record(count, groups, buffer_ranges, oldest)
                 self._recordings[key] = known
             self.record.recordings += 1
-        elif places is not None:
+        elif buffer_ranges is not None:
             self._recordings.move_to_end(key)
         return known
 
@@ -148,28 +158,35 @@ class Slot:
         if self._submitted:
             self.abandon()  # a call that was interrupted twice left it running
         self._call = call
-        places = None if call.places is None else of_piece(call.places, call.signature, piece)
-        self._recording, self._piece = self.recording(piece.count, groups, places), piece
+        buffer_ranges = (
+            None
+            if call.buffer_ranges is None
+            else offset_to_piece(call.buffer_ranges, call.signature, piece)
+        )
+        self._recording, self._piece = (
+            self.find_recording(piece.count, groups, buffer_ranges),
+            piece,
+        )
         if self.profile is not None:
-            self._number = self.profile.next_piece()
+            self._piece_number = self.profile.next_piece()
 
     @property
-    def much_to_fill(self) -> bool:
+    def large_fill(self) -> bool:
         """Whether filling is worth another thread."""
-        return self._recording.much_to_fill
+        return self._recording.large_fill
 
     @property
-    def much_to_drain(self) -> bool:
-        return self._recording.much_to_drain
+    def large_drain(self) -> bool:
+        return self._recording.large_drain
 
-    def fill(self, call: Call, *, alone: bool = False) -> None:
-        """Copy the piece's inputs into mapped memory; `alone` in this thread only."""
+    def fill(self, call: Call, *, single_threaded: bool = False) -> None:
+        """Copy the piece's inputs into mapped memory; `single_threaded` in this thread only."""
         recording = self._recording
         if not recording.fills:
             return
         begun = perf_counter_ns()
-        pairs = _pairs(recording.inputs, call.inputs, call, self._piece)
-        if alone or not recording.much_to_fill:
+        pairs = _pair_views(recording.inputs, call.inputs, call, self._piece)
+        if single_threaded or not recording.large_fill:
             for target, source in pairs:
                 if target is not None:
                     target[...] = source
@@ -179,13 +196,13 @@ class Slot:
             )
         end = perf_counter_ns()
         self.record.upload += end - begun
-        if self.profile is not None and self._marks is not None:
-            self.profile.host("fill", begun, end, self._number)
+        if self.profile is not None and self._timestamps is not None:
+            self.profile.add_host_span("fill", begun, end, self._piece_number)
 
     def submit(self) -> None:
         """Hand the piece to the device."""
-        if self._marks is not None:
-            self._marks.reset()
+        if self._timestamps is not None:
+            self._timestamps.reset()
         for timeline, submission in self._recording.submissions:
             self._submitted += 1  # before it is: after an interrupt the device may have it
             try:
@@ -208,7 +225,7 @@ class Slot:
             self._submitted, self._call = 0, None
             self.record.compute += perf_counter_ns() - begun
 
-    def drain(self, call: Call, *, alone: bool = False) -> None:
+    def drain(self, call: Call, *, single_threaded: bool = False) -> None:
         """Copy the piece's outputs to the caller's arrays; raise what the kernel found."""
         recording, piece = self._recording, self._piece
         begun = perf_counter_ns()
@@ -220,8 +237,8 @@ class Slot:
         if not self._buffers.coherent:
             self._buffers.make_outputs_visible(self._device)
         if recording.drains:
-            pairs = _pairs(recording.outputs, call.outputs, call, piece)
-            if alone or not recording.much_to_drain:
+            pairs = _pair_views(recording.outputs, call.outputs, call, piece)
+            if single_threaded or not recording.large_drain:
                 for source, target in pairs:
                     if source is not None:
                         target[...] = source
@@ -231,9 +248,11 @@ class Slot:
         end = perf_counter_ns()
         self.record.download += end - begun
         self.record.pieces += 1
-        if self.profile is not None and self._marks is not None:
-            self.profile.host("drain", begun, end, self._number)
-            self.profile.device(self._marks.spans(self._tracks), self._number)
+        if self.profile is not None and self._timestamps is not None:
+            self.profile.add_host_span("drain", begun, end, self._piece_number)
+            self.profile.add_device_spans(
+                self._timestamps.read_spans(self._tracks), self._piece_number
+            )
 
     def abandon(self) -> None:
         """Wait for what was submitted and forget it, with anything the kernel reported."""
@@ -247,11 +266,11 @@ class Slot:
         with contextlib.suppress(DeviceLostError):
             self.wait()
         for recording in self._recordings.values():
-            self._room.release(recording)
+            self._recorder.release(recording)
         self._undo.close()
 
 
-def _pairs(
+def _pair_views(
     views: Sequence[Array | None], arrays: Sequence[Array], call: Call, piece: Piece
 ) -> Iterable[tuple[Array | None, Array]]:
     """Mapped memory (None for an array that is used where it is) and the caller's part of each."""

@@ -18,7 +18,13 @@ from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.descriptors import DescriptorRange
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.mapped_arrays import BufferRange, BufferRanges
-from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose, make_visible, mapped_view
+from gpu_executor.vulkan.memory import (
+    Allocation,
+    MemoryPool,
+    Purpose,
+    invalidate_block,
+    mapped_view,
+)
 
 STATUS_CLEAR = 0xFFFFFFFF
 STATUS_BYTES = 4
@@ -26,72 +32,80 @@ BufferOffset = tuple[Handle, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class OperandGroup:
     """The inputs or the outputs: operands at offsets of a mapped range and the kernel's."""
 
     operands: Sequence[Operand]
     offsets: Sequence[int]
     mapped: Allocation
-    kernels: Allocation
+    bound: Allocation
     """What the kernel binds: the mapped range itself, or its twin in device memory."""
     views: Sequence[Array]
 
     @property
     def staged(self) -> bool:
-        return self.kernels is not self.mapped
+        return self.bound is not self.mapped
 
-    def parts(self, places: BufferRanges, count: int | None) -> list[Array | None]:
-        """What the host copies: views of the first `count` elements (None: all) without a place."""
+    def host_views(self, buffer_ranges: BufferRanges, count: int | None) -> list[Array | None]:
+        """What the host copies: views of the first `count` elements (None: all), else None."""
         return [
-            view[:count] if place is None else None
-            for view, place in zip(self.views, places, strict=True)
+            view[:count] if buffer_range is None else None
+            for view, buffer_range in zip(self.views, buffer_ranges, strict=True)
         ]
 
-    def binds(self, places: BufferRanges) -> bool:
+    def binds_in_place(self, buffer_ranges: BufferRanges) -> bool:
         """Whether the kernel works on any array where it is."""
-        return any(self._bound_in_place(place) for place in places)
+        return any(self._binds_range(buffer_range) for buffer_range in buffer_ranges)
 
-    def ranges(self, places: BufferRanges, count: int | None) -> list[DescriptorRange]:
+    def descriptor_ranges(
+        self, buffer_ranges: BufferRanges, count: int | None
+    ) -> list[DescriptorRange]:
         """What descriptors bind."""
         return [
-            DescriptorRange(place.buffer, place.offset, _nbytes(operand, count))
-            if place is not None and self._bound_in_place(place)
-            else DescriptorRange(self.kernels.buffer, self.kernels.offset + offset, operand.nbytes)
-            for place, offset, operand in zip(places, self.offsets, self.operands, strict=True)
+            DescriptorRange(buffer_range.buffer, buffer_range.offset, _count_bytes(operand, count))
+            if buffer_range is not None and self._binds_range(buffer_range)
+            else DescriptorRange(self.bound.buffer, self.bound.offset + offset, operand.nbytes)
+            for buffer_range, offset, operand in zip(
+                buffer_ranges, self.offsets, self.operands, strict=True
+            )
         ]
 
-    def uploads(self, places: BufferRanges, count: int | None) -> list[Copy]:
-        """Copies to where the kernel reads, from staging or from the arrays' own places."""
+    def make_uploads(self, buffer_ranges: BufferRanges, count: int | None) -> list[Copy]:
+        """Copies to where the kernel reads, from staging or from the arrays' own buffer_ranges."""
         return [
-            Copy(*host, *kernel, nbytes) for host, kernel, nbytes in self._copies(places, count)
+            Copy(*host, *kernel, nbytes)
+            for host, kernel, nbytes in self._copies(buffer_ranges, count)
         ]
 
-    def downloads(self, places: BufferRanges, count: int | None) -> list[Copy]:
-        """Copies from where the kernel wrote, to staging or to the arrays' own places."""
+    def make_downloads(self, buffer_ranges: BufferRanges, count: int | None) -> list[Copy]:
+        """Copies from where the kernel wrote, to staging or to the arrays' own buffer_ranges."""
         return [
-            Copy(*kernel, *host, nbytes) for host, kernel, nbytes in self._copies(places, count)
+            Copy(*kernel, *host, nbytes)
+            for host, kernel, nbytes in self._copies(buffer_ranges, count)
         ]
 
     def _copies(
-        self, places: BufferRanges, count: int | None
+        self, buffer_ranges: BufferRanges, count: int | None
     ) -> Iterator[tuple[BufferOffset, BufferOffset, int]]:
         if not self.staged:
             return
-        for place, offset, operand in zip(places, self.offsets, self.operands, strict=True):
-            if place is None:
+        for buffer_range, offset, operand in zip(
+            buffer_ranges, self.offsets, self.operands, strict=True
+        ):
+            if buffer_range is None:
                 host = self.mapped.buffer, self.mapped.offset + offset
-            elif place.on_device:
+            elif buffer_range.on_device:
                 continue
             else:
-                host = place.buffer, place.offset
-            kernel = self.kernels.buffer, self.kernels.offset + offset
-            yield host, kernel, _nbytes(operand, count)
+                host = buffer_range.buffer, buffer_range.offset
+            kernel = self.bound.buffer, self.bound.offset + offset
+            yield host, kernel, _count_bytes(operand, count)
 
-    def _bound_in_place(self, place: BufferRange | None) -> bool:
-        return place is not None and (place.on_device or not self.staged)
+    def _binds_range(self, buffer_range: BufferRange | None) -> bool:
+        return buffer_range is not None and (buffer_range.on_device or not self.staged)
 
 
-def _nbytes(operand: Operand, count: int | None) -> int:
+def _count_bytes(operand: Operand, count: int | None) -> int:
     return operand.nbytes if count is None else count * operand.type.nbytes
 
 
@@ -105,8 +119,8 @@ class SlotBuffers:
         self._allocations: list[Allocation] = []
         staged = path == "device-local"
         try:
-            self.inputs = self._side(operands[: kernel.inputs], Purpose.UPLOAD, staged)
-            self.outputs = self._side(operands[kernel.inputs :], Purpose.READBACK, staged)
+            self.inputs = self._allocate_group(operands[: kernel.inputs], Purpose.UPLOAD, staged)
+            self.outputs = self._allocate_group(operands[kernel.inputs :], Purpose.READBACK, staged)
             self.coherent = self.outputs.mapped.block.coherent
             self._status: Handle | None = None
             self.status_ranges: list[DescriptorRange] = []
@@ -120,12 +134,12 @@ class SlotBuffers:
             self.release()
             raise
 
-    def ranges(self) -> list[DescriptorRange]:
+    def descriptor_ranges(self) -> list[DescriptorRange]:
         """Every binding of the slot's own memory in order: inputs, outputs, status word."""
         nowhere = [(None,) * len(side.operands) for side in (self.inputs, self.outputs)]
         return [
-            *self.inputs.ranges(nowhere[0], None),
-            *self.outputs.ranges(nowhere[1], None),
+            *self.inputs.descriptor_ranges(nowhere[0], None),
+            *self.outputs.descriptor_ranges(nowhere[1], None),
             *self.status_ranges,
         ]
 
@@ -138,26 +152,28 @@ class SlotBuffers:
 
     def make_outputs_visible(self, device: Device) -> None:
         """What the device wrote, where the host's caches may have something older."""
-        make_visible(device, self.outputs.mapped.block)
+        invalidate_block(device, self.outputs.mapped.block)
 
     def release(self) -> None:
         for allocation in self._allocations:
             self._memory.release(allocation)
         self._allocations.clear()
 
-    def _side(self, operands: Sequence[Operand], purpose: Purpose, staged: bool) -> Side:
+    def _allocate_group(
+        self, operands: Sequence[Operand], purpose: Purpose, staged: bool
+    ) -> OperandGroup:
         alignment = self._memory.alignment
         offsets, end = [], 0
         for operand in operands:
             offsets.append(end)
             end += -(-operand.nbytes // alignment) * alignment
         mapped = self._allocate(purpose, end)
-        kernels = self._allocate(Purpose.DEVICE, end) if staged else mapped
+        bound = self._allocate(Purpose.DEVICE, end) if staged else mapped
         views = [
             mapped_view(mapped, offset, operand.count, operand.type)
             for offset, operand in zip(offsets, operands, strict=True)
         ]
-        return Side(operands, offsets, mapped, kernels, views)
+        return OperandGroup(operands, offsets, mapped, bound, views)
 
     def _allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
         allocation = self._memory.allocate(purpose, nbytes)

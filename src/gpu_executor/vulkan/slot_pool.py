@@ -12,7 +12,7 @@ from gpu_executor.telemetry.stages import Record
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot import Slot, SlotLayout
 
-SLOTS_KEPT = 32
+MAX_IDLE_SLOTS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class SlotKey:
 class SlotPool:
     """Slots by layout, the least recently used given up first. Safe from several threads."""
 
-    def __init__(self, resources: Resources, *, most: int = SLOTS_KEPT) -> None:
+    def __init__(self, resources: Resources, *, most: int = MAX_IDLE_SLOTS) -> None:
         self._resources = resources
         self._most = most
-        self._rows: weakref.WeakValueDictionary[SlotLayout, SlotKey] = weakref.WeakValueDictionary()
-        self._stocked: OrderedDict[SlotKey, None] = OrderedDict()
+        self._keys: weakref.WeakValueDictionary[SlotLayout, SlotKey] = weakref.WeakValueDictionary()
+        self._keys_by_use: OrderedDict[SlotKey, None] = OrderedDict()
         """The rows that have idle slots, or had, the longest unused first."""
-        self._latest: SlotKey | None = None
+        self._last_used: SlotKey | None = None
         self._slots: set[Slot] = set()
         self._retired: defaultdict[str, Record] = defaultdict(Record)
         self._idle = self._busy = self._waiting = self._hits = self._misses = 0
@@ -52,10 +52,10 @@ class SlotPool:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
 
-    def slot_key(self, layout: SlotLayout) -> SlotKey:
+    def get_key(self, layout: SlotLayout) -> SlotKey:
         """The row for a layout; the same one as long as anybody has it."""
         with self._lock:
-            return self._rows.setdefault(layout, SlotKey(layout))
+            return self._keys.setdefault(layout, SlotKey(layout))
 
     def take(self, slot_key: SlotKey) -> Slot:
         """A slot of that row, or a new one. Give it back with `put_back`.
@@ -67,17 +67,17 @@ class SlotPool:
                 raise ClosedError("the backend is closed; open another one")
             self._busy += 1
             if slot_key.idle:
-                return self._unshelve(slot_key)
+                return self._take_idle(slot_key)
         return self._make(slot_key.layout)
 
-    def take_another(self, slot_key: SlotKey) -> Slot | None:
+    def try_take(self, slot_key: SlotKey) -> Slot | None:
         """One more slot of that row for a call that has one; None where there is no memory."""
         with self._lock:
             self._busy += 1
             if slot_key.idle:
-                return self._unshelve(slot_key)
+                return self._take_idle(slot_key)
         try:
-            return self._make(slot_key.layout, patient=False)
+            return self._make(slot_key.layout, wait=False)
         except OutOfMemoryError:
             return None
 
@@ -85,19 +85,19 @@ class SlotPool:
         with self._lock:
             slot_key.idle.append(slot)
             self._idle += 1
-            if slot_key is not self._latest:
-                self._latest = slot_key
-                self._stocked[slot_key] = None
-                self._stocked.move_to_end(slot_key)
+            if slot_key is not self._last_used:
+                self._last_used = slot_key
+                self._keys_by_use[slot_key] = None
+                self._keys_by_use.move_to_end(slot_key)
             if self._idle > self._most:
-                self._give_up_oldest()
-            self._no_longer_busy()
+                self._close_oldest()
+            self._end_use()
 
     def clear(self) -> None:
         """Give up every idle slot."""
         with self._lock:
             while self._idle:
-                self._give_up_oldest()
+                self._close_oldest()
 
     def close(self) -> None:
         """Take no more calls, wait for those that run, give up every slot."""
@@ -118,30 +118,30 @@ class SlotPool:
             known = [(slot.layout.path, slot.record) for slot in self._slots]
             return [*known, *self._retired.items()]
 
-    def _unshelve(self, slot_key: SlotKey) -> Slot:
+    def _take_idle(self, slot_key: SlotKey) -> Slot:
         self._hits += 1
         self._idle -= 1
         return slot_key.idle.pop()
 
-    def _make(self, layout: SlotLayout, *, patient: bool = True) -> Slot:
+    def _make(self, layout: SlotLayout, *, wait: bool = True) -> Slot:
         """A new slot, made without the lock: compiling takes long, and others want theirs."""
         while True:
             changes = self._changes
             try:
                 slot = Slot(self._resources, layout)
             except OutOfMemoryError as error:
-                self._find_memory(error, changes, patient=patient)
+                self._find_memory(error, changes, wait=wait)
                 continue
             except BaseException:
                 with self._lock:
-                    self._no_longer_busy()
+                    self._end_use()
                 raise
             with self._lock:
                 self._misses += 1
                 self._slots.add(slot)
             return slot
 
-    def _find_memory(self, error: OutOfMemoryError, changes: int, *, patient: bool) -> None:
+    def _find_memory(self, error: OutOfMemoryError, changes: int, *, wait: bool) -> None:
         """After an allocation failed: return when another attempt may succeed, else raise it.
 
         `changes` is what was counted when the attempt began: whoever stopped since then, another
@@ -149,20 +149,20 @@ class SlotPool:
         """
         with self._lock:
             if self._idle:
-                self._give_up_oldest()
+                self._close_oldest()
                 return
-            if self._changes != changes and patient:
+            if self._changes != changes and wait:
                 return
-            self._no_longer_busy()
-            if not (self._busy and patient):
+            self._end_use()
+            if not (self._busy and wait):
                 raise error
             self._wait_for_change()
             if self._closed:
                 raise ClosedError("the backend was closed while this call waited for memory")
             self._busy += 1
 
-    def _give_up_oldest(self) -> None:
-        while not (oldest := next(iter(self._stocked))).idle:
+    def _close_oldest(self) -> None:
+        while not (oldest := next(iter(self._keys_by_use))).idle:
             self._forget(oldest)
         self._idle -= 1
         slot = oldest.idle.pop()
@@ -171,11 +171,11 @@ class SlotPool:
         slot.close()
 
     def _forget(self, slot_key: SlotKey) -> None:
-        del self._stocked[slot_key]
-        if slot_key is self._latest:
-            self._latest = None
+        del self._keys_by_use[slot_key]
+        if slot_key is self._last_used:
+            self._last_used = None
 
-    def _no_longer_busy(self) -> None:
+    def _end_use(self) -> None:
         self._busy -= 1
         self._changes += 1
         if self._waiting:

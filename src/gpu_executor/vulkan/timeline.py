@@ -37,10 +37,10 @@ class Submission:
         "_arena",
         "after",
         "commands",
-        "signalled",
+        "signal_value",
         "submit_info",
         "wait_info",
-        "waited_for",
+        "wait_values",
     )
 
     def __init__(
@@ -53,16 +53,16 @@ class Submission:
         self.commands = commands
         self.after = [earlier for _, earlier in after]
         arena = self._arena = Arena()
-        self.signalled = arena.array("uint64_t", [0])
+        self.signal_value = arena.array("uint64_t", [0])
         """The value that its last submission signals when it is done."""
-        self.waited_for = arena.array("uint64_t", max(len(after), 1))
+        self.wait_values = arena.array("uint64_t", max(len(after), 1))
         signal = arena.array("VkSemaphore", [semaphore])
         timeline = arena.new(
             "VkTimelineSemaphoreSubmitInfo",
             waitSemaphoreValueCount=len(after),
-            pWaitSemaphoreValues=self.waited_for,
+            pWaitSemaphoreValues=self.wait_values,
             signalSemaphoreValueCount=1,
-            pSignalSemaphoreValues=self.signalled,
+            pSignalSemaphoreValues=self.signal_value,
         )
         self.submit_info = arena.new(
             "VkSubmitInfo",
@@ -76,7 +76,7 @@ class Submission:
             pSignalSemaphores=signal,
         )
         self.wait_info = arena.new(
-            "VkSemaphoreWaitInfo", semaphoreCount=1, pSemaphores=signal, pValues=self.signalled
+            "VkSemaphoreWaitInfo", semaphoreCount=1, pSemaphores=signal, pValues=self.signal_value
         )
 
 
@@ -88,7 +88,7 @@ class Timeline:
         self.family = address.family
         self._lock = threading.Lock()
         self._value = 0
-        self._spins = device.info.kind != "cpu"
+        self._may_spin = device.info.kind != "cpu"
         self._queue, self._no_fence = device.queue(address), vk.ffi.NULL
         arena = Arena()
         kind = arena.new(
@@ -112,28 +112,28 @@ class Timeline:
     def submit(self, submission: Submission) -> None:
         if submission.after:
             for index, earlier in enumerate(submission.after):
-                submission.waited_for[index] = earlier.signalled[0]
+                submission.wait_values[index] = earlier.signal_value[0]
         with self._lock:
-            before, value = submission.signalled[0], self._value + 1
-            submission.signalled[0] = value
+            before, value = submission.signal_value[0], self._value + 1
+            submission.signal_value[0] = value
             try:
                 vk.vkQueueSubmit(self._queue, 1, submission.submit_info, self._no_fence)
             except GpuError:
-                submission.signalled[0] = before  # nobody will signal the new one
+                submission.signal_value[0] = before  # nobody will signal the new one
                 raise
             except BaseException:
-                self._signal_behind(submission, value)
+                self._signal_after_interrupt(submission, value)
                 raise
             self._value = value
 
-    def _signal_behind(self, submission: Submission, value: int) -> None:
+    def _signal_after_interrupt(self, submission: Submission, value: int) -> None:
         """After an interrupt nobody knows whether the device has the submission. Nothing but a
         signal is submitted behind it, which comes in either case, and stands for it."""
-        arena, signalled = Arena(), submission.signalled
+        arena, signal_value = Arena(), submission.signal_value
         timeline = arena.new(
             "VkTimelineSemaphoreSubmitInfo",
             signalSemaphoreValueCount=1,
-            pSignalSemaphoreValues=signalled,
+            pSignalSemaphoreValues=signal_value,
         )
         info = arena.new(
             "VkSubmitInfo",
@@ -143,19 +143,19 @@ class Timeline:
         )
         while True:
             value += 1
-            signalled[0] = self._value = value
+            signal_value[0] = self._value = value
             try:
                 vk.vkQueueSubmit(self._queue, 1, info, self._no_fence)
             except KeyboardInterrupt:
                 continue  # an impatient user's: the same again
             except GpuError:
-                signalled[0] = 0  # a device that is lost: nothing is waited for
+                signal_value[0] = 0  # a device that is lost: nothing is waited for
             return
 
     def wait(self, submission: Submission, *, spin: bool = True) -> None:
         """Return when the device is done with it; without `spin` where other threads are busy."""
         handle, info, pending = self._device.handle, submission.wait_info, vk.VK_TIMEOUT
-        if spin and self._spins:
+        if spin and self._may_spin:
             end = perf_counter_ns() + SPIN_NS
             while vk.vkWaitSemaphores(handle, info, 0) == pending:
                 if perf_counter_ns() > end:
@@ -165,7 +165,7 @@ class Timeline:
         while vk.vkWaitSemaphores(handle, info, WAIT_SLICE_NS) == pending:
             pass
 
-    def wait_out(self, submission: Submission) -> KeyboardInterrupt | None:
+    def wait_uninterrupted(self, submission: Submission) -> KeyboardInterrupt | None:
         """Return when the device is done with it, or lost; what interrupted that is returned."""
         interrupt = None
         while True:

@@ -28,7 +28,13 @@ from gpu_executor.vulkan.binding import Handle
 from gpu_executor.vulkan.command_stream import CommandStream
 from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
 from gpu_executor.vulkan.mapped_arrays import MappedArrays
-from gpu_executor.vulkan.memory import Allocation, MemoryPool, Purpose, make_visible, mapped_view
+from gpu_executor.vulkan.memory import (
+    Allocation,
+    MemoryPool,
+    Purpose,
+    invalidate_block,
+    mapped_view,
+)
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.timeline import Submission
 
@@ -174,7 +180,7 @@ class Readback:
             self._closed = True
             interrupt = None
             for turn in self._turns:
-                interrupt = self._timeline.wait_out(turn.submission) or interrupt
+                interrupt = self._timeline.wait_uninterrupted(turn.submission) or interrupt
             self._turns.clear()
             self._opened.close()
         if interrupt is not None:
@@ -198,8 +204,8 @@ class Readback:
     def _start(self, turn: _CopyInFlight, copy: Copy, holds: tuple[object, ...]) -> None:
         with Recorder(turn.commands) as recorder:
             recorder.copy([copy])
-            recorder.all_before_all()
-            recorder.all_before_host()
+            recorder.barrier_all()
+            recorder.barrier_all_to_host()
         turn.holds = holds
         self._timeline.submit(turn.submission)
 
@@ -211,7 +217,7 @@ class Readback:
         self._finish(turn)
         block = through.allocation.block
         if not block.coherent:
-            make_visible(self._device, block)
+            invalidate_block(self._device, block)
         self._copy_threads.copy([(part, through.view(len(part)))])
 
     def _stagings(self, parts: Sequence[Array]) -> list[Staging]:
