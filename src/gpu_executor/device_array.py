@@ -1,4 +1,4 @@
-"""DeviceArray: an array that lives on the card, which kernels take without copying anything."""
+"""`DeviceArray`: an array in device memory, which kernels use without a copy."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ Shape = tuple[int, ...]
 
 
 class Storage(Protocol):
-    """Where a backend keeps the data of such an array."""
+    """The memory of a device array, owned by a backend."""
 
     @property
     def device(self) -> Any:
-        """The `Card` that it is on."""
+        """The `ArrayDevice` that the memory belongs to."""
 
     def fetch(self, shape: Shape, dtype: np.dtype[Any], offset: int) -> npt.NDArray[Any]:
-        """The data from a byte on as a NumPy array."""
+        """A copy of the data from byte `offset` on, as a NumPy array."""
 
 
 class DeviceArray:
-    """Data on the card, with a shape and a dtype. `numpy()` fetches it; it is freed when unused.
+    """Data in device memory with a shape and a dtype. `numpy()` fetches a copy of it.
 
-    Slices along the first axis and other shapes are views of the same data.
+    Slices along the first axis and reshaped arrays are views of the same memory. The memory is
+    freed when the last of them is gone.
     """
 
     __slots__ = ("__weakref__", "dtype", "nbytes", "offset", "shape", "size", "storage")
@@ -39,7 +40,7 @@ class DeviceArray:
         self.dtype = dtype
         self.storage = storage
         self.offset = offset
-        """Bytes into the storage."""
+        """In bytes, from the beginning of the storage."""
         self.size = math.prod(shape)
         self.nbytes = self.size * dtype.itemsize
 
@@ -48,31 +49,37 @@ class DeviceArray:
         return len(self.shape)
 
     def numpy(self) -> npt.NDArray[Any]:
-        """A copy in the host's memory."""
+        """A copy in host memory; waits for the operations that write the array."""
         return self.storage.fetch(self.shape, self.dtype, self.offset)
 
     def reshape(self, *shape: int) -> DeviceArray:
-        """The same data in another shape; one extent may be -1."""
-        known = -math.prod(shape) if -1 in shape else math.prod(shape)
-        open_end = -1 in shape
-        if shape.count(-1) > 1 or (known == 0 and (self.size or open_end)):
-            raise ArgumentShapeError(f"{self.shape} cannot be reshaped to {shape}")
-        if known and self.size % known:
-            raise ArgumentShapeError(f"{self.shape} cannot be reshaped to {shape}")
-        whole = tuple(self.size // known if extent == -1 else extent for extent in shape)
-        if math.prod(whole) != self.size:
-            raise ArgumentShapeError(f"{self.shape} cannot be reshaped to {shape}")
-        return DeviceArray(whole, self.dtype, self.storage, self.offset)
+        """The same data in another shape; one length may be -1."""
+        infers = -1 in shape
+        known = -math.prod(shape) if infers else math.prod(shape)
+        if (
+            shape.count(-1) > 1
+            or (known == 0 and (self.size or infers))
+            or (known and self.size % known)
+        ):
+            raise ArgumentShapeError(
+                f"a device array of shape {self.shape} cannot be reshaped to {shape}"
+            )
+        lengths = tuple(self.size // known if length == -1 else length for length in shape)
+        if math.prod(lengths) != self.size:
+            raise ArgumentShapeError(
+                f"a device array of shape {self.shape} cannot be reshaped to {shape}"
+            )
+        return DeviceArray(lengths, self.dtype, self.storage, self.offset)
 
     def __getitem__(self, item: int | slice) -> DeviceArray:
-        """Rows of the first axis, in a run."""
+        """One row of the first axis, or consecutive rows."""
         if not self.shape:
-            raise IndexError("an array without axes has no rows")
+            raise IndexError("a device array without axes has no rows to index")
         row = self.nbytes // self.shape[0] if self.shape[0] else 0
         if isinstance(item, slice):
             start, stop, step = item.indices(self.shape[0])
             if step != 1:
-                raise ArgumentShapeError(f"arrays on the card are sliced in runs, not by {step}")
+                raise ArgumentShapeError(f"a slice of a device array has step 1, not {step}")
             shape = (max(stop - start, 0), *self.shape[1:])
         else:
             start = range(self.shape[0])[item]

@@ -1,7 +1,7 @@
-"""Dispatch: a kernel on arrays on the card, and whoever runs such dispatches one after the other.
+"""`Dispatch`, a kernel on device arrays, and `ArrayDevice`, the device that runs dispatches.
 
-This is what operations of several steps are written in (`ops/`): they make arrays on the card, and
-hand dispatches on them to the card. Nothing waits until somebody fetches a result.
+The algorithms in `ops/` are written with these two. They make device arrays and submit dispatches
+on them. Nothing waits until a result is fetched.
 """
 
 from __future__ import annotations
@@ -18,70 +18,70 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernel import Kernel
 
 T = TypeVar("T")
-Moved_co = TypeVar("Moved_co", covariant=True)
+Copied_co = TypeVar("Copied_co", covariant=True)
 
 
-# Not frozen: that would make each take four times as long to make, 1.9 us on a Neoverse-N1, and
-# every operation makes some.
+# The two steps are not frozen: a frozen dataclass takes four times as long to make, 1.9 us on a
+# Neoverse-N1, and every operation makes some.
 
 
 @dataclass(slots=True, eq=False)
 class Dispatch:
-    """One kernel on arrays: its inputs, then its outputs, none of which it reads."""
+    """One kernel on device arrays: its inputs, then its outputs. It reads no output."""
 
     kernel: Kernel
     arrays: tuple[DeviceArray, ...]
     count: int
-    """The first push constant: how many elements."""
-    words: tuple[int, ...] = ()
-    """Push constants behind the kernel's own."""
+    """The number of elements: the first push constant."""
+    push_words: tuple[int, ...] = ()
+    """32-bit words appended to the kernel's push constants."""
     groups: int | None = None
-    """Work-groups; None: as many as the elements need."""
+    """The number of work-groups; None: as many as the elements need."""
     grid_stride: bool = False
-    """Whether the kernel takes all elements with fewer work-groups than they need, too."""
+    """Whether the kernel covers all elements with fewer work-groups than they need."""
     work_group: int | None = None
-    """Invocations in one; None: what suits the kernel and the elements."""
+    """Invocations per work-group; None: chosen for the kernel and the number of elements."""
 
 
 @dataclass(slots=True, eq=False)
 class ArrayCopy:
-    """The contents of one array to another of as many bytes, at any place of their storage."""
+    """A copy of one device array to another of as many bytes, at any offset of their storage."""
 
     source: DeviceArray
     target: DeviceArray
 
 
 Step = Dispatch | ArrayCopy
-"""What a card does in one step."""
+"""What a device can be asked to do."""
 
 
 @runtime_checkable
-class CopiesToDevice(Protocol[Moved_co]):
-    """An array of another kind that can be copied to a card."""
+class CopiesToDevice(Protocol[Copied_co]):
+    """An array type other than NumPy's that can be copied to a device."""
 
-    def copy_to_device(self, device: ArrayDevice) -> Moved_co:
-        """The copy."""
+    def copy_to_device(self, device: ArrayDevice) -> Copied_co:
+        """A copy on the device."""
 
 
 class ArrayDevice(Protocol):
-    """A device that keeps arrays and runs dispatches on them."""
+    """A device that holds arrays and runs steps on them."""
 
     @property
     def info(self) -> DeviceInfo:
-        """The device."""
+        """The device's name, kind and limits."""
 
     @property
     def f64_limbs(self) -> bool:
-        """Whether products of large primes are made of doubles there, because that is faster."""
+        """Whether products of large primes use f64 limbs, because they are faster here."""
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
-        """Room for an array, its contents whatever was there before."""
+        """An uninitialized array."""
 
     def put(self, array: npt.NDArray[Any]) -> DeviceArray:
-        """A copy of an array."""
+        """A copy of a NumPy array on the device."""
 
-    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made under that key before, or is made now, such as tables on the card."""
+    def cache(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The cached value of the key, such as a table on the device; made if there is none."""
 
     def submit(self, steps: Sequence[Step]) -> None:
-        """Run them in this order, after all that was submitted before; returns at once."""
+        """Run steps in order, after everything submitted before; returns at once."""

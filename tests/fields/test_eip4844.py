@@ -133,8 +133,8 @@ def test_what_is_no_blob_is_refused_in_words() -> None:
             use(FR.encode([1, 2, 3, 4]))
         with pytest.raises(gx.errors.ArgumentTypeError, match="an array of babybear"):
             use(BABYBEAR.encode([0] * 4096))
-        with pytest.raises(gx.errors.ArgumentTypeError, match="a FieldArray is wanted"):
+        with pytest.raises(gx.errors.ArgumentTypeError, match="expected a FieldArray"):
             use(bytes(131072))  # type: ignore[arg-type]
     one, two = FR.encode([1]), FR.encode([[0] * 4096] * 2)
-    with pytest.raises(gx.errors.ArgumentShapeError, match="one polynomial is wanted"):
+    with pytest.raises(gx.errors.ArgumentShapeError, match="expected one polynomial"):
         eip4844.evaluate(two, one)

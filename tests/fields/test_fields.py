@@ -16,7 +16,7 @@ from gpu_executor.fields import (
     Field,
     FieldArray,
 )
-from gpu_executor.fields.elementwise import AT_ONCE
+from gpu_executor.ops.elementwise import MAX_UNSTRIDED_ELEMENTS
 from gpu_executor.vulkan import dispatch_cache
 from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import OpenGpu
@@ -45,7 +45,7 @@ def test_arrays_say_what_they_are(gpu: Gpu) -> None:
     host = FR.encode([[1, 2], [3, 4]])
     assert repr(host) == "<FieldArray (2, 2) of bls12_381_fr on the host, canonical form>"
     there = gpu.to_device(host)
-    assert repr(there) == "<FieldArray (2, 2) of bls12_381_fr on the card, montgomery form>"
+    assert repr(there) == "<FieldArray (2, 2) of bls12_381_fr on the device, montgomery form>"
     assert repr(FR) == "<Field bls12_381_fr>"
 
 
@@ -155,7 +155,7 @@ def test_more_elements_than_work_groups_take_at_once(
     monkeypatch.setattr(dispatch_cache, "choose_work_groups", lambda *_: (64, 1))
     gpu, field = fresh_gpu(), BABYBEAR
     p, draw = field.modulus, np.random.default_rng(1)
-    a, b = (draw.integers(0, p, AT_ONCE + 65, dtype=np.uint32) for _ in range(2))
+    a, b = (draw.integers(0, p, MAX_UNSTRIDED_ELEMENTS + 65, dtype=np.uint32) for _ in range(2))
     x, y = (gpu.to_device(field.from_words(each, "canonical")) for each in (a, b))
     wide_a, wide_b = a.astype(np.uint64), b.astype(np.uint64)
 

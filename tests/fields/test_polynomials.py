@@ -18,9 +18,8 @@ from gpu_executor.fields import (
     MERSENNE31,
     SECP256K1,
     Field,
-    host_scans,
-    polynomials,
 )
+from gpu_executor.ops import polynomials
 from tests.support.fields_under_test import (
     FULL96,
     Place,
@@ -106,8 +105,8 @@ def test_values_are_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None
 def test_long_polynomials_are_evaluated_in_parts(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
-    monkeypatch.setattr(polynomials, "MOST_COEFFICIENTS", 16)
-    monkeypatch.setattr(host_scans, "COEFFICIENTS_AT_ONCE", 300)
+    monkeypatch.setattr(polynomials, "MAX_COEFFICIENTS", 16)
+    monkeypatch.setattr(polynomials, "HOST_TERMS", 300)
     a, at = some(FR, 100, 1), some(FR, 20, 2)
     x, y = (made(gpu, place, FR, each) for each in (a, at))
     exact = polynomial(FR, a)
@@ -166,21 +165,19 @@ def test_what_is_no_polynomial_is_refused_in_words(gpu: Gpu, place: Place) -> No
     rows, single = made(gpu, place, FR, [[1, 2], [3, 4]]), made(gpu, place, FR, 5)
     none = made(gpu, place, FR, [])
     for a in (rows, single, none):
-        with pytest.raises(gx.errors.ArgumentShapeError, match="one polynomial is wanted"):
+        with pytest.raises(gx.errors.ArgumentShapeError, match="expected one polynomial"):
             FR.poly_eval(a, rows)
     for a in (rows, single):
-        with pytest.raises(
-            gx.errors.ArgumentShapeError, match="one polynomial and n of 1 at least"
-        ):
+        with pytest.raises(gx.errors.ArgumentShapeError, match="expected one polynomial"):
             FR.poly_divide_vanishing(a, 2)
-    with pytest.raises(gx.errors.ArgumentShapeError, match="one polynomial and n of 1 at least"):
+    with pytest.raises(gx.errors.ArgumentShapeError, match="must be at least 1, not 0"):
         FR.poly_divide_vanishing(rows[0], 0)
     for n in (2.0, True, "2"):
-        with pytest.raises(gx.errors.ArgumentTypeError, match=r"n of X\^n - 1 is a whole number"):
+        with pytest.raises(gx.errors.ArgumentTypeError, match=r"n of X\^n - 1 must be an integer"):
             FR.poly_divide_vanishing(rows[0], n)  # type: ignore[arg-type]
     for a in (single, none):
         with pytest.raises(
-            gx.errors.ArgumentShapeError, match="an axis of coefficients, one at least"
+            gx.errors.ArgumentShapeError, match="at least one coefficient along its last axis"
         ):
             FR.poly_mul(a, rows)
 
@@ -188,9 +185,7 @@ def test_what_is_no_polynomial_is_refused_in_words(gpu: Gpu, place: Place) -> No
 @in_both_places
 def test_products_that_need_more_roots_than_there_are_are_refused(gpu: Gpu, place: Place) -> None:
     x = made(gpu, place, MERSENNE31, [1, 2, 3])
-    with pytest.raises(
-        gx.errors.ArgumentShapeError, match=r"order 2\^1 at most.*transform of 2\^3"
-    ):
+    with pytest.raises(gx.errors.ArgumentShapeError, match=r"at most 2\^1 elements.*not 2\^3"):
         MERSENNE31.poly_mul(x, x)
 
 
@@ -199,7 +194,5 @@ def test_polynomials_and_points_in_two_places_are_refused(gpu: Gpu) -> None:
     there = gpu.to_device(host)
     for a, b in ((host, there), (there, host)):
         for use in (FR.poly_eval, FR.poly_mul):
-            with pytest.raises(
-                gx.errors.ArgumentTypeError, match="on the host and on a card, or on two"
-            ):
+            with pytest.raises(gx.errors.ArgumentTypeError, match="in different places"):
                 use(a, b)

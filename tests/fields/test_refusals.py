@@ -18,7 +18,7 @@ from gpu_executor.fields import (
     Field,
     FieldArray,
 )
-from gpu_executor.fields.array import Form
+from gpu_executor.primes import Form
 from tests.conftest import OpenGpu
 from tests.support.fields_under_test import (
     Place,
@@ -54,7 +54,7 @@ OF_ANOTHER_FIELD: dict[str, Use] = {
 
 @pytest.mark.parametrize("use", OF_ANOTHER_FIELD.values(), ids=OF_ANOTHER_FIELD.keys())
 def test_an_array_of_another_field_is_refused(use: Use) -> None:
-    with pytest.raises(gx.errors.ArgumentTypeError, match=r"an array of .*, and this is "):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="was given to an operation of"):
         use(FR.encode([1, 2, 3, 4]))
 
 
@@ -64,13 +64,11 @@ def test_operands_in_two_places_are_refused(fresh_gpu: OpenGpu) -> None:
     here, there = gpu.to_device(host), other.to_device(host)
     for a, b in ((host, here), (here, host), (here, there)):
         for use in (BABYBEAR.add, BABYBEAR.sub, BABYBEAR.equal, BABYBEAR.dot):
-            with pytest.raises(
-                gx.errors.ArgumentTypeError, match="on the host and on a card, or on two"
-            ):
+            with pytest.raises(gx.errors.ArgumentTypeError, match="in different places"):
                 use(a, b)
         with pytest.raises(gx.errors.ArgumentTypeError, match="to_device"):
             BABYBEAR.fma(a, a, b)
-    with pytest.raises(gx.errors.ArgumentTypeError, match="on a card already"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="on a device already"):
         other.to_device(here)
     with pytest.raises(gx.errors.ArgumentTypeError, match="the array is on the host"):
         _ = host.device
@@ -86,11 +84,11 @@ def test_an_array_of_a_closed_backend_is_refused(fresh_gpu: OpenGpu) -> None:
 
 
 def test_operations_want_arrays(gpu: Gpu) -> None:
-    wanted = "a FieldArray is wanted, not a int; encode"
+    wanted = "expected a FieldArray, found int; encode"
     for use in (FR.inverse, FR.sum, FR.prefix_product, FR.ntt, FR.decode, FR.to_bytes):
         with pytest.raises(gx.errors.ArgumentTypeError, match=wanted):
             use(7)  # type: ignore[arg-type]
-    with pytest.raises(gx.errors.ArgumentTypeError, match="one operand at least is a FieldArray"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="at least one operand must be"):
         FR.add(3, 4)
 
 
@@ -99,13 +97,13 @@ def test_shapes_that_do_not_go_together_are_refused(gpu: Gpu, place: Place) -> N
     for one, other in (((4,), (3,)), ((2, 4), (2,)), ((2, 4), (2, 1)), ((2, 4), (4, 2))):
         x, y = (made(gpu, place, FR, np.zeros(shape, object)) for shape in (one, other))
         for use in (FR.add, FR.sub, FR.mul, FR.equal, FR.dot):
-            with pytest.raises(gx.errors.ArgumentShapeError, match="do not go together"):
+            with pytest.raises(gx.errors.ArgumentShapeError, match="cannot be broadcast together"):
                 use(x, y)
-        with pytest.raises(gx.errors.ArgumentShapeError, match="do not go together"):
+        with pytest.raises(gx.errors.ArgumentShapeError, match="cannot be broadcast together"):
             FR.fma(x, x, y)
     x = made(gpu, place, FR, [[1, 2], [3, 4]])
     for axis in (0, 1, -2):
-        with pytest.raises(gx.errors.ArgumentShapeError, match="axis is -1, the last, or None"):
+        with pytest.raises(gx.errors.ArgumentShapeError, match="axis must be -1"):
             FR.sum(x, axis=axis)  # type: ignore[arg-type]
 
 
@@ -116,7 +114,7 @@ def test_indices_that_an_array_does_not_have_are_refused(gpu: Gpu) -> None:
     there = gpu.to_device(host)
     with pytest.raises(IndexError):
         there[2]
-    with pytest.raises(gx.errors.ArgumentShapeError, match="in runs"):
+    with pytest.raises(gx.errors.ArgumentShapeError, match="has step 1, not 2"):
         there[::2]
     with pytest.raises(gx.errors.ArgumentShapeError, match="reshaped"):
         there.reshape(3)
@@ -143,7 +141,7 @@ def test_operands_that_are_no_elements_are_refused(gpu: Gpu, place: Place, opera
         lambda: FR.fma(x, operand, 1),
     ]
     for use in uses:
-        with pytest.raises(gx.errors.ArgumentTypeError, match="a FieldArray or an integer, not a"):
+        with pytest.raises(gx.errors.ArgumentTypeError, match="a FieldArray or an integer, not "):
             use()
 
 
@@ -242,7 +240,7 @@ def test_a_coset_is_no_multiple_of_the_modulus(gpu: Gpu, place: Place) -> None:
     x = made(gpu, place, BABYBEAR, [1, 2, 3, 4])
     for change in (BABYBEAR.ntt, BABYBEAR.intt):
         for coset in (0, BABYBEAR.modulus, 0.5, True):
-            with pytest.raises(gx.errors.ArgumentTypeError, match="a coset's factor is"):
+            with pytest.raises(gx.errors.ArgumentTypeError, match="coset must"):
                 change(x, coset=coset)  # type: ignore[arg-type]
 
 

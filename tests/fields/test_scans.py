@@ -11,12 +11,20 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.ops import scans
-from gpu_executor.ops.scans import CHUNK, FEW_ON_A_CPU, TOGETHER
+from gpu_executor.ops.scans import CHUNK, DIRECT_INVERSES_ON_CPU
+from gpu_executor.ops.scans import ELEMENTS_PER_INVOCATION as GROUP
 from tests.conftest import OpenGpu
 from tests.support.fields_under_test import devices, ints, on_one_of_each, some
 
-SHORT = [1, 2, TOGETHER - 1, TOGETHER, TOGETHER + 1, 3 * TOGETHER + 5]
-TWICE = TOGETHER * TOGETHER
+SHORT = [
+    1,
+    2,
+    GROUP - 1,
+    GROUP,
+    GROUP + 1,
+    3 * GROUP + 5,
+]
+TWICE = GROUP * GROUP
 AROUND_TWICE = [TWICE - 1, TWICE, TWICE + 1]
 
 
@@ -70,7 +78,7 @@ def test_sums_of_rows_are_exact(
 def test_sums_of_the_largest_elements_are_exact(
     gpu: gx.PersistentVulkanBackend, field: Field
 ) -> None:
-    for columns in (TOGETHER * TWICE - 1, TOGETHER * TWICE + 1):
+    for columns in (GROUP * TWICE - 1, GROUP * TWICE + 1):
         check_sums(gpu, field, [[field.modulus - 1] * columns] * 2)
 
 
@@ -108,11 +116,14 @@ def test_behind_a_zero_all_products_of_its_row_are_zero(
 
 def invert_alone(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     """So many each by itself, on any device."""
-    monkeypatch.setattr(scans, "FEW", few)
-    monkeypatch.setattr(scans, "FEW_ON_A_CPU", few)
+    monkeypatch.setattr(scans, "DIRECT_INVERSES", few)
+    monkeypatch.setattr(scans, "DIRECT_INVERSES_ON_CPU", few)
 
 
-@pytest.mark.parametrize("count", [1, 2, FEW_ON_A_CPU - 1, FEW_ON_A_CPU, FEW_ON_A_CPU + 1, 4099])
+@pytest.mark.parametrize(
+    "count",
+    [1, 2, *(DIRECT_INVERSES_ON_CPU + i for i in (-1, 0, 1)), 4099],
+)
 @on_one_of_each
 def test_inverses_are_exact_however_many(
     gpu: gx.PersistentVulkanBackend, field: Field, count: int
@@ -124,7 +135,7 @@ def test_inverses_of_inverses_of_products_are_exact(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     invert_alone(monkeypatch, 1000)
-    for count in (1000 * TOGETHER, 1000 * TOGETHER + 1):
+    for count in (1000 * GROUP, 1000 * GROUP + 1):
         check_inverses(gpu, BABYBEAR, some(BABYBEAR, count, 1))
 
 
@@ -133,7 +144,14 @@ def test_few_elements_take_as_many_passes_where_fewer_are_inverted_alone(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, field: Field
 ) -> None:
     invert_alone(monkeypatch, 4)
-    for count in (3, 4, 5, 4 * TOGETHER, 4 * TOGETHER + 1, 4 * TWICE + 1):
+    for count in (
+        3,
+        4,
+        5,
+        4 * GROUP,
+        4 * GROUP + 1,
+        4 * TWICE + 1,
+    ):
         check_inverses(gpu, field, some(field, count, 1))
 
 
@@ -169,7 +187,7 @@ def test_zeros_stay_and_the_others_are_inverted(
 def test_any_number_of_elements_may_be_taken_together(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr(scans, "TOGETHER", together)
+    monkeypatch.setattr(scans, "ELEMENTS_PER_INVOCATION", together)
     monkeypatch.setattr(scans, "CHUNK", together)
     invert_alone(monkeypatch, 1)
     for count in (1, 2, 3, 7, 8, 49, 50, 343):

@@ -293,7 +293,7 @@ def test_rows_longer_than_the_order_of_any_root_are_refused(
     for change in (field.ntt, field.intt):
         with pytest.raises(
             gx.errors.ArgumentShapeError,
-            match=rf"order 2\^{log_n - 1} at most.*transform of 2\^{log_n}",
+            match=rf"at most 2\^{log_n - 1} elements.*not 2\^{log_n}",
         ):
             change(x)
     half = x[: len(x) // 2]

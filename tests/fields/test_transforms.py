@@ -12,7 +12,8 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.lru import LruCache
-from gpu_executor.ops import transform
+from gpu_executor.ops import transforms
+from gpu_executor.ops.transforms import PowerTable, TransformPasses, split_levels
 from gpu_executor.vulkan import binding, device_memory
 from tests.conftest import OpenGpu
 from tests.support.fields_under_test import (
@@ -50,14 +51,14 @@ def gpu_without_tables(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> gx.PersistentVulkanBackend:
     """One that knows pipelines, and will make tables and passes as a test has them."""
-    monkeypatch.setattr(devices(gpu), "_kept", LruCache())
+    monkeypatch.setattr(devices(gpu), "_cache", LruCache())
     return gpu
 
 
 def two_tables(gpu: gx.PersistentVulkanBackend) -> bool:
     """Whether any pass of those kept takes its roots from two."""
-    kept = [each for each in devices(gpu)._kept.values() if isinstance(each, transform.Transform)]
-    return any(each.high is not each.roots for passes in kept for each in passes._in_order)
+    kept = [each for each in devices(gpu)._cache.values() if isinstance(each, TransformPasses)]
+    return any(each.high is not each.roots for passes in kept for each in passes._passes)
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
@@ -68,9 +69,9 @@ def test_passes_of_any_number_of_levels_are_exact(
     field: Field,
     levels: int,
 ) -> None:
-    monkeypatch.setattr(transform, "LEVELS_PER_PASS", levels)
+    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", levels)
     for log_n in (3, 5):
-        assert len(transform.cut(log_n, transform.LEVELS_PER_PASS)) == -(-log_n // levels)
+        assert len(split_levels(log_n, transforms.LEVELS_PER_PASS)) == -(-log_n // levels)
         check_transforms(gpu_without_tables, "card", field, log_n)
     check_transforms(gpu_without_tables, "card", field, 5, coset=3)
     assert not two_tables(gpu_without_tables)
@@ -84,8 +85,8 @@ def test_roots_from_two_tables_are_exact(
     field: Field,
     direct_levels: int,
 ) -> None:
-    monkeypatch.setattr(transform, "LEVELS_PER_PASS", 2)
-    monkeypatch.setattr(transform, "DIRECT_LEVELS", direct_levels)
+    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 2)
+    monkeypatch.setattr(transforms, "DIRECT_LEVELS", direct_levels)
     for log_n in (1, 4, 5):
         check_transforms(gpu_without_tables, "card", field, log_n)
     assert two_tables(gpu_without_tables)
@@ -94,8 +95,8 @@ def test_roots_from_two_tables_are_exact(
 def test_roots_of_many_limbs_from_two_tables_are_exact(
     gpu_without_tables: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transform, "LEVELS_PER_PASS", 2)
-    monkeypatch.setattr(transform, "DIRECT_LEVELS", 2)
+    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 2)
+    monkeypatch.setattr(transforms, "DIRECT_LEVELS", 2)
     values = some(BLS12_381_FR, 16, 1)
     y = BLS12_381_FR.ntt(on_the_card(gpu_without_tables, BLS12_381_FR, values))
     assert ints(y) == naive_transform(BLS12_381_FR, values)
@@ -109,14 +110,14 @@ def test_tiles_of_any_width_are_exact(
     monkeypatch: pytest.MonkeyPatch,
     row_bytes: int,
 ) -> None:
-    monkeypatch.setattr(transform, "ROW_BYTES", row_bytes)
-    monkeypatch.setattr(transform, "LEVELS_PER_PASS", 3)
+    monkeypatch.setattr(transforms, "ROW_BYTES", row_bytes)
+    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 3)
     check_transforms(gpu_without_tables, "card", BABYBEAR, 6)
 
 
 def test_transforms_are_cut_into_passes_as_even_as_can_be() -> None:
     assert [
-        transform.cut(log_n, transform.LEVELS_PER_PASS) for log_n in (0, 1, 8, 9, 16, 17, 24)
+        split_levels(log_n, transforms.LEVELS_PER_PASS) for log_n in (0, 1, 8, 9, 16, 17, 24)
     ] == [
         [0],
         [1],
@@ -164,12 +165,12 @@ def test_tables_are_made_once(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatc
 def test_tables_go_when_there_are_too_many(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_memory, "KEPT", 2)
+    monkeypatch.setattr(device_memory, "MAX_CACHED", 2)
     gpu = fresh_gpu()
     for _ in range(2):
         for log_n in (2, 3, 4):
             check_transforms(gpu, "card", BABYBEAR, log_n, coset=3)
-    assert len(devices(gpu)._kept) == 2
+    assert len(devices(gpu)._cache) == 2
 
 
 def test_tables_are_freed_when_the_backend_closes() -> None:
@@ -180,8 +181,8 @@ def test_tables_are_freed_when_the_backend_closes() -> None:
         assert ints(y) == [5] * 512
         tables = [
             weakref.ref(table.storage)
-            for kept in devices(gpu)._kept.values()
-            if isinstance(kept, transform.Transform | transform.Powers)
+            for kept in devices(gpu)._cache.values()
+            if isinstance(kept, TransformPasses | PowerTable)
             for table in _arrays_of(kept)
         ]
         assert len(tables) > 8
@@ -192,7 +193,7 @@ def test_tables_are_freed_when_the_backend_closes() -> None:
     assert binding.live_objects() == before
 
 
-def _arrays_of(kept: transform.Transform | transform.Powers) -> list[gx.DeviceArray]:
-    if isinstance(kept, transform.Powers):
+def _arrays_of(kept: TransformPasses | PowerTable) -> list[gx.DeviceArray]:
+    if isinstance(kept, PowerTable):
         return [kept.low, kept.high]
-    return [table for each in kept._in_order for table in (each.roots, each.low, each.high)]
+    return [table for each in kept._passes for table in (each.roots, each.low, each.high)]

@@ -13,10 +13,10 @@ import gpu_executor as gx
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Dispatch, Step
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, MERSENNE31, Field, FieldArray
-from gpu_executor.fields.neighbours import by_neighbours
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PACKABLE, element_kernel
 from gpu_executor.kernels.families import PACKED_ELEMENTS, family
+from gpu_executor.ops.elementwise import can_pack
 from gpu_executor.plan import plan
 from gpu_executor.primes import Prime, words
 from gpu_executor.vulkan.device_memory import DeviceMemory
@@ -201,8 +201,8 @@ def test_packing_needs_arrays_aligned_to_16_bytes(
         (256, [True] * 5),
     ):
         with_alignment(device, monkeypatch, alignment)
-        assert [by_neighbours(arrays) for arrays in slices] == wanted
-    assert not by_neighbours([np.zeros(4, np.uint32)])
+        assert [can_pack(arrays) for arrays in slices] == wanted
+    assert not can_pack([np.zeros(4, np.uint32)])
 
 
 def test_operations_that_cannot_be_packed(

@@ -21,15 +21,15 @@ from gpu_executor.fields import (
     SECP256K1,
     Field,
     FieldArray,
-    named,
 )
-from gpu_executor.ops.transform import Order
+from gpu_executor.fields.field import NAMED_FIELDS
+from gpu_executor.ops.transforms import Order
 from gpu_executor.vulkan.device_memory import DeviceMemory
 
 Place = Literal["host", "card"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 
-NAMED = [each for each in vars(named).values() if isinstance(each, Field)]
+NAMED = list(NAMED_FIELDS.values())
 THREE, FIVE = Field(3), Field(5)
 FULL96, FULL768 = (
     Field((part << log_order) + 1, name=f"full {bits} bits", factors=[part])

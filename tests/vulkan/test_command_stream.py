@@ -143,7 +143,7 @@ def test_slices_and_shapes_are_views(gpu: gx.PersistentVulkanBackend) -> None:
     device.submit([ArrayCopy(x[3:8], y[1:6]), ArrayCopy(x[:2], y[8:])])
     assert y.numpy().tolist() == [0, *a[3:8], 0, 0, *a[:2]]
     assert x[5:3].shape == (0,)
-    with pytest.raises(gx.errors.ArgumentShapeError, match="in runs"):
+    with pytest.raises(gx.errors.ArgumentShapeError, match="has step 1, not 2"):
         x[::2]
     with pytest.raises(gx.errors.ArgumentShapeError, match="reshaped"):
         x.reshape(3, -1)
@@ -164,7 +164,7 @@ def test_what_cannot_be_bound_is_refused_in_words(fresh_gpu: OpenGpu) -> None:
     with pytest.raises(gx.errors.ClosedError, match="another backend"):
         sum_of(device, x, devices(other).put(numbers(1)))
     with pytest.raises(gx.errors.KernelError, match="push constants"):
-        device.submit([Dispatch(ADD_U32, (x, x, x), COUNT, words=tuple(range(40)))])
+        device.submit([Dispatch(ADD_U32, (x, x, x), COUNT, push_words=tuple(range(40)))])
     with pytest.raises(gx.errors.DeviceLacksError, match="work-groups"):
         device.submit([Dispatch(ADD_U32, (x, x, x), COUNT, groups=1 << 31)])
     np.testing.assert_array_equal(sum_of(device, x, x).numpy(), 2 * numbers(1))

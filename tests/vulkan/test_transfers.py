@@ -314,10 +314,10 @@ def test_what_is_kept_is_made_at_once_while_a_graph_is_recorded(fresh_gpu: OpenG
         return made
 
     with gpu.graph(x) as graph:
-        y = sum_of(device, x, device.kept("twice", table))
-        z = sum_of(device, y, device.kept("twice", table))
+        y = sum_of(device, x, device.cache("twice", table))
+        z = sum_of(device, y, device.cache("twice", table))
     assert len(graph) == 2
-    np.testing.assert_array_equal(device.kept("twice", table).numpy(), 2 * a)  # no run of it yet
+    np.testing.assert_array_equal(device.cache("twice", table).numpy(), 2 * a)  # no run of it yet
     graph()
     np.testing.assert_array_equal(z.numpy(), 5 * a)
 

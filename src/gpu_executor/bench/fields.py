@@ -25,17 +25,16 @@ from gpu_executor.bench.timing import (
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import Dispatch, Step
-from gpu_executor.fields import Field, FieldArray, named
-from gpu_executor.fields.elementwise import AT_ONCE
-from gpu_executor.fields.neighbours import by_neighbours
+from gpu_executor.fields import Field, FieldArray
+from gpu_executor.fields.field import NAMED_FIELDS
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel, mul_chain_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import family
-from gpu_executor.ops.multiplying import by_doubles
+from gpu_executor.ops.elementwise import MAX_UNSTRIDED_ELEMENTS, can_pack, with_f64_limbs
 from gpu_executor.plan.plan import DEFAULT_WORK_GROUP
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
-FIELDS = tuple(each for each in vars(named).values() if isinstance(each, Field))
+FIELDS = tuple(NAMED_FIELDS.values())
 SAMPLE = 500
 """Elements checked at either end of a result."""
 ExactFunction = Callable[..., Any]
@@ -181,9 +180,9 @@ def _measure_streamed(
         kernel = element_kernel(
             field.prime,
             operation,
-            grid_stride=count > AT_ONCE,
-            f64_limbs=by_doubles(memory, field.prime),
-            packed=by_neighbours(operands),
+            grid_stride=count > MAX_UNSTRIDED_ELEMENTS,
+            f64_limbs=with_f64_limbs(memory, field.prime),
+            packed=can_pack(operands),
         )
         arrays = *operands[: kernel.inputs], result
         steps.append(Dispatch(kernel, arrays, count, grid_stride=True))
@@ -231,7 +230,7 @@ def _measure_product_chains(
         return None
     length, modulus = sizes.length, field.modulus
     kernel = mul_chain_kernel(
-        prime, length, f64_limbs=by_doubles(gpu._session.device_memory, prime)
+        prime, length, f64_limbs=with_f64_limbs(gpu._session.device_memory, prime)
     )
     a, b = (tile_elements(prime, min(SAMPLE, sizes.chains), seed) for seed in (1, 2))
     operands = [FieldArray(field, each, field.form) for each in (a, b)]

@@ -21,7 +21,7 @@ from gpu_executor.bench.random_elements import draw_elements
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, FieldArray
-from gpu_executor.fields.array import Words
+from gpu_executor.ops.elementwise import Words
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 ROUNDS = 5

@@ -23,7 +23,7 @@ from gpu_executor.bench.timing import (
 )
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
-from gpu_executor.fields.array import Words
+from gpu_executor.ops.elementwise import Words
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 FIELDS = (BLS12_381_FR, GOLDILOCKS, BABYBEAR)

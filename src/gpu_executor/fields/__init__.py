@@ -1,9 +1,7 @@
-"""Finite fields: arrays of elements, on the host or on a card, and what can be done with them."""
+"""Finite fields: arithmetic on arrays of elements, on the host or on a device."""
 
 from gpu_executor.fields import eip4844
-from gpu_executor.fields.array import FieldArray
-from gpu_executor.fields.field import Field
-from gpu_executor.fields.named import (
+from gpu_executor.fields.field import (
     BABYBEAR,
     BLS12_377_FQ,
     BLS12_377_FR,
@@ -19,6 +17,8 @@ from gpu_executor.fields.named import (
     SECP256K1,
     SECP256K1_FN,
     VESTA,
+    Field,
+    FieldArray,
 )
 
 __all__ = [

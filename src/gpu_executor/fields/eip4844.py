@@ -1,8 +1,8 @@
-"""EIP-4844's blobs: 4096 elements of BLS12-381 Fr, the values of a polynomial.
+"""Blobs of EIP-4844: 4096 elements of BLS12-381 Fr, the values of a polynomial.
 
-Each is 32 bytes, big-endian. They are the values at the 4096th roots of unity, in bit-reversed
-order: what `order_in="reversed"` and `order_out="reversed"` say of transforms. All of this works
-on the host and on a card; leading axes are a batch of blobs.
+An element is 32 bytes, big-endian. The values belong to the 4096th roots of unity in bit-reversed
+order, which transforms call "reversed". All functions work on the host and on a device; leading
+axes are a batch of blobs.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
-from gpu_executor.fields.array import FieldArray
-from gpu_executor.fields.named import BLS12_381_FR
+from gpu_executor.fields.field import BLS12_381_FR, FieldArray
 from gpu_executor.primes.encoding import BytesLike
 
 ELEMENTS = 4096
@@ -21,43 +20,45 @@ BLOB_BYTES = ELEMENTS * ELEMENT_BYTES
 
 
 def from_blob(blob: BytesLike) -> FieldArray:
-    """The values that a blob holds, as they lie in it; of an array of `uint8` each row is one."""
+    """The values in a blob, in the blob's order; each row of a uint8 array is one blob."""
     try:
         rows = blob if isinstance(blob, np.ndarray) else np.frombuffer(blob, np.uint8)
     except TypeError:
         raise ArgumentTypeError(f"a blob is bytes, not a {type(blob).__name__}") from None
     if rows.shape[-1:] != (BLOB_BYTES,):
-        raise ArgumentShapeError(f"a blob is {BLOB_BYTES} bytes, and the shape is {rows.shape}")
+        raise ArgumentShapeError(f"a blob is {BLOB_BYTES} bytes; the shape is {rows.shape}")
     return BLS12_381_FR.from_bytes(rows.reshape(*rows.shape[:-1], ELEMENTS, ELEMENT_BYTES))
 
 
 def to_blob(values: FieldArray) -> npt.NDArray[np.uint8]:
-    """Values as the bytes of a blob; `.tobytes()` makes a string of them."""
-    found = BLS12_381_FR.to_bytes(_checked(values))
+    """Values as the bytes of a blob; `.tobytes()` makes a `bytes` object of them."""
+    found = BLS12_381_FR.to_bytes(_check(values))
     return found.reshape(*values.shape[:-1], BLOB_BYTES)
 
 
 def coefficients(values: FieldArray) -> FieldArray:
-    """Those of the polynomial that has a blob's values, the constant first."""
-    return BLS12_381_FR.intt(_checked(values), order_in="reversed")
+    """The coefficients of the polynomial with a blob's values, the constant term first."""
+    return BLS12_381_FR.intt(_check(values), order_in="reversed")
 
 
 def values_of(coefficients: FieldArray) -> FieldArray:
-    """A polynomial's values in the order that a blob has."""
-    return BLS12_381_FR.ntt(_checked(coefficients), order_out="reversed")
+    """The values of a polynomial in a blob's order."""
+    return BLS12_381_FR.ntt(_check(coefficients), order_out="reversed")
 
 
 def evaluate(values: FieldArray, points: FieldArray) -> FieldArray:
-    """The polynomial that has one blob's values, at any points."""
+    """The polynomial with one blob's values, evaluated at any points."""
     return BLS12_381_FR.poly_eval(coefficients(values), points)
 
 
 def domain() -> FieldArray:
-    """The roots of unity that a blob's values belong to, in its order: the values of X."""
-    return values_of(BLS12_381_FR.encode([int(power == 1) for power in range(ELEMENTS)]))
+    """The roots of unity that a blob's values belong to, in the blob's order."""
+    x = BLS12_381_FR.encode([int(power == 1) for power in range(ELEMENTS)])
+    return values_of(x)  # the polynomial X has the root itself as its value
 
 
-def _checked(array: FieldArray) -> FieldArray:
+def _check(array: FieldArray) -> FieldArray:
+    # The field refuses what is no array of its own.
     if isinstance(array, FieldArray) and array.shape[-1:] != (ELEMENTS,):
-        raise ArgumentShapeError(f"a blob is {ELEMENTS} elements, and the shape is {array.shape}")
-    return array  # what is no array of this field at all, the field refuses
+        raise ArgumentShapeError(f"a blob is {ELEMENTS} elements; the shape is {array.shape}")
+    return array

@@ -1,67 +1,104 @@
-"""Sums, running products and inverses on the card, in a few passes over the elements."""
+"""Sums, prefix products and batched inverses over many elements.
+
+Each public function takes device arrays or NumPy arrays. On a device an algorithm goes over the
+elements in a few passes, all in one submission. On the host each step takes all pairs of elements
+at once, so the number of NumPy calls grows with log2 n.
+"""
 
 from __future__ import annotations
+
+import numpy as np
 
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.kernel import Kernel
+from gpu_executor.kernels.element_references import add, mul
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.passes import scan_kernel
-from gpu_executor.ops import exponents
-from gpu_executor.ops.multiplying import by_doubles
-from gpu_executor.primes import Prime
+from gpu_executor.ops.elementwise import (
+    ElementData,
+    Words,
+    count_elements,
+    put_exponent,
+    with_f64_limbs,
+)
+from gpu_executor.primes import Prime, words
 
-TOGETHER = 32
-"""Elements that an invocation takes one after the other."""
-FEW, FEW_ON_A_CPU = 16384, 4
-"""So many are inverted each by itself, at once. 2^22 inverses in BLS12-381 Fr took an NVIDIA H200
-0.509 ms with these; 0.561 with 16 together, 0.512 with 64; 0.563 with 4,096 by themselves. On
-lavapipe, where nothing waits while one is inverted, a thousand took 1.37 ms; 1.54 with one by
-itself or eight, 1.93 with 16, 3.81 with 128."""
+ELEMENTS_PER_INVOCATION = 32
+"""Elements that one invocation adds or multiplies in sequence."""
+DIRECT_INVERSES, DIRECT_INVERSES_ON_CPU = 16384, 4
+"""Up to this many elements are inverted by exponentiation, all in parallel. 2^22 inverses in
+BLS12-381 Fr took an NVIDIA H200 0.509 ms with these figures; 0.561 ms with 16 elements per
+invocation, 0.512 ms with 64; 0.563 ms with 4,096 direct inverses. On lavapipe, which runs nothing
+else meanwhile, 1,000 inverses took 1.37 ms with 4 direct inverses; 1.54 ms with 1 or 8, 1.93 ms
+with 16, 3.81 ms with 128."""
+HOST_DIRECT_INVERSES = 16
+"""Up to this many elements are inverted on the host as Python integers."""
 CHUNK = 32
+"""Elements of a row that one invocation multiplies in a pass of the prefix products."""
 
 
-def invert(device: ArrayDevice, prime: Prime, x: DeviceArray, y: DeviceArray) -> None:
-    """y = 1 / x, and 0 where x is: all but a few inverses at the price of three products each."""
+def sum_rows(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementData:
+    """The sum of each row, as an array of `rows` elements: columns - 1 additions a row.
+
+    There is at least one column.
+    """
+    if isinstance(x, DeviceArray):
+        return _sum_rows_on_device(prime, x, rows, columns)
+    return _sum_rows_on_host(prime, x.reshape(rows, columns, *prime.element_shape))
+
+
+def multiply_prefixes(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementData:
+    """y[i] = x[0] * x[1] * ... * x[i] in every row: about two products per element."""
+    if isinstance(x, DeviceArray):
+        device: ArrayDevice = x.storage.device
+        y = device.empty(x.shape, x.dtype)
+        if x.size:
+            work: list[Dispatch] = []
+            _append_prefix_products(device, prime, x, y, rows, columns, work)
+            device.submit(work)
+        return y
+    products = _multiply_prefixes_on_host(prime, x.reshape(rows, columns, *prime.element_shape))
+    return products.reshape(x.shape)
+
+
+def invert(prime: Prime, x: ElementData) -> ElementData:
+    """1 / x, and 0 for 0, by Montgomery's trick: three products per element.
+
+    Only a few products of many elements each are inverted directly, on the device by raising them
+    to the power p - 2.
+    """
+    if isinstance(x, DeviceArray):
+        device: ArrayDevice = x.storage.device
+        y = device.empty(x.shape, x.dtype)
+        if x.size:
+            work: list[Dispatch] = []
+            _append_inverses(device, prime, x, y, work)
+            device.submit(work)
+        return y
+    return _invert_on_host(prime, x.reshape(-1, *prime.element_shape)).reshape(x.shape)
+
+
+def make_elements(device: ArrayDevice, prime: Prime, count: int) -> DeviceArray:
+    """An uninitialized device array of `count` elements."""
+    return device.empty((count, *prime.element_shape), prime.column_dtype)
+
+
+def make_scan_kernel(device: ArrayDevice, prime: Prime, name: str) -> Kernel:
+    """A kernel of `kernels.scans`, with f64 limbs if the device multiplies with them."""
+    return scan_kernel(prime, name, f64_limbs=with_f64_limbs(device, prime))
+
+
+# --- on the device ---
+
+
+def _sum_rows_on_device(prime: Prime, x: DeviceArray, rows: int, columns: int) -> DeviceArray:
+    device: ArrayDevice = x.storage.device
     work: list[Dispatch] = []
-    _invert(device, prime, x, y, work)
-    device.submit(work)
-
-
-def _invert(
-    device: ArrayDevice, prime: Prime, x: DeviceArray, y: DeviceArray, work: list[Dispatch]
-) -> None:
-    count = x.nbytes // prime.element_bytes
-    few = FEW_ON_A_CPU if device.info.kind == "cpu" else FEW
-    if count <= few:
-        exponent = exponents.on_device(device, prime.modulus - 2)
-        work.append(
-            Dispatch(
-                element_kernel(prime, "power", f64_limbs=by_doubles(device, prime)),
-                (x, exponent, y),
-                count,
-                (exponent.size,),
-            )
-        )
-        return
-    groups = max(-(-count // TOGETHER), few)
-    before = device.empty(x.shape, x.dtype)
-    products, inverses = (_elements(device, prime, groups) for _ in range(2))
-    first, second = (_kernel(device, prime, name) for name in ("partial_products", "inverses"))
-    work.append(Dispatch(first, (x, before, products), groups, (count,), grid_stride=True))
-    _invert(device, prime, products, inverses, work)
-    work.append(Dispatch(second, (x, before, inverses, y), groups, (count,), grid_stride=True))
-
-
-def sum_rows(
-    device: ArrayDevice, prime: Prime, x: DeviceArray, rows: int, columns: int
-) -> DeviceArray:
-    """The sum of each row, as one element a row."""
-    work: list[Dispatch] = []
-    kernel = _kernel(device, prime, "partial_sums")
+    kernel = make_scan_kernel(device, prime, "partial_sums")
     while True:
-        groups = -(-columns // TOGETHER)
-        sums = _elements(device, prime, rows * groups)
+        groups = -(-columns // ELEMENTS_PER_INVOCATION)
+        sums = make_elements(device, prime, rows * groups)
         work.append(Dispatch(kernel, (x, sums), rows * groups, (columns, groups), grid_stride=True))
         if groups == 1:
             device.submit(work)
@@ -69,16 +106,7 @@ def sum_rows(
         x, columns = sums, groups
 
 
-def running_products(
-    device: ArrayDevice, prime: Prime, x: DeviceArray, y: DeviceArray, rows: int, columns: int
-) -> None:
-    """y[i] = x[0] * x[1] * ... * x[i] in every row."""
-    work: list[Dispatch] = []
-    _running_products(device, prime, x, y, rows, columns, work)
-    device.submit(work)
-
-
-def _running_products(
+def _append_prefix_products(
     device: ArrayDevice,
     prime: Prime,
     x: DeviceArray,
@@ -87,56 +115,96 @@ def _running_products(
     columns: int,
     work: list[Dispatch],
 ) -> None:
+    """Append the dispatches that write the prefix products of x to y.
+
+    Multiply the elements of each chunk; multiply the prefixes of those products, recursively;
+    multiply the prefixes inside each chunk, beginning with the product of all chunks before it.
+    """
     chunks = -(-columns // CHUNK)
     push_words = columns, CHUNK, chunks
     count = rows * chunks
-    before = x  # nothing is read of it where there is one chunk
+    before = x  # with a single chunk the kernel does not read it
     if chunks > 1:
-        products, before = (_elements(device, prime, count) for _ in range(2))
-        work.append(
-            Dispatch(
-                _kernel(device, prime, "chunk_products"),
-                (x, products),
-                count,
-                push_words,
-                grid_stride=True,
-            )
-        )
-        _running_products(device, prime, products, before, rows, chunks, work)
-    work.append(
-        Dispatch(
-            _kernel(device, prime, "running_products"),
-            (x, before, y),
-            count,
-            push_words,
-            grid_stride=True,
-        )
+        products, before = (make_elements(device, prime, count) for _ in range(2))
+        kernel = make_scan_kernel(device, prime, "chunk_products")
+        work.append(Dispatch(kernel, (x, products), count, push_words, grid_stride=True))
+        _append_prefix_products(device, prime, products, before, rows, chunks, work)
+    kernel = make_scan_kernel(device, prime, "running_products")
+    work.append(Dispatch(kernel, (x, before, y), count, push_words, grid_stride=True))
+
+
+def _append_inverses(
+    device: ArrayDevice, prime: Prime, x: DeviceArray, y: DeviceArray, work: list[Dispatch]
+) -> None:
+    """Append the dispatches that write the inverses of x to y.
+
+    Each invocation multiplies its elements and stores the products on the way (one product per
+    element). The totals are inverted, recursively. Each invocation then goes back over its
+    elements (two products per element).
+    """
+    count = count_elements(prime, x)
+    direct = DIRECT_INVERSES_ON_CPU if device.info.kind == "cpu" else DIRECT_INVERSES
+    if count <= direct:
+        exponent = put_exponent(device, prime.modulus - 2)
+        kernel = element_kernel(prime, "power", f64_limbs=with_f64_limbs(device, prime))
+        work.append(Dispatch(kernel, (x, exponent, y), count, (exponent.size,)))
+        return
+    groups = max(-(-count // ELEMENTS_PER_INVOCATION), direct)
+    before = device.empty(x.shape, x.dtype)
+    products, inverses = (make_elements(device, prime, groups) for _ in range(2))
+    forward, backward = (
+        make_scan_kernel(device, prime, name) for name in ("partial_products", "inverses")
     )
+    work.append(Dispatch(forward, (x, before, products), groups, (count,), grid_stride=True))
+    _append_inverses(device, prime, products, inverses, work)
+    work.append(Dispatch(backward, (x, before, inverses, y), groups, (count,), grid_stride=True))
 
 
-def resize_rows(
-    device: ArrayDevice, prime: Prime, x: DeviceArray, rows: int, old: int, new: int
-) -> DeviceArray:
-    """Rows of `new` elements instead of `old`: cut, or filled up with zeros."""
-    y = _elements(device, prime, rows * new)
-    kernel = _kernel(device, prime, "resize")
-    device.submit([Dispatch(kernel, (x, y), rows * new, (new, old), grid_stride=True)])
+# --- on the host ---
+
+
+def _sum_rows_on_host(prime: Prime, x: Words) -> Words:
+    """Add the second half of each row to its first half until one column is left."""
+    while (half := x.shape[1] // 2) > 0:
+        sums = add(prime, x[:, :half], x[:, half : 2 * half])
+        x = np.concatenate([sums, x[:, 2 * half :]], axis=1)
+    return x[:, 0].copy()
+
+
+def _multiply_prefixes_on_host(prime: Prime, x: Words) -> Words:
+    """Two products per element, in 2 log2(columns) calls of `mul`."""
+    columns = x.shape[1]
+    y = x.copy()
+    if columns < 2:
+        return y
+    # The prefixes that end at odd indices are the prefixes of the products of pairs. Each of them
+    # times the next element is the prefix that ends at the even index behind it.
+    odd = _multiply_prefixes_on_host(prime, mul(prime, x[:, :-1:2], x[:, 1::2]))
+    y[:, 1::2] = odd
+    y[:, 2::2] = mul(prime, odd[:, : (columns - 1) // 2], x[:, 2::2])
     return y
 
 
-def evaluate(device: ArrayDevice, prime: Prime, x: DeviceArray, points: DeviceArray) -> DeviceArray:
-    """The polynomial with the coefficients x, the constant first, at each point."""
-    count = points.nbytes // prime.element_bytes
-    values = _elements(device, prime, count)
-    coefficients = x.nbytes // prime.element_bytes
-    kernel = _kernel(device, prime, "evaluate")
-    device.submit([Dispatch(kernel, (x, points, values), count, (coefficients,), grid_stride=True)])
-    return values
+def _invert_on_host(prime: Prime, x: Words) -> Words:
+    """1 / x, and 0 for 0: a 0 is replaced by 1, so that the products are never 0."""
+    zero = (x == 0).reshape(len(x), prime.columns).all(axis=1)
+    nonzero = x.copy()
+    nonzero[zero] = words.from_ints(prime, [prime.one])
+    y = _invert_nonzero_on_host(prime, nonzero)
+    y[zero] = 0
+    return y
 
 
-def _kernel(device: ArrayDevice, prime: Prime, name: str) -> Kernel:
-    return scan_kernel(prime, name, f64_limbs=by_doubles(device, prime))
-
-
-def _elements(device: ArrayDevice, prime: Prime, count: int) -> DeviceArray:
-    return device.empty((count, *prime.element_shape), prime.column_dtype)
+def _invert_nonzero_on_host(prime: Prime, x: Words) -> Words:
+    """1 / a = b / (a b) and 1 / b = a / (a b): three products for two elements, recursively."""
+    if len(x) <= HOST_DIRECT_INVERSES:
+        # The words hold a R, and their inverse is 1 / (a R). Two conversions to the field's form
+        # multiply it by R^2, which leaves R / a.
+        inverses = (pow(each, -1, prime.modulus) for each in words.to_ints(prime, x))
+        ints = [prime.in_form(prime.in_form(each)) for each in inverses]
+        return words.from_ints(prime, ints).reshape(x.shape)
+    half = len(x) // 2
+    a, b, rest = x[:half], x[half : 2 * half], x[2 * half :]
+    inverted = _invert_nonzero_on_host(prime, np.concatenate([mul(prime, a, b), rest]))
+    both = inverted[:half]
+    return np.concatenate([mul(prime, both, b), mul(prime, both, a), inverted[half:]])

@@ -86,8 +86,8 @@ def _seconds(device_memory: DeviceMemory, work: Dispatch) -> float:
     return perf_counter() - begun
 
 
-KEPT = 256
-"""Tables and the like that operations of several dispatches keep on the card."""
+MAX_CACHED = 256
+"""Values that `DeviceMemory.cache` holds, such as tables of twiddles."""
 MUCH_TO_COPY = 1 << 20
 """Bytes that a kernel copies from one card array to another: an NVIDIA H200's driver moves 0.83
 TB/s, reading and writing, where a kernel moves 4.17."""
@@ -136,7 +136,7 @@ class DeviceMemory:
         self._recycled = recycled
         self._readback = Readback(resources, self.stream)
         self._upload = Upload(resources, mapped, self.stream, self._readback)
-        self._kept: LruCache[Hashable, Any] = LruCache()
+        self._cache: LruCache[Hashable, Any] = LruCache()
         self._keeping = threading.RLock()
         self._capturing = _Capturing()
         self._alignment = self.info.limits.buffer_offset_alignment
@@ -190,14 +190,14 @@ class DeviceMemory:
         block = storage.allocation.block
         return BufferRange(block.buffer, storage.offset + array.offset, True, block.serial)
 
-    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made under that key before, or is made now; the longest unused is forgotten."""
+    def cache(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The cached value of the key, made if there is none; the cache is LRU."""
         with self._keeping:
-            found: T | None = self._kept.use(key)
+            found: T | None = self._cache.use(key)
             if found is None:
                 with self.not_recorded():
-                    found = self._kept[key] = make()
-                self._kept.evict(KEPT)
+                    found = self._cache[key] = make()
+                self._cache.evict(MAX_CACHED)
             return found
 
     def submit(self, steps: Sequence[Step]) -> None:
@@ -236,7 +236,7 @@ class DeviceMemory:
         self._readback.close()
         self.stream.close()
         with self._keeping:
-            self._kept.clear()
+            self._cache.clear()
 
     def _disown_after_fork(self) -> None:
         self.stream = self._readback = self._upload = DISOWNED

@@ -146,7 +146,7 @@ class DispatchCache:
             dispatch.kernel,
             len(dispatch.arrays),
             dispatch.count,
-            dispatch.words,
+            dispatch.push_words,
             dispatch.groups,
             dispatch.grid_stride,
             dispatch.work_group,
@@ -186,7 +186,7 @@ class DispatchCache:
             size = dispatch.work_group
         groups = self._groups(dispatch, -(-taken // (size * per_invocation)))
         push = struct.pack("<I", dispatch.count) + kernel.push
-        push += struct.pack(f"<{len(dispatch.words)}I", *dispatch.words)
+        push += struct.pack(f"<{len(dispatch.push_words)}I", *dispatch.push_words)
         if len(push) > kernel.interface.push_constant_bytes:
             raise KernelError(
                 f"{kernel.name}: {len(push)} bytes of push constants; its code has "

@@ -1,0 +1,272 @@
+"""Element-wise operations: one kernel over all elements, with broadcasting.
+
+Device arrays are dispatched to the device. NumPy arrays go to the kernel's reference, which is
+exact. Unless a function says otherwise, elements are in the form in which the prime computes
+(`Prime.form`), and all operands of a call are in one place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.dispatch import ArrayDevice, Dispatch
+from gpu_executor.errors import ArgumentShapeError
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels.elements import element_kernel
+from gpu_executor.kernels.families import family
+from gpu_executor.primes import Form, Prime, words
+
+Words = npt.NDArray[Any]
+"""Elements in host memory: shape (..., columns), or (...) if an element is one column."""
+ElementData = Words | DeviceArray
+"""Elements in either place."""
+
+MAX_UNSTRIDED_ELEMENTS = 65_535 * 64
+"""Elements that every device covers with one work-group per 64. More elements need a kernel whose
+invocations stride over them, which costs lavapipe a third of its products."""
+PACK_BYTES = 16
+"""Bytes that one invocation of a packed kernel loads at once, and the alignment that needs."""
+
+
+def get_shape(prime: Prime, data: ElementData) -> Shape:
+    """The shape in elements: without the axis of an element's columns."""
+    return data.shape[: len(data.shape) - len(prime.element_shape)]
+
+
+def count_elements(prime: Prime, data: ElementData) -> int:
+    """The number of elements."""
+    return data.nbytes // prime.element_bytes
+
+
+def with_f64_limbs(device: ArrayDevice, prime: Prime) -> bool:
+    """Whether the device multiplies elements of this prime with f64 limbs.
+
+    Only wide primes ask the device: `ArrayDevice.f64_limbs` runs a benchmark at its first use.
+    """
+    return family(prime) == "wide" and device.f64_limbs
+
+
+def can_pack(arrays: Sequence[ElementData]) -> bool:
+    """Whether invocations may load several small elements at once: the arrays are aligned for it.
+
+    The arrays are in one place. Kernels of large elements ignore the answer.
+    """
+    first = arrays[0]
+    if not isinstance(first, DeviceArray):
+        return False
+    # Storage begins at a multiple of PACK_BYTES. An operand at an offset that the device cannot
+    # bind is copied to storage of its own. So only a device that binds at smaller offsets reads
+    # an operand where it is not aligned.
+    if first.storage.device.info.limits.buffer_offset_alignment % PACK_BYTES == 0:
+        return True
+    return not any(each.offset % PACK_BYTES for each in arrays if isinstance(each, DeviceArray))
+
+
+def make_element(prime: Prime, value: int, device: ArrayDevice | None) -> ElementData:
+    """One element without axes, 0 <= value < p, on the device (cached there) or on the host."""
+    if device is None:
+        return _make_host_element(prime, value)
+    key = ("element", prime, value)
+    return device.cache(key, lambda: device.put(_make_host_element(prime, value)))
+
+
+def _make_host_element(prime: Prime, value: int) -> Words:
+    return words.from_ints(prime, [prime.in_form(value)]).reshape(prime.element_shape)
+
+
+def make_zeros(prime: Prime, shape: Shape, like: ElementData) -> ElementData:
+    """Zeros of a shape, in the place of `like`."""
+    zeros = np.zeros((*shape, *prime.element_shape), prime.column_dtype)
+    if isinstance(like, DeviceArray):
+        device: ArrayDevice = like.storage.device
+        return device.put(zeros)
+    return zeros
+
+
+def reshape(prime: Prime, data: ElementData, shape: Shape) -> ElementData:
+    """The same elements in another shape."""
+    full = (*shape, *prime.element_shape)
+    return data.reshape(*full) if isinstance(data, DeviceArray) else data.reshape(full)
+
+
+# --- operations ---
+
+
+def compute(
+    prime: Prime, operation: str, operands: Sequence[ElementData], *, commutes: bool = False
+) -> ElementData:
+    """An operation of `kernels.elements` on elements; `equal` returns uint32 instead.
+
+    Operands are broadcast over leading axes. `commutes` allows the two operands to be swapped.
+    """
+    return _run(prime, operation, _broadcast(prime, operands, commutes=commutes))
+
+
+def select(
+    prime: Prime, condition: npt.NDArray[np.bool_], a: ElementData, b: ElementData
+) -> ElementData:
+    """a where the condition, an array on the host of the common shape, is true; else b."""
+    operands = _broadcast(prime, [a, b])
+    shape = get_shape(prime, operands[0])
+    if condition.shape != shape:
+        raise ArgumentShapeError(
+            f"{prime.name}: the condition has shape {condition.shape}, but the elements to select "
+            f"from have shape {shape}"
+        )
+    flags = condition.astype(np.uint32, order="C")
+    if not isinstance(a, DeviceArray):
+        return _run(prime, "select", operands, flags)
+    device: ArrayDevice = a.storage.device
+    return _run(prime, "select", operands, device.put(flags))
+
+
+def power(prime: Prime, data: ElementData, exponent: int) -> ElementData:
+    """Every element to one power; a negative exponent inverts first, and the inverse of 0 is 0.
+
+    For an exponent of b bits: b squares and at most b / 2 products per element.
+    """
+    order = prime.modulus - 1
+    # a^(p-1) = 1 for a != 0 (Fermat), so the exponent is reduced mod p-1. For a = 0 an exponent
+    # other than 0 must not become 0: it becomes p-1.
+    reduced = exponent and (exponent % order or order)
+    if isinstance(data, DeviceArray):
+        device: ArrayDevice = data.storage.device
+        exponent_data: ElementData = put_exponent(device, reduced)
+        f64_limbs = with_f64_limbs(device, prime)
+    else:
+        exponent_data, f64_limbs = exponent_words(reduced), False
+    kernel = element_kernel(prime, "power", f64_limbs=f64_limbs)
+    return _apply(kernel, [data, exponent_data], (exponent_data.size,))
+
+
+def convert(prime: Prime, data: ElementData, form: Form) -> ElementData:
+    """Elements of a prime in Montgomery form, converted to `form` from the other form."""
+    kernel = element_kernel(
+        prime,
+        "to_montgomery" if form == "montgomery" else "from_montgomery",
+        grid_stride=True,
+        f64_limbs=isinstance(data, DeviceArray) and with_f64_limbs(data.storage.device, prime),
+        packed=can_pack([data]),
+    )
+    return _apply(kernel, [data])
+
+
+def exponent_words(exponent: int) -> npt.NDArray[np.uint32]:
+    """An exponent as the kernel `power` takes it: 32-bit words, the least significant first."""
+    count = max(-(-exponent.bit_length() // 32), 1)
+    return np.frombuffer(exponent.to_bytes(4 * count, "little"), np.uint32)
+
+
+def put_exponent(device: ArrayDevice, exponent: int) -> DeviceArray:
+    """The words of an exponent on the device, which caches them."""
+    found = exponent_words(exponent)
+    return device.cache(("words", found.tobytes()), lambda: device.put(found))
+
+
+# --- broadcasting and dispatch ---
+
+
+def _broadcast(
+    prime: Prime, operands: Sequence[ElementData], *, commutes: bool = False
+) -> Sequence[ElementData]:
+    """The operands, of which the first has the common shape; the kernel repeats the others."""
+    shapes = [get_shape(prime, each) for each in operands]
+    first = shapes[0]
+    if all(shape == first for shape in shapes):
+        return operands
+    shape = _common_shape(prime, shapes)
+    if first == shape:
+        return operands
+    if commutes and shapes[1] == shape:
+        return operands[::-1]
+    return [_repeat(prime, operands[0], shape), *operands[1:]]
+
+
+def _common_shape(prime: Prime, shapes: Sequence[Shape]) -> Shape:
+    """The shape that all operands are repeated to, over leading axes only.
+
+    Without its leading axes of length 1, each shape must be the end of the longest one.
+    """
+    cores = [
+        shape[next((axis for axis, n in enumerate(shape) if n != 1), len(shape)) :]
+        for shape in shapes
+    ]
+    longest = max(cores, key=len)
+    for core, shape in zip(cores, shapes, strict=True):
+        if core != longest[len(longest) - len(core) :]:
+            raise ArgumentShapeError(
+                f"{prime.name}: shapes {shape} and {longest} cannot be broadcast together; an "
+                "operand is repeated over leading axes only"
+            )
+    return (1,) * (max(map(len, shapes)) - len(longest)) + longest
+
+
+def _repeat(prime: Prime, data: ElementData, shape: Shape) -> ElementData:
+    if count_elements(prime, data) == math.prod(shape):
+        return reshape(prime, data, shape)
+    return _run(prime, "add", [make_zeros(prime, shape, data), data])
+
+
+def _run(
+    prime: Prime,
+    operation: str,
+    operands: Sequence[ElementData],
+    condition: ElementData | None = None,
+) -> ElementData:
+    """The kernel of an operation; its first operand is the longest, after a condition if any."""
+    first = operands[0]
+    count = count_elements(prime, first)
+    counts = [count_elements(prime, each) for each in operands]
+    if condition is None:
+        data, counts = list(operands), counts[1:]
+    else:
+        data = [condition, *operands]
+    repeats = any(each != count for each in counts)
+    if not isinstance(first, DeviceArray):
+        if repeats:
+            full_shape = first.shape
+            data[-len(operands) :] = [np.resize(np.asarray(each), full_shape) for each in operands]
+        return _apply(element_kernel(prime, operation), data)
+    kernel = element_kernel(
+        prime,
+        operation,
+        broadcast=repeats,
+        grid_stride=repeats or count > MAX_UNSTRIDED_ELEMENTS,
+        f64_limbs=with_f64_limbs(first.storage.device, prime),
+        packed=can_pack(data),
+    )
+    periods = tuple(0 if each == count else each for each in counts) if repeats else ()
+    return _apply(kernel, data, periods)
+
+
+def _apply(
+    kernel: Kernel, arrays: Sequence[ElementData], push_words: tuple[int, ...] = ()
+) -> ElementData:
+    """A kernel on arrays in one place; `push_words` are appended to its push constants.
+
+    The reference on the host needs no push words: it sees the shapes of the arrays.
+    """
+    first = arrays[0]
+    assert kernel.types is not None
+    out = kernel.types[-1]
+    columns = len(kernel.types[0].shape)
+    shape = first.shape[: len(first.shape) - columns] + out.shape
+    if isinstance(first, DeviceArray):
+        device: ArrayDevice = first.storage.device
+        result = device.empty(shape, out.dtype)
+        count = first.nbytes // kernel.types[0].nbytes
+        if count:
+            operands = tuple(each for each in arrays if isinstance(each, DeviceArray))
+            device.submit(
+                [Dispatch(kernel, (*operands, result), count, push_words, grid_stride=True)]
+            )
+        return result
+    assert kernel.reference is not None
+    computed: Words = kernel.reference(*arrays)
+    return computed.reshape(shape)
