@@ -24,7 +24,7 @@ PRODUCTS = [name for name in gx.kernels.names() if name.startswith("matmul")]
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+def backend(request: pytest.FixtureRequest, gpu: gx.PersistentVulkanBackend) -> Iterator[Backend]:
     with open_backend(request.param) as opened:
         yield opened
 

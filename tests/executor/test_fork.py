@@ -96,8 +96,14 @@ print("parent")
 """
 
 
-@pytest.mark.parametrize("way", FORKED)
-@pytest.mark.parametrize("options", ["'vulkan'", "'vulkan', devices=[0, 0]", "'cpu'"])
+@pytest.mark.parametrize(
+    ("options", "way"),
+    [
+        *(("'vulkan'", way) for way in FORKED),
+        ("'vulkan', devices=[0, 0]", "os.fork"),
+        ("'cpu'", "multiprocessing"),
+    ],
+)
 def test_an_executor_stays_the_parents_and_a_child_may_have_its_own(
     run_python: RunPython, way: str, options: str
 ) -> None:

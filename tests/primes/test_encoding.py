@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -93,17 +94,17 @@ def test_every_edge_value_and_several_blocks_of_integers(prime: Prime) -> None:
 
 
 @on_every_prime
-@pytest.mark.parametrize("shape", [(), (0,), (6,), (2, 3), (2, 0), (3, 1, 2)])
-def test_shapes_are_kept(prime: Prime, shape: tuple[int, ...]) -> None:
-    flat = random_ints(prime, int(np.prod(shape)))
-    objects = np.array(flat, object).reshape(shape)
-    array = ints_to_words(prime, objects)
-    assert array.shape == (*shape, *prime.element_shape)
-    assert words.to_ints(prime, array) == flat
-    assert np.array_equal(ints_to_words(prime, objects.tolist()), array)
-    back = words_to_ints(prime, array)
-    assert back.shape == shape
-    assert back.tolist() == objects.tolist()
+def test_shapes_are_kept(prime: Prime) -> None:
+    for shape in ((), (0,), (6,), (2, 3), (2, 0), (3, 1, 2)):
+        flat = random_ints(prime, int(np.prod(shape)))
+        objects = np.array(flat, object).reshape(shape)
+        array = ints_to_words(prime, objects)
+        assert array.shape == (*shape, *prime.element_shape)
+        assert words.to_ints(prime, array) == flat
+        assert np.array_equal(ints_to_words(prime, objects.tolist()), array)
+        back = words_to_ints(prime, array)
+        assert back.shape == shape
+        assert back.tolist() == objects.tolist()
 
 
 @on_every_prime
@@ -154,9 +155,8 @@ def test_numpys_largest_integers_are_converted_exactly() -> None:
 
 
 @on_every_prime
-@pytest.mark.parametrize("at", [0, 5, 9])
-def test_integers_out_of_range_are_refused_with_the_first_index(prime: Prime, at: int) -> None:
-    for bad in bad_values(prime):
+def test_integers_out_of_range_are_refused_with_the_first_index(prime: Prime) -> None:
+    for at, bad in product((0, 5, 9), bad_values(prime)):
         values = random_ints(prime, 10)
         values[at] = bad
         values[9] = -1
@@ -242,19 +242,19 @@ def test_byte_widths_are_those_of_other_libraries(name: str, width: int) -> None
 
 @in_both_orders
 @on_every_prime
-@pytest.mark.parametrize("extra", [0, 1, 3, 8, 40])
-def test_bytes_to_words_and_back(prime: Prime, order: ByteOrder, extra: int) -> None:
-    values = [*edges(prime), *random_ints(prime, 50)]
-    width = byte_width(prime) + extra
-    data = as_bytes(values, width, order)
-    array = bytes_to_words(prime, data, byteorder=order, width=width)
-    assert array.flags.writeable
-    assert array.flags.c_contiguous
-    assert array.shape == (len(values), *prime.element_shape)
-    assert words.to_ints(prime, array) == values
-    back = words_to_bytes(prime, array, byteorder=order, width=width)
-    assert (back.dtype, back.shape) == (np.dtype(np.uint8), (len(values), width))
-    assert back.tobytes() == data
+def test_bytes_to_words_and_back(prime: Prime, order: ByteOrder) -> None:
+    for extra in (0, 1, 3, 8, 40):
+        values = [*edges(prime), *random_ints(prime, 50)]
+        width = byte_width(prime) + extra
+        data = as_bytes(values, width, order)
+        array = bytes_to_words(prime, data, byteorder=order, width=width)
+        assert array.flags.writeable
+        assert array.flags.c_contiguous
+        assert array.shape == (len(values), *prime.element_shape)
+        assert words.to_ints(prime, array) == values
+        back = words_to_bytes(prime, array, byteorder=order, width=width)
+        assert (back.dtype, back.shape) == (np.dtype(np.uint8), (len(values), width))
+        assert back.tobytes() == data
 
 
 @on_every_prime
@@ -331,23 +331,23 @@ def test_widths_below_the_minimum_are_accepted_while_the_values_fit(
 
 @in_both_orders
 @on_every_prime
-@pytest.mark.parametrize("extra", [0, 5, 64])
 def test_bytes_out_of_range_are_refused_with_the_first_index(
-    prime: Prime, order: ByteOrder, extra: int
+    prime: Prime, order: ByteOrder
 ) -> None:
-    width = byte_width(prime) + extra
-    largest = 256**width - 1
-    for bad in (prime.modulus, largest, 256 ** (width - 1), 256 ** (width - 1) + 1):
-        if not prime.modulus <= bad <= largest:
-            continue
-        values = random_ints(prime, 10)
-        values[4], values[7] = bad, largest
-        data = as_bytes(values, width, order)
-        with pytest.raises(
-            ElementRangeError, match=rf"{re.escape(prime.name)} .*element 4 "
-        ) as raised:
-            bytes_to_words(prime, data, byteorder=order, width=width)
-        assert raised.value.index == 4
+    for extra in (0, 5, 64):
+        width = byte_width(prime) + extra
+        largest = 256**width - 1
+        for bad in (prime.modulus, largest, 256 ** (width - 1), 256 ** (width - 1) + 1):
+            if not prime.modulus <= bad <= largest:
+                continue
+            values = random_ints(prime, 10)
+            values[4], values[7] = bad, largest
+            data = as_bytes(values, width, order)
+            with pytest.raises(
+                ElementRangeError, match=rf"{re.escape(prime.name)} .*element 4 "
+            ) as raised:
+                bytes_to_words(prime, data, byteorder=order, width=width)
+            assert raised.value.index == 4
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,7 @@ def test_random_bytes_do_not_crash_the_reader(tail: bytes, with_header: bool) ->
 INTERESTING = st.integers(0, 60) | st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0), INTERESTING), min_size=1, max_size=6))
 def test_mutated_words_do_not_crash_the_reader(changes: list[tuple[int, int]]) -> None:
     words = list(struct.unpack(f"<{len(VALID) // 4}I", VALID))
@@ -355,7 +355,7 @@ RANDOM_INSTRUCTION = st.builds(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.lists(RANDOM_INSTRUCTION, max_size=12))
 def test_random_instructions_do_not_crash_the_reader(instructions: list[Instruction]) -> None:
     check_no_crash(kernel(*instructions))

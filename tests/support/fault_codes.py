@@ -24,7 +24,7 @@ whatever_it_is = pytest.mark.parametrize("code", CODES)
 
 
 @pytest.fixture
-def executor() -> Iterator[gx.GpuExecutor]:
+def executor(gpu: gx.PersistentVulkanBackend) -> Iterator[gx.GpuExecutor]:
     with gx.GpuExecutor("vulkan") as opened:
         yield opened
 

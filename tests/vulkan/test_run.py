@@ -16,6 +16,7 @@ from gpu_executor.cpu import field_oracle
 from gpu_executor.plan import plan as planning
 from gpu_executor.primes import BLS12_381_FQ, NAMED, words
 from tests.conftest import CHUNK, OpenGpu, ValidationMessages, elements, on_both_paths
+from tests.support.pairwise import choose_pairwise
 
 Array = npt.NDArray[Any]
 Backend = gx.PersistentVulkanBackend | gx.VulkanSpirvBackend
@@ -97,11 +98,12 @@ def test_floats_add_to_the_last_bit(
     assert total.view(np.uint32).tolist() == (a + b).view(np.uint32).tolist()
 
 
-@on_both_paths
-@pytest.mark.parametrize("operation", ["add", "sub", "mul"])
-@pytest.mark.parametrize("field", NAMED)
+@pytest.mark.parametrize(
+    ("field", "operation", "device_local"),
+    choose_pairwise(NAMED, ("add", "sub", "mul"), (True, False)),
+)
 @given(size=st.sampled_from(WHOLE_SIZES + CUT_SIZES), seed=seeds)
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_field_kernels_are_exact_at_every_size(
     gpu: gx.PersistentVulkanBackend,
     cutting_gpu: gx.PersistentVulkanBackend,
