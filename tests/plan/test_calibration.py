@@ -258,7 +258,7 @@ def test_a_garbled_file_is_told_of_ignored_and_replaced(
     path = calibration_path(tmp_path, info)
     path.write_bytes(content)
     assert read_calibration(tmp_path, info) is None
-    assert f"{path} holds no figures of {info.name}, and will be replaced" in caplog.text
+    assert f"{path} is not a calibration of {info.name} and will be replaced" in caplog.text
     write_calibration(tmp_path, info, H200)
     assert read_calibration(tmp_path, info) == H200
     assert list(tmp_path.iterdir()) == [path]
@@ -276,11 +276,11 @@ def test_a_disk_that_refuses_costs_a_warning_and_no_more(
     in_the_way = tmp_path / "a file"
     in_the_way.write_text("where the folder should be")
     write_calibration(in_the_way, info, H200)
-    assert "the device's figures were not kept" in caplog.text
+    assert "the calibration was not stored" in caplog.text
     write_calibration(tmp_path, info, H200)
     caplog.clear()
     monkeypatch.setattr(Path, "replace", refuse)
     write_calibration(tmp_path, info, LAVAPIPE)
-    assert "the device's figures were not kept: no space left on device" in caplog.text
+    assert "the calibration was not stored: no space left on device" in caplog.text
     assert read_calibration(tmp_path, info) == H200
     assert sorted(tmp_path.iterdir()) == [in_the_way, calibration_path(tmp_path, info)]

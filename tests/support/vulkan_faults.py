@@ -34,7 +34,7 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fail]:
             return code if fails else int(real(*arguments))
 
         callbacks.append(vk.ffi.callback(vk.ffi.typeof(real), failing))
-        monkeypatch.setattr(vk, name, binding._checked(name, callbacks[-1]))
+        monkeypatch.setattr(vk, name, binding._check_results(name, callbacks[-1]))
 
     yield fail_now
     monkeypatch.undo()

@@ -156,7 +156,7 @@ def test_a_garbled_file_is_measured_anew(
     path.write_text(LAVAPIPE.to_json()[:-5])
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
     assert gpu.calibration is None
-    assert f"{path} holds no figures" in caplog.text
+    assert f"{path} is not a calibration" in caplog.text
     batch(gpu)
     assert (measuring.times, read_calibration(tmp_path, gpu.device)) == (1, LAVAPIPE)
 
@@ -168,7 +168,7 @@ def test_figures_that_the_disk_refuses_are_used_all_the_same(
     in_the_way.write_text("")
     gpu = fresh_gpu(calibrate=True, cache_dir=in_the_way)
     batch(gpu)
-    assert "the device's figures were not kept" in caplog.text
+    assert "the calibration was not stored" in caplog.text
     assert (measuring.times, gpu.calibration) == (1, LAVAPIPE)
 
 

@@ -42,7 +42,7 @@ class Loss:
         self.happened = False
         self._kept = [self._make(each) for each in COULD_SAY_SO]
         for each, failing in zip(COULD_SAY_SO, self._kept, strict=True):
-            monkeypatch.setattr(vk, each, binding._checked(each, failing))
+            monkeypatch.setattr(vk, each, binding._check_results(each, failing))
 
     def _make(self, name: str) -> Any:
         real = getattr(binding._package().lib, name)

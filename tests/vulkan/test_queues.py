@@ -76,7 +76,7 @@ def test_of_several_copying_families_the_one_with_most_queues_copies() -> None:
 
 @pytest.mark.parametrize("families", [[], [COPIES], [DRAWS, COPIES, DECODES]])
 def test_a_device_that_does_not_compute_is_refused(families: list[QueueFamily]) -> None:
-    with pytest.raises(NoDeviceError, match="no queue that computes"):
+    with pytest.raises(NoDeviceError, match="no queue family that supports compute"):
         choose_queues(families)
 
 

@@ -1,1 +1,1 @@
-"""Native Vulkan: everything that owns a Vulkan handle is in here."""
+"""The Vulkan backends. Every object that owns a Vulkan handle is in this package."""

@@ -1,10 +1,11 @@
-"""The way to the Vulkan loader: its calls, its constants, its structures.
+"""The binding to the Vulkan loader: entry points, constants and structures.
 
-`vk` has every entry point and constant under its Vulkan name. A call that returns a VkResult raises
-on errors, and what is created and destroyed is counted, so that a leak shows. The loader is opened
-at the first use: importing this module needs no Vulkan.
+`vk` holds every entry point and constant under its Vulkan name. A call that returns a negative
+VkResult raises an exception. Created and destroyed objects are counted, so that tests can find
+leaks. The loader is opened at the first use; importing this module needs no Vulkan.
 
-`Arena` makes structures and keeps every one of them alive, nested ones too, until it goes itself.
+`Arena` allocates C structures and keeps them, and everything they point to, alive as long as
+itself.
 """
 
 from __future__ import annotations
@@ -25,29 +26,29 @@ from gpu_executor.errors import (
 )
 
 Handle = Any
-"""A cffi pointer to a Vulkan object, or a structure in C memory."""
+"""A cffi pointer: a Vulkan object, or a structure in C memory."""
 
 WHOLE_SIZE = (1 << 64) - 1
-"""VK_WHOLE_SIZE, which the binding has as -1 and then does not take."""
+"""VK_WHOLE_SIZE. The `vulkan` package defines it as -1, which cffi refuses for a uint64_t."""
 
 _live: Counter[str] = Counter()
-_live_lock = threading.RLock()  # a collected backend may be closed inside any allocation
+_live_lock = threading.RLock()  # reentrant: the garbage collector may close a backend anywhere
 
 
 def live_objects() -> dict[str, int]:
-    """How many objects of each kind this process has made through `vk` and not yet destroyed."""
+    """Count the objects of each kind that `vk` created in this process and has not destroyed."""
     with _live_lock:
         return {kind: count for kind, count in sorted(_live.items()) if count}
 
 
 loader_lock = threading.RLock()
-"""Held while instances and devices are found, made and destroyed. Vulkan allows that from several
-threads, but the validation layer (1.3.239) was seen to crash when threads did so at once, and a
-child that is forked meanwhile to wait for the loader's locks for ever."""
+"""Held while instances and devices are enumerated, created and destroyed. Vulkan allows these calls
+from several threads at once, but the validation layer (1.3.239) was seen to crash on it. A child
+forked during such a call was seen to wait for the loader's locks for ever."""
 
 
 def _before_fork() -> None:
-    """Wait until nobody is in the loader."""
+    """Wait until no thread is inside the loader."""
     loader_lock.acquire()
     _live_lock.acquire()
 
@@ -58,7 +59,7 @@ def _after_fork() -> None:
 
 
 def _in_child() -> None:
-    _live.clear()  # they are the parent's
+    _live.clear()  # these objects belong to the parent process
     _after_fork()
 
 
@@ -67,7 +68,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Vulkan:
-    """Entry points, constants and cffi's `ffi`, looked up once and then plain attributes."""
+    """Entry points, constants and cffi's `ffi`: looked up once, then plain attributes."""
 
     def __getattr__(self, name: str) -> Any:
         plain = name == "ffi" or name.startswith("VK_")
@@ -76,31 +77,33 @@ class _Vulkan:
         return value
 
     def extension(self, instance: Handle, name: str) -> Any:
-        """An entry point that the loader does not export, from the instance."""
+        """Return an entry point that the loader does not export, from vkGetInstanceProcAddr."""
         pointer = self.vkGetInstanceProcAddr(instance, name.encode())
         if pointer == self.ffi.NULL:
             raise _make_error(name, self.VK_ERROR_EXTENSION_NOT_PRESENT)
-        return _checked(name, self.ffi.cast(f"PFN_{name}", pointer))
+        return _check_results(name, self.ffi.cast(f"PFN_{name}", pointer))
 
     def device_extension(self, device: Handle, name: str) -> Any:
-        """An entry point of a device extension that was switched on."""
+        """Return an entry point of an enabled device extension, from vkGetDeviceProcAddr."""
         pointer = self.vkGetDeviceProcAddr(device, name.encode())
         if pointer == self.ffi.NULL:
             raise _make_error(name, self.VK_ERROR_EXTENSION_NOT_PRESENT)
-        return _checked(name, self.ffi.cast(f"PFN_{name}", pointer))
+        return _check_results(name, self.ffi.cast(f"PFN_{name}", pointer))
 
 
 vk = _Vulkan()
 
 
 class Arena:
-    """C structures that live as long as the arena: cffi does not keep what a pointer points to."""
+    """Owns C structures: cffi does not keep alive what a pointer inside a structure points to."""
 
     def __init__(self) -> None:
         self._owned: list[Any] = []
 
     def new(self, kind: str, **fields: Any) -> Handle:
-        """A pointer to a zeroed structure with `fields` set, and its sType where it has one."""
+        """Allocate a zeroed structure with `fields` set, and sType where it has one; return a
+        pointer.
+        """
         structure = vk.ffi.new(f"{kind} *")
         tag = _structure_type(kind)
         if tag is not None:
@@ -111,7 +114,7 @@ class Arena:
         return structure
 
     def array(self, kind: str, items: Any) -> Handle:
-        """An array of `kind` from a sequence, or of a length."""
+        """Allocate an array of `kind` from a sequence of values, or of a given length."""
         values = vk.ffi.new(f"{kind}[]", items)
         self._owned.append((values, items))
         return values
@@ -124,12 +127,12 @@ class Arena:
 
 
 def out(kind: str) -> Handle:
-    """Room for one value that a call writes."""
+    """Allocate one value for a Vulkan call to write."""
     return vk.ffi.new(f"{kind} *")
 
 
 def enumerate_with(call: Callable[..., Any], kind: str, *arguments: Any) -> list[Handle]:
-    """The count-then-fill protocol of Vulkan's vkEnumerate and vkGet calls."""
+    """Call a vkEnumerate or vkGet function twice: once for the count, once for the items."""
     count = out("uint32_t")
     call(*arguments, count, vk.ffi.NULL)
     items = vk.ffi.new(f"{kind}[]", count[0])
@@ -151,11 +154,11 @@ def _package() -> Any:
 
 
 def _entry_point(name: str) -> Any:
-    return _checked(name, getattr(_package().lib, name))
+    return _check_results(name, getattr(_package().lib, name))
 
 
-def _checked(name: str, call: Any) -> Any:
-    """`call` with its result checked and what it makes counted; as it is where neither applies."""
+def _check_results(name: str, call: Any) -> Any:
+    """Wrap `call` to raise on an error and to count objects; unchanged if neither applies."""
     returns_result = vk.ffi.typeof(call).result.cname == "enum VkResult"
     count = _make_counter(name)
     if not returns_result and count is None:
@@ -176,7 +179,7 @@ def _checked(name: str, call: Any) -> Any:
 def _make_counter(name: str) -> Callable[[tuple[Any, ...]], None] | None:
     match = re.fullmatch(r"vk(Create|Allocate|Destroy|Free)(\w+)", name)
     if match is None or match[2] in ("CommandBuffers", "DescriptorSets"):
-        return None  # the last two go with their pools
+        return None  # destroyed together with their pools
     kind = re.sub(r"^Compute(Pipeline)s$", r"\1", match[2])
     step = 1 if match[1] in ("Create", "Allocate") else -1
 
@@ -188,7 +191,7 @@ def _make_counter(name: str) -> Callable[[tuple[Any, ...]], None] | None:
 
 
 def _make_error(call: str, result: int) -> Exception:
-    meaning = _result_names().get(result, "an unknown error")
+    meaning = _result_names().get(result, "an unknown VkResult")
     if result == vk.VK_ERROR_DEVICE_LOST:
         return DeviceLostError(call, result, f"{meaning}: the device is gone; reopen the backend")
     if result in (vk.VK_ERROR_OUT_OF_DEVICE_MEMORY, vk.VK_ERROR_OUT_OF_HOST_MEMORY):
@@ -205,7 +208,10 @@ def _result_names() -> dict[int, str]:
 
 @functools.cache
 def _structure_type(kind: str) -> int | None:
-    """VkBufferCreateInfo begins with VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO; some with none."""
+    """Return sType:
+
+    VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO for VkBufferCreateInfo; None without sType.
+    """
     fields = vk.ffi.typeof(kind).fields
     if not fields or fields[0][0] != "sType":
         return None

@@ -1,4 +1,4 @@
-"""Recording: copies, barriers, a dispatch, into one command buffer."""
+"""Command pools, and a recorder of copies, dispatches, pipeline barriers and timestamps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpu_executor.vulkan.profile import Timestamps
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Bytes to copy from one buffer to another."""
+    """A copy of `nbytes` from one buffer to another."""
 
     source: Handle
     source_offset: int
@@ -26,7 +26,7 @@ class Copy:
 
 
 class CommandPool:
-    """A VkCommandPool whose buffers can be reset one by one. One thread at a time may record."""
+    """A VkCommandPool whose command buffers can be reset one by one. Not thread-safe."""
 
     def __init__(self, device: Device, family: int) -> None:
         self._device = device
@@ -57,17 +57,17 @@ class CommandPool:
         vk.vkFreeCommandBuffers(self._device.handle, self._handle, 1, buffers)
 
     def close(self) -> None:
-        """Its command buffers go with it."""
+        """Destroy the pool and its command buffers."""
         vk.vkDestroyCommandPool(self._device.handle, self._handle, vk.ffi.NULL)
 
 
 class Recorder:
-    """Commands into one command buffer, which it resets first; use it as a context manager."""
+    """Records one command buffer, which it resets first. Use it as a context manager."""
 
-    def __init__(self, command_buffer: Handle, *, again: bool = False) -> None:
-        """`again`: they may be submitted while the device still has them."""
+    def __init__(self, command_buffer: Handle, *, simultaneous_use: bool = False) -> None:
+        """`simultaneous_use`: the commands may be submitted again while they still run."""
         self._commands = command_buffer
-        self._flags = vk.VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT if again else 0
+        self._flags = vk.VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT if simultaneous_use else 0
 
     def __enter__(self) -> Recorder:
         vk.vkResetCommandBuffer(self._commands, 0)
@@ -79,7 +79,7 @@ class Recorder:
             vk.vkEndCommandBuffer(self._commands)
 
     def copy(self, copies: Sequence[Copy]) -> None:
-        """One command for each pair of buffers, with a region for each copy between them."""
+        """Record one vkCmdCopyBuffer for each pair of buffers, with one region for each copy."""
         by_buffers: dict[tuple[Handle, Handle], list[Copy]] = {}
         for copy in copies:
             by_buffers.setdefault((copy.source, copy.target), []).append(copy)
@@ -93,11 +93,14 @@ class Recorder:
     def dispatch(
         self, pipeline: Pipeline, descriptors: DescriptorSet, push: bytes, groups: int
     ) -> None:
+        """Bind the pipeline, one descriptor set and the push constants, and dispatch `groups`
+        work-groups.
+        """
         sets = vk.ffi.new("VkDescriptorSet[]", [descriptors.handle])
         self.launch(pipeline, sets, vk.ffi.from_buffer(push), groups)
 
     def launch(self, pipeline: Pipeline, sets: Handle, push: Handle, groups: int) -> None:
-        """The same with an array of one set, and with push constants, that are C's already."""
+        """Like `dispatch`, with a C array of one descriptor set and push constants in C memory."""
         commands, layout, null = self._commands, pipeline.layout, vk.ffi.NULL
         compute = vk.VK_PIPELINE_BIND_POINT_COMPUTE
         vk.vkCmdBindPipeline(commands, compute, pipeline.handle)
@@ -107,7 +110,7 @@ class Recorder:
         vk.vkCmdDispatch(commands, groups, 1, 1)
 
     def write(self, buffer: Handle, offset: int, data: Any) -> None:
-        """Bytes that become part of the commands: 65,536 at most, offset and length in fours."""
+        """Record vkCmdUpdateBuffer: at most 65,536 bytes; offset and size are multiples of 4."""
         held = vk.ffi.from_buffer(data)
         vk.vkCmdUpdateBuffer(self._commands, buffer, offset, len(held), held)
 
@@ -115,26 +118,26 @@ class Recorder:
         vk.vkCmdResetQueryPool(self._commands, timestamps.handle, 0, timestamps.count)
 
     def write_timestamp(self, timestamps: Timestamps | None, index: int) -> None:
-        """The device's clock when all that was recorded before is done; nothing without any."""
+        """Write the device's clock when all earlier commands are done. None writes nothing."""
         if timestamps is None:
             return
         done = vk.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT
         vk.vkCmdWriteTimestamp(self._commands, done, timestamps.handle, index)
 
     def barrier_all(self) -> None:
-        """Everything recorded before is done and seen by everything after."""
+        """All later commands wait for all earlier ones and see what they wrote."""
         access = vk.VK_ACCESS_MEMORY_READ_BIT | vk.VK_ACCESS_MEMORY_WRITE_BIT
         stage = vk.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
         self._barrier(stage, access, stage, access)
 
     def barrier_kernels(self) -> None:
-        """The kernels after it see what those before it wrote."""
+        """Later dispatches see what earlier dispatches wrote."""
         stage = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
         access = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT
         self._barrier(stage, vk.VK_ACCESS_SHADER_WRITE_BIT, stage, access)
 
     def barrier_copies_to_kernel(self) -> None:
-        """The kernel reads what was copied."""
+        """Later dispatches see what earlier copies wrote."""
         self._barrier(
             vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
             vk.VK_ACCESS_TRANSFER_WRITE_BIT,
@@ -143,7 +146,7 @@ class Recorder:
         )
 
     def barrier_kernel_to_copies(self) -> None:
-        """Copies read what the kernel wrote."""
+        """Later copies see what earlier dispatches wrote."""
         self._barrier(
             vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
             vk.VK_ACCESS_SHADER_WRITE_BIT,
@@ -152,7 +155,7 @@ class Recorder:
         )
 
     def barrier_copies_to_host(self) -> None:
-        """The host reads what was copied, on a queue that only copies."""
+        """The host sees what copies wrote. For transfer queues, which have no compute stage."""
         self._barrier(
             vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
             vk.VK_ACCESS_TRANSFER_WRITE_BIT,
@@ -161,7 +164,10 @@ class Recorder:
         )
 
     def barrier_all_to_host(self) -> None:
-        """The host reads what was written: a semaphore's signal alone does not show it."""
+        """The host sees what dispatches and copies wrote.
+
+        Signalling a semaphore does not ensure that.
+        """
         self._barrier(
             vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
             vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT,
@@ -174,7 +180,7 @@ class Recorder:
         vk.vkCmdPipelineBarrier(self._commands, before, after, 0, 1, barrier, 0, null, 0, null)
 
 
-# Vulkan only reads these while it is called: each is made once, for all who record.
+# Vulkan only reads these structures during a call, so each is made once and shared.
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Descriptor sets from pools of 500, given back one by one; a full pool gets a sibling."""
+"""Descriptor sets from pools of 500; a set is freed on its own, a full pool gets another pool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Pool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DescriptorSet:
-    """A set that binds ranges of buffers for one pipeline's layout."""
+    """A descriptor set that binds buffer ranges for one pipeline layout."""
 
     handle: Handle
     pool: _Pool
@@ -31,7 +31,7 @@ class DescriptorSet:
 
 @dataclass(frozen=True, slots=True)
 class DescriptorRange:
-    """What one binding sees."""
+    """The buffer range of one binding."""
 
     buffer: Handle
     offset: int
@@ -40,12 +40,18 @@ class DescriptorRange:
 
 @dataclass(frozen=True, slots=True)
 class DescriptorStats:
+    """How many pools exist, and how many sets are allocated from them."""
+
     pools: int
     sets_used: int
 
 
 class DescriptorPools:
-    """Sets of one device. What is left is counted here: drivers may hand out more than asked."""
+    """The descriptor pools of one device.
+
+    Free sets and descriptors are counted here, because drivers may allocate more than a pool was
+    created for. Thread-safe.
+    """
 
     def __init__(
         self, device: Device, *, sets: int = SETS_PER_POOL, buffers: int = BUFFERS_PER_POOL
@@ -57,12 +63,13 @@ class DescriptorPools:
         self._lock = threading.Lock()
 
     def allocate(self, pipeline: Pipeline, ranges: list[DescriptorRange]) -> DescriptorSet:
+        """Allocate a set for a pipeline and write its bindings."""
         made = self.take(pipeline.set_layout, len(ranges))
         self._write(made.handle, ranges)
         return made
 
     def take(self, set_layout: Handle, bindings: int) -> DescriptorSet:
-        """A set of that layout that nothing was written to."""
+        """Allocate a set of that layout without writing its bindings."""
         with self._lock:
             pool = self._pool_for(bindings)
             handle = self._allocate(pool, set_layout)

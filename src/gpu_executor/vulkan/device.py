@@ -1,7 +1,4 @@
-"""Which queues of a device to open: those that compute, and apart from them those that copy.
-
-A physical device opened: the logical device, its queues, its features and memory types.
-"""
+"""The logical device: which queues to open, the VkDevice, its features and its memory types."""
 
 from __future__ import annotations
 
@@ -27,14 +24,15 @@ from gpu_executor.vulkan.physical_device import (
 )
 
 MAX_PARALLEL_QUEUES = 4
-"""Queues for small pieces to be computed on side by side. Those of a family that draws too are left
-alone: on an NVIDIA H200, four jobs of 16 K take 1.04 ms through four of them, between which it
-switches, and 0.46 ms through one. Its family without graphics gains up to 8 % with four."""
+"""Compute queues that run small pieces in parallel. Queue families with graphics are not used for
+this: on an NVIDIA H200, four jobs of 16 K take 1.04 ms on four queues of its graphics family,
+between which the GPU switches contexts, and 0.46 ms on one queue. Its compute-only family gains up
+to 8 % with four queues."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueAddress:
-    """A queue by its family and its place there."""
+    """A queue, given by its family and its index in the family."""
 
     family: int
     index: int
@@ -46,19 +44,22 @@ class Queues:
 
     compute: QueueAddress
     parallel_compute: tuple[QueueAddress, ...]
-    """Queues that compute, two at least, for pieces that are small; none where there are none."""
+    """At least two compute queues for small pieces; empty where the device has no suitable
+    family."""
     upload: QueueAddress | None
-    """A queue of a family that only copies, for what goes to the device; None without one."""
+    """A queue of a transfer-only family, for copies to the device; None where there is no such
+    family."""
     download: QueueAddress | None
-    """Another one for what comes back, or the same where that family has one queue."""
+    """A second queue of that family for copies to the host; the same one if the family has one
+    queue."""
 
     @property
     def families(self) -> list[int]:
-        """Every family among them, in order."""
+        """The queue families in use, sorted."""
         return sorted({queue.family for queue in self._all()})
 
     def count_in_family(self, family: int) -> int:
-        """How many queues of a family are needed."""
+        """Return how many queues of a family to create."""
         return 1 + max(queue.index for queue in self._all() if queue.family == family)
 
     def _all(self) -> list[QueueAddress]:
@@ -67,15 +68,20 @@ class Queues:
 
 
 def choose_queues(families: Sequence[QueueFamily]) -> Queues:
-    """The first family that computes (it copies too: Vulkan 1.3, 6.1), and one that only copies."""
+    """Choose the first compute family (it can copy too:
+
+    Vulkan 1.3, 6.1) and a transfer-only family.
+    """
     computing = [index for index, family in enumerate(families) if "compute" in family.work]
     if not computing:
-        raise NoDeviceError("the device has no queue that computes")
+        raise NoDeviceError(
+            "the device has no queue family that supports compute; choose another device"
+        )
     compute, parallel_compute = QueueAddress(computing[0], 0), _choose_parallel_queues(families)
     copying = [index for index, family in enumerate(families) if family.only_copies]
     if not copying:
         return Queues(compute, parallel_compute, None, None)
-    # The one with most queues: two let both directions of the bus work at once.
+    # Choose the family with most queues: two queues copy in both directions at once.
     best = max(copying, key=lambda index: families[index].count)
     second = min(families[best].count, 2) - 1
     return Queues(compute, parallel_compute, QueueAddress(best, 0), QueueAddress(best, second))
@@ -91,15 +97,16 @@ def _choose_parallel_queues(families: Sequence[QueueFamily]) -> tuple[QueueAddre
 
 
 class Device:
-    """An open VkDevice. Whatever was made with it has to be destroyed before `close()`.
+    """An open VkDevice.
 
-    Memory that outlives the backend `retain`s it: it goes when the last such memory does.
+    Destroy everything that was created with it before `close()`. Mapped arrays that outlive the
+    backend `retain` the device; the last `release` destroys it.
     """
 
     def __init__(
         self, physical: Handle, info: DeviceInfo, on_closed: Callable[[], None] = lambda: None
     ) -> None:
-        """`on_closed` is called when the device is gone: its instance can go then."""
+        """`on_closed` is called after the VkDevice is destroyed; it closes the instance."""
         _check_usable(info)
         self._on_closed = on_closed
         self._retained = 1
@@ -107,25 +114,25 @@ class Device:
         self.physical = physical
         self.info = info
         self.queues = choose_queues(info.queue_families)
-        with loader_lock:  # no child is forked between, which would not know of it
+        with loader_lock:  # no fork between creating and registering the device
             self.handle = _create(physical, info, self.queues)
             self._is_open = True
             register_fork_handler(self._disown_after_fork)
         self.memory_flags = _read_memory_flags(physical)
 
     def queue(self, address: QueueAddress) -> Handle:
-        """The queue at an address; the same handle every time."""
+        """Return the VkQueue at an address; the handle is the same every time."""
         queue = out("VkQueue")
         vk.vkGetDeviceQueue(self.handle, address.family, address.index, queue)
         return queue[0]
 
     def retain(self) -> None:
-        """Keep the device until a `release`."""
+        """Keep the device open until `release` is called."""
         with self._lock:
             self._retained += 1
 
     def release(self) -> None:
-        """Undo a `retain`; the last one destroys the device."""
+        """Undo one `retain`; the last release destroys the device."""
         with self._lock:
             self._retained -= 1
             if self._retained:
@@ -136,11 +143,11 @@ class Device:
         self._on_closed()
 
     def close(self) -> None:
-        """Let go of the device; call it once."""
+        """Release the reference that opening the device took. Call it once."""
         self.release()
 
     def _disown_after_fork(self) -> None:
-        self.handle = DISOWNED  # which no Vulkan call takes
+        self.handle = DISOWNED  # cffi refuses it as an argument of any Vulkan call
         if self._is_open and self.info.kind != "cpu":
             if not gpus_of_parent:
                 skip_driver_cleanup_at_exit()
@@ -151,7 +158,7 @@ def _check_usable(info: DeviceInfo) -> None:
     if info.api_version < (1, 2) or "timelineSemaphore" not in info.features:
         version = ".".join(map(str, info.api_version))
         raise NoDeviceError(
-            f"{info.name} has Vulkan {version}; timeline semaphores (Vulkan 1.2) are needed. "
+            f"{info.name} has Vulkan {version}; timeline semaphores (Vulkan 1.2) are required. "
             "Update its driver or choose another device"
         )
 
@@ -188,10 +195,11 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
     except VulkanError as error:
         if not is_forked_child():
             raise
-        # NVIDIA's driver does so while another library in the parent has the device open.
+        # NVIDIA's driver fails so while another library holds the device open in the parent
+        # process.
         raise NoDeviceError(
-            f"{info.name} cannot be opened in this child of fork(): {error}. If it is open in the "
-            "parent process, close it there first, or start children with multiprocessing's "
+            f"{info.name} cannot be opened in this child of fork(): {error}. If the parent "
+            "process has it open, close it there first, or start children with multiprocessing's "
             "'spawn'"
         ) from error
     return device[0]

@@ -1,11 +1,8 @@
-"""The driver's pipeline cache, kept on disk between processes.
+"""Files in the cache folder: the driver's pipeline cache and the device's calibration.
 
-A file begins with a magic word and a SHA-256 over the device's identity and the driver's data, so
-one that is truncated, corrupted or another device's or driver's does not match and is replaced. It
-is written beside its place and moved there in one step: whoever reads sees an old file or a new
-one.
-
-A device's figures on disk, beside its pipeline cache.
+A pipeline cache file starts with a magic word and a SHA-256 of the device's identity and the
+driver's data. A file that is truncated, corrupted or written for another device or driver does not
+match and is replaced. Both files are written atomically: readers see the old file or the new one.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ log = logging.getLogger("gpu_executor.vulkan")
 
 @dataclass(frozen=True, slots=True)
 class DiskCacheStats:
-    """Where the cache lies, and the bytes that were read from it and written to it."""
+    """The path of the pipeline cache, and the bytes of driver data read and written."""
 
     path: str | None
     bytes_loaded: int
@@ -36,7 +33,7 @@ class DiskCacheStats:
 
 
 class DriverCache:
-    """A VkPipelineCache that starts from a file and can be saved to it."""
+    """A VkPipelineCache that is loaded from a file and saved to it."""
 
     def __init__(self, device: Device, folder: Path | None) -> None:
         self._device = device
@@ -54,7 +51,10 @@ class DriverCache:
         self.handle: Handle = cache[0]
 
     def save(self) -> None:
-        """Write what the driver has now; where the disk refuses, the cache is lost and no more."""
+        """Write the driver's data to the file.
+
+        A failing write is logged; the cache is then lost.
+        """
         if self._path is None:
             return
         try:
@@ -82,12 +82,12 @@ def cache_path(folder: Path, info: DeviceInfo) -> Path:
 
 
 def fingerprint(info: DeviceInfo) -> str:
-    """What tells the files of devices and drivers apart."""
+    """Return a short hash that identifies the device and its driver in file names."""
     return hashlib.sha256(_identity(info)).hexdigest()[:16]
 
 
 def read_cache(path: Path, info: DeviceInfo) -> bytes:
-    """The driver's data, or nothing where the file is not a whole one of this device and driver."""
+    """Read the driver's data; empty if the file is missing, damaged or of another device."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -101,7 +101,7 @@ def read_cache(path: Path, info: DeviceInfo) -> bytes:
 
 
 def write_cache(path: Path, info: DeviceInfo, data: bytes) -> int:
-    """Write the file in one step; returns the bytes of driver data in it."""
+    """Write the file atomically; return the number of bytes of driver data."""
     write_atomically(path, MAGIC + _digest(info, data) + data)
     return len(data)
 
@@ -116,25 +116,27 @@ def _identity(info: DeviceInfo) -> bytes:
 
 
 def calibration_path(folder: Path, info: DeviceInfo) -> Path:
-    """One file per device and driver."""
+    """Return the path of the calibration of this device and driver."""
     return folder / f"calibration-{fingerprint(info)}.json"
 
 
 def read_calibration(folder: Path, info: DeviceInfo) -> Calibration | None:
-    """The figures that were kept; None where there are none, or none that can be read."""
+    """Read the stored calibration; None if there is none or it cannot be read."""
     path = calibration_path(folder, info)
     try:
         return Calibration.from_json(path.read_text("utf-8"))
     except OSError:
         return None
     except ValueError as error:
-        log.warning("%s holds no figures of %s, and will be replaced: %s", path, info.name, error)
+        log.warning(
+            "%s is not a calibration of %s and will be replaced: %s", path, info.name, error
+        )
         return None
 
 
 def write_calibration(folder: Path, info: DeviceInfo, calibration: Calibration) -> None:
-    """Where the disk refuses, they are not kept and no more."""
+    """Store the calibration. A failing write is logged; the calibration is then not stored."""
     try:
         write_atomically(calibration_path(folder, info), calibration.to_json().encode())
     except OSError as error:
-        log.warning("the device's figures were not kept: %s", error)
+        log.warning("the calibration was not stored: %s", error)

@@ -1,4 +1,4 @@
-"""The Vulkan instance: the loader opened, validation switched on, devices found and ranked."""
+"""The Vulkan instance: opens the loader, enables validation, finds and ranks physical devices."""
 
 from __future__ import annotations
 
@@ -17,19 +17,23 @@ VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 API_VERSION = 1 << 22 | 3 << 12  # Vulkan 1.3
 INDEX_DIGITS = 3
 NO_DRIVER = (
-    "the Vulkan loader found no driver and so no device. Install one with 'apt-get install "
-    "mesa-vulkan-drivers' (lavapipe, a software driver, is part of it) or your GPU vendor's driver"
+    "the Vulkan loader found no driver, so there is no device. Install one with 'apt-get install "
+    "mesa-vulkan-drivers' (it includes lavapipe, a software driver) or your GPU vendor's package"
 )
 RANK = ("discrete", "integrated", "virtual", "cpu", "other")
+"""Kinds of devices, best first."""
 log = logging.getLogger("gpu_executor.vulkan")
 
 
 class Instance:
-    """An open VkInstance. `validation=True` adds the Khronos layer and collects its messages."""
+    """An open VkInstance.
+
+    `validation=True` enables the Khronos validation layer and collects its messages.
+    """
 
     def __init__(self, *, validation: bool = False) -> None:
         self.messages: list[str] = []
-        """What the validation layer said, warnings and errors."""
+        """Warnings and errors of the validation layer."""
         check_no_parent_gpus("Vulkan")
         self._callback = _make_message_callback(self.messages) if validation else None
         self._messenger: Handle | None = None
@@ -46,7 +50,7 @@ class Instance:
             except BaseException as error:
                 self.close()
                 if isinstance(error, VulkanError):
-                    # Without a driver the loader may make an instance that can do nothing.
+                    # Without a driver the loader may create an instance that supports nothing.
                     raise NoDeviceError(f"{NO_DRIVER} ({error})") from error
                 raise
 
@@ -61,7 +65,7 @@ class Instance:
         self.handle = self._messenger = None
 
     def devices(self) -> list[tuple[Handle, DeviceInfo]]:
-        """Every physical device with its description, best first."""
+        """Return every physical device and its description, best first."""
         with loader_lock:
             found = enumerate_with(vk.vkEnumeratePhysicalDevices, "VkPhysicalDevice", self.handle)
             described = [(handle, describe_device(handle)) for handle in found]
@@ -89,14 +93,15 @@ class Instance:
 def choose_device(
     devices: Sequence[tuple[Handle, DeviceInfo]], wanted: str | int | None
 ) -> tuple[Handle, DeviceInfo]:
-    """The device asked for by index, UUID prefix or part of its name; the best one for None."""
+    """Select a device by index, UUID prefix or part of its name; None selects the best device."""
     if not devices:
         raise NoDeviceError(NO_DRIVER)
     if wanted is None:
         return devices[0]
     text = str(wanted).strip().lower()
     if text.isdecimal() and len(text) <= INDEX_DIGITS:
-        # An index and nothing else: "15" is not to find "LLVM 15", or a UUID that begins so.
+        # A short number is an index only: "15" must not match "LLVM 15" or a UUID that starts with
+        # 15.
         matches = list(devices[int(text) : int(text) + 1])
     else:
         by_uuid = [pair for pair in devices if _uuid_begins_with(pair[1].uuid, text)]
@@ -114,7 +119,10 @@ def _uuid_begins_with(uuid: str, text: str) -> bool:
 
 
 def find_devices() -> list[DeviceInfo]:
-    """Every Vulkan device of this machine, best first; `NoDeviceError` where there is no driver."""
+    """List every Vulkan device of this machine, best first.
+
+    Raises `NoDeviceError` without a driver.
+    """
     instance = Instance()
     try:
         return [info for _, info in instance.devices()]
@@ -155,14 +163,17 @@ def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
 
 
 def list_layers() -> list[str]:
-    """The layers that the loader knows."""
+    """List the layers that the loader offers."""
     with loader_lock:
         found = enumerate_with(vk.vkEnumerateInstanceLayerProperties, "VkLayerProperties")
     return [vk.ffi.string(layer.layerName).decode() for layer in found]
 
 
 def _make_message_callback(messages: list[str]) -> Any:
-    """A C function for the layer to call; the instance keeps it alive as long as the messenger."""
+    """Make the C callback of the messenger.
+
+    The instance keeps it alive as long as the messenger.
+    """
 
     def receive(_severity: int, _kind: int, data: Handle, _user: Handle) -> int:
         text = vk.ffi.string(data.pMessage).decode(errors="replace")

@@ -1,10 +1,9 @@
-"""Device memory: a type for each purpose, large blocks, a pool that hands out parts of them.
+"""Device memory: memory types by purpose, blocks, and a pool that hands out ranges of blocks.
 
-A block is one VkDeviceMemory with one VkBuffer over all of it, mapped for good where the host can
-see it. An allocation is a range of a block, so taking and giving back costs no Vulkan call; whoever
-uses it binds the block's buffer at an offset.
-
-NumPy views of mapped device memory.
+A block is one VkDeviceMemory with one VkBuffer over all of it. Host-visible blocks stay mapped as
+long as they exist. An allocation is a range of a block, so allocating and releasing need no Vulkan
+call; users bind the block's buffer at the allocation's offset. `mapped_view` makes a NumPy array
+over a range of a mapped block.
 """
 
 from __future__ import annotations
@@ -30,25 +29,27 @@ from gpu_executor.vulkan.device import Device
 SMALLEST_BLOCK = 4 << 20
 LARGEST_BLOCK = 64 << 20
 SMALLEST_ALIGNMENT = 256
-"""No device asks for more between two storage buffers (Vulkan 1.3, table of required limits)."""
+"""No device requires a larger offset alignment for storage buffers (Vulkan 1.3, required
+limits)."""
 
 
 class Purpose(enum.Enum):
-    """What memory is for decides which type of it is taken."""
+    """What memory is used for. The purpose decides the memory type."""
 
     DEVICE = "device"
-    """The kernel's own, as near to it as can be."""
+    """Read and written by kernels: device-local where possible."""
     UPLOAD = "upload"
-    """Written by the host, read by the device."""
+    """Staging that the host writes and the device reads."""
     READBACK = "readback"
-    """Written by the device, read by the host: cached, or reading it crawls."""
+    """Staging that the device writes and the host reads: host-cached, because uncached reads are
+    slow."""
     ARRAY = "array"
-    """Users' arrays: written and read by both."""
+    """Mapped arrays, which host and device both read and write."""
 
 
 DEVICE_LOCAL, HOST_VISIBLE, HOST_COHERENT, HOST_CACHED = 1, 2, 4, 8
 PREFERENCES: dict[Purpose, tuple[tuple[int, int], ...]] = {
-    # (flags wanted, flags not wanted), best first
+    # (required flags, excluded flags), best first
     Purpose.DEVICE: ((DEVICE_LOCAL, HOST_VISIBLE), (DEVICE_LOCAL, 0), (0, 0)),
     Purpose.UPLOAD: (
         (HOST_VISIBLE | HOST_COHERENT, DEVICE_LOCAL | HOST_CACHED),
@@ -70,34 +71,35 @@ PREFERENCES: dict[Purpose, tuple[tuple[int, int], ...]] = {
 
 
 def choose_memory_type(flags: Sequence[int], allowed: int, purpose: Purpose) -> int:
-    """The index of the best memory type; `allowed` is the buffer's bit mask of types."""
+    """Return the index of the best memory type. `allowed` is the buffer's memoryTypeBits."""
     for wanted, unwanted in PREFERENCES[purpose]:
         for index, has in enumerate(flags):
             if allowed >> index & 1 and has & wanted == wanted and not has & unwanted:
                 return index
     raise OutOfMemoryError(
-        f"the device has no memory type for {purpose.value}; it has {list(flags)}"
+        f"the device has no memory type for {purpose.value} memory; "
+        f"the property flags of its types are {list(flags)}"
     )
 
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """One piece of device memory and the buffer over it."""
+    """One VkDeviceMemory and the VkBuffer over it."""
 
     purpose: Purpose
     nbytes: int
     memory: Handle
     buffer: Handle
     address: int
-    """Where the host sees it, 0 where it does not."""
+    """The host address of the mapped memory; 0 if it is not mapped."""
     coherent: bool
     free: list[tuple[int, int]] = field(default_factory=list)
-    """Free ranges as (offset, size), in order, never two that touch."""
+    """Free ranges as (offset, size), sorted; adjacent ranges are merged."""
     serial: int = field(default_factory=itertools.count().__next__)
-    """Unlike any other block's, for ever."""
+    """Unique in this process, also among blocks that were freed."""
 
     def take(self, nbytes: int) -> int | None:
-        """The offset of a range of that size, or None."""
+        """Take a range of that size and return its offset; None if no range is large enough."""
         for index, (offset, size) in enumerate(self.free):
             if size >= nbytes:
                 if size == nbytes:
@@ -108,6 +110,7 @@ class Block:
         return None
 
     def give_back(self, offset: int, nbytes: int) -> None:
+        """Free a range and merge it with adjacent free ranges."""
         index = bisect.bisect(self.free, (offset, 0))
         self.free.insert(index, (offset, nbytes))
         for left in (index, index - 1):
@@ -140,7 +143,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """The pool's counters: a hit was served from a block that was there already."""
+    """Counters of a memory pool. A hit was served from an existing block."""
 
     hits: int
     misses: int
@@ -148,11 +151,11 @@ class MemoryStats:
     bytes_used: int
     blocks: int
     bytes_in_arrays: int
-    """Of those used, what users' arrays in mapped memory hold."""
+    """The part of `bytes_used` that mapped arrays hold."""
 
 
 class MemoryPool:
-    """Blocks by purpose, parts of them by size class. Safe from several threads."""
+    """Blocks by purpose; allocations are rounded up to size classes. Thread-safe."""
 
     def __init__(
         self, device: Device, *, limit: int | None = None, exact_blocks: bool = False
@@ -165,9 +168,9 @@ class MemoryPool:
         self._hits = self._misses = self._used = self._in_arrays = 0
         self._closed = False
         self._released_later: deque[Allocation] = deque()
-        """Given back by finalizers while the pool was busy."""
+        """Allocations that finalizers released; they are returned to their blocks later."""
         self.reclaim: Callable[[], None] = lambda: None
-        """Called when memory is short: whoever keeps some that nobody uses lets it go."""
+        """Called when an allocation fails: releases cached memory that nobody uses."""
         limits = device.info.limits
         self.alignment = max(
             SMALLEST_ALIGNMENT, limits.buffer_offset_alignment, limits.non_coherent_atom
@@ -175,7 +178,7 @@ class MemoryPool:
         register_fork_handler(self._disown_after_fork)
 
     def allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
-        """At least that many bytes, aligned for any use, or an `OutOfMemoryError`."""
+        """Allocate at least `nbytes`, aligned for any use. Raises `OutOfMemoryError`."""
         units = round_up_to_class(-(-nbytes // self.alignment))
         size = units * self.alignment
         with self._lock:
@@ -193,14 +196,14 @@ class MemoryPool:
             return Allocation(block, offset, size)
 
     def _take(self, purpose: Purpose, size: int) -> tuple[Block, int]:
-        """A range of a block that is there, or of a new one."""
+        """Take a range of an existing block, or of a new one."""
         for block in self._blocks:
             if block.purpose is purpose and (offset := block.take(size)) is not None:
                 self._hits += 1
                 return block, offset
         block = self._grow(purpose, size)
         offset = block.take(size)
-        assert offset is not None, "a new block has room for what it was made for"
+        assert offset is not None, "a new block has room for the allocation it was made for"
         self._misses += 1
         return block, offset
 
@@ -209,7 +212,7 @@ class MemoryPool:
             self._release(allocation)
 
     def release_when_possible(self, allocation: Allocation) -> None:
-        """From a finalizer, which may run anywhere, in the middle of a method of the pool too."""
+        """Release from a finalizer, which may run while this thread holds the pool's lock."""
         self._released_later.append(allocation)
         if self._lock.acquire(blocking=False):
             try:
@@ -218,24 +221,24 @@ class MemoryPool:
                 self._lock.release()
 
     def trim(self) -> int:
-        """Free every block that nothing uses; returns the bytes freed."""
+        """Free every unused block; return the number of bytes freed."""
         with self._lock:
             self._release_returned()
             return self._trim()
 
     def close(self) -> None:
-        """Free every block but those that users' arrays lie in: these go with the last array."""
+        """Free every block except those with mapped arrays in use, which the last array frees."""
         with self._lock:
             self._release_returned()
             self._closed = True
-            kept = []
+            in_use = []
             for block in self._blocks:
                 if block.purpose is Purpose.ARRAY and not block.idle:
                     self._device.retain()
-                    kept.append(block)
+                    in_use.append(block)
                 else:
                     _free_block(self._device, block)
-            self._blocks = kept
+            self._blocks = in_use
             self._used = self._in_arrays
 
     def stats(self) -> MemoryStats:
@@ -252,17 +255,20 @@ class MemoryPool:
 
     @property
     def bytes_in_arrays(self) -> int:
-        """What users' arrays in mapped memory hold."""
+        """The bytes that mapped arrays hold."""
         return self._in_arrays
 
     def _disown_after_fork(self) -> None:
-        """Arrays that are collected in the child give back what is not in any block here."""
+        """In a forked child: forget every block.
+
+        Releasing the parent's allocations does nothing.
+        """
         self._lock, self._closed, self._blocks = threading.Lock(), True, []
 
     def _release(self, allocation: Allocation) -> None:
         block = allocation.block
         if block not in self._blocks:
-            return  # it went when the pool was closed
+            return  # it was freed when the pool was closed
         block.give_back(allocation.offset, allocation.nbytes)
         self._used -= allocation.nbytes
         self._in_arrays -= allocation.nbytes if block.purpose is Purpose.ARRAY else 0
@@ -286,7 +292,7 @@ class MemoryPool:
         return sum(block.nbytes for block in idle)
 
     def _grow(self, purpose: Purpose, size: int) -> Block:
-        """A new block: a large one first, then one of just this size, then with idle ones freed."""
+        """Add a block: a large one, else one of `size`, else free unused blocks and try again."""
         sizes = [size] if self._exact_blocks else [max(size, self._block_size(purpose)), size]
         error: OutOfMemoryError | None = None
         for attempt in (*sizes, None):
@@ -304,12 +310,15 @@ class MemoryPool:
             return block
         limit = "no limit" if self.limit is None else f"limit {self.limit:,}"
         raise OutOfMemoryError(
-            f"{size:,} bytes of {purpose.value} memory could not be had on "
+            f"could not allocate {size:,} bytes of {purpose.value} memory on "
             f"{self._device.info.name}: {self._held():,} held, {self._used:,} in use, {limit}"
         ) from error
 
     def _block_size(self, purpose: Purpose) -> int:
-        """Blocks double with what is held already, so that small uses stay small."""
+        """Return the size of the next block.
+
+        Blocks grow with what is held, so small uses stay small.
+        """
         held = sum(block.nbytes for block in self._blocks if block.purpose is purpose)
         return min(max(held, SMALLEST_BLOCK), LARGEST_BLOCK)
 
@@ -346,10 +355,10 @@ def _make_buffer(device: Device, nbytes: int) -> Handle:
 
 
 def make_buffer_info(arena: Arena, device: Device, nbytes: int) -> Handle:
-    """What every buffer here is made as: for kernels and copies, on all the device's queues."""
+    """Make the VkBufferCreateInfo of every buffer: for kernels and copies on all queues."""
     families = device.queues.families
-    # Concurrent sharing instead of handing buffers from family to family: it costs buffers nothing
-    # on the devices seen (images are another matter), and spares a barrier on each side.
+    # VK_SHARING_MODE_CONCURRENT instead of queue family ownership transfers: for buffers it costs
+    # nothing on the devices measured (images differ), and it saves a barrier on each side.
     shared = len(families) > 1
     return arena.new(
         "VkBufferCreateInfo",
@@ -379,13 +388,16 @@ def _free_block(device: Device, block: Block) -> None:
 
 
 def mapped_view(allocation: Allocation, offset: int, count: int, type_: ElementType) -> Array:
-    """`count` elements of mapped memory as an array. Valid only as long as the allocation is."""
+    """Make an array of `count` elements over mapped memory.
+
+    It is valid as long as the allocation.
+    """
     address = vk.ffi.cast("char *", allocation.address + offset)
     buffer = vk.ffi.buffer(address, count * type_.nbytes)
     return np.frombuffer(buffer, type_.dtype).reshape(count, *type_.shape)
 
 
 def invalidate_block(device: Device, block: Block) -> None:
-    """Cached memory that is not coherent has to be invalidated before the host reads it."""
+    """Invalidate mapped memory that is not host-coherent, before the host reads it."""
     info = Arena().new("VkMappedMemoryRange", memory=block.memory, size=WHOLE_SIZE)
     vk.vkInvalidateMappedMemoryRanges(device.handle, 1, info)

@@ -1,4 +1,4 @@
-"""A physical device asked for everything worth knowing, as plain data."""
+"""Reads the properties, limits, features and memory of a physical device into a `DeviceInfo`."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ VULKAN12_FEATURES = (
 )
 
 FLOAT_CONTROLS = ("shaderRoundingModeRTZFloat64",)
-"""Properties that kernels may rely on as on features; there is nothing to switch on."""
+"""Properties that a kernel can require like features. They need not be enabled."""
 
 
 def make_feature_chain(arena: Arena) -> tuple[Handle, Handle, Handle]:
-    """The structures that ask for, or switch on, the features named above."""
+    """Make the chained structures that query or enable the features listed above."""
     vulkan12 = arena.new("VkPhysicalDeviceVulkan12Features")
     vulkan11 = arena.new("VkPhysicalDeviceVulkan11Features", pNext=vulkan12)
     core = arena.new("VkPhysicalDeviceFeatures2", pNext=vulkan11)
@@ -67,6 +67,7 @@ def make_feature_chain(arena: Arena) -> tuple[Handle, Handle, Handle]:
 
 
 def describe_device(device: Handle) -> DeviceInfo:
+    """Read everything that `DeviceInfo` holds about a physical device."""
     arena = Arena()
     extensions = _read_extensions(device)
     driver = arena.new("VkPhysicalDeviceDriverProperties")
@@ -176,5 +177,5 @@ def _decode_text(characters: Handle) -> str:
 
 
 def unpack_version(packed: int) -> tuple[int, int, int]:
-    """Major, minor and patch of a version as Vulkan packs it."""
+    """Split a packed Vulkan version into major, minor and patch."""
     return packed >> 22 & 0x7F, packed >> 12 & 0x3FF, packed & 0xFFF

@@ -1,10 +1,8 @@
-"""A kernel's SPIR-V held against the device that is to run it, and its shader module.
+"""Compute pipelines: checks that a device can run a kernel, and an LRU cache of pipelines.
 
-What the code binds was read when the kernel was made (`gpu_executor.spirv`); here the question is
-whether this device can run it. A driver given code it cannot run may crash, so the answer comes
-first.
-
-Pipelines: made at first use, kept under the SHA-256 of their SPIR-V and their constants.
+A pipeline is created at its first use and cached under the SHA-256 of its SPIR-V and its
+specialization constants. A driver may crash on code that its device does not support, so every
+kernel is checked against the device before its shader module is created.
 """
 
 from __future__ import annotations
@@ -40,15 +38,18 @@ FEATURE_OF_CAPABILITY = {
     "VulkanMemoryModel": "vulkanMemoryModel",
     "VulkanMemoryModelDeviceScope": "vulkanMemoryModelDeviceScope",
     "PhysicalStorageBufferAddresses": "bufferDeviceAddress",
-    # The kernels here ask for it for doubles; of which numbers another one means it is not read.
+    # The kernels of this package require it for f64. The operand width in a user's kernel is not
+    # read.
     "RoundingModeRTZ": "shaderRoundingModeRTZFloat64",
 }
 SPIRV_OF_VULKAN = {(1, 2): (1, 5), (1, 3): (1, 6)}
-"""The newest SPIR-V that a Vulkan version takes (Vulkan 1.3, appendix A)."""
+"""The newest SPIR-V version that each Vulkan version supports (Vulkan 1.3, appendix A)."""
 
 
 def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
-    """Raise `DeviceLacksError` where the kernel's code needs what the device has not."""
+    """Raise `DeviceLacksError` if the kernel needs a feature or limit that the device does not
+    have.
+    """
     where, interface, limits = f"kernel {kernel.name!r}", kernel.interface, info.limits
     newest = SPIRV_OF_VULKAN.get(info.api_version[:2], (1, 6))
     if interface.version > newest:
@@ -62,12 +63,14 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
             continue
         feature = FEATURE_OF_CAPABILITY.get(name)
         if feature is None:
-            raise DeviceLacksError(f"{where} needs {name}, which is not among what is switched on")
+            raise DeviceLacksError(
+                f"{where} needs the SPIR-V capability {name}, which gpu_executor does not enable"
+            )
         if feature not in info.features:
             raise DeviceLacksError(f"{where} needs {name}; {info.name} lacks {feature}")
     if kernel.push_bytes > limits.max_push_constants:
         raise DeviceLacksError(
-            f"{where} pushes {kernel.push_bytes} bytes; {info.name} takes "
+            f"{where} has {kernel.push_bytes} bytes of push constants; {info.name} takes "
             f"{limits.max_push_constants}"
         )
     if kernel.bindings > limits.max_bound_buffers:
@@ -77,7 +80,7 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
 
 
 def check_work_group(kernel: Kernel, work_group: int, info: DeviceInfo) -> None:
-    """Raise `DeviceLacksError` where the work-group is larger than the device's largest."""
+    """Raise `DeviceLacksError` if the work-group is larger than the device allows."""
     limits = info.limits
     size = (work_group, *kernel.local_size()[1:])
     invocations = size[0] * size[1] * size[2]
@@ -104,14 +107,14 @@ def _format_version(version: tuple[int, int]) -> str:
 
 
 Constants = tuple[tuple[int, bytes], ...]
-"""Specialization constants by id, as the bytes that Vulkan gets."""
+"""Specialization constants as (id, encoded value), sorted by id."""
 Key = tuple[str, Constants, int, int]
 MAX_PIPELINES = 64
 
 
 @dataclass(slots=True, eq=False)
 class Pipeline:
-    """A compute pipeline with what it was made from; `users` slots have it in their commands."""
+    """A compute pipeline and its layouts. `users` counts the slots whose commands refer to it."""
 
     key: Key
     set_layout: Handle
@@ -123,7 +126,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStats:
-    """A hit found the pipeline made; a miss compiled it."""
+    """A hit found the pipeline in the cache; a miss created it."""
 
     hits: int
     misses: int
@@ -132,18 +135,23 @@ class PipelineStats:
 
 
 class PipelineCache:
-    """Pipelines of one device, the least recently used given up first. Safe from any thread."""
+    """The pipelines of one device; the least recently used is evicted first. Thread-safe."""
 
-    def __init__(self, device: Device, driver_cache: Handle, *, most: int = MAX_PIPELINES) -> None:
+    def __init__(
+        self, device: Device, driver_cache: Handle, *, capacity: int = MAX_PIPELINES
+    ) -> None:
         self._device = device
         self._driver_cache = driver_cache
-        self._most = most
+        self._capacity = capacity
         self._pipelines: LruCache[Key, Pipeline] = LruCache()
         self._lock = threading.Lock()
         self._hits = self._misses = self._evictions = 0
 
     def acquire(self, kernel: Kernel, work_group: int, per_invocation: int) -> Pipeline:
-        """The pipeline for a kernel and its tuning; `release` it when nothing recorded uses it."""
+        """Return the pipeline of a kernel and its tuning.
+
+        `release` it when no recorded commands use it.
+        """
         constants = encode_specialization(kernel, work_group, per_invocation)
         check_work_group(kernel, work_group, self._device.info)
         key = (kernel.digest, constants, kernel.bindings, kernel.push_bytes)
@@ -175,8 +183,8 @@ class PipelineCache:
             return PipelineStats(self._hits, self._misses, self._evictions, len(self._pipelines))
 
     def _evict(self) -> None:
-        """Give up the longest unused ones; those that recorded commands refer to stay."""
-        for unused in self._pipelines.evict(self._most, in_use=lambda each: each.users > 0):
+        """Destroy the least recently used pipelines that no recorded commands refer to."""
+        for unused in self._pipelines.evict(self._capacity, in_use=lambda each: each.users > 0):
             _destroy(self._device, unused)
             self._evictions += 1
 
@@ -203,7 +211,7 @@ class PipelineCache:
 
 
 def encode_specialization(kernel: Kernel, work_group: int, per_invocation: int) -> Constants:
-    """The kernel's own constants and those that the plan chose."""
+    """Encode the kernel's own specialization constants and those that the plan chose."""
     values = dict(kernel.encode_constants())
     work_group_id = kernel.interface.local_size.spec_ids[0]
     for spec_id, chosen in ((work_group_id, work_group), (kernel.per_invocation, per_invocation)):
@@ -215,7 +223,10 @@ def encode_specialization(kernel: Kernel, work_group: int, per_invocation: int) 
 
 
 def make_set_layout(device: Device, bindings: int) -> Handle:
-    """That of every set here: so many storage buffers. Equal ones go for each other (14.2.2)."""
+    """Make a descriptor set layout of storage buffers.
+
+    Identically defined layouts are compatible (14.2.2).
+    """
     arena = Arena()
     entries = arena.array("VkDescriptorSetLayoutBinding", bindings)
     for binding in range(bindings):

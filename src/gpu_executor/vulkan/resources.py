@@ -1,4 +1,4 @@
-"""What slots are made from: the open device, its pools, its queues, and threads that copy."""
+"""The shared resources of a session that slots are made from."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from gpu_executor.vulkan.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """One of these belongs to a session; every slot refers to it."""
+    """The device of a session with its pools, queues and copy threads. Every slot refers to it."""
 
     device: Device
     memory: MemoryPool
     pipelines: PipelineCache
     descriptors: DescriptorPools
     compute: Timeline
-    """The queue that computes."""
+    """The main compute queue."""
     parallel_compute: tuple[Timeline, ...]
-    """Queues that compute beside each other, where the device has them."""
+    """Compute queues that run small pieces in parallel; empty where the device has none."""
     upload: Timeline | None
     download: Timeline | None
-    """Queues that only copy, where the device has them."""
+    """Transfer-only queues; None where the device has none."""
     copy_threads: CopyThreads
     _next_parallel: itertools.count[int] = field(default_factory=itertools.count)
 
     def list_families(self, queues: QueueUse) -> list[int]:
-        """The queue families that a slot submits to."""
+        """Return the queue families that a slot submits to."""
         if queues == "split" and self.upload is not None:
             return [self.upload.family, self.compute.family]
         return [self.parallel_compute[0].family if queues == "several" else self.compute.family]
 
     def choose_compute_queue(self, queues: QueueUse) -> Timeline:
-        """The queue that a slot computes on; of several another one each time."""
+        """Return the compute queue for a new slot; parallel queues are assigned round-robin."""
         if queues != "several":
             return self.compute
         return self.parallel_compute[next(self._next_parallel) % len(self.parallel_compute)]

@@ -1,8 +1,8 @@
-"""A queue and its timeline semaphore: submit work, wait until the semaphore counts past it.
+"""A queue and its timeline semaphore: submit work, and wait until the semaphore reaches its value.
 
-A submission's structures are made once, when its commands are recorded; submitting patches in the
-next value, and the values it waits for on other timelines, and makes one Vulkan call. Waiting
-releases the GIL (cffi does, around every C call).
+The structures of a submission are made once, when its commands are recorded. Submitting writes the
+next signal value and the values to wait for on other timelines, and makes one Vulkan call. Waiting
+releases the GIL, as cffi does around every C call.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device, QueueAddress
 
 WAIT_SLICE_NS = 100_000_000
-"""Waits are cut into slices of a tenth of a second, so that Ctrl-C arrives between two."""
+"""A wait is a sequence of waits of 0.1 s, between which Python handles signals such as Ctrl-C."""
 
 SPIN_NS = 100_000
-"""How long a wait looks again and again before it sleeps. Being woken costs 20 us: submitting and
-waiting for 64 additions takes 38 us on an NVIDIA H200 with a wait that sleeps, 17 with one that
-spins. A software device needs the processor itself, and is not spun for. Nor does a wait spin while
-other threads copy: it would take the GIL again before they have woken up to get it."""
+"""How long a wait polls before it sleeps. Waking a thread costs 20 us: submitting and waiting for
+64 additions takes 38 us on an NVIDIA H200 with a sleeping wait, 17 us with a spinning one. A wait
+for a software device does not spin, because the device needs the CPU itself. Nor does a wait spin
+while other threads copy: it would take the GIL again before they wake up to get it."""
 
 
 class Submission:
-    """Recorded commands, ready to be submitted again and again on one timeline.
+    """Recorded commands that can be submitted again and again on one timeline.
 
-    `after` are submissions on other timelines that must be done first, each time; `stage` is the
-    part of the commands that waits for them.
+    Each submission waits for the latest submission of each one in `after`, which are on other
+    timelines; `stage` is the pipeline stage that waits.
     """
 
     __slots__ = (
@@ -54,7 +54,7 @@ class Submission:
         self.after = [earlier for _, earlier in after]
         arena = self._arena = Arena()
         self.signal_value = arena.array("uint64_t", [0])
-        """The value that its last submission signals when it is done."""
+        """The timeline value that the latest submission signals when it is done."""
         self.wait_values = arena.array("uint64_t", max(len(after), 1))
         signal = arena.array("VkSemaphore", [semaphore])
         timeline = arena.new(
@@ -81,7 +81,11 @@ class Submission:
 
 
 class Timeline:
-    """One queue. Vulkan wants one thread at a time there, and values in order: a lock."""
+    """One queue and its timeline semaphore.
+
+    A lock serializes submissions, as Vulkan requires for a queue, so that the values are signalled
+    in order.
+    """
 
     def __init__(self, device: Device, address: QueueAddress) -> None:
         self._device = device
@@ -105,11 +109,12 @@ class Timeline:
     def prepare(
         self, commands: Handle, after: Sequence[tuple[Timeline, Submission]] = (), stage: int = 0
     ) -> Submission:
-        """A submission of those commands, each time after the latest of the others."""
+        """Make a submission that waits for the latest submission of each one in `after`."""
         earlier = [(timeline._semaphore, submission) for timeline, submission in after]
         return Submission(self._semaphore, commands, earlier, stage)
 
     def submit(self, submission: Submission) -> None:
+        """Submit the commands; returns without waiting for the device."""
         if submission.after:
             for index, earlier in enumerate(submission.after):
                 submission.wait_values[index] = earlier.signal_value[0]
@@ -119,7 +124,7 @@ class Timeline:
             try:
                 vk.vkQueueSubmit(self._queue, 1, submission.submit_info, self._no_fence)
             except GpuError:
-                submission.signal_value[0] = before  # nobody will signal the new one
+                submission.signal_value[0] = before  # nothing will signal the new value
                 raise
             except BaseException:
                 self._signal_after_interrupt(submission, value)
@@ -127,8 +132,11 @@ class Timeline:
             self._value = value
 
     def _signal_after_interrupt(self, submission: Submission, value: int) -> None:
-        """After an interrupt nobody knows whether the device has the submission. Nothing but a
-        signal is submitted behind it, which comes in either case, and stands for it."""
+        """Submit a signal after an interrupted vkQueueSubmit.
+
+        Whether the device received the interrupted submission is unknown. The signal comes in both
+        cases, after the submission's work, and stands for it.
+        """
         arena, signal_value = Arena(), submission.signal_value
         timeline = arena.new(
             "VkTimelineSemaphoreSubmitInfo",
@@ -147,13 +155,16 @@ class Timeline:
             try:
                 vk.vkQueueSubmit(self._queue, 1, info, self._no_fence)
             except KeyboardInterrupt:
-                continue  # an impatient user's: the same again
+                continue  # a second Ctrl-C: try again
             except GpuError:
-                signal_value[0] = 0  # a device that is lost: nothing is waited for
+                signal_value[0] = 0  # the device is lost: there is nothing to wait for
             return
 
     def wait(self, submission: Submission, *, spin: bool = True) -> None:
-        """Return when the device is done with it; without `spin` where other threads are busy."""
+        """Return when the device is done with the submission.
+
+        Pass `spin=False` while other threads copy.
+        """
         handle, info, pending = self._device.handle, submission.wait_info, vk.VK_TIMEOUT
         if spin and self._may_spin:
             end = perf_counter_ns() + SPIN_NS
@@ -166,7 +177,10 @@ class Timeline:
             pass
 
     def wait_uninterrupted(self, submission: Submission) -> KeyboardInterrupt | None:
-        """Return when the device is done with it, or lost; what interrupted that is returned."""
+        """Wait until the submission is done or the device is lost.
+
+        Returns a KeyboardInterrupt that came meanwhile, or None.
+        """
         interrupt = None
         while True:
             try:
@@ -179,7 +193,7 @@ class Timeline:
                 return interrupt
 
     def is_done(self, submission: Submission) -> bool:
-        """Whether the device is done with it."""
+        """Whether the device is done with the submission."""
         result = vk.vkWaitSemaphores(self._device.handle, submission.wait_info, 0)
         return bool(result != vk.VK_TIMEOUT)
 
@@ -187,4 +201,4 @@ class Timeline:
         vk.vkDestroySemaphore(self._device.handle, self._semaphore, vk.ffi.NULL)
 
     def _disown_after_fork(self) -> None:
-        self._device = self._lock = DISOWNED  # neither waits nor submits
+        self._device = self._lock = DISOWNED  # a forked child can neither wait nor submit
