@@ -264,7 +264,7 @@ def test_pipelines_are_given_up_when_nothing_in_flight_needs_them(
     monkeypatch.setattr(dispatch_cache, "DISPATCHES_CACHED", 2)
     gpu = fresh_gpu()
     device, fields = devices(gpu), (gx.fields.BABYBEAR, gx.fields.GOLDILOCKS)
-    gpu._session._pipelines._most = 2
+    gpu._session._pipelines._capacity = 2
     for _ in range(3):
         for field in fields:
             x = gpu.to_device(field.encode(range(1, 100)))

@@ -116,7 +116,7 @@ def pipelines(session: Session) -> Any:
     made: list[PipelineCache] = []
 
     def make(most: int) -> PipelineCache:
-        made.append(PipelineCache(session.resources.device, binding.vk.ffi.NULL, most=most))
+        made.append(PipelineCache(session.resources.device, binding.vk.ffi.NULL, capacity=most))
         return made[-1]
 
     yield make

@@ -105,7 +105,7 @@ class CommandStream:
             commands = self._command_pool().allocate()
             made = RecordedCommands(commands, self._timeline.prepare(commands))
             try:
-                with Recorder(commands, again=True) as recorder:
+                with Recorder(commands, simultaneous_use=True) as recorder:
                     self._record(recorder, steps, made)
                     recorder.barrier_all()
             except BaseException:

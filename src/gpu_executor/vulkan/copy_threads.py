@@ -1,8 +1,8 @@
-"""Copies between NumPy arrays, large ones by several threads at once.
+"""Copies between NumPy arrays; large copies are shared by several threads.
 
-NumPy lets go of the GIL while it copies. One thread moves 9 GB/s on the H200's host, four 26, eight
-34. A large copy is cut into parts, and whoever is free takes the next: the caller begins at once,
-and a thread that takes long to wake up (30 us are usual) costs nothing but its help.
+NumPy releases the GIL while it copies. One thread copies 9 GB/s on the H200's host, four 26, eight
+34. A large copy is split into parts, and each free thread takes the next part. The caller starts at
+once, so a thread that wakes up late (30 us are usual) delays nothing.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from queue import SimpleQueue
 from gpu_executor.call import Array
 
 Pair = tuple[Array, Array]
-"""Where to, where from: equal shapes."""
+"""Target and source, of equal shapes."""
 Task = Callable[[], None]
 
 MOST_THREADS = 8
 SMALLEST_PART = 256 << 10
-"""Bytes that take one thread about as long as waking another one does."""
+"""Bytes. Copying them takes one thread about as long as waking another thread."""
 PARTS_PER_THREAD = 3
-"""So that nobody waits long for whoever has the last part."""
+"""More parts than threads, so that the wait for the last part is short."""
 
 
 class CopyThreads:
-    """Threads that copy, started when the first large copy comes. Safe from several threads."""
+    """Threads that copy; they start with the first large copy. Thread-safe."""
 
     def __init__(self, threads: int | None = None) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         self.max_threads = threads or min(MOST_THREADS, cores or 1)
         self.threads = self.max_threads
-        """How many copy at once, the caller among them: `most`, or fewer where that is faster."""
+        """How many threads copy at once, including the caller: `max_threads`, or fewer if that is
+        faster."""
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._workers: list[threading.Thread] = []
         self._lock = threading.Lock()
 
     def copy(self, pairs: Sequence[Pair]) -> None:
-        """Copy each pair; returns when all are done."""
+        """Copy each source to its target; returns when all copies are done."""
         nbytes = sum([target.nbytes for target, _ in pairs])
         number = min(nbytes // SMALLEST_PART, self.threads * PARTS_PER_THREAD)
         helpers = min(self.threads, number) - 1
@@ -54,13 +55,13 @@ class CopyThreads:
         try:
             parts.copy()
         finally:
-            # The arrays stay in use until every part is done, whatever happens here.
+            # Wait even after an exception: other threads still use the arrays.
             parts.wait()
         if parts.error is not None:
             raise parts.error
 
     def hand_over(self, task: Task) -> None:
-        """Let one of the threads do it, soon; it must not raise."""
+        """Run `task` in one of the threads, soon. The task must not raise."""
         self._ensure_workers(self.threads)
         self._tasks.put(task)
 
@@ -83,10 +84,10 @@ class CopyThreads:
 
 
 class _SharedCopy:
-    """The parts of one copy that nobody has taken yet, and who else is at work on one.
+    """The parts of one copy that no thread has taken yet, and the helpers that are copying.
 
-    Appending to and popping from lists and deques are single steps under the GIL; threading's own
-    conditions are Python code, and cost more than a small part.
+    Appending to and popping from lists and deques are atomic under the GIL. A `threading.Condition`
+    is Python code and costs more than copying a small part.
     """
 
     __slots__ = ("_busy", "_done", "_parts", "error")
@@ -103,13 +104,14 @@ class _SharedCopy:
             try:
                 part = self._parts.popleft()
             except IndexError:
-                return  # somebody else took it
+                return  # another thread took it
             for target, source in part:
                 target[...] = source
 
     def help(self) -> None:
-        """The same in another thread than the one that waits."""
-        # Busy before a part is taken: whoever sees no part and nobody busy knows that all is done.
+        """Run `copy` in a helper thread, while the caller waits for it."""
+        # Mark the helper busy before it takes a part: no parts left and no helper busy means all
+        # done.
         self._busy.append(None)
         try:
             self.copy()
@@ -120,13 +122,13 @@ class _SharedCopy:
             self._done.put(None)
 
     def wait(self) -> None:
-        """Return when nobody is at work any more; parts that were not begun are dropped."""
+        """Return when no helper is busy; parts that were not started are dropped."""
         self._parts.clear()
         interrupt = None
         while self._busy:
             try:
                 self._done.get()
-            except KeyboardInterrupt as error:  # not before: they still write
+            except KeyboardInterrupt as error:  # raised later: helpers still write to the arrays
                 interrupt = error
         if interrupt is not None:
             raise interrupt
@@ -135,11 +137,11 @@ class _SharedCopy:
 def _run_tasks(tasks: SimpleQueue[Task | None]) -> None:
     while (task := tasks.get()) is not None:
         task()
-        del task  # and with it an error's traceback, which holds arrays
+        del task  # the traceback of its exception would keep arrays alive
 
 
 def _split_pairs(pairs: Sequence[Pair], nbytes: int, parts: int) -> list[list[Pair]]:
-    """The pairs in `parts` lists of nearly equal bytes, cut along their first axis."""
+    """Split the pairs along their first axis into `parts` lists of nearly equal bytes."""
     share = -(-nbytes // parts)
     lists: list[list[Pair]] = [[]]
     room = share

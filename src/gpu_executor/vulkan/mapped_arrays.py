@@ -1,23 +1,20 @@
-"""BufferRanges: arrays that the device reaches where they are, so that nothing is copied for it.
+"""Arrays that the device reads and writes where they are, without a copy by the host.
 
-An array in mapped memory, imported memory or device memory is a range of a buffer.
+Three kinds of host arrays lie in a Vulkan buffer. Mapped arrays are NumPy arrays over memory of the
+pool. Imported arrays are a user's own NumPy arrays, whose pages the device was given. Recycled
+results are mapped arrays that are used again when the caller has dropped the previous result. A
+`BufferRange` says where in a buffer such an array lies.
 
-NumPy arrays in memory that the device sees too: computing on them copies nothing on the host.
+Mapped arrays are ordinary NumPy arrays; views and slices of them are recognized by their address.
+The memory returns to the pool with the last view, even after the backend was closed, so a view
+never refers to freed memory.
 
-An array from here is an ordinary NumPy array. Views and slices of it count too: what matters is
-where the data lies. Its memory goes back to the pool with the last view of it, also after the
-backend was closed, so a view is always valid memory.
+Importing pins the array's pages and costs about as much as copying the array once (12.6 ms for 256
+MiB on an NVIDIA H200's host), so it pays for arrays that are used several times.
 
-Foreign memory imported: an ordinary NumPy array that the device reads and writes where it lies.
-
-Importing pins the array's pages and costs about as much as copying it once (12.6 ms for 256 MiB on
-an NVIDIA H200's host), so it pays for arrays that are used several times.
-
-Results in mapped memory that is used again when nobody holds them any more.
-
-The device writes such a result itself: no copy by the host, and no pages touched for the first
-time. Taking memory from the pool and giving it back costs 20 us a result on the H200's host;
-finding one that nobody holds and making an array over it costs 2 us.
+The device writes a recycled result itself: the host copies nothing, and no page is touched for the
+first time. Allocating and releasing pool memory costs 20 us per result on the H200's host; finding
+an unused result and making an array over it costs 2 us.
 """
 
 from __future__ import annotations
@@ -60,24 +57,24 @@ from gpu_executor.vulkan.memory import (
 
 
 class BufferRange(NamedTuple):
-    """Where an operand's first element lies."""
+    """The buffer and offset of an operand's first element."""
 
     buffer: Handle
     offset: int
     on_device: bool
     serial: int
-    """Tells buffers apart that had the same handle one after the other: commands that name one that
-    is gone must not be taken for commands on the next."""
+    """Distinguishes buffers that had the same handle one after the other. Recorded commands that
+    refer to a destroyed buffer must not be used for its successor."""
 
 
 BufferRanges = tuple[BufferRange | None, ...]
-"""One per operand, inputs then outputs; None for those that are copied."""
+"""One range per operand, inputs then outputs; None for operands that the host copies."""
 
 
 def offset_to_piece(
     buffer_ranges: BufferRanges, signature: Signature, piece: Piece
 ) -> BufferRanges:
-    """The buffer_ranges of a piece of a call."""
+    """Return the ranges of one piece of a call."""
     if piece.start == 0:
         return buffer_ranges
     return tuple(
@@ -98,7 +95,7 @@ class _Region:
 
 
 class MappedArrays:
-    """Makes such arrays, and knows them again. Safe from several threads."""
+    """Makes mapped arrays and finds the ranges of arrays by their address. Thread-safe."""
 
     def __init__(self, memory: MemoryPool) -> None:
         self._memory = memory
@@ -106,34 +103,38 @@ class MappedArrays:
         self._starts: list[int] = []
         self._regions: list[_Region] = []
         self._freed: deque[int] = deque()
-        """Where regions began that finalizers gave back."""
+        """Start addresses of regions that finalizers released."""
         self.any = False
-        """Whether there are any: calls look here first."""
+        """Whether there are any mapped or imported arrays; calls check this first."""
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike) -> Array:
-        """An array of that shape, its contents whatever was there before."""
+        """Make an array of that shape with undefined contents."""
         return self.make(shape, dtype)[0]
 
     def make(self, shape: int | Shape, dtype: npt.DTypeLike) -> tuple[Array, BufferRange]:
-        """The same, and where the device finds it."""
+        """Make an array of that shape; return it and its buffer range."""
         kind = np.dtype(dtype)
         if kind.kind not in "biufc":
-            raise ArgumentTypeError(f"dtype {kind} cannot lie in device memory; it takes numbers")
+            raise ArgumentTypeError(
+                f"dtype {kind} cannot lie in device memory; only numeric dtypes can"
+            )
         extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
         if min(extents, default=0) < 0:
-            raise ArgumentShapeError(f"shape {shape} has negative extents")
+            raise ArgumentShapeError(
+                f"shape {shape} has a negative extent; extents must be 0 or more"
+            )
         nbytes = math.prod(extents) * kind.itemsize
         allocation = self._memory.allocate(Purpose.ARRAY, max(nbytes, 1))
         memory: Any = (ctypes.c_char * max(nbytes, 1)).from_address(allocation.address)
         block = allocation.block
         self.add(allocation.address, nbytes, block.buffer, allocation.offset, block.serial)
-        # Not at exit: whoever still has a view then may still use it.
+        # Not at exit: a view may still be in use then.
         weakref.finalize(memory, self._release, allocation).atexit = False
         array: Array = np.ndarray(extents, kind, memory)
         return array, BufferRange(block.buffer, allocation.offset, False, block.serial)
 
     def find(self, array: Any) -> BufferRange | None:
-        """Where the device finds a NumPy array's data, if it can use it as it lies there."""
+        """Return the range of an array's data; None if the device cannot use it where it is."""
         if not array.flags.c_contiguous or not array.dtype.isnative:
             return None
         address = int(vk.ffi.cast("uintptr_t", vk.ffi.from_buffer(array)))
@@ -147,7 +148,7 @@ class MappedArrays:
         return BufferRange(region.buffer, offset, False, region.serial)
 
     def add(self, address: int, nbytes: int, buffer: Handle, offset: int, serial: int) -> None:
-        """From now on, data in that range of addresses is found at `offset` of `buffer`."""
+        """Register host addresses: data at `address` lies at `offset` of `buffer`."""
         with self._lock:
             self._remove_freed()
             index = bisect.bisect(self._starts, address)
@@ -156,13 +157,14 @@ class MappedArrays:
             self.any = True
 
     def remove(self, address: int) -> None:
-        """Forget the range that begins there."""
+        """Remove the registration that starts at `address`."""
         self._freed.append(address)
         with self._lock:
             self._remove_freed()
 
     def _release(self, allocation: Allocation) -> None:
-        # A finalizer runs anywhere, where the lock is held too: leave the rest to who comes next.
+        # A finalizer may run while this thread holds the lock; the next user of the lock does the
+        # rest.
         self._freed.append(allocation.address)
         self._memory.release_when_possible(allocation)
 
@@ -175,11 +177,14 @@ class MappedArrays:
 
 EXTENSION = "VK_EXT_external_memory_host"
 _serials = itertools.count(-1, -1)
-"""Below zero, so that no block of the pool has one of them."""
+"""Negative, so that they differ from the serials of the pool's blocks."""
 
 
 class ImportedArray:
-    """An import, until `close()` or the end of a `with`; do not resize the array meanwhile."""
+    """An imported array, valid until `close()` or the end of a `with`.
+
+    Do not resize the array meanwhile.
+    """
 
     def __init__(self, device: Device, mapped: MappedArrays, array: Array) -> None:
         _check_importable(device, array)
@@ -204,11 +209,11 @@ class ImportedArray:
         register_fork_handler(self._disown_after_fork)
 
     def close(self) -> None:
-        """Give the memory back to its owner alone."""
+        """End the import: the device no longer accesses the array's memory."""
         self._undo.close()
 
     def _disown_after_fork(self) -> None:
-        self._undo.pop_all()  # and does none of it
+        self._undo.pop_all()  # the parent still owns these handles
 
     def __enter__(self) -> ImportedArray:
         return self
@@ -220,12 +225,14 @@ class ImportedArray:
 def _check_importable(device: Device, array: Array) -> None:
     if EXTENSION not in device.info.extensions:
         raise DeviceLacksError(
-            f"{device.info.name} has no {EXTENSION}; use gpu.asarray, which copies once"
+            f"{device.info.name} does not support {EXTENSION}; use gpu.asarray, which copies once"
         )
     if not array.flags.c_contiguous or not array.nbytes:
-        raise ArgumentShapeError("only a contiguous array that is not empty can be imported")
+        raise ArgumentShapeError("only a C-contiguous array that is not empty can be imported")
     if not array.flags.writeable:
-        raise ArgumentTypeError("a read-only array cannot be imported: its pages may be shared")
+        raise ArgumentTypeError(
+            "a read-only array cannot be imported, because its pages may be shared"
+        )
 
 
 def _make_buffer(device: Device, nbytes: int) -> Handle:
@@ -254,7 +261,9 @@ def _import_memory(device: Device, buffer: Handle, address: int, nbytes: int) ->
     kinds = [i for i, flags in enumerate(device.memory_flags) if allowed >> i & 1]
     kinds.sort(key=lambda i: not device.memory_flags[i] & HOST_COHERENT)
     if not kinds:
-        raise DeviceLacksError(f"{device.info.name} cannot import this memory")
+        raise DeviceLacksError(
+            f"{device.info.name} has no memory type for importing this array; use gpu.asarray"
+        )
     source = arena.new(
         "VkImportMemoryHostPointerInfoEXT", handleType=handle_type, pHostPointer=pointer
     )
@@ -267,33 +276,34 @@ def _import_memory(device: Device, buffer: Handle, address: int, nbytes: int) ->
 
 
 LARGE = 64 << 20
-"""Mapped memory takes long to make. From here on a size must be asked for twice to be recycled."""
+"""Large mapped memory takes long to allocate. A result of more bytes than this is recycled only
+when its size comes a second time."""
 MOST_BYTES, MOST_OF_HOST = 512 << 20, 16
-"""Users' arrays in mapped memory, these among them, hold no more than so many bytes, or than that
-part of the host's memory."""
+"""Mapped arrays, recycled results among them, hold at most MOST_BYTES or 1/MOST_OF_HOST of the
+host's memory, whichever is larger."""
 LARGE_SIZES_SEEN = 64
 
 
 def can_recycle_results(signature: Signature) -> bool:
-    """Whether the results of a call are large enough."""
+    """Whether all results of a call are large enough to be recycled."""
     return all(
         output.nbytes >= SMALLEST for output in signature.operands[signature.kernel.inputs :]
     )
 
 
 class RecycledResults:
-    """Memory for results by size. Safe from several threads."""
+    """Recycled memory for results, by size. Thread-safe."""
 
     def __init__(self, memory: MemoryPool, mapped: MappedArrays, info: DeviceInfo) -> None:
         self._memory, self._mapped = memory, mapped
         self._most = max(MOST_BYTES, info.host_memory // MOST_OF_HOST)
         if memory.limit is not None:
-            self._most = min(self._most, memory.limit // 2)  # what is left is for slots and staging
+            self._most = min(self._most, memory.limit // 2)  # the rest is for slots
         self._large_seen: deque[int] = deque(maxlen=LARGE_SIZES_SEEN)
         self._recycled: ResultMemoryPool[BufferRange] = ResultMemoryPool()
 
     def make(self, signature: Signature) -> list[tuple[Array, BufferRange]]:
-        """Arrays for the results of a call and their ranges; empty where memory is short."""
+        """Make arrays for the results of a call, with their ranges; empty if memory is short."""
         outputs = signature.operands[signature.kernel.inputs :]
         made = []
         for (shape, dtype), output in zip(signature.results, outputs, strict=True):
@@ -306,11 +316,14 @@ class RecycledResults:
     def make_one(
         self, shape: Shape, dtype: np.dtype[Any], nbytes: int
     ) -> tuple[Array, BufferRange] | None:
-        """An array of so many bytes and its buffer_range; None where there is no memory for it."""
+        """Make one array with its range; None if memory is short."""
         return self._find_free(shape, dtype, nbytes) or self._make_new(shape, dtype, nbytes)
 
     def clear(self) -> None:
-        """Keep none: what nobody holds goes back to the pool, the rest when it is dropped."""
+        """Forget all results.
+
+        Memory that is not in use returns to the pool now, the rest when dropped.
+        """
         self._recycled.clear()
 
     def _find_free(

@@ -1,4 +1,4 @@
-"""Recordings: the commands of one way to use a slot, ready to be submitted again and again."""
+"""Recordings: the command buffers for one use of a slot, which can be submitted again and again."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from gpu_executor.vulkan.timeline import Submission, Timeline
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Commands, and the mapped memory that the host fills before and drains after them."""
+    """Recorded commands, and the mapped memory that the host fills before and drains after them."""
 
     submissions: Sequence[tuple[Timeline, Submission]]
-    """In the order in which they are submitted; the last one is done when all are."""
+    """In submission order; when the last one is done, all are."""
     inputs: Sequence[Array | None]
     outputs: Sequence[Array | None]
-    """Views of just the elements that take part; None for an operand that has a place."""
+    """Views of the elements that take part; None for an operand with a buffer range."""
     in_place_set: DescriptorSet | None
-    """The descriptors of a recording that binds memory beside the slot's."""
+    """The descriptor set of a recording that binds the caller's arrays where they are."""
     fills: bool = False
     drains: bool = False
-    """Whether the host copies anything."""
+    """Whether the host copies anything in, or out."""
     large_fill: bool = False
     large_drain: bool = False
-    """Whether it is so much that other threads are worth it."""
+    """Whether the copy is large enough for the copy threads."""
 
 
 class SlotRecorder:
-    """Makes the recordings of one slot, from its command pools and descriptors."""
+    """Records the commands of one slot, with its command pools and descriptor sets."""
 
     def __init__(
         self,
@@ -74,7 +74,10 @@ class SlotRecorder:
     def record(
         self, count: int, groups: int, buffer_ranges: BufferRanges | None, oldest: Recording | None
     ) -> Recording:
-        """Commands for that many elements; `oldest` gives its command buffers to them."""
+        """Record the commands for `count` elements.
+
+        The command buffers of `oldest` are recorded again.
+        """
         reused: list[Handle] = []
         if oldest is not None:
             reused = [submission.commands for _, submission in oldest.submissions]
@@ -124,7 +127,7 @@ class SlotRecorder:
     def _make_in_place_set(
         self, sides: tuple[BufferRanges, BufferRanges], moved: int | None
     ) -> DescriptorSet | None:
-        """Descriptors for arrays that the kernel reads or writes where they are."""
+        """Make a descriptor set that binds the caller's arrays; None if it would bind none."""
         inputs, outputs = self._buffers.inputs, self._buffers.outputs
         if not (inputs.binds_in_place(sides[0]) or outputs.binds_in_place(sides[1])):
             return None
@@ -137,7 +140,7 @@ class SlotRecorder:
     def _record_one_queue(
         self, work: _PieceCommands, reused: list[Handle]
     ) -> list[tuple[Timeline, Submission]]:
-        """Everything in one command buffer on one queue."""
+        """Record everything in one command buffer for one queue."""
         commands = reused[0] if reused else self._pool.allocate()
         timestamps = self._timestamps
         with Recorder(commands) as recorder:
@@ -160,7 +163,7 @@ class SlotRecorder:
     def _record_three_queues(
         self, work: _PieceCommands, copies: CommandPool, reused: list[Handle]
     ) -> list[tuple[Timeline, Submission]]:
-        """Copy in, compute, copy out, each on a queue of its own; semaphores stand for barriers."""
+        """Record copy in, dispatch and copy out for three queues, ordered by semaphores."""
         assert self._upload is not None
         assert self._download is not None
         into, compute, back = reused or (

@@ -1,12 +1,12 @@
-"""The ring: pieces of calls, one after the other, each taking the next slot.
+"""The ring: pieces of calls that pass through slots in rotation.
 
-One slot runs the pieces one by one. With more, pieces pass through it side by side:
+With one slot the pieces run one by one. With several slots they overlap:
 
-    fill       the caller's thread where there is little to copy, else one of the crew's
-    submit     whoever filled the oldest piece that is not submitted yet
+    fill       in the caller's thread if the copy is small, otherwise in a copy thread
+    submit     by the thread that filled the oldest piece that is not submitted yet
     drain      like fill, when the device is done
 
-Pieces are submitted and handed back in the order in which they came. A slot is drained before it is
+Pieces are submitted and returned in the order in which they came. A slot is drained before it is
 filled again.
 """
 
@@ -22,45 +22,47 @@ from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.slot import Slot
 
 Step = tuple[Piece, int]
-"""A piece and the work-groups for it."""
+"""A piece and its number of work-groups."""
 
 
 class PieceInFlight:
-    """A piece on its way through a slot."""
+    """A piece that was started in a slot and is not drained yet."""
 
     __slots__ = ("call", "drained", "error", "filled", "last", "slot", "submitted")
 
     def __init__(self, slot: Slot, call: Call, *, last: bool) -> None:
         self.slot, self.call, self.last = slot, call, last
-        """`last` is the piece that ends its call."""
+        """`last`: the last piece of its call."""
         self.filled = True
         self.submitted: threading.Event | None = None
-        """Set when another thread has submitted it, or failed to; None where this one has."""
+        """Set when a copy thread has submitted the piece, or failed to; None if the caller
+        submitted it."""
         self.drained: threading.Event | None = None
-        """Set when another thread has drained it, or failed to; None where none does."""
+        """Set when a copy thread has drained the piece, or failed to; None if no copy thread drains
+        it."""
         self.error: BaseException | None = None
 
 
 class Ring:
-    """Slots in rotation. Feed it calls; it hands back those that are done, in order."""
+    """Slots in rotation. `feed` it calls; it yields the completed ones in order."""
 
     def __init__(self, slots: Sequence[Slot], copy_threads: CopyThreads) -> None:
         self._slots, self._copy_threads = slots, copy_threads
         self._depth = len(slots)
         self._started = 0
         self._in_flight: deque[PieceInFlight] = deque()
-        """All in flight, the oldest first."""
+        """All pieces in flight, oldest first."""
         self._unsubmitted: deque[PieceInFlight] = deque()
         self._submitting = threading.Lock()
         self._lock = threading.Lock()
         self._busy = 0
-        """How many of the crew are at work for this ring."""
+        """How many copy threads work for this ring."""
         self._abandoned = False
         self._idle = threading.Event()
-        """Set when it is abandoned and nobody is at work for it any more."""
+        """Set when the ring is abandoned and no copy thread works for it."""
 
     def feed(self, call: Call, steps: Sequence[Step]) -> Iterator[Call]:
-        """Start every piece of a call; yields earlier calls as their last pieces are done."""
+        """Start every piece of a call; yields earlier calls as they complete."""
         last = len(steps) - 1
         for number, (piece, groups) in enumerate(steps):
             if len(self._in_flight) == self._depth:
@@ -74,14 +76,14 @@ class Ring:
                 call.make_outputs()  # while the device works
 
     def flush(self) -> Iterator[Call]:
-        """Finish what is in flight."""
+        """Finish all pieces in flight; yields the calls as they complete."""
         while self._in_flight:
             done = self._retire_oldest()
             if done is not None:
                 yield done
 
     def abandon(self) -> None:
-        """Wait for what is in flight and forget it. The ring is of no use afterwards."""
+        """Wait for all pieces in flight and discard them. The ring cannot be used afterwards."""
         with self._lock:
             self._abandoned = True
             if not self._busy:
@@ -90,7 +92,7 @@ class Ring:
         while not self._idle.is_set():
             try:
                 self._idle.wait()
-            except KeyboardInterrupt as error:  # not before: others still write to the slots
+            except KeyboardInterrupt as error:  # raised later: copy threads still use the slots
                 interrupt = error
         for slot in self._slots:
             slot.abandon()
@@ -100,7 +102,7 @@ class Ring:
     def _run_in_copy_thread(
         self, work: Callable[[PieceInFlight], None], entry: PieceInFlight
     ) -> None:
-        """Let the crew do it, unless the ring is abandoned before they come to it."""
+        """Run `work` in a copy thread, unless the ring is abandoned before it starts."""
 
         def task() -> None:
             with self._lock:
@@ -133,7 +135,7 @@ class Ring:
             self._fill(entry)
 
     def _fill(self, entry: PieceInFlight) -> None:
-        """In any thread."""
+        """Fill a piece and submit all filled pieces in order; runs in any thread."""
         try:
             entry.slot.fill(entry.call, single_threaded=True)
         except BaseException as error:
@@ -148,13 +150,14 @@ class Ring:
                 except BaseException as error:
                     first.error = error
                 finally:
-                    # Not before: who finds none here submits at once.
+                    # Removed after submitting: a caller that finds this queue empty submits at
+                    # once.
                     self._unsubmitted.popleft()
                     assert first.submitted is not None
                     first.submitted.set()
 
     def _retire_oldest(self) -> Call | None:
-        """Its call, where that is done with it."""
+        """Finish the oldest piece; return its call if that is now complete."""
         self._drain_completed()
         oldest = self._in_flight[0]
         if oldest.drained is None:
@@ -167,7 +170,7 @@ class Ring:
         return oldest.call if oldest.last else None
 
     def _drain_completed(self) -> None:
-        """Let others drain what the device is done with, so that they do so side by side."""
+        """Start to drain every piece that the device is done with, so that the drains overlap."""
         for entry in self._in_flight:
             if entry.drained is None:
                 submitted = entry.submitted is None or entry.submitted.is_set()
@@ -176,6 +179,7 @@ class Ring:
                 self._start_drain(entry)
 
     def _start_drain(self, entry: PieceInFlight) -> None:
+        """Wait for the device and drain the piece, in a copy thread if the drain is large."""
         if entry.submitted is not None:
             entry.submitted.wait()
         if entry.error is not None:
@@ -189,7 +193,7 @@ class Ring:
         self._run_in_copy_thread(self._drain, entry)
 
     def _drain(self, entry: PieceInFlight) -> None:
-        """In another thread."""
+        """Drain a piece; runs in a copy thread."""
         try:
             entry.slot.drain(entry.call, single_threaded=True)
         except BaseException as error:
@@ -200,7 +204,7 @@ class Ring:
 
 
 def run_in_slot(slot: Slot, call: Call, steps: Sequence[Step]) -> None:
-    """One call through one slot: the ring at its smallest, for the calls that must cost least."""
+    """Run one call in one slot: a ring of one slot without its overhead, for small calls."""
     try:
         for piece, groups in steps:
             slot.start(call, piece, groups)

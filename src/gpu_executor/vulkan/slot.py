@@ -1,12 +1,11 @@
-"""Slot: one set of buffers for one kernel, with its commands recorded once per way of using it.
+"""Slot: one set of buffers for one kernel, with its commands recorded once per use.
 
     host-visible   fill -> kernel on mapped memory -> drain
     device-local   fill -> copy in -> kernel on device memory -> copy out -> drain
 
-What lies between fill and drain is one command buffer on one queue, or three on three queues: copy
-in, compute, copy out, each waiting for the one before it. Submitting them again is all that a call
-of a known size does. An array that the device can reach where it is (`Place`) is neither filled nor
-drained.
+The commands between fill and drain are one command buffer on one queue, or three on three queues:
+copy in, dispatch, copy out, each of which waits for the previous one. A call of a known size only
+submits them again. An array with a `BufferRange` is neither filled nor drained.
 """
 
 from __future__ import annotations
@@ -29,21 +28,22 @@ from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers
 
 MAX_RECORDINGS = 64
-"""Recordings that a slot keeps: for a chunk, for the last chunk, for arrays at other ranges."""
+"""Recordings that a slot caches: for a full chunk, for the last chunk, and for each set of
+ranges."""
 
 
 NO_RECORDING = Recording((), (), (), None)
 TRACKS: dict[QueueUse, tuple[str, str, str]] = {
     "one": ("queue", "queue", "queue"),
-    "split": ("queue for copies in", "queue", "queue for copies out"),
-    "several": ("queues side by side",) * 3,
+    "split": ("copy-in queue", "queue", "copy-out queue"),
+    "several": ("parallel compute queues",) * 3,
 }
-"""Names of the queues of copy in, compute and copy out, for profiles."""
+"""Names of the queues of copy in, compute and copy out in profiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
-    """What tells slots apart. Two calls with equal layouts can use the same slot."""
+    """What distinguishes slots: calls with equal layouts can use the same slot."""
 
     kernel: Kernel
     path: DataPath
@@ -51,15 +51,15 @@ class SlotLayout:
     work_group: int
     per_invocation: int
     operands: tuple[Operand, ...]
-    """With the counts that the slot has room for, not those of any call."""
+    """With the element counts that the slot has room for, not those of a call."""
     profiled: bool = False
-    """Whether its commands write timestamps."""
+    """Whether the commands write timestamps."""
     shape_words: bytes = b""
-    """What the kernel finds behind its own push constants."""
+    """Appended to the kernel's push constants."""
 
     @classmethod
     def of(cls, plan: Plan, signature: Signature, *, profiled: bool = False) -> SlotLayout:
-        """The layout that a plan asks for, for calls of that form."""
+        """Make the layout for calls of a signature under a plan."""
         kernel, operands = signature.kernel, signature.operands
         if kernel.split == "elements":
             operands = tuple(Operand(operand.type, plan.capacity) for operand in operands)
@@ -76,23 +76,23 @@ class SlotLayout:
 
 
 class Slot:
-    """Buffers, descriptors and commands. One call at a time uses it."""
+    """Buffers, descriptor sets and recorded commands, used by one call at a time."""
 
     def __init__(self, resources: Resources, layout: SlotLayout) -> None:
         kernel = layout.kernel
         self.layout = layout
         self.record = Record()
-        """What was done with this slot; its user adds to it."""
+        """Counters and stage times of this slot; its users update them too."""
         self._device, self._copy_threads = resources.device, resources.copy_threads
         self._recordings: LruCache[Hashable, Recording] = LruCache()
         self._recording, self._piece = NO_RECORDING, Piece(0, 0)
-        """What it was prepared for last."""
+        """The recording and the piece that the slot was prepared for last."""
         self._submitted = 0
-        """How many of its submissions the device has, or may have."""
+        """How many submissions of the recording the device has, or may have."""
         self._call: Call | None = None
-        """Whose arrays the device may still use."""
+        """Keeps the arrays alive that the device may still use."""
         self.profile: Profile | None = None
-        """Where its user wants to know what happens, if the layout is a profiled one."""
+        """Where spans are written, if the layout is profiled and a profile is active."""
         self._piece_number = 0
         self._tracks = TRACKS[layout.queues]
         with contextlib.ExitStack() as undo:
@@ -127,12 +127,14 @@ class Slot:
     def find_recording(
         self, count: int, groups: int, buffer_ranges: BufferRanges | None = None
     ) -> Recording:
-        """The commands for `count` elements with arrays at those ranges, recorded if need be."""
+        """Return the commands for `count` elements and those ranges; record them if they are not
+        cached.
+        """
         key = count if buffer_ranges is None else (count, buffer_ranges)
         known = self._recordings.get(key)
         if known is None:
             with self.record.stage("recording"):
-                # The oldest one is evicted first: its command buffers are recorded again.
+                # Evict the oldest recording first: its command buffers are recorded again.
                 evicted = self._recordings.evict(MAX_RECORDINGS - 1)
                 oldest = evicted[0] if evicted else None
                 known = self._recorder.record(count, groups, buffer_ranges, oldest)
@@ -143,20 +145,23 @@ class Slot:
         return known
 
     def start(self, call: Call, piece: Piece, groups: int) -> None:
-        """Fill the slot with a piece of the call and hand it to the device; returns at once."""
+        """Fill the slot with a piece of the call and submit it; returns without waiting."""
         self.prepare(call, piece, groups)
         self.fill(call)
         self.submit()
 
     def finish(self, call: Call, *, spin: bool = True) -> None:
-        """Wait for the piece that was started last and drain it."""
+        """Wait for the piece that was started last, and drain it."""
         self.wait(spin=spin)
         self.drain(call)
 
     def prepare(self, call: Call, piece: Piece, groups: int) -> None:
-        """Find or record the commands for a piece of the call; the slot is its own from now on."""
+        """Find or record the commands for a piece of the call.
+
+        The call owns the slot from now on.
+        """
         if self._submitted:
-            self.abandon()  # a call that was interrupted twice left it running
+            self.abandon()  # left in flight by a call that was interrupted twice
         self._call = call
         buffer_ranges = (
             None
@@ -172,15 +177,19 @@ class Slot:
 
     @property
     def large_fill(self) -> bool:
-        """Whether filling is worth another thread."""
+        """Whether the fill is large enough for the copy threads."""
         return self._recording.large_fill
 
     @property
     def large_drain(self) -> bool:
+        """Whether the drain is large enough for the copy threads."""
         return self._recording.large_drain
 
     def fill(self, call: Call, *, single_threaded: bool = False) -> None:
-        """Copy the piece's inputs into mapped memory; `single_threaded` in this thread only."""
+        """Copy the piece's inputs into mapped memory.
+
+        `single_threaded` does not use the copy threads.
+        """
         recording = self._recording
         if not recording.fills:
             return
@@ -200,11 +209,11 @@ class Slot:
             self.profile.add_host_span("fill", begun, end, self._piece_number)
 
     def submit(self) -> None:
-        """Hand the piece to the device."""
+        """Submit the piece to the device."""
         if self._timestamps is not None:
             self._timestamps.reset()
         for timeline, submission in self._recording.submissions:
-            self._submitted += 1  # before it is: after an interrupt the device may have it
+            self._submitted += 1  # counted first: after an interrupt the device may have it
             try:
                 timeline.submit(submission)
             except GpuError:
@@ -226,7 +235,10 @@ class Slot:
             self.record.compute += perf_counter_ns() - begun
 
     def drain(self, call: Call, *, single_threaded: bool = False) -> None:
-        """Copy the piece's outputs to the caller's arrays; raise what the kernel found."""
+        """Copy the piece's outputs to the caller's arrays.
+
+        Raises `ElementRangeError` if the kernel reported one.
+        """
         recording, piece = self._recording, self._piece
         begun = perf_counter_ns()
         code = self._buffers.take_status()
@@ -255,14 +267,14 @@ class Slot:
             )
 
     def abandon(self) -> None:
-        """Wait for what was submitted and forget it, with anything the kernel reported."""
-        with contextlib.suppress(DeviceLostError):  # it will not go on with it
+        """Wait for what was submitted, and discard it together with the status word."""
+        with contextlib.suppress(DeviceLostError):  # a lost device runs nothing any more
             self.wait()
         self._submitted, self._call = 0, None
         self._buffers.take_status()
 
     def close(self) -> None:
-        """Give everything back, when the device is done with it."""
+        """Wait for the device and release everything."""
         with contextlib.suppress(DeviceLostError):
             self.wait()
         for recording in self._recordings.values():
@@ -273,7 +285,10 @@ class Slot:
 def _pair_views(
     views: Sequence[Array | None], arrays: Sequence[Array], call: Call, piece: Piece
 ) -> Iterable[tuple[Array | None, Array]]:
-    """Mapped memory (None for an array that is used where it is) and the caller's part of each."""
+    """Pair each view of mapped memory with the caller's part of its array.
+
+    The view is None for an array that is used where it is.
+    """
     if piece.count == call.signature.count:
         return zip(views, arrays)  # noqa: B905 - on the path of every call
     start, end = piece.start, piece.start + piece.count

@@ -1,8 +1,8 @@
-"""The buffers of one slot: where every operand lies, and the host's views of them.
+"""The buffers of one slot: the range of every operand, and the host's views of them.
 
-All inputs are one range (A||B) and all outputs another, each operand aligned so that it can be
-bound at its offset. On the host-visible path the kernel works in the mapped ranges; on the device-
-local one each has a twin in device memory, and the mapped ranges are its staging.
+All inputs share one allocation and all outputs another. Each operand is aligned, so that it can be
+bound at its offset. On the host-visible path the kernel works on the mapped allocations. On the
+device-local path the kernel works on device memory, and the mapped allocations are the staging.
 """
 
 from __future__ import annotations
@@ -27,40 +27,47 @@ from gpu_executor.vulkan.memory import (
 )
 
 STATUS_CLEAR = 0xFFFFFFFF
+"""The value of a status word that no invocation has written."""
 STATUS_BYTES = 4
 BufferOffset = tuple[Handle, int]
 
 
 @dataclass(frozen=True, slots=True)
 class OperandGroup:
-    """The inputs or the outputs: operands at offsets of a mapped range and the kernel's."""
+    """The inputs or the outputs of a slot: one mapped allocation, and the one that the kernel
+    binds.
+    """
 
     operands: Sequence[Operand]
     offsets: Sequence[int]
     mapped: Allocation
     bound: Allocation
-    """What the kernel binds: the mapped range itself, or its twin in device memory."""
+    """What the kernel binds: the mapped allocation itself, or its counterpart in device memory."""
     views: Sequence[Array]
 
     @property
     def staged(self) -> bool:
+        """Whether the mapped allocation is the staging of device memory."""
         return self.bound is not self.mapped
 
     def host_views(self, buffer_ranges: BufferRanges, count: int | None) -> list[Array | None]:
-        """What the host copies: views of the first `count` elements (None: all), else None."""
+        """Return what the host copies: views of the first `count` elements (None: of all).
+
+        An operand with a buffer range is not copied; its view is None.
+        """
         return [
             view[:count] if buffer_range is None else None
             for view, buffer_range in zip(self.views, buffer_ranges, strict=True)
         ]
 
     def binds_in_place(self, buffer_ranges: BufferRanges) -> bool:
-        """Whether the kernel works on any array where it is."""
+        """Whether the kernel binds any of the caller's arrays where they are."""
         return any(self._binds_range(buffer_range) for buffer_range in buffer_ranges)
 
     def descriptor_ranges(
         self, buffer_ranges: BufferRanges, count: int | None
     ) -> list[DescriptorRange]:
-        """What descriptors bind."""
+        """Return the range that each descriptor binds."""
         return [
             DescriptorRange(buffer_range.buffer, buffer_range.offset, _count_bytes(operand, count))
             if buffer_range is not None and self._binds_range(buffer_range)
@@ -71,14 +78,14 @@ class OperandGroup:
         ]
 
     def make_uploads(self, buffer_ranges: BufferRanges, count: int | None) -> list[Copy]:
-        """Copies to where the kernel reads, from staging or from the arrays' own buffer_ranges."""
+        """Make the copies to the kernel's buffers, from staging or from the arrays' own ranges."""
         return [
             Copy(*host, *kernel, nbytes)
             for host, kernel, nbytes in self._copies(buffer_ranges, count)
         ]
 
     def make_downloads(self, buffer_ranges: BufferRanges, count: int | None) -> list[Copy]:
-        """Copies from where the kernel wrote, to staging or to the arrays' own buffer_ranges."""
+        """Make the copies from the kernel's buffers, to staging or to the arrays' own ranges."""
         return [
             Copy(*kernel, *host, nbytes)
             for host, kernel, nbytes in self._copies(buffer_ranges, count)
@@ -110,7 +117,7 @@ def _count_bytes(operand: Operand, count: int | None) -> int:
 
 
 class SlotBuffers:
-    """Memory of one slot, taken from the pool at once and given back at once."""
+    """The memory of one slot, allocated and released as a whole."""
 
     def __init__(
         self, memory: MemoryPool, kernel: Kernel, operands: Sequence[Operand], path: DataPath
@@ -125,7 +132,8 @@ class SlotBuffers:
             self._status: Handle | None = None
             self.status_ranges: list[DescriptorRange] = []
             if kernel.status:
-                # In the host's memory on both paths: a kernel touches it on bad input only.
+                # In host memory on both paths: a kernel writes the status word on invalid input
+                # only.
                 word = self._allocate(Purpose.UPLOAD, STATUS_BYTES)
                 self._status = vk.ffi.cast("uint32_t *", word.address)
                 self._status[0] = STATUS_CLEAR
@@ -135,23 +143,23 @@ class SlotBuffers:
             raise
 
     def descriptor_ranges(self) -> list[DescriptorRange]:
-        """Every binding of the slot's own memory in order: inputs, outputs, status word."""
-        nowhere = [(None,) * len(side.operands) for side in (self.inputs, self.outputs)]
+        """Return the ranges of the slot's own memory: inputs, outputs, status word."""
+        no_ranges = [(None,) * len(side.operands) for side in (self.inputs, self.outputs)]
         return [
-            *self.inputs.descriptor_ranges(nowhere[0], None),
-            *self.outputs.descriptor_ranges(nowhere[1], None),
+            *self.inputs.descriptor_ranges(no_ranges[0], None),
+            *self.outputs.descriptor_ranges(no_ranges[1], None),
             *self.status_ranges,
         ]
 
     def take_status(self) -> int | None:
-        """What the kernel reported, if it did; the word is clear again afterwards."""
+        """Return the code that the kernel wrote, or None; the status word is cleared."""
         if self._status is None or (code := int(self._status[0])) == STATUS_CLEAR:
             return None
         self._status[0] = STATUS_CLEAR
         return code
 
     def make_outputs_visible(self, device: Device) -> None:
-        """What the device wrote, where the host's caches may have something older."""
+        """Invalidate the host's caches over outputs in memory that is not host-coherent."""
         invalidate_block(device, self.outputs.mapped.block)
 
     def release(self) -> None:

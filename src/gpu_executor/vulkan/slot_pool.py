@@ -1,4 +1,4 @@
-"""The shelf: slots that are not in use, kept for the next call that wants one like them."""
+"""The slot pool: idle slots, cached for the next call with the same layout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_IDLE_SLOTS = 32
 
 @dataclass(frozen=True, slots=True)
 class SlotStats:
-    """A hit found a slot on the shelf; a miss made one."""
+    """A hit found an idle slot; a miss made one."""
 
     hits: int
     misses: int
@@ -27,40 +27,44 @@ class SlotStats:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class SlotKey:
-    """The slots of one layout: a route keeps its row at hand and need not search for slots."""
+    """The idle slots of one layout.
+
+    A prepared call holds its key, so that it need not look up the layout.
+    """
 
     layout: SlotLayout
     idle: list[Slot] = field(default_factory=list)
 
 
 class SlotPool:
-    """Slots by layout, the least recently used given up first. Safe from several threads."""
+    """Slots by layout; the least recently used idle slot is closed first. Thread-safe."""
 
-    def __init__(self, resources: Resources, *, most: int = MAX_IDLE_SLOTS) -> None:
+    def __init__(self, resources: Resources, *, capacity: int = MAX_IDLE_SLOTS) -> None:
         self._resources = resources
-        self._most = most
+        self._capacity = capacity
         self._keys: weakref.WeakValueDictionary[SlotLayout, SlotKey] = weakref.WeakValueDictionary()
         self._keys_by_use: OrderedDict[SlotKey, None] = OrderedDict()
-        """The rows that have idle slots, or had, the longest unused first."""
+        """Keys that have or had idle slots, least recently used first."""
         self._last_used: SlotKey | None = None
         self._slots: set[Slot] = set()
         self._retired: defaultdict[str, Record] = defaultdict(Record)
         self._idle = self._busy = self._waiting = self._hits = self._misses = 0
         self._changes = 0
-        """How often somebody stopped being busy."""
+        """How often a slot was put back or could not be made."""
         self._closed = False
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
 
     def get_key(self, layout: SlotLayout) -> SlotKey:
-        """The row for a layout; the same one as long as anybody has it."""
+        """Return the key of a layout; the same object as long as anybody holds it."""
         with self._lock:
             return self._keys.setdefault(layout, SlotKey(layout))
 
     def take(self, slot_key: SlotKey) -> Slot:
-        """A slot of that row, or a new one. Give it back with `put_back`.
+        """Take an idle slot, or make one.
 
-        Where memory is short, idle slots are given up; where others' slots hold it, this waits.
+        Return it with `put_back`. Where memory is short, idle slots are closed; if slots in use
+        hold the memory, this waits for them.
         """
         with self._lock:
             if self._closed:
@@ -71,7 +75,7 @@ class SlotPool:
         return self._make(slot_key.layout)
 
     def try_take(self, slot_key: SlotKey) -> Slot | None:
-        """One more slot of that row for a call that has one; None where there is no memory."""
+        """Take one more slot for a call that has one already; None where memory is short."""
         with self._lock:
             self._busy += 1
             if slot_key.idle:
@@ -82,6 +86,7 @@ class SlotPool:
             return None
 
     def put_back(self, slot_key: SlotKey, slot: Slot) -> None:
+        """Return a slot to the pool; it becomes idle."""
         with self._lock:
             slot_key.idle.append(slot)
             self._idle += 1
@@ -89,18 +94,18 @@ class SlotPool:
                 self._last_used = slot_key
                 self._keys_by_use[slot_key] = None
                 self._keys_by_use.move_to_end(slot_key)
-            if self._idle > self._most:
+            if self._idle > self._capacity:
                 self._close_oldest()
             self._end_use()
 
     def clear(self) -> None:
-        """Give up every idle slot."""
+        """Close every idle slot."""
         with self._lock:
             while self._idle:
                 self._close_oldest()
 
     def close(self) -> None:
-        """Take no more calls, wait for those that run, give up every slot."""
+        """Refuse new calls, wait for running calls, close every slot."""
         with self._lock:
             self._closed = True
             self._changed.notify_all()
@@ -113,7 +118,7 @@ class SlotPool:
             return SlotStats(self._hits, self._misses, self._idle, self._busy)
 
     def records(self) -> list[tuple[str, Record]]:
-        """What was done with every slot there is or was, by data path."""
+        """Return the records of all slots, open and closed, by data path."""
         with self._lock:
             known = [(slot.layout.path, slot.record) for slot in self._slots]
             return [*known, *self._retired.items()]
@@ -124,7 +129,9 @@ class SlotPool:
         return slot_key.idle.pop()
 
     def _make(self, layout: SlotLayout, *, wait: bool = True) -> Slot:
-        """A new slot, made without the lock: compiling takes long, and others want theirs."""
+        """Make a slot without holding the lock: compiling a pipeline is slow, and other calls go
+        on.
+        """
         while True:
             changes = self._changes
             try:
@@ -142,10 +149,11 @@ class SlotPool:
             return slot
 
     def _find_memory(self, error: OutOfMemoryError, changes: int, *, wait: bool) -> None:
-        """After an allocation failed: return when another attempt may succeed, else raise it.
+        """After a failed allocation: return if another attempt may succeed, otherwise raise
+        `error`.
 
-        `changes` is what was counted when the attempt began: whoever stopped since then, another
-        failed attempt perhaps, has given memory back.
+        `changes` is the value of `_changes` when the attempt began. If it has changed since,
+        another call has released memory, perhaps in a failed attempt of its own.
         """
         with self._lock:
             if self._idle:
@@ -158,7 +166,9 @@ class SlotPool:
                 raise error
             self._wait_for_change()
             if self._closed:
-                raise ClosedError("the backend was closed while this call waited for memory")
+                raise ClosedError(
+                    "the backend was closed while this call waited for memory; open another one"
+                )
             self._busy += 1
 
     def _close_oldest(self) -> None:
