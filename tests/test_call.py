@@ -72,8 +72,8 @@ def test_what_is_no_array_is_refused(kernel: Kernel, other: object) -> None:
 def test_the_first_argument_is_a_kernel(other: object) -> None:
     words = refusal(ArgumentTypeError, other, uints(2), uints(2))
     assert words == (
-        f"the first argument is a {type(other).__name__}; it is a Kernel: gx.kernels.load(name) "
-        "or gx.Kernel.from_spirv(...)"
+        f"the first argument is a {type(other).__name__}, not a Kernel; load one with "
+        "gx.kernels.load(name) or make one with gx.Kernel.from_spirv(...)"
     )
 
 
@@ -222,15 +222,15 @@ def test_out_shape_gives_one_shape_for_each_output() -> None:
 @pytest.mark.parametrize(
     ("asked", "outputs", "words"),
     [
-        ([(3,), (4,)], 1, "k: out_shape gave 2 shapes for 1 outputs"),
-        ([(3,)], 2, "k: out_shape gave 1 shapes for 2 outputs"),
-        ((3, 4, 5), 2, "k: out_shape gave 3 shapes for 2 outputs"),
-        ((0, 6), 1, "k: out_shape gave (0, 6), which holds nothing"),
-        ((2, 5), 1, "k: out_shape gave (2, 5); its last axes must be (6,)"),
-        ((), 1, "k: out_shape gave (); its last axes must be (6,)"),
-        ((-1, 6), 1, "k: out_shape gave (-1, 6)"),
-        (None, 1, "k: out_shape gave None"),
-        (3, 2, "k: out_shape gave"),
+        ([(3,), (4,)], 1, "k: out_shape returned 2 shapes for 1 outputs"),
+        ([(3,)], 2, "k: out_shape returned 1 shapes for 2 outputs"),
+        ((3, 4, 5), 2, "k: out_shape returned 3 shapes for 2 outputs"),
+        ((0, 6), 1, "k: out_shape returned (0, 6); every axis must be at least 1"),
+        ((2, 5), 1, "k: out_shape returned (2, 5); its last axes must be (6,)"),
+        ((), 1, "k: out_shape returned (); its last axes must be (6,)"),
+        ((-1, 6), 1, "k: out_shape returned (-1, 6)"),
+        (None, 1, "k: out_shape returned None"),
+        (3, 2, "k: out_shape returned"),
     ],
 )
 def test_out_shape_that_does_not_fit_is_refused(asked: Any, outputs: int, words: str) -> None:
@@ -241,14 +241,16 @@ def test_out_shape_that_does_not_fit_is_refused(asked: Any, outputs: int, words:
 
 def test_out_shape_with_two_negative_numbers_is_refused_too() -> None:
     words = refusal(ArgumentShapeError, whole(lambda _shape: (-2, -3)), uints(3))
-    assert words.startswith("k: out_shape gave (-2, -3)")
+    assert words.startswith("k: out_shape returned (-2, -3)")
 
 
 @pytest.mark.parametrize("empty", [0, 1])
 def test_a_whole_kernel_takes_no_empty_array(empty: int) -> None:
     arrays = [uints(0 if at == empty else 3) for at in range(2)]
     words = refusal(ArgumentShapeError, declare(split="whole"), *arrays)
-    assert words == f"k: argument {empty} is empty; a kernel that is not cut by elements needs some"
+    assert words == (
+        f"k: argument {empty} is empty; a kernel with split='whole' needs at least one element"
+    )
 
 
 def test_calls_have_one_form_where_one_plan_serves_them() -> None:

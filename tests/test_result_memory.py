@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu_executor.result_memory import LOOKED_AT, ResultMemoryPool
+from gpu_executor.result_memory import MAX_PROBES, ResultMemoryPool
 from tests.support.jobs import Array
 from tests.support.results import HOLDS, address
 from tests.support.threads import THREADS, in_threads
@@ -55,7 +55,7 @@ def test_memory_is_found_with_what_belongs_to_it_when_nobody_holds_it() -> None:
 def test_memory_that_is_held_in_any_way_is_not_found(hold: Callable[[Any], Any]) -> None:
     recycled: ResultMemoryPool[str] = ResultMemoryPool()
     held = hold(add_memory(recycled))
-    for _ in range(2 * LOOKED_AT):
+    for _ in range(2 * MAX_PROBES):
         assert recycled.find(NBYTES) is None
     del held
     gc.collect()
@@ -88,14 +88,14 @@ def test_memory_is_found_by_its_own_size_alone() -> None:
     assert recycled.find(NBYTES + 4) is None
 
 
-@pytest.mark.parametrize("free", [0, LOOKED_AT, 3 * LOOKED_AT - 1])
+@pytest.mark.parametrize("free", [0, MAX_PROBES, 3 * MAX_PROBES - 1])
 def test_what_is_free_is_found_among_many_that_are_held(free: int) -> None:
     recycled: ResultMemoryPool[str] = ResultMemoryPool()
-    held = [add_memory(recycled, str(number)) for number in range(3 * LOOKED_AT)]
+    held = [add_memory(recycled, str(number)) for number in range(3 * MAX_PROBES)]
     del held[free]
     found = [each for each in (recycled.find(NBYTES) for _ in range(3)) if each is not None]
     assert [belongs for _, belongs in found] == [str(free)]
-    assert len(held) == 3 * LOOKED_AT - 1
+    assert len(held) == 3 * MAX_PROBES - 1
 
 
 def test_clear_frees_what_nobody_holds_and_forgets_the_rest() -> None:

@@ -102,12 +102,12 @@ def test_a_tilde_of_nobody_is_an_error_that_names_the_variable() -> None:
     [
         ("GPU_STREAM_CHUNK_ELEMS", "many", "is 'many'; it takes a whole number"),
         ("GPU_STREAM_CHUNK_ELEMS", "1.5", "is '1.5'; it takes a whole number"),
-        ("GPU_STREAM_CHUNK_ELEMS", "0", "is 0; a chunk has at least one"),
-        ("GPU_STREAM_CHUNK_ELEMS", "-4", "is -4; a chunk has at least one"),
+        ("GPU_STREAM_CHUNK_ELEMS", "0", "is 0; it takes a whole number of elements, 1 at least"),
+        ("GPU_STREAM_CHUNK_ELEMS", "-4", "is -4; it takes a whole number of elements, 1 at least"),
         ("GPU_MEMORY_LIMIT", "8G", "is '8G'; it takes a whole number"),
         ("GPU_MEMORY_LIMIT", "0", "is 0; it takes a whole number of bytes, 1 at least"),
         ("GPU_QUEUED_BYTES", "-1", "is -1; it takes a whole number of bytes, 1 at least"),
-        ("GPU_WHEN_FULL", "wait", "is 'wait'; it is 'block' or 'raise'"),
+        ("GPU_WHEN_FULL", "wait", "is 'wait'; it must be 'block' or 'raise'"),
         ("GPU_DEVICE_LOCAL", "2", "is '2'; set it to 1 or 0, or leave it unset"),
         ("GPU_CACHE", "never", "is 'never'; set it to 1 or 0, or leave it unset"),
         ("GPU_VALIDATION", "full", "is 'full'; set it to 1 or 0, or leave it unset"),
@@ -126,14 +126,14 @@ def test_a_value_that_means_nothing_is_an_error_that_names_the_variable(
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("stream_chunk_elems", 0, "is 0; a chunk has at least one"),
-        ("stream_chunk_elems", "7", "is '7'; a chunk has at least one"),
+        ("stream_chunk_elems", 0, "is 0; it takes a whole number of elements, 1 at least"),
+        ("stream_chunk_elems", "7", "is '7'; it takes a whole number of elements, 1 at least"),
         ("memory_limit", -1, "is -1; it takes a whole number of bytes, 1 at least"),
         ("memory_limit", 1e9, "is 1000000000.0; it takes a whole number of bytes, 1 at least"),
         ("queued_bytes", 0, "is 0; it takes a whole number of bytes, 1 at least"),
         ("queued_bytes", "1e6", "is '1e6'; it takes a whole number of bytes, 1 at least"),
-        ("when_full", "wait", "is 'wait'; it is 'block' or 'raise'"),
-        ("when_full", None, "is None; it is 'block' or 'raise'"),
+        ("when_full", "wait", "is 'wait'; it must be 'block' or 'raise'"),
+        ("when_full", None, "is None; it must be 'block' or 'raise'"),
     ],
 )
 def test_settings_made_by_hand_are_checked_too_by_their_own_names(

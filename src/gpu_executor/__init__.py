@@ -1,7 +1,7 @@
-"""gpu-executor: opens a GPU once and runs SPIR-V kernels on NumPy arrays again and again.
+"""gpu-executor: opens a GPU once and runs SPIR-V kernels on NumPy arrays, call after call.
 
-`import gpu_executor` is quick: a public name is imported when it is first used, and with it the
-modules that it needs (PEP 562). Type checkers see every name in the block below.
+`import gpu_executor` is quick: a public name and the modules that it needs are imported when the
+name is first used (PEP 562). Type checkers see every name in the block below.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,7 @@ __all__ = [
     "open_backend",
 ]
 
-_PLACES = {
+_DEFINED_IN = {
     "CpuBackend": "gpu_executor.cpu.backend:CpuBackend",
     "DeviceArray": "gpu_executor.device_array:DeviceArray",
     "DeviceInfo": "gpu_executor.device_info:DeviceInfo",
@@ -80,16 +80,16 @@ _PLACES = {
     "graph": "gpu_executor.graphs:graph",
     "open_backend": "gpu_executor.backend:open_backend",
 }
-"""Where each name is defined that is not a submodule."""
+"""The module and attribute of every public name that is not a submodule."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or a submodule, when it is first used; from then on it is a plain
+    """Import a public name or a submodule when it is first used. From then on it is an ordinary
     attribute of the package."""
     import importlib
 
-    if name in _PLACES:
-        module, _, attribute = _PLACES[name].partition(":")
+    if name in _DEFINED_IN:
+        module, _, attribute = _DEFINED_IN[name].partition(":")
         value = globals()[name] = getattr(importlib.import_module(module), attribute)
         return value
     if not name.startswith("_"):

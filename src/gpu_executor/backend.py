@@ -1,7 +1,7 @@
-"""What a backend is, and the one place that names them.
+"""The interface of a backend, and the names of all backends.
 
-A backend runs kernels on NumPy arrays. Each lives in a package of its own and is imported when it
-is asked for, so that a missing driver or library matters only to whoever wants that backend.
+A backend runs kernels on NumPy arrays with one technology. Each backend is a package of its own and
+is imported when it is opened, so a missing driver or library affects no other backend.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ BACKENDS = {
 
 
 class Backend(Protocol):
-    """What every backend can do."""
+    """The methods that every backend has."""
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
-        """Run a kernel on arrays; its output, or a tuple of several, in `out` if that is given."""
+        """Run a kernel on arrays. Returns the output array, or a tuple of several; they are
+        written to `out` if it is given."""
 
     def run_batch(
         self, kernel: Kernel, jobs: Sequence[Sequence[Array]], *, out: Sequence[Any] | None = None
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays; their results, in order."""
+        """Run a kernel on jobs, each a tuple of arrays. Returns one result per job, in order."""
 
     def run_field_add(self, a: Array, b: Array) -> Array:
-        """Add BLS12-381 base-field elements, (n, 6) `uint64`."""
+        """Add elements of the BLS12-381 base field, arrays of shape (n, 6) and dtype `uint64`."""
 
     def stats(self) -> Any:
-        """What it has done and what it holds."""
+        """Counts of the backend's calls and of the resources that it holds."""
 
     def close(self) -> None:
-        """Free everything."""
+        """Free all of the backend's resources."""
 
     def __enter__(self) -> Backend: ...
 
@@ -48,7 +49,7 @@ class Backend(Protocol):
 
 
 def open_backend(name: str, **options: Any) -> Backend:
-    """Open a backend by its name in `BACKENDS`, with that backend's own options."""
+    """Open the backend of this name in `BACKENDS`; `options` are its constructor's arguments."""
     if name not in BACKENDS:
         raise SettingsError(f"there is no backend {name!r}; there are {', '.join(BACKENDS)}")
     module, _, attribute = BACKENDS[name].partition(":")

@@ -1,7 +1,7 @@
-"""Calibration: what a device and its host can do, in figures that plans are made from.
+"""Calibration: the measured speed of a device and its host, from which plans are made.
 
-Measured once per device and driver by a backend, kept in a file, read again by the next process.
-Rates are bytes a second, times are seconds.
+A backend measures it once per device and driver and stores it in a file, which later processes
+read. Rates are bytes per second, times are seconds.
 """
 
 from __future__ import annotations
@@ -15,58 +15,66 @@ from typing import Any
 from gpu_executor.files import parse_json
 
 VERSION = 1
-MAY_BE_MISSING = ("piece_split", "piece_several")
+"""The version of the JSON format, whose keys are the names of `Calibration`'s fields."""
+OPTIONAL_FIELDS = ("piece_split", "piece_several")
+"""Fields that are None where the device lacks such queues."""
 MUCH_TO_COPY = 1 << 20
-"""Bytes from which a copy is left to other threads than the caller's."""
+"""Bytes from which the copy threads share a copy instead of the calling thread making it alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The figures of one device, as measured."""
+    """The measured rates and times of one device.
+
+    A piece is a part of a call, or a job of a batch. It is filled (its inputs are copied to mapped
+    memory), runs on the device, and is drained (its results are copied back).
+    """
 
     copy_in: float
-    """From mapped memory to the device's own, alone."""
+    """Rate from mapped memory to device memory, with no other copy running."""
     copy_out: float
-    """Back, alone."""
+    """Rate from device memory to mapped memory, with no other copy running."""
     copy_both: float
-    """Two bytes in for each one out at the same time, all of them together."""
+    """Total rate of both directions at once, two bytes in for each byte out."""
     host_copy: tuple[tuple[int, float], ...]
-    """From plain arrays into mapped memory, by the number of threads."""
+    """Rates from plain arrays to mapped memory: pairs of a number of threads and its rate."""
     shared_copy: float
-    """The same where the threads share one piece."""
+    """Rate of the same copy where the threads share one piece."""
     sharing: float
-    """What sharing it adds, however little there is to copy."""
+    """Time that sharing a copy adds, whatever its size."""
     pieces_copy: float
-    """The same while pieces overlap, by threads that each copy for another piece."""
+    """Total rate of the same copy while pieces overlap and each thread copies for another piece."""
     handing_over: float
-    """What leaving the copies of a piece to others adds to it."""
+    """Time that handing the copies of a piece to other threads adds to the piece."""
     call_mapped: float
-    """A call of a few elements in mapped memory, from its submission until it is seen done."""
+    """Time of a call on a few elements in mapped memory, from its submission to its completion."""
     call_staged: float
-    """The same with copies to device memory and back."""
+    """Time of the same call with copies to device memory and back."""
     piece_mapped: float
-    """What one more such piece adds to a batch that overlaps."""
+    """Time that one more such piece in mapped memory adds to a batch whose pieces overlap."""
     piece_staged: float
+    """The same with copies to device memory and back."""
     piece_split: float | None
-    """The same with copies on queues of their own; None where the device has none."""
+    """`piece_staged` with copies on transfer queues; None where the device has none."""
     piece_several: float | None
-    """The same with each piece on another of several queues; None where there are none."""
+    """`piece_staged` with pieces on several compute queues in turn; None without such queues."""
     kernel: float
-    """An addition in device memory: what it reads and writes."""
+    """Rate at which an addition reads and writes device memory."""
     kernel_mapped: float
-    """The same in mapped memory."""
+    """Rate at which an addition reads and writes mapped memory."""
     seconds: float
-    """What measuring took."""
+    """Time that the measurement took."""
     when: str
-    """The date, as 2026-11-15."""
+    """The date of the measurement, as in 2026-11-15."""
 
     def best_threads(self) -> int:
-        """The fewest threads that copy within a twentieth of the best."""
+        """The fewest threads whose rate is within 5 % of the best."""
         best = max(rate for _, rate in self.host_copy)
         return next(threads for threads, rate in self.host_copy if rate >= best / 1.05)
 
     def piece_copy(self, nbytes: float) -> float:
-        """The seconds of a copy that all threads share, or that one makes where it is short."""
+        """Seconds to copy a piece that runs alone: the threads share a large copy, and the calling
+        thread makes a small one."""
         if nbytes < MUCH_TO_COPY:
             return nbytes / self.host_copy[0][1]
         return self.sharing + nbytes / self.shared_copy
@@ -76,34 +84,38 @@ class Calibration:
 
     @classmethod
     def from_json(cls, text: str) -> Calibration:
-        """What `to_json` wrote; anything else is a `ValueError`."""
+        """Parse what `to_json` returned; any other text raises `ValueError`."""
         content = parse_json(text)
         if not isinstance(content, dict) or content.pop("version", None) != VERSION:
-            raise ValueError(f"not figures of version {VERSION}")
+            raise ValueError(f"not a calibration of version {VERSION}")
         names = {field.name for field in dataclasses.fields(cls)}
         if content.keys() != names:
-            raise ValueError(f"figures {sorted(content.keys() ^ names)} are missing or unknown")
+            raise ValueError(f"fields {sorted(content.keys() ^ names)} are missing or unknown")
         pairs, when = content.pop("host_copy"), content.pop("when")
-        missing = {name: None for name in MAY_BE_MISSING if content[name] is None}
+        missing = {name: None for name in OPTIONAL_FIELDS if content[name] is None}
         if not isinstance(when, str) or not isinstance(pairs, list) or not pairs:
-            raise ValueError("figures of the wrong kind")
+            raise ValueError("host_copy is not a list of pairs, or when is not a string")
         try:
-            threads = tuple((_number(number), _positive(rate)) for number, rate in pairs)
-            figures: dict[str, Any] = {
-                name: _positive(value) for name, value in content.items() if name not in missing
+            threads = tuple(
+                (_check_threads(number), _check_positive(rate)) for number, rate in pairs
+            )
+            values: dict[str, Any] = {
+                name: _check_positive(value)
+                for name, value in content.items()
+                if name not in missing
             }
         except (TypeError, OverflowError) as error:
-            raise ValueError(f"figures of the wrong kind: {error}") from None
-        return cls(**(figures | missing), host_copy=threads, when=when)
+            raise ValueError(f"a value is not a number: {error}") from None
+        return cls(**(values | missing), host_copy=threads, when=when)
 
 
-def _number(value: int) -> int:
+def _check_threads(value: int) -> int:
     if not isinstance(value, int) or value < 1:
-        raise ValueError(f"{value} is no number of threads")
+        raise ValueError(f"{value!r} is not a number of threads")
     return value
 
 
-def _positive(value: float) -> float:
+def _check_positive(value: float) -> float:
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{value} is no rate and no time")
+        raise ValueError(f"{value} is not a positive, finite number")
     return float(value)

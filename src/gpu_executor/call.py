@@ -1,11 +1,10 @@
-"""A call, checked: a kernel and the arrays it is to run on, nothing wrong with them any more.
+"""Calls: a kernel with arrays that were checked against it.
 
-Every backend starts here. The check sees dtypes and shapes only, so its outcome, the `Signature`,
-holds for every later call with arrays of the same. What does not fit the kernel stops with an error
-that names the argument, what was found and what fits; arrays that merely lie awkwardly in memory
-(strided, big-endian, read-only) are taken as they are: whoever copies them reads any layout.
-
-SignatureCache: the outcome of checking a call, remembered for the next call with arrays like its.
+Every backend starts with `check`. It looks at dtypes and shapes only, so its result, a `Signature`,
+is valid for every later call with arrays of the same dtypes and shapes; `SignatureCache` keeps it
+for them. An array that does not fit the kernel raises an error that names the argument, what was
+found and what the kernel takes. Strided, big-endian and read-only inputs are accepted as they are:
+the code that copies them reads any memory layout.
 """
 
 from __future__ import annotations
@@ -44,32 +43,34 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a call is apart from its data. Arrays of equal dtypes and shapes have an equal form."""
+    """What a call is apart from its data: calls whose arrays have equal dtypes and shapes have
+    equal signatures."""
 
     kernel: Kernel
     count: int
-    """The number of elements: what the kernel gets as its first push constant."""
+    """The number of elements, which is the kernel's first push constant."""
     operands: tuple[Operand, ...]
     """The inputs, then the outputs."""
-    as_rows: bool
-    """Whether all are plain arrays of (elements, *element shape) already, as nearly always."""
+    is_flat: bool
+    """Whether every array is a plain array of shape (elements, *element shape), so that none has to
+    be reshaped; nearly every call is."""
     results: tuple[tuple[Shape, np.dtype[Any]], ...]
     """The outputs' shapes and dtypes as the caller gets them."""
     shape_words: bytes = b""
-    """What the kernel's `push_of` makes of the inputs' shapes."""
+    """The push constants that the kernel's `push_of` computes from the inputs' shapes."""
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # SignatureCache are dictionary keys on the path of every call: hash once.
-        identity = self.kernel, self.count, self.operands, self.as_rows, self.results
+        # Signatures are dictionary keys on the path of every call: hash once.
+        identity = self.kernel, self.count, self.operands, self.is_flat, self.results
         object.__setattr__(self, "_hash", hash(identity))
 
     def __hash__(self) -> int:
         return self._hash
 
     def call(self, arrays: Sequence[AnyArray]) -> Call:
-        """A call of this form on arrays that have it; its outputs are yet to be made."""
-        if self.as_rows:
+        """A call of this signature on arrays that have it. Its outputs are not allocated yet."""
+        if self.is_flat:
             return Call(self, arrays)
         inputs = self.operands[: self.kernel.inputs]
         return Call(
@@ -84,7 +85,7 @@ class Signature:
 
 
 class Call:
-    """A kernel on arrays: inputs and outputs as (elements, *element shape)."""
+    """A kernel on arrays. Inputs and outputs have shape (elements, *element shape)."""
 
     __slots__ = ("buffer_ranges", "inputs", "job", "outputs", "results", "signature")
 
@@ -92,90 +93,92 @@ class Call:
         self.signature = signature
         self.inputs = inputs
         self.job: int | None = None
-        """Its number in a batch."""
+        """Its index in a batch, None outside batches."""
         self.buffer_ranges: Any = None
-        """Where a backend reaches the arrays without copying them; None where it copies all."""
+        """Where the backend can use the arrays in place; None where it copies all of them."""
         self.outputs: list[Any] = []
         self.results: list[Any] = []
-        """The outputs again, in the shapes that the caller gets."""
+        """The outputs in the shapes that the caller gets, over the same memory."""
 
     def make_outputs(self) -> None:
-        """Make room for the outputs; while the device works is a good time."""
+        """Allocate the outputs if the call has none yet. Backends do it while the device works."""
         if not self.results:
             self.set_outputs([np.empty(shape, dtype) for shape, dtype in self.signature.results])
 
     def use_outputs(self, given: Any) -> None:
-        """Write into these arrays (one, or a tuple of several) instead of new ones."""
+        """Check the caller's `out` (an array, or a tuple of several) and write into it."""
         results = _check_outputs(self.signature, given)
         _check_overlaps(self.signature.kernel.name, self.inputs, results)
         self.set_outputs(results)
 
     def set_outputs(self, results: list[Any]) -> None:
-        """Write into these arrays, which fit."""
+        """Write into these arrays, which have the signature's shapes and dtypes."""
         self.outputs = self.results = results
-        if not self.signature.as_rows:
+        if not self.signature.is_flat:
             outputs = self.signature.operands[self.signature.kernel.inputs :]
             self.outputs = [
-                _as_rows(self.signature.kernel, array, output)
+                _flatten(self.signature.kernel, array, output)
                 for array, output in zip(results, outputs, strict=True)
             ]
 
     def touches_device(self) -> bool:
-        """Whether any of its arrays is on the card."""
+        """Whether any of its arrays is a device array."""
         return any(isinstance(array, DeviceArray) for array in (*self.inputs, *self.results))
 
     def keep_outputs(self, results: Sequence[DeviceArray]) -> None:
-        """Leave the outputs on the card, in these arrays."""
+        """Write into these device arrays and leave the results in them."""
         self.results = self.outputs = list(results)
 
     def result(self) -> Any:
-        """What the caller gets: the output, or a tuple of several."""
+        """What the caller gets: the output array, or a tuple where there are several."""
         return self.results[0] if len(self.results) == 1 else tuple(self.results)
 
 
 def check(kernel: Kernel, arrays: Sequence[Any], *, on_device: bool = True) -> Signature:
-    """Hold the arrays against the kernel; what does not fit raises in words.
+    """Check the arrays against the kernel; raises `GpuError` for the first that does not fit.
 
-    With `on_card=False` arrays must be the host's: for backends that reach no others.
+    `on_device=False` refuses device arrays, for backends that cannot use them.
     """
     if not isinstance(kernel, Kernel):
         raise ArgumentTypeError(
-            f"the first argument is {_found(kernel)}; it is a Kernel: gx.kernels.load(name) or "
-            "gx.Kernel.from_spirv(...)"
+            f"the first argument is {_describe_type(kernel)}, not a Kernel; load one with "
+            "gx.kernels.load(name) or make one with gx.Kernel.from_spirv(...)"
         )
     if len(arrays) != kernel.inputs:
         raise ArgumentTypeError(f"{kernel.name} takes {kernel.inputs} arrays and got {len(arrays)}")
     if not on_device:
         _check_on_host(kernel, arrays)
     types = kernel.types or (None,) * kernel.inputs
-    inputs = [_input(kernel, index, array, types[index]) for index, array in enumerate(arrays)]
+    inputs = [
+        _check_input(kernel, index, array, types[index]) for index, array in enumerate(arrays)
+    ]
     count = inputs[0].count
     if kernel.split == "elements":
-        _check_alike(kernel, arrays, inputs)
+        _check_equal_shapes(kernel, arrays, inputs)
     else:
-        _check_none_empty(kernel, inputs)
-    shapes, outputs = _outputs(kernel, arrays, inputs[0])
+        _check_not_empty(kernel, inputs)
+    shapes, outputs = _derive_outputs(kernel, arrays, inputs[0])
     operands = (*inputs, *outputs)
     actual = [*(array.shape for array in arrays), *shapes]
-    as_rows = all(type(array) in (np.ndarray, DeviceArray) for array in arrays) and all(
+    is_flat = all(type(array) in (np.ndarray, DeviceArray) for array in arrays) and all(
         shape == (operand.count, *operand.type.shape)
         for shape, operand in zip(actual, operands, strict=True)
     )
     results = tuple(
         (shape, output.type.dtype) for shape, output in zip(shapes, outputs, strict=True)
     )
-    return Signature(kernel, count, operands, as_rows, results, _shape_words(kernel, arrays))
+    return Signature(kernel, count, operands, is_flat, results, _pack_shape_words(kernel, arrays))
 
 
-def _shape_words(kernel: Kernel, arrays: Sequence[Any]) -> bytes:
+def _pack_shape_words(kernel: Kernel, arrays: Sequence[Any]) -> bytes:
     if kernel.push_of is None:
         return b""
     words = kernel.push_of(*(array.shape for array in arrays))
     room = kernel.interface.push_constant_bytes - COUNT_BYTES - len(kernel.push)
     if kernel.spirv and 4 * len(words) != room:
         raise KernelError(
-            f"kernel {kernel.name!r}: push_of gave {len(words)} words; its code has room for "
-            f"{room // 4} behind the element count and push"
+            f"kernel {kernel.name!r}: push_of returned {len(words)} words; its code declares "
+            f"{room // 4} after the element count and push"
         )
     return struct.pack(f"<{len(words)}I", *words)
 
@@ -184,28 +187,31 @@ def _check_on_host(kernel: Kernel, arrays: Sequence[Any]) -> None:
     for index, array in enumerate(arrays):
         if isinstance(array, DeviceArray):
             raise ArgumentTypeError(
-                f"{kernel.name}: argument {index} is on a card that this backend does not reach; "
-                "fetch it with .numpy()"
+                f"{kernel.name}: argument {index} is a device array, which this backend cannot "
+                "use; copy it to the host with .numpy()"
             )
 
 
 def is_masked(array: object) -> bool:
-    """Whether it is a masked array of NumPy, of which there is none before `numpy.ma` is loaded;
-    `import numpy` alone does not load it."""
+    """Whether an object is a NumPy masked array.
+
+    Does not import `numpy.ma`, which `import numpy` does not load either: without that module
+    there are no masked arrays.
+    """
     if type(array) is np.ndarray:
         return False
     return isinstance(array, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
 
 
-def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> Operand:
+def _check_input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> Operand:
     if not isinstance(array, np.ndarray | DeviceArray):
         raise ArgumentTypeError(
-            f"{kernel.name}: argument {index} is {_found(array)}; it takes a NumPy array"
+            f"{kernel.name}: argument {index} is {_describe_type(array)}; it takes a NumPy array"
         )
     if is_masked(array):
         raise ArgumentTypeError(
-            f"{kernel.name}: argument {index} is a masked array, whose mask a kernel cannot see; "
-            "pass its data"
+            f"{kernel.name}: argument {index} is a masked array, and kernels ignore masks; pass "
+            "its .data, or .filled(value)"
         )
     if type_ is None:
         if array.dtype.kind not in "biufc":
@@ -227,9 +233,13 @@ def _input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) ->
     return Operand(type_, math.prod(array.shape[:leading]))
 
 
-def _check_alike(kernel: Kernel, arrays: Sequence[Array], inputs: Sequence[Operand]) -> None:
-    """Element i of one argument meets element i of another, so they lie in equal shapes."""
-    shapes = [_leading(array, operand.type) for array, operand in zip(arrays, inputs, strict=True)]
+def _check_equal_shapes(kernel: Kernel, arrays: Sequence[Array], inputs: Sequence[Operand]) -> None:
+    """The kernel combines element i of one argument with element i of the others, so all have
+    equally many, in equal leading axes."""
+    shapes = [
+        _get_leading_shape(array, operand.type)
+        for array, operand in zip(arrays, inputs, strict=True)
+    ]
     for index, shape in enumerate(shapes):
         if shape != shapes[0]:
             raise ArgumentShapeError(
@@ -238,32 +248,34 @@ def _check_alike(kernel: Kernel, arrays: Sequence[Array], inputs: Sequence[Opera
             )
 
 
-def _leading(array: Array, type_: ElementType) -> Shape:
-    """The shape in which the elements lie: the array's, without an element's own."""
+def _get_leading_shape(array: Array, type_: ElementType) -> Shape:
+    """The array's shape without the trailing axes that belong to an element."""
     shape: Shape = array.shape
     return shape[: len(shape) - len(type_.shape)]
 
 
-def _check_none_empty(kernel: Kernel, inputs: Sequence[Operand]) -> None:
+def _check_not_empty(kernel: Kernel, inputs: Sequence[Operand]) -> None:
     for index, operand in enumerate(inputs):
         if operand.count == 0:
             raise ArgumentShapeError(
-                f"{kernel.name}: argument {index} is empty; a kernel that is not cut by elements "
-                "needs some"
+                f"{kernel.name}: argument {index} is empty; a kernel with split='whole' needs at "
+                "least one element"
             )
 
 
-def _outputs(
+def _derive_outputs(
     kernel: Kernel, arrays: Sequence[Array], first: Operand
 ) -> tuple[tuple[Shape, ...], tuple[Operand, ...]]:
-    """The outputs' shapes: as `out_shape` says, else with as many elements as argument 0."""
+    """The outputs' shapes and operands: from the kernel's `out_shape`, or with the leading axes of
+    argument 0 where the kernel has none."""
     types = (first.type,) * kernel.outputs
     if kernel.types is not None:
         types = kernel.types[kernel.inputs :]
     if kernel.out_shape is not None:
-        shapes = _asked_shapes(kernel, types, kernel.out_shape(*(array.shape for array in arrays)))
+        returned = kernel.out_shape(*(array.shape for array in arrays))
+        shapes = _parse_out_shape(kernel, types, returned)
     else:
-        leading = _leading(arrays[0], first.type)
+        leading = _get_leading_shape(arrays[0], first.type)
         shapes = [leading + type_.shape for type_ in types]
     operands = (
         Operand(type_, math.prod(shape[: len(shape) - len(type_.shape)]))
@@ -272,9 +284,9 @@ def _outputs(
     return tuple(shapes), tuple(operands)
 
 
-def _asked_shapes(kernel: Kernel, types: tuple[ElementType, ...], asked: Any) -> list[Shape]:
-    """What `out_shape` said: one shape, or a list of them for several outputs."""
-    given = asked if isinstance(asked, list) or kernel.outputs > 1 else [asked]
+def _parse_out_shape(kernel: Kernel, types: tuple[ElementType, ...], returned: Any) -> list[Shape]:
+    """The shapes that `out_shape` returned: one shape, or a list of one for each output."""
+    given = returned if isinstance(returned, list) or kernel.outputs > 1 else [returned]
     try:
         shapes = [
             tuple(map(operator.index, [shape] if isinstance(shape, Integral) else shape))
@@ -282,19 +294,21 @@ def _asked_shapes(kernel: Kernel, types: tuple[ElementType, ...], asked: Any) ->
         ]
     except TypeError:
         raise ArgumentShapeError(
-            f"{kernel.name}: out_shape gave {asked!r}; it gives a shape, or a list of "
+            f"{kernel.name}: out_shape returned {returned!r}; it must return a shape, or a list of "
             f"{kernel.outputs} shapes"
         ) from None
     if len(shapes) != kernel.outputs:
         raise ArgumentShapeError(
-            f"{kernel.name}: out_shape gave {len(shapes)} shapes for {kernel.outputs} outputs"
+            f"{kernel.name}: out_shape returned {len(shapes)} shapes for {kernel.outputs} outputs"
         )
     for shape, type_ in zip(shapes, types, strict=True):
         if min(shape, default=1) < 1:
-            raise ArgumentShapeError(f"{kernel.name}: out_shape gave {shape}, which holds nothing")
+            raise ArgumentShapeError(
+                f"{kernel.name}: out_shape returned {shape}; every axis must be at least 1"
+            )
         if shape[len(shape) - len(type_.shape) :] != type_.shape:
             raise ArgumentShapeError(
-                f"{kernel.name}: out_shape gave {shape}; its last axes must be {type_.shape}"
+                f"{kernel.name}: out_shape returned {shape}; its last axes must be {type_.shape}"
             )
     return shapes
 
@@ -308,34 +322,44 @@ def _check_outputs(signature: Signature, given: Any) -> list[Array]:
         )
     for index, (array, (shape, dtype)) in enumerate(zip(arrays, signature.results, strict=True)):
         if not isinstance(array, np.ndarray) or array.dtype != dtype:
-            found = _found(array) if not isinstance(array, np.ndarray) else f"dtype {array.dtype}"
-            raise ArgumentTypeError(f"{kernel.name}: out {index} is {found}; it takes {dtype}")
+            is_array = isinstance(array, np.ndarray)
+            found = f"has dtype {array.dtype}" if is_array else f"is {_describe_type(array)}"
+            raise ArgumentTypeError(
+                f"{kernel.name}: out {index} {found}; it must be a NumPy array of {dtype}"
+            )
         if array.shape != shape:
             raise ArgumentShapeError(
-                f"{kernel.name}: out {index} has shape {array.shape}; it takes {shape}"
+                f"{kernel.name}: out {index} has shape {array.shape}; it must be {shape}"
             )
         if not array.flags.writeable:
-            raise ArgumentTypeError(f"{kernel.name}: out {index} is read-only")
+            raise ArgumentTypeError(
+                f"{kernel.name}: out {index} is read-only; pass an array that can be written"
+            )
     return arrays
 
 
 def _check_overlaps(name: str, inputs: Sequence[Any], results: Sequence[Array]) -> None:
-    """An output may be an input, element for element; half of one would be read after written."""
+    """An output may be the same array as an input: each element is read before it is written. An
+    output that overlaps an input otherwise would overwrite elements that are yet to be read."""
     for index, target in enumerate(results):
         for number, source in enumerate(inputs):
             if isinstance(source, DeviceArray):
                 continue
-            if _overlap(target, source) and not _same(target, source):
+            if _may_overlap(target, source) and not _is_same_view(target, source):
                 raise ArgumentShapeError(
-                    f"{name}: out {index} overlaps argument {number} without being it; use memory "
-                    "of its own"
+                    f"{name}: out {index} overlaps argument {number} without being the same array; "
+                    "pass that array itself or one with memory of its own"
                 )
         for number, other in enumerate(results[:index]):
-            if _overlap(target, other):
-                raise ArgumentShapeError(f"{name}: out {index} overlaps out {number}")
+            if _may_overlap(target, other):
+                raise ArgumentShapeError(
+                    f"{name}: out {index} overlaps out {number}; each output needs memory of its "
+                    "own"
+                )
 
 
-def _overlap(a: Array, b: Array) -> bool:
+def _may_overlap(a: Array, b: Array) -> bool:
+    """Whether two arrays share an element; True where that takes too long to find out."""
     if not np.may_share_memory(a, b):
         return False
     try:
@@ -344,57 +368,61 @@ def _overlap(a: Array, b: Array) -> bool:
         return True
 
 
-def _same(a: Array, b: Array) -> bool:
-    place = ("data", "strides", "typestr")
+def _is_same_view(a: Array, b: Array) -> bool:
+    """Whether element i of both arrays is the same memory, for every i."""
+    compared = ("data", "strides", "typestr")
     one, other = a.__array_interface__, b.__array_interface__
-    return a.size == b.size and all(one[key] == other[key] for key in place)
+    return a.size == b.size and all(one[key] == other[key] for key in compared)
 
 
-def _as_rows(kernel: Kernel, array: Array, operand: Operand) -> Array:
-    rows = array.reshape(operand.count, *operand.type.shape)
-    if rows.size and not np.may_share_memory(rows, array):
+def _flatten(kernel: Kernel, array: Array, operand: Operand) -> Array:
+    """A view of an output with shape (elements, *element shape)."""
+    flat = array.reshape(operand.count, *operand.type.shape)
+    if flat.size and not np.may_share_memory(flat, array):
         raise ArgumentShapeError(
-            f"{kernel.name}: an out of several leading axes must be contiguous"
+            f"{kernel.name}: an out array with several leading axes must be contiguous"
         )
-    return rows
+    return flat
 
 
-def _found(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
 REMEMBERED = 1024
+"""Signatures in a cache; a full cache is emptied."""
 
 
 def describe_arrays(arrays: Sequence[AnyArray]) -> list[Hashable]:
-    """What tells the forms of calls apart."""
+    """What distinguishes the signatures of calls of one kernel."""
     return [(type(array), array.dtype, array.shape) for array in arrays]
 
 
 class SignatureCache:
-    """One of these belongs to a backend; `on_card` says whether it takes arrays on the card."""
+    """The signatures of a backend's calls, so that only the first call with arrays of the same
+    dtypes and shapes is checked."""
 
     def __init__(self, *, on_device: bool = True) -> None:
-        self._on_card = on_device
+        """`on_device` says whether the backend accepts device arrays."""
+        self._on_device = on_device
         self._known: dict[Hashable, Signature] = {}
 
     def signature(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> Signature:
-        """The form of a call; what does not fit the kernel raises in words."""
+        """The signature of a call; raises as `check` does."""
         try:
             key = (id(kernel), *describe_arrays(arrays))
         except AttributeError:
-            return check(
-                kernel, arrays, on_device=self._on_card
-            )  # something among them is no array: the check says so
+            # An argument is not an array: the check raises with its index.
+            return check(kernel, arrays, on_device=self._on_device)
         signature = self._known.get(key)
         if signature is None:
-            signature = check(kernel, arrays, on_device=self._on_card)
-            # The form keeps the kernel, so that its id stays its own.
+            signature = check(kernel, arrays, on_device=self._on_device)
+            # The signature refers to the kernel, so no other kernel can get the same id.
             remember(self._known, key, signature, REMEMBERED)
         return signature
 
     def job(self, kernel: Kernel, job: Sequence[AnyArray], index: int, out: Any) -> Call:
-        """A job of a batch as a call; what is wrong with it is said with its index."""
+        """A job of a batch as a call; errors begin with the job's index."""
         try:
             if not isinstance(job, tuple | list):
                 raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")

@@ -1,4 +1,4 @@
-"""What is known of a device before it is opened: plain data, the same for every backend."""
+"""The description of a device: plain data, known before the device is opened."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Kind = Literal["discrete", "integrated", "virtual", "cpu", "other"]
 
 @dataclass(frozen=True, slots=True)
 class MemoryHeap:
-    """One heap of memory: its size, and what the memory types on it can do."""
+    """A memory heap: its size in bytes, and the properties of each of its memory types."""
 
     bytes: int
     device_local: bool
@@ -20,7 +20,7 @@ class MemoryHeap:
 
 @dataclass(frozen=True, slots=True)
 class QueueFamily:
-    """Queues of one kind: how many there are and what they take."""
+    """Queues of one kind: how many there are, and the kinds of work that they accept."""
 
     count: int
     work: tuple[str, ...]
@@ -28,19 +28,19 @@ class QueueFamily:
 
     @property
     def only_copies(self) -> bool:
-        """Whether it is there for copies alone: such queues work beside those that compute."""
+        """Whether its queues only copy. Such queues run concurrently with those that compute."""
         others = ("compute", "graphics", "video_decode", "video_encode")
         return "transfer" in self.work and not any(work in self.work for work in others)
 
     @property
     def only_computes(self) -> bool:
-        """Whether it computes and does not draw: its queues can work side by side."""
+        """Whether its queues compute and do not draw. Such queues run concurrently."""
         return "compute" in self.work and "graphics" not in self.work
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits that a plan has to respect."""
+    """The limits that plans and kernels must keep to. Sizes are bytes."""
 
     max_storage_buffer_range: int
     max_allocation: int
@@ -48,7 +48,7 @@ class Limits:
     max_work_group_size: tuple[int, int, int]
     max_work_group_count: tuple[int, int, int]
     max_shared_memory: int
-    """Bytes that a work-group shares."""
+    """Bytes of shared memory of a work-group."""
     max_push_constants: int
     max_bound_buffers: int
     buffer_offset_alignment: int
@@ -56,12 +56,12 @@ class Limits:
     subgroup_size: int
     timestamp_period_ns: float
     host_import_alignment: int
-    """What imported memory is aligned to, 0 where none can be imported."""
+    """The alignment of imported memory; 0 where the device cannot import any."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """A GPU, or a software driver that stands for one."""
+    """A GPU, or a software driver that acts as one."""
 
     index: int
     name: str
@@ -75,14 +75,14 @@ class DeviceInfo:
     queue_families: tuple[QueueFamily, ...]
     limits: Limits
     features: frozenset[str]
-    """The optional features it has, under their Vulkan names."""
+    """The optional features that the device has, by their Vulkan names."""
     extensions: frozenset[str]
-    """Of the extensions that this package uses, those that it has."""
+    """The extensions that the device has, of those that this package uses."""
     pipeline_cache_uuid: str
 
     @property
     def unified_memory(self) -> bool:
-        """Whether all its memory is the host's too, so that staging copies gain nothing."""
+        """Whether all device memory is host-visible, so that staging copies gain nothing."""
         return all(
             "host_visible" in kinds
             for heap in self.heaps
@@ -92,21 +92,21 @@ class DeviceInfo:
 
     @property
     def device_memory(self) -> int:
-        """Bytes in its own heaps."""
+        """Bytes in device-local heaps."""
         return sum(heap.bytes for heap in self.heaps if heap.device_local)
 
     @property
     def host_memory(self) -> int:
-        """Bytes of the host's memory that it sees, as far as it says."""
+        """Bytes of host memory that the device can use, as its heaps report them."""
         shared = [heap.bytes for heap in self.heaps if not heap.device_local or self.unified_memory]
         return max(shared, default=0)
 
     def at(self, index: int) -> DeviceInfo:
-        """The same device at a place in a ranking."""
+        """The same description with another index."""
         return dataclasses.replace(self, index=index)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """The description in values that JSON can represent."""
         values = dataclasses.asdict(self)
         values["features"] = sorted(self.features)
         values["extensions"] = sorted(self.extensions)

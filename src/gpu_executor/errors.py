@@ -1,31 +1,31 @@
-"""Everything that can go wrong, in one tree.
+"""Every error that this package raises, in one tree.
 
 GpuError
 +-- LoaderNotFoundError                no Vulkan loader on this machine
-+-- NoDeviceError                      no driver, or no device that will do
-|   +-- DeviceNotFoundError            the device asked for is not there (also LookupError)
-+-- SettingsError                      an environment variable or setting (also ValueError)
-+-- KernelError                        a kernel that cannot be (also ValueError)
-|   +-- SpirvError                     its SPIR-V is not what it should be
-|   +-- DeviceLacksError               the device lacks what the SPIR-V needs
++-- NoDeviceError                      no driver, or no suitable device
+|   +-- DeviceNotFoundError            the requested device is not there (also LookupError)
++-- SettingsError                      an invalid setting or variable (also ValueError)
++-- KernelError                        an invalid kernel declaration (also ValueError)
+|   +-- SpirvError                     its code is not usable SPIR-V
+|   +-- DeviceLacksError               the device lacks what the kernel needs
 +-- NotRunHereError                    a kernel called without an executor (also TypeError)
 +-- ArgumentTypeError                  an argument of the wrong type or dtype (also TypeError)
 +-- ArgumentShapeError                 an argument of the wrong shape (also ValueError)
 +-- ElementRangeError                  a field element not below the modulus (also ValueError)
-+-- OutOfMemoryError                   the device or the pool has no more (also MemoryError)
-+-- ClosedError                        the backend is closed already (also RuntimeError)
++-- OutOfMemoryError                   device, pool or host is out of memory (also MemoryError)
++-- ClosedError                        the backend or executor is closed (also RuntimeError)
 |   +-- ForkedError                    opened before fork(), used in the child
-+-- QueueFullError                     more work waits than an executor was allowed
-+-- WrongResultError                   a device's result is not the CPU's
++-- QueueFullError                     more bytes wait than an executor may queue
++-- WrongResultError                   a device's result differs from the CPU's
 +-- VulkanError                        a Vulkan call returned an error
-    +-- DeviceLostError                the device is gone; reopen the backend
+    +-- DeviceLostError                the device is lost; open another backend
 """
 
 from __future__ import annotations
 
 
 class GpuError(Exception):
-    """The root: `except gx.GpuError` catches everything this package raises on purpose."""
+    """The root of the tree: `except gx.GpuError` catches every error of this package."""
 
 
 class LoaderNotFoundError(GpuError):
@@ -33,15 +33,15 @@ class LoaderNotFoundError(GpuError):
 
 
 class NoDeviceError(GpuError):
-    """There is no Vulkan driver, or no device that can do what is needed."""
+    """There is no driver, or no device that can be used."""
 
 
 class DeviceNotFoundError(NoDeviceError, LookupError):
-    """The device that was asked for is not among those found."""
+    """The requested device is not among the devices that were found."""
 
 
 class SettingsError(GpuError, ValueError):
-    """A setting or environment variable has a value that means nothing."""
+    """A setting, argument or environment variable has an invalid value."""
 
 
 class KernelError(GpuError, ValueError):
@@ -49,19 +49,19 @@ class KernelError(GpuError, ValueError):
 
 
 class SpirvError(KernelError):
-    """The bytes are not SPIR-V, or not a compute shader this package can run."""
+    """The code is not SPIR-V, or not a compute shader that this package can run."""
 
 
 class DeviceLacksError(KernelError):
-    """The SPIR-V needs a capability or a limit that the device does not offer."""
+    """The kernel or the call needs a capability, or exceeds a limit, of the device."""
 
 
 class NotRunHereError(GpuError, TypeError):
-    """A kernel was called like a function; an executor runs kernels."""
+    """A kernel was called like a function; pass it to an executor's `run` instead."""
 
 
 class ArgumentTypeError(GpuError, TypeError):
-    """An argument is not a NumPy array, or not of the dtype the kernel takes."""
+    """An argument is not an array, or does not have the dtype that the kernel takes."""
 
 
 class ArgumentShapeError(GpuError, ValueError):
@@ -69,7 +69,7 @@ class ArgumentShapeError(GpuError, ValueError):
 
 
 class ElementRangeError(GpuError, ValueError):
-    """A field element is not below the modulus; says which argument and the first index."""
+    """A field element is not below the modulus; names the argument and the first such index."""
 
     def __init__(self, kernel: str, argument: int, index: int, job: int | None = None) -> None:
         where = "" if job is None else f"job {job}: "
@@ -81,34 +81,34 @@ class ElementRangeError(GpuError, ValueError):
         self.argument = argument
         self.index = index
         self.job = job
-        """The job of a batch that it was in, None outside batches."""
+        """The index of the job in its batch, None outside batches."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.kernel, self.argument, self.index, self.job)
 
     def behind(self, elements: int) -> ElementRangeError:
-        """The same error of a call that has so many elements before those it was found in."""
+        """The error for the whole call, where the checked part begins after so many elements."""
         return ElementRangeError(self.kernel, self.argument, self.index + elements, self.job)
 
 
 class OutOfMemoryError(GpuError, MemoryError):
-    """Memory could not be had; names the size, the device and the bytes in use."""
+    """An allocation failed; names the size, the device and the bytes in use."""
 
 
 class ClosedError(GpuError, RuntimeError):
-    """The backend was closed; open another one."""
+    """The backend or executor was closed; open another one."""
 
 
 class ForkedError(ClosedError):
-    """What was opened in the parent process cannot be used in its child; open another one."""
+    """It was opened in the parent process and cannot be used in the child; open another one."""
 
 
 class QueueFullError(GpuError):
-    """An executor that raises when too many bytes wait for a device has too many."""
+    """More bytes than `queued_bytes` would wait for a device, and `when_full` is "raise"."""
 
 
 class WrongResultError(GpuError):
-    """A result that was checked on the CPU is another; says which output and its first index."""
+    """The CPU recomputed a sample of a result and it differs; names the output and the index."""
 
     def __init__(
         self, kernel: str, output: int, index: int, where: str, job: int | None = None
@@ -116,27 +116,27 @@ class WrongResultError(GpuError):
         which = "" if job is None else f"job {job}: "
         super().__init__(
             f"{which}{kernel} on {where}: element {index} of output {output} is not what the CPU "
-            "computes; the device is left alone from now on"
+            "computes; the device is quarantined"
         )
         self.kernel = kernel
         self.output = output
         self.index = index
-        """Among those that were checked the first."""
+        """The first wrong element among those that were checked."""
         self.where = where
         self.job = job
-        """The job of a batch that it was in, None outside batches."""
+        """The index of the job in its batch, None outside batches."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.kernel, self.output, self.index, self.where, self.job)
 
     def behind(self, elements: int) -> WrongResultError:
-        """The same error of a call that has so many elements before those it was found in."""
+        """The error for the whole call, where the checked part begins after so many elements."""
         index = self.index + elements
         return WrongResultError(self.kernel, self.output, index, self.where, self.job)
 
 
 class VulkanError(GpuError):
-    """A Vulkan call failed; names the call and the result code."""
+    """A Vulkan call failed; names the call and its result code."""
 
     def __init__(self, call: str, result: int, meaning: str) -> None:
         super().__init__(f"{call} failed: {meaning} ({result})")
@@ -149,4 +149,4 @@ class VulkanError(GpuError):
 
 
 class DeviceLostError(VulkanError):
-    """The device stopped answering (VK_ERROR_DEVICE_LOST); close the backend and open another."""
+    """The device is lost (VK_ERROR_DEVICE_LOST); close the backend and open another one."""

@@ -1,4 +1,4 @@
-"""Files that are kept between processes."""
+"""Reading and writing files that other processes read and write too."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import os
 from pathlib import Path
 from typing import Any
 
-MOST_BRACKETS = 5_000
+MAX_BRACKETS = 5_000
 
 
 def parse_json(text: str) -> Any:
-    """What JSON says; a `ValueError` where it is none, or nested without end.
+    """Parse JSON; raises `ValueError` for text that is not JSON or may be nested too deeply.
 
-    Python's reader calls itself for every bracket: it would end the process where some library has
-    raised the recursion limit beyond what the stack takes.
+    Python's parser recurses for every bracket. A library may have raised the recursion limit beyond
+    what the stack can hold, and then deep nesting would crash the process.
     """
-    if text.count("[") + text.count("{") > MOST_BRACKETS:
-        raise ValueError("lists within lists")
+    brackets = text.count("[") + text.count("{")
+    if brackets > MAX_BRACKETS:
+        raise ValueError(f"{brackets:,} opening brackets, at most {MAX_BRACKETS:,} are parsed")
     return json.loads(text)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Whoever reads the file meanwhile sees all of the old or all of the new content."""
+    """Replace a file's content in one step: a concurrent reader sees either all of the old content
+    or all of the new. Missing folders are made."""
     import tempfile
 
     path.parent.mkdir(parents=True, exist_ok=True)

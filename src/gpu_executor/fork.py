@@ -1,13 +1,15 @@
-"""fork(): a child has a copy of the parent's memory, none of its threads, and no part in its
-devices. Drivers are not made for that: what the parent opened cannot be used in the child, nor
-freed there.
+"""fork(): what the parent process opened can neither be used nor freed in the child.
 
-Whatever holds a device asks to be told in the child. There it refuses every use, with an error that
-says why, and forgets what it would have freed. Locks that a thread of the parent held stay locked
-for ever in the child, so nothing that refuses takes one.
+A forked child has a copy of the parent's memory, but none of its threads and no access to its
+devices: drivers do not support fork().
 
-Drivers' own clean-up at `exit` is not made for that either: a child of a process with a GPU open
-crashed there, or never came to its end (NVIDIA 580; Mesa's OpenGL driver, which WebGPU loads).
+An object that holds a device registers a fork handler, which runs in the child. The handler makes
+every later use of the object raise `ForkedError`, and drops the handles that the object would have
+freed. A lock that a thread of the parent held stays locked for ever in the child, so the code that
+raises takes no lock.
+
+The drivers' own clean-up at `exit` does not support fork() either: a child of a process with a GPU
+open crashed there or hung (NVIDIA 580; Mesa's OpenGL driver, which WebGPU loads).
 """
 
 from __future__ import annotations
@@ -23,51 +25,54 @@ from gpu_executor.errors import ForkedError, NoDeviceError
 _handlers: set[weakref.WeakMethod[Callable[[], None]]] = set()
 _is_child = False
 gpus_of_parent: set[str] = set()
-"""Names of those that the parent had open when it forked this process. Its threads may have been in
-their driver, whose locks nobody lets go of here: with NVIDIA's (580) a child waits for ever."""
+"""Names of the GPUs that the parent had open when it forked this process. A thread of the parent
+may have held a lock of their driver, which is never released here: with NVIDIA's driver (580) a
+child that opens a device hangs."""
 
 
 def is_forked_child() -> bool:
-    """Whether this process was forked by one that had this module loaded."""
+    """Whether this process was forked from one that had loaded this module."""
     return _is_child
 
 
 def register_fork_handler(method: Callable[[], None]) -> None:
-    """Call a bound method in every child that is forked while its object lives."""
+    """Call a bound method in every child that is forked while the method's object is alive."""
     _handlers.add(weakref.WeakMethod(method, _handlers.discard))
 
 
 def raise_forked() -> NoReturn:
-    """What was opened in the parent is asked for in the child."""
+    """Refuse the use of an object that the parent process opened."""
     raise ForkedError("it was opened in the parent process, before fork(); open another one here")
 
 
 def check_no_parent_gpus(what: str) -> None:
-    """In a child: raise where its parent had GPUs open."""
+    """Raise `NoDeviceError` in a child whose parent had GPUs open; `what` cannot be used then."""
     if gpus_of_parent:
         raise NoDeviceError(
             f"{', '.join(sorted(gpus_of_parent))} was open in the parent process at the time of "
-            f"fork(), and {what} cannot be used in the child then: close it before, or start "
+            f"fork(), so {what} cannot be used in the child; close it before fork(), or start "
             "children with multiprocessing's 'spawn'"
         )
 
 
 def skip_driver_cleanup_at_exit() -> None:
-    """In a child: when it ends, write out C's streams and leave, as `os._exit` does.
+    """Make this child end without the drivers' exit handlers: it flushes C's streams and then ends
+    as by `os._exit`.
 
-    Whoever comes last is called first at `exit`, so this is before the drivers' turn; what Python
-    itself does at the end was before.
+    Exit handlers run in the reverse order of their registration, so these two run before the
+    drivers' handlers. Python has finalized by then.
     """
     library = ctypes.CDLL(None)
     on_exit = getattr(library, "on_exit", None)
     if on_exit is None:
-        return  # not the GNU library
-    for function in (library._exit, library.fcloseall):  # in reverse: with the status, and none
+        return  # a C library other than glibc
+    # The last one registered runs first: fcloseall, then _exit with the exit status.
+    for function in (library._exit, library.fcloseall):
         on_exit(function, None)
 
 
 class _Disowned:
-    """In the place of what a child must not touch: every use of it is refused."""
+    """Replaces an object that a child must not touch: every use of it raises `ForkedError`."""
 
     def __getattr__(self, _name: str) -> Any:
         raise_forked()
@@ -83,7 +88,7 @@ DISOWNED: Any = _Disowned()
 
 
 def _run_handlers() -> None:
-    global _is_child  # noqa: PLW0603 - of the process
+    global _is_child  # noqa: PLW0603 - a property of the process
     _is_child = True
     for reference in list(_handlers):
         method = reference()

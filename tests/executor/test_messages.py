@@ -66,7 +66,7 @@ def test_a_name_is_no_kernel_and_no_function() -> None:
             "queued_bytes is '1e6'; it takes a whole number of bytes, 1 at least",
         ),
         ({"memory_limit": -5}, "memory_limit is -5; it takes a whole number of bytes, 1 at least"),
-        ({"when_full": "wait"}, "when_full is 'wait'; it is 'block' or 'raise'"),
+        ({"when_full": "wait"}, "when_full is 'wait'; it must be 'block' or 'raise'"),
     ],
     ids=str,
 )

@@ -75,7 +75,7 @@ def test_missing_and_unknown_names_are_refused() -> None:
 
 @pytest.mark.parametrize("version", [0, 2, VERSION + 1, "1", None, [1], {}, -1, math.nan])
 def test_another_version_is_refused(version: Any) -> None:
-    with pytest.raises(ValueError, match=f"not figures of version {VERSION}"):
+    with pytest.raises(ValueError, match=f"not a calibration of version {VERSION}"):
         Calibration.from_json(changed(version=version))
 
 

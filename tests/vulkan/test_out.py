@@ -28,7 +28,7 @@ def test_every_backend_writes_where_it_is_told(name: str) -> None:
             backend.run(ADD_U32, a, b, out=target[1:])
         whole = np.zeros(71, a.dtype)
         with pytest.raises(
-            gx.errors.ArgumentShapeError, match="overlaps argument 0 without being it"
+            gx.errors.ArgumentShapeError, match="overlaps argument 0 without being the same array"
         ):
             backend.run(ADD_U32, whole[1:], b, out=whole[:-1])
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.result_memory import LOOKED_AT, SMALLEST
+from gpu_executor.result_memory import MAX_PROBES, SMALLEST
 from gpu_executor.vulkan import binding, mapped_arrays
 from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from tests.conftest import OpenGpu, on_both_paths
@@ -80,7 +80,7 @@ def test_what_is_held_in_any_way_is_never_written_over(
     gpu: Gpu, hold: Callable[[Any], Any], device_local: bool
 ) -> None:
     held = hold(result_of(gpu, 0x07070707, device_local=device_local))
-    for number in range(20, 20 + 2 * LOOKED_AT):
+    for number in range(20, 20 + 2 * MAX_PROBES):
         result_of(gpu, number, device_local=device_local)
     gpu.run_batch(ADD_U32, [(filled(50), ZEROS)] * 3, device_local=device_local)
     assert numbers_in(held) == {7}

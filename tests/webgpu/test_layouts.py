@@ -165,7 +165,7 @@ def test_out_of_foreign_byte_order_is_refused(executor: gx.WgpuExecutor, kernel:
         lambda: executor.run_batch(kernel, [(a, b)], out=[swapped]),
     ):
         with pytest.raises(
-            gx.errors.ArgumentTypeError, match=rf"out 0 is dtype >u\d; .* {a.dtype}"
+            gx.errors.ArgumentTypeError, match=rf"out 0 has dtype >u\d; .* {a.dtype}"
         ):
             run()
     assert not swapped.any()

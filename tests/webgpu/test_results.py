@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.result_memory import LOOKED_AT, SMALLEST
+from gpu_executor.result_memory import MAX_PROBES, SMALLEST
 from gpu_executor.webgpu.buffer_set import BufferSet
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
@@ -113,7 +113,7 @@ def test_memory_that_is_referenced_in_any_way_is_never_overwritten(
     warm: gx.WgpuExecutor, hold: Callable[[Any], Any]
 ) -> None:
     held = hold(compute_filled(warm, 0x07070707))
-    for number in range(20, 20 + 2 * LOOKED_AT):
+    for number in range(20, 20 + 2 * MAX_PROBES):
         compute_filled(warm, number)
     warm.run_batch(ADD_U32, [(filled(50), ZEROS)] * 3)
     assert numbers_in(held) == {7}
