@@ -44,7 +44,7 @@ def test_a_name_is_no_kernel_and_no_function() -> None:
     with gx.GpuExecutor("cpu") as executor:
         for ask in (executor.run, executor.submit):
             with pytest.raises(
-                ArgumentTypeError, match=r"argument is a str; .*kernels\.load\(name\)"
+                ArgumentTypeError, match=r"argument is a str, .*kernels\.load\(name\)"
             ):
                 ask(name, *words(3))
 
