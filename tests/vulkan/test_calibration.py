@@ -259,7 +259,7 @@ def test_too_little_memory_to_measure_leaves_the_thresholds(
 ) -> None:
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path, memory_limit=6 << 20)
     batch(gpu)
-    assert caplog.text.count("plans go without the device's figures") == 1
+    assert caplog.text.count("plans go without the device's calibration") == 1
     assert gpu.calibration is None
     assert gpu.explain(FQ_ADD, 1 << 20).foreseen is None
     assert not calibration_path(tmp_path, gpu.device).exists()
@@ -392,11 +392,11 @@ import faulthandler
 faulthandler.dump_traceback_later(60, exit=True)
 import gpu_executor as gx
 from gpu_executor.vulkan.copy_threads import CopyThreads
-need = CopyThreads._need_workers
+need = CopyThreads._ensure_workers
 def interrupted(crew, number):
-    CopyThreads._need_workers = need
+    CopyThreads._ensure_workers = need
     raise KeyboardInterrupt
-CopyThreads._need_workers = interrupted
+CopyThreads._ensure_workers = interrupted
 with gx.PersistentVulkanBackend() as gpu:
     try:
         gpu.calibrate()
