@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
 from gpu_executor.kernels import build
 from gpu_executor.kernels.catalogue import field_kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, element_kernel
-from gpu_executor.kernels.families import FAMILIES, PACKED_ELEMENTS, family, in_montgomery_form
+from gpu_executor.kernels.families import FAMILIES, PACKED_ELEMENTS, family
 from gpu_executor.plan import plan
 from gpu_executor.plan.plan import Plan
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime, words
 from tests.conftest import OpenGpu
-
-Array = npt.NDArray[Any]
-Ints = Sequence[int]
+from tests.support.element_operations import (
+    ExactOperations,
+    Ints,
+    compute_expected,
+    draw_elements,
+    list_edge_values,
+    list_operations,
+    make_operands,
+    to_ints,
+    to_words,
+)
 
 GOLDILOCKS = Prime("goldilocks", 2**64 - 2**32 + 1)
 BABYBEAR = Prime("babybear", 15 * 2**27 + 1)
@@ -63,16 +68,10 @@ LEFT_OUT = {
 }
 
 
-def operations(prime: Prime) -> list[str]:
-    """The operations that the prime's family has."""
-    has_form = in_montgomery_form(prime)
-    return [name for name in OPERATIONS if has_form or name not in CONVERSIONS]
-
-
 CALLS = [
     (prime, operation)
     for prime in ALL_PRIMES
-    for operation in operations(prime)
+    for operation in list_operations(prime)
     if operation not in LEFT_OUT.get(prime.name, ())
 ]
 
@@ -83,99 +82,6 @@ on_every_call = pytest.mark.parametrize(
 )
 
 
-class Exact:
-    """The operations on Python integers, on elements in the form of the prime's family."""
-
-    def __init__(self, prime: Prime) -> None:
-        self.modulus = prime.modulus
-        self.one = prime.r % prime.modulus if in_montgomery_form(prime) else 1
-        self.r = prime.r
-        self.per_product = pow(self.one, -1, prime.modulus)
-
-    def add(self, a: int, b: int) -> int:
-        return (a + b) % self.modulus
-
-    def sub(self, a: int, b: int) -> int:
-        return (a - b) % self.modulus
-
-    def neg(self, a: int) -> int:
-        return -a % self.modulus
-
-    def double(self, a: int) -> int:
-        return 2 * a % self.modulus
-
-    def mul(self, a: int, b: int) -> int:
-        return a * b * self.per_product % self.modulus
-
-    def square(self, a: int) -> int:
-        return self.mul(a, a)
-
-    def fma(self, a: int, b: int, c: int) -> int:
-        return (self.mul(a, b) + c) % self.modulus
-
-    def equal(self, a: int, b: int) -> int:
-        return int(a == b)
-
-    def select(self, condition: int, a: int, b: int) -> int:
-        return a if condition else b
-
-    def power(self, a: int, exponent: int) -> int:
-        return pow(a * self.per_product, exponent, self.modulus) * self.one % self.modulus
-
-    def to_montgomery(self, a: int) -> int:
-        return a * self.r % self.modulus
-
-    def from_montgomery(self, a: int) -> int:
-        return a * pow(self.r, -1, self.modulus) % self.modulus
-
-
-def edges(prime: Prime) -> list[int]:
-    """Values at which carries, borrows and reductions change, all below the modulus."""
-    p = prime.modulus
-    boundaries = [*range(0, prime.bits, 32), *range(0, prime.bits, prime.limbs.bits)]
-    some_boundaries = boundaries[:: max(1, len(boundaries) // 8)]
-    near = [(1 << bit) + off for bit in some_boundaries for off in (-1, 0, 1)]
-    values = [0, 1, 2, p // 2, p // 2 + 1, p - 2, p - 1, prime.r_mod_p, prime.r2_mod_p, *near]
-    return sorted({value for value in values if 0 <= value < p})
-
-
-def some(prime: Prime, count: int, seed: int) -> list[int]:
-    """Random elements, about half of them edge values."""
-    draw, known = random.Random(seed), edges(prime)
-    return [
-        draw.choice(known) if draw.random() < 0.5 else draw.randrange(prime.modulus)
-        for _ in range(count)
-    ]
-
-
-def conditions(count: int) -> list[int]:
-    return [(0, 1, 0, 2**31)[i % 4] for i in range(count)]
-
-
-def as_words(number: int, count: int) -> npt.NDArray[np.uint32]:
-    return np.frombuffer(number.to_bytes(4 * count, "little"), np.uint32).copy()
-
-
-def operands(prime: Prime, operation: str, counts: Sequence[int]) -> tuple[list[Ints], list[Array]]:
-    """Operands with these element counts, as integers and as arrays."""
-    ints: list[Ints] = [some(prime, count, seed) for seed, count in enumerate(counts)]
-    arrays = [words.from_ints(prime, each) for each in ints]
-    if operation == "select":
-        ints[0] = conditions(counts[0])
-        arrays[0] = np.array(ints[0], np.uint32)
-    return ints, arrays
-
-
-def expected(prime: Prime, operation: str, ints: Sequence[Ints]) -> list[int]:
-    exact: Callable[..., int] = getattr(Exact(prime), operation)
-    first, *others = ints
-    return [exact(a, *(other[i % len(other)] for other in others)) for i, a in enumerate(first)]
-
-
-def as_ints(prime: Prime, operation: str, result: Array) -> list[int]:
-    return result.tolist() if operation == "equal" else words.to_ints(prime, result)
-
-
 @on_every_call
 def test_every_kernel_is_exact(
     gpu: gx.PersistentVulkanBackend, prime: Prime, operation: str
@@ -183,17 +89,17 @@ def test_every_kernel_is_exact(
     kernel = element_kernel(prime, operation)
     if operation == "power":
         exponent = prime.modulus - 2
-        ints: list[Ints] = [some(prime, 70, 1), [exponent]]
-        arrays = [words.from_ints(prime, ints[0]), as_words(exponent, prime.words)]
+        ints: list[Ints] = [draw_elements(prime, 70, 1), [exponent]]
+        arrays = [words.from_ints(prime, ints[0]), to_words(exponent, prime.words)]
     else:
-        ints, arrays = operands(prime, operation, [1000] * kernel.inputs)
+        ints, arrays = make_operands(prime, operation, [1000] * kernel.inputs)
         if kernel.inputs == 2:  # all pairs of edge values
-            known = edges(prime)
+            known = list_edge_values(prime)
             pairs = [(a, b) for a in known for b in known]
             ints = [[*own, *(pair[side] for pair in pairs)] for side, own in enumerate(ints)]
             arrays = [words.from_ints(prime, each) for each in ints]
     result = gpu.run(kernel, *arrays)
-    assert as_ints(prime, operation, result) == expected(prime, operation, ints)
+    assert to_ints(prime, operation, result) == compute_expected(prime, operation, ints)
 
 
 EXPONENTS = [0, 1, 2, 3, 4, 5, 7, 12, 255, 65537, 0b1011_0111_0110, 2**32 - 1, 2**32, 3 * 2**31]
@@ -205,12 +111,14 @@ EXPONENTS += [2**64 - 1, 0xB6DB6DB6DB6DB6DB, 0x5555_5555_DDDD_DDDD, 2**96 + 2**6
 def test_powers_by_any_exponent_are_exact(
     gpu: gx.PersistentVulkanBackend, prime: Prime, more_words: int
 ) -> None:
-    values = some(prime, 40, 5)
+    values = draw_elements(prime, 40, 5)
     kernel = element_kernel(prime, "power")
     for exponent in [*EXPONENTS, prime.modulus - 1, prime.modulus**2 + 1]:
         count = max(1, -(-exponent.bit_length() // 32)) + more_words
-        result = gpu.run(kernel, words.from_ints(prime, values), as_words(exponent, count))
-        assert words.to_ints(prime, result) == expected(prime, "power", [values, [exponent]])
+        result = gpu.run(kernel, words.from_ints(prime, values), to_words(exponent, count))
+        assert words.to_ints(prime, result) == compute_expected(
+            prime, "power", [values, [exponent]]
+        )
 
 
 @pytest.mark.parametrize("operation", BROADCASTING)
@@ -222,19 +130,19 @@ def test_shorter_operands_repeat(
     for count in (1, 7, 1000):
         for first, second in ((1, 1), (3, 1), (1, count), (count, 3), (count, count)):
             periods = [min(period, count) for period in (first, second)][: kernel.inputs - 1]
-            ints, arrays = operands(prime, operation, [count, *periods])
+            ints, arrays = make_operands(prime, operation, [count, *periods])
             result = gpu.run(kernel, *arrays)
-            assert as_ints(prime, operation, result) == expected(prime, operation, ints)
+            assert to_ints(prime, operation, result) == compute_expected(prime, operation, ints)
 
 
 def test_one_row_broadcasts_over_all_rows(gpu: gx.PersistentVulkanBackend) -> None:
     prime = BLS12_381_FR
-    ints, (a, b) = operands(prime, "mul", [60, 5])
+    ints, (a, b) = make_operands(prime, "mul", [60, 5])
     rows = a.reshape(3, 4, 5, *prime.element_shape)
     for backend in (gpu, gx.CpuBackend()):
         result = backend.run(element_kernel(prime, "mul", broadcast=True), rows, b)
         assert result.shape == rows.shape
-        assert words.to_ints(prime, result) == expected(prime, "mul", ints)
+        assert words.to_ints(prime, result) == compute_expected(prime, "mul", ints)
         equal = backend.run(element_kernel(prime, "equal", broadcast=True), rows, b)
         assert (equal.shape, equal.dtype) == ((3, 4, 5), np.uint32)
 
@@ -263,11 +171,11 @@ def test_a_grid_stride_loop_covers_all_elements(
     for operation in names:
         kernel = element_kernel(prime, operation, grid_stride=True)
         for count in (5, 128, 1001):
-            ints, arrays = operands(prime, operation, [count] * kernel.inputs)
+            ints, arrays = make_operands(prime, operation, [count] * kernel.inputs)
             if operation == "power":
-                ints[1], arrays[1] = [77], as_words(77, 1)
+                ints[1], arrays[1] = [77], to_words(77, 1)
             result = gpu.run(kernel, *arrays)
-            assert as_ints(prime, operation, result) == expected(prime, operation, ints)
+            assert to_ints(prime, operation, result) == compute_expected(prime, operation, ints)
 
 
 @pytest.mark.parametrize("per_invocation", [1, 2, 3])
@@ -278,8 +186,10 @@ def test_without_a_grid_stride_the_plan_sets_the_elements_per_invocation(
     gpu = fresh_gpu()
     kernel = element_kernel(BABYBEAR, "mul")
     for count in (1, 63, 64, 65, 1000):
-        ints, arrays = operands(BABYBEAR, "mul", [count] * 2)
-        assert words.to_ints(BABYBEAR, gpu.run(kernel, *arrays)) == expected(BABYBEAR, "mul", ints)
+        ints, arrays = make_operands(BABYBEAR, "mul", [count] * 2)
+        assert words.to_ints(BABYBEAR, gpu.run(kernel, *arrays)) == compute_expected(
+            BABYBEAR, "mul", ints
+        )
 
 
 @pytest.mark.parametrize("operation", ["add", "fma", "select", "to_montgomery"])
@@ -287,19 +197,19 @@ def test_kernels_that_do_not_broadcast_are_chunked(
     cutting_gpu: gx.PersistentVulkanBackend, operation: str
 ) -> None:
     kernel = element_kernel(BABYBEAR, operation)
-    ints, arrays = operands(BABYBEAR, operation, [250] * kernel.inputs)
+    ints, arrays = make_operands(BABYBEAR, operation, [250] * kernel.inputs)
     result = cutting_gpu.run(kernel, *arrays)
-    assert words.to_ints(BABYBEAR, result) == expected(BABYBEAR, operation, ints)
+    assert words.to_ints(BABYBEAR, result) == compute_expected(BABYBEAR, operation, ints)
 
 
 def test_results_stay_on_the_device(gpu: gx.PersistentVulkanBackend) -> None:
     prime = BLS12_381_FR
-    ints, arrays = operands(prime, "mul", [300, 300])
+    ints, arrays = make_operands(prime, "mul", [300, 300])
     a, b = (gpu.to_device(array) for array in arrays)
     product = gpu.run(element_kernel(prime, "mul"), a, b, keep=True)
     doubled = gpu.run(element_kernel(prime, "add"), product, product, keep=True)
     same = gpu.run(element_kernel(prime, "equal"), doubled, a)
-    exact = Exact(prime)
+    exact = ExactOperations(prime)
     wanted = [exact.double(exact.mul(x, y)) for x, y in zip(*ints, strict=True)]
     assert words.to_ints(prime, doubled.numpy()) == wanted
     assert same.tolist() == [int(x == y) for x, y in zip(wanted, ints[0], strict=True)]
@@ -308,17 +218,17 @@ def test_results_stay_on_the_device(gpu: gx.PersistentVulkanBackend) -> None:
 @on_every_prime
 def test_references_are_exact(prime: Prime) -> None:
     cpu = gx.CpuBackend()
-    for operation in operations(prime):
+    for operation in list_operations(prime):
         kernel = element_kernel(prime, operation)
-        ints, arrays = operands(prime, operation, [30] * kernel.inputs)
+        ints, arrays = make_operands(prime, operation, [30] * kernel.inputs)
         if operation == "power":
-            ints[1], arrays[1] = [2**40 + 77], as_words(2**40 + 77, 2)
+            ints[1], arrays[1] = [2**40 + 77], to_words(2**40 + 77, 2)
         result = cpu.run(kernel, *arrays)
-        assert as_ints(prime, operation, result) == expected(prime, operation, ints)
+        assert to_ints(prime, operation, result) == compute_expected(prime, operation, ints)
         if operation in BROADCASTING:
-            ints, arrays = operands(prime, operation, [30, *(7, 1)[: kernel.inputs - 1]])
+            ints, arrays = make_operands(prime, operation, [30, *(7, 1)[: kernel.inputs - 1]])
             result = cpu.run(element_kernel(prime, operation, broadcast=True), *arrays)
-            assert as_ints(prime, operation, result) == expected(prime, operation, ints)
+            assert to_ints(prime, operation, result) == compute_expected(prime, operation, ints)
 
 
 @pytest.mark.parametrize("bits", [224, 480])
@@ -326,9 +236,9 @@ def test_checked_products_of_a_modulus_that_fills_its_limbs_are_exact(
     gpu: gx.PersistentVulkanBackend, bits: int
 ) -> None:
     (prime,) = (prime for prime in PRIMES["wide"] if prime.name == f"full {bits} bits")
-    ints, arrays = operands(prime, "mul", [1000, 1000])
+    ints, arrays = make_operands(prime, "mul", [1000, 1000])
     result = gpu.run(field_kernel(prime, "mul"), *arrays)
-    assert words.to_ints(prime, result) == expected(prime, "mul", ints)
+    assert words.to_ints(prime, result) == compute_expected(prime, "mul", ints)
 
 
 def test_every_prime_has_its_family() -> None:
@@ -346,7 +256,7 @@ def test_the_modulus_determines_the_family_not_the_name() -> None:
 @on_every_prime
 def test_a_kernel_is_the_same_object_each_time(prime: Prime) -> None:
     again = Prime(prime.name, prime.modulus)
-    for operation in operations(prime):
+    for operation in list_operations(prime):
         kernel = element_kernel(prime, operation)
         assert element_kernel(again, operation, broadcast=False) is kernel
         assert not kernel.status
@@ -365,13 +275,13 @@ def test_broadcasting_shares_the_code(prime: Prime) -> None:
 
 def test_one_spirv_serves_a_family() -> None:
     for primes in PRIMES.values():
-        for operation in operations(primes[0]):
+        for operation in list_operations(primes[0]):
             assert len({element_kernel(prime, operation).digest for prime in primes}) == 1
 
 
 def test_primes_below_32_bits_need_no_64_bit_integers() -> None:
     for prime in (BABYBEAR, MERSENNE31):
-        for operation in operations(prime):
+        for operation in list_operations(prime):
             assert "Int64" not in element_kernel(prime, operation).interface.capability_names()
 
 
@@ -396,7 +306,7 @@ def test_operations_with_one_operand_do_not_broadcast(operation: str) -> None:
 
 
 def test_an_operand_longer_than_the_first_is_an_error(gpu: gx.PersistentVulkanBackend) -> None:
-    _, arrays = operands(BABYBEAR, "fma", [5, 5, 6])
+    _, arrays = make_operands(BABYBEAR, "fma", [5, 5, 6])
     message = "argument 2 has 6 elements, more than the 5 of argument 0"
     with pytest.raises(gx.errors.ArgumentShapeError, match=message):
         gpu.run(element_kernel(BABYBEAR, "fma", broadcast=True), *arrays)

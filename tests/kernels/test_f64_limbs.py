@@ -27,7 +27,13 @@ from gpu_executor.kernels.families import module_family
 from gpu_executor.primes import BABYBEAR, GOLDILOCKS, Prime, words
 from gpu_executor.vulkan import device_memory
 from gpu_executor.vulkan.device_memory import NEEDED, DeviceMemory, f64_limbs_pay
-from tests.kernels.test_element_kernels import as_words, edges, expected, operands, some
+from tests.support.element_operations import (
+    compute_expected,
+    draw_elements,
+    list_edge_values,
+    make_operands,
+    to_words,
+)
 
 FR = BLS12_381_FR.prime
 FULL416 = Prime("full 416 bits", 2**416 - 435)
@@ -91,7 +97,9 @@ def limb_edges(prime: Prime) -> list[int]:
     boundaries = range(0, prime.bits, 52)
     near = {(1 << bit) + off for bit in boundaries for off in (-1, 0, 1)}
     full = sum(1 << bit for bit in range(prime.bits)) - prime.modulus
-    return sorted({*edges(prime), *(n for n in near if 0 <= n < prime.modulus), abs(full)})
+    return sorted(
+        {*list_edge_values(prime), *(n for n in near if 0 <= n < prime.modulus), abs(full)}
+    )
 
 
 @on_every_call
@@ -100,22 +108,22 @@ def test_products_are_exact(
 ) -> None:
     kernel = element_kernel(prime, operation, f64_limbs=True)
     assert kernel.digest != element_kernel(prime, operation).digest
-    ints, _ = operands(prime, operation, [500] * kernel.inputs)
+    ints, _ = make_operands(prime, operation, [500] * kernel.inputs)
     known = limb_edges(prime)[:40]
     pairs = [(a, b, known[0]) for a in known for b in known]
     ints = [[*own, *(pair[side] for pair in pairs)] for side, own in enumerate(ints)]
     result = gpu.run(kernel, *(words.from_ints(prime, each) for each in ints))
-    assert words.to_ints(prime, result) == expected(prime, operation, ints)
+    assert words.to_ints(prime, result) == compute_expected(prime, operation, ints)
 
 
 @on_two
 def test_powers_are_exact(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
 ) -> None:
-    values, exponent = some(prime, 70, 1), prime.modulus - 2
+    values, exponent = draw_elements(prime, 70, 1), prime.modulus - 2
     kernel = element_kernel(prime, "power", f64_limbs=True)
-    result = gpu.run(kernel, words.from_ints(prime, values), as_words(exponent, prime.words))
-    assert words.to_ints(prime, result) == expected(prime, "power", [values, [exponent]])
+    result = gpu.run(kernel, words.from_ints(prime, values), to_words(exponent, prime.words))
+    assert words.to_ints(prime, result) == compute_expected(prime, "power", [values, [exponent]])
 
 
 @on_two
@@ -123,7 +131,7 @@ def test_inverses_and_running_products_are_exact(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
 ) -> None:
     field = Field(prime.modulus)
-    values = some(prime, 5000, 3)  # more than are inverted singly
+    values = draw_elements(prime, 5000, 3)  # more than are inverted singly
     x = gpu.to_device(field.encode(values))
     inverses = [pow(value, -1, prime.modulus) if value else 0 for value in values]
     assert field.inverse(x).ints().tolist() == inverses
@@ -137,7 +145,7 @@ def test_inverses_and_running_products_are_exact(
 def test_polynomials_are_evaluated_exactly(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory
 ) -> None:
-    coefficients, points = some(FR, 100, 1), some(FR, 50, 2)
+    coefficients, points = draw_elements(FR, 100, 1), draw_elements(FR, 50, 2)
     x, at = (gpu.to_device(BLS12_381_FR.encode(each)) for each in (coefficients, points))
     values = [
         sum(c * pow(point, i, FR.modulus) for i, c in enumerate(coefficients)) % FR.modulus
@@ -150,7 +158,7 @@ def test_polynomials_are_evaluated_exactly(
 def test_chains_of_products_are_exact(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
 ) -> None:
-    a, b = some(prime, 300, 1), some(prime, 300, 2)
+    a, b = draw_elements(prime, 300, 1), draw_elements(prime, 300, 2)
     kernel = mul_chain_kernel(prime, 6, f64_limbs=True)
     found = gpu.run(kernel, words.from_ints(prime, a), words.from_ints(prime, b))
     r = pow(prime.r, -1, prime.modulus)
@@ -182,7 +190,7 @@ def test_a_device_without_round_toward_zero_refuses_the_kernels(
     features = gpu._session.device_memory.info.features
     a, kernel = words.from_ints(FR, [1, 2, 3]), element_kernel(FR, "square", f64_limbs=True)
     if features >= NEEDED:
-        assert words.to_ints(FR, gpu.run(kernel, a)) == expected(FR, "square", [[1, 2, 3]])
+        assert words.to_ints(FR, gpu.run(kernel, a)) == compute_expected(FR, "square", [[1, 2, 3]])
         return
     assert not gpu._session.device_memory.f64_limbs
     with pytest.raises(DeviceLacksError, match=r"RoundingModeRTZ.*lacks shaderRoundingModeRTZ"):

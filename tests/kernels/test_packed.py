@@ -21,11 +21,16 @@ from gpu_executor.plan import plan
 from gpu_executor.primes import Prime, words
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from tests.conftest import OpenGpu
-from tests.kernels.test_element_kernels import expected, operands, operations, some
+from tests.support.element_operations import (
+    compute_expected,
+    draw_elements,
+    list_operations,
+    make_operands,
+)
 
 FIELDS = [BABYBEAR, MERSENNE31, GOLDILOCKS]
 PRIMES = [*(field.prime for field in FIELDS), Prime("three", 3), Prime("30 bits", 2**30 - 35)]
-CALLS = [(prime, name) for prime in PRIMES for name in operations(prime) if name in PACKABLE]
+CALLS = [(prime, name) for prime in PRIMES for name in list_operations(prime) if name in PACKABLE]
 COUNTS = [*range(1, 10), 1023, 1024, 1025]
 ALIGNED = 256
 """An alignment in bytes that every device accepts for a binding."""
@@ -63,17 +68,17 @@ def test_every_count_is_exact_and_nothing_else_is_written(
     kernel = element_kernel(prime, operation, packed=True)
     assert kernel.packed == PACKED_ELEMENTS[family(prime)] > 1
     for count in COUNTS:
-        ints, _ = operands(prime, operation, [count] * kernel.inputs)
+        ints, _ = make_operands(prime, operation, [count] * kernel.inputs)
         found = run_in_the_middle(gpu._session.device_memory, prime, kernel, ints)
-        assert found == expected(prime, operation, ints), count
+        assert found == compute_expected(prime, operation, ints), count
 
 
 @pytest.mark.parametrize("count", [1 << 16, (1 << 16) + 3, (1 << 18) + 1])
 @pytest.mark.parametrize("prime", PRIMES[:3], ids=lambda prime: prime.name)
 def test_large_calls_are_exact(gpu: gx.PersistentVulkanBackend, prime: Prime, count: int) -> None:
     kernel = element_kernel(prime, "mul", packed=True)
-    ints = [(some(prime, 1001, seed) * (count // 1001 + 1))[:count] for seed in (1, 2)]
-    once = expected(prime, "mul", [each[:1001] for each in ints])
+    ints = [(draw_elements(prime, 1001, seed) * (count // 1001 + 1))[:count] for seed in (1, 2)]
+    once = compute_expected(prime, "mul", [each[:1001] for each in ints])
     found = run_in_the_middle(gpu._session.device_memory, prime, kernel, ints)
     assert found == (once * (count // 1001 + 1))[:count]
 
@@ -86,8 +91,8 @@ def test_any_grid_processes_all_elements(
     monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
     device = fresh_gpu()._session.device_memory
     for count in (5, 255, 256, 1001, 2047):
-        ints, _ = operands(prime, "fma", [count] * 3)
-        wanted = expected(prime, "fma", ints)
+        ints, _ = make_operands(prime, "fma", [count] * 3)
+        wanted = compute_expected(prime, "fma", ints)
         for grid_stride, groups in ((False, None), (True, None), (True, 1), (True, 2)):
             kernel = element_kernel(prime, "fma", grid_stride=grid_stride, packed=True)
             found = run_in_the_middle(
@@ -137,7 +142,7 @@ def recorded(gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch) -
 
 def check_slices(gpu: gx.PersistentVulkanBackend, field: Field) -> None:
     """Check operations on slices with any start and end."""
-    p, a, b, c = field.modulus, *(some(field.prime, 50, seed) for seed in (1, 2, 3))
+    p, a, b, c = field.modulus, *(draw_elements(field.prime, 50, seed) for seed in (1, 2, 3))
     x, y, z = (gpu.to_device(field.encode(each)) for each in (a, b, c))
     for start in (0, 1, 2, 3, 5):
         for stop in (start + 1, 25, 27, 28):

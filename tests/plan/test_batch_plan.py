@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,26 +9,22 @@ from hypothesis import strategies as st
 
 import gpu_executor as gx
 from gpu_executor.call import Operand
-from gpu_executor.device_info import DeviceInfo, QueueFamily
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import SettingsError
 from gpu_executor.plan import MAX_SLOTS, Plan, Request, RunOptions, make_plan, shrink_plan
 from gpu_executor.plan.bounds import DEFAULT_SLOTS
 from gpu_executor.plan.plan import MIN_CHUNK
 from gpu_executor.plan.strategy import SPLIT_BYTES
 from gpu_executor.settings import Settings
-from tests.plan.test_plan import ADD, ELEMENT, device, reason
+from tests.support.plans import ADD, ELEMENT, WITH_TRANSFER_QUEUES, describe_device, find_reason
 
-COPYING = dataclasses.replace(
-    device(),
-    queue_families=(QueueFamily(1, ("compute", "transfer"), 64), QueueFamily(2, ("transfer",), 64)),
-)
 INPUT_BYTES = 2 * ELEMENT.nbytes
 
 
 def plan(
     count: int,
     jobs: int,
-    on: DeviceInfo = COPYING,
+    on: DeviceInfo = WITH_TRANSFER_QUEUES,
     *,
     chunk: int = 1 << 19,
     in_place: bool = False,
@@ -49,7 +43,7 @@ def plan(
 def test_the_depth_asked_for_is_taken(depth: int, jobs: int) -> None:
     found = plan(70, jobs, depth=depth)
     assert found.slots == depth
-    assert reason(found, "slots") == f"{depth}, requested"
+    assert find_reason(found, "slots") == f"{depth}, requested"
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 100])
@@ -87,9 +81,9 @@ def test_three_queues_are_taken_where_the_device_copies_beside_computing() -> No
     enough = SPLIT_BYTES // INPUT_BYTES + 1
     found = plan(enough, 4, device_local=True, in_place=True)
     assert found.queues == "split"
-    assert reason(found, "queues") == "three, for copy in, compute and copy out"
+    assert find_reason(found, "queues") == "three, for copy in, compute and copy out"
     for other in (
-        plan(enough, 4, device(), device_local=True, in_place=True),
+        plan(enough, 4, describe_device(), device_local=True, in_place=True),
         plan(enough, 4, device_local=False, in_place=True),
         plan(enough, 4, device_local=True, in_place=True, pipelined=False),
         plan(enough // 2, 4, device_local=True, in_place=True),

@@ -16,11 +16,17 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.plan import MAX_SLOTS, DataPath, Plan, QueueUse, Request, RunOptions, make_plan
 from gpu_executor.plan.forecast import PipelinePace, Schedule, Work, forecast
 from gpu_executor.settings import Settings
-from tests.plan.test_batch_plan import COPYING
-from tests.plan.test_plan import ADD, ELEMENT, ENDLESS, device, reason
 from tests.support.calibrations import H200, LAVAPIPE, MAYBE_TIMES, RATES, TIMES, strange_figures
+from tests.support.plans import (
+    ADD,
+    ELEMENT,
+    UNLIMITED,
+    WITH_TRANSFER_QUEUES,
+    describe_device,
+    find_reason,
+)
 
-ROOMY = device(storage=ENDLESS, groups=ENDLESS, memory=ENDLESS)
+ROOMY = describe_device(storage=UNLIMITED, groups=UNLIMITED, memory=UNLIMITED)
 OPEN = RunOptions()
 any_figures = st.sampled_from([H200, LAVAPIPE]) | strange_figures()
 any_wishes = st.one_of(
@@ -36,7 +42,7 @@ def plan(
     count: int,
     jobs: int = 1,
     figures: Calibration = H200,
-    on: DeviceInfo = COPYING,
+    on: DeviceInfo = WITH_TRANSFER_QUEUES,
     *,
     mapped: bool = False,
     options: RunOptions = OPEN,
@@ -168,7 +174,7 @@ def test_every_choice_is_within_bounds_and_as_asked_for(
     set_so: bool | None,
     unified: bool,
 ) -> None:
-    on = device(storage=ENDLESS, groups=ENDLESS, memory=ENDLESS, unified=unified)
+    on = describe_device(storage=UNLIMITED, groups=UNLIMITED, memory=UNLIMITED, unified=unified)
     settings = {"stream_chunk_elems": chunk, "device_local": set_so}
     found = plan(count, jobs, figures, on, mapped=mapped, options=options, **settings)
     assert 1 <= found.chunk <= count
@@ -190,7 +196,7 @@ def test_every_choice_is_within_bounds_and_as_asked_for(
 
 
 def test_the_argument_then_the_setting_then_unified_memory_choose_the_path() -> None:
-    unified = device(unified=True)
+    unified = describe_device(unified=True)
     for count, other in ((100, True), (1 << 20, False)):
         usual = plan(count).path
         assert usual != plan(count, options=RunOptions(other)).path
@@ -198,9 +204,9 @@ def test_the_argument_then_the_setting_then_unified_memory_choose_the_path() -> 
         assert plan(count, options=RunOptions(other), device_local=not other).path != usual
         assert plan(count, on=unified).path == "host-visible"
     found = plan(1 << 20, options=RunOptions(False), device_local=True)
-    assert reason(found, "path") == "requested with device_local=False"
-    assert reason(plan(1 << 20, device_local=False), "path") == "GPU_DEVICE_LOCAL is 0"
-    assert reason(plan(1 << 20, on=unified), "path").startswith("all device memory")
+    assert find_reason(found, "path") == "requested with device_local=False"
+    assert find_reason(plan(1 << 20, device_local=False), "path") == "GPU_DEVICE_LOCAL is 0"
+    assert find_reason(plan(1 << 20, on=unified), "path").startswith("all device memory")
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
@@ -212,7 +218,7 @@ def test_the_path_changes_where_the_figures_say_so(mapped: bool) -> None:
     assert set(paths[:staged]) == {"host-visible"}
     assert set(paths[staged:]) == {"device-local"}
     found = plan(sizes[staged], mapped=mapped)
-    assert reason(found, "path").startswith("device-local, ")
+    assert find_reason(found, "path").startswith("device-local, ")
     # Where the bus is slower, kernels had better read mapped memory at larger sizes too, or at all.
     slow = dataclasses.replace(H200, copy_in=28e9, copy_out=28e9, copy_both=28e9)
     later = [plan(size, figures=slow, mapped=mapped).path for size in sizes].index("device-local")
@@ -239,7 +245,7 @@ def test_a_large_batch_of_mapped_arrays_takes_three_queues() -> None:
     for count in (1 << 16, 1 << 18, 1 << 20):
         found = plan(count, 16, mapped=True)
         assert (found.path, found.queues) == ("device-local", "split")
-        assert reason(found, "queues").startswith("three, ")
+        assert find_reason(found, "queues").startswith("three, ")
         without = dataclasses.replace(H200, piece_split=None)
         assert plan(count, 16, without, mapped=True).queues != "split"
         neither = dataclasses.replace(without, piece_several=None)
@@ -251,7 +257,7 @@ def test_small_jobs_take_several_queues_where_those_are_much_cheaper() -> None:
     staged = RunOptions(device_local=True)
     found = plan(64, 32, cheap, options=staged)
     assert (found.queues, found.chunk) == ("several", 64)
-    assert reason(found, "queues").startswith("several, ")
+    assert find_reason(found, "queues").startswith("several, ")
     assert plan(64, 32, dataclasses.replace(cheap, piece_several=None), options=staged).queues != (
         "several"
     )
@@ -260,13 +266,16 @@ def test_small_jobs_take_several_queues_where_those_are_much_cheaper() -> None:
 
 
 def test_jobs_that_gain_nothing_by_overlapping_run_one_after_the_other() -> None:
-    dear, unified = dataclasses.replace(LAVAPIPE, piece_mapped=1e-3), device(unified=True)
+    dear, unified = dataclasses.replace(LAVAPIPE, piece_mapped=1e-3), describe_device(unified=True)
     found = plan(64, 4, dear, unified)
-    assert (found.slots, reason(found, "slots")) == (1, "1, since overlapping would take longer")
+    assert (found.slots, find_reason(found, "slots")) == (
+        1,
+        "1, since overlapping would take longer",
+    )
     assert plan(64, 4, dear, unified, options=RunOptions(pipelined=True)).slots > 1
     assert plan(64, 4, LAVAPIPE, unified).slots > 1
     one = plan(64, 4, options=RunOptions(pipelined=False))
-    assert reason(one, "slots") == "1, requested with pipelined=False"
+    assert find_reason(one, "slots") == "1, requested with pipelined=False"
 
 
 def test_a_kernel_that_is_not_cut_stays_whole_with_figures() -> None:

@@ -11,68 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_executor.call import Operand
-from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, QueueFamily
+from gpu_executor.device_info import DeviceInfo, Kind
 from gpu_executor.errors import DeviceLacksError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, Kernel
-from gpu_executor.kernels import load
 from gpu_executor.plan import Piece, Plan, Request, RunOptions, make_plan, round_up_to_class
 from gpu_executor.plan.bounds import DEFAULT_SLOTS
 from gpu_executor.plan.plan import WORK_GROUP_SIZES
 from gpu_executor.settings import Settings
 from tests.support.glsl import shader
+from tests.support.plans import ADD, ELEMENT, UNLIMITED, describe_device, find_reason
 
-ADD = load("bls12_381_fq_add")
-ELEMENT = ElementType(np.dtype("u8"), (6,))
 BYTES = 3 * ELEMENT.nbytes
 """Two inputs and an output of one element."""
 WORD = ElementType(np.dtype("u4"))
-ENDLESS = 1 << 60
 
 
-def device(
-    *,
-    kind: Kind = "discrete",
-    unified: bool = False,
-    memory: int = 1 << 37,
-    storage: int = 1 << 32,
-    groups: int = (1 << 31) - 1,
-    invocations: int = 1024,
-) -> DeviceInfo:
-    """A device that is like a large GPU but for what a test says."""
-    types = (("device_local", "host_visible"),) if unified else (("device_local",),)
-    return DeviceInfo(
-        index=0,
-        name="Paper GPU",
-        kind=kind,
-        vendor="Nobody",
-        driver="none",
-        driver_version="1",
-        api_version=(1, 3, 0),
-        uuid="00",
-        heaps=(MemoryHeap(memory, True, types),),
-        queue_families=(QueueFamily(1, ("compute", "transfer"), 64),),
-        limits=Limits(
-            max_storage_buffer_range=storage,
-            max_allocation=memory,
-            max_work_group_invocations=invocations,
-            max_work_group_size=(invocations, invocations, 64),
-            max_work_group_count=(groups, 65535, 65535),
-            max_push_constants=128,
-            max_bound_buffers=8,
-            buffer_offset_alignment=64,
-            non_coherent_atom=64,
-            subgroup_size=32,
-            timestamp_period_ns=1.0,
-            host_import_alignment=4096,
-            max_shared_memory=32_768,
-        ),
-        features=frozenset(),
-        extensions=frozenset(),
-        pipeline_cache_uuid="00",
-    )
-
-
-LARGE = device()
+LARGE = describe_device()
 
 
 def plan(count: int, on: DeviceInfo = LARGE, ask: bool | None = None, **settings: Any) -> Plan:
@@ -87,13 +41,9 @@ def plan_of(count: int, on: DeviceInfo, size: str = "local_size_x_id = 0", **mor
     return make_plan(Request(kernel, (Operand(WORD, count),) * 2, count), on, Settings())
 
 
-def reason(plan: Plan, about: str) -> str:
-    found = [text for text in plan.reasons if text.startswith(f"{about}: ")]
-    assert len(found) == 1
-    return found[0].removeprefix(f"{about}: ")
-
-
-@pytest.mark.parametrize("on", [device(), device(unified=True)], ids=["discrete", "unified"])
+@pytest.mark.parametrize(
+    "on", [describe_device(), describe_device(unified=True)], ids=["discrete", "unified"]
+)
 @pytest.mark.parametrize("count", [1, 1 << 21])
 @pytest.mark.parametrize(("wanted", "path"), [(True, "device-local"), (False, "host-visible")])
 def test_the_argument_then_the_setting_choose_the_path(
@@ -101,46 +51,51 @@ def test_the_argument_then_the_setting_choose_the_path(
 ) -> None:
     asked = plan(count, on, ask=wanted, device_local=not wanted)
     assert asked.path == path
-    assert reason(asked, "path") == f"requested with device_local={wanted}"
+    assert find_reason(asked, "path") == f"requested with device_local={wanted}"
     set_so = plan(count, on, device_local=wanted)
     assert set_so.path == path
-    assert reason(set_so, "path") == f"GPU_DEVICE_LOCAL is {int(wanted)}"
+    assert find_reason(set_so, "path") == f"GPU_DEVICE_LOCAL is {int(wanted)}"
 
 
 def test_a_device_whose_memory_is_the_hosts_stages_nothing() -> None:
-    found = plan(1 << 21, device(unified=True))
+    found = plan(1 << 21, describe_device(unified=True))
     assert found.path == "host-visible"
-    assert reason(found, "path").startswith("all device memory is host-visible")
+    assert find_reason(found, "path").startswith("all device memory is host-visible")
 
 
 def test_else_the_path_changes_at_exactly_one_mi_elements() -> None:
     below, at = plan((1 << 20) - 1), plan(1 << 20)
     assert (below.path, at.path) == ("host-visible", "device-local")
-    assert reason(below, "path") == "1,048,575 elements are below 1,048,576"
-    assert reason(at, "path") == "1,048,576 elements are at least 1,048,576"
+    assert find_reason(below, "path") == "1,048,575 elements are below 1,048,576"
+    assert find_reason(at, "path") == "1,048,576 elements are at least 1,048,576"
 
 
 @pytest.mark.parametrize(
     ("most", "by", "on", "settings"),
     [
-        (524_288, "the default chunk size", device(), {}),
-        (1000, "GPU_STREAM_CHUNK_ELEMS", device(), {"stream_chunk_elems": 1000}),
-        (100, "the device's largest storage buffer", device(storage=100 * 48 + 47), {}),
-        (3 * 1024, "the device's work-group count", device(groups=3), {}),
-        (3 * 512, "the device's work-group count", device(groups=3, kind="cpu"), {}),
-        (10, "the memory limit", device(), {"memory_limit": 2 * DEFAULT_SLOTS * 10 * BYTES + 1}),
-        (10, "the device memory", device(memory=2 * DEFAULT_SLOTS * 10 * BYTES + 1), {}),
+        (524_288, "the default chunk size", describe_device(), {}),
+        (1000, "GPU_STREAM_CHUNK_ELEMS", describe_device(), {"stream_chunk_elems": 1000}),
+        (100, "the device's largest storage buffer", describe_device(storage=100 * 48 + 47), {}),
+        (3 * 1024, "the device's work-group count", describe_device(groups=3), {}),
+        (3 * 512, "the device's work-group count", describe_device(groups=3, kind="cpu"), {}),
+        (
+            10,
+            "the memory limit",
+            describe_device(),
+            {"memory_limit": 2 * DEFAULT_SLOTS * 10 * BYTES + 1},
+        ),
+        (10, "the device memory", describe_device(memory=2 * DEFAULT_SLOTS * 10 * BYTES + 1), {}),
         (
             7,
             "the device memory",
-            device(memory=2 * DEFAULT_SLOTS * 7 * BYTES),
+            describe_device(memory=2 * DEFAULT_SLOTS * 7 * BYTES),
             {"memory_limit": 1 << 40},
         ),
         (
             ((1 << 32) - 1) // 2,
             "the range of a status word",
-            device(storage=ENDLESS, groups=ENDLESS, memory=ENDLESS),
-            {"stream_chunk_elems": ENDLESS},
+            describe_device(storage=UNLIMITED, groups=UNLIMITED, memory=UNLIMITED),
+            {"stream_chunk_elems": UNLIMITED},
         ),
     ],
 )
@@ -148,7 +103,7 @@ def test_a_chunk_is_bounded_by(
     most: int, by: str, on: DeviceInfo, settings: dict[str, int]
 ) -> None:
     found = plan(1 << 32, on, ask=False, **settings)
-    assert reason(found, "chunk") == f"at most {most:,} elements, limited by {by}"
+    assert find_reason(found, "chunk") == f"at most {most:,} elements, limited by {by}"
     assert found.chunk == found.capacity == most
 
 
@@ -165,20 +120,20 @@ def test_where_not_one_element_fits_the_error_says_which_limit() -> None:
         "bls12_381_fq_add: one element of 144 bytes does not fit the memory limit"
     )
     with pytest.raises(OutOfMemoryError, match="does not fit the device's largest storage buffer"):
-        plan(5, device(storage=47))
+        plan(5, describe_device(storage=47))
 
 
 def test_a_whole_kernel_is_never_cut() -> None:
-    found = plan_of(3_000_001, device(), split="whole")
+    found = plan_of(3_000_001, describe_device(), split="whole")
     assert list(found.pieces()) == [Piece(0, 3_000_001)]
     assert found.capacity == 3_000_001
     assert "one piece: the kernel cannot be split by elements" in found.reasons
 
 
 def test_a_whole_kernel_is_refused_where_a_buffer_cannot_hold_its_array() -> None:
-    assert plan_of(1000, device(storage=4000), split="whole").chunk == 1000
+    assert plan_of(1000, describe_device(storage=4000), split="whole").chunk == 1000
     with pytest.raises(DeviceLacksError) as raised:
-        plan_of(1001, device(storage=4000), split="whole")
+        plan_of(1001, describe_device(storage=4000), split="whole")
     assert str(raised.value) == (
         "own: argument 0 has 4,004 bytes; Paper GPU binds at most 4,000, and this kernel cannot "
         "be split"
@@ -186,15 +141,15 @@ def test_a_whole_kernel_is_refused_where_a_buffer_cannot_hold_its_array() -> Non
 
 
 def test_a_whole_kernel_is_refused_where_32_bits_cannot_count_its_elements() -> None:
-    roomy = device(storage=ENDLESS, memory=ENDLESS)
+    roomy = describe_device(storage=UNLIMITED, memory=UNLIMITED)
     with pytest.raises(DeviceLacksError, match=r"own: 4,294,967,296 elements; .* in 32 bits"):
         plan_of(1 << 32, roomy, split="whole")
 
 
 def test_a_whole_kernel_is_refused_where_it_needs_too_many_work_groups() -> None:
-    assert plan_of(640, device(groups=10), split="whole").groups(640) == 10
+    assert plan_of(640, describe_device(groups=10), split="whole").groups(640) == 10
     with pytest.raises(DeviceLacksError, match=r"own: .*work-groups"):
-        plan_of(641, device(groups=10), split="whole")
+        plan_of(641, describe_device(groups=10), split="whole")
 
 
 @pytest.mark.parametrize(
@@ -211,22 +166,22 @@ def test_a_whole_kernel_is_refused_where_it_needs_too_many_work_groups() -> None
 def test_work_groups_follow_from_size_and_device(
     count: int, kind: Kind, size: int, each: int
 ) -> None:
-    found = plan(count, device(kind=kind))
+    found = plan(count, describe_device(kind=kind))
     assert (found.work_group, found.per_invocation) == (size, each)
-    assert reason(found, "work-group").startswith(f"{size} of (64, 128, 256, 512), ")
+    assert find_reason(found, "work-group").startswith(f"{size} of (64, 128, 256, 512), ")
 
 
 def test_a_work_group_the_kernel_fixes_is_left_alone() -> None:
-    in_code = plan_of(1 << 20, device(), size="local_size_x = 48")
-    as_constant = plan_of(1 << 20, device(), constants={0: 512})
+    in_code = plan_of(1 << 20, describe_device(), size="local_size_x = 48")
+    as_constant = plan_of(1 << 20, describe_device(), constants={0: 512})
     assert [in_code.work_group, as_constant.work_group] == [48, 512]
-    assert reason(in_code, "work-group") == "48, fixed by the kernel"
+    assert find_reason(in_code, "work-group") == "48, fixed by the kernel"
     assert in_code.per_invocation == as_constant.per_invocation == 1
 
 
 @pytest.mark.parametrize("invocations", [64, 127, 128, 1024])
 def test_a_work_group_is_within_the_devices_limits(invocations: int) -> None:
-    small = device(invocations=invocations)
+    small = describe_device(invocations=invocations)
     assert plan(1 << 20, small).work_group <= invocations
     along_x = dataclasses.replace(LARGE.limits, max_work_group_size=(invocations, 1024, 64))
     narrow = dataclasses.replace(LARGE, limits=along_x)
@@ -234,9 +189,13 @@ def test_a_work_group_is_within_the_devices_limits(invocations: int) -> None:
 
 
 def test_a_work_group_of_two_dimensions_is_within_the_devices_limit() -> None:
-    found = plan_of(1 << 20, device(invocations=256), size="local_size_x_id = 0, local_size_y = 4")
+    found = plan_of(
+        1 << 20, describe_device(invocations=256), size="local_size_x_id = 0, local_size_y = 4"
+    )
     assert found.work_group == 64
-    too_large = plan_of(9, device(invocations=256), size="local_size_x_id = 0, local_size_y = 512")
+    too_large = plan_of(
+        9, describe_device(invocations=256), size="local_size_x_id = 0, local_size_y = 512"
+    )
     assert (too_large.work_group, too_large.groups(9)) == (1, 9), "the pipeline is refused later"
 
 
@@ -246,7 +205,7 @@ def test_a_work_group_of_nobody_is_refused(split: str, spec_id: int, shape: str)
     size = "local_size_x_id = 0, local_size_y_id = 1"
     constants = {0: 1, 1: 2} | {spec_id: 0}
     with pytest.raises(KernelError, match=f"'own': its constants give work-groups of {shape} "):
-        plan_of(9, device(), size=size, constants=constants, split=split)
+        plan_of(9, describe_device(), size=size, constants=constants, split=split)
 
 
 @pytest.mark.parametrize(("count", "groups"), [(1, 1), (64, 1), (65, 2), (128, 2), (129, 3)])
@@ -266,7 +225,7 @@ def test_there_are_work_groups_for_every_element(count: int, groups: int) -> Non
 def test_every_plan_keeps_every_limit(
     count: int, chunk: int, storage: int, memory: int, groups: int, ask: bool
 ) -> None:
-    on = device(storage=storage, memory=memory, groups=groups)
+    on = describe_device(storage=storage, memory=memory, groups=groups)
     found = plan(count, on, ask, stream_chunk_elems=chunk)
     assert 1 <= found.chunk <= found.capacity <= chunk
     assert found.chunk <= count
@@ -291,7 +250,7 @@ def test_pieces_cover_the_elements_once_and_in_order(count: int, chunk: int) -> 
 
 
 def test_a_plan_prints_itself_and_why() -> None:
-    assert str(plan(1_200_000, device(kind="integrated"))).splitlines() == [
+    assert str(plan(1_200_000, describe_device(kind="integrated"))).splitlines() == [
         "1,200,000 elements on the device-local path: 3 pieces of up to 524,288, 3 slots, "
         "work-groups of 512 x 2 elements",
         "  - path: 1,200,000 elements are at least 1,048,576",
