@@ -47,7 +47,7 @@ def test_a_map_that_is_left_makes_room_for_who_waits(
     results = executor.map(ADD, [a] * 8, [b] * 8, chunksize=8)
     thread, late = in_background(lambda: executor.submit(ADD, a, b).result(PATIENCE))
     thread.join(0.05)
-    assert thread.is_alive() and executor._queue._queue.outside
+    assert thread.is_alive() and executor._queue._pending.overflow
     del results
     for kernel in kernels:
         kernel.let_go.set()
@@ -90,7 +90,7 @@ def test_nobody_passes_a_large_job_that_waits(held: HeldKernel) -> None:
         for number, size in ((1, 30), (2, 10)):  # the second would fit
             submit = partial(executor.submit, kernels[number], *words(size))
             waiting.append(in_background(submit))
-            while len(executor._queue._queue.outside) < number:
+            while len(executor._queue._pending.overflow) < number:
                 time.sleep(0.001)
         held.let_go.set()
         for thread, submitted in waiting:
@@ -164,7 +164,7 @@ def test_who_blocks_for_room_at_the_shutdown_is_refused(held: HeldKernel, cancel
     held.hold(executor)
     inside = executor.submit(ADD, *words(10))
     blocked = [in_background(lambda: executor.submit(ADD, *words(10))) for _ in range(3)]
-    while len(executor._queue._queue.outside) < 3:
+    while len(executor._queue._pending.overflow) < 3:
         time.sleep(0.001)
     executor.shutdown(wait=False, cancel_futures=cancel)
     held.let_go.set()
@@ -199,7 +199,7 @@ def test_a_maps_time_counts_also_while_there_is_no_room(held: HeldKernel) -> Non
         results = executor.map(ADD, [a] * 5, [b] * 5, timeout=0.05)
         with pytest.raises(TimeoutError):
             next(results)
-        assert not executor._queue._queue.outside
+        assert not executor._queue._pending.overflow
         held.let_go.set()
 
 

@@ -86,7 +86,7 @@ def test_it_runs_what_was_left_to_its_device(fast: int) -> None:
         for who in (0, 1):
             seconds = 0.01 if who == fast else 1.0
             for _ in range(5):
-                executor._pool.rates.note(who, ADD, 1, 1 << 30, seconds)
+                executor._pool.rates.record(who, ADD, 1, 1 << 30, seconds)
         assert max(executor._pool.rates.compute_shares(ADD)) > 0.98
         for results in asked_in_callbacks(executor, WAYS["run_batch"]):
             check_sums(results, JOBS)
@@ -204,7 +204,7 @@ def test_whatever_a_callback_raises_the_worker_goes_on(
         np.testing.assert_array_equal(executor.submit(ADD, *job).result(PATIENCE), total(job))
         assert first.done()
     if error is not ValueError:  # which futures write down themselves
-        assert "callback raised" in caplog.text
+        assert "callback of a finished job raised" in caplog.text
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
@@ -225,7 +225,7 @@ def test_a_callback_that_raises_while_jobs_are_cancelled_leaves_none_waiting(
     )
     with pressed, caplog.at_level(logging.CRITICAL):
         executor.shutdown(wait=False, cancel_futures=True)
-    assert ("callback raised" in caplog.text) == (error is SystemExit)
+    assert ("callback of a finished job raised" in caplog.text) == (error is SystemExit)
     assert all(future.cancelled() for future in futures)
     held.let_go.set()
     executor.shutdown()
@@ -251,7 +251,9 @@ def test_sys_exit_in_a_callback_ends_neither_worker_nor_process(run_python: RunP
 def test_sys_exit_in_a_callback_is_not_for_who_waits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(JobQueue, "_wake", lambda _line: None)  # who waits runs the job
+    monkeypatch.setattr(
+        JobQueue, "_notify_workers", lambda _queue: None
+    )  # the waiting thread runs the job
     ran: list[threading.Thread] = []
     kernel = kernel_of(watched(lambda: ran.append(threading.current_thread())))
     with gx.GpuExecutor("cpu") as executor, caplog.at_level(logging.CRITICAL):
@@ -259,11 +261,11 @@ def test_sys_exit_in_a_callback_is_not_for_who_waits(
         future.add_done_callback(lambda _: sys.exit("not here"))
         np.testing.assert_array_equal(future.result(), total(words(3)))
     assert ran == [threading.current_thread()]
-    assert "its callback raised this" in caplog.text and "not here" in caplog.text
+    assert "the callback of a finished job raised" in caplog.text and "not here" in caplog.text
 
 
 def test_ctrl_c_in_a_callback_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobQueue, "_wake", lambda _line: None)
+    monkeypatch.setattr(JobQueue, "_notify_workers", lambda _queue: None)
 
     def press(_future: Future[Any]) -> None:
         raise KeyboardInterrupt

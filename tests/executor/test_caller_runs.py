@@ -29,7 +29,7 @@ def executor() -> Iterator[gx.GpuExecutor]:
 @pytest.fixture
 def asleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """No device's thread is told of a job: who waits for it has to run it."""
-    monkeypatch.setattr(JobQueue, "_wake", lambda _line: None)
+    monkeypatch.setattr(JobQueue, "_notify_workers", lambda _queue: None)
 
 
 def test_the_waiting_thread_runs_its_job(executor: gx.GpuExecutor, asleep: None) -> None:
@@ -80,7 +80,7 @@ def test_a_callback_may_ask_for_more_and_wait_for_it(
     executor: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch, told: bool
 ) -> None:
     if not told:
-        monkeypatch.setattr(JobQueue, "_wake", lambda _line: None)
+        monkeypatch.setattr(JobQueue, "_notify_workers", lambda _queue: None)
     kernel, found = kernel_of(watched(lambda: None)), []
     done = threading.Event()
 
@@ -125,17 +125,17 @@ def test_many_threads_get_each_its_own(executor: gx.GpuExecutor) -> None:
 
 
 def test_who_is_interrupted_while_it_rests_leaves_nobody_waiting() -> None:
-    line = JobQueue(DeviceRates([None]))
+    queue = JobQueue(DeviceRates([None]))
     own, other = (make_job(ADD, words(3), None, Future()) for _ in range(2))
-    line.put(own)
-    assert line.take_own(own)
-    taker, taken = in_background(line.take)
-    taker.join(0.1)
-    line.put(other)  # nobody is told: whoever is at work will be done soon
-    with line._lock:
-        line._rest(0)  # as far as `rest` came
-    assert line.take_back(own)
-    taker.join(PATIENCE)
+    queue.put(own)
+    assert queue.take_in_caller(own)
+    worker, taken = in_background(queue.take)
+    worker.join(0.1)
+    queue.put(other)  # nobody is told: whoever is at work will be done soon
+    with queue._lock:
+        queue._mark_idle(0)  # as far as `mark_idle` came
+    assert queue.release_interrupted(own)
+    worker.join(PATIENCE)
     assert taken == [[other]]
 
 

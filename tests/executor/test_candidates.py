@@ -23,7 +23,7 @@ from gpu_executor.errors import (
 )
 from gpu_executor.executor import candidates
 from gpu_executor.executor.candidates import DeviceCandidate, rank_devices, select_candidates
-from gpu_executor.executor.device_pool import MOST_BYTES
+from gpu_executor.executor.device_pool import MAX_SMALL_BYTES
 from gpu_executor.vulkan.disk_cache import write_calibration
 from gpu_executor.vulkan.instance import find_devices
 from tests.support.calibrations import LAVAPIPE
@@ -119,7 +119,7 @@ def test_a_backend_that_was_named_and_is_absent_is_an_error(find: Find, backend:
     with pytest.raises(NoDeviceError, match=r"no driver|no wgpu"):
         gx.GpuExecutor(backend)  # type: ignore[arg-type]
     find()
-    with pytest.raises(NoDeviceError, match=f"{backend} finds no device"):
+    with pytest.raises(NoDeviceError, match=f"the backend '{backend}' finds no device"):
         gx.GpuExecutor(backend)  # type: ignore[arg-type]
 
 
@@ -145,7 +145,9 @@ def test_the_cpu_by_name_is_no_fall_back(find: Find, monkeypatch: pytest.MonkeyP
 def test_auto_goes_on_to_what_opens_and_warns(find: Find) -> None:
     there = candidates._find_vulkan(gx.Settings())
     find(vulkan=[dataclasses.replace(GPU, index=99), *there])
-    with pytest.warns(RuntimeWarning, match="better was not to be had; .*NVIDIA H200 by vulkan: "):
+    with pytest.warns(
+        RuntimeWarning, match="no better device could be opened; .*NVIDIA H200 by vulkan: "
+    ):
         executor = gx.GpuExecutor()
     with executor:
         assert executor.stats().devices[0].device == there[0].device
@@ -178,13 +180,14 @@ def test_when_the_device_is_gone_for_good_auto_goes_on_on_the_cpu_and_warns_once
     monkeypatch.setattr(device.backend, "run", fail)
     monkeypatch.setattr(DeviceCandidate, "open", reopen)
     with pytest.warns(
-        RuntimeWarning, match=r"on the CPU by NumPy from now on: .*it is not there any"
+        RuntimeWarning,
+        match=r"to the CPU \(NumPy\), no usable device is left: .*it is not there any",
     ):
         np.testing.assert_array_equal(opened.run(ADD, *words(3)), total(words(3)))
     np.testing.assert_array_equal(opened.submit(ADD, *words(4)).result(), total(words(4)))
     stats = opened.stats()
     assert stats.fell_back
-    why = "it was lost, and does not open again: it is not there any more"
+    why = "it was lost and could not be reopened: it is not there any more"
     assert stats.devices[0].failed == why
     assert (stats.devices[1].backend, stats.devices[1].calls) == ("cpu", 2)
     without = gx.Kernel.from_spirv(ADD.spirv, inputs=2, outputs=1)
@@ -201,9 +204,13 @@ def test_a_named_device_that_failed_is_an_error_for_all_that_follow() -> None:
         with pytest.raises(WrongResultError):
             executor.submit(wrong, *words(3)).result()
         for _ in range(2):  # an error of their own, which says why
-            with pytest.raises(NoDeviceError, match=r"is left alone: .* not what the CPU computes"):
+            with pytest.raises(
+                NoDeviceError, match=r"is quarantined: .* not what the CPU computes"
+            ):
                 executor.run(ADD, *words(3))
-            with pytest.raises(NoDeviceError, match=r"is left alone: .* not what the CPU computes"):
+            with pytest.raises(
+                NoDeviceError, match=r"is quarantined: .* not what the CPU computes"
+            ):
                 executor.submit(ADD, *words(3)).result()
         assert not executor.stats().fell_back
 
@@ -238,7 +245,7 @@ def test_small_calls_go_to_the_cpu_where_that_is_faster(monkeypatch: pytest.Monk
             np.testing.assert_array_equal(executor.run(ADD, *words(count)), total(words(count)))
         np.testing.assert_array_equal(executor.submit(ADD, *words(5)).result(), total(words(5)))
         assert [each.calls for each in executor.stats().devices] == [0, 4]
-        executor.run(ADD, *words(MOST_BYTES))
+        executor.run(ADD, *words(MAX_SMALL_BYTES))
         assert [each.calls for each in executor.stats().devices] == [1, 4], "large ones do not"
         assert "faster on the CPU: under 32, 64, 8,192 bytes" in executor.explain(ADD, 10)
         assert not executor.stats().fell_back

@@ -234,9 +234,9 @@ def test_a_device_that_failed_gets_nothing_more(gone: None, two: gx.GpuExecutor)
     for job in jobs:
         check_sums([two.run(ADD, *job)], [job])
     stats = two.stats().devices
-    why = "it was lost, and does not open again: it is not there any more"
+    why = "it was lost and could not be reopened: it is not there any more"
     assert (stats[0].failed, stats[1].failed) == (None, why)
-    assert f"left alone: {why}" in str(stats[1])
+    assert f"quarantined: {why}" in str(stats[1])
     assert two._pool.rates.compute_shares(ADD) == [1.0, 0.0]
     assert stats[1].calls <= 64, "what it had taken when it failed"
 
@@ -316,7 +316,9 @@ def test_one_that_is_lost_at_every_call_is_left_alone_in_the_end(
     jobs = word_jobs(*[3] * 20)
     end = time.monotonic() + PATIENCE
     while cpus.stats().devices[1].failed is None and time.monotonic() < end:
-        with cpus._pool.taken(ADD, jobs[0]):  # as another thread does: the first one is busier
+        with cpus._pool.reserve_device(
+            ADD, jobs[0]
+        ):  # as another thread does: the first one is busier
             check_by(way, cpus, jobs)
     stats = cpus.stats().devices
     assert stats[0].failed is None
@@ -350,7 +352,7 @@ def test_the_last_device_answers_each_call_of_a_batch_however_often_it_was_lost(
         with pytest.raises(DeviceLostError):
             cpus.run(bad, *words(3))
     left = [who for who, each in enumerate(cpus.stats().devices) if each.failed is None]
-    assert len(left) == 1 and cpus._devices[left[0]].strikes >= 3
+    assert len(left) == 1 and cpus._devices[left[0]].consecutive_losses >= 3
     losses = [1, 2]
 
     def lose_at_first(elements: int) -> None:

@@ -127,7 +127,7 @@ def test_a_callback_may_ask_for_more(executor: gx.GpuExecutor) -> None:
 def test_what_is_no_kernel_is_refused_in_words(executor: gx.GpuExecutor) -> None:
     with pytest.raises(ArgumentTypeError, match="'len' is none; functions are for a ThreadPool"):
         executor.submit(len, [])
-    with pytest.raises(ArgumentTypeError, match="submit takes out=, not into"):
+    with pytest.raises(ArgumentTypeError, match="submit accepts out= only, not into"):
         executor.submit(ADD, *words(1), into=None)
     with pytest.raises(NotRunHereError):
         ADD(*words(1))

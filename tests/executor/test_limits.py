@@ -41,7 +41,9 @@ def test_or_it_raises_and_says_how_much_waits(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=3 * JOB, when_full="raise") as executor:
         held.hold(executor)
         futures = [executor.submit(ADD, *words(10)) for _ in range(3)]
-        with pytest.raises(QueueFullError, match=r"240 bytes wait .* with 80 more .* the 240 that"):
+        with pytest.raises(
+            QueueFullError, match=r"240 bytes are queued, and 80 more .* queued_bytes=240"
+        ):
             executor.submit(ADD, *words(10))
         with pytest.raises(QueueFullError):
             executor.run_batch(ADD, [words(1)])
@@ -117,12 +119,12 @@ def test_the_environment_sets_limits_and_arguments_win(monkeypatch: pytest.Monke
     monkeypatch.setenv("GPU_WHEN_FULL", "raise")
     monkeypatch.setenv("GPU_MEMORY_LIMIT", "100_000")
     with gx.GpuExecutor("vulkan") as executor:
-        assert (executor._queue._queue.most_bytes, executor._queue.when_full) == (1000, "raise")
+        assert (executor._queue._pending.max_bytes, executor._queue.when_full) == (1000, "raise")
         backend = executor._devices[0].backend
         assert isinstance(backend, PersistentVulkanBackend)
         assert backend._session.settings.memory_limit == 100_000
     with gx.GpuExecutor("cpu", queued_bytes=7, when_full="block") as executor:
-        assert (executor._queue._queue.most_bytes, executor._queue.when_full) == (7, "block")
+        assert (executor._queue._pending.max_bytes, executor._queue.when_full) == (7, "block")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.errors import ClosedError
-from gpu_executor.executor.job_queue import MOST_GATHERED
+from gpu_executor.executor.job_queue import MAX_BATCH_CALLS
 from tests.support.executors import (
     ADD,
     FQ_ADD,
@@ -68,7 +68,7 @@ def test_the_shortest_iterable_ends_it(executor: gx.GpuExecutor) -> None:
 @pytest.mark.parametrize(
     ("options", "most"),
     [
-        ({}, 3 * MOST_GATHERED),
+        ({}, 3 * MAX_BATCH_CALLS),
         ({"chunksize": 5}, 15),
         ({"buffersize": 1}, 1),
         ({"buffersize": 2}, 2),
@@ -82,12 +82,12 @@ def test_it_reads_no_further_ahead_than_it_may(
 ) -> None:
     source = Counted()
     results = cpu.map(ADD, source.firsts(), seconds(), **options)
-    for number in range(3 * MOST_GATHERED):
+    for number in range(3 * MAX_BATCH_CALLS):
         assert 0 < source.read - number <= most
         np.testing.assert_array_equal(next(results), total(words(2, number)))
 
 
-@pytest.mark.parametrize(("options", "size"), [({}, MOST_GATHERED), ({"chunksize": 5}, 5)])
+@pytest.mark.parametrize(("options", "size"), [({}, MAX_BATCH_CALLS), ({"chunksize": 5}, 5)])
 def test_two_batches_are_in_flight_and_chunks_are_as_large_as_asked(
     cpu: gx.GpuExecutor, held: HeldKernel, options: dict[str, int], size: int
 ) -> None:
@@ -153,7 +153,7 @@ def test_a_shutdown_ends_it_behind_what_was_in_flight() -> None:
         for result in results:
             found.append(result)
     check_sums(found, [words(2, number + 1) for number in range(len(found))])
-    assert len(found) >= 2 * MOST_GATHERED
+    assert len(found) >= 2 * MAX_BATCH_CALLS
 
 
 def test_cancelled_batches_are_an_error(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
@@ -172,5 +172,5 @@ def test_it_keeps_its_executor() -> None:
 
 @pytest.mark.parametrize("options", [{"chunksize": 0}, {"buffersize": 0}, {"buffersize": -1}])
 def test_sizes_below_one_are_refused(cpu: gx.GpuExecutor, options: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="is 1 at least"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         cpu.map(ADD, [], [], **options)

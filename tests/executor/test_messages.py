@@ -16,7 +16,9 @@ from tests.support.executors import ADD, BACKENDS, words
 from tests.support.threads import PATIENCE, in_background
 
 LOST = gx.DeviceLostError("vkQueueSubmit", -4, "on purpose")
-NO_KERNEL = "a GpuExecutor runs kernels, and 'len' is none; functions are for a ThreadPoolExecutor"
+NO_KERNEL = (
+    "a GpuExecutor runs kernels, and 'len' is not a kernel; use a ThreadPoolExecutor for functions"
+)
 
 
 # --- arguments ---
@@ -52,14 +54,14 @@ def test_a_name_is_no_kernel_and_no_function() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"tries": 0}, "tries is 0; it is a whole number, 1 at least"),
-        ({"tries": "3"}, "tries is '3'; it is a whole number, 1 at least"),
-        ({"tries": 2.5}, "tries is 2.5; it is a whole number, 1 at least"),
-        ({"tries": None}, "tries is None; it is a whole number, 1 at least"),
-        ({"check": "0.1"}, "check is '0.1'; it is a part of the results, 0 to 1"),
-        ({"check": None}, "check is None; it is a part of the results, 0 to 1"),
-        ({"devices": 1}, "devices= is 'all' or a list of devices, not 1"),
-        ({"devices": np.zeros(0)}, r"devices= is 'all' or a list of devices, not array\(.*\)"),
+        ({"tries": 0}, "tries is 0; it must be a whole number, at least 1"),
+        ({"tries": "3"}, "tries is '3'; it must be a whole number, at least 1"),
+        ({"tries": 2.5}, "tries is 2.5; it must be a whole number, at least 1"),
+        ({"tries": None}, "tries is None; it must be a whole number, at least 1"),
+        ({"check": "0.1"}, "check is '0.1'; it must be a fraction from 0 to 1"),
+        ({"check": None}, "check is None; it must be a fraction from 0 to 1"),
+        ({"devices": 1}, "devices= must be 'all' or a list of devices, not 1"),
+        ({"devices": np.zeros(0)}, r"devices= must be 'all' or a list of devices, not array\(.*\)"),
         ({"queued_bytes": 0}, "queued_bytes is 0; it takes a whole number of bytes, 1 at least"),
         (
             {"queued_bytes": "1e6"},
@@ -145,5 +147,5 @@ def test_a_plan_is_that_of_a_device_which_has_not_failed() -> None:
         failed.backend.close()
         failed.failed = NoDeviceError("it is gone")
         said = executor.explain(ADD, 10)
-        assert "left alone: it is gone" in said
+        assert "quarantined: it is gone" in said
         assert "10 elements on the" in said

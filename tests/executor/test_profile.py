@@ -150,15 +150,15 @@ def test_where_one_device_refuses_the_others_are_not_watched() -> None:
     with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
         free, taken = executor._devices
         own = DeviceProfile()
-        taken.watch_by(own)
+        taken.start_profile(own)
         with pytest.raises(GpuError, match="is being profiled already"), executor.profile():
             pass
         free.run(MUL, (A, B))
         taken.run(MUL, (A, B))
         assert free.backend._session.profile is None  # type: ignore[attr-defined]
         assert own.stages()["compute"] > 0
-        taken.watch_no_more_by(own)
-        own.end()
+        taken.stop_profile(own)
+        own.stop()
         with executor.profile() as profile:
             free.run(MUL, (A, B))
             taken.run(MUL, (A, B))

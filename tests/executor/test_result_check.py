@@ -131,7 +131,7 @@ def test_from_then_on_the_device_is_left_alone(checked: gx.GpuExecutor) -> None:
     for _ in range(2):  # an error of their own, which says why
         refused = checked.submit(ADD, *words(3)).exception(PATIENCE)
         assert isinstance(refused, NoDeviceError) and "element 7" in str(refused)
-        with pytest.raises(NoDeviceError, match=r"is left alone: .* element 7 "):
+        with pytest.raises(NoDeviceError, match=r"is quarantined: .* element 7 "):
             checked.run(ADD, *words(3))
     stats = checked.stats().devices[0]
     assert stats.calls == before
@@ -155,7 +155,7 @@ def test_a_sample_finds_it_as_often_as_it_looks_there() -> None:
     assert 0.5 * fraction < found / calls < 1.5 * fraction
     assert checking.checked / calls == count * fraction
     again, same = ResultChecker(fraction, seed=1), ResultChecker(fraction, seed=1)
-    np.testing.assert_array_equal(again._indices(count), same._indices(count))
+    np.testing.assert_array_equal(again._draw_indices(count), same._draw_indices(count))
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5, 0.9, 0.99])
@@ -164,18 +164,18 @@ def test_as_much_is_looked_at_as_was_said(fraction: float) -> None:
     checking = ResultChecker(fraction)
     assert checking.sample(ADD, words(count)) is not None
     assert checking.checked == count * fraction
-    assert (np.diff(checking._indices(count)) > 0).all()
+    assert (np.diff(checking._draw_indices(count)) > 0).all()
 
 
 def test_every_element_is_looked_at_as_often_as_another() -> None:
     checking, seen = ResultChecker(0.5, seed=1), np.zeros(10, int)
     for _ in range(2000):
-        seen[checking._indices(len(seen))] += 1
+        seen[checking._draw_indices(len(seen))] += 1
     assert (np.abs(seen - 1000) < 120).all()
 
 
 def test_a_few_of_very_many_are_drawn_without_a_list_of_the_many() -> None:
-    assert len(ResultChecker(0.5e-9)._indices(10**12)) == 500
+    assert len(ResultChecker(0.5e-9)._draw_indices(10**12)) == 500
 
 
 def test_of_a_small_call_one_element_is_looked_at() -> None:
@@ -207,7 +207,7 @@ def test_whole_kernels_are_checked_as_a_whole(checked: gx.GpuExecutor) -> None:
 
 def test_of_whole_kernels_a_part_of_the_calls_is_checked() -> None:
     with gx.GpuExecutor("cpu", check=0.25) as executor:
-        executor._checker._draw = np.random.default_rng(3)
+        executor._checker._random = np.random.default_rng(3)
         a = np.ones((2, 2), np.uint32)
         for _ in range(200):
             executor.run(MATMUL, a, a)

@@ -54,7 +54,7 @@ def test_a_call_that_cannot_be_tried_is_not_the_error_of_calls_beside_it(held: H
 
 
 def test_kernels_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_pool, "REMEMBERED", 8)
+    monkeypatch.setattr(device_pool, "MAX_MEASUREMENTS", 8)
     seen: list[int] = []
 
     def kernel_number(number: int) -> gx.Kernel:

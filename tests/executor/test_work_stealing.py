@@ -17,7 +17,7 @@ many_rates = st.lists(st.floats(0.0, 1e12), min_size=1, max_size=6)
 def work_through(deal: WorkSplit, parts: list[float], draw: random.Random) -> list[list[int]]:
     """What each device gets when they come in any order."""
     taken: list[list[int]] = [[] for _ in parts]
-    while deal.left:
+    while deal.remaining:
         who = draw.choice([who for who, part in enumerate(parts) if part])
         taken[who] += deal.take(who, parts)
     return taken
@@ -82,7 +82,7 @@ def test_a_slow_thief_leaves_the_last_units_to_a_fast_device() -> None:
     deal = WorkSplit(10, parts)
     assert deal.take(1, parts) == range(9, 10)
     deal.take(0, parts)
-    assert deal.left == 4
+    assert deal.remaining == 4
     assert not deal.take(1, parts), "one unit would take it longer than the other four"
     assert deal.take(1, [0.5, 0.5]), "were they equally fast, it would take some"
     assert deal.take(1, [0.0, 1.0]), "and all, when the other has failed"
@@ -92,19 +92,19 @@ def test_rates_are_those_of_the_kernel_and_of_late() -> None:
     rates = DeviceRates([None, None])
     assert rates.compute_shares(ADD) == [0.5, 0.5]
     for _ in range(20):
-        rates.note(0, ADD, 1, 10 << 20, 1.0)
-        rates.note(1, ADD, 1, 30 << 20, 1.0)
+        rates.record(0, ADD, 1, 10 << 20, 1.0)
+        rates.record(1, ADD, 1, 30 << 20, 1.0)
     assert rates.compute_shares(ADD) == pytest.approx([0.25, 0.75], abs=0.01)
     assert rates.compute_shares(FQ_ADD) == rates.compute_shares(ADD), "until it was run itself"
     for _ in range(20):
-        rates.note(0, ADD, 1, 30 << 20, 1.0)
+        rates.record(0, ADD, 1, 30 << 20, 1.0)
     assert rates.compute_shares(ADD) == pytest.approx([0.5, 0.5], abs=0.01)
 
 
 def test_rates_begin_with_the_calibration() -> None:
     rates = DeviceRates([1e9, 3e9])
     assert rates.compute_shares(ADD) == [0.25, 0.75]
-    rates.note(0, ADD, 1, 1000, 0.1)
+    rates.record(0, ADD, 1, 1000, 0.1)
     assert rates.compute_shares(ADD) == [0.25, 0.75], "one measured device alone says nothing"
     assert DeviceRates([1e9, None]).compute_shares(ADD) == [0.5, 0.5]
 
@@ -114,11 +114,11 @@ def test_who_gets_little_does_not_look_slow_for_it() -> None:
     per_turn, per_byte = 100e-6, 1e-9
     for _ in range(20):
         for who, nbytes in enumerate((40_000, 400)):
-            rates.note(who, ADD, 1, nbytes, per_turn + nbytes * per_byte)
+            rates.record(who, ADD, 1, nbytes, per_turn + nbytes * per_byte)
     assert rates.compute_shares(ADD)[1] > 0.4
 
 
 def test_a_device_that_failed_has_no_share() -> None:
     rates = DeviceRates([None, None, None])
     rates.quarantine(1)
-    assert (rates.compute_shares(ADD), rates.able) == ([0.5, 0.0, 0.5], 2)
+    assert (rates.compute_shares(ADD), rates.usable) == ([0.5, 0.0, 0.5], 2)

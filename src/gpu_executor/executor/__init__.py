@@ -1,4 +1,4 @@
-"""GpuExecutor: kernels on whatever the machine has, as a `concurrent.futures.Executor`."""
+"""GpuExecutor: runs kernels on the machine's devices, as a `concurrent.futures.Executor`."""
 
 from gpu_executor.executor.executor import GpuExecutor
 

@@ -1,4 +1,4 @@
-"""Seats: the devices that an executor may open, best first, each with the backend for it."""
+"""Device candidates: the devices that an executor may open, ranked, each with its backend."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from gpu_executor.vulkan.instance import find_devices
 from gpu_executor.webgpu.device import find_adapters
 
 BackendName = Literal["auto", "vulkan", "webgpu", "cpu"]
-# A GPU by its own driver, then by WebGPU; what a CPU computes comes behind, ours last.
+# A GPU by Vulkan, a GPU by WebGPU, then software drivers; the CPU backend comes last.
 RANKS = {("vulkan", True): 0, ("webgpu", True): 1, ("vulkan", False): 2, ("webgpu", False): 3}
 CPU_RANK = 4
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCandidate:
-    """A device behind a backend, not yet open."""
+    """A device and the backend that can open it."""
 
     backend: str
     device: str
-    """Its name."""
+    """The device's name."""
     index: int | None
-    """What the backend calls it."""
+    """The backend's index of the device."""
     on_gpu: bool
     rate: float | None = None
-    """Bytes a second that a kernel reads and writes there, where the device was calibrated."""
+    """Bytes per second that a kernel reads and writes, from the calibration; None without one."""
     uuid: str = ""
 
     @property
@@ -49,11 +49,11 @@ class DeviceCandidate:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRanking(Sequence[DeviceCandidate]):
-    """Seats, best first, and why there are no more."""
+    """Device candidates, best first, and the reasons why backends have none."""
 
     candidates: tuple[DeviceCandidate, ...]
     absent: tuple[str, ...] = ()
-    """Backends without a device, or that could not look for one, in words."""
+    """For each backend without a device, its name and the reason."""
 
     def __getitem__(self, index: Any) -> Any:
         return self.candidates[index]
@@ -64,11 +64,11 @@ class DeviceRanking(Sequence[DeviceCandidate]):
     def __iter__(self) -> Iterator[DeviceCandidate]:
         return iter(self.candidates)
 
-    def named(self, wanted: str | int) -> DeviceCandidate:
-        """By its place in the ranking, a prefix of its UUID or a part of its name."""
+    def find(self, wanted: str | int) -> DeviceCandidate:
+        """Find a device by its place in the ranking, a prefix of its UUID or a part of its name."""
         text = str(wanted).strip().lower()
         if text.isdecimal():
-            # A place and nothing else: "15" is not to find "LLVM 15".
+            # A number is always a place in the ranking: "15" must not find "LLVM 15".
             found = list(self.candidates[int(text) : int(text) + 1])
         else:
             by_uuid = [
@@ -84,15 +84,15 @@ class DeviceRanking(Sequence[DeviceCandidate]):
                 f"{place}: {candidate}" for place, candidate in enumerate(self.candidates)
             )
             raise DeviceNotFoundError(
-                f"no device matches {wanted!r} as place in the ranking, UUID prefix or part of a "
-                f"name; there are {listed}"
+                f"no device matches {wanted!r} as a place in the ranking, a UUID prefix or a part "
+                f"of a name; there are {listed}"
             )
         return found[0]
 
 
 def rank_devices(backend: BackendName, settings: Settings | None = None) -> DeviceRanking:
-    """Every device that the backend, or any, can drive; a backend that was named and has none is
-    an error."""
+    """Rank every device of a backend, or of all backends for "auto". A backend that is named and
+    has no device is an error."""
     settings = settings or Settings.from_environment()
     if backend != "auto" and backend not in FINDERS:
         names = ", ".join(["auto", *FINDERS])
@@ -100,19 +100,19 @@ def rank_devices(backend: BackendName, settings: Settings | None = None) -> Devi
     if backend != "auto":
         candidates = FINDERS[backend](settings)
         if not candidates:
-            raise NoDeviceError(f"{backend} finds no device")
+            raise NoDeviceError(f"the backend {backend!r} finds no device")
         return DeviceRanking(tuple(_sort_best_first(candidates)))
     found: list[DeviceCandidate] = []
     absent: list[str] = []
     for name, find in FINDERS.items():
         try:
             candidates = find(settings)
-        except GpuError as error:  # no loader, no driver, no wgpu: `auto` takes what there is
+        except GpuError as error:  # no loader, no driver or no wgpu: "auto" skips the backend
             absent.append(f"{name}: {error}")
             continue
         found += candidates
         if not candidates:
-            absent.append(f"{name}: it finds no device")
+            absent.append(f"{name}: no device found")
     return DeviceRanking(tuple(_sort_best_first(found)), tuple(absent))
 
 
@@ -121,22 +121,22 @@ def select_candidates(
     device: str | int | None,
     devices: Literal["all"] | Sequence[str | int] | None,
 ) -> list[DeviceCandidate]:
-    """Which of them to open: the first, the one that was named, or several."""
+    """The devices to open: the first of the ranking, the one that `device` names, or several."""
     if devices is None:
-        return [ranking[0] if device is None else ranking.named(device)]
+        return [ranking[0] if device is None else ranking.find(device)]
     if device is not None:
         raise SettingsError("give device= for one device or devices= for several, not both")
     if isinstance(devices, str) and devices == "all":
         return [candidate for candidate in ranking if candidate.rank == ranking[0].rank]
     several = isinstance(devices, Iterable) and not isinstance(devices, str)
-    candidates = [ranking.named(each) for each in devices] if several else []
+    candidates = [ranking.find(each) for each in devices] if several else []
     if not candidates:
-        raise SettingsError(f"devices= is 'all' or a list of devices, not {devices!r}")
+        raise SettingsError(f"devices= must be 'all' or a list of devices, not {devices!r}")
     return candidates
 
 
 def _sort_best_first(candidates: Sequence[DeviceCandidate]) -> list[DeviceCandidate]:
-    """By rank; of one rank the fastest first, where all of them were measured."""
+    """Sort by rank. Devices of one rank are sorted by rate if all of them are calibrated."""
     ordered: list[DeviceCandidate] = []
     for _, group in groupby(
         sorted(candidates, key=lambda candidate: candidate.rank), lambda candidate: candidate.rank
@@ -152,8 +152,8 @@ def _find_vulkan(settings: Settings) -> list[DeviceCandidate]:
     candidates = []
     for info in find_devices():
         folder = settings.cache_dir if settings.calibrate else None
-        figures = None if folder is None else read_calibration(folder, info)
-        rate = None if figures is None else figures.kernel
+        calibration = None if folder is None else read_calibration(folder, info)
+        rate = None if calibration is None else calibration.kernel
         candidates.append(
             DeviceCandidate("vulkan", info.name, info.index, info.kind != "cpu", rate, info.uuid)
         )
@@ -171,6 +171,7 @@ def _find_cpu(_settings: Settings) -> list[DeviceCandidate]:
     return [DeviceCandidate("cpu", "NumPy", None, False)]
 
 
+# The function that finds the devices of each backend.
 FINDERS: dict[str, Callable[[Settings], list[DeviceCandidate]]] = {
     "vulkan": _find_vulkan,
     "webgpu": _find_webgpu,

@@ -1,7 +1,7 @@
-"""Small calls of one kernel as a single call: their elements one behind the other.
+"""Coalescing: several small calls of one kernel run as one call on their concatenated arrays.
 
-A call of a few elements costs what submitting and waiting cost. Eight of them in one cost it once,
-where a batch has a submission for each.
+A call of a few elements costs little more than its submission and wait. Eight coalesced calls pay
+that once; a batch has a submission for each call.
 """
 
 from __future__ import annotations
@@ -16,31 +16,33 @@ from gpu_executor.call import Array, is_masked
 from gpu_executor.executor.jobs import Arrays
 from gpu_executor.kernel import ElementType, Kernel, Shape
 
-MOST_BYTES = 1 << 20
-"""Of all inputs: more is copied faster by those who overlap copies and computing."""
+MAX_COALESCED_BYTES = 1 << 20
+"""Input bytes of all calls. Larger batches are faster without coalescing: the backend overlaps
+their copies with computing."""
 
 
 def coalesce(kernel: Kernel, calls: Sequence[Arrays]) -> tuple[Arrays, list[Shape]] | None:
-    """Inputs of one call, and the shape of elements in each; None where they cannot be joined.
+    """Concatenate the inputs of calls. Returns the inputs of one call, and the leading shape of
+    each call; None if the calls cannot be coalesced.
 
-    What does not fit the kernel is left to be refused call by call.
+    Invalid arguments give None too: the calls then run one by one, and the backend raises.
     """
     if kernel.split != "elements" or kernel.types is None or kernel.push_of is not None:
         return None
     types = kernel.types[: kernel.inputs]
     shapes: list[Shape] = []
-    like: Arrays | None = None
-    shape, own_bytes, nbytes = None, 0, 0
+    previous: Arrays | None = None
+    shape, call_bytes, nbytes = None, 0, 0
     for arrays in calls:
-        if like is None or not _are_like(arrays, like):  # they nearly always are
-            like, shape = arrays, _shape_of(arrays, types)
+        if previous is None or not _have_same_layout(arrays, previous):  # nearly always the same
+            previous, shape = arrays, _find_call_shape(arrays, types)
             if shape is None:
                 return None
-            own_bytes = sum(each.nbytes for each in arrays)
+            call_bytes = sum(each.nbytes for each in arrays)
         assert shape is not None
         shapes.append(shape)
-        nbytes += own_bytes
-    if nbytes > MOST_BYTES:
+        nbytes += call_bytes
+    if nbytes > MAX_COALESCED_BYTES:
         return None
     columns = zip(*calls, strict=True)
     return tuple(
@@ -50,27 +52,29 @@ def coalesce(kernel: Kernel, calls: Sequence[Arrays]) -> tuple[Arrays, list[Shap
 
 
 def split_results(kernel: Kernel, result: Any, shapes: Sequence[Shape]) -> list[Any]:
-    """Each call's own result."""
+    """Split the result of a coalesced call into the result of each call."""
     assert kernel.types is not None
     types = kernel.types[kernel.inputs :]
     if not isinstance(result, tuple):
-        return _parts(result, shapes, types[0])
-    wholes = zip(result, types, strict=True)
-    return list(zip(*(_parts(whole, shapes, type_) for whole, type_ in wholes), strict=True))
+        return _split_output(result, shapes, types[0])
+    outputs = zip(result, types, strict=True)
+    return list(
+        zip(*(_split_output(output, shapes, type_) for output, type_ in outputs), strict=True)
+    )
 
 
-def _parts(whole: Array, shapes: Sequence[Shape], type_: ElementType) -> list[Array]:
-    """Copies: else one of them would keep all of them."""
+def _split_output(output: Array, shapes: Sequence[Shape], type_: ElementType) -> list[Array]:
+    """Split one output. The parts are copies: a view would keep the whole output alive."""
     parts, first = [], 0
     for shape in shapes:
         end = first + math.prod(shape)
-        parts.append(whole[first:end].reshape(shape + type_.shape).copy())
+        parts.append(output[first:end].reshape(shape + type_.shape).copy())
         first = end
     return parts
 
 
-def _are_like(arrays: Arrays, others: Arrays) -> bool:
-    """Whether what holds of those arrays holds of these."""
+def _have_same_layout(arrays: Arrays, others: Arrays) -> bool:
+    """Whether two calls have plain NumPy arrays of the same shapes and dtypes."""
     if len(arrays) != len(others):
         return False
     for array, other in zip(arrays, others, strict=True):
@@ -81,22 +85,23 @@ def _are_like(arrays: Arrays, others: Arrays) -> bool:
     return True
 
 
-def _shape_of(arrays: Arrays, types: Sequence[ElementType]) -> Shape | None:
-    """The shape of elements that all arrays of a call have, if they are what the kernel takes."""
+def _find_call_shape(arrays: Arrays, types: Sequence[ElementType]) -> Shape | None:
+    """The leading shape that all arrays of a call share; None if they do not fit the kernel."""
     if len(arrays) != len(types):
         return None
-    first = _elements(arrays[0], types[0])
+    first = _find_leading_shape(arrays[0], types[0])
     for array, type_ in zip(arrays[1:], types[1:], strict=True):
-        if _elements(array, type_) != first:
+        if _find_leading_shape(array, type_) != first:
             return None
     return first
 
 
-def _elements(array: Array, type_: ElementType) -> Shape | None:
+def _find_leading_shape(array: Array, type_: ElementType) -> Shape | None:
+    """The shape of an array without that of its elements; None if the element type differs."""
     if not isinstance(array, np.ndarray) or array.dtype != type_.dtype:
         return None
     if is_masked(array):
-        return None  # which a call of its own refuses
-    own = len(type_.shape)
-    leading: Shape = array.shape[: array.ndim - own]
-    return leading if array.shape[array.ndim - own :] == type_.shape else None
+        return None  # the backend raises when the call runs alone
+    element_axes = len(type_.shape)
+    leading: Shape = array.shape[: array.ndim - element_axes]
+    return leading if array.shape[array.ndim - element_axes :] == type_.shape else None

@@ -1,11 +1,7 @@
-"""DeviceCounts: what a device did for an executor.
+"""Metrics of one device: counters, histograms, log messages, spans and profiles of its jobs.
 
-What one device did while it was watched: its jobs, and on Vulkan the stages of every piece.
-
-The journal of a device: what is told of its jobs, to those who watch.
-
-Times and sizes are counted for every job. The rest (spans of OpenTelemetry, those of a profile,
-lines in the log under `gpu_executor.executor`) is made where somebody wants it.
+Times and sizes are counted for every job. OpenTelemetry spans, profile spans and log messages
+(under `gpu_executor.executor`) are produced only where they are enabled.
 """
 
 from __future__ import annotations
@@ -31,14 +27,19 @@ from gpu_executor.telemetry.spans import Span, SpanAttributes
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.profile import Profile
 
+log = logging.getLogger("gpu_executor.executor")
+# Bound once: both are called for every job.
+get_tracer: Callable[[], Any] = load_exporter("tracer")
+record_span: Callable[..., None] = load_exporter("span")
+
 
 @dataclass(slots=True)
 class DeviceCounts:
-    """Added to by whoever runs calls."""
+    """Counters of one device, for the whole life of the executor."""
 
     calls: int = 0
     batches: int = 0
-    """Submitted together, of two calls or more."""
+    """Batches of two or more calls."""
     retries: int = 0
     reopened: int = 0
     errors: int = 0
@@ -47,41 +48,37 @@ class DeviceCounts:
 
 
 class DeviceProfile:
-    """Goes on when the device is opened again."""
+    """The profile of one device: its jobs, and on Vulkan the stages of every piece. The profile
+    continues when the device is reopened."""
 
     def __init__(self) -> None:
         self.jobs: list[Span] = []
         self._pieces: list[Profile] = []
-        """Of each backend that the device had meanwhile."""
+        """The profile of each backend: one, and one more for each time the device was reopened."""
 
     @property
     def spans(self) -> list[Span]:
         return self.jobs + [span for profile in self._pieces for span in profile.spans]
 
     def stages(self) -> dict[str, float]:
-        """Seconds by stage; none where there are no stages."""
+        """Seconds by stage; empty for backends without stages."""
         totals: Counter[str] = Counter()
         for profile in self._pieces:
             totals.update(profile.stages())
         return dict(totals)
 
-    def watch(self, backend: Backend) -> None:
-        """From now on, what this backend does."""
+    def add_backend(self, backend: Backend) -> None:
+        """Start to profile a backend."""
         if isinstance(backend, PersistentVulkanBackend):
             self._pieces.append(backend.profile())
 
-    def end(self) -> None:
-        """Watch no more."""
+    def stop(self) -> None:
+        """Stop profiling."""
         for profile in self._pieces:
             profile.__exit__()
 
 
-log = logging.getLogger("gpu_executor.executor")
-# Bound once: both are called for every job.
-get_tracer: Callable[[], Any] = load_exporter("tracer")
-record_span: Callable[..., None] = load_exporter("span")
-
-# From a small call on a fast card to a large one on the CPU, and what waits behind such.
+# Bucket bounds: from a small call on a fast GPU to jobs that wait behind large calls on the CPU.
 JOB_SECONDS = (
     *(25e-6, 50e-6, 100e-6, 250e-6, 500e-6),
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -92,7 +89,7 @@ BATCH_CALLS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job that is over, for those who want to be told."""
+    """A finished job, as spans and log messages describe it."""
 
     kernel: Kernel
     calls: Sequence[Arrays]
@@ -100,72 +97,72 @@ class JobRecord:
     begun: float
     ended: float
     batch: int
-    """Calls that were run together with it, its own among them."""
+    """Calls in its batch, its own included."""
     retries: int
-    """In that batch."""
+    """Retries in its batch."""
     error: BaseException | None
 
 
 class DeviceMetrics:
-    """Safe from several threads."""
+    """Records what a device does. Thread-safe."""
 
     def __init__(self, candidate: DeviceCandidate, counts: DeviceCounts) -> None:
         self._candidate, self._counts = candidate, counts
         self.job_seconds = Histogram(JOB_SECONDS)
-        """From the time a job was asked for until it had its answer."""
+        """Seconds from a job's submission to its result."""
         self.batch_calls = Histogram(BATCH_CALLS)
-        """Calls that were taken from the line at once."""
-        self.profiled: list[Span] | None = None
-        """Where spans go while somebody profiles."""
+        """Calls that were taken from the queue at once."""
+        self.profile_spans: list[Span] | None = None
+        """The spans of the active profile; None without one."""
         self._retries: dict[int, int] = {}
-        """By thread, of what it runs now."""
-        get_tracer()  # OpenTelemetry is imported here, and not when the first job waits
+        """Retries in the current batch of each thread, by thread identifier."""
+        get_tracer()  # imports OpenTelemetry now, so that the first job need not wait for it
 
-    # --- the device ---
+    # --- events of the device ---
 
-    def opened(self) -> None:
-        log.info("%s is open", self._candidate)
+    def log_open(self) -> None:
+        log.info("%s opened", self._candidate)
 
-    def closed(self) -> None:
-        log.info("%s is closed: %d calls", self._candidate, self._counts.calls)
+    def log_close(self) -> None:
+        log.info("%s closed after %d calls", self._candidate, self._counts.calls)
 
-    def retried(self, kernel: Kernel, error: BaseException) -> None:
-        """A call is run again because of that error."""
+    def count_retry(self, kernel: Kernel, error: BaseException) -> None:
+        """Count and log that a call or batch is retried after an error."""
         self._counts.retries += 1
         self._retries[get_ident()] = self._retries.get(get_ident(), 0) + 1
-        log.warning("%s on %s is run again: %s", kernel.name, self._candidate, error)
+        log.warning("retrying %s on %s after an error: %s", kernel.name, self._candidate, error)
 
-    def reopened(self, error: BaseException) -> None:
-        """The device was opened again because of that error."""
+    def count_reopening(self, error: BaseException) -> None:
+        """Count and log that the device was reopened after an error."""
         self._counts.reopened += 1
-        log.warning("%s was lost and is open again: %s", self._candidate, error)
+        log.warning("%s was lost and has been reopened: %s", self._candidate, error)
 
-    def quarantined(self, error: GpuError) -> None:
-        """The device gets no more jobs because of that error."""
-        log.error("%s is left alone from now on: %s", self._candidate, error)
+    def log_quarantine(self, error: GpuError) -> None:
+        """Log that the device gets no more jobs."""
+        log.error("%s is quarantined: %s", self._candidate, error)
 
-    # --- its jobs ---
+    # --- jobs ---
 
-    def ran(
+    def count_call(
         self, kernel: Kernel, arrays: Arrays, begun: float, error: BaseException | None = None
     ) -> None:
-        """A call in its caller's thread is over."""
+        """Count and publish a call that ran in its caller's thread."""
         ended, nbytes, counts = perf_counter(), count_input_bytes(arrays), self._counts
         counts.seconds += ended - begun
         counts.nbytes += nbytes
         self.job_seconds.observe(ended - begun)
         if error is not None:
             counts.errors += 1
-        if self.profiled is not None:
-            self._profile(self.profiled, kernel, begun, ended)
-        retries = self._take_retries()
-        if _is_watched():
-            done = JobRecord(kernel, [arrays], nbytes, begun, ended, 1, retries, error)
-            self._tell(done, get_current_context())
+        if self.profile_spans is not None:
+            self._add_profile_span(self.profile_spans, kernel, begun, ended)
+        retries = self._pop_retries()
+        if _is_published():
+            record = JobRecord(kernel, [arrays], nbytes, begun, ended, 1, retries, error)
+            self._publish(record, get_current_context())
 
-    def ran_together(self, jobs: Sequence[Job], begun: float) -> float:
-        """Jobs from the line are run, and will have their answers now: counted before, so that
-        whoever has an answer finds it counted. Returns the time."""
+    def count_batch(self, jobs: Sequence[Job], begun: float) -> float:
+        """Count jobs from the queue that have run. Called before their futures are resolved, so
+        that a caller with a result finds it counted. Returns the end time."""
         ended, counts, calls, nbytes = perf_counter(), self._counts, 0, 0
         for job in jobs:
             calls += len(job.calls)
@@ -173,64 +170,77 @@ class DeviceMetrics:
         counts.seconds += ended - begun
         counts.nbytes += nbytes
         self.batch_calls.observe(calls)
-        if self.profiled is not None:
-            self._profile(self.profiled, jobs[0].kernel, begun, ended)
+        if self.profile_spans is not None:
+            self._add_profile_span(self.profile_spans, jobs[0].kernel, begun, ended)
         return ended
 
-    def answered(self, jobs: Sequence[Job], ended: float) -> None:
-        """They have their answers; nobody waits for what is told of them."""
-        retries = self._take_retries()
-        if not _is_watched():
+    def publish_batch(self, jobs: Sequence[Job], ended: float) -> None:
+        """Publish jobs from the queue. Called after their futures are resolved, so that no caller
+        waits for it."""
+        retries = self._pop_retries()
+        if not _is_published():
             return
         batch = sum(len(job.calls) for job in jobs)
         for job in jobs:
             if not job.future.done():
-                continue  # others have the rest of it
+                continue  # other devices still run parts of it
             error = job.future.exception()
-            push_words = job.kernel, job.calls, job.nbytes, job.submitted
-            self._tell(JobRecord(*push_words, ended, batch, retries, error), job.context)
+            about = job.kernel, job.calls, job.nbytes, job.submitted
+            self._publish(JobRecord(*about, ended, batch, retries, error), job.context)
 
-    def _take_retries(self) -> int:
+    def _pop_retries(self) -> int:
         return self._retries.pop(get_ident(), 0) if self._retries else 0
 
-    def _profile(self, spans: list[Span], kernel: Kernel, begun: float, ended: float) -> None:
-        """Around the stages of its pieces, which are on the same thread's track."""
+    def _add_profile_span(
+        self, spans: list[Span], kernel: Kernel, begun: float, ended: float
+    ) -> None:
+        """Add a span on this thread's track, where it encloses the stages of the pieces."""
         track, number = f"host {threading.current_thread().name}", len(spans) + 1
         spans.append(Span(track, kernel.name, int(begun * 1e9), int(ended * 1e9), number))
 
-    def _tell(self, done: JobRecord, context: Any) -> None:
-        name = done.kernel.name
-        spans = get_tracer()
-        if spans is not None:
-            times = done.begun, done.ended
-            record_span(spans, name, context, *times, lambda: self._attributes(done), done.error)
+    def _publish(self, record: JobRecord, context: Any) -> None:
+        """Record the span of a job, and log it."""
+        name = record.kernel.name
+        tracer = get_tracer()
+        if tracer is not None:
+            times = record.begun, record.ended
+            record_span(
+                tracer, name, context, *times, lambda: self._make_attributes(record), record.error
+            )
         if log.isEnabledFor(logging.DEBUG):
-            error = done.error
-            said = "done" if error is None else f"{type(error).__name__}: {error}"
-            queue = "%s on %s: %d calls, %d bytes, %.1f us, %s"
-            microseconds = (done.ended - done.begun) * 1e6
+            error = record.error
+            outcome = "done" if error is None else f"{type(error).__name__}: {error}"
             log.debug(
-                queue, name, self._candidate, len(done.calls), done.nbytes, microseconds, said
+                "%s on %s: %d calls, %d bytes, %.1f us, %s",
+                name,
+                self._candidate,
+                len(record.calls),
+                record.nbytes,
+                (record.ended - record.begun) * 1e6,
+                outcome,
             )
 
-    def _attributes(self, done: JobRecord) -> SpanAttributes:
+    def _make_attributes(self, record: JobRecord) -> SpanAttributes:
         return {
             "gpu_executor.device": self._candidate.device,
             "gpu_executor.backend": self._candidate.backend,
-            "gpu_executor.elements": sum(_elements(done.kernel, each) for each in done.calls),
-            "gpu_executor.bytes": done.nbytes,
-            "gpu_executor.calls": len(done.calls),
-            "gpu_executor.batch_calls": done.batch,
-            "gpu_executor.retries": done.retries,
+            "gpu_executor.elements": sum(
+                _count_elements(record.kernel, each) for each in record.calls
+            ),
+            "gpu_executor.bytes": record.nbytes,
+            "gpu_executor.calls": len(record.calls),
+            "gpu_executor.batch_calls": record.batch,
+            "gpu_executor.retries": record.retries,
         }
 
 
-def _is_watched() -> bool:
+def _is_published() -> bool:
+    """Whether jobs are traced or logged."""
     return get_tracer() is not None or log.isEnabledFor(logging.DEBUG)
 
 
-def _elements(kernel: Kernel, arrays: Arrays) -> int:
-    """Of the first input; numbers, where a kernel does not say what an element is."""
+def _count_elements(kernel: Kernel, arrays: Arrays) -> int:
+    """Elements of the first input; numbers if the kernel does not declare its element types."""
     shape: tuple[int, ...] = getattr(arrays[0], "shape", ()) if arrays else ()
     own = 0 if kernel.types is None else len(kernel.types[0].shape)
     return math.prod(shape[: len(shape) - own])

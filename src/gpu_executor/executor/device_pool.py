@@ -1,15 +1,9 @@
-"""The CPU as a stand-in, opened when it is first needed.
+"""The device pool of an executor: its open devices and what they share.
 
-Small calls on the CPU, where that is faster than handing them to a device.
-
-Whether it is, is tried once for each kernel and size class on the arrays of the first call of it.
-
-The crew: an executor's devices and what they share, the line, their rates and a stand-in.
-
-Devices are numbers here. One that has failed gets nothing more; what it could not run is for
-others, and where there are none, for the CPU if the choice of a device was the executor's.
-
-Opening the devices that an executor was asked for, or the best that opens.
+The devices share the job queue, their measured rates and a CPU fallback. A failed device is
+quarantined: it gets no more jobs, and other devices run its jobs. Without another device the CPU
+runs them, if the executor itself chose the device. Small calls may run on the CPU where that is
+faster. Devices are referred to by their index.
 """
 
 from __future__ import annotations
@@ -39,7 +33,11 @@ from gpu_executor.executor.candidates import DeviceCandidate, DeviceRanking
 from gpu_executor.executor.coalescing import coalesce
 from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import Arrays, Job, count_input_bytes
-from gpu_executor.executor.open_device import STRIKES, OpenDevice, find_retry_obstacle
+from gpu_executor.executor.open_device import (
+    MAX_CONSECUTIVE_LOSSES,
+    OpenDevice,
+    find_retry_obstacle,
+)
 from gpu_executor.executor.result_check import ResultChecker
 from gpu_executor.executor.work_stealing import DeviceRates
 from gpu_executor.kernel import Kernel
@@ -49,14 +47,15 @@ log = logging.getLogger("gpu_executor.executor")
 
 
 class CpuFallback:
-    """For small calls, and for all of them when every device has failed. It warns of that, once."""
+    """The CPU backend of an executor, opened when it is first needed: for small calls, and for all
+    calls when every device has failed. Falling back is a warning, once."""
 
     def __init__(self, settings: Settings, *, fell_back: bool = False) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         self.device: OpenDevice | None = None
         self.fell_back = fell_back
-        """Whether the CPU was taken because there was no device, or none is left."""
+        """Whether the CPU is used because there was no device, or no usable one is left."""
 
     def open(self) -> OpenDevice:
         with self._lock:
@@ -66,14 +65,14 @@ class CpuFallback:
             return self.device
 
     def fall_back(self, why: GpuError) -> OpenDevice:
-        """Instead of devices that failed."""
+        """Open the CPU in place of devices that failed."""
         device = self.open()
         with self._lock:
             first, self.fell_back = not self.fell_back, True
         if first:
-            said = f"kernels run on the CPU by NumPy from now on: {why}"
-            log.warning(said)
-            warnings.warn(said, RuntimeWarning, stacklevel=4)
+            message = f"falling back to the CPU (NumPy), no usable device is left: {why}"
+            log.warning(message)
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
         return device
 
     def close(self) -> None:
@@ -81,74 +80,83 @@ class CpuFallback:
             self.device.close()
 
 
-MOST_BYTES = 1 << 18
-"""Of the inputs: more is a device's, untried."""
+MAX_SMALL_BYTES = 1 << 18
+"""Input bytes of a small call. Larger calls run on the device without a measurement."""
 ROUNDS = 3
-REMEMBERED = 1024
-"""Outcomes; a kernel has one for each size class. They keep the kernel."""
+"""Timed runs of a measurement."""
+MAX_MEASUREMENTS = 1024
+"""Measurements that are kept, one for each kernel and size class. They keep the kernel alive."""
 
 
 class SmallCallRouter:
-    """Safe from several threads; who comes while another tries, waits for the outcome."""
+    """Decides whether small calls run on the device or on the CPU. Thread-safe.
+
+    Both are measured once for each kernel and size class, on the arrays of its first call. Other
+    threads wait for the measurement.
+    """
 
     def __init__(self, cpu_fallback: CpuFallback) -> None:
         self._cpu_fallback = cpu_fallback
         self._on_cpu: dict[tuple[DeviceCandidate, Kernel, int], bool] = {}
-        """By size class: the number of bits in the number of bytes."""
-        self._trying = threading.Lock()
+        """Whether the CPU is faster. The last part of the key is the size class: the bit length of
+        the number of input bytes."""
+        self._measuring = threading.Lock()
 
-    def place(self, device: OpenDevice, kernel: Kernel, calls: Sequence[Arrays]) -> OpenDevice:
-        """Where calls that are run together run sooner."""
+    def select_device(
+        self, device: OpenDevice, kernel: Kernel, calls: Sequence[Arrays]
+    ) -> OpenDevice:
+        """The device, or the CPU if that runs the batch faster."""
         nbytes = sum(map(count_input_bytes, calls))
-        if nbytes > MOST_BYTES or not _on_host(kernel, calls):
+        if nbytes > MAX_SMALL_BYTES or not _can_run_on_cpu(kernel, calls):
             return device
         key = device.candidate, kernel, nbytes.bit_length()
         on_cpu = self._on_cpu.get(key)
         if on_cpu is None:
-            on_cpu = self._try(key, device, calls)
+            on_cpu = self._measure(key, device, calls)
         return self._cpu_fallback.open() if on_cpu else device
 
-    def sizes(self, candidate: DeviceCandidate, kernel: Kernel) -> list[int]:
-        """Bytes below which calls, class by class, were found to be the CPU's."""
-        with self._trying:
+    def list_cpu_sizes(self, candidate: DeviceCandidate, kernel: Kernel) -> list[int]:
+        """The upper bounds, in bytes, of the size classes for which the CPU is faster."""
+        with self._measuring:
             return sorted(
                 1 << bits
-                for (at, what, bits), on_cpu in self._on_cpu.items()
-                if on_cpu and (at, what) == (candidate, kernel)
+                for (*measured, bits), on_cpu in self._on_cpu.items()
+                if on_cpu and measured == [candidate, kernel]
             )
 
-    def _try(
+    def _measure(
         self, key: tuple[DeviceCandidate, Kernel, int], device: OpenDevice, calls: Sequence[Arrays]
     ) -> bool:
         kernel = key[1]
-        with self._trying:
+        with self._measuring:
             if key in self._on_cpu:
                 return self._on_cpu[key]
-            together = coalesce(kernel, calls) if len(calls) > 1 else None
-            arrays = calls[0] if together is None else together[0]
+            coalesced = coalesce(kernel, calls) if len(calls) > 1 else None
+            arrays = calls[0] if coalesced is None else coalesced[0]
             try:
-                own = _seconds(device.backend, kernel, arrays)
+                device_seconds = _measure_seconds(device.backend, kernel, arrays)
             except Exception:
-                return False  # what is wrong with it is said when it is run
+                return False  # the call itself raises the error when it runs
             try:
-                cpu = _seconds(self._cpu_fallback.open().backend, kernel, arrays)
+                backend = self._cpu_fallback.open().backend
+                cpu_seconds = _measure_seconds(backend, kernel, arrays)
             except Exception:
-                cpu = math.inf  # the reference cannot what the device can
-            if len(self._on_cpu) >= REMEMBERED:
+                cpu_seconds = math.inf  # the kernel's reference fails where the device does not
+            if len(self._on_cpu) >= MAX_MEASUREMENTS:
                 self._on_cpu.pop(next(iter(self._on_cpu)))
-            self._on_cpu[key] = cpu < own
-            return cpu < own
+            self._on_cpu[key] = cpu_seconds < device_seconds
+            return cpu_seconds < device_seconds
 
 
-def _on_host(kernel: Kernel, calls: Sequence[Arrays]) -> bool:
-    """Whether the CPU can run them."""
+def _can_run_on_cpu(kernel: Kernel, calls: Sequence[Arrays]) -> bool:
+    """Whether the kernel has a reference and all arrays are NumPy arrays."""
     return kernel.reference is not None and all(
         isinstance(each, np.ndarray) for arrays in calls for each in arrays
     )
 
 
-def _seconds(backend: Backend, kernel: Kernel, arrays: Arrays) -> float:
-    """The least, when everything that is made once is there."""
+def _measure_seconds(backend: Backend, kernel: Kernel, arrays: Arrays) -> float:
+    """The shortest of several runs, after a warm-up run."""
     backend.run(kernel, *arrays)
     least = math.inf
     for _ in range(ROUNDS):
@@ -158,12 +166,12 @@ def _seconds(backend: Backend, kernel: Kernel, arrays: Arrays) -> float:
     return least
 
 
-FROM_FAILING = (VulkanError, ClosedError, NoDeviceError)
-"""What calls on a device that is not there any more end in."""
+DEVICE_ERRORS = (VulkanError, ClosedError, NoDeviceError)
+"""Errors of calls on a device that was lost."""
 
 
 class DevicePool:
-    """Safe from several threads."""
+    """The devices of an executor. Thread-safe."""
 
     def __init__(
         self,
@@ -182,55 +190,64 @@ class DevicePool:
             cpu_fallback,
         )
         self._may_fall_back = may_fall_back
-        self.small = SmallCallRouter(cpu_fallback) if small_on_cpu else None
-        self.simple = len(devices) == 1 and not small_on_cpu
-        """Whether there is nothing to choose for a call."""
-        self._working = len(devices)
+        self.small_calls = SmallCallRouter(cpu_fallback) if small_on_cpu else None
+        self.single_device = len(devices) == 1 and not small_on_cpu
+        """Whether every call runs on the same device."""
+        self._running_workers = len(devices)
         for device in devices:
-            device.has_others = partial(self._has_others, device)
-        self._direct = [0] * len(devices)
-        """Calls that callers' threads have running, by device."""
+            device.has_other_devices = partial(self._has_other_devices, device)
+        self._direct_calls = [0] * len(devices)
+        """Running calls of callers' threads, by device."""
         self._lock = threading.Lock()
 
-    def opened(self) -> list[OpenDevice]:
-        """The devices, and the stand-in if it was needed."""
+    def list_open_devices(self) -> list[OpenDevice]:
+        """The devices, and the CPU fallback if it is open."""
         cpu_fallback = self.cpu_fallback.device
         return [*self.devices] if cpu_fallback is None else [*self.devices, cpu_fallback]
 
-    def placed_on(self) -> list[OpenDevice]:
-        """What calls run on while nothing fails: the stand-in too where it has small ones."""
-        return [*self.devices] if self.small is None else [*self.devices, self.cpu_fallback.open()]
+    def list_profiled_devices(self) -> list[OpenDevice]:
+        """The devices that calls run on: the CPU too if small calls run there."""
+        if self.small_calls is None:
+            return [*self.devices]
+        return [*self.devices, self.cpu_fallback.open()]
 
-    def place(self, who: int, kernel: Kernel, calls: Sequence[Arrays]) -> OpenDevice:
-        """Where calls are run that a device has taken."""
-        device = self.devices[who]
+    def select_device(
+        self, device_index: int, kernel: Kernel, calls: Sequence[Arrays]
+    ) -> OpenDevice:
+        """The device that runs the calls which a worker has taken: its own, or the CPU."""
+        device = self.devices[device_index]
         if device.failed is not None:
-            if not self._stands_in(kernel):
-                raise device.refusal()
+            if not self._can_fall_back(kernel):
+                raise device.make_quarantine_error()
             return self.cpu_fallback.fall_back(device.failed)
-        return device if self.small is None else self.small.place(device, kernel, calls)
+        if self.small_calls is None:
+            return device
+        return self.small_calls.select_device(device, kernel, calls)
 
     @contextmanager
-    def taken(
+    def reserve_device(
         self, kernel: Kernel, arrays: Arrays, lost_on: frozenset[int] = frozenset()
     ) -> Iterator[OpenDevice]:
-        """A device for one call in its caller's thread: of several the one that is least busy, and
-        was not lost in it."""
+        """Reserve a device for one call in its caller's thread: the least busy of those that were
+        not lost in this call."""
         shares = self.rates.compute_shares(kernel)
         with self._lock:
-            able = [who for who, device in enumerate(self.devices) if device.failed is None]
-            able = [who for who in able if who not in lost_on] or able
-            who = min(able or [0], key=lambda each: (self._direct[each] + 1) / (shares[each] or 1))
-            self._direct[who] += 1
+            usable = [index for index, each in enumerate(self.devices) if each.failed is None]
+            usable = [index for index in usable if index not in lost_on] or usable
+            device_index = min(
+                usable or [0],
+                key=lambda index: (self._direct_calls[index] + 1) / (shares[index] or 1),
+            )
+            self._direct_calls[device_index] += 1
         try:
-            yield self.place(who, kernel, [arrays])
+            yield self.select_device(device_index, kernel, [arrays])
         finally:
             with self._lock:
-                self._direct[who] -= 1
-            if self.devices[who].failed is not None:
-                self.rates.quarantine(who)
+                self._direct_calls[device_index] -= 1
+            if self.devices[device_index].failed is not None:
+                self.rates.quarantine(device_index)
 
-    def is_for_others(
+    def can_run_elsewhere(
         self,
         device: OpenDevice,
         kernel: Kernel,
@@ -239,70 +256,79 @@ class DevicePool:
         error: Any,
         lost_on: frozenset[int],
     ) -> bool:
-        """Whether a call failed with its device alone, and there is somebody else to run it."""
-        if not isinstance(error, FROM_FAILING) or isinstance(error, WrongResultError):
+        """Whether a call failed because of its device, and another device or the CPU can run it."""
+        if not isinstance(error, DEVICE_ERRORS) or isinstance(error, WrongResultError):
             return False
         if find_retry_obstacle(arrays, out) is not None:
             return False
-        if device.failed is None:  # it may be the call that loses devices: once on each, then
-            return isinstance(error, DeviceLostError) and self._has_others(device, lost_on)
-        return self._has_others(device) or self._stands_in(kernel)
+        if device.failed is None:
+            # The call itself may be what loses devices: it runs once on each of them.
+            return isinstance(error, DeviceLostError) and self._has_other_devices(device, lost_on)
+        return self._has_other_devices(device) or self._can_fall_back(kernel)
 
-    def pass_on(
-        self, who: int, answers: Sequence[tuple[Job, Sequence[Any]]]
+    def requeue_failed_jobs(
+        self, device_index: int, finished: Sequence[tuple[Job, Sequence[Any]]]
     ) -> list[tuple[Job, Sequence[Any]]]:
-        """A device has failed, or is lost again and again: jobs that others are to run go back to
-        the line; those that are answered are returned."""
-        device = self.devices[who]
-        self.judge(device)
+        """After a device has failed or was lost: put back the jobs that another device can run, and
+        return the others with their outcomes."""
+        device = self.devices[device_index]
+        self.quarantine_if_unstable(device)
         if device.failed is not None:
-            self.rates.quarantine(who)
-        passed = [job for job, own in answers if self._are_for_others(device, job, own)]
-        if not passed:
-            return list(answers)
-        for job in passed:
-            job.lost_on |= {who}
-        self.queue.put_back(passed)
-        return [(job, own) for job, own in answers if job not in passed]
+            self.rates.quarantine(device_index)
+        requeued = [
+            job for job, outcomes in finished if self._can_job_run_elsewhere(device, job, outcomes)
+        ]
+        if not requeued:
+            return list(finished)
+        for job in requeued:
+            job.lost_on |= {device_index}
+        self.queue.put_back(requeued)
+        return [(job, outcomes) for job, outcomes in finished if job not in requeued]
 
-    def judge(self, device: OpenDevice) -> None:
-        """Leave a device alone that is lost again and again, where there are others."""
-        if device.strikes < STRIKES:
+    def quarantine_if_unstable(self, device: OpenDevice) -> None:
+        """Quarantine a device that was lost in several calls in a row, if there are others."""
+        if device.consecutive_losses < MAX_CONSECUTIVE_LOSSES:
             return
         with self._lock:
-            if self._has_others(device):
-                device.give_up()
+            if device.failed is None and self._has_other_devices(device):
+                losses = device.consecutive_losses
+                device.quarantine(
+                    NoDeviceError(
+                        f"it was lost in {losses} calls in a row, in spite of being reopened"
+                    )
+                )
 
-    def is_left_by(self, who: int) -> bool:
-        """Whether a device has failed and others go on without it; the last one's thread stays."""
-        return self.devices[who].failed is not None and self.rates.able > 0
+    def should_stop_worker(self, device_index: int) -> bool:
+        """Whether a device has failed and others are usable. The last device's worker goes on."""
+        return self.devices[device_index].failed is not None and self.rates.usable > 0
 
-    def end(self, who: int) -> None:
-        """A device's thread is over; with the last one all devices are closed."""
-        self.queue.leave(who)
+    def finish_worker(self, device_index: int) -> None:
+        """End a device's worker, this thread. The last worker closes all devices."""
+        self.queue.remove_worker(device_index)
         with self._lock:
-            self._working -= 1
-            if self._working:
+            self._running_workers -= 1
+            if self._running_workers:
                 return
         for device in self.devices:
             device.close()
         self.cpu_fallback.close()
 
-    def _has_others(self, device: OpenDevice, lost_on: frozenset[int] = frozenset()) -> bool:
+    def _has_other_devices(self, device: OpenDevice, lost_on: frozenset[int] = frozenset()) -> bool:
+        """Whether there is another usable device that is not in `lost_on`."""
         return any(
             each.failed is None
-            for who, each in enumerate(self.devices)
-            if each is not device and who not in lost_on
+            for index, each in enumerate(self.devices)
+            if each is not device and index not in lost_on
         )
 
-    def _stands_in(self, kernel: Kernel) -> bool:
+    def _can_fall_back(self, kernel: Kernel) -> bool:
         return self._may_fall_back and kernel.reference is not None
 
-    def _are_for_others(self, device: OpenDevice, job: Job, outcomes: Sequence[Any]) -> bool:
-        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        return bool(failed) and all(
-            self.is_for_others(device, job.kernel, arrays, out, failed[0], job.lost_on)
-            for arrays, out in zip(job.calls, job.places(), strict=True)
+    def _can_job_run_elsewhere(self, device: OpenDevice, job: Job, outcomes: Sequence[Any]) -> bool:
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        return bool(errors) and all(
+            self.can_run_elsewhere(device, job.kernel, arrays, out, errors[0], job.lost_on)
+            for arrays, out in zip(job.calls, job.get_outs(), strict=True)
         )
 
 
@@ -313,7 +339,7 @@ def open_devices(
     tries: int,
     checker: ResultChecker,
 ) -> list[OpenDevice]:
-    """Those that were asked for, or where none were the best."""
+    """Open the given devices, or the best device of the ranking if `candidates` is None."""
     if candidates is None:
         return [_open_best(ranking, settings, tries, checker)]
     return _open_all(candidates, settings, tries, checker)
@@ -322,7 +348,7 @@ def open_devices(
 def _open_all(
     candidates: Sequence[DeviceCandidate], settings: Settings, tries: int, checker: ResultChecker
 ) -> list[OpenDevice]:
-    """All of them, or none."""
+    """Open all devices, or none if one of them fails."""
     devices: list[OpenDevice] = []
     try:
         for candidate in candidates:
@@ -337,7 +363,8 @@ def _open_all(
 def _open_best(
     ranking: DeviceRanking, settings: Settings, tries: int, checker: ResultChecker
 ) -> OpenDevice:
-    """The first that opens; that others did not, or that it is the CPU, is a warning."""
+    """Open the first device of the ranking that opens. Warn if others did not, or if it is the
+    CPU."""
     refused: list[str] = []
     for candidate in ranking:
         try:
@@ -346,12 +373,12 @@ def _open_best(
             refused.append(f"{candidate}: {error}")
             continue
         if refused or candidate.backend == "cpu":
-            _warn(f"kernels run on {candidate}, since better was not to be had", ranking, refused)
+            message = f"falling back to {candidate}: no better device could be opened"
+            _warn("; ".join([message, *ranking.absent, *refused]))
         return device
     raise NoDeviceError("\n".join(["no device could be opened", *ranking.absent, *refused]))
 
 
-def _warn(said: str, ranking: DeviceRanking, refused: Sequence[str]) -> None:
-    said = "; ".join([said, *ranking.absent, *refused])
-    log.warning(said)
-    warnings.warn(said, RuntimeWarning, stacklevel=5)  # where the executor is made
+def _warn(message: str) -> None:
+    log.warning(message)
+    warnings.warn(message, RuntimeWarning, stacklevel=5)  # the line that opens the executor

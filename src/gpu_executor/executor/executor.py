@@ -1,8 +1,6 @@
-"""What an executor would do with a call, and why, in words.
+"""GpuExecutor: runs kernels on one or more devices behind `concurrent.futures.Executor`.
 
-ExecutorProfile: where the time of jobs goes, on all devices of an executor and on one clock.
-
-GpuExecutor: one front door to every device that the machine has.
+This module also holds what `GpuExecutor.explain` prints and what `GpuExecutor.profile` returns.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.executor.result_check import ResultChecker
 from gpu_executor.executor.stats import ExecutorStats
 from gpu_executor.executor.work_stealing import DeviceRates
-from gpu_executor.executor.worker import Worker, end_with_interpreter, join_all
+from gpu_executor.executor.worker import Worker, join_all, register_atexit
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings, WhenFull, check_positive
 from gpu_executor.telemetry import load_exporter
@@ -57,7 +55,8 @@ if TYPE_CHECKING:
 
 
 def explain(ranking: DeviceRanking, pool: DevicePool, kernel: Kernel, count: int) -> str:
-    """The ranking, who would run a call of that many elements, and the plan for it."""
+    """The ranking of the devices, their shares of large calls, and the plan for a call of `count`
+    elements."""
     pool.queue.check_open()
     check_kernel(kernel)
     opened = {id(device.candidate) for device in pool.devices}
@@ -67,79 +66,88 @@ def explain(ranking: DeviceRanking, pool: DevicePool, kernel: Kernel, count: int
         lines.append(f"  {'*' if id(candidate) in opened else ' '} {place}: {candidate}{rate}")
     lines += [f"    -  {absent}" for absent in ranking.absent]
     if len(pool.devices) > 1:
-        lines.append("shares of a large call or a batch, by what the devices were seen to do:")
-        for who, (device, share) in enumerate(
+        lines.append("shares of a large call or a batch, by the measured rates:")
+        for index, (device, share) in enumerate(
             zip(pool.devices, pool.rates.compute_shares(kernel), strict=True)
         ):
-            left = "" if device.failed is None else f", left alone: {device.failed}"
-            lines.append(f"    {who}: {share:.0%} {device.candidate}{left}")
+            state = "" if device.failed is None else f", quarantined: {device.failed}"
+            lines.append(f"    {index}: {share:.0%} {device.candidate}{state}")
     first = next((each for each in pool.devices if each.failed is None), pool.devices[0])
-    if pool.small is not None:
-        sizes = [f"{size:,}" for size in pool.small.sizes(first.candidate, kernel)]
-        found = f"under {', '.join(sizes)} bytes" if sizes else "none so far"
-        lines.append(f"small calls of {kernel.name} found to be faster on the CPU: {found}")
+    if pool.small_calls is not None:
+        cpu_sizes = pool.small_calls.list_cpu_sizes(first.candidate, kernel)
+        sizes = ", ".join(f"{size:,}" for size in cpu_sizes)
+        measured = f"under {sizes} bytes" if sizes else "none so far"
+        lines.append(f"small calls of {kernel.name} measured to be faster on the CPU: {measured}")
     try:
         plan = first.explain(kernel, count)
     except ClosedError:
-        pool.queue.check_open()  # it was shut down meanwhile, and that is what is said
+        pool.queue.check_open()  # raises a clearer error if the executor was shut down meanwhile
         raise
     return "\n".join(lines if plan is None else [*lines, "", str(plan)])
 
 
 class ExecutorProfile:
-    """What was recorded within its `with`: the jobs of every device, and on those that Vulkan
-    drives the stages of every piece."""
+    """A profile of an executor, recorded inside its `with` block: the jobs of every device, and on
+    Vulkan devices the stages of every piece."""
 
     def __init__(self, devices: Sequence[OpenDevice]) -> None:
         self._devices = devices
         self._profiles = [DeviceProfile() for _ in devices]
-        self._ending = contextlib.ExitStack()
+        self._on_exit = contextlib.ExitStack()
 
     @property
     def spans(self) -> list[list[Span]]:
-        """Of each device, in the executor's order: times are those of `time.perf_counter_ns`."""
+        """The spans of each device, in the executor's order, with times of
+        `time.perf_counter_ns`."""
         return [each.spans for each in self._profiles]
 
     def stages(self) -> list[dict[str, float]]:
-        """Seconds by stage of each device, summed over all pieces; none where there are no
+        """Seconds by stage for each device, summed over all pieces; empty for backends without
         stages."""
         return [each.stages() for each in self._profiles]
 
     def save_trace(self, path: str | Path) -> None:
-        """Write the spans for Perfetto or chrome://tracing: a process for each device, in it one
-        track a queue and host thread."""
+        """Write a trace file for Perfetto or chrome://tracing: one process for each device, in it
+        one track for each queue and host thread."""
         names = [f"{number}: {each.candidate}" for number, each in enumerate(self._devices)]
         load_exporter("device traces")(list(zip(names, self.spans, strict=True)), Path(path))
 
     def __enter__(self) -> ExecutorProfile:
-        # Others than those of a `with` around this one, which goes on when this one is refused.
+        # New profiles: an active `with` block of this object goes on when a nested one is refused.
         profiles = [DeviceProfile() for _ in self._devices]
-        with contextlib.ExitStack() as begun:
+        with contextlib.ExitStack() as started:
             for device, profile in zip(self._devices, profiles, strict=True):
-                begun.callback(profile.end)
-                # Before that: it may be opened again now.
-                begun.callback(device.watch_no_more_by, profile)
-                device.watch_by(profile)
-            self._profiles, self._ending = profiles, begun.pop_all()
+                started.callback(profile.stop)
+                # Called before `profile.stop`: a device may be reopened at this moment.
+                started.callback(device.stop_profile, profile)
+                device.start_profile(profile)
+            self._profiles, self._on_exit = profiles, started.pop_all()
         return self
 
     def __exit__(self, *_exception: Any) -> None:
-        self._ending.close()
+        self._on_exit.close()
 
 
 TRIES = 3
-"""Times that a call is run before its error is its answer."""
+"""How often a call runs, retries included, before its error is raised."""
 
 
 class GpuExecutor(Executor):
-    """Runs kernels on NumPy arrays, on one device or several: a `concurrent.futures.Executor`.
+    """Runs kernels on NumPy arrays, on one or more devices: a `concurrent.futures.Executor`.
+    Thread-safe.
 
-    `backend` is "vulkan", "webgpu", "cpu", or "auto" for the best there is; `device` is a place in
-    the ranking, a UUID's beginning or a part of a name, `devices` "all" of the best kind or a list.
-    `small_on_cpu=True` lets the CPU run calls that it is faster with. `check=0.01` computes a
-    hundredth of each result again on the CPU. `memory_limit` is the most that each device may hold,
-    `queued_bytes` the most that jobs in line may read, over which `submit` blocks or raises, as
-    `when_full` says; what is not given is as in the settings. Safe from several threads.
+    backend       "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend
+    device        one device: its place in the ranking, a prefix of its UUID or a part of its name
+    devices       several devices: a list, or "all" devices of the best kind
+    settings      `Settings`; without them the environment's
+    tries         how often a call runs before its error is raised
+    check         the fraction of each result that is recomputed on the CPU, such as 0.01
+    small_on_cpu  whether small calls run on the CPU where that is measured to be faster
+    memory_limit  the most bytes that each device may hold
+    queued_bytes  the most input bytes that queued jobs may have (back-pressure)
+    when_full     whether `submit` then waits ("block") or raises `QueueFullError` ("raise")
+
+    The last three override the settings.
     """
 
     def __init__(
@@ -158,14 +166,14 @@ class GpuExecutor(Executor):
     ) -> None:
         settings = settings or Settings.from_environment()
         settings = settings.limited(memory_limit, queued_bytes, when_full)
-        check_positive("tries", tries, "it is a whole number, 1 at least")
+        check_positive("tries", tries, "it must be a whole number, at least 1")
         self._checker = ResultChecker(check)
         self.ranking = rank_devices(backend, settings)
-        """Every device that it could have opened, best first."""
+        """Every device that the executor could have opened, best first."""
         if device is None and devices is None and backend != "cpu":
             device = settings.device
-        own_choice = backend == "auto" and device is None and devices is None
-        candidates = None if own_choice else select_candidates(self.ranking, device, devices)
+        automatic = backend == "auto" and device is None and devices is None
+        candidates = None if automatic else select_candidates(self.ranking, device, devices)
         self._devices = open_devices(self.ranking, candidates, settings, tries, self._checker)
         self._served: list[MetricsEndpoint] = []
         rates = DeviceRates([each.candidate.rate for each in self._devices])
@@ -175,40 +183,41 @@ class GpuExecutor(Executor):
             self._queue,
             rates,
             CpuFallback(
-                settings, fell_back=own_choice and self._devices[0].candidate.backend == "cpu"
+                settings, fell_back=automatic and self._devices[0].candidate.backend == "cpu"
             ),
-            may_fall_back=own_choice,
+            may_fall_back=automatic,
             small_on_cpu=small_on_cpu,
         )
-        workers = self._workers = [Worker(self._pool, who) for who in range(len(self._devices))]
-        # Collected, it lets its threads run what is in line, and they close the devices. When the
-        # interpreter ends it waits for them.
+        workers = self._workers = [Worker(self._pool, index) for index in range(len(self._devices))]
+        # After garbage collection of the executor, its workers run the queued jobs and close the
+        # devices. The interpreter waits for the workers at its exit.
         weakref.finalize(self, self._queue.close)
-        end_with_interpreter(self._queue, workers)
+        register_atexit(self._queue, workers)
 
-    # --- now ---
+    # --- synchronous calls ---
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
-        """Run a kernel in this thread, and return its result. Of several devices the least busy one
-        runs it, or all of them where it is large."""
+        """Run a kernel in this thread, and return its result. With several devices, the least busy
+        one runs it; a large call is split among all devices."""
         self._check_open()
         first = self._devices[0]
-        if self._pool.simple and first.failed is None:
+        if self._pool.single_device and first.failed is None:
             return self._run_on(first, check_kernel(kernel), arrays, out)
-        job = self._cut(check_kernel(kernel), arrays, out)
+        job = self._chunk(check_kernel(kernel), arrays, out)
         if job is not None:
             self._queue.put(job, limited=False)
             return job.wait()
-        with self._pool.taken(kernel, arrays) as device:
+        with self._pool.reserve_device(kernel, arrays) as device:
             return self._run_on(device, kernel, arrays, out)
 
     def run_batch(
         self, kernel: Kernel, jobs: Iterable[Arrays], *, out: Sequence[Any] | None = None
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays; their results, in order. The first
-        job that fails is the error. What one job writes, no other may read: they overlap."""
+        """Run a kernel on many jobs, each a tuple of arrays. Returns their results in order, or
+        raises the exception of the first job that failed. Jobs run concurrently: no job may read
+        what another job writes."""
         calls = collect_calls(jobs, out)
-        job = self._batch(check_kernel(kernel), calls, None if out is None else list(out))
+        job = self._make_batch(check_kernel(kernel), calls, None if out is None else list(out))
         self._queue.put(job)
         error: BaseException | None = None
         try:
@@ -220,27 +229,28 @@ class GpuExecutor(Executor):
                 raise
             raise error from None
         finally:
-            del job, error  # an error leads here, and would lead to itself
+            del job, error  # Break the exception -> traceback -> frame reference cycle.
 
     async def run_async(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
-        """The same for `await`: the event loop goes on meanwhile, also while the line is full."""
-        import asyncio  # whoever awaits this has loaded it
+        """`run` for `await`. The event loop is not blocked, not even while the queue is full."""
+        import asyncio  # loaded already by any caller that awaits this
 
-        job = self._job(check_kernel(kernel), arrays, out)
+        job = self._make_job(check_kernel(kernel), arrays, out)
         try:
-            self._queue.put_later(job)
+            self._queue.put_nonblocking(job)
             return await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
             job.future.cancel()
             raise
         finally:
-            del job  # an error leads here, and would lead to itself
+            del job  # Break the exception -> traceback -> frame reference cycle.
 
-    # --- as an executor ---
+    # --- concurrent.futures.Executor ---
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """A kernel on arrays, run when a device is free; `out=` says where the result goes."""
-        job = self._job(check_kernel(fn), args, take_out(kwargs))
+        """Queue a call of a kernel on arrays, and return its future. `out=` gives the output
+        arrays."""
+        job = self._make_job(check_kernel(fn), args, take_out(kwargs))
         self._queue.put(job)
         return job.future
 
@@ -252,12 +262,12 @@ class GpuExecutor(Executor):
         chunksize: int = 1,
         buffersize: int | None = None,
     ) -> Iterator[Any]:
-        """Results of a kernel on arrays from iterables, in order, as they come.
+        """Run a kernel on arrays from iterables. Returns an iterator over the results, in order.
 
-        Two batches are in flight for each device, or `buffersize` calls in all, those among them
-        whose results are not taken; the iterables are read no further ahead, so they may be
-        endless. `chunksize` is the number of calls in a batch, 1: what suits. Leaving early cancels
-        what is in line.
+        At most two batches for each device are in flight, or `buffersize` calls, counted until
+        their results are consumed. The iterables are read no further ahead, so they may be
+        infinite. `chunksize` is the number of calls in a batch; 1 stands for a suitable size.
+        Closing the iterator cancels the queued calls.
         """
         kernel = check_kernel(fn)
         sizes = choose_map_sizes(chunksize, buffersize, len(self._devices))
@@ -266,25 +276,25 @@ class GpuExecutor(Executor):
         return MapIterator(partial(self._put_batch, kernel), calls, sizes, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more jobs; run those in line, or cancel them, and close the devices then. With
-        `wait=False`, or in a callback on a device's own thread, it returns at once, and all of that
-        is done without it."""
+        """Accept no more jobs, run or cancel the queued jobs, then close the devices. With
+        `wait=False`, or in a callback on a worker thread, return at once and let the worker threads
+        do so."""
         if self._queue.forked:
             return
         self._queue.close(cancel=cancel_futures)
         for served in self._served:
             served.close()
-        if wait and self._queue.taker() is None:  # else the devices' threads would wait for it
+        if wait and self._queue.get_worker_device() is None:  # a worker cannot wait for itself
             join_all(self._workers)
 
-    # --- what it is ---
+    # --- inspection ---
 
     def explain(self, kernel: Kernel, count: int) -> str:
-        """The ranking of the devices, and how a call of that many elements would be run."""
+        """The ranking of the devices, and the plan for a call of `count` elements, as text."""
         return explain(self.ranking, self._pool, kernel, count)
 
     def stats(self) -> ExecutorStats:
-        """What ran where, and what waits."""
+        """Statistics of the devices and of the job queue."""
         return ExecutorStats.of(self._pool, self._checker)
 
     def serve_metrics(
@@ -293,17 +303,22 @@ class GpuExecutor(Executor):
         address: str = "127.0.0.1",
         registry: CollectorRegistry | None = None,
     ) -> MetricsEndpoint:
-        """Its figures for Prometheus, until it is shut down: over HTTP at a port (None, 0: a free
-        one), for this machine alone unless told; or in a registry that the caller serves."""
+        """Serve metrics for Prometheus until the executor is shut down.
+
+        They are served over HTTP at `port` (None and 0 select a free port), and by default only to
+        this machine. With `registry` and no port, they are added to that registry, which the caller
+        serves.
+        """
         self._check_open()
         served: MetricsEndpoint = load_exporter("prometheus")(self, port, address, registry)
         self._served.append(served)
         return served
 
     def profile(self) -> ExecutorProfile:
-        """Watch every job on every device until its `with` ends: `stages()`, `save_trace(path)`."""
+        """Profile every job on every device inside a `with` block; then read `stages()` or write
+        `save_trace(path)`."""
         self._check_open()
-        return ExecutorProfile(self._pool.placed_on())
+        return ExecutorProfile(self._pool.list_profiled_devices())
 
     def __repr__(self) -> str:
         state = "shut down" if self._queue.closed else "open"
@@ -323,38 +338,39 @@ class GpuExecutor(Executor):
         out: Any,
         lost_on: frozenset[int] = frozenset(),
     ) -> Any:
+        """Run a call on a device in this thread. If the device fails, run it on another device."""
         begun = perf_counter()
         try:
             result = device.run(kernel, arrays, out)
         except BaseException as error:
-            device.metrics.ran(kernel, arrays, begun, error)
-            self._pool.judge(device)
-            if not self._pool.is_for_others(device, kernel, arrays, out, error, lost_on):
+            device.metrics.count_call(kernel, arrays, begun, error)
+            self._pool.quarantine_if_unstable(device)
+            if not self._pool.can_run_elsewhere(device, kernel, arrays, out, error, lost_on):
                 raise
         else:
-            device.metrics.ran(kernel, arrays, begun)
+            device.metrics.count_call(kernel, arrays, begun)
             return result
-        lost_on |= {who for who, each in enumerate(self._devices) if each is device}
-        with self._pool.taken(kernel, arrays, lost_on) as another:
+        lost_on |= {index for index, each in enumerate(self._devices) if each is device}
+        with self._pool.reserve_device(kernel, arrays, lost_on) as another:
             return self._run_on(another, kernel, arrays, out, lost_on)
 
-    def _job(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job:
-        found = None if self._pool.simple else self._cut(kernel, arrays, out)
-        if found is not None:
-            return found
+    def _make_job(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job:
+        chunked = None if self._pool.single_device else self._chunk(kernel, arrays, out)
+        if chunked is not None:
+            return chunked
         future = CallerRunsFuture(self._pool)
         job = future.job = make_job(kernel, arrays, out, future)
         return job
 
-    def _cut(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job | None:
-        """Something for all devices, where there are several."""
-        if self._pool.rates.able < 2:
+    def _chunk(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job | None:
+        """Make a job that is split among the devices; None for one device, or a small call."""
+        if self._pool.rates.usable < 2:
             return None
         future = CallerRunsFuture(self._pool)
         job = future.job = chunk_call(kernel, arrays, out, future)
         return job
 
-    def _batch(
+    def _make_batch(
         self, kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any] | None = None
     ) -> SharedJob:
         future = CallerRunsFuture(self._pool)
@@ -362,7 +378,7 @@ class GpuExecutor(Executor):
         return job
 
     def _put_batch(self, kernel: Kernel, calls: Sequence[Arrays]) -> SharedJob:
-        """One of a `map`, which waits for its results and for nothing else."""
-        job = self._batch(kernel, calls)
-        self._queue.put_later(job)
+        """Queue a batch of a `map`, without blocking."""
+        job = self._make_batch(kernel, calls)
+        self._queue.put_nonblocking(job)
         return job

@@ -1,8 +1,7 @@
-"""The jobs in line, in the order they came, and those that wait for room in it.
+"""The job queue of an executor: FIFO, with an optional limit of the queued bytes (back-pressure).
 
-Not safe from several threads: the line that has it has a lock.
-
-The line: jobs that wait for a device, in the order they came, no more than are allowed.
+`PendingJobs` holds the jobs and is not thread-safe. `JobQueue` adds the lock: callers put jobs in,
+and one worker thread for each device takes jobs out. Devices are referred to by their index.
 """
 
 from __future__ import annotations
@@ -21,30 +20,33 @@ from gpu_executor.executor.work_stealing import DeviceRates, WorkSplit
 from gpu_executor.fork import raise_forked, register_fork_handler
 from gpu_executor.settings import WhenFull
 
-MOST_GATHERED = 64
-"""Calls that are taken at once; more would keep other devices, and the first results, waiting."""
+MAX_BATCH_CALLS = 64
+"""Calls that a device takes at once. More would delay the first results, and keep work from other
+devices."""
 
 
 class PendingJobs:
-    """Devices are numbers here. A job that they can share stays in front until all of it is
-    taken."""
+    """The queued jobs, and the jobs that wait for room in the queue. Not thread-safe.
 
-    def __init__(self, rates: DeviceRates, most_bytes: int | None) -> None:
-        self._rates, self.most_bytes = rates, most_bytes
+    A shared job that is split among devices stays queued until all of its units are taken.
+    """
+
+    def __init__(self, rates: DeviceRates, max_bytes: int | None) -> None:
+        self._rates, self.max_bytes = rates, max_bytes
         self.jobs: deque[Job] = deque()
-        self.outside: dict[Job, bool] = {}
-        """Jobs that wait for room, the first one first, and whether somebody blocks for that."""
+        self.overflow: dict[Job, bool] = {}
+        """Jobs over the byte limit, in order, and whether a thread is blocked until its job is
+        admitted."""
         self.nbytes = 0
-        """Of what the jobs in line read."""
+        """Input bytes of the queued jobs."""
         self._calls = 0
-        """Of all of them."""
+        """Calls of the queued jobs."""
 
     def has_room(self, job: Job) -> bool:
-        """Whether it may come in now: one job at least may always wait, however large, and nobody
-        passes those who wait outside."""
-        if self.most_bytes is None:
+        """Whether a job may be queued now. A job never overtakes the overflow."""
+        if self.max_bytes is None:
             return True
-        return not self.outside and self._fits(job)
+        return not self.overflow and self._fits(job)
 
     def append(self, job: Job) -> None:
         self.jobs.append(job)
@@ -52,64 +54,67 @@ class PendingJobs:
         self._calls += len(job.calls)
 
     def put_back(self, jobs: list[Job]) -> None:
-        """To the front."""
+        """Put jobs at the front."""
         for job in jobs:
             self.append(job)
         self.jobs.rotate(len(jobs))
 
-    def remove(self, index: int) -> Job:
+    def pop(self, index: int) -> Job:
+        """Remove the job at an index, and return it."""
         job = self.jobs[index]
         del self.jobs[index]
-        self._gone(job)
+        self._subtract(job)
         return job
 
-    def drop(self, job: Job) -> None:
-        """One that is in line."""
+    def remove(self, job: Job) -> None:
+        """Remove a queued job."""
         self.jobs.remove(job)
-        self._gone(job)
+        self._subtract(job)
 
-    def withdraw(self, job: Job) -> None:
-        """One that was cancelled, if it is here; whoever waits for it is told."""
-        if self.outside.pop(job, None) is None:
+    def discard_cancelled(self, job: Job) -> None:
+        """Remove a cancelled job, if it is here, and notify its future."""
+        if self.overflow.pop(job, None) is None:
             if job not in self.jobs:
                 return
-            self.drop(job)
+            self.remove(job)
         job.begin()
 
     def admit(self) -> bool:
-        """Let in those outside that fit, in their order. Whether there were any."""
+        """Queue the jobs of the overflow that fit, in order. Returns whether there were any."""
         admitted = False
-        while self.outside and self._fits(job := next(iter(self.outside))):
-            if not self.jobs or self.jobs[-1] is not job:  # else Ctrl-C came between these two
+        while self.overflow and self._fits(job := next(iter(self.overflow))):
+            # Ctrl-C may have interrupted an earlier call between the two statements.
+            if not self.jobs or self.jobs[-1] is not job:
                 self.append(job)
-            del self.outside[job]
+            del self.overflow[job]
             admitted = True
         return admitted
 
-    def taken_of(self, job: Job, who: int) -> list[Job]:
-        """Of one job alone, wherever it is, what a device is to run next, removed; nothing where
-        others have it, or the rest is better left to them."""
-        if job in self.outside:
+    def take_from(self, job: Job, device_index: int) -> list[Job]:
+        """Take one particular job, or a device's next part of it. Empty if the job is not pending,
+        or if its rest is left to faster devices."""
+        if job in self.overflow:
             self.append(job)
-            del self.outside[job]
+            del self.overflow[job]
         if job not in self.jobs:
             return []
-        if isinstance(job, SharedJob) and self._is_dealt(job):
-            return self._part(job, who)
-        self.drop(job)
+        if isinstance(job, SharedJob) and self._is_split(job):
+            return self._take_part(job, device_index)
+        self.remove(job)
         return [job]
 
-    def taken(self, who: int) -> list[Job]:
-        """The same of whatever is first. Shared jobs that were cancelled are gone."""
+    def take_next(self, device_index: int) -> list[Job]:
+        """Take the next jobs of one kernel for a device, or its next part of a shared job. Removes
+        shared jobs that were cancelled."""
         index = 0
         while index < len(self.jobs):
             job = self.jobs[index]
-            if self._is_for_others(job, who):
+            if self._is_left_to_others(job, device_index):
                 index += 1
                 continue
-            if not isinstance(job, SharedJob) or not self._is_dealt(job):
-                return self._gathered(index, who)
-            part = self._part(job, who)
+            if not isinstance(job, SharedJob) or not self._is_split(job):
+                return self._take_batch(index, device_index)
+            part = self._take_part(job, device_index)
             if part:
                 return part
             if index < len(self.jobs) and self.jobs[index] is job:
@@ -117,285 +122,292 @@ class PendingJobs:
         return []
 
     def _fits(self, job: Job) -> bool:
-        if self.most_bytes is None or not self.jobs:
+        """Whether a job is within the byte limit. A single job always fits, whatever its size."""
+        if self.max_bytes is None or not self.jobs:
             return True
-        return self.nbytes + job.nbytes <= self.most_bytes
+        return self.nbytes + job.nbytes <= self.max_bytes
 
-    def _gone(self, job: Job) -> None:
+    def _subtract(self, job: Job) -> None:
         self.nbytes -= job.nbytes
         self._calls -= len(job.calls)
         if not self.jobs:
-            self.nbytes = self._calls = 0  # whatever Ctrl-C left uncounted
+            self.nbytes = self._calls = 0  # corrects the counts after a Ctrl-C between statements
 
-    def _is_for_others(self, job: Job, who: int) -> bool:
-        return who in job.lost_on and self._rates.is_able_beside(job.lost_on)
+    def _is_left_to_others(self, job: Job, device_index: int) -> bool:
+        """Whether a device was lost in this job, and another device can still run the job."""
+        return device_index in job.lost_on and self._rates.has_usable_besides(job.lost_on)
 
-    def _is_dealt(self, job: SharedJob) -> bool:
-        return job.deal is not None or (job.units > 1 and self._rates.able > 1)
+    def _is_split(self, job: SharedJob) -> bool:
+        return job.split is not None or (job.units > 1 and self._rates.usable > 1)
 
-    def _part(self, job: SharedJob, who: int) -> list[Job]:
-        """A device's next part of a job that is dealt out; with the last one that is gone."""
+    def _take_part(self, job: SharedJob, device_index: int) -> list[Job]:
+        """Take a device's next part of a shared job. The last part removes the job."""
         if not job.begin():
-            self.drop(job)
+            self.remove(job)
             return []
         shares = self._rates.compute_shares(job.kernel)
-        if job.deal is None:
-            job.deal = WorkSplit(job.units, shares)
-        units = job.deal.take(who, shares)
-        if not job.deal.left:
-            self.drop(job)
-        return [job.part(units)] if units else []
+        if job.split is None:
+            job.split = WorkSplit(job.units, shares)
+        units = job.split.take(device_index, shares)
+        if not job.split.remaining:
+            self.remove(job)
+        return [job.make_part(units)] if units else []
 
-    def _gathered(self, index: int, who: int) -> list[Job]:
-        """Jobs of one kernel from a place in the line on.
+    def _take_batch(self, index: int, device_index: int) -> list[Job]:
+        """Take consecutive jobs of one kernel, beginning with the job at an index.
 
-        Of several devices each takes half of its share of what waits: the rest is for whoever is
-        free first.
+        With several devices, each takes half of its share of the queued calls. The other half is
+        left to the device that is idle first.
         """
-        most, kernel, calls = MOST_GATHERED, self.jobs[index].kernel, 0
-        if self._rates.able > 1:
-            most = min(math.ceil(self._calls * self._rates.compute_shares(kernel)[who] / 2), most)
+        most, kernel, calls = MAX_BATCH_CALLS, self.jobs[index].kernel, 0
+        if self._rates.usable > 1:
+            share = self._rates.compute_shares(kernel)[device_index]
+            most = min(math.ceil(self._calls * share / 2), most)
         taken: list[Job] = []
         while index < len(self.jobs) and (job := self.jobs[index]).kernel is kernel:
             calls += len(job.calls)
-            if taken and (calls > most or (isinstance(job, SharedJob) and self._is_dealt(job))):
+            if taken and (calls > most or (isinstance(job, SharedJob) and self._is_split(job))):
                 break
-            if self._is_for_others(job, who):
+            if self._is_left_to_others(job, device_index):
                 break
-            taken.append(self.remove(index))
+            taken.append(self.pop(index))
         return taken
 
 
 class JobQueue:
-    """Safe from several threads: some put jobs in, one for each device takes them out.
+    """The thread-safe job queue of an executor.
 
-    Devices are numbers here. Over the limit jobs wait outside, and are let in as they came.
+    Over the byte limit, jobs wait in the overflow and are admitted in the order they came.
     """
 
     def __init__(
-        self, rates: DeviceRates, most_bytes: int | None = None, when_full: WhenFull = "block"
+        self, rates: DeviceRates, max_bytes: int | None = None, when_full: WhenFull = "block"
     ) -> None:
         self._rates, self.when_full = rates, when_full
-        self._queue = PendingJobs(rates, most_bytes)
+        self._pending = PendingJobs(rates, max_bytes)
         self._make_locks()
-        self._takers: dict[int, int] = {}
-        """Threads, and for which device they take."""
-        self._at_work: dict[int, Sequence[Job]] = {}
-        """What devices took and run, and may yet put back."""
-        self._waiting_takers = 0
-        """Threads among the takers that wait for a job of their own."""
+        self._worker_devices: dict[int, int] = {}
+        """The device index of each worker thread, by thread identifier."""
+        self._running: dict[int, Sequence[Job]] = {}
+        """The jobs that each device runs now, and may still put back."""
+        self._waiting_workers = 0
+        """Worker threads that wait for the result of a job in a callback."""
         self._cancelled: deque[Job] = deque()
-        """Jobs that may be here yet."""
+        """Cancelled jobs that have not been removed yet."""
         self._refused: set[Job] = set()
-        """Jobs that were outside when the line was closed, and whose threads have not heard it."""
+        """Jobs that were in the overflow when the queue was closed, until their blocked threads
+        have raised the error."""
         self.closed = self.forked = False
         register_fork_handler(self._disown_after_fork)
 
     def _make_locks(self) -> None:
-        # Reentrant: an executor may be collected, and so closed, by a thread that is in here.
+        # Reentrant: garbage collection may close an executor in a thread that holds the lock.
         self._lock = threading.RLock()
-        self._some = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
+        """Notified when jobs are queued, done or put back, or when the queue is closed."""
         self._admitted = threading.Condition(self._lock)
+        """Notified when jobs of the overflow were queued or refused."""
         self.callbacks_lock = threading.RLock()
-        """Guards the lists of callbacks of all futures whose jobs come here. Reentrant: a finalizer
-        may cancel a future while this thread holds it."""
+        """Guards the callback lists of all futures of this queue. Reentrant: a finalizer may cancel
+        a future in a thread that holds the lock."""
 
     def _disown_after_fork(self) -> None:
-        """In a child of fork(), which has none of the threads that take jobs."""
+        """Fail all jobs in a child of fork(), which has no worker threads."""
         self._make_locks()
         self.closed = self.forked = True
-        queue = self._queue
-        taken = (job for jobs in self._at_work.values() for job in jobs)
-        for job in [*queue.jobs, *queue.outside, *taken]:
+        pending = self._pending
+        running = (job for jobs in self._running.values() for job in jobs)
+        for job in [*pending.jobs, *pending.overflow, *running]:
             job.disown_after_fork()
-        self._queue = PendingJobs(self._rates, queue.most_bytes)
-        self._waiting_takers = 0
-        for some in (self._at_work, self._cancelled, self._refused):
-            some.clear()
+        self._pending = PendingJobs(self._rates, pending.max_bytes)
+        self._waiting_workers = 0
+        for jobs in (self._running, self._cancelled, self._refused):
+            jobs.clear()
 
     def check_open(self) -> None:
-        """Raise where no more jobs are taken."""
+        """Raise if the executor is shut down, or was opened before fork()."""
         if self.forked:
             raise_forked()
         if self.closed:
             raise ClosedError("the executor is shut down; open another one")
 
     def __len__(self) -> int:
-        return len(self._queue.jobs)
+        return len(self._pending.jobs)
 
     @property
     def nbytes(self) -> int:
-        """Of what the waiting jobs read."""
-        return self._queue.nbytes
+        """Input bytes of the queued jobs."""
+        return self._pending.nbytes
 
     def put(self, job: Job, *, limited: bool = True) -> None:
-        """To the end. Where too many bytes wait already, it waits outside in its turn, and so does
-        this thread; or it is refused. `limited=False` is for whoever waits for the job itself."""
+        """Append a job. Over the byte limit, block until it is admitted or raise `QueueFullError`,
+        as `when_full` says. `limited=False` is for callers that wait for the job's result."""
         with self._lock:
-            if self._queue.most_bytes is None or not limited:
+            if self._pending.max_bytes is None or not limited:
                 self._append(job)
                 return
-            if self._enter(job, blocks=True):
+            if self._put_or_overflow(job, blocks=True):
                 return
-            outside = self._queue.outside
+            overflow = self._pending.overflow
             try:
-                while job in outside:
+                while job in overflow:
                     self._admitted.wait()
-            except BaseException:  # Ctrl-C: nobody will ask for its result
+            except BaseException:  # Ctrl-C: the caller does not get the future
                 job.future.cancel()
                 raise
             finally:
-                self._sweep()
+                self._discard_cancelled()
             if job in self._refused:
                 self._refused.discard(job)
                 self.check_open()
 
-    def put_later(self, job: Job) -> None:
-        """The same, without this thread's waiting for room."""
+    def put_nonblocking(self, job: Job) -> None:
+        """Append a job. Over the byte limit, leave it in the overflow without blocking the thread,
+        or raise `QueueFullError`."""
         with self._lock:
-            if self._queue.most_bytes is None:
+            if self._pending.max_bytes is None:
                 self._append(job)
             else:
-                self._enter(job, blocks=False)
+                self._put_or_overflow(job, blocks=False)
 
-    def withdraw(self, job: Job) -> None:
-        """It was cancelled: others may have its room. Without a limit there is nothing to do, and
-        it is dropped when its turn comes."""
-        if self._queue.most_bytes is None:
+    def discard_cancelled(self, job: Job) -> None:
+        """Free the room of a cancelled job. Without a byte limit nothing is done here: the job is
+        dropped when a worker takes it."""
+        if self._pending.max_bytes is None:
             return
         self._cancelled.append(job)
-        # A finalizer may cancel it while this thread is inside a method of this class, whose
-        # queue must not change under it: that method, or the next one, sweeps.
-        if not self._is_locked_here():
+        # A finalizer may cancel the future while this thread is inside a method of this class. The
+        # pending jobs must not change under that method: it, or the next one, removes the job.
+        if not self._holds_lock():
             with self._lock:
-                self._sweep()
+                self._discard_cancelled()
 
     def put_back(self, jobs: list[Job]) -> None:
-        """To the front, jobs that were taken: whoever took them cannot run them."""
+        """Put jobs that a device took, and cannot run, at the front of the queue."""
         with self._lock:
-            self._queue.put_back(jobs)
-            self._some.notify_all()
+            self._pending.put_back(jobs)
+            self._changed.notify_all()
 
-    def take(self, who: int = 0) -> list[Job]:
-        """What waits of the first one's kernel, as far as a device's share of the work goes; waits
-        until there is something, and gives nothing when the line is closed and all is run.
-
-        Jobs that were cancelled meanwhile are gone.
-        """
+    def take(self, device_index: int = 0) -> list[Job]:
+        """Take the next jobs of one kernel, up to a device's share. Blocks while there are none;
+        empty when the queue is closed and all jobs are done. Skips cancelled jobs."""
         while True:
             with self._lock:
-                self._takers[get_ident()] = who
-                while who in self._at_work or not (taken := self._taken(who)):
-                    if self.closed and not self._queue.jobs and not self._at_work:
+                self._worker_devices[get_ident()] = device_index
+                while device_index in self._running or not (taken := self._take_next(device_index)):
+                    if self.closed and not self._pending.jobs and not self._running:
                         return []
-                    self._some.wait()
-                self._at_work[who] = taken
-                if self._queue.jobs:
-                    self._wake()
-            running = [job for job in taken if job.begin()]
-            if running:
-                return running
-            self.rest(who)
+                    self._changed.wait()
+                self._running[device_index] = taken
+                if self._pending.jobs:
+                    self._notify_workers()
+            started = [job for job in taken if job.begin()]
+            if started:
+                return started
+            self.mark_idle(device_index)
 
-    def take_of(self, job: Job, who: int, end: float | None) -> list[Job]:
-        """That job, or a part of it, for a thread that takes jobs and waits for this one; waits as
-        long as others have all of it, and gives nothing when it has its answer or at the end of
-        the time."""
+    def take_awaited(self, job: Job, device_index: int, deadline: float | None) -> list[Job]:
+        """Take a job, or a part of it, in the worker thread that waits for that job in a callback.
+
+        Blocks while other devices run all of the job. Empty when the job is done, or at the
+        deadline (of `time.monotonic`).
+        """
         with self._lock:
-            self._waiting_takers += 1
+            self._waiting_workers += 1
             try:
-                while not job.future.done() and (end is None or monotonic() < end):
-                    if who not in self._at_work:
-                        taken = self._queue.taken_of(job, who)
-                        self._sweep()
+                while not job.future.done() and (deadline is None or monotonic() < deadline):
+                    if device_index not in self._running:
+                        taken = self._pending.take_from(job, device_index)
+                        self._discard_cancelled()
                         if taken and taken[0].begin():
-                            self._at_work[who] = taken
+                            self._running[device_index] = taken
                             return taken
                     if not job.future.done():
-                        self._some.wait(None if end is None else max(end - monotonic(), 0))
+                        timeout = None if deadline is None else max(deadline - monotonic(), 0)
+                        self._changed.wait(timeout)
                 return []
             finally:
-                self._waiting_takers -= 1
+                self._waiting_workers -= 1
 
-    def take_own(self, job: Job) -> bool:
-        """Take a job that is first in line for the first device, if that is free: whoever waits for
-        it runs it, and says `rest` then."""
+    def take_in_caller(self, job: Job) -> bool:
+        """Take a job in the thread that waits for it (caller-runs), if the job is the first in the
+        queue and device 0 is idle. The caller then runs it and calls `mark_idle`."""
         with self._lock:
-            jobs = self._queue.jobs
-            if 0 in self._at_work or not jobs or jobs[0] is not job:
+            jobs = self._pending.jobs
+            if 0 in self._running or not jobs or jobs[0] is not job:
                 return False
-            self._at_work[0] = (job,)  # first: Ctrl-C may come behind each of these
-            self._queue.remove(0)
-            self._let_in()
+            self._running[0] = (job,)  # first: Ctrl-C may come after each of these statements
+            self._pending.pop(0)
+            self._admit()
             if not job.begin():
-                self._rest(0)
+                self._mark_idle(0)
                 return False
             return True
 
-    def take_back(self, job: Job) -> bool:
-        """Whoever took its own job was interrupted: the device is free for others. Whether nobody
-        has the job now."""
+    def release_interrupted(self, job: Job) -> bool:
+        """Free device 0 after Ctrl-C in `take_in_caller` or in the job. Returns whether the job is
+        neither queued nor running now."""
         with self._lock:
-            if self._at_work.get(0) == (job,):  # a worker's are a list
-                self._rest(0)
-            jobs = self._queue.jobs
-            if jobs:  # it may have come in `rest`, before others were told
-                self._wake()
-            return not any(job in some for some in (jobs, *self._at_work.values()))
+            if self._running.get(0) == (job,):  # a worker's entry is a list
+                self._mark_idle(0)
+            jobs = self._pending.jobs
+            if jobs:  # Ctrl-C may have come in `mark_idle`, before workers were notified
+                self._notify_workers()
+            return not any(job in some for some in (jobs, *self._running.values()))
 
-    def rest(self, who: int) -> None:
-        """A device has run what was taken for it."""
+    def mark_idle(self, device_index: int) -> None:
+        """Note that a device has run what was taken for it."""
         with self._lock:
-            self._rest(who)
-            if self._queue.jobs:
-                self._wake()
+            self._mark_idle(device_index)
+            if self._pending.jobs:
+                self._notify_workers()
 
-    def leave(self, who: int) -> None:
-        """A device takes no more."""
+    def remove_worker(self, device_index: int) -> None:
+        """Note that the worker of a device, this thread, takes no more jobs."""
         with self._lock:
-            self._takers.pop(get_ident(), None)
-            self._rest(who)
-            self._some.notify_all()  # what was better left to it is for others now
+            self._worker_devices.pop(get_ident(), None)
+            self._mark_idle(device_index)
+            self._changed.notify_all()  # others may now take what was left to this device
 
-    def answered(self) -> None:
-        """A job has its answer: a thread that takes jobs may wait for it."""
-        if self._waiting_takers:
+    def notify_done(self) -> None:
+        """Wake the worker threads that wait for a job's result: a job is done."""
+        if self._waiting_workers:
             with self._lock:
-                self._some.notify_all()
+                self._changed.notify_all()
 
     def close(self, *, cancel: bool = False) -> None:
-        """Take no more jobs; those that wait are still given out, unless they are cancelled. Who
-        blocks for room is refused."""
+        """Accept no more jobs. Queued jobs still run, unless they are cancelled. Threads that are
+        blocked by the byte limit raise `ClosedError`."""
         dropped: list[Job] = []
         with self._lock:
             self.closed = True
-            queue = self._queue
-            for job, blocks in queue.outside.items():
+            pending = self._pending
+            for job, blocks in pending.overflow.items():
                 if blocks:
                     self._refused.add(job)
                 else:
-                    queue.append(job)
-            queue.outside.clear()
+                    pending.append(job)
+            pending.overflow.clear()
             if cancel:
-                dropped = [job for job in queue.jobs if not job.future.running()]
+                dropped = [job for job in pending.jobs if not job.future.running()]
                 for job in dropped:
-                    queue.drop(job)
-            self._some.notify_all()
+                    pending.remove(job)
+            self._changed.notify_all()
             self._admitted.notify_all()
-        with contextlib.ExitStack() as each:  # all of them, whatever callbacks raise
+        with contextlib.ExitStack() as stack:  # cancels every job, even if a callback raises
             for job in reversed(dropped):
-                each.callback(job.future.set_running_or_notify_cancel)
-                each.callback(job.future.cancel)
+                stack.callback(job.future.set_running_or_notify_cancel)
+                stack.callback(job.future.cancel)
 
-    def taker(self) -> int | None:
-        """The device for which this thread takes jobs, if it does."""
-        return self._takers.get(get_ident())
+    def get_worker_device(self) -> int | None:
+        """The device index of this thread if it is a worker thread, else None."""
+        return self._worker_devices.get(get_ident())
 
-    def _is_locked_here(self) -> bool:
+    def _holds_lock(self) -> bool:
         """Whether this thread holds the lock. `notify` is documented to raise where it does not;
         notifying no thread has no other effect."""
         try:
-            self._some.notify(0)
+            self._changed.notify(0)
         except RuntimeError:
             return False
         return True
@@ -403,55 +415,59 @@ class JobQueue:
     def _append(self, job: Job) -> None:
         if self.closed:
             self.check_open()
-        self._queue.append(job)
-        if len(self._at_work) < (self._rates.able or 1):  # else who is done first takes it
-            self._wake()
+        self._pending.append(job)
+        # While all devices are busy, the first that is idle takes the job without a notification.
+        if len(self._running) < (self._rates.usable or 1):
+            self._notify_workers()
 
-    def _enter(self, job: Job, *, blocks: bool) -> bool:
-        """Whether it is in line now, or outside. A thread that takes jobs is let in always: nobody
-        would make room for it."""
+    def _put_or_overflow(self, job: Job, *, blocks: bool) -> bool:
+        """Queue a job, or put it into the overflow. Returns whether it is queued. A worker thread's
+        job is always queued: a blocked worker could not make room."""
         self.check_open()
-        queue = self._queue
+        pending = self._pending
         if self._cancelled:
-            self._sweep()
-        if queue.has_room(job) or self.taker() is not None:
+            self._discard_cancelled()
+        if pending.has_room(job) or self.get_worker_device() is not None:
             self._append(job)
             return True
         if self.when_full == "raise":
             raise QueueFullError(
-                f"{queue.nbytes:,} bytes wait for a device, and with {job.nbytes:,} more it would "
-                f"be over the {queue.most_bytes:,} that may"
+                f"the job queue is full: {pending.nbytes:,} bytes are queued, and "
+                f"{job.nbytes:,} more would exceed queued_bytes={pending.max_bytes:,}; wait for "
+                "results first, or use when_full='block'"
             )
-        queue.outside[job] = blocks
+        pending.overflow[job] = blocks
         return False
 
-    def _sweep(self) -> bool:
-        """Those that were cancelled make room for those outside. Whether some came in."""
+    def _discard_cancelled(self) -> bool:
+        """Remove cancelled jobs and admit others in their place. Returns whether any were
+        admitted."""
         while self._cancelled:
-            self._queue.withdraw(self._cancelled.popleft())
-        return self._let_in()
+            self._pending.discard_cancelled(self._cancelled.popleft())
+        return self._admit()
 
-    def _let_in(self) -> bool:
-        """Those outside for whom there is room now. Whether there were any."""
-        if not self._queue.outside or not self._queue.admit():
+    def _admit(self) -> bool:
+        """Queue the jobs of the overflow that fit now. Returns whether there were any."""
+        if not self._pending.overflow or not self._pending.admit():
             return False
         self._admitted.notify_all()
-        self._wake()
+        self._notify_workers()
         return True
 
-    def _taken(self, who: int) -> list[Job]:
-        self._sweep()
+    def _take_next(self, device_index: int) -> list[Job]:
+        self._discard_cancelled()
         while True:
-            taken = self._queue.taken(who)
-            if not self._let_in() or taken:
+            taken = self._pending.take_next(device_index)
+            if not self._admit() or taken:
                 return taken
 
-    def _wake(self) -> None:
-        """Of several devices all, since a job may be for one and not for another."""
-        self._some.notify(1 if self._rates.able < 2 else len(self._takers))
+    def _notify_workers(self) -> None:
+        """Wake the only worker, or all of several: a job may be for one device and not another."""
+        self._changed.notify(1 if self._rates.usable < 2 else len(self._worker_devices))
 
-    def _rest(self, who: int) -> None:
-        if who in self._at_work:
-            del self._at_work[who]
+    def _mark_idle(self, device_index: int) -> None:
+        if device_index in self._running:
+            del self._running[device_index]
             if self.closed:
-                self._some.notify_all()  # who waits for what may be put back need not any more
+                # Workers that waited for jobs to be put back may return now.
+                self._changed.notify_all()

@@ -1,13 +1,8 @@
-"""What callers give to an executor, checked as far as it does not depend on a device.
+"""Jobs: calls of one kernel that an executor runs, and the future of their result.
 
-Errors that several futures get: each its own, since a traceback grows where one is raised, and
-holds the arrays of the calls that it passed through.
-
-Jobs: what was asked of an executor, until its future has the answer.
-
-Jobs that several devices share: each runs parts of them, the answer is put together here.
-
-Large calls cut along their elements, so that several devices can run one of them.
+A `Job` runs on one device. A `SharedJob` (a batch, or a large call that is split into chunks) can
+be split among several devices; the results of its parts are merged here. This module also checks
+the arguments that do not depend on a device, and copies exceptions that several futures receive.
 """
 
 from __future__ import annotations
@@ -35,35 +30,36 @@ from gpu_executor.executor.work_stealing import WorkSplit
 from gpu_executor.kernel import Kernel
 from gpu_executor.telemetry import load_exporter
 
+# Bound once: it is called for every job.
 get_current_context: Callable[[], Any] = load_exporter("span context")
 
 
 def check_kernel(
     fn: Any, by: str = "a GpuExecutor", functions_by: str = "a ThreadPoolExecutor"
 ) -> Kernel:
-    """What is to be run; a function is not."""
+    """Return `fn` if it is a kernel, else raise. `by` names the executor in the message."""
     if not isinstance(fn, Kernel):
         if not callable(fn):
-            check(fn, ())  # which says what a kernel is: this is no function either
+            check(fn, ())  # raises an error that says what a kernel is
         name = getattr(fn, "__name__", type(fn).__name__)
         raise ArgumentTypeError(
-            f"{by} runs kernels, and {name!r} is none; functions are for {functions_by}"
+            f"{by} runs kernels, and {name!r} is not a kernel; use {functions_by} for functions"
         )
     return fn
 
 
 def take_out(options: dict[str, Any]) -> Any:
-    """The only keyword that `submit` takes."""
+    """Return the value of `out=`, the only keyword that `submit` accepts."""
     out = options.pop("out", None)
     if options:
-        raise ArgumentTypeError(f"submit takes out=, not {', '.join(options)}")
+        raise ArgumentTypeError(f"submit accepts out= only, not {', '.join(options)}")
     return out
 
 
 def collect_calls(
     jobs: Iterable[Sequence[Any]], out: Sequence[Any] | None
 ) -> list[tuple[Any, ...]]:
-    """The jobs of a batch, each a tuple of arrays."""
+    """Return the jobs of a batch as tuples of arrays; check them and the length of `out`."""
     calls: list[tuple[Any, ...]] = []
     for index, arrays in enumerate(jobs):
         if not isinstance(arrays, tuple | list):
@@ -76,32 +72,35 @@ def collect_calls(
 
 
 def check_map_sizes(chunksize: int, buffersize: int | None) -> None:
-    """How far a `map` may go ahead."""
+    """Raise `ValueError` unless the arguments of `map` are at least 1."""
     if chunksize < 1:
-        raise ValueError(f"chunksize is {chunksize}; it is 1 at least")
+        raise ValueError(f"chunksize is {chunksize}; it must be at least 1")
     if buffersize is not None and buffersize < 1:
-        raise ValueError(f"buffersize is {buffersize}; it is 1 at least, or None")
+        raise ValueError(f"buffersize is {buffersize}; it must be at least 1, or None")
 
 
 E = TypeVar("E", bound=BaseException)
 
 
 def copy_exception(error: E) -> E:
-    """The same error once more, as it was before it was raised; itself where its class cannot make
-    another of what it knows, so that it is seen, and not why it could not be copied."""
+    """Copy an exception without its traceback, which refers to the arrays of the calls.
+
+    Several futures must not share an exception: each `raise` extends its traceback. The exception
+    itself is returned where its class cannot be copied.
+    """
     try:
-        another = copy.copy(error)
+        copied = copy.copy(error)
     except Exception:
         return error
-    another.args = error.args  # which its class may have made into something else once more
-    another.__cause__ = error.__cause__
+    copied.args = error.args  # the class's `__init__` may have formatted them a second time
+    copied.__cause__ = error.__cause__
     if hasattr(error, "__notes__"):
-        another.__notes__ = list(error.__notes__)
-    return another
+        copied.__notes__ = list(error.__notes__)
+    return copied
 
 
 def copy_exception_for_each(error: E, count: int) -> list[E]:
-    """One for each of so many; the first is the one that was raised, with its traceback."""
+    """One exception for each of `count` futures; the first is the original with its traceback."""
     return [error, *(copy_exception(error) for _ in range(count - 1))]
 
 
@@ -110,46 +109,47 @@ Arrays = tuple[Array, ...]
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Calls of one kernel under one future: a single one, or those of a batch."""
+    """Calls of one kernel with one future: a single call, or the calls of a batch."""
 
     kernel: Kernel
     calls: Sequence[Arrays]
     outs: Sequence[Any] | None
-    """Where the results go; None: to new arrays."""
+    """The output arrays of each call; None for new arrays."""
     single: bool
-    """Whether the future has the one result, or a list of all."""
+    """Whether the future's result is that of the only call, or a list with one for each call."""
     future: Future[Any]
     nbytes: int
-    """Of what the calls read."""
+    """Bytes of the calls' inputs."""
     submitted: float = field(default_factory=perf_counter)
     context: Any = field(default_factory=get_current_context)
-    """What its span belongs to, where there are spans."""
+    """The OpenTelemetry context of its span; None without a tracer."""
     lost_on: frozenset[int] = frozenset()
-    """Devices that were lost in it, however often they were opened again."""
+    """Devices that were lost while they ran this job, in every retry."""
 
-    def places(self) -> Sequence[Any]:
-        """Where the result of each call goes."""
+    def get_outs(self) -> Sequence[Any]:
+        """The output arrays of each call, None for new arrays."""
         return [None] * len(self.calls) if self.outs is None else self.outs
 
     def begin(self) -> bool:
-        """Whether it is to be run; from then on nobody can cancel it. Twice is fine."""
+        """Mark the job as running, so that it cannot be cancelled any more. False if it was
+        cancelled or is done. May be called twice."""
         try:
             return self.future.running() or self.future.set_running_or_notify_cancel()
-        except RuntimeError:  # it has its answer, or was found to be cancelled before
+        except RuntimeError:  # it is done, or its cancellation has been notified before
             return False
 
     def wait(self) -> Any:
-        """Its result. Who is interrupted does not want it any more, if it still waits in line."""
+        """Wait for the result. An interrupt cancels the job if it is still queued."""
         try:
             return self.future.result()
         except BaseException:
             self.future.cancel()
             raise
         finally:
-            del self  # the future's error leads here, and would lead to itself
+            del self  # Break the exception -> traceback -> frame reference cycle.
 
-    def answer(self, outcomes: Sequence[Any]) -> None:
-        """Give the future what came of the calls: results, or the first error among them."""
+    def resolve(self, outcomes: Sequence[Any]) -> None:
+        """Set the future's result, or its exception: the first one among the outcomes."""
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 self.future.set_exception(outcome)
@@ -157,24 +157,25 @@ class Job:
         self.future.set_result(outcomes[0] if self.single else list(outcomes))
 
     def disown_after_fork(self) -> None:
-        """In a child of fork(): nobody will run it here. Whoever waits for it is told."""
+        """Fail the job in a child of fork(), where no thread will run it."""
         future = self.future
         renew_lock(future)
         if not future.done():
-            said = "the job was given to an executor in the parent process, before fork()"
-            future.set_exception(ForkedError(said))
+            future.set_exception(
+                ForkedError("the job was submitted in the parent process, before fork()")
+            )
 
 
 def make_job(kernel: Kernel, arrays: Arrays, out: Any, future: Future[Any]) -> Job:
-    """One call."""
+    """Make the job of a single call."""
     outs = None if out is None else [out]
     return Job(kernel, [arrays], outs, True, future, count_input_bytes(arrays))
 
 
 def count_input_bytes(arrays: Arrays) -> int:
-    """Of a call's inputs, as far as they are the host's."""
+    """Bytes of a call's inputs that are NumPy arrays."""
     total = 0
-    for each in arrays:  # on the path of every call: a generator would take twice as long
+    for each in arrays:  # runs for every call: a generator would take twice as long
         if isinstance(each, np.ndarray):
             total += each.nbytes
     return total
@@ -182,63 +183,66 @@ def count_input_bytes(arrays: Arrays) -> int:
 
 @dataclass(slots=True, eq=False)
 class SharedJob(Job):
-    """Made of units, which are dealt to devices. One device alone runs it like any other job."""
+    """A job of several units, which can be split among devices. A single device runs it like any
+    other job. The units of a batch are its calls."""
 
-    deal: WorkSplit | None = None
-    """Who runs what, from the time that a device takes the first part."""
+    split: WorkSplit | None = None
+    """How the units are split, once a device has taken the first part."""
     outcomes: list[Any] = field(default_factory=list)
-    """Of all calls, errors among them, when the future is done."""
-    _came: dict[int, Sequence[Any]] = field(default_factory=dict)
-    """Outcomes of parts by their first units."""
-    _missing: int = -1
-    """Units without an outcome; none has one yet."""
+    """The result or exception of every call, once the future is done."""
+    _part_outcomes: dict[int, Sequence[Any]] = field(default_factory=dict)
+    """Outcomes of the finished parts, by the first unit of the part."""
+    _unfinished: int = -1
+    """Units without an outcome; -1 before the first part has finished."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def units(self) -> int:
         return len(self.calls)
 
-    def part(self, units: range) -> Part:
-        """Those units as a job of their own."""
+    def make_part(self, units: range) -> Part:
+        """Make a job of some units."""
         calls = self.calls[units.start : units.stop]
         outs = None if self.outs is None else self.outs[units.start : units.stop]
-        return self._part(units, calls, outs)
+        return self._make_part(units, calls, outs)
 
-    def answer(self, outcomes: Sequence[Any]) -> None:
-        """The first error is the future's; all are kept."""
+    def resolve(self, outcomes: Sequence[Any]) -> None:
+        """Keep all outcomes; the first exception is the future's."""
         self.outcomes = list(outcomes)
-        Job.answer(self, outcomes)
+        Job.resolve(self, outcomes)
 
-    def take_outcomes(self, units: range, outcomes: Sequence[Any]) -> None:
-        """A part is run; with the last one the job has its answer."""
+    def add_outcomes(self, units: range, outcomes: Sequence[Any]) -> None:
+        """Add the outcomes of a part. The last part resolves the job."""
         with self._lock:
-            self._missing = (self.units if self._missing < 0 else self._missing) - len(units)
-            self._came[units.start] = outcomes
-            if self._missing:
+            unfinished = self.units if self._unfinished < 0 else self._unfinished
+            self._unfinished = unfinished - len(units)
+            self._part_outcomes[units.start] = outcomes
+            if self._unfinished:
                 return
-        self._put_together([self._came[first] for first in sorted(self._came)])
+        self._merge([self._part_outcomes[first] for first in sorted(self._part_outcomes)])
 
-    def _part(self, units: range, calls: Sequence[Arrays], outs: Sequence[Any] | None) -> Part:
+    def _make_part(self, units: range, calls: Sequence[Arrays], outs: Sequence[Any] | None) -> Part:
         nbytes = sum(map(count_input_bytes, calls))
-        asked = self.submitted, self.context
+        origin = self.submitted, self.context
         return Part(
-            *(self.kernel, calls, outs, False, Future(), nbytes, *asked), whole=self, units=units
+            *(self.kernel, calls, outs, False, Future(), nbytes, *origin), whole=self, units=units
         )
 
-    def _put_together(self, parts: list[Sequence[Any]]) -> None:
-        self.answer([outcome for outcomes in parts for outcome in outcomes])
+    def _merge(self, parts: list[Sequence[Any]]) -> None:
+        """Resolve the job with the outcomes of all parts, in the order of their units."""
+        self.resolve([outcome for outcomes in parts for outcome in outcomes])
 
 
 @dataclass(slots=True, eq=False)
 class Part(Job):
-    """Some units of a shared job, on one device."""
+    """Some units of a shared job, which run on one device."""
 
     whole: SharedJob = field(kw_only=True)
     units: range = field(kw_only=True)
 
-    def answer(self, outcomes: Sequence[Any]) -> None:
-        Job.answer(self, outcomes)
-        self.whole.take_outcomes(self.units, outcomes)
+    def resolve(self, outcomes: Sequence[Any]) -> None:
+        Job.resolve(self, outcomes)
+        self.whole.add_outcomes(self.units, outcomes)
 
     def disown_after_fork(self) -> None:
         self.whole.disown_after_fork()
@@ -247,13 +251,13 @@ class Part(Job):
 def make_batch_job(
     kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any] | None, future: Future[Any]
 ) -> SharedJob:
-    """Several calls, whose results come together; each is a unit."""
+    """Make the job of a batch."""
     nbytes = sum(map(count_input_bytes, calls))
     return SharedJob(kernel, calls, outs, False, future, nbytes)
 
 
 def find_first_error(outcomes: Sequence[Any]) -> BaseException | None:
-    """Of a batch's outcomes; it says what job it is of."""
+    """The first exception among the outcomes of a batch, with the index of its job; or None."""
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, BaseException):
             return add_index(outcome, index)
@@ -261,6 +265,7 @@ def find_first_error(outcomes: Sequence[Any]) -> BaseException | None:
 
 
 def add_index(error: BaseException, index: int) -> BaseException:
+    """Return the exception with the index of its job in the message, or in a note."""
     if isinstance(error, ElementRangeError):
         return ElementRangeError(error.kernel, error.argument, error.index, index)
     if isinstance(error, WrongResultError):
@@ -268,50 +273,53 @@ def add_index(error: BaseException, index: int) -> BaseException:
     if isinstance(error, GpuError):
         error.args = (f"job {index}: {error}",)
     else:
-        error.add_note(f"it is the error of job {index}")
+        error.add_note(f"raised by job {index}")
     return error
 
 
 UNIT_BYTES = 1 << 20
-"""Of the inputs: a device is busy with so much for longer than it takes to hand it over."""
-LEAST_UNITS = 4
-"""What is shorter is run by one device."""
+"""Input bytes of a unit: large enough that computing takes longer than handing the unit over."""
+MIN_UNITS = 4
+"""A call of fewer units runs on one device."""
 
 
 @dataclass(slots=True, eq=False)
 class ChunkedCall(SharedJob):
-    """One call; its units are so many elements each, and a part of it is a call on slices."""
+    """A call that is split along its elements. Each unit has `unit` elements, and a part is a call
+    on slices of the arrays."""
 
     call: Call = field(kw_only=True)
     unit: int = field(kw_only=True)
-    """Elements."""
+    """Elements in a unit."""
 
     @property
     def units(self) -> int:
         return -(-self.call.signature.count // self.unit)
 
-    def part(self, units: range) -> Part:
-        taken = slice(units.start * self.unit, units.stop * self.unit)
-        outs = tuple(each[taken] for each in self.call.outputs)
-        return self._part(units, [tuple(each[taken] for each in self.call.inputs)], [outs])
+    def make_part(self, units: range) -> Part:
+        elements = slice(units.start * self.unit, units.stop * self.unit)
+        outs = tuple(each[elements] for each in self.call.outputs)
+        return self._make_part(units, [tuple(each[elements] for each in self.call.inputs)], [outs])
 
-    def _put_together(self, parts: list[Sequence[Any]]) -> None:
-        for first, (outcome,) in zip(sorted(self._came), parts, strict=True):
+    def _merge(self, parts: list[Sequence[Any]]) -> None:
+        """Resolve the job with the outputs, or with the exception of the first part that failed."""
+        for first, (outcome,) in zip(sorted(self._part_outcomes), parts, strict=True):
             if isinstance(outcome, ElementRangeError | WrongResultError):
-                self.answer([outcome.behind(first * self.unit)])
+                self.resolve([outcome.behind(first * self.unit)])
                 return
             if isinstance(outcome, BaseException):
-                self.answer([outcome])
+                self.resolve([outcome])
                 return
-        self.answer([self.call.result()])
+        self.resolve([self.call.result()])
 
 
 def chunk_call(kernel: Kernel, arrays: Arrays, out: Any, future: Future[Any]) -> ChunkedCall | None:
-    """A call that devices can share; None where it is not worth it, or not possible.
+    """Make a job of a large call that several devices can share; None if the call is too small or
+    cannot be split.
 
-    What does not fit the kernel is left to be refused by whoever runs it in one piece.
+    Invalid arguments give None too: the call then runs on one device, which raises the error.
     """
-    if count_input_bytes(arrays) < LEAST_UNITS * UNIT_BYTES or not _can_be_cut(kernel, arrays):
+    if count_input_bytes(arrays) < MIN_UNITS * UNIT_BYTES or not _can_chunk(kernel, arrays):
         return None
     try:
         signature = check(kernel, arrays)
@@ -327,7 +335,8 @@ def chunk_call(kernel: Kernel, arrays: Arrays, out: Any, future: Future[Any]) ->
     return ChunkedCall(kernel, [arrays], outs, True, future, nbytes, call=call, unit=unit)
 
 
-def _can_be_cut(kernel: Kernel, arrays: Arrays) -> bool:
-    """Push constants that follow from shapes would be others for a piece."""
+def _can_chunk(kernel: Kernel, arrays: Arrays) -> bool:
+    """Whether a call on slices computes the same elements. Push constants that depend on the shapes
+    would have other values for a slice."""
     whole = kernel.split != "elements" or kernel.push_of is not None
     return not whole and all(isinstance(each, np.ndarray) for each in arrays)

@@ -1,4 +1,4 @@
-"""Results of a `map`: calls go out in batches, results come back one by one."""
+"""The iterator that `map` returns: calls are submitted in batches, results come one by one."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_executor.errors import ClosedError, GpuError
-from gpu_executor.executor.job_queue import MOST_GATHERED
+from gpu_executor.executor.job_queue import MAX_BATCH_CALLS
 from gpu_executor.executor.jobs import Arrays, SharedJob, check_map_sizes
 
 
 @dataclass(frozen=True, slots=True)
 class MapSizes:
-    """How far a `map` goes ahead."""
+    """How far a `map` reads ahead."""
 
     batch: int
     """Calls in a batch."""
     batches: int
-    """That are in flight."""
+    """Batches in flight."""
     calls: int
-    """That are submitted and not given out."""
+    """Calls that are submitted and whose results are not consumed."""
 
 
 def choose_map_sizes(chunksize: int, buffersize: int | None, devices: int) -> MapSizes:
-    """Two batches for each device while a third is given out, or as many calls as asked."""
+    """Two batches for each device while a third is consumed, or `buffersize` calls."""
     check_map_sizes(chunksize, buffersize)
-    size = MOST_GATHERED if chunksize == 1 else chunksize
+    size = MAX_BATCH_CALLS if chunksize == 1 else chunksize
     if buffersize is None:
         return MapSizes(size, 2 * devices, (2 * devices + 1) * size)
     size = min(size, max(buffersize // 2, 1) if chunksize == 1 else buffersize)
@@ -37,10 +37,10 @@ def choose_map_sizes(chunksize: int, buffersize: int | None, devices: int) -> Ma
 
 
 class MapIterator(Iterator[Any]):
-    """Reads the iterables no further ahead than its sizes say.
+    """An iterator over results that reads its iterables ahead as far as its sizes say.
 
-    An error comes where its call's result would; one of the iterables themselves, or a refusal to
-    take more calls, when the results before it are given out. After that there are no more.
+    The exception of a call is raised in place of its result. An exception of the iterables, or of
+    the submission, is raised after the results of all earlier calls. Either ends the iteration.
     """
 
     def __init__(
@@ -52,32 +52,32 @@ class MapIterator(Iterator[Any]):
     ) -> None:
         self._jobs: deque[SharedJob] = deque()
         self._ready: deque[Any] = deque()
-        """Outcomes of the batch that is being given out."""
-        self._out = 0
-        """Calls that were submitted and not given out."""
+        """Outcomes of the batch that is being consumed."""
+        self._unconsumed = 0
+        """Calls that are submitted and whose results are not consumed."""
         self._submit, self._calls = submit, calls
         self._sizes = sizes
         self._end = None if timeout is None else time.monotonic() + timeout
         self._stopped_by: BaseException | None = None
-        """What will be raised behind the last result."""
+        """The exception that is raised after the last result."""
         self._fill()
 
     def __next__(self) -> Any:
         if not self._ready:
             self._wait()
         outcome = self._ready.popleft()
-        self._out -= 1
+        self._unconsumed -= 1
         if isinstance(outcome, BaseException):
             self.close()
             try:
                 raise outcome
             finally:
-                del outcome  # it leads here, and would lead to itself
+                del outcome  # Break the exception -> traceback -> frame reference cycle.
         self._fill()
         return outcome
 
     def close(self) -> None:
-        """Cancel what is in line, and give no more."""
+        """Cancel the queued calls and end the iteration."""
         for job in self._jobs:
             job.future.cancel()
         self._jobs.clear()
@@ -88,7 +88,7 @@ class MapIterator(Iterator[Any]):
         self.close()
 
     def _wait(self) -> None:
-        """Until the next batch is done; raises where there is none."""
+        """Wait for the next batch. Without one, raise the final exception or `StopIteration`."""
         if not self._jobs:
             stopped_by = self._stopped_by
             self.close()
@@ -102,9 +102,9 @@ class MapIterator(Iterator[Any]):
                 None if self._end is None else self._end - time.monotonic()
             )
             if error is not None and not job.outcomes:
-                raise error  # that of the whole: in a child of fork(), nobody has run it
+                raise error  # of the whole batch: in a child of fork() no thread runs it
         except BaseException:
-            self.close()  # the time is over, or the batch was cancelled
+            self.close()  # after the timeout, or after the batch was cancelled
             raise
         finally:
             error = None
@@ -112,11 +112,12 @@ class MapIterator(Iterator[Any]):
         self._ready.extend(job.outcomes)
 
     def _fill(self) -> None:
+        """Submit batches until enough calls are in flight."""
         sizes = self._sizes
         while (
             self._stopped_by is None
             and len(self._jobs) < sizes.batches
-            and self._out + sizes.batch <= sizes.calls
+            and self._unconsumed + sizes.batch <= sizes.calls
         ):
             calls: list[Arrays] = []
             try:
@@ -131,9 +132,8 @@ class MapIterator(Iterator[Any]):
                 job = self._submit(calls)
             except GpuError as error:
                 self._stopped_by = error
-                if type(error) is ClosedError:  # a ForkedError says enough
-                    said = "the executor was shut down before the map's end"
-                    self._stopped_by = ClosedError(said)
+                if type(error) is ClosedError:  # not a ForkedError, whose message is specific
+                    self._stopped_by = ClosedError("the executor was shut down during a map")
                 return
             self._jobs.append(job)
-            self._out += len(calls)
+            self._unconsumed += len(calls)

@@ -1,13 +1,13 @@
-"""Which calls may be run again: kernels are pure, but outputs may lie over inputs.
+"""An open device: runs calls, retries after transient errors, and reopens a lost device.
 
-A device that is open, and opened again when it was lost. What failed is run again, a few times:
-kernels are pure, and the host has their inputs.
+Kernels are pure and their inputs are on the host, so a failed call can be retried:
 
-    out of memory    what is idle is freed; then the call again, a batch in the end call by call
-    device lost      opened again, then the same
-    driver error     the call again; where that fails too, opened again
+    out of memory    free idle memory, then retry; a batch that fails again runs call by call
+    device lost      reopen the device, then retry
+    driver error     retry; after another failure reopen the device and retry
 
-A call that writes over its inputs, or whose arrays were on the card, is not run again.
+A call is not retried if its output overlaps its inputs, or if its arrays were in the memory of the
+lost device.
 """
 
 from __future__ import annotations
@@ -43,95 +43,101 @@ from gpu_executor.settings import Settings
 
 
 class OverwrittenRanges:
-    """Where in memory the outputs of calls lie."""
+    """The address ranges of the outputs of several calls."""
 
     def __init__(self, outs: Iterable[Any]) -> None:
-        spans = sorted(_span(each) for out in outs for each in _outputs(out) if each.nbytes)
+        ranges = sorted(
+            _find_address_range(each)
+            for out in outs
+            for each in _select_outputs(out)
+            if each.nbytes
+        )
         self._starts: list[int] = []
         self._ends: list[int] = []
-        for start, end in spans:
+        for start, end in ranges:
             if self._ends and start <= self._ends[-1]:
                 self._ends[-1] = max(self._ends[-1], end)
             else:
                 self._starts.append(start)
                 self._ends.append(end)
 
-    def any_of(self, arrays: Arrays) -> bool:
-        """Whether one of them lies there, as far as can be told without looking at strides."""
-        return any(map(self._is_hit, _host_arrays(arrays)))
+    def overlap(self, arrays: Arrays) -> bool:
+        """Whether an array may overlap an output. Only address ranges are compared, not strides."""
+        return any(map(self._overlaps_array, _select_host_arrays(arrays)))
 
-    def _is_hit(self, array: Array) -> bool:
-        start, end = _span(array)
+    def _overlaps_array(self, array: Array) -> bool:
+        start, end = _find_address_range(array)
         before = bisect.bisect_left(self._starts, end) - 1
         return bool(array.nbytes) and before >= 0 and self._ends[before] > start
 
 
-def find_retry_obstacle(arrays: Arrays, out: Any, *, moves: bool = True) -> str | None:
-    """Why a call must not be made again, if so; `moves`: on a device that was opened since."""
-    if moves and not all(isinstance(each, np.ndarray) for each in arrays):
-        return "its arrays were on the card that failed"
+def find_retry_obstacle(arrays: Arrays, out: Any, *, reopened: bool = True) -> str | None:
+    """Why a call must not be retried; None if it may be. `reopened`: whether the retry runs on a
+    device that was reopened after the call, or on another device."""
+    if reopened and not all(isinstance(each, np.ndarray) for each in arrays):
+        return "its arrays were in the memory of the device that failed"
     if writes_in_place(arrays, out):
-        return "its output is one of its inputs, which may be overwritten"
+        return "its output overlaps one of its inputs, which may be overwritten already"
     return None
 
 
 def find_batch_retry_obstacle(
-    arrays: Arrays, out: Any, written: OverwrittenRanges, *, gone: bool
+    arrays: Arrays, out: Any, overwritten: OverwrittenRanges, *, reopened: bool
 ) -> str | None:
-    """The same for a call in a batch that failed."""
-    if written.any_of(arrays):
-        return "an output of its batch is one of its inputs, which may be overwritten"
-    return find_retry_obstacle(arrays, out, moves=gone)
+    """The same for one call of a batch that failed."""
+    if overwritten.overlap(arrays):
+        return "an output of its batch overlaps one of its inputs, which may be overwritten already"
+    return find_retry_obstacle(arrays, out, reopened=reopened)
 
 
 def writes_in_place(arrays: Arrays, out: Any) -> bool:
+    """Whether an output of a call may overlap one of its inputs."""
     if out is None:
         return False
     return any(
         np.may_share_memory(target, each)
-        for target in _outputs(out)
-        for each in _host_arrays(arrays)
+        for target in _select_outputs(out)
+        for each in _select_host_arrays(arrays)
     )
 
 
-def _outputs(out: Any) -> Iterator[Array]:
-    """The host's arrays that a call writes to."""
-    return _host_arrays(out if isinstance(out, tuple | list) else [out])
+def _select_outputs(out: Any) -> Iterator[Array]:
+    """The NumPy arrays that a call writes to."""
+    return _select_host_arrays(out if isinstance(out, tuple | list) else [out])
 
 
-def _host_arrays(arrays: Sequence[Any]) -> Iterator[Array]:
+def _select_host_arrays(arrays: Sequence[Any]) -> Iterator[Array]:
     return (each for each in arrays if isinstance(each, np.ndarray))
 
 
-def _span(array: Array) -> tuple[int, int]:
-    """The addresses from an array's first byte to behind its last."""
+def _find_address_range(array: Array) -> tuple[int, int]:
+    """The address of an array's first byte, and the address after its last byte."""
     start: int = array.__array_interface__["data"][0]
     steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
     first = start + sum(step for step in steps if step < 0)
     return first, start + sum(step for step in steps if step > 0) + array.itemsize
 
 
-Pair = tuple[Arrays, Any]
-"""A call's arrays, and where its result goes."""
-PASSING = (VulkanError, OutOfMemoryError, ClosedError)
-"""What may not happen again: a lost device is one of the first, and the last is raised while
-another thread opens it again."""
-GONE = (DeviceLostError, ClosedError)
-TRIES_TOGETHER = 2
-"""Of a batch; then each call is run alone, and tried as often as any: it may be another's fault."""
+CallWithOut = tuple[Arrays, Any]
+"""A call's arrays and its `out`."""
+TRANSIENT_ERRORS = (VulkanError, OutOfMemoryError, ClosedError)
+"""Errors that a retry may not meet again. DeviceLostError is a VulkanError. ClosedError is raised
+while another thread reopens the device."""
+LOSS_ERRORS = (DeviceLostError, ClosedError)
+BATCH_TRIES = 2
+"""Tries of a batch. Then its calls run one by one, each with all of its tries: one call may be what
+makes the batch fail."""
+MAX_CONSECUTIVE_LOSSES = 3
+"""A device that was lost in so many calls in a row, in every try, is quarantined if there are other
+devices."""
 
 
-STRIKES = 3
-"""Calls in a row, each tried as often as may be, in which a device was lost: then it is left alone,
-where there are others."""
-
-
-def _alone() -> bool:
+def _has_no_other_devices() -> bool:
     return False
 
 
 class OpenDevice:
-    """Safe from several threads."""
+    """An open device of an executor. Thread-safe."""
 
     def __init__(
         self, candidate: DeviceCandidate, settings: Settings, tries: int, checker: ResultChecker
@@ -142,166 +148,180 @@ class OpenDevice:
         self._reopening = threading.Lock()
         self._closed = False
         self._lost: Backend | None = None
-        """What is closed to open the device again: an interrupt may come between."""
+        """The lost backend while the device is being reopened, which Ctrl-C may interrupt."""
         self.counts = DeviceCounts()
         self.metrics = DeviceMetrics(candidate, self.counts)
         self.failed: GpuError | None = None
-        """Why it is left alone from now on."""
-        self.strikes = 0
-        """Calls in a row in which it was lost, however often it was opened again."""
-        self.has_others: Callable[[], bool] = _alone
-        """Whether other devices run what it cannot."""
+        """Why the device is quarantined; None if it is usable."""
+        self.consecutive_losses = 0
+        """Calls in a row in which the device was lost, in every try."""
+        self.has_other_devices: Callable[[], bool] = _has_no_other_devices
+        """Whether the executor has another usable device."""
         self._profile: DeviceProfile | None = None
-        self.metrics.opened()
+        self.metrics.log_open()
 
     def run(self, kernel: Kernel, arrays: Arrays, out: Any = None) -> Any:
-        """One call; whatever it raises in the end is this call's own."""
+        """Run one call, with retries. The exception it raises is not shared with other calls."""
         self.counts.calls += 1
         backend = self.backend
         sample = self._checker.sample(kernel, arrays) if self._checker.fraction else None
         try:
             result = backend.run(kernel, *arrays, out=out)
-        except PASSING as error:
-            result = self._again(backend, kernel, arrays, out, error)
-        if self.strikes:
-            self.strikes = 0
+        except TRANSIENT_ERRORS as error:
+            result = self._retry(backend, kernel, arrays, out, error)
+        if self.consecutive_losses:
+            self.consecutive_losses = 0
         if sample is not None:
             self._check(sample, result)
         return result
 
     def run_calls(self, kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any]) -> list[Any]:
-        """Many calls at once: for each its result, or the error that is its own."""
+        """Run calls as a batch, with retries. Returns the result or exception of each call."""
         if len(calls) == 1:
-            return [self._outcome(kernel, calls[0], outs[0])]
+            return [self._run_to_outcome(kernel, calls[0], outs[0])]
         pairs = list(zip(calls, outs, strict=True))
         if any(writes_in_place(arrays, out) for arrays, out in pairs):
-            # Together they might all have to be run again, some with inputs that are overwritten.
-            return [self._outcome(kernel, arrays, out) for arrays, out in pairs]
+            # A retry of the batch would run these calls on inputs that are overwritten.
+            return [self._run_to_outcome(kernel, arrays, out) for arrays, out in pairs]
         self.counts.batches += 1
-        samples = self._samples(kernel, pairs)
+        samples = self._draw_samples(kernel, pairs)
         for tried in itertools.count(1):
             backend = self.backend
-            results, error = _together(backend, kernel, calls, outs)
+            results, error = _run_batch(backend, kernel, calls, outs)
             try:
                 if error is None:
                     break
-                if not self._may_pass(backend, kernel, pairs, error, tried):
-                    # Whose it is shows when each is run alone.
-                    return self._one_by_one(backend, kernel, pairs, error)
+                if not self._prepare_batch_retry(backend, kernel, pairs, error, tried):
+                    # Run the calls one by one: this shows which of them fails.
+                    return self._run_one_by_one(backend, kernel, pairs, error)
             finally:
-                del error  # whose traceback leads to this frame
+                del error  # Break the exception -> traceback -> frame reference cycle.
         self.counts.calls += len(calls)
-        self.strikes = 0
+        self.consecutive_losses = 0
         if samples is None:
             return results
         return [
-            self._checked(sample, result) for sample, result in zip(samples, results, strict=True)
+            self._check_outcome(sample, result)
+            for sample, result in zip(samples, results, strict=True)
         ]
 
     @property
-    def is_doubtful(self) -> bool:
-        """Whether it has failed, or is about to."""
-        return self.failed is not None or self.strikes > 0
+    def is_unreliable(self) -> bool:
+        """Whether the device is quarantined, or was lost in its last call."""
+        return self.failed is not None or self.consecutive_losses > 0
 
-    def give_up(self) -> None:
-        """Leave it alone: it is lost again and again."""
-        if self.failed is None:
-            said = f"it was lost in {self.strikes} calls in a row, however often it was opened"
-            self._quarantine(NoDeviceError(said))
+    def quarantine(self, error: GpuError) -> None:
+        """Give the device no more calls."""
+        self.failed = copy_exception(error)  # without the traceback, which refers to the arrays
+        self.metrics.log_quarantine(error)
 
-    def refusal(self) -> NoDeviceError:
-        """For a call that comes when the device has failed: an error of its own."""
-        return NoDeviceError(f"{self.candidate} is left alone: {self.failed}")
+    def make_quarantine_error(self) -> NoDeviceError:
+        """A new exception for a call on the quarantined device."""
+        return NoDeviceError(f"{self.candidate} is quarantined: {self.failed}")
 
-    def watch_by(self, profile: DeviceProfile) -> None:
-        """Record what it does, also when it is opened again: by one profile at a time."""
+    def start_profile(self, profile: DeviceProfile) -> None:
+        """Record what the device does, also after it is reopened. Only one profile is active."""
         with self._reopening:
             if self._profile is not None:
                 raise GpuError(
                     f"{self.candidate} is being profiled already: end that profile first"
                 )
-            self._profile, self.metrics.profiled = profile, profile.jobs
-            profile.watch(self.backend)
+            self._profile, self.metrics.profile_spans = profile, profile.jobs
+            profile.add_backend(self.backend)
 
-    def watch_no_more_by(self, profile: DeviceProfile) -> None:
-        """Whatever came of it, if anything did: another profile goes on."""
+    def stop_profile(self, profile: DeviceProfile) -> None:
+        """Stop a profile if it is the active one, also after `start_profile` has raised."""
         with self._reopening:
             if self._profile is profile:
-                self._profile = self.metrics.profiled = None
+                self._profile = self.metrics.profile_spans = None
 
     def explain(self, kernel: Kernel, count: int) -> Any:
-        """What its backend would do with a call; None where that has nothing to say."""
+        """The backend's plan for a call; None if the backend has no plans."""
         while True:
             backend = self.backend
             plan = getattr(backend, "explain", None)
             try:
                 return None if plan is None else plan(kernel, count)
             except ClosedError as error:
-                self._recover(backend, error)  # it is open again then, or that error is raised
+                self._recover(backend, error)  # raises the error unless the device is reopened
 
     def close(self) -> None:
         with self._reopening:
             self._closed = True
         self.backend.close()
-        self.metrics.closed()
+        self.metrics.log_close()
 
-    def _outcome(self, kernel: Kernel, arrays: Arrays, out: Any) -> Any:
+    def _run_to_outcome(self, kernel: Kernel, arrays: Arrays, out: Any) -> Any:
+        """Run one call; return its result or its exception."""
         try:
             return self.run(kernel, arrays, out)
         except Exception as error:
             self.counts.errors += 1
             return error
 
-    def _may_pass(
-        self, backend: Backend, kernel: Kernel, pairs: Sequence[Pair], error: Exception, tried: int
+    def _prepare_batch_retry(
+        self,
+        backend: Backend,
+        kernel: Kernel,
+        pairs: Sequence[CallWithOut],
+        error: Exception,
+        tried: int,
     ) -> bool:
-        """After a batch failed: whether it is worth another try as a whole, and ready for it."""
-        if not isinstance(error, PASSING) or tried >= min(TRIES_TOGETHER, self._tries):
+        """After a batch has failed: whether the batch is retried as a whole. Recovers the device if
+        so."""
+        if not isinstance(error, TRANSIENT_ERRORS) or tried >= min(BATCH_TRIES, self._tries):
             return False
-        written, gone = OverwrittenRanges(out for _, out in pairs), isinstance(error, GONE)
-        if any(find_batch_retry_obstacle(arrays, out, written, gone=gone) for arrays, out in pairs):
+        overwritten = OverwrittenRanges(out for _, out in pairs)
+        reopened = isinstance(error, LOSS_ERRORS)
+        if any(
+            find_batch_retry_obstacle(arrays, out, overwritten, reopened=reopened)
+            for arrays, out in pairs
+        ):
             return False
         self._recover(backend, error)
-        self.metrics.retried(kernel, error)
+        self.metrics.count_retry(kernel, error)
         return True
 
-    def _one_by_one(
-        self, backend: Backend, kernel: Kernel, pairs: Sequence[Pair], error: Exception
+    def _run_one_by_one(
+        self, backend: Backend, kernel: Kernel, pairs: Sequence[CallWithOut], error: Exception
     ) -> list[Any]:
-        """After a batch failed: what comes of each call alone, where it may be run again."""
-        passing, gone = isinstance(error, PASSING), isinstance(error, GONE)
-        if passing and self._tries == 1:
+        """After a batch has failed: run each call alone where it may be retried. Returns the result
+        or exception of each call."""
+        transient, reopened = isinstance(error, TRANSIENT_ERRORS), isinstance(error, LOSS_ERRORS)
+        if transient and self._tries == 1:
             self.counts.errors += len(pairs)
             return copy_exception_for_each(error, len(pairs))
-        if isinstance(error, PASSING):
+        if isinstance(error, TRANSIENT_ERRORS):
             self._recover(backend, error)
-            self.metrics.retried(kernel, error)
-        written, outcomes = OverwrittenRanges(out for _, out in pairs), list[Any]()
+            self.metrics.count_retry(kernel, error)
+        overwritten, outcomes = OverwrittenRanges(out for _, out in pairs), list[Any]()
         lost = False
         for arrays, out in pairs:
-            why = find_batch_retry_obstacle(arrays, out, written, gone=gone)
-            if why is None and lost and self.strikes >= STRIKES and self.has_others():
-                outcomes.append(
-                    copy_exception(outcomes[-1])
-                )  # as the last one ended: others will run it
+            obstacle = find_batch_retry_obstacle(arrays, out, overwritten, reopened=reopened)
+            if obstacle is None and lost and self._should_be_quarantined():
+                # Other devices will run this call: it fails like the call before it.
+                outcomes.append(copy_exception(outcomes[-1]))
                 continue
-            if why is None:
-                outcomes.append(self._outcome(kernel, arrays, out))
+            if obstacle is None:
+                outcomes.append(self._run_to_outcome(kernel, arrays, out))
                 lost = isinstance(outcomes[-1], DeviceLostError)
                 continue
-            # Of an error that is one call's alone, others are told no more than that there was one.
-            left = (
+            # An error that is not transient belongs to one call. The other calls only refer to it.
+            failure = (
                 copy_exception(error)
-                if passing
+                if transient
                 else GpuError(f"another call of its batch failed: {error}")
             )
-            left.add_note(f"not run again: {why}")
+            failure.add_note(f"not retried: {obstacle}")
             self.counts.errors += 1
-            outcomes.append(left)
+            outcomes.append(failure)
             lost = False
         return outcomes
 
-    def _again(
+    def _should_be_quarantined(self) -> bool:
+        return self.consecutive_losses >= MAX_CONSECUTIVE_LOSSES and self.has_other_devices()
+
+    def _retry(
         self,
         backend: Backend,
         kernel: Kernel,
@@ -309,72 +329,76 @@ class OpenDevice:
         out: Any,
         error: GpuError,
     ) -> Any:
+        """Retry a call that has failed, until it succeeds or has no tries left."""
         try:
             for tried in range(1, self._tries):
-                reopens = tried > 1 or isinstance(error, GONE)
-                why = find_retry_obstacle(arrays, out, moves=reopens)
-                if why:
-                    error.add_note(f"not run again: {why}")
+                reopens = tried > 1 or isinstance(error, LOSS_ERRORS)
+                obstacle = find_retry_obstacle(arrays, out, reopened=reopens)
+                if obstacle:
+                    error.add_note(f"not retried: {obstacle}")
                     raise error
                 self._recover(backend, error, reopens=reopens)
-                self.metrics.retried(kernel, error)
+                self.metrics.count_retry(kernel, error)
                 backend = self.backend
                 try:
                     return backend.run(kernel, *arrays, out=out)
-                except PASSING as another:
+                except TRANSIENT_ERRORS as another:
                     error = another
-            self.strikes += isinstance(error, DeviceLostError)
+            self.consecutive_losses += isinstance(error, DeviceLostError)
             raise error
         finally:
-            del error  # whose traceback holds this frame, and so the arrays
+            del error  # Break the exception -> traceback -> frame reference cycle.
 
     def _recover(self, backend: Backend, error: GpuError, *, reopens: bool = False) -> None:
-        """Make the next try more likely to succeed; of several threads one does it."""
+        """Free memory or reopen the device before a retry. Only the first of several threads does
+        so."""
         with self._reopening:
             if self._closed or isinstance(error, ForkedError):
                 raise error
             if self.failed is not None:
-                raise self.refusal() from error
+                raise self.make_quarantine_error() from error
             if self.backend is not backend:
-                return  # another thread was here
+                return  # another thread has reopened the device
             if isinstance(error, ClosedError) and backend is not self._lost:
-                raise error  # for good
+                raise error  # the backend was closed for good
             if isinstance(error, OutOfMemoryError):
                 trim = getattr(backend, "trim", None)
                 if trim is not None:
-                    with contextlib.suppress(GpuError):  # if it is worse, the next try shows
+                    with contextlib.suppress(GpuError):  # the retry shows whether it helped
                         trim()
-            elif reopens or isinstance(error, GONE):
+            elif reopens or isinstance(error, LOSS_ERRORS):
                 self._reopen(backend, error)
 
     def _reopen(self, backend: Backend, error: GpuError) -> None:
         self._lost = backend
-        with contextlib.suppress(Exception):  # it need not work any more
+        with contextlib.suppress(Exception):  # a lost device may fail to close
             backend.close()
         try:
             self.backend = self.candidate.open(self._settings)
         except Exception as refused:
-            self._quarantine(NoDeviceError(f"it was lost, and does not open again: {refused}"))
-            raise self.refusal() from error
+            self.quarantine(NoDeviceError(f"it was lost and could not be reopened: {refused}"))
+            raise self.make_quarantine_error() from error
         self._lost = None
-        self.metrics.reopened(error)
+        self.metrics.count_reopening(error)
         if self._profile is not None:
-            with contextlib.suppress(GpuError):  # lost once more, perhaps: the next try shows
-                self._profile.watch(self.backend)
+            with contextlib.suppress(GpuError):  # lost again, perhaps: the retry shows
+                self._profile.add_backend(self.backend)
 
-    def _samples(
-        self, kernel: Kernel, pairs: Sequence[Pair]
+    def _draw_samples(
+        self, kernel: Kernel, pairs: Sequence[CallWithOut]
     ) -> list[ResultSample | Exception | None] | None:
-        """Of a batch; what one call writes and another reads nobody can foretell."""
+        """The samples of a batch to check, None for a call that is not checked. A call whose inputs
+        another call overwrites is not: its inputs are unknown until it runs."""
         if not self._checker.fraction:
             return None
-        written = OverwrittenRanges(out for _, out in pairs)
+        overwritten = OverwrittenRanges(out for _, out in pairs)
         return [
-            None if written.any_of(arrays) else self._sampled(kernel, arrays) for arrays, _ in pairs
+            None if overwritten.overlap(arrays) else self._draw_sample(kernel, arrays)
+            for arrays, _ in pairs
         ]
 
-    def _sampled(self, kernel: Kernel, arrays: Arrays) -> ResultSample | Exception | None:
-        """Of one call among many; what goes wrong there is not the others'."""
+    def _draw_sample(self, kernel: Kernel, arrays: Arrays) -> ResultSample | Exception | None:
+        """The sample of one call in a batch. An exception is returned: it is this call's only."""
         try:
             return self._checker.sample(kernel, arrays)
         except Exception as error:
@@ -383,17 +407,12 @@ class OpenDevice:
     def _check(self, sample: ResultSample, result: Any) -> None:
         try:
             sample.compare(result, str(self.candidate))
-        except WrongResultError as error:  # any other is the reference's, and that call's alone
-            self._quarantine(error)
+        except WrongResultError as error:  # other errors come from the kernel's reference
+            self.quarantine(error)
             raise
 
-    def _quarantine(self, error: GpuError) -> None:
-        self.failed = copy_exception(
-            error
-        )  # it is kept: without its traceback, and the arrays in there
-        self.metrics.quarantined(error)
-
-    def _checked(self, sample: ResultSample | Exception | None, result: Any) -> Any:
+    def _check_outcome(self, sample: ResultSample | Exception | None, result: Any) -> Any:
+        """Check a result; return it, or the exception of the check."""
         if isinstance(sample, Exception):
             self.counts.errors += 1
             return sample
@@ -406,16 +425,19 @@ class OpenDevice:
         return result
 
 
-def _together(
+def _run_batch(
     backend: Backend, kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any]
 ) -> tuple[list[Any], Exception | None]:
-    """What comes of calls that are submitted together, or why nothing does. It is not raised: it
-    would be found behind the errors of calls that are run meanwhile, which are others."""
+    """Run calls as one coalesced call or as a batch. Returns the results, or the exception.
+
+    The exception is not raised, so that it does not become the `__context__` of exceptions in the
+    calls that run one by one afterwards.
+    """
     try:
-        one = coalesce(kernel, calls) if all(out is None for out in outs) else None
-        if one is None:
+        coalesced = coalesce(kernel, calls) if all(out is None for out in outs) else None
+        if coalesced is None:
             return backend.run_batch(kernel, calls, out=outs), None
-        arrays, shapes = one
+        arrays, shapes = coalesced
         return split_results(kernel, backend.run(kernel, *arrays), shapes), None
     except Exception as error:
         return [], error

@@ -1,9 +1,10 @@
-"""Trust: a sample of what a device computed, computed again on the CPU.
+"""Result check: the CPU recomputes a sample of each result and compares it.
 
-Whole numbers must be the same. Floats need not: a device may fuse a product with a sum, add in
-another order, flush what is nearly zero. They must agree to half of their digits, measured by the
-largest value among those that are compared, and for kernels that are not made of elements by the
-largest input too, since terms of a sum may cancel. That finds a broken device, not a sloppy kernel.
+Integers must be equal. Floats need not be: a device may use fused multiply-adds, sum in another
+order or flush subnormal numbers to zero. Floats must agree to half of their digits, relative to the
+largest value that is compared. For kernels that do not work element by element, the largest input
+counts too, since the terms of a sum may cancel. The check finds a broken device, not an imprecise
+kernel.
 """
 
 from __future__ import annotations
@@ -23,100 +24,103 @@ from gpu_executor.kernel import Kernel, Shape, to_native
 
 
 class ResultChecker:
-    """Checks a fraction of the elements of each call, one at least; or of the calls, where a kernel
-    is not made of elements. Safe from several threads."""
+    """Draws the samples. It checks a fraction of the elements of each call, at least one; or a
+    fraction of the calls, for kernels that do not work element by element. Thread-safe."""
 
     def __init__(self, fraction: float, seed: int | None = None) -> None:
         if not isinstance(fraction, int | float | np.number) or not 0 <= fraction <= 1:
-            raise SettingsError(f"check is {fraction!r}; it is a part of the results, 0 to 1")
+            raise SettingsError(f"check is {fraction!r}; it must be a fraction from 0 to 1")
         self.fraction = fraction
         self._signatures = SignatureCache()
-        self._draw = np.random.default_rng(seed)
+        self._random = np.random.default_rng(seed)
         self._lock = threading.Lock()
         self.checked = 0
-        """Elements and whole calls."""
+        """Elements and whole calls that were checked."""
         self.unchecked = 0
-        """Calls that could not be checked: their kernels have no reference."""
+        """Calls that could not be checked, since their kernels have no reference."""
 
     def sample(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> ResultSample | None:
-        """What is to be computed again of a call that is yet to run, which may overwrite its
-        inputs; None: nothing of it. Arrays on a card are fetched as a whole."""
+        """Draw and copy the inputs to recompute; None if nothing is checked. Called before the call
+        runs, since the call may overwrite its inputs. Device arrays are fetched as a whole."""
         try:
             signature = self._signatures.signature(kernel, arrays)
-        except Exception:  # whatever it is: the backend comes upon it too, and says it
+        except Exception:  # the backend raises the same error when the call runs
             return None
         if kernel.reference is None:
             with self._lock:
                 self.unchecked += 1
             return None
         if kernel.split == "whole":
-            whole = [np.array(_on_host(each)) for each in arrays] if self._drawn() else None
+            whole = [np.array(_on_host(each)) for each in arrays] if self._draw_call() else None
             return None if whole is None else ResultSample(signature, whole, None)
         if not signature.count:
             return None
         rows = signature.call([_on_host(each) for each in arrays]).inputs
-        at = self._indices(signature.count)
+        at = self._draw_indices(signature.count)
         picked = [each[at] for each in rows]
         return ResultSample(
             signature, [each.astype(to_native(each.dtype), copy=False) for each in picked], at
         )
 
-    def _indices(self, count: int) -> Array:
-        """In order, none of them twice."""
+    def _draw_indices(self, count: int) -> Array:
+        """Distinct indices of elements, sorted."""
         wanted = min(max(round(count * self.fraction), 1), count)
         with self._lock:
             self.checked += wanted
             if wanted == count:
                 return np.arange(count)
-            # Of a few among many NumPy makes no list of the many.
-            return np.sort(self._draw.choice(count, wanted, replace=False, shuffle=False))
+            # Without `shuffle`, NumPy does not build a permutation of all `count` indices.
+            return np.sort(self._random.choice(count, wanted, replace=False, shuffle=False))
 
-    def _drawn(self) -> bool:
+    def _draw_call(self) -> bool:
+        """Whether a whole call is checked."""
         with self._lock:
-            drawn = bool(self._draw.random() < self.fraction)
+            drawn = bool(self._random.random() < self.fraction)
             self.checked += drawn
             return drawn
 
 
 class ResultSample:
-    """Inputs that are computed again, and their indices."""
+    """The inputs of a call to recompute, and their indices."""
 
     def __init__(self, signature: Signature, inputs: Sequence[Array], at: Array | None) -> None:
         self._signature, self._inputs = signature, inputs
         self._at = at
-        """None: all of it."""
+        """Indices of the elements; None for the whole call."""
 
     def compare(self, result: Any, where: str) -> None:
-        """Raise `WrongResultError` with the first index that is not what the CPU has."""
+        """Raise `WrongResultError` with the first index at which the CPU's result differs."""
         kernel = self._signature.kernel
         results = result if isinstance(result, tuple) else (result,)
-        found = [self._picked(output, _on_host(each)) for output, each in enumerate(results)]
+        found = [self._select(output, _on_host(each)) for output, each in enumerate(results)]
         expected = [np.empty(each.shape, each.dtype) for each in found]
-        with np.errstate(all="ignore"):  # a device overflows without a word
+        with np.errstate(all="ignore"):  # a device does not warn of overflow either
             compute_reference(kernel, self._inputs, expected)
         for output, (right, got) in enumerate(zip(expected, found, strict=True)):
-            wrong = self._differ(right, got)
+            wrong = self._find_differences(right, got)
             if wrong.any():
-                element = math.prod(self._element(output))
+                element = math.prod(self._get_element_shape(output))
                 first = int(np.argmax(wrong.reshape(-1, element).any(1)))
                 index = first if self._at is None else int(self._at[first])
                 raise WrongResultError(kernel.name, output, index, where)
 
-    def _picked(self, output: int, result: Array) -> Array:
+    def _select(self, output: int, result: Array) -> Array:
+        """The sampled elements of a result."""
         if self._at is None:
             return result
-        return np.asarray(result).reshape(-1, *self._element(output))[self._at]
+        return np.asarray(result).reshape(-1, *self._get_element_shape(output))[self._at]
 
-    def _element(self, output: int) -> Shape:
+    def _get_element_shape(self, output: int) -> Shape:
         return self._signature.operands[self._signature.kernel.inputs + output].type.shape
 
-    def _differ(self, right: Array, found: Array) -> Array:
+    def _find_differences(self, right: Array, found: Array) -> Array:
+        """A mask of the numbers that differ, beyond the tolerance for floats."""
         if found.dtype.kind not in "fc":
             return np.asarray(right != found)
         compared = [right] if self._at is not None else [right, *self._inputs]
-        nearly = float(np.finfo(found.dtype).eps) ** 0.5 * max(map(_largest, compared))
+        tolerance = float(np.finfo(found.dtype).eps) ** 0.5 * max(map(_find_largest, compared))
         with np.errstate(invalid="ignore", over="ignore"):
-            near = np.abs(found - right) <= nearly
+            near = np.abs(found - right) <= tolerance
         same = (found == right) | (np.isnan(found) & np.isnan(right))
         return np.asarray(~(near | same))
 
@@ -125,8 +129,8 @@ def _on_host(array: AnyArray) -> Array:
     return array.numpy() if isinstance(array, DeviceArray) else array
 
 
-def _largest(array: Array) -> float:
-    """Of the finite values the largest, without its sign."""
+def _find_largest(array: Array) -> float:
+    """The largest magnitude among the finite values."""
     if array.dtype.kind not in "biufc":
         return 0.0
     sizes = np.abs(array[np.isfinite(array)]).astype(np.float64)

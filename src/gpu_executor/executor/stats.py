@@ -1,9 +1,7 @@
-"""What an executor has done, as data that prints itself.
+"""Statistics of an executor, as data, as text and as metric families.
 
-What an executor counts, as families of samples: the names, and where each number is found.
-
-Names follow Prometheus: base units, `_total` for what only grows. What a backend counts begins at
-zero again when its device is opened again.
+Metric names follow the conventions of Prometheus: base units, and `_total` for counters. A
+backend's counters restart at zero when its device is reopened.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from gpu_executor.webgpu.stats import WgpuStats
 
 @dataclass(frozen=True, slots=True)
 class DeviceStats:
-    """One device's part."""
+    """Statistics of one device."""
 
     device: str
     backend: str
@@ -39,13 +37,13 @@ class DeviceStats:
     nbytes: int
     seconds: float
     failed: str | None
-    """Why it is left alone, if it is."""
+    """Why the device is quarantined; None if it is usable."""
     inside: Any
-    """What its backend says of itself."""
+    """The backend's own statistics."""
     job_seconds: Distribution
-    """From the time a job was asked for until it had its answer."""
+    """Seconds from a job's submission to its result."""
     batch_calls: Distribution
-    """Calls that were taken from the line at once."""
+    """Calls that were taken from the queue at once."""
 
     @classmethod
     def of(cls, device: OpenDevice) -> DeviceStats:
@@ -67,26 +65,27 @@ class DeviceStats:
         )
 
     def __str__(self) -> str:
-        said = (
+        text = (
             f"{self.device} by {self.backend}: {self.calls:,} calls, {self.batches:,} batches, "
-            f"{self.retries:,} retries, opened again {self.reopened:,} times, "
-            f"{self.errors:,} errors"
+            f"{self.retries:,} retries, reopened {self.reopened:,} times, {self.errors:,} errors"
         )
-        return said if self.failed is None else f"{said}; left alone: {self.failed}"
+        return text if self.failed is None else f"{text}; quarantined: {self.failed}"
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorStats:
-    """All devices, and the line before them."""
+    """Statistics of the devices and of the job queue."""
 
     waiting: int
+    """Jobs in the queue."""
     waiting_bytes: int
+    """Input bytes of the jobs in the queue."""
     checked: int
-    """Elements and calls that were computed again on the CPU."""
+    """Elements and whole calls that were recomputed on the CPU (`check=`)."""
     unchecked: int
-    """Calls that were to be, and have no reference."""
+    """Calls that could not be checked, since their kernels have no reference."""
     fell_back: bool
-    """Whether the CPU was taken because there was no GPU."""
+    """Whether the CPU is used because there was no device, or no usable one is left."""
     devices: tuple[DeviceStats, ...]
 
     @classmethod
@@ -97,24 +96,24 @@ class ExecutorStats:
             checked=checker.checked,
             unchecked=checker.unchecked,
             fell_back=pool.cpu_fallback.fell_back,
-            devices=tuple(DeviceStats.of(device) for device in pool.opened()),
+            devices=tuple(DeviceStats.of(device) for device in pool.list_open_devices()),
         )
 
     def families(self) -> list[Family]:
-        """All of it for monitoring systems; docs/telemetry.md has them in a table."""
-        return families_of(self)
+        """The statistics as metric families; docs/telemetry.md lists them."""
+        return make_families(self)
 
     def __str__(self) -> str:
-        waiting = f"{self.waiting:,} jobs of {self.waiting_bytes:,} bytes wait"
-        return "\n".join([*map(str, self.devices), f"{waiting}; {self.checked:,} checked"])
+        queued = f"{self.waiting:,} jobs of {self.waiting_bytes:,} bytes queued"
+        return "\n".join([*map(str, self.devices), f"{queued}; {self.checked:,} checked"])
 
 
 PREFIX = "gpu_executor_"
 DEVICE = ("index", "device", "backend")
-"""`index` is the place among the executor's devices: two may have one name."""
+"""Labels of a device. `index` is its place in the executor; two devices may have the same name."""
 
-Found = tuple[str, tuple[str, ...], float | Distribution]
-"""A family's name, the values of its own labels, and the number."""
+Value = tuple[str, tuple[str, ...], float | Distribution]
+"""A family's name without the prefix, the values of its own labels, and the number."""
 
 
 def _family(name: str, kind: Kind, text: str, *labels: str) -> Family:
@@ -124,55 +123,56 @@ def _family(name: str, kind: Kind, text: str, *labels: str) -> Family:
 FAMILIES = {
     family.name: family
     for family in (
-        Family(PREFIX + "queue_jobs", "gauge", "Jobs that wait for a device."),
-        Family(PREFIX + "queue_bytes", "gauge", "What the jobs that wait will read."),
-        Family(PREFIX + "checked_total", "counter", "Elements and calls checked on the CPU."),
-        Family(PREFIX + "unchecked_total", "counter", "Calls that could not be checked."),
-        Family(PREFIX + "fallbacks_total", "counter", "Executors on the CPU for want of a GPU."),
-        # What an executor counts of its devices.
-        _family("device_usable", "gauge", "1, or 0 for a device that is left alone."),
+        Family(PREFIX + "queue_jobs", "gauge", "Jobs in the queue."),
+        Family(PREFIX + "queue_bytes", "gauge", "Input bytes of the jobs in the queue."),
+        Family(PREFIX + "checked_total", "counter", "Elements and calls recomputed on the CPU."),
+        Family(PREFIX + "unchecked_total", "counter", "Calls of kernels without a reference."),
+        Family(PREFIX + "fallbacks_total", "counter", "1 if the executor fell back to the CPU."),
+        # Counted by the executor, for each device.
+        _family("device_usable", "gauge", "1, or 0 for a quarantined device."),
         _family("calls_total", "counter", "Calls of kernels."),
         _family("call_errors_total", "counter", "Calls that ended with an error."),
-        _family("batches_total", "counter", "Times that two calls or more were run together."),
-        _family("retries_total", "counter", "Calls run again after an error."),
-        _family("reopenings_total", "counter", "Times that a lost device was opened again."),
+        _family("batches_total", "counter", "Batches of two or more calls."),
+        _family("retries_total", "counter", "Calls and batches retried after an error."),
+        _family("reopenings_total", "counter", "Times that the device was reopened."),
         _family("read_bytes_total", "counter", "Bytes of the calls' inputs."),
-        _family("busy_seconds_total", "counter", "Time in which calls were run."),
-        _family("job_seconds", "histogram", "Time from asking for a job until its answer."),
+        _family("busy_seconds_total", "counter", "Time in which calls were running."),
+        _family("job_seconds", "histogram", "Time from a job's submission to its result."),
         _family("batch_calls", "histogram", "Calls taken from the queue at once."),
-        # What backends count.
-        _family("backend_calls_total", "counter", "Calls that reached the backend, joined ones."),
+        # Counted by the backends.
+        _family("backend_calls_total", "counter", "Backend calls, after coalescing."),
         _family("elements_total", "counter", "Elements computed."),
-        _family("pieces_total", "counter", "Pieces that calls were cut into."),
+        _family("pieces_total", "counter", "Pieces that calls were split into."),
         _family("submissions_total", "counter", "Submissions to the device's queue."),
         _family("path_calls_total", "counter", "Backend calls by data path.", "path"),
         _family("stage_seconds_total", "counter", "Time by stage of a call.", "stage"),
         _family("recordings_total", "counter", "Times that commands were recorded."),
-        _family("shrunk_total", "counter", "Times with less memory than was planned."),
-        _family("cache_hits_total", "counter", "Found in a cache or pool.", "cache"),
-        _family("cache_misses_total", "counter", "Made because it was in none.", "cache"),
-        _family("cache_evictions_total", "counter", "Given up to make room.", "cache"),
-        _family("cache_entries", "gauge", "What a cache holds.", "cache"),
+        _family("shrunk_total", "counter", "Chunks or slots reduced for lack of memory."),
+        _family("cache_hits_total", "counter", "Objects found in a cache or pool.", "cache"),
+        _family("cache_misses_total", "counter", "Objects created: none was cached.", "cache"),
+        _family("cache_evictions_total", "counter", "Entries evicted to make room.", "cache"),
+        _family("cache_entries", "gauge", "Entries of a cache.", "cache"),
         _family("cache_bytes", "gauge", "Memory that a cache or pool holds.", "cache"),
         _family("used_bytes", "gauge", "Memory of the pool that is in use."),
-        _family("padding_ratio", "gauge", "Share of padding in what came lately."),
+        _family("padding_ratio", "gauge", "Share of padding in the recent sizes."),
     )
 }
 
 
-def families_of(stats: ExecutorStats) -> list[Family]:
-    """All of them, also those without samples: which there are does not depend on the devices."""
+def make_families(stats: ExecutorStats) -> list[Family]:
+    """All families, with their samples. A family without samples is listed too, so that the names
+    do not depend on the devices."""
     made = {name: replace(family, samples=[]) for name, family in FAMILIES.items()}
-    for name, number in _executor(stats):
+    for name, number in _read_executor(stats):
         made[PREFIX + name].samples.append(Sample((), number))
     for index, device in enumerate(stats.devices):
-        own = (str(index), device.device, device.backend)
-        for name, labels, value in _device(device):
-            made[PREFIX + name].samples.append(Sample((*own, *labels), value))
+        device_labels = (str(index), device.device, device.backend)
+        for name, labels, value in _read_device(device):
+            made[PREFIX + name].samples.append(Sample((*device_labels, *labels), value))
     return list(made.values())
 
 
-def _executor(stats: ExecutorStats) -> Iterator[tuple[str, float]]:
+def _read_executor(stats: ExecutorStats) -> Iterator[tuple[str, float]]:
     yield "queue_jobs", stats.waiting
     yield "queue_bytes", stats.waiting_bytes
     yield "checked_total", stats.checked
@@ -180,7 +180,7 @@ def _executor(stats: ExecutorStats) -> Iterator[tuple[str, float]]:
     yield "fallbacks_total", stats.fell_back
 
 
-def _device(device: DeviceStats) -> Iterator[Found]:
+def _read_device(device: DeviceStats) -> Iterator[Value]:
     yield "device_usable", (), device.failed is None
     yield "calls_total", (), device.calls
     yield "call_errors_total", (), device.errors
@@ -191,22 +191,22 @@ def _device(device: DeviceStats) -> Iterator[Found]:
     yield "busy_seconds_total", (), device.seconds
     yield "job_seconds", (), device.job_seconds
     yield "batch_calls", (), device.batch_calls
-    yield from _inside(device.inside)
+    yield from _read_backend(device.inside)
 
 
-def _inside(stats: Any) -> Iterator[Found]:
+def _read_backend(stats: Any) -> Iterator[Value]:
     match stats:
         case Stats():
-            yield from _vulkan(stats)
+            yield from _read_vulkan(stats)
         case WgpuStats():
-            yield from _webgpu(stats)
+            yield from _read_webgpu(stats)
         case CpuStats():
             yield "backend_calls_total", (), stats.calls
             yield "elements_total", (), stats.elements
             yield "stage_seconds_total", ("compute",), stats.seconds
 
 
-def _vulkan(stats: Stats) -> Iterator[Found]:
+def _read_vulkan(stats: Stats) -> Iterator[Value]:
     yield "backend_calls_total", (), stats.calls
     yield "elements_total", (), stats.elements
     yield "pieces_total", (), stats.pieces
@@ -232,7 +232,7 @@ def _vulkan(stats: Stats) -> Iterator[Found]:
     yield "used_bytes", (), stats.memory.bytes_used
 
 
-def _webgpu(stats: WgpuStats) -> Iterator[Found]:
+def _read_webgpu(stats: WgpuStats) -> Iterator[Value]:
     yield "backend_calls_total", (), stats.calls
     yield "elements_total", (), stats.elements
     yield "submissions_total", (), stats.submissions

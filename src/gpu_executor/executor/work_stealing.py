@@ -1,9 +1,8 @@
-"""Dealing: units of work to devices in proportion to their rates, and again when one falls behind.
+"""Work stealing: how the units of a shared job are split among devices.
 
-Every device gets a run of neighbouring units and takes half of what is left of it at a time, so
-that the end of it can still be had by others: whoever is done takes from the one who has most left.
-
-DeviceRates: how fast each device was seen to work, kernel by kernel, the last jobs counting most.
+Each device is assigned a contiguous range of units, in proportion to its measured rate. A device
+takes half of its remaining range at a time, so that other devices can still steal the rest. A
+device without units steals from the device with the longest remaining range.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ from gpu_executor.kernel import Kernel
 
 
 def compute_shares(rates: Sequence[float | None]) -> list[float]:
-    """Parts of one, in proportion to rates; None is not known yet and counts like the others' mean.
+    """Shares that sum to 1, in proportion to the rates.
 
-    A rate of 0 gets nothing, unless all have it.
+    A rate of None is unknown and counts as the mean of the known rates. A rate of 0 gets no share,
+    unless all rates are 0.
     """
     known = [rate for rate in rates if rate]
     mean = sum(known) / len(known) if known else 1.0
@@ -28,91 +28,98 @@ def compute_shares(rates: Sequence[float | None]) -> list[float]:
 
 
 class WorkSplit:
-    """Units 0, 1, ... among devices, which are numbers too. For one thread at a time."""
+    """The units of one job, split among devices. Not thread-safe.
 
-    def __init__(self, units: int, parts: Sequence[float]) -> None:
-        """`parts` are the devices' shares of one."""
-        ends = [min(round(units * part), units) for part in accumulate(parts)]
-        self._runs = [range(first, end) for first, end in zip([0, *ends], ends, strict=False)]
-        self.left = units
-        """Units that nobody has taken."""
+    Units and devices are numbered from 0.
+    """
 
-    def take(self, who: int, parts: Sequence[float]) -> range:
-        """The next units for a device; none when all are taken, or better left to others."""
-        if not self._runs[who]:
-            self._steal(who, parts)
-        run = self._runs[who]
-        half = -(-len(run) // 2)
-        self._runs[who] = run[half:]
-        self.left -= half
-        return run[:half]
+    def __init__(self, units: int, shares: Sequence[float]) -> None:
+        """`shares` has one entry for each device; the entries sum to 1."""
+        ends = [min(round(units * share), units) for share in accumulate(shares)]
+        self._ranges = [range(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+        self.remaining = units
+        """Units that no device has taken."""
 
-    def _steal(self, thief: int, parts: Sequence[float]) -> None:
-        """From the end of the longest run, so much that both are done with it at the same time."""
-        victim = max(range(len(self._runs)), key=lambda each: len(self._runs[each]))
-        run, own, other = self._runs[victim], parts[thief], parts[victim]
-        if len(run) * own < other:
-            return  # it would take longer for one unit than the other does for all of them
-        kept = int(len(run) * other / (own + other)) if other else 0
-        self._runs[victim], self._runs[thief] = run[:kept], run[kept:]
+    def take(self, device_index: int, shares: Sequence[float]) -> range:
+        """The next units for a device. Empty when all units are taken, or when stealing from a
+        faster device would not pay."""
+        if not self._ranges[device_index]:
+            self._steal(device_index, shares)
+        own = self._ranges[device_index]
+        half = -(-len(own) // 2)
+        self._ranges[device_index] = own[half:]
+        self.remaining -= half
+        return own[:half]
+
+    def _steal(self, thief: int, shares: Sequence[float]) -> None:
+        """Move the end of the longest range to the thief, so that both finish at the same time."""
+        victim = max(range(len(self._ranges)), key=lambda index: len(self._ranges[index]))
+        units, thief_share, victim_share = self._ranges[victim], shares[thief], shares[victim]
+        if len(units) * thief_share < victim_share:
+            return  # the thief needs longer for one unit than the victim for all of them
+        kept = int(len(units) * victim_share / (thief_share + victim_share)) if victim_share else 0
+        self._ranges[victim], self._ranges[thief] = units[:kept], units[kept:]
 
 
-# What calls count for beside the bytes that they read, and what they count for together: else who
-# gets less would look slower for it, and get less still. About 5 and 100 us on lavapipe.
-PER_CALL, PER_TURN = 1 << 13, 1 << 17
-FADING = 0.7
-"""What earlier work counts for, with each piece of work after it."""
-REMEMBERED = 256
-"""Kernels."""
+# The fixed costs of a call and of a batch, in bytes. Without them a device that gets small batches
+# would look slow and get smaller ones still. About 5 and 100 us on lavapipe.
+CALL_COST_BYTES, BATCH_COST_BYTES = 1 << 13, 1 << 17
+DECAY = 0.7
+"""The weight of earlier measurements is multiplied by this with each new one."""
+MAX_KERNELS = 256
+"""Kernels whose rates are kept."""
 
 
 class DeviceRates:
-    """Of devices by their numbers. Safe from several threads."""
+    """The measured rate of each device, by kernel, with exponential decay. Thread-safe."""
 
-    def __init__(self, foreseen: Sequence[float | None]) -> None:
-        """`foreseen` are the devices' rates before anything ran, by their calibration."""
-        self._foreseen = foreseen
-        self._seen: dict[Kernel | None, list[tuple[float, float]]] = {}
-        """Bytes and seconds of each device; under None those of all kernels."""
+    def __init__(self, calibrated: Sequence[float | None]) -> None:
+        """`calibrated` are the devices' rates from their calibrations, where there are any."""
+        self._calibrated = calibrated
+        self._measured: dict[Kernel | None, list[tuple[float, float]]] = {}
+        """Decayed bytes and seconds of each device; the key None is for all kernels."""
         self._quarantined: set[int] = set()
         self._lock = threading.Lock()
-        self.able = len(foreseen)
-        """How many devices have not failed."""
+        self.usable = len(calibrated)
+        """The number of devices that are not quarantined."""
 
-    def note(self, who: int, kernel: Kernel, calls: int, nbytes: int, seconds: float) -> None:
-        """A device has run calls that read that many bytes, together."""
-        work = nbytes + calls * PER_CALL + PER_TURN
+    def record(
+        self, device_index: int, kernel: Kernel, calls: int, nbytes: int, seconds: float
+    ) -> None:
+        """Add a measurement: a device ran a batch of calls that read `nbytes` in all."""
+        work = nbytes + calls * CALL_COST_BYTES + BATCH_COST_BYTES
         with self._lock:
             for key in (kernel, None):
-                seen = self._seen.setdefault(key, [(0.0, 0.0)] * len(self._foreseen))
-                before, took = seen[who]
-                seen[who] = (before * FADING + work, took * FADING + seconds)
-            if len(self._seen) > REMEMBERED:
-                self._seen.pop(next(key for key in self._seen if key not in (kernel, None)))
+                measured = self._measured.setdefault(key, [(0.0, 0.0)] * len(self._calibrated))
+                before, took = measured[device_index]
+                measured[device_index] = (before * DECAY + work, took * DECAY + seconds)
+            if len(self._measured) > MAX_KERNELS:
+                self._measured.pop(next(key for key in self._measured if key not in (kernel, None)))
 
-    def quarantine(self, who: int) -> None:
-        """A device has failed: its share is nothing."""
+    def quarantine(self, device_index: int) -> None:
+        """Set the share of a failed device to 0."""
         with self._lock:
-            self._quarantined.add(who)
-            self.able = len(self._foreseen) - len(self._quarantined)
+            self._quarantined.add(device_index)
+            self.usable = len(self._calibrated) - len(self._quarantined)
 
-    def is_able_beside(self, some: frozenset[int]) -> bool:
-        """Whether a device has not failed that is none of these."""
-        return len(self._quarantined | some) < len(self._foreseen)
+    def has_usable_besides(self, device_indices: frozenset[int]) -> bool:
+        """Whether there is a usable device that is not in `device_indices`."""
+        return len(self._quarantined | device_indices) < len(self._calibrated)
 
     def compute_shares(self, kernel: Kernel) -> list[float]:
-        """What part of a job each device is dealt.
+        """The share of a job that each device gets.
 
-        As this kernel went; or as all kernels did, or are foreseen to, where that is known of more
-        devices.
+        The rates are those of this kernel, of all kernels, or of the calibrations: the first of
+        these that is known for the most devices.
         """
         with self._lock:
-            ways = [self._measured(kernel), self._measured(None), self._foreseen]
-            best = max(ways, key=lambda rates: sum(rate is not None for rate in rates))
+            candidates = [self._compute_rates(kernel), self._compute_rates(None), self._calibrated]
+            best = max(candidates, key=lambda rates: sum(rate is not None for rate in rates))
             return compute_shares(
-                [0.0 if who in self._quarantined else rate for who, rate in enumerate(best)]
+                [0.0 if index in self._quarantined else rate for index, rate in enumerate(best)]
             )
 
-    def _measured(self, key: Kernel | None) -> list[float | None]:
-        seen = self._seen.get(key, [(0.0, 0.0)] * len(self._foreseen))
-        return [work / took if took else None for work, took in seen]
+    def _compute_rates(self, key: Kernel | None) -> list[float | None]:
+        """Bytes per second of each device."""
+        measured = self._measured.get(key, [(0.0, 0.0)] * len(self._calibrated))
+        return [work / took if took else None for work, took in measured]

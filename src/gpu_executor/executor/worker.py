@@ -1,9 +1,8 @@
-"""Callbacks of futures that are answered together: called when all of them have their answers, so
-that one may wait for another; and what they raise is for the log.
+"""Worker threads: one for each device takes jobs from the queue, runs them and resolves their
+futures.
 
-A worker: the thread that takes jobs from the line and runs them on one device.
-
-The end of the interpreter: executors run what is in line first.
+Callbacks of futures are deferred until all futures of a batch are resolved, so that a callback may
+wait for another future of its batch. At the interpreter's exit, executors finish their queued jobs.
 """
 
 from __future__ import annotations
@@ -25,41 +24,41 @@ from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.fork import register_fork_handler
 
 log = logging.getLogger("gpu_executor.executor")
-as_the_base_class = logging.getLogger("concurrent.futures")
+futures_log = logging.getLogger("concurrent.futures")  # as `Future` of the standard library
 Callback = Callable[[Future[Any]], object]
-Waiting = list[tuple[Future[Any], Sequence[Callback]]]
+PendingCallbacks = list[tuple[Future[Any], Sequence[Callback]]]
 
 
-class _Held(threading.local):
-    """Where this thread's callbacks wait, while it gives answers."""
+class _DeferredCallbacks(threading.local):
+    """The deferred callbacks of this thread; None while callbacks are not deferred."""
 
-    waiting: Waiting | None = None
-
-
-_held = _Held()
+    pending: PendingCallbacks | None = None
 
 
-def hold() -> tuple[Waiting, Waiting | None]:
-    """From now on this thread's callbacks wait; what `let_go` is given then."""
-    before = _held.waiting
-    waiting = _held.waiting = []
-    return waiting, before
+_deferred = _DeferredCallbacks()
 
 
-def let_go(waiting: Waiting, before: Waiting | None) -> None:
-    """All answers are given."""
-    _held.waiting = before
+def defer_callbacks() -> tuple[PendingCallbacks, PendingCallbacks | None]:
+    """Defer this thread's callbacks from now on. Returns the arguments for `flush_callbacks`."""
+    outer = _deferred.pending
+    pending = _deferred.pending = []
+    return pending, outer
+
+
+def flush_callbacks(pending: PendingCallbacks, outer: PendingCallbacks | None) -> None:
+    """Call the deferred callbacks. Exceptions are logged, but Ctrl-C is raised at the end."""
+    _deferred.pending = outer
     interrupted: KeyboardInterrupt | None = None
-    for future, callbacks in waiting:
+    for future, callbacks in pending:
         for callback in callbacks:
             try:
                 callback(future)
-            except KeyboardInterrupt as error:  # the others have theirs first
+            except KeyboardInterrupt as error:  # raised after the other callbacks
                 interrupted = error
             except Exception:
-                as_the_base_class.exception("exception calling callback for %r", future)
-            except BaseException:  # sys.exit(), perhaps: it is not for the thread that ran the job
-                log.critical("a job was answered, and its callback raised this", exc_info=True)
+                futures_log.exception("exception calling callback for %r", future)
+            except BaseException:  # such as SystemExit: must not end the thread that ran the job
+                log.critical("the callback of a finished job raised", exc_info=True)
     if interrupted is not None:
         try:
             raise interrupted
@@ -67,43 +66,43 @@ def let_go(waiting: Waiting, before: Waiting | None) -> None:
             del interrupted
 
 
-def call(future: Future[Any], callbacks: Sequence[Callback]) -> None:
-    """Those of a future that has its answer, now or later."""
+def run_callbacks(future: Future[Any], callbacks: Sequence[Callback]) -> None:
+    """Call the callbacks of a future that is done, or defer them."""
     if not callbacks:
         return
-    if _held.waiting is None:
-        let_go([(future, callbacks)], None)
+    if _deferred.pending is None:
+        flush_callbacks([(future, callbacks)], None)
     else:
-        _held.waiting.append((future, callbacks))
+        _deferred.pending.append((future, callbacks))
 
 
-Answer = tuple[Job, Sequence[Any]]
-"""A job, and what came of its calls."""
+JobOutcomes = tuple[Job, Sequence[Any]]
+"""A job, and the result or exception of each of its calls."""
 
 
 class Worker:
-    """What waits when the device comes free is run together; a lone job waits for nothing."""
+    """The thread of one device. Jobs that wait when the device is idle run as one batch."""
 
-    def __init__(self, pool: DevicePool, who: int) -> None:
-        # Not the thread's own join: interrupted by Ctrl-C, CPython 3.11 takes it for ended.
+    def __init__(self, pool: DevicePool, device_index: int) -> None:
+        # Not Thread.join: after Ctrl-C, CPython 3.11 takes the thread for ended.
         self._ended = threading.Event()
-        # It must not keep the executor alive, which ends it when nobody holds that any more.
+        # The thread must not refer to the executor: garbage collection of that ends the thread.
         self._thread = threading.Thread(
             target=_work,
-            args=(pool, who, self._ended),
-            name=f"gpu-executor {pool.devices[who].candidate}",
+            args=(pool, device_index, self._ended),
+            name=f"gpu-executor {pool.devices[device_index].candidate}",
             daemon=True,
         )
         self._thread.start()
         register_fork_handler(self._disown_after_fork)
 
     def join(self) -> None:
-        """Return when it has run all that waited, and the line is closed."""
+        """Wait until the queue is closed and the thread has run its jobs."""
         if self._thread is not threading.current_thread():
             self._ended.wait()
 
     def _disown_after_fork(self) -> None:
-        self._ended = threading.Event()  # a child does not have its thread
+        self._ended = threading.Event()  # the thread does not exist in the child
         self._ended.set()
 
 
@@ -112,66 +111,68 @@ def join_all(workers: Sequence[Worker]) -> None:
         worker.join()
 
 
-def _work(pool: DevicePool, who: int, ended: threading.Event) -> None:
+def _work(pool: DevicePool, device_index: int, ended: threading.Event) -> None:
     try:
-        while jobs := pool.queue.take(who):
+        while jobs := pool.queue.take(device_index):
             try:
-                run_jobs(pool, who, jobs)
-            except BaseException:  # a callback's: it is not for this thread
-                log.critical("a callback raised this", exc_info=True)
-            del jobs  # their arrays are the callers' again
-            if pool.is_left_by(who):
+                run_jobs(pool, device_index, jobs)
+            except BaseException:  # raised by a callback: must not end this thread
+                log.critical("the callback of a finished job raised", exc_info=True)
+            del jobs  # this thread keeps no reference to the callers' arrays while it waits
+            if pool.should_stop_worker(device_index):
                 return
     finally:
         try:
-            pool.end(who)
+            pool.finish_worker(device_index)
         finally:
             ended.set()
 
 
-def run_jobs(pool: DevicePool, who: int, jobs: list[Job]) -> None:
-    """Jobs of one kernel that were taken from the line, until each has its answer. Ctrl-C in their
-    callbacks is raised behind the last one."""
-    begun, metrics = perf_counter(), pool.devices[who].metrics
+def run_jobs(pool: DevicePool, device_index: int, jobs: list[Job]) -> None:
+    """Run jobs of one kernel that were taken from the queue, and resolve their futures. Ctrl-C in a
+    callback is raised after the last callback."""
+    begun, metrics = perf_counter(), pool.devices[device_index].metrics
     try:
-        device, outcomes = _outcomes(pool, who, jobs)
+        device, outcomes = _run_calls(pool, device_index, jobs)
         metrics = device.metrics
-        ended = metrics.ran_together(jobs, begun)
-        answers = _by_job(jobs, outcomes)
-        if device is pool.devices[who] and len(pool.devices) > 1:
+        ended = metrics.count_batch(jobs, begun)
+        finished = _group_by_job(jobs, outcomes)
+        if device is pool.devices[device_index] and len(pool.devices) > 1:
             calls, nbytes = len(outcomes), sum(job.nbytes for job in jobs)
-            pool.rates.note(who, jobs[0].kernel, calls, nbytes, ended - begun)
-        if pool.devices[who].is_doubtful:
-            answers = pool.pass_on(who, answers)
-    except BaseException as error:  # Ctrl-C where somebody waits: no future is left without it
-        outcomes, ended = copy_exception_for_each(error, len(_calls(jobs))), perf_counter()
-        answers = _by_job(jobs, outcomes)
+            pool.rates.record(device_index, jobs[0].kernel, calls, nbytes, ended - begun)
+        if pool.devices[device_index].is_unreliable:
+            finished = pool.requeue_failed_jobs(device_index, finished)
+    except BaseException as error:  # Ctrl-C in a waiting thread: resolve every future nonetheless
+        outcomes, ended = copy_exception_for_each(error, len(_list_calls(jobs))), perf_counter()
+        finished = _group_by_job(jobs, outcomes)
     finally:
-        pool.queue.rest(who)  # before the answers: who gets one may ask for more, and wait for it
+        # Before the futures are resolved: their owners may submit another job and wait for it.
+        pool.queue.mark_idle(device_index)
     try:
-        _answer(metrics, answers, ended)
+        _resolve(metrics, finished, ended)
     finally:
-        # An error leads to this frame: without them it would lead to itself, and keep the arrays.
-        for each in (jobs, outcomes, answers):
+        # Break the exception -> traceback -> frame reference cycle, which holds the arrays.
+        for each in (jobs, outcomes, finished):
             each.clear()
 
 
-def _answer(metrics: DeviceMetrics, answers: Sequence[Answer], ended: float) -> None:
-    held = hold()
+def _resolve(metrics: DeviceMetrics, finished: Sequence[JobOutcomes], ended: float) -> None:
+    """Resolve the futures of jobs, then call their callbacks."""
+    deferred = defer_callbacks()
     interrupted: KeyboardInterrupt | None = None
     try:
-        for job, outcomes in answers:
+        for job, outcomes in finished:
             metrics.job_seconds.observe(ended - job.submitted)
             try:
-                job.answer(outcomes)
-            except BaseException as error:  # no future is left without an answer
+                job.resolve(outcomes)
+            except BaseException as error:  # every future is resolved
                 if not job.future.done():
                     job.future.set_exception(copy_exception(error))
                 if isinstance(error, KeyboardInterrupt):
                     interrupted = error
-        metrics.answered([job for job, _ in answers], ended)
+        metrics.publish_batch([job for job, _ in finished], ended)
     finally:
-        let_go(*held)
+        flush_callbacks(*deferred)
     if interrupted is not None:
         try:
             raise interrupted
@@ -179,47 +180,50 @@ def _answer(metrics: DeviceMetrics, answers: Sequence[Answer], ended: float) -> 
             del interrupted
 
 
-def _outcomes(pool: DevicePool, who: int, jobs: Sequence[Job]) -> tuple[OpenDevice, list[Any]]:
-    """What comes of all their calls, and where they were run."""
-    kernel, calls, device = jobs[0].kernel, _calls(jobs), pool.devices[who]
-    outs = [out for job in jobs for out in job.places()]
+def _run_calls(
+    pool: DevicePool, device_index: int, jobs: Sequence[Job]
+) -> tuple[OpenDevice, list[Any]]:
+    """Run the calls of all jobs. Returns the device, and the result or exception of each call."""
+    kernel, calls, device = jobs[0].kernel, _list_calls(jobs), pool.devices[device_index]
+    outs = [out for job in jobs for out in job.get_outs()]
     try:
-        device = pool.place(who, kernel, calls)
+        device = pool.select_device(device_index, kernel, calls)
         return device, device.run_calls(kernel, calls, outs)
-    except BaseException as error:  # whatever it is, each future gets it
+    except BaseException as error:  # every future receives it
         return device, copy_exception_for_each(error, len(calls))
 
 
-def _calls(jobs: Sequence[Job]) -> list[Arrays]:
+def _list_calls(jobs: Sequence[Job]) -> list[Arrays]:
     return [arrays for job in jobs for arrays in job.calls]
 
 
-def _by_job(jobs: Sequence[Job], outcomes: Sequence[Any]) -> list[Answer]:
-    answers, first = [], 0
+def _group_by_job(jobs: Sequence[Job], outcomes: Sequence[Any]) -> list[JobOutcomes]:
+    grouped, first = [], 0
     for job in jobs:
-        answers.append((job, outcomes[first : first + len(job.calls)]))
+        grouped.append((job, outcomes[first : first + len(job.calls)]))
         first += len(job.calls)
-    return answers
+    return grouped
 
 
-_ending: weakref.WeakKeyDictionary[JobQueue, Sequence[Worker]] = weakref.WeakKeyDictionary()
+_queues_at_exit: weakref.WeakKeyDictionary[JobQueue, Sequence[Worker]] = weakref.WeakKeyDictionary()
 
 
-def end_with_interpreter(queue: JobQueue, workers: Sequence[Worker]) -> None:
-    """Run what is in line before the interpreter ends.
+def register_atexit(queue: JobQueue, workers: Sequence[Worker]) -> None:
+    """Finish the queued jobs before the interpreter exits.
 
-    What is registered last is called first: this is behind the finalizers of `weakref`, which would
-    close a device that was opened again before the line that needs it.
+    atexit handlers run in reverse order of their registration. This one is registered anew, so that
+    it runs before the finalizers of `weakref`, which would close a reopened device while queued
+    jobs still need it.
     """
-    if not _ending:
-        atexit.unregister(_end_all)
-        atexit.register(_end_all)
-    _ending[queue] = workers
+    if not _queues_at_exit:
+        atexit.unregister(_finish_all)
+        atexit.register(_finish_all)
+    _queues_at_exit[queue] = workers
 
 
-def _end_all() -> None:
-    lines = list(_ending.items())
-    for queue, _ in lines:
+def _finish_all() -> None:
+    queues = list(_queues_at_exit.items())
+    for queue, _ in queues:
         queue.close()
-    for _, workers in lines:
+    for _, workers in queues:
         join_all(workers)
