@@ -125,7 +125,7 @@ def test_a_backend_that_was_named_and_is_absent_is_an_error(find: Find, backend:
 
 def test_auto_without_a_device_warns_and_says_why_there_is_none(find: Find) -> None:
     find(vulkan=NoDeviceError("no driver"), webgpu=[])
-    with pytest.warns(RuntimeWarning, match="run on NumPy by cpu.*vulkan: no driver.*webgpu: it"):
+    with pytest.warns(RuntimeWarning, match="back to NumPy by cpu.*vulkan: no driver.*webgpu: no"):
         executor = gx.GpuExecutor()
     with executor:
         np.testing.assert_array_equal(executor.run(ADD, *words(3)), total(words(3)))

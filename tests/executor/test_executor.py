@@ -125,7 +125,7 @@ def test_a_callback_may_ask_for_more(executor: gx.GpuExecutor) -> None:
 
 
 def test_what_is_no_kernel_is_refused_in_words(executor: gx.GpuExecutor) -> None:
-    with pytest.raises(ArgumentTypeError, match="'len' is none; functions are for a ThreadPool"):
+    with pytest.raises(ArgumentTypeError, match="'len' is not a kernel; use a ThreadPool"):
         executor.submit(len, [])
     with pytest.raises(ArgumentTypeError, match="submit accepts out= only, not into"):
         executor.submit(ADD, *words(1), into=None)
@@ -327,7 +327,7 @@ def test_coroutines_wait_without_the_loop(executor: gx.GpuExecutor) -> None:
         np.testing.assert_array_equal(
             await loop.run_in_executor(executor, ADD, *words(7)), total(words(7))
         )
-        with pytest.raises(ArgumentTypeError, match="functions are for a ThreadPoolExecutor"):
+        with pytest.raises(ArgumentTypeError, match="use a ThreadPoolExecutor for functions"):
             await loop.run_in_executor(executor, len, [])
         with pytest.raises(ArgumentTypeError, match="takes 2 arrays"):
             await executor.run_async(ADD, words(1)[0])

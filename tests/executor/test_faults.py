@@ -259,7 +259,7 @@ def test_arrays_on_a_card_that_is_lost_are_lost_with_it(
     fail("vkQueueSubmit", code_of(LOST), on=3)
     outcomes = gathered(executor, ADD, [*others, (there, b)], [None] * 6)
     assert isinstance(outcomes[5], gx.DeviceLostError)
-    assert "its arrays were on the card that failed" in notes(outcomes[5])
+    assert "its arrays were in the memory of the device that failed" in notes(outcomes[5])
     check_sums(outcomes[:5], others)
 
 
