@@ -69,7 +69,7 @@ def test_each_kind_of_arrays_is_recorded_for_itself(gpu: gx.PersistentVulkanBack
 def test_few_kinds_are_kept(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graphs, "GRAPHS_KEPT", 2)
+    monkeypatch.setattr(graphs, "MAX_RECORDINGS", 2)
     lengths = []
 
     @graph
@@ -127,17 +127,17 @@ def test_what_it_does_not_take_is_an_error_in_words(
     gpu: gx.PersistentVulkanBackend, fresh_gpu: OpenGpu
 ) -> None:
     x = on_device(gpu, [1, 2])
-    with pytest.raises(gx.errors.ArgumentTypeError, match="arrays on the card, not a ndarray"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="device arrays, not ndarray"):
         graph(np.zeros(3))  # type: ignore[call-overload]
-    with pytest.raises(gx.errors.ArgumentTypeError, match="arrays on the card, not a FieldArray"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="device arrays, not FieldArray"):
         graph(BLS12_381_FR.encode([1]))
-    with pytest.raises(gx.errors.ArgumentTypeError, match="one function, or arrays"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="one function, or device arrays"):
         graph(len, x)  # type: ignore[call-overload]
-    with pytest.raises(gx.errors.ArgumentTypeError, match="one array on the card at least"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="at least one device array"):
         graph(lambda: x)()
-    with pytest.raises(gx.errors.ArgumentTypeError, match="are on one card"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="must be on one device"):
         graph(x, on_device(fresh_gpu(), [1, 2]))
-    with pytest.raises(gx.errors.ArgumentTypeError, match="arrays on the card, not a int"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="device arrays, not int"):
         graph(lambda _: 5)(x)
     with pytest.raises(gx.GpuError, match="no result to fetch yet"):
         graph(lambda a: a.numpy())(x)

@@ -26,7 +26,7 @@ from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PRODUCTS, ele
 from gpu_executor.kernels.families import module_family
 from gpu_executor.primes import BABYBEAR, GOLDILOCKS, Prime, words
 from gpu_executor.vulkan import device_memory
-from gpu_executor.vulkan.device_memory import NEEDED, DeviceMemory, f64_limbs_pay
+from gpu_executor.vulkan.device_memory import F64_LIMB_FEATURES, DeviceMemory, try_f64_limbs
 from tests.support.element_operations import (
     compute_expected,
     draw_elements,
@@ -83,7 +83,7 @@ def device(
 ) -> Iterator[DeviceMemory]:
     """A device that multiplies f64 limbs."""
     devices = gpu._session.device_memory
-    if not devices.info.features >= NEEDED:
+    if not devices.info.features >= F64_LIMB_FEATURES:
         for module in (elements, passes, catalogue):
             monkeypatch.setattr(module, "load_spirv", load_emulated)
     forget_kernels()
@@ -189,7 +189,7 @@ def test_a_device_without_round_toward_zero_refuses_the_kernels(
 ) -> None:
     features = gpu._session.device_memory.info.features
     a, kernel = words.from_ints(FR, [1, 2, 3]), element_kernel(FR, "square", f64_limbs=True)
-    if features >= NEEDED:
+    if features >= F64_LIMB_FEATURES:
         assert words.to_ints(FR, gpu.run(kernel, a)) == compute_expected(FR, "square", [[1, 2, 3]])
         return
     assert not gpu._session.device_memory.f64_limbs
@@ -202,18 +202,18 @@ class Trial:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, device: DeviceMemory) -> None:
         self.patch, self.device = monkeypatch, device
-        monkeypatch.setattr(device_memory, "NEEDED", frozenset())
-        monkeypatch.setattr(device_memory, "POINTS", 1 << 11)
+        monkeypatch.setattr(device_memory, "F64_LIMB_FEATURES", frozenset())
+        monkeypatch.setattr(device_memory, "TRIAL_POINTS", 1 << 11)
 
     def pays(self, with_integers: float, with_f64_limbs: float) -> bool:
-        times = iter([with_integers, with_f64_limbs] * device_memory.TURNS)
+        times = iter([with_integers, with_f64_limbs] * device_memory.TRIAL_REPEATS)
 
         def seconds(devices: DeviceMemory, work: Any) -> float:
             devices.submit([work])
             return next(times)
 
-        self.patch.setattr(device_memory, "_seconds", seconds)
-        return f64_limbs_pay(self.device)
+        self.patch.setattr(device_memory, "_time_dispatch", seconds)
+        return try_f64_limbs(self.device)
 
 
 @pytest.fixture
@@ -253,5 +253,5 @@ def test_times_are_taken_on_an_idle_device(device: DeviceMemory) -> None:
     x = device.put(words.from_ints(FR, [5, 6, 7]))
     y = device.empty(x.shape, x.dtype)
     work = Dispatch(element_kernel(FR, "add"), (x, x, y), 3)
-    assert device_memory._seconds(device, work) > 0
+    assert device_memory._time_dispatch(device, work) > 0
     assert np.array_equal(y.numpy(), words.from_ints(FR, [10, 12, 14]))

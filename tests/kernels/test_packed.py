@@ -109,8 +109,8 @@ def test_work_groups_cover_the_vectors_and_the_elements_left_over(
         x, y = (device.empty((count,), np.dtype(np.uint32)) for _ in range(2))
         for packed, wanted in ((True, groups), (False, -(-count // 64))):
             kernel = element_kernel(BABYBEAR.prime, "neg", packed=packed)
-            launch = launches.take(Dispatch(kernel, (x, y), count))
-            launches.give_back([launch])
+            launch = launches.acquire(Dispatch(kernel, (x, y), count))
+            launches.release([launch])
             assert launch.groups == wanted
 
 

@@ -89,14 +89,14 @@ def test_arrays_that_nobody_holds_live_until_the_device_is_done(fresh_gpu: OpenG
 def test_more_submissions_than_commands_wait_for_the_oldest(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain_module, "IN_FLIGHT", 2)
+    monkeypatch.setattr(chain_module, "MAX_IN_FLIGHT", 2)
     device, a, b = devices(fresh_gpu()), numbers(1), numbers(2)
     x, step = device.put(a), device.put(b)
     held = [x]
     for _ in range(30):
         x = sum_of(device, x, step)
         held.append(x)
-    assert len(device.stream._links) <= 2
+    assert len(device.stream._buffers) <= 2
     for number, each in enumerate(held):
         np.testing.assert_array_equal(each.numpy(), a + np.uint32(number) * b)
 
@@ -212,8 +212,8 @@ def test_a_submission_that_fails_forgets_nothing_that_is_in_flight(
 
         patch.setattr(device.stream._timeline, "wait", counted)
         device.stream.wait()
-    assert {link.submission for link in device.stream._links} >= set(waited)
-    assert not any(link.busy or link.holds for link in device.stream._links)
+    assert {link.submission for link in device.stream._buffers} >= set(waited)
+    assert not any(link.in_flight or link.keep_alive for link in device.stream._buffers)
     x = sum_of(device, x, step)
     np.testing.assert_array_equal(x.numpy(), a + np.uint32(6) * b)
 
@@ -224,7 +224,7 @@ def test_a_steady_loop_takes_no_new_memory_and_no_new_sets(fresh_gpu: OpenGpu) -
     x = gpu.to_device(field.encode(values))
 
     def loop() -> None:
-        for _ in range(3 * chain_module.IN_FLIGHT):
+        for _ in range(3 * chain_module.MAX_IN_FLIGHT):
             y = field.mul(x, x)
         assert y.ints()[7] == values[7] ** 2 % field.modulus
 
@@ -235,7 +235,7 @@ def test_a_steady_loop_takes_no_new_memory_and_no_new_sets(fresh_gpu: OpenGpu) -
     after = gpu.stats()
     assert after.memory.misses == before.memory.misses
     assert after.memory.bytes_held == before.memory.bytes_held
-    assert after.descriptors.sets_used <= chain_module.IN_FLIGHT + 1
+    assert after.descriptors.sets_used <= chain_module.MAX_IN_FLIGHT + 1
     assert after.pipelines.misses == before.pipelines.misses
 
 
@@ -261,7 +261,7 @@ def test_sets_of_dispatches_in_flight_are_their_own(fresh_gpu: OpenGpu) -> None:
 def test_pipelines_are_given_up_when_nothing_in_flight_needs_them(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch_cache, "DISPATCHES_CACHED", 2)
+    monkeypatch.setattr(dispatch_cache, "MAX_CACHED_DISPATCHES", 2)
     gpu = fresh_gpu()
     device, fields = devices(gpu), (gx.fields.BABYBEAR, gx.fields.GOLDILOCKS)
     gpu._session._pipelines._capacity = 2
@@ -278,7 +278,7 @@ def test_pipelines_are_given_up_when_nothing_in_flight_needs_them(
             del graph
     gc.collect()
     device.submit([])  # frees what the last graph had
-    kept = device.stream._dispatches._known
+    kept = device.stream._dispatches._prepared
     assert sum(launch.uses for launch in kept.values()) == 0
     assert gpu.stats().pipelines.evictions > 0
     gpu.to_device(numbers(1))
@@ -316,11 +316,11 @@ def test_an_interrupt_while_submitting_leaves_the_chain_in_order(
         interrupt_submissions(patch, times, handed_over=handed_over)
         with pytest.raises(KeyboardInterrupt):
             device.submit([Dispatch(ADD_U32, (x, step, y), x.size)])
-    assert device.stream._links[-1].holds  # the device may have it
+    assert device.stream._buffers[-1].keep_alive  # the device may have it
     device.submit([Dispatch(ADD_U32, (x, x, y), x.size)])
     np.testing.assert_array_equal(y.numpy(), 2 * (a + np.uint32(3) * b))
     device.stream.wait()
-    assert not any(link.holds for link in device.stream._links)
+    assert not any(link.keep_alive for link in device.stream._buffers)
 
 
 def test_a_kernel_copies(gpu: gx.PersistentVulkanBackend) -> None:
@@ -337,7 +337,7 @@ def test_copies_are_right_by_kernel_or_by_the_driver(
 ) -> None:
     """Words: aligned for a kernel or not, whole units or not; and nothing beside them changes."""
     device, a = devices(fresh_gpu()), numbers(1, 2000)
-    monkeypatch.setattr(device_memory, "MUCH_TO_COPY", 16)
+    monkeypatch.setattr(device_memory, "KERNEL_COPY_BYTES", 16)
     monkeypatch.setattr(device, "info", dataclasses.replace(device.info, kind="discrete"))
     x, y = device.put(a), device.put(np.zeros(2000, np.uint32))
     dispatched = device.stream.dispatches

@@ -16,13 +16,13 @@ from gpu_executor.dispatch import Dispatch
 from gpu_executor.vulkan import binding, transfers
 from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from gpu_executor.vulkan.timeline import Timeline
-from gpu_executor.vulkan.transfers import IN_COMMANDS
+from gpu_executor.vulkan.transfers import MAX_INLINE_BYTES
 from tests.conftest import LAYER_SETTINGS, OpenGpu, RunPython
 from tests.support.interrupts import InFlightTracker, interrupt_waits
 from tests.support.jobs import ADD_U32
 from tests.vulkan.test_command_stream import devices, numbers, sum_of
 
-PART = IN_COMMANDS
+PART = MAX_INLINE_BYTES
 MANY = 11 * PART + 20
 """Bytes of many parts and a bit."""
 SIZES = [0, 1, 3, 4, PART - 1, PART, PART + 1, 4 * PART, 5 * PART + 7, MANY]
@@ -31,7 +31,7 @@ SIZES = [0, 1, 3, 4, PART - 1, PART, PART + 1, 4 * PART, 5 * PART + 7, MANY]
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "PART_BYTES", PART)
-    monkeypatch.setattr(transfers, "PARTS", 4)
+    monkeypatch.setattr(transfers, "PARTS_IN_FLIGHT", 4)
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_an_integer_that_is_new_is_not_waited_for(fresh_gpu: OpenGpu, waits: lis
     assert list(y.ints()) == expected
 
 
-@pytest.mark.parametrize("size", [100, IN_COMMANDS + 4])
+@pytest.mark.parametrize("size", [100, MAX_INLINE_BYTES + 4])
 def test_a_mapped_array_is_its_owners_again_when_put_returns(
     gpu: gx.PersistentVulkanBackend, size: int
 ) -> None:
@@ -165,7 +165,7 @@ def test_what_is_put_comes_after_what_still_reads_the_memory(fresh_gpu: OpenGpu)
 def test_a_few_parts_are_under_way_at_once(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfers, "PARTS", 2)
+    monkeypatch.setattr(transfers, "PARTS_IN_FLIGHT", 2)
     gpu = fresh_gpu()
     parts = devices(gpu)._upload._parts
     data = [some_bytes(MANY, seed) for seed in range(10)]

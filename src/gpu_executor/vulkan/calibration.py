@@ -274,7 +274,7 @@ class _AdditionBenchmark:
             array[...] = 0
         self._device_arrays = [device_memory.put(array) for array in self._arrays]
         self.on_device: BufferRanges = tuple(
-            device_memory.place(array) for array in self._device_arrays
+            device_memory.find_range(array) for array in self._device_arrays
         )
 
     def measure_calls(self, path: DataPath, buffer_ranges: BufferRanges) -> tuple[float, float]:

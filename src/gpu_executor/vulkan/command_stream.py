@@ -1,10 +1,11 @@
-"""Chains: dispatches on arrays on the card, submitted in order and not waited for.
+"""`CommandStream`: dispatches and copies on device arrays, submitted in order and not waited for.
 
-Everything goes to one queue. A dispatch that touches what an earlier one of its submission wrote,
-or writes what one read, waits behind a barrier; the others may overlap. Each submission ends with a
-barrier, so that whatever comes to the queue later sees all of it.
+Everything goes to one queue. Inside a submission a step waits behind a barrier if it touches what
+an earlier step wrote, or writes what an earlier step read; other steps may overlap. Each
+submission ends with a barrier, so that whatever comes to the queue later sees its results.
 
-What the device may still use (arrays, commands, descriptors, pipelines) is kept until it is done.
+A submission keeps alive what the device may still use (arrays, command buffers, descriptor sets,
+pipelines) until the device has completed it.
 """
 
 from __future__ import annotations
@@ -30,37 +31,37 @@ from gpu_executor.vulkan.memory import Allocation, Purpose
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.timeline import Submission
 
-IN_FLIGHT = 64
-"""Submissions whose commands are kept; one more waits for the oldest."""
+MAX_IN_FLIGHT = 64
+"""Submissions in flight; one more waits for the oldest."""
 
 
-class PlacedStep(NamedTuple):
-    """A step with the places of its arrays."""
+class BoundStep(NamedTuple):
+    """A dispatch or a copy, with the memory that it uses."""
 
     work: Dispatch | Copy
     storages: Sequence[object]
-    """Of its arrays, which live until the device is done."""
+    """The storages of its arrays, kept alive until the device has completed the step."""
     inputs: int
-    """How many of them it reads: the first ones."""
-    numbers: Sequence[int] = ()
-    """What a dispatch binds."""
+    """The number of storages that it reads: the first ones. It writes the others."""
+    bindings: Sequence[int] = ()
+    """What a dispatch binds, as `TransientSets.acquire` takes it."""
 
 
 @dataclass(slots=True, eq=False)
 class RecordedCommands:
-    """Steps in a command buffer of their own, with what it refers to."""
+    """A command buffer, with everything that it refers to."""
 
     commands: Handle
     submission: Submission
-    busy: bool = False
-    """Whether the device may have it."""
-    holds: list[object] = field(default_factory=list)
+    in_flight: bool = False
+    """Whether the device may still use it."""
+    keep_alive: list[object] = field(default_factory=list)
     dispatches: list[PreparedDispatch] = field(default_factory=list)
     sets: list[TransientSet] = field(default_factory=list)
 
 
 class CommandStream:
-    """One of these belongs to a session. Safe from several threads."""
+    """The command stream of a session. Safe from several threads."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -69,66 +70,68 @@ class CommandStream:
         self._opened = contextlib.ExitStack()
         self._pool: CommandPool | None = None
         self._dispatches, self._sets = DispatchCache(resources), TransientSets(resources)
-        self._links: deque[RecordedCommands] = deque()
-        """Commands in turn, those submitted longest ago first."""
+        self._buffers: deque[RecordedCommands] = deque()
+        """Command buffers that are used again and again, the one submitted longest ago first."""
         self._graphs: set[RecordedCommands] = set()
-        self._forgotten: deque[RecordedCommands] = deque()
+        self._released_graphs: deque[RecordedCommands] = deque()
         self._closed = False
         self.submissions = self.dispatches = self.barriers = 0
 
-    def submit(self, steps: Sequence[PlacedStep]) -> None:
-        """Run steps in order, after all that came before."""
-        self._run(lambda recorder, link: self._record(recorder, steps, link))
+    def submit(self, steps: Sequence[BoundStep]) -> None:
+        """Run steps in order, after everything submitted before; returns at once."""
+        self._record_and_submit(lambda recorder, into: self._record(recorder, steps, into))
 
-    def copy(self, copy: Copy, holds: Iterable[object]) -> None:
-        """One copy in the same order; what it touches is held until it is done."""
+    def copy(self, copy: Copy, keep_alive: Iterable[object]) -> None:
+        """Run one copy, after everything submitted before; returns at once."""
 
-        def record(recorder: Recorder, link: RecordedCommands) -> None:
-            link.holds += holds
+        def record(recorder: Recorder, into: RecordedCommands) -> None:
+            into.keep_alive += keep_alive
             recorder.copy([copy])
 
-        self._run(record)
+        self._record_and_submit(record)
 
-    def write(self, buffer: Handle, offset: int, data: Any, holds: Iterable[object]) -> None:
-        """Few bytes into a buffer in the same order, as `Recorder.write` takes them."""
+    def write(self, buffer: Handle, offset: int, data: Any, keep_alive: Iterable[object]) -> None:
+        """Write a few bytes to a buffer (`Recorder.write`), after everything submitted before."""
 
-        def record(recorder: Recorder, link: RecordedCommands) -> None:
-            link.holds += holds
+        def record(recorder: Recorder, into: RecordedCommands) -> None:
+            into.keep_alive += keep_alive
             recorder.write(buffer, offset, data)
 
-        self._run(record)
+        self._record_and_submit(record)
 
-    def record(self, steps: Sequence[PlacedStep]) -> RecordedCommands:
-        """Commands for these steps, to be run any number of times."""
+    def record(self, steps: Sequence[BoundStep]) -> RecordedCommands:
+        """Record steps without running them; `replay` runs them any number of times."""
         with self._lock:
             self._check_open()
             commands = self._command_pool().allocate()
-            made = RecordedCommands(commands, self._timeline.prepare(commands))
+            recorded = RecordedCommands(commands, self._timeline.prepare(commands))
             try:
                 with Recorder(commands, simultaneous_use=True) as recorder:
-                    self._record(recorder, steps, made)
+                    self._record(recorder, steps, recorded)
                     recorder.barrier_all()
             except BaseException:
-                self._free(made)
+                self._free(recorded)
                 raise
-            self._graphs.add(made)
-            return made
+            self._graphs.add(recorded)
+            return recorded
 
     def replay(self, recorded: RecordedCommands) -> None:
-        """Run recorded steps, after all that came before; returns at once."""
+        """Run recorded steps, after everything submitted before; returns at once."""
         with self._lock:
             self._check_open()
-            recorded.busy = True
+            recorded.in_flight = True
             self._timeline.submit(recorded.submission)
             self.submissions += 1
 
-    def forget(self, recorded: RecordedCommands) -> None:
-        """Nobody needs these steps any more. From a finalizer, which may run anywhere: what they
-        have is freed with a later submission."""
-        self._forgotten.append(recorded)
+    def release_when_possible(self, recorded: RecordedCommands) -> None:
+        """Free recorded steps with a later submission.
+
+        Safe from a finalizer, which may run in any thread at any point: it takes no lock.
+        """
+        self._released_graphs.append(recorded)
 
     def allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
-        """Memory; where there is none, what the device still uses is waited for."""
+        """Allocate memory; if there is none, wait for the device and try once more."""
         memory = self._resources.memory
         try:
             return memory.allocate(purpose, nbytes)
@@ -137,73 +140,73 @@ class CommandStream:
             return memory.allocate(purpose, nbytes)
 
     def wait(self) -> None:
-        """Return when the device is done with all of it."""
+        """Wait until the device has completed every submission."""
         with self._lock:
-            for each in (*self._graphs, *self._links):
+            for each in (*self._graphs, *self._buffers):
                 self._wait_for(each)
-            self._free_forgotten()
+            self._free_released_graphs()
 
     def wait_for_oldest(self) -> bool:
-        """Return when the oldest submission in flight is done; False where there is none."""
+        """Wait for the oldest submission in flight; False if there is none."""
         with self._lock:
-            oldest = next((link for link in self._links if link.busy), None)
+            oldest = next((each for each in self._buffers if each.in_flight), None)
             if oldest is not None:
                 self._wait_for(oldest)
             return oldest is not None
 
-    def let_go_of_done(self) -> None:
-        """Free what only submissions hold that are done, unless another thread is at it."""
+    def release_completed(self) -> None:
+        """Release what completed submissions keep alive; does nothing if another thread is busy."""
         if not self._lock.acquire(blocking=False):
             return
         try:
-            for link in self._links:
-                if link.busy:
-                    if not self._timeline.is_done(link.submission):
+            for each in self._buffers:
+                if each.in_flight:
+                    if not self._timeline.is_done(each.submission):
                         return
-                    self._let_go(link)
+                    self._release_references(each)
         finally:
             self._lock.release()
 
     def close(self) -> None:
-        """Wait and free; nothing can be submitted afterwards."""
+        """Wait for the device and free everything; nothing can be submitted afterwards."""
         with self._lock:
             self._closed = True
             interrupt = None
-            for each in (*self._graphs, *self._links):
+            for each in (*self._graphs, *self._buffers):
                 interrupt = self._timeline.wait_uninterrupted(each.submission) or interrupt
-                self._let_go(each)
-            self._links.clear()
+                self._release_references(each)
+            self._buffers.clear()
             self._graphs.clear()
-            self._forgotten.clear()
+            self._released_graphs.clear()
             self._sets.close()
             self._dispatches.close()
             self._opened.close()
         if interrupt is not None:
             raise interrupt
 
-    def _run(self, record: Callable[[Recorder, RecordedCommands], None]) -> None:
+    def _record_and_submit(self, record: Callable[[Recorder, RecordedCommands], None]) -> None:
         with self._lock:
             self._check_open()
-            link = self._link()
+            buffer = self._acquire_buffer()
             try:
-                with Recorder(link.commands) as recorder:
-                    record(recorder, link)
+                with Recorder(buffer.commands) as recorder:
+                    record(recorder, buffer)
                     recorder.barrier_all()
             except BaseException:
-                self._let_go(link)
-                self._links.appendleft(link)
+                self._release_references(buffer)
+                self._buffers.appendleft(buffer)
                 raise
-            # Whatever becomes of the submission, an interrupt too: the device may have it.
-            link.busy = True
-            self._links.append(link)
-            self._timeline.submit(link.submission)
+            # Before the submission: if it fails or is interrupted, the device may have it anyway.
+            buffer.in_flight = True
+            self._buffers.append(buffer)
+            self._timeline.submit(buffer.submission)
             self.submissions += 1
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError("the backend that the arrays lie on is closed")
-        if self._forgotten:
-            self._free_forgotten()
+            raise ClosedError("the backend that owns the device arrays is closed")
+        if self._released_graphs:
+            self._free_released_graphs()
 
     def _command_pool(self) -> CommandPool:
         if self._pool is None:
@@ -211,54 +214,59 @@ class CommandStream:
             self._opened.callback(self._pool.close)
         return self._pool
 
-    def _free_forgotten(self) -> None:
-        """Those that the device is done with."""
-        for _ in range(len(self._forgotten)):
-            recorded = self._forgotten.popleft()
-            if recorded.busy and not self._timeline.is_done(recorded.submission):
-                self._forgotten.append(recorded)
+    def _free_released_graphs(self) -> None:
+        """Free those that the device has completed; the others stay in the queue."""
+        for _ in range(len(self._released_graphs)):
+            recorded = self._released_graphs.popleft()
+            if recorded.in_flight and not self._timeline.is_done(recorded.submission):
+                self._released_graphs.append(recorded)
             elif recorded in self._graphs:
                 self._graphs.remove(recorded)
                 self._free(recorded)
 
     def _free(self, recorded: RecordedCommands) -> None:
-        self._let_go(recorded)
+        self._release_references(recorded)
         self._command_pool().free(recorded.commands)
 
-    def _link(self) -> RecordedCommands:
-        """Commands that the device does not use: the oldest where it is done, else new ones."""
-        self.let_go_of_done()  # frees arrays as early as may be
-        if self._links and (not self._links[0].busy or len(self._links) >= IN_FLIGHT):
-            self._wait_for(self._links[0])
-            return self._links.popleft()
+    def _acquire_buffer(self) -> RecordedCommands:
+        """A command buffer that the device does not use: the oldest if completed, else a new one.
+
+        With MAX_IN_FLIGHT in flight, it waits for the oldest.
+        """
+        self.release_completed()  # frees arrays as early as possible
+        if self._buffers and (
+            not self._buffers[0].in_flight or len(self._buffers) >= MAX_IN_FLIGHT
+        ):
+            self._wait_for(self._buffers[0])
+            return self._buffers.popleft()
         commands = self._command_pool().allocate()
         return RecordedCommands(commands, self._timeline.prepare(commands))
 
     def _wait_for(self, recorded: RecordedCommands) -> None:
-        """A link lets go of what it has; a graph will be run again."""
-        if not recorded.busy:
+        """Wait for a submission and release its references; a graph keeps them for its next run."""
+        if not recorded.in_flight:
             return
         self._timeline.wait(recorded.submission)
         if recorded in self._graphs:
-            recorded.busy = False
+            recorded.in_flight = False
         else:
-            self._let_go(recorded)
+            self._release_references(recorded)
 
-    def _let_go(self, recorded: RecordedCommands) -> None:
-        """The device is done with it."""
-        recorded.busy = False
-        self._dispatches.give_back(recorded.dispatches)
-        self._sets.give_back(recorded.sets)
-        recorded.holds.clear()
+    def _release_references(self, recorded: RecordedCommands) -> None:
+        """Release everything that commands refer to, once the device has completed them."""
+        recorded.in_flight = False
+        self._dispatches.release(recorded.dispatches)
+        self._sets.release(recorded.sets)
+        recorded.keep_alive.clear()
 
     def _record(
-        self, recorder: Recorder, steps: Sequence[PlacedStep], into: RecordedCommands
+        self, recorder: Recorder, steps: Sequence[BoundStep], into: RecordedCommands
     ) -> None:
         read: set[object] = set()
         written: set[object] = set()
         copied = False
         for step in steps:
-            into.holds += step.storages
+            into.keep_alive += step.storages
             if len(steps) > 1:
                 copies = isinstance(step.work, Copy)
                 reads = step.storages[: step.inputs]
@@ -276,14 +284,18 @@ class CommandStream:
             if isinstance(step.work, Copy):
                 recorder.copy([step.work])
             else:
-                self._dispatch(recorder, step.work, step.numbers, into)
+                self._record_dispatch(recorder, step.work, step.bindings, into)
 
-    def _dispatch(
-        self, recorder: Recorder, dispatch: Dispatch, numbers: Sequence[int], into: RecordedCommands
+    def _record_dispatch(
+        self,
+        recorder: Recorder,
+        dispatch: Dispatch,
+        bindings: Sequence[int],
+        into: RecordedCommands,
     ) -> None:
-        launch = self._dispatches.take(dispatch)
-        into.dispatches.append(launch)
-        bound = self._sets.take(numbers)
+        prepared = self._dispatches.acquire(dispatch)
+        into.dispatches.append(prepared)
+        bound = self._sets.acquire(bindings)
         into.sets.append(bound)
-        recorder.launch(launch.pipeline, bound.handles, launch.push, launch.groups)
+        recorder.launch(prepared.pipeline, bound.handles, prepared.push, prepared.groups)
         self.dispatches += 1

@@ -1,10 +1,11 @@
-"""Whether a device multiplies large primes' elements faster as doubles: tried, not looked up.
+"""`DeviceMemory`: the device arrays of a backend. It makes and fills them, runs steps on them and
+fetches results; `ops` and graphs know it as an `ArrayDevice`.
 
-Some GPUs have as many units for doubles as for integers, most have few, and Vulkan does not say
-which. Nor does it promise that fma() rounds once, which those products rely on. The first product
-of a large prime took an NVIDIA H200 0.26 s with all that is made and tried for it, the next 0.5 ms.
-
-Arrays on the card: made, filled, fetched.
+It also decides whether large primes are multiplied with f64 limbs, by running both variants. Some
+GPUs have as many units for f64 as for integers, most have few, and Vulkan does not report which.
+Nor does Vulkan promise that fma() rounds once, which those products rely on. The first product of
+a large prime took an NVIDIA H200 0.26 s with everything that is made and tried for it, the next
+one 0.5 ms.
 """
 
 from __future__ import annotations
@@ -38,94 +39,59 @@ from gpu_executor.lru import LruCache
 from gpu_executor.primes import BLS12_381_FR, words
 from gpu_executor.result_memory import SMALLEST
 from gpu_executor.vulkan.binding import vk
-from gpu_executor.vulkan.command_stream import CommandStream, PlacedStep, RecordedCommands
+from gpu_executor.vulkan.command_stream import BoundStep, CommandStream, RecordedCommands
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.mapped_arrays import BufferRange, MappedArrays, RecycledResults
 from gpu_executor.vulkan.memory import Allocation, Purpose
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.transfers import Readback, Upload
 
-NEEDED = frozenset({"shaderInt64", "shaderFloat64", "shaderRoundingModeRTZFloat64"})
-POINTS, COEFFICIENTS = 1 << 17, 256
-"""Of a polynomial with so many coefficients, evaluated at so many points: 34 million products, each
-but the first of a point behind another."""
-DIFFERENT = 1 << 11
-TURNS = 5
-
-
-def f64_limbs_pay(device_memory: DeviceMemory) -> bool:
-    """Whether values of a polynomial come out the same by doubles as by integers, and sooner."""
-    if not device_memory.info.features >= NEEDED:
-        return False
-    prime = BLS12_381_FR
-    kernels = [scan_kernel(prime, "evaluate", f64_limbs=f64_limbs) for f64_limbs in (False, True)]
-    draw = np.random.default_rng(1)
-    drawn = [int.from_bytes(draw.bytes(31), "little") for _ in range(DIFFERENT)]
-    drawn[:3] = 0, 1, prime.modulus - 1
-    some = words.from_ints(prime, drawn)
-    with device_memory.not_recorded():
-        coefficients = device_memory.put(some[-COEFFICIENTS:])
-        points = device_memory.put(np.tile(some, (POINTS // DIFFERENT, 1)))
-        results = [device_memory.empty(points.shape, points.dtype) for _ in kernels]
-        best = [float("inf")] * len(kernels)
-        for _ in range(TURNS):
-            for index, (kernel, result) in enumerate(zip(kernels, results, strict=True)):
-                arrays = coefficients, points, result
-                work = Dispatch(kernel, arrays, POINTS, (COEFFICIENTS,), grid_stride=True)
-                best[index] = min(best[index], _seconds(device_memory, work))
-        by_integers, by_doubles = (result.numpy() for result in results)
-    return np.array_equal(by_integers, by_doubles) and best[1] < best[0]
-
-
-def _seconds(device_memory: DeviceMemory, work: Dispatch) -> float:
-    """From an idle device until it is idle again."""
-    device_memory.stream.wait()
-    begun = perf_counter()
-    device_memory.submit([work])
-    device_memory.stream.wait()
-    return perf_counter() - begun
-
-
 MAX_CACHED = 256
 """Values that `DeviceMemory.cache` holds, such as tables of twiddles."""
-MUCH_TO_COPY = 1 << 20
-"""Bytes that a kernel copies from one card array to another: an NVIDIA H200's driver moves 0.83
-TB/s, reading and writing, where a kernel moves 4.17."""
-LEAST_BOUND = 4
-"""Bytes of a binding, also of an array without elements: Vulkan takes none of no bytes."""
+KERNEL_COPY_BYTES = 1 << 20
+"""From this size on a kernel copies one device array to another: the driver of an NVIDIA H200
+moves 0.83 TB/s, reads and writes together, where a kernel moves 4.17 TB/s."""
+MIN_BINDING_BYTES = 4
+"""Bytes that are bound for an array without elements: Vulkan has no empty bindings."""
+
+F64_LIMB_FEATURES = frozenset({"shaderInt64", "shaderFloat64", "shaderRoundingModeRTZFloat64"})
+TRIAL_POINTS, TRIAL_COEFFICIENTS = 1 << 17, 256
+"""The trial of f64 limbs evaluates a polynomial: 34 million products, in one chain per point."""
+TRIAL_DISTINCT_POINTS = 1 << 11
+TRIAL_REPEATS = 5
+
 T = TypeVar("T")
 
 
-class _Capturing(threading.local):
-    """What the thread's submissions are added to, while it records a graph."""
+class _Capture(threading.local):
+    """Where the steps go that a thread submits while it records a graph."""
 
     steps: list[Step] | None = None
 
 
 class VulkanStorage:
-    """The memory of one array on the card, which goes back to the pool with this."""
+    """The memory of one device array, which returns to the pool with this object."""
 
     __slots__ = ("__weakref__", "allocation", "device", "handle", "offset")
 
     def __init__(self, device: DeviceMemory, allocation: Allocation) -> None:
         self.device = device
-        """Those that it is one of."""
         self.allocation = allocation
         self.handle = int(vk.ffi.cast("uintptr_t", allocation.block.buffer))
-        """The buffer's, as a number, and where in it the storage begins."""
+        """The handle of the buffer, as an integer."""
         self.offset = allocation.offset
+        """Where the storage begins in the buffer, in bytes."""
 
     def fetch(self, shape: Shape, dtype: np.dtype[Any], offset: int) -> Array:
         return self.device.fetch(self, shape, dtype, offset)
 
     def __del__(self) -> None:
-        # Every result has one of these: a finalizer of weakref's takes four times as long.
+        # Every result has a storage, and weakref.finalize takes four times as long.
         self.device.release(self.allocation)
 
 
 class DeviceMemory:
-    """Makes arrays on the card, moves data to and from them and runs dispatches on them: a `Card`.
-    Safe from several threads."""
+    """The device arrays of a backend: an `ArrayDevice`. Safe from several threads."""
 
     def __init__(
         self, resources: Resources, mapped: MappedArrays, recycled: RecycledResults
@@ -137,127 +103,145 @@ class DeviceMemory:
         self._readback = Readback(resources, self.stream)
         self._upload = Upload(resources, mapped, self.stream, self._readback)
         self._cache: LruCache[Hashable, Any] = LruCache()
-        self._keeping = threading.RLock()
-        self._capturing = _Capturing()
+        self._cache_lock = threading.RLock()
+        self._capture = _Capture()
         self._alignment = self.info.limits.buffer_offset_alignment
-        self._largest = self.info.limits.max_storage_buffer_range
+        self._max_binding_bytes = self.info.limits.max_storage_buffer_range
         register_fork_handler(self._disown_after_fork)
 
     @functools.cached_property
     def f64_limbs(self) -> bool:
-        """Whether products of large primes are made of doubles here, because that is faster."""
-        return f64_limbs_pay(self)
+        """Whether products of large primes use f64 limbs, because they are faster here."""
+        return try_f64_limbs(self)
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
-        """Room on the card, its contents whatever was there before."""
+        """An uninitialized array."""
         nbytes = math.prod(shape) * dtype.itemsize
         allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1))
         return DeviceArray(shape, dtype, VulkanStorage(self, allocation))
 
     def put(self, array: Array) -> DeviceArray:
-        """A copy of an array on the card, made now also while a graph is recorded: it is no part of
-        that, and what is kept for later operations is there for those outside of it too."""
+        """A copy of a NumPy array on the device.
+
+        The copy runs at once even while a graph is recorded: it is not part of the graph, and an
+        array that is cached for later operations has its contents before the graph ever runs.
+        """
         made = self.empty(array.shape, to_native(array.dtype))
-        storage = self._storage(made)
+        storage = self._get_storage(made)
         self._upload.copy(array, storage.allocation, storage)
         return made
 
     def fetch(
         self, storage: VulkanStorage, shape: Shape, dtype: np.dtype[Any], skipped: int = 0
     ) -> Array:
-        """The contents of a storage, from a byte on, as a NumPy array."""
-        if self._capturing.steps is not None:
-            raise GpuError("a graph is being recorded: there is no result to fetch yet")
+        """The contents of a storage from byte `skipped` on, as a NumPy array."""
+        if self._capture.steps is not None:
+            raise GpuError(
+                "a graph is being recorded, so there is no result to fetch yet; leave its `with` "
+                "block and call the graph first"
+            )
         source, nbytes = storage.allocation, math.prod(shape) * dtype.itemsize
         offset = source.offset + skipped
         if nbytes >= SMALLEST:
             found = self._recycled.make_one((nbytes,), np.dtype(np.uint8), nbytes)
             if found is not None:
-                flat, place = found
-                copy = Copy(source.buffer, offset, place.buffer, place.offset, nbytes)
-                self._readback.run(copy, (flat, storage))
+                flat, target = found
+                copy = Copy(source.buffer, offset, target.buffer, target.offset, nbytes)
+                self._readback.copy(copy, (flat, storage))
                 return flat.view(dtype).reshape(shape)
         result = np.empty(shape, dtype)
         self._readback.fetch(source, offset, result.reshape(-1).view(np.uint8), storage)
         return result
 
-    def place(self, array: DeviceArray) -> BufferRange:
-        """Where kernels of calls find an array of these. They may go to other queues than the
-        chain, which is waited for."""
+    def find_range(self, array: DeviceArray) -> BufferRange:
+        """The buffer range of an array, for a call that may run on another queue.
+
+        It waits for the command stream, so that the call sees everything submitted before.
+        """
         self.stream.wait()
         self._check_aligned(array)
-        storage = self._storage(array)
+        storage = self._get_storage(array)
         block = storage.allocation.block
         return BufferRange(block.buffer, storage.offset + array.offset, True, block.serial)
 
     def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached value of the key, made if there is none; the cache is LRU."""
-        with self._keeping:
+        with self._cache_lock:
             found: T | None = self._cache.use(key)
             if found is None:
-                with self.not_recorded():
+                with self.pause_capture():
                     found = self._cache[key] = make()
                 self._cache.evict(MAX_CACHED)
             return found
 
     def submit(self, steps: Sequence[Step]) -> None:
-        """Run them in this order, after all that was submitted before; returns at once."""
-        if self._capturing.steps is not None:
-            self._capturing.steps += steps
-            return
-        self.stream.submit(self._placed(steps))
+        """Run steps in order, after everything submitted before; returns at once.
 
-    def capture(self, steps: list[Step] | None) -> None:
-        """From now on what this thread submits goes to a list instead, until None is given."""
-        if steps is not None and self._capturing.steps is not None:
-            raise GpuError("a graph is being recorded already")
-        self._capturing.steps = steps
+        While this thread records a graph, the steps become part of the graph instead.
+        """
+        if self._capture.steps is not None:
+            self._capture.steps += steps
+            return
+        self.stream.submit(self._bind(steps))
+
+    def begin_capture(self, steps: list[Step]) -> None:
+        """Append what this thread submits to `steps` instead of running it."""
+        if self._capture.steps is not None:
+            raise GpuError(
+                "a graph is being recorded already in this thread; graphs cannot be nested"
+            )
+        self._capture.steps = steps
+
+    def end_capture(self) -> None:
+        """Run what this thread submits again."""
+        self._capture.steps = None
 
     @contextlib.contextmanager
-    def not_recorded(self) -> Iterator[None]:
-        """For what has to be done at once, also while this thread records a graph."""
-        steps, self._capturing.steps = self._capturing.steps, None
+    def pause_capture(self) -> Iterator[None]:
+        """Run what this thread submits inside the `with`, even if it records a graph."""
+        steps, self._capture.steps = self._capture.steps, None
         try:
             yield
         finally:
-            self._capturing.steps = steps
+            self._capture.steps = steps
 
     def record(self, steps: Sequence[Step]) -> RecordedCommands:
-        """Commands for these steps, to be run any number of times."""
-        return self.stream.record(self._placed(steps))
+        """Record steps without running them; the command stream's `replay` runs them."""
+        return self.stream.record(self._bind(steps))
 
-    def let_go_of_done(self) -> None:
-        """Free the memory of arrays that nobody has, and that the device has done with."""
+    def release_completed(self) -> None:
+        """Free arrays that only completed submissions still referred to."""
         with contextlib.suppress(DeviceLostError):
-            self._readback.let_go_of_done()
-            self.stream.let_go_of_done()
+            self._readback.release_completed()
+            self.stream.release_completed()
 
     def close(self) -> None:
         self._readback.close()
         self.stream.close()
-        with self._keeping:
+        with self._cache_lock:
             self._cache.clear()
 
     def _disown_after_fork(self) -> None:
         self.stream = self._readback = self._upload = DISOWNED
-        self._recycled = self._keeping = DISOWNED
+        self._recycled = self._cache_lock = DISOWNED
 
-    def _placed(self, steps: Sequence[Step]) -> list[PlacedStep]:
-        placed: list[PlacedStep] = []
+    def _bind(self, steps: Sequence[Step]) -> list[BoundStep]:
+        """Steps with the buffer ranges of their arrays."""
+        bound: list[BoundStep] = []
         for step in steps:
             if isinstance(step, Dispatch):
-                self._place_dispatch(step, placed)
+                self._bind_dispatch(step, bound)
             else:
-                self._place_copy(step, placed)
-        return placed
+                self._bind_copy(step, bound)
+        return bound
 
-    def _place_dispatch(self, dispatch: Dispatch, placed: list[PlacedStep]) -> None:
+    def _bind_dispatch(self, dispatch: Dispatch, bound: list[BoundStep]) -> None:
         storages: list[VulkanStorage] = []
-        numbers: list[int] = []
-        least, most = LEAST_BOUND, self._largest
+        bindings: list[int] = []
+        least, most = MIN_BINDING_BYTES, self._max_binding_bytes
         for array in dispatch.arrays:
             storage, nbytes = array.storage, array.nbytes
-            # Nearly all are like this, and dispatches have up to five of them.
+            # The fast path: nearly all arrays are like this, and a dispatch has up to five.
             if (
                 isinstance(storage, VulkanStorage)
                 and storage.device is self
@@ -265,43 +249,44 @@ class DeviceMemory:
                 and least <= nbytes <= most
             ):
                 storages.append(storage)
-                numbers += (storage.handle, storage.offset, nbytes)
+                bindings += (storage.handle, storage.offset, nbytes)
             else:
                 is_input = len(storages) < dispatch.kernel.inputs
-                bound = self._bindable(dispatch, array, placed, is_input=is_input)
-                storage = self._storage(bound)
+                usable = self._make_bindable(dispatch, array, bound, is_input=is_input)
+                storage = self._get_storage(usable)
                 storages.append(storage)
-                numbers += (storage.handle, storage.offset + bound.offset, max(nbytes, least))
-        placed.append(PlacedStep(dispatch, storages, dispatch.kernel.inputs, numbers))
+                bindings += (storage.handle, storage.offset + usable.offset, max(nbytes, least))
+        bound.append(BoundStep(dispatch, storages, dispatch.kernel.inputs, bindings))
 
-    def _bindable(
-        self, dispatch: Dispatch, array: DeviceArray, placed: list[PlacedStep], *, is_input: bool
+    def _make_bindable(
+        self, dispatch: Dispatch, array: DeviceArray, bound: list[BoundStep], *, is_input: bool
     ) -> DeviceArray:
-        """The array, or of an input that begins where none can be bound a copy, made before."""
-        if array.nbytes > self._largest:
+        """The array; a copy of an input at an unaligned offset. The copy is appended to `bound`."""
+        if array.nbytes > self._max_binding_bytes:
             raise DeviceLacksError(
-                f"{dispatch.kernel.name}: an array of {array.nbytes:,} bytes; {self.info.name} "
-                f"binds {self._largest:,} at most"
+                f"{dispatch.kernel.name}: an array has {array.nbytes:,} bytes; {self.info.name} "
+                f"binds {self._max_binding_bytes:,} bytes at most"
             )
         if is_input and array.offset % self._alignment:
-            there = self.empty(array.shape, array.dtype)
-            self._place_copy(ArrayCopy(array, there), placed)
-            return there
+            copy = self.empty(array.shape, array.dtype)
+            self._bind_copy(ArrayCopy(array, copy), bound)
+            return copy
         self._check_aligned(array)
         return array
 
-    def _place_copy(self, copying: ArrayCopy, placed: list[PlacedStep]) -> None:
-        source, target = copying.source, copying.target
+    def _bind_copy(self, step: ArrayCopy, bound: list[BoundStep]) -> None:
+        source, target = step.source, step.target
         if source.nbytes != target.nbytes:
             raise ArgumentShapeError(
-                f"{source.nbytes:,} bytes cannot be copied to {target.nbytes:,}"
+                f"an array of {source.nbytes:,} bytes cannot be copied to one of "
+                f"{target.nbytes:,} bytes"
             )
-        storages = [self._storage(each) for each in (source, target)]
+        storages = [self._get_storage(each) for each in (source, target)]
         start, end = (each.allocation for each in storages)
-        if self._copies_by_kernel(copying, storages):
+        if self._copies_by_kernel(step, storages):
             units = source.nbytes // COPY_UNIT_BYTES
-            kernel = Dispatch(copy_kernel(), (source, target), units, grid_stride=True)
-            self._place_dispatch(kernel, placed)
+            dispatch = Dispatch(copy_kernel(), (source, target), units, grid_stride=True)
+            self._bind_dispatch(dispatch, bound)
         elif source.nbytes:
             copy = Copy(
                 start.buffer,
@@ -310,36 +295,73 @@ class DeviceMemory:
                 end.offset + target.offset,
                 source.nbytes,
             )
-            placed.append(PlacedStep(copy, storages, 1))
+            bound.append(BoundStep(copy, storages, 1))
 
-    def _copies_by_kernel(self, copying: ArrayCopy, storages: Sequence[VulkanStorage]) -> bool:
-        """Whether whole units of both arrays can be bound, and there are enough of them."""
-        nbytes = copying.source.nbytes
-        begins = [
+    def _copies_by_kernel(self, step: ArrayCopy, storages: Sequence[VulkanStorage]) -> bool:
+        """Whether a copy is large, and both arrays can be bound and consist of whole units."""
+        nbytes = step.source.nbytes
+        offsets = [
             storage.offset + array.offset
-            for storage, array in zip(storages, (copying.source, copying.target), strict=True)
+            for storage, array in zip(storages, (step.source, step.target), strict=True)
         ]
         return (
             self.info.kind != "cpu"
-            and MUCH_TO_COPY <= nbytes <= self._largest
+            and KERNEL_COPY_BYTES <= nbytes <= self._max_binding_bytes
             and nbytes % COPY_UNIT_BYTES == 0
-            and not any(begin % COPY_UNIT_BYTES or begin % self._alignment for begin in begins)
+            and not any(offset % COPY_UNIT_BYTES or offset % self._alignment for offset in offsets)
         )
 
-    def _storage(self, array: DeviceArray) -> VulkanStorage:
+    def _get_storage(self, array: DeviceArray) -> VulkanStorage:
         storage = array.storage
         if not isinstance(storage, VulkanStorage):
-            raise ArgumentTypeError("an array on the card of another kind of backend")
+            raise ArgumentTypeError(
+                "the array is on a device of another kind of backend; fetch it with numpy()"
+            )
         if storage.device is not self:
             raise ClosedError(
-                "the array lies on the card of another backend; fetch it with numpy()"
+                "the array is on the device of another backend; fetch it with numpy()"
             )
         return storage
 
     def _check_aligned(self, array: DeviceArray) -> None:
-        """Allocations are aligned for any use, so it is the array's own offset that counts."""
+        # Storages are aligned for any use, so only the offset of the array matters.
         if array.offset % self._alignment:
             raise ArgumentShapeError(
-                f"an array that begins {array.offset:,} bytes into another; kernels on "
-                f"{self.info.name} take what begins at a multiple of {self._alignment}"
+                f"the array begins {array.offset:,} bytes into another one; kernels on "
+                f"{self.info.name} need a multiple of {self._alignment} bytes"
             )
+
+
+def try_f64_limbs(device_memory: DeviceMemory) -> bool:
+    """Whether a polynomial has the same values with f64 limbs as with integers, and sooner."""
+    if not device_memory.info.features >= F64_LIMB_FEATURES:
+        return False
+    prime = BLS12_381_FR
+    kernels = [scan_kernel(prime, "evaluate", f64_limbs=f64_limbs) for f64_limbs in (False, True)]
+    draw = np.random.default_rng(1)
+    drawn = [int.from_bytes(draw.bytes(31), "little") for _ in range(TRIAL_DISTINCT_POINTS)]
+    drawn[:3] = 0, 1, prime.modulus - 1
+    distinct = words.from_ints(prime, drawn)
+    with device_memory.pause_capture():
+        coefficients = device_memory.put(distinct[-TRIAL_COEFFICIENTS:])
+        repeats = TRIAL_POINTS // TRIAL_DISTINCT_POINTS
+        points = device_memory.put(np.tile(distinct, (repeats, 1)))
+        results = [device_memory.empty(points.shape, points.dtype) for _ in kernels]
+        best = [float("inf")] * len(kernels)
+        for _ in range(TRIAL_REPEATS):
+            for index, (kernel, result) in enumerate(zip(kernels, results, strict=True)):
+                arrays = coefficients, points, result
+                push_words = (TRIAL_COEFFICIENTS,)
+                work = Dispatch(kernel, arrays, TRIAL_POINTS, push_words, grid_stride=True)
+                best[index] = min(best[index], _time_dispatch(device_memory, work))
+        with_integers, with_f64_limbs = (result.numpy() for result in results)
+    return np.array_equal(with_integers, with_f64_limbs) and best[1] < best[0]
+
+
+def _time_dispatch(device_memory: DeviceMemory, work: Dispatch) -> float:
+    """The seconds of one dispatch, from an idle device to an idle device."""
+    device_memory.stream.wait()
+    begun = perf_counter()
+    device_memory.submit([work])
+    device_memory.stream.wait()
+    return perf_counter() - begun

@@ -1,11 +1,11 @@
-"""Descriptor sets that are written again for each use, for arrays that are seldom the same twice.
+"""What recording a dispatch needs: a descriptor set, and a pipeline with its push constants.
 
-A set is taken, written and bound, and given back when the device is done with it; then another
-dispatch of as many arrays has it. So there are as many sets as dispatches were in flight at once,
-and none is waited for. An update template (Vulkan 1.3, 14.2.6) writes one from packed numbers in a
-single call.
+`TransientSets` has the descriptor sets. Dispatches rarely bind the same arrays twice, so a set is
+written anew for each dispatch and goes to the next one when the device has completed the first.
+There are as many sets as dispatches were ever in flight at once, and no dispatch waits for a set.
+An update template (Vulkan 1.3, 14.2.6) writes a set from packed integers in one call.
 
-DispatchCache: what a dispatch needs but for its arrays, found once and kept for the next time.
+`DispatchCache` has everything about a dispatch except its arrays, in an LRU cache.
 """
 
 from __future__ import annotations
@@ -25,77 +25,80 @@ from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.pipeline import Pipeline, make_set_layout
 from gpu_executor.vulkan.resources import Resources
 
-NUMBERS = 3
-"""Of a binding: the buffer's handle, an offset, a length, as VkDescriptorBufferInfo has them."""
+VALUES_PER_BINDING = 3
+"""A buffer's handle, an offset and a length: the fields of VkDescriptorBufferInfo."""
+MAX_CACHED_DISPATCHES = 256
+"""A field operation needs one to five, for each number of elements."""
+DispatchKey = tuple[Kernel, int, int, tuple[int, ...], int | None, bool, int | None]
 
 
 @dataclass(slots=True, eq=False)
 class TransientSet:
-    """A set, and the array of one handle that Vulkan wants it in."""
+    """A descriptor set, and a C array of its handle, as vkCmdBindDescriptorSets takes it."""
 
-    own: DescriptorSet
+    descriptor_set: DescriptorSet
     handles: Handle
 
 
 @dataclass(slots=True, eq=False)
-class _Kind:
-    """Sets of one number of bindings."""
+class _SetGroup:
+    """The sets with one number of bindings."""
 
     layout: Handle
     template: Handle
-    packed: struct.Struct
+    packer: struct.Struct
     idle: list[TransientSet] = field(default_factory=list)
 
 
 class TransientSets:
-    """One thread at a time."""
+    """Descriptor sets that are written for each use. Not safe from several threads."""
 
     def __init__(self, resources: Resources) -> None:
         self._device, self._pools = resources.device, resources.descriptors
-        self._kinds: dict[int, _Kind] = {}
+        self._groups: dict[int, _SetGroup] = {}
 
-    def take(self, numbers: Sequence[int]) -> TransientSet:
-        """A set that binds these: NUMBERS for each binding."""
-        bindings = len(numbers) // NUMBERS
-        kind = self._kinds.get(bindings)
-        if kind is None:
-            kind = self._kinds[bindings] = _make_kind(self._device, bindings)
-        if kind.idle:
-            taken = kind.idle.pop()
+    def acquire(self, values: Sequence[int]) -> TransientSet:
+        """A set that binds these buffer ranges: VALUES_PER_BINDING integers per binding."""
+        bindings = len(values) // VALUES_PER_BINDING
+        group = self._groups.get(bindings)
+        if group is None:
+            group = self._groups[bindings] = _make_group(self._device, bindings)
+        if group.idle:
+            acquired = group.idle.pop()
         else:
-            own = self._pools.take(kind.layout, bindings)
-            taken = TransientSet(own, vk.ffi.new("VkDescriptorSet[]", [own.handle]))
-        data = vk.ffi.from_buffer(kind.packed.pack(*numbers))
+            made = self._pools.take(group.layout, bindings)
+            acquired = TransientSet(made, vk.ffi.new("VkDescriptorSet[]", [made.handle]))
+        data = vk.ffi.from_buffer(group.packer.pack(*values))
         vk.vkUpdateDescriptorSetWithTemplate(
-            self._device.handle, taken.own.handle, kind.template, data
+            self._device.handle, acquired.descriptor_set.handle, group.template, data
         )
-        return taken
+        return acquired
 
-    def give_back(self, sets: list[TransientSet]) -> None:
-        """The device is done with them: empties the list."""
+    def release(self, sets: list[TransientSet]) -> None:
+        """Take back sets that the device no longer uses, and empty the list."""
         while sets:
-            each = sets.pop()  # first, so that an interrupt never gives one back twice
-            self._kinds[each.own.bindings].idle.append(each)
+            each = sets.pop()  # before it is idle, so that an interrupt never releases it twice
+            self._groups[each.descriptor_set.bindings].idle.append(each)
 
     def close(self) -> None:
-        """All of them must have been given back."""
+        """Free all sets; every set must have been released."""
         device, null = self._device.handle, vk.ffi.NULL
-        for kind in self._kinds.values():
-            for each in kind.idle:
-                self._pools.release(each.own)
-            vk.vkDestroyDescriptorUpdateTemplate(device, kind.template, null)
-            vk.vkDestroyDescriptorSetLayout(device, kind.layout, null)
-        self._kinds.clear()
+        for group in self._groups.values():
+            for each in group.idle:
+                self._pools.release(each.descriptor_set)
+            vk.vkDestroyDescriptorUpdateTemplate(device, group.template, null)
+            vk.vkDestroyDescriptorSetLayout(device, group.layout, null)
+        self._groups.clear()
 
 
-def _make_kind(device: Device, bindings: int) -> _Kind:
+def _make_group(device: Device, bindings: int) -> _SetGroup:
     layout = make_set_layout(device, bindings)
     try:
         template = _make_template(device, layout, bindings)
     except BaseException:
         vk.vkDestroyDescriptorSetLayout(device.handle, layout, vk.ffi.NULL)
         raise
-    return _Kind(layout, template, struct.Struct(f"={NUMBERS * bindings}Q"))
+    return _SetGroup(layout, template, struct.Struct(f"={VALUES_PER_BINDING * bindings}Q"))
 
 
 def _make_template(device: Device, layout: Handle, bindings: int) -> Handle:
@@ -117,31 +120,29 @@ def _make_template(device: Device, layout: Handle, bindings: int) -> Handle:
     return template[0]
 
 
-DISPATCHES_CACHED = 256
-"""A field operation needs one to five, for each number of elements."""
-Key = tuple[Kernel, int, int, tuple[int, ...], int | None, bool, int | None]
-
-
 @dataclass(slots=True, eq=False)
 class PreparedDispatch:
-    """A pipeline, push constants in C's memory, a number of work-groups."""
+    """A pipeline, push constants in C memory, and a number of work-groups."""
 
     pipeline: Pipeline
     push: Handle
     groups: int
     uses: int = 0
-    """Commands that refer to the pipeline and that the device may still run."""
+    """Recorded dispatches that use the pipeline and that the device may still run."""
 
 
 class DispatchCache:
-    """The least recently used are given up, but none that is in use. One thread at a time."""
+    """Prepared dispatches, least recently used first; one in use is never evicted.
+
+    Not safe from several threads.
+    """
 
     def __init__(self, resources: Resources) -> None:
         self._pipelines, self._info = resources.pipelines, resources.device.info
-        self._known: LruCache[Key, PreparedDispatch] = LruCache()
+        self._prepared: LruCache[DispatchKey, PreparedDispatch] = LruCache()
 
-    def take(self, dispatch: Dispatch) -> PreparedDispatch:
-        """What runs a dispatch, in use until it is given back."""
+    def acquire(self, dispatch: Dispatch) -> PreparedDispatch:
+        """The prepared dispatch, in use until it is released."""
         key = (
             dispatch.kernel,
             len(dispatch.arrays),
@@ -151,58 +152,64 @@ class DispatchCache:
             dispatch.grid_stride,
             dispatch.work_group,
         )
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._make(dispatch)
-            known.uses += 1
-            for unused in self._known.evict(DISPATCHES_CACHED, in_use=lambda each: each.uses > 0):
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            prepared = self._prepared[key] = self._prepare(dispatch)
+            prepared.uses += 1
+            for unused in self._prepared.evict(
+                MAX_CACHED_DISPATCHES, in_use=lambda each: each.uses > 0
+            ):
                 self._pipelines.release(unused.pipeline)
-            return known
-        self._known.move_to_end(key)
-        known.uses += 1
-        return known
+            return prepared
+        self._prepared.move_to_end(key)
+        prepared.uses += 1
+        return prepared
 
-    def give_back(self, dispatches: list[PreparedDispatch]) -> None:
-        """The device is done with the commands that they were taken for: empties the list."""
+    def release(self, dispatches: list[PreparedDispatch]) -> None:
+        """Take back dispatches that the device has completed, and empty the list."""
         while dispatches:
             dispatches.pop().uses -= 1
 
     def close(self) -> None:
-        for launch in self._known.values():
-            self._pipelines.release(launch.pipeline)
-        self._known.clear()
+        for prepared in self._prepared.values():
+            self._pipelines.release(prepared.pipeline)
+        self._prepared.clear()
 
-    def _make(self, dispatch: Dispatch) -> PreparedDispatch:
+    def _prepare(self, dispatch: Dispatch) -> PreparedDispatch:
         kernel, given = dispatch.kernel, len(dispatch.arrays)
-        if kernel.status or given != kernel.bindings:
+        if kernel.status:
             raise KernelError(
-                f"{kernel.name}: {given} arrays for {kernel.bindings} bindings; a status word has "
-                "no place in a chain, which nobody waits for"
+                f"{kernel.name}: a kernel with a status word cannot be dispatched on device "
+                "arrays, because nothing waits to read the status"
             )
-        # Several elements at once, and one by one those that are left over.
-        taken = sum(divmod(dispatch.count, kernel.packed))
-        size, per_invocation = choose_work_groups(kernel, taken, self._info, [])
+        if given != kernel.bindings:
+            raise KernelError(
+                f"{kernel.name}: {given} arrays were given for {kernel.bindings} bindings"
+            )
+        # A packed kernel loads several elements per invocation, and single elements at the end.
+        needed = sum(divmod(dispatch.count, kernel.packed))
+        size, per_invocation = choose_work_groups(kernel, needed, self._info, [])
         if dispatch.work_group is not None:
             size = dispatch.work_group
-        groups = self._groups(dispatch, -(-taken // (size * per_invocation)))
+        groups = self._count_groups(dispatch, -(-needed // (size * per_invocation)))
         push = struct.pack("<I", dispatch.count) + kernel.push
         push += struct.pack(f"<{len(dispatch.push_words)}I", *dispatch.push_words)
         if len(push) > kernel.interface.push_constant_bytes:
             raise KernelError(
-                f"{kernel.name}: {len(push)} bytes of push constants; its code has "
+                f"{kernel.name}: {len(push)} bytes of push constants were given; its code declares "
                 f"{kernel.interface.push_constant_bytes}"
             )
         pipeline = self._pipelines.acquire(kernel, size, per_invocation)
         return PreparedDispatch(pipeline, vk.ffi.from_buffer(push), groups)
 
-    def _groups(self, dispatch: Dispatch, needed: int) -> int:
+    def _count_groups(self, dispatch: Dispatch, needed: int) -> int:
         groups = needed if dispatch.groups is None else dispatch.groups
         most = self._info.limits.max_work_group_count[0]
         if dispatch.grid_stride:
             return min(groups, most)
         if groups > most:
             raise DeviceLacksError(
-                f"{dispatch.kernel.name}: {groups:,} work-groups; {self._info.name} starts "
-                f"{most:,} at most"
+                f"{dispatch.kernel.name}: {groups:,} work-groups are needed; {self._info.name} "
+                f"starts {most:,} at most"
             )
         return groups

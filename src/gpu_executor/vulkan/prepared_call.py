@@ -203,7 +203,7 @@ class BufferRangeFinder:
     def find(self, array: Any) -> BufferRange | None:
         """Where the device reaches an array, if it does."""
         if isinstance(array, DeviceArray):
-            return self._device_memory.place(array)
+            return self._device_memory.find_range(array)
         return self._mapped.find(array)
 
     def find_ranges(

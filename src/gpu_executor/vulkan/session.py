@@ -354,11 +354,11 @@ class Session:
 
     def _release_unused(self) -> None:
         """Of memory that is kept, and that nobody uses."""
-        self.device_memory.let_go_of_done()
+        self.device_memory.release_completed()
         self._recycled.clear()
 
     def stats(self) -> Stats:
-        self.device_memory.let_go_of_done()
+        self.device_memory.release_completed()
         by_path: defaultdict[str, int] = defaultdict(int)
         records = self._slot_pool.records()
         for path, record in records:

@@ -1,13 +1,10 @@
-"""Staging: mapped memory that data passes through on its way to the card or back, part by part.
+"""Transfers between NumPy arrays and device arrays, in the order of the command stream.
 
-While the device copies one part the host copies the next.
+`Upload` copies to the device. A small array becomes part of the commands. A larger one goes through
+staging memory in parts: the device copies one part while the host fills the next, and the caller
+goes on before the device has copied the last parts. Only an array in mapped memory is waited for.
 
-From NumPy to the card, in the chain's order; only data that lies in mapped memory is waited for.
-
-Little data becomes part of the commands. More goes through staging memory, part by part: the device
-copies one while the host fills the next, and the last ones after the caller has gone on.
-
-Copies that somebody waits for, behind all that the chain was given before.
+`Readback` copies from the device and waits for the result.
 """
 
 from __future__ import annotations
@@ -39,14 +36,16 @@ from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.timeline import Submission
 
 PART_BYTES = 32 << 20
-PARTS = 2
-"""In flight at once in each direction. 128 MiB to an NVIDIA H200 took 5.5 ms so, 6.7 ms in parts of
-16 MiB, 10.9 in parts of 8: eight threads share a large part, one or two a small one."""
+PARTS_IN_FLIGHT = 2
+"""In each direction. 128 MiB to an NVIDIA H200 took 5.5 ms in parts of 32 MiB, 6.7 ms in parts of
+16 MiB and 10.9 ms in parts of 8 MiB: eight threads copy a large part, one or two a small one."""
+MAX_INLINE_BYTES = 65_536
+"""The limit of vkCmdUpdateBuffer, which takes multiples of four bytes (Vulkan 1.3, 19.5)."""
 BYTES = ElementType(np.dtype(np.uint8))
 
 
-class Staging:
-    """Memory for one part; it goes back to the pool when nobody holds this any more."""
+class StagingPart:
+    """Mapped memory for one part of a transfer; it returns to the pool with this object."""
 
     __slots__ = ("__weakref__", "allocation")
 
@@ -57,74 +56,76 @@ class Staging:
         weakref.finalize(self, memory.release_when_possible, self.allocation).atexit = False
 
     def view(self, nbytes: int) -> Array:
-        """Its first bytes."""
+        """The first bytes as a NumPy array."""
         return mapped_view(self.allocation, 0, nbytes, BYTES)
 
 
-def cut_in_parts(flat: Array) -> list[Array]:
-    """Bytes, part by part."""
+def split_parts(flat: Array) -> list[Array]:
+    """An array of bytes, in parts of at most PART_BYTES."""
     return [flat[start : start + PART_BYTES] for start in range(0, len(flat), PART_BYTES)]
 
 
-IN_COMMANDS = 65_536
-"""vkCmdUpdateBuffer takes no more bytes, and multiples of four (Vulkan 1.3, 19.5)."""
-
-
 class Upload:
-    """Safe from several threads."""
+    """Copies NumPy arrays to device memory. Safe from several threads."""
 
     def __init__(
         self, resources: Resources, mapped: MappedArrays, stream: CommandStream, readback: Readback
     ) -> None:
         self._memory, self._copy_threads = resources.memory, resources.copy_threads
         self._mapped, self._stream, self._readback = mapped, stream, readback
-        self._parts: weakref.WeakSet[Staging] = weakref.WeakSet()
-        """Filled now, or read by the device."""
+        self._parts: weakref.WeakSet[StagingPart] = weakref.WeakSet()
+        """Parts that the host fills or the device reads."""
 
     def copy(self, array: Array, target: Allocation, storage: object) -> None:
-        """An array's contents to memory on the card, which lives as long as its storage."""
+        """Copy an array to device memory, which lives as long as `storage`.
+
+        The caller may change the array as soon as this returns.
+        """
         if not array.nbytes:
             return
-        if array.nbytes <= IN_COMMANDS:
+        if array.nbytes <= MAX_INLINE_BYTES:
             data = np.ascontiguousarray(array, to_native(array.dtype)).tobytes()
-            data += bytes(-len(data) % 4)  # allocations end later than that
+            data += bytes(-len(data) % 4)  # every allocation has room for the padding
             self._stream.write(target.buffer, target.offset, data, (storage,))
             return
-        place = self._mapped.find(array)
-        if place is not None:
-            copy = Copy(place.buffer, place.offset, target.buffer, target.offset, array.nbytes)
-            self._readback.run(copy, (array, storage))  # its owner may write to it afterwards
+        found = self._mapped.find(array)
+        if found is not None:
+            copy = Copy(found.buffer, found.offset, target.buffer, target.offset, array.nbytes)
+            self._readback.copy(copy, (array, storage))  # waits: the caller may change the array
             return
         flat = np.ascontiguousarray(array, to_native(array.dtype)).reshape(-1).view(np.uint8)
         offset = target.offset
-        for part in cut_in_parts(flat):
-            through = self._part(len(part))
-            self._copy_threads.copy([(through.view(len(part)), part)])
-            source = through.allocation
+        for part in split_parts(flat):
+            staging = self._allocate_part(len(part))
+            self._copy_threads.copy([(staging.view(len(part)), part)])
+            source = staging.allocation
             copy = Copy(source.buffer, source.offset, target.buffer, offset, len(part))
-            self._stream.copy(copy, (through, storage))
+            self._stream.copy(copy, (staging, storage))
             offset += len(part)
 
-    def _part(self, nbytes: int) -> Staging:
-        """Another part; where there are many, the device is done with one first."""
-        while len(self._parts) >= PARTS and self._stream.wait_for_oldest():
+    def _allocate_part(self, nbytes: int) -> StagingPart:
+        """Another part; with PARTS_IN_FLIGHT in flight it waits until the device has read one."""
+        while len(self._parts) >= PARTS_IN_FLIGHT and self._stream.wait_for_oldest():
             pass
-        part = Staging(self._memory, self._stream, Purpose.UPLOAD, nbytes)
+        part = StagingPart(self._memory, self._stream, Purpose.UPLOAD, nbytes)
         self._parts.add(part)
         return part
 
 
 @dataclass(slots=True, eq=False)
 class _CopyInFlight:
-    """Commands for one copy at a time, and what the device may still use for it."""
+    """A command buffer for one copy at a time, and what the device may still use for it."""
 
     commands: Handle
     submission: Submission
-    holds: tuple[object, ...] = ()
+    keep_alive: tuple[object, ...] = ()
 
 
 class Readback:
-    """One thread at a time copies, others wait for it: they are on one queue anyway."""
+    """Copies that the caller waits for, after everything submitted to the command stream before.
+
+    Safe from several threads: one at a time copies, since all copies share one queue anyway.
+    """
 
     def __init__(self, resources: Resources, stream: CommandStream) -> None:
         self._device, self._memory = resources.device, resources.memory
@@ -133,99 +134,106 @@ class Readback:
         self._lock = threading.Lock()
         self._opened = contextlib.ExitStack()
         self._pool: CommandPool | None = None
-        self._turns: list[_CopyInFlight] = []
+        self._copies: list[_CopyInFlight] = []
         self._closed = False
 
-    def run(self, copy: Copy, holds: tuple[object, ...]) -> None:
-        """A copy between memory of the device and mapped memory, both held until it is done."""
+    def copy(self, copy: Copy, keep_alive: tuple[object, ...]) -> None:
+        """Run a copy between device memory and mapped memory, and wait for it."""
         with self._lock:
-            turn = self._turn(0)
-            self._start(turn, copy, holds)
-            self._finish(turn)
+            in_flight = self._acquire_copy(0)
+            self._start(in_flight, copy, keep_alive)
+            self._finish(in_flight)
 
     def fetch(self, source: Allocation, offset: int, target: Array, storage: object) -> None:
-        """Bytes of a storage on the card to those of an array, through staging memory."""
-        started: deque[tuple[_CopyInFlight, Staging, Array]] = deque()
+        """Copy device memory from byte `offset` of its buffer to an array of bytes, in parts."""
+        started: deque[tuple[_CopyInFlight, StagingPart, Array]] = deque()
         with self._lock:
-            parts = cut_in_parts(target)
-            room = self._stagings(parts)
+            parts = split_parts(target)
+            stagings = self._allocate_parts(parts)
             for number, part in enumerate(parts):
-                if number < len(room):
-                    turn, through = self._turn(number), room[number]
+                if number < len(stagings):
+                    in_flight, staging = self._acquire_copy(number), stagings[number]
                 else:
-                    turn, through, earlier = started.popleft()
-                    self._drain(turn, through, earlier)
-                to = through.allocation
+                    in_flight, staging, earlier = started.popleft()
+                    self._drain(in_flight, staging, earlier)
+                to = staging.allocation
                 copy = Copy(source.buffer, offset, to.buffer, to.offset, len(part))
-                self._start(turn, copy, (through, storage))
-                started.append((turn, through, part))
+                self._start(in_flight, copy, (staging, storage))
+                started.append((in_flight, staging, part))
                 offset += len(part)
-            for turn, through, part in started:
-                self._drain(turn, through, part)
+            for in_flight, staging, part in started:
+                self._drain(in_flight, staging, part)
 
-    def let_go_of_done(self) -> None:
-        """Free what interrupted copies hold that are done, unless another thread is at it."""
+    def release_completed(self) -> None:
+        """Release what completed but interrupted copies keep alive.
+
+        Does nothing if another thread is copying.
+        """
         if not self._lock.acquire(blocking=False):
             return
         try:
-            for turn in self._turns:
-                if turn.holds and self._timeline.is_done(turn.submission):
-                    turn.holds = ()
+            for each in self._copies:
+                if each.keep_alive and self._timeline.is_done(each.submission):
+                    each.keep_alive = ()
         finally:
             self._lock.release()
 
     def close(self) -> None:
-        """Wait and free; nothing can be copied afterwards."""
+        """Wait for the device and free everything; nothing can be copied afterwards."""
         with self._lock:
             self._closed = True
             interrupt = None
-            for turn in self._turns:
-                interrupt = self._timeline.wait_uninterrupted(turn.submission) or interrupt
-            self._turns.clear()
+            for each in self._copies:
+                interrupt = self._timeline.wait_uninterrupted(each.submission) or interrupt
+            self._copies.clear()
             self._opened.close()
         if interrupt is not None:
             raise interrupt
 
-    def _turn(self, number: int) -> _CopyInFlight:
-        """Commands that the device does not use, also where an interrupt left them to it."""
+    def _acquire_copy(self, number: int) -> _CopyInFlight:
+        """A command buffer that the device does not use.
+
+        If an interrupt ended the wait for its last copy, the wait is made up for here.
+        """
         if self._closed:
-            raise ClosedError("the backend that the array lies on is closed")
+            raise ClosedError("the backend that owns the device array is closed")
         if self._pool is None:
             self._pool = CommandPool(self._device, self._timeline.family)
             self._opened.callback(self._pool.close)
-        if number == len(self._turns):
+        if number == len(self._copies):
             commands = self._pool.allocate()
-            self._turns.append(_CopyInFlight(commands, self._timeline.prepare(commands)))
-        turn = self._turns[number]
-        if turn.holds:
-            self._finish(turn)
-        return turn
+            self._copies.append(_CopyInFlight(commands, self._timeline.prepare(commands)))
+        in_flight = self._copies[number]
+        if in_flight.keep_alive:
+            self._finish(in_flight)
+        return in_flight
 
-    def _start(self, turn: _CopyInFlight, copy: Copy, holds: tuple[object, ...]) -> None:
-        with Recorder(turn.commands) as recorder:
+    def _start(self, in_flight: _CopyInFlight, copy: Copy, keep_alive: tuple[object, ...]) -> None:
+        with Recorder(in_flight.commands) as recorder:
             recorder.copy([copy])
             recorder.barrier_all()
             recorder.barrier_all_to_host()
-        turn.holds = holds
-        self._timeline.submit(turn.submission)
+        in_flight.keep_alive = keep_alive
+        self._timeline.submit(in_flight.submission)
 
-    def _finish(self, turn: _CopyInFlight) -> None:
-        self._timeline.wait(turn.submission)
-        turn.holds = ()
+    def _finish(self, in_flight: _CopyInFlight) -> None:
+        self._timeline.wait(in_flight.submission)
+        in_flight.keep_alive = ()
 
-    def _drain(self, turn: _CopyInFlight, through: Staging, part: Array) -> None:
-        self._finish(turn)
-        block = through.allocation.block
+    def _drain(self, in_flight: _CopyInFlight, staging: StagingPart, part: Array) -> None:
+        """Wait for a copy and move its part from staging memory to the caller's array."""
+        self._finish(in_flight)
+        block = staging.allocation.block
         if not block.coherent:
             invalidate_block(self._device, block)
-        self._copy_threads.copy([(part, through.view(len(part)))])
+        self._copy_threads.copy([(part, staging.view(len(part)))])
 
-    def _stagings(self, parts: Sequence[Array]) -> list[Staging]:
-        """Memory for as many parts as are under way at once, or as there is memory for."""
-        made: list[Staging] = []
-        for part in parts[:PARTS]:
+    def _allocate_parts(self, parts: Sequence[Array]) -> list[StagingPart]:
+        """Staging memory for PARTS_IN_FLIGHT parts; for fewer if memory is short."""
+        made: list[StagingPart] = []
+        for part in parts[:PARTS_IN_FLIGHT]:
             try:
-                made.append(Staging(self._memory, self._stream, Purpose.READBACK, len(part)))
+                made.append(StagingPart(self._memory, self._stream, Purpose.READBACK, len(part)))
             except OutOfMemoryError:
                 if not made:
                     raise
