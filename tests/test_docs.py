@@ -1,0 +1,45 @@
+"""The documentation names files that exist, and links to pages that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import gpu_executor
+
+PACKAGE = Path(gpu_executor.__file__).parent
+REPOSITORY = Path(__file__).parent.parent
+PAGES = [*sorted((REPOSITORY / "docs").glob("*.md")), *sorted(REPOSITORY.glob("*.md"))]
+FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|glsl|wgsl|comp|json))`")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+MADE_BY_READERS = {"trace.json", "saxpy.comp"}
+"""Names of files that the reader's own program reads or writes."""
+
+
+def test_every_file_that_the_documentation_names_exists() -> None:
+    missing = [
+        f"{page.name}: {name}"
+        for page in PAGES
+        for name in FILE.findall(page.read_text())
+        if name not in MADE_BY_READERS
+        and not any((base / name).is_file() for base in (PACKAGE, REPOSITORY, page.parent))
+        and not any(path.match(name) for path in REPOSITORY.glob(f"*/**/{Path(name).name}"))
+    ]
+    assert missing == []
+
+
+def test_every_link_leads_to_a_file() -> None:
+    missing = [
+        f"{page.name}: {target}"
+        for page in PAGES
+        for target in LINK.findall(page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert missing == []
+
+
+def test_the_pages_name_files_and_link() -> None:
+    """The patterns above find something: the page of the architecture names dozens of files."""
+    text = (REPOSITORY / "docs" / "architecture.md").read_text()
+    assert len(FILE.findall(text)) > 40
+    assert LINK.findall(text)
