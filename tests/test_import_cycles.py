@@ -5,36 +5,21 @@ Every import statement counts: also those under TYPE_CHECKING and inside functio
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
 import gpu_executor
+from tests.support.import_statements import list_imports
 
 PACKAGE = "gpu_executor"
 ROOT = Path(gpu_executor.__file__).parent
 
 
-def module_name(path: Path) -> str:
-    """The dotted name of a module's file; a package is named by its folder."""
-    parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imported_names(module: str, source: str, *, is_package: bool = False) -> Iterator[str]:
-    """The dotted names that a module's source imports."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                up = node.level - 1 if is_package else node.level
-                here = module.split(".")
-                base = ".".join([*here[: len(here) - up], *filter(None, [base])])
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+def get_file_name(path: Path) -> str:
+    """The dotted name of a file; that of a package ends with `.__init__`."""
+    return ".".join((PACKAGE, *path.relative_to(ROOT).with_suffix("").parts))
 
 
 def find_cycle(imports: Mapping[str, set[str]]) -> list[str]:
@@ -48,12 +33,11 @@ def find_cycle(imports: Mapping[str, set[str]]) -> list[str]:
 
 
 def test_no_import_cycle_between_modules() -> None:
-    # The front door is left out: it imports every public name lazily.
-    modules = {module_name(path): path for path in ROOT.rglob("*.py")}
-    del modules[PACKAGE]
+    modules = {get_file_name(path).removesuffix(".__init__"): path for path in ROOT.rglob("*.py")}
+    del modules[PACKAGE]  # imports every public name lazily
     imports: dict[str, set[str]] = {}
     for module, path in modules.items():
-        names = imported_names(module, path.read_text(), is_package=path.name == "__init__.py")
+        names = [name for _, name in list_imports(get_file_name(path), path.read_text())]
         # An imported name is a module, or something that is defined in a module.
         found = {name if name in modules else name.rpartition(".")[0] for name in names}
         imports[module] = (found & set(modules)) - {module}
@@ -71,7 +55,7 @@ def test_a_cycle_would_be_found() -> None:
     imports = {
         module: {
             name if name in sources else name.rpartition(".")[0]
-            for name in imported_names(module, source)
+            for _, name in list_imports(module, source)
         }
         for module, source in sources.items()
     }

@@ -1,9 +1,8 @@
-"""Imports run downward only: a room (a package or a module) imports from itself and from lower
-floors."""
+"""Imports run downward only: a package imports from itself and from the layers below its own. Test
+modules do not import each other. `import gpu_executor` loads few modules."""
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,94 +11,89 @@ from pathlib import Path
 import pytest
 
 import gpu_executor
+from tests.support.import_statements import list_imports
 
 PACKAGE = "gpu_executor"
 ROOT = Path(gpu_executor.__file__).parent
 
-# Bottom first. Rooms on one floor do not import each other.
-FLOORS: list[set[str]] = [
-    {"errors", "version", "files", "lru"},  # import nothing of the package
-    # Plain data; of telemetry what hot code records.
+# Bottom first. A package here is a subpackage, or a module directly under gpu_executor. Packages of
+# one layer do not import each other.
+LAYERS: list[set[str]] = [
+    {"errors", "version", "files", "lru"},  # import nothing of gpu_executor
+    # Plain data; of telemetry, the events that hot code records.
     {"settings", "device_info", "device_array", "calibration", "result_memory", "telemetry"},
-    {"fork"},  # what was opened is not used in a child
-    {"spirv", "wgsl"},  # the languages of kernels, without a device
+    {"fork"},  # refuses the use of devices after fork()
+    {"spirv", "wgsl"},  # readers of kernel code
     {"primes"},  # a prime in, every constant out
-    {"kernel"},  # what runs in one dispatch
-    {"kernels"},  # those that come with the package
-    {"call", "dispatch"},  # a kernel and the arrays it fits; dispatches on device arrays
-    {"plan"},  # how a call will be run
-    {"backend"},  # what a backend is; names them in strings only
+    {"kernel"},  # one dispatch
+    {"kernels"},  # the catalogue of kernels
+    {"call", "dispatch"},  # checked calls; dispatches on device arrays
+    {"plan"},  # decisions made before a call runs
+    {"backend"},  # the interface; names the backends in strings only
     {"vulkan", "cpu", "webgpu"},  # the backends
-    {"ops"},  # what takes several dispatches
+    {"ops"},  # algorithms of several dispatches
     {"fields"},  # the mathematics that users meet
-    {"graphs", "executor"},  # what is done to arrays, recorded; kernels on any device
+    {"graphs", "executor"},  # recorded operations; kernels on any device
     {"cluster"},  # several machines
-    {"telemetry.exporters"},  # write what all of them record; lower rooms reach them by name
-    {"bench", "soak"},  # measure them, wear them down
-    {"cli"},  # shows everything
+    {"telemetry.exporters"},  # export events; lower layers import them by name
+    {"bench", "soak"},  # benchmarks and load tests
+    {"cli"},  # the command line
 ]
 BACKENDS = {"vulkan", "cpu", "webgpu"}
-LEVELS = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+LEVELS = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path
     for path in sorted(ROOT.rglob("*.py"))
-    if path != ROOT / "__init__.py"  # the front door opens to every room
+    if path != ROOT / "__init__.py"  # imports every public name lazily
 }
 
 
-def room_of(name: str) -> str:
-    """The room of a module, by its name without the package: a subpackage with a floor of its own,
-    or else the first part of the name."""
+def get_package(name: str) -> str:
+    """The package of a module, whose name is without `gpu_executor`: a subpackage that has a layer
+    of its own, or else the first part of the name."""
     first, _, rest = name.partition(".")
     inner = f"{first}.{rest.partition('.')[0]}"
     return inner if inner in LEVELS else first
 
 
-def rooms_imported(module: str, source: str) -> Iterator[tuple[int, str]]:
-    """The line and the room of every import of this package in a module's source."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                here = f"{PACKAGE}.{module}".split(".")[: -node.level]
-                base = ".".join([*here, *filter(None, [base])])
-            names = [f"{base}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            if name.split(".")[0] == PACKAGE:
-                yield node.lineno, room_of(name.partition(".")[2])
+def list_imported_packages(module: str, source: str) -> Iterator[tuple[int, str]]:
+    """The line and the package of every import from gpu_executor in a module's source."""
+    for line, name in list_imports(f"{PACKAGE}.{module}", source):
+        if name.split(".")[0] == PACKAGE:
+            yield line, get_package(name.partition(".")[2])
 
 
-def upward(module: str, source: str) -> list[str]:
-    """What a module imports that it must not, in words."""
-    own = room_of(module)
+def find_upward_imports(module: str, source: str) -> list[str]:
+    """The imports of a module from its own layer or from layers above, in words."""
+    own = get_package(module)
     return [
-        f"{module}, line {line}: {own} imports {room or PACKAGE!r}"
-        for line, room in rooms_imported(module, source)
-        if room != own and LEVELS.get(room, len(FLOORS)) >= LEVELS[own]
+        f"{module}, line {line}: {own} imports {package or PACKAGE!r}"
+        for line, package in list_imported_packages(module, source)
+        if package != own and LEVELS.get(package, len(LAYERS)) >= LEVELS[own]
     ]
 
 
-def test_every_module_has_a_floor() -> None:
-    assert {room_of(module) for module in MODULES} <= set(LEVELS)
+def test_every_package_has_a_layer() -> None:
+    assert {get_package(module) for module in MODULES} <= set(LEVELS)
 
 
 def test_no_import_runs_upward() -> None:
-    found = [line for module, path in MODULES.items() for line in upward(module, path.read_text())]
+    found = [
+        line
+        for module, path in MODULES.items()
+        for line in find_upward_imports(module, path.read_text())
+    ]
     assert not found, "imports that run upward:\n" + "\n".join(found)
 
 
 def test_backends_do_not_import_each_other() -> None:
     found = [
-        f"{module}, line {line}: {own} imports {room!r}"
+        f"{module}, line {line}: {own} imports {package!r}"
         for module, path in MODULES.items()
-        if (own := room_of(module)) in BACKENDS
-        for line, room in rooms_imported(module, path.read_text())
-        if room in BACKENDS - {own}
+        if (own := get_package(module)) in BACKENDS
+        for line, package in list_imported_packages(module, path.read_text())
+        if package in BACKENDS - {own}
     ]
     assert not found, "imports between backends:\n" + "\n".join(found)
 
@@ -118,12 +112,14 @@ def test_backends_do_not_import_each_other() -> None:
     ],
 )
 def test_an_upward_import_would_be_found(line: str) -> None:
-    assert len(upward("plan", line)) == 1
+    assert len(find_upward_imports("plan", line)) == 1
 
 
-def test_an_import_from_a_room_on_the_same_floor_would_be_found() -> None:
+def test_an_import_from_the_same_layer_would_be_found() -> None:
     source = "from ..cpu.backend import CpuBackend\nfrom .device import Device\nimport numpy"
-    assert upward("vulkan.session", source) == ["vulkan.session, line 1: vulkan imports 'cpu'"]
+    assert find_upward_imports("vulkan.session", source) == [
+        "vulkan.session, line 1: vulkan imports 'cpu'"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -136,14 +132,14 @@ def test_an_import_from_a_room_on_the_same_floor_would_be_found() -> None:
     ],
 )
 def test_an_import_of_an_exporter_would_be_found(line: str) -> None:
-    assert upward("telemetry.stages", line) == [
+    assert find_upward_imports("telemetry.stages", line) == [
         "telemetry.stages, line 1: telemetry imports 'telemetry.exporters'"
     ]
 
 
-def loaded_by(statement: str) -> set[str]:
-    """Modules that are loaded, beyond NumPy's own, by `import gpu_executor as gx` and a statement
-    in an interpreter of its own."""
+def list_loaded_modules(statement: str) -> set[str]:
+    """The modules beyond NumPy's own that `import gpu_executor as gx` and a statement load, in an
+    interpreter of their own."""
     program = (
         "import sys, numpy\n"
         "before = set(sys.modules)\n"
@@ -165,7 +161,7 @@ HEAVY |= {
     "numpy.ma",
     "platformdirs",
 }
-HEAVY |= {f"{PACKAGE}.{room}" for room in ("bench", "soak", "cli")}
+HEAVY |= {f"{PACKAGE}.{package}" for package in ("bench", "soak", "cli")}
 ARITHMETIC = """
 field = gx.fields.BLS12_381_FR
 array = field.encode([3, 5])
@@ -176,17 +172,17 @@ assert field.decode(array * array - 10).tolist() == [field.modulus - 1, 15]
 @pytest.mark.parametrize(
     ("statement", "most"),
     [
-        # Beside each limit what was loaded with CPython 3.11, whose import of the package loaded
-        # 294 modules when every public name was imported with it. Other releases differ by a few.
+        # Beside each limit: the number of modules that CPython 3.11 loaded. When `import
+        # gpu_executor` imported every public name, it was 294. Other releases differ by a few.
         pytest.param("", 5, id="import"),  # 2
         pytest.param(ARITHMETIC, 130, id="field"),  # 101
         pytest.param("gx.GpuExecutor", 220, id="executor"),  # 188
     ],
 )
-def test_importing_loads_few_modules_no_driver_and_no_command_line(
+def test_an_import_loads_few_modules_no_driver_and_no_command_line(
     statement: str, most: int
 ) -> None:
-    loaded = loaded_by(statement)
+    loaded = list_loaded_modules(statement)
     unwanted = [
         name
         for name in sorted(loaded)
@@ -196,8 +192,8 @@ def test_importing_loads_few_modules_no_driver_and_no_command_line(
     assert len(loaded) <= most, f"{len(loaded)} modules beyond NumPy's: {sorted(loaded)}"
 
 
-def test_every_public_name_is_there_after_the_import_alone() -> None:
-    loaded = loaded_by(
+def test_every_public_name_is_an_attribute_after_the_import_alone() -> None:
+    loaded = list_loaded_modules(
         "assert set(dir(gx)) == set(gx.__all__)\n"
         "assert callable(gx.kernels.load) and gx.fields.BLS12_381_FR and gx.errors.GpuError\n"
         "assert gx.settings.Settings is gx.Settings\n"  # submodules are attributes, too
