@@ -86,7 +86,7 @@ def test_a_second_profile_is_refused_and_the_first_goes_on(fresh_gpu: OpenGpu) -
         gpu.run(MUL, A, B)
         once = len(first.spans)
         assert once > 0
-        with pytest.raises(GpuError, match="is being profiled already: end that profile first"):
+        with pytest.raises(GpuError, match="is being profiled already; end that profile first"):
             gpu.profile()
         gpu.run(MUL, A, B)
         assert len(first.spans) == 2 * once

@@ -1,4 +1,4 @@
-"""Batches and streams: many calls of one kernel, their copies and computing overlapped."""
+"""Batches and streams: many calls of one kernel, whose copies and dispatches overlap."""
 
 from __future__ import annotations
 
@@ -25,10 +25,15 @@ def run_batch(
     out: Sequence[Any] | None,
     options: RunOptions,
 ) -> list[Any]:
-    """Run every job; results in the jobs' order. All are checked before anything is submitted."""
+    """Run every job; results in the order of the jobs.
+
+    All jobs are checked before the first is submitted.
+    """
     session.check_open()
     if out is not None and len(out) != len(jobs):
-        raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
+        raise ArgumentTypeError(
+            f"out has {len(out)} entries for {len(jobs)} jobs; it needs one for each job"
+        )
     calls = [
         session.call_preparer.signatures.job(
             kernel, job, index, None if out is None else out[index]
@@ -47,7 +52,10 @@ def run_batch(
 
 
 class Stream(Iterator[Any]):
-    """Results as they come, in order. Who holds one holds slots; closing the backend ends it."""
+    """An iterator over results, in order.
+
+    An open stream holds slots; closing the backend ends it.
+    """
 
     def __init__(
         self,
@@ -66,30 +74,32 @@ class Stream(Iterator[Any]):
         self._session.check_open()
         result = next(self._results)
         if self._session.closed:
-            self._results.close()  # closing began meanwhile, in another thread, and waits for this
+            self._results.close()  # another thread is closing the backend and waits
         return result
 
     def close(self) -> None:
-        """End it: what is in flight is waited for and dropped, and its slots are free again."""
+        """End the stream: wait for jobs in flight, discard their results and release the slots."""
         self._results.close()
 
 
 def _check_jobs(
     session: Session, kernel: Kernel, jobs: Iterable[Job], out: Iterable[Any] | None
 ) -> Iterator[Call]:
-    """The jobs as calls, as they come."""
+    """Check each job as it comes, and yield it as a call."""
     targets = itertools.repeat(None) if out is None else iter(out)
     for index, job in enumerate(jobs):
         target = next(targets, _END)
         if target is _END:
-            raise ArgumentTypeError(f"job {index}: out has ended")
+            raise ArgumentTypeError(
+                f"job {index}: out has no array for it; out must yield one for each job"
+            )
         yield session.call_preparer.signatures.job(kernel, job, index, target)
 
 
 def _stream(
     session: Session, calls: Iterator[Call], options: RunOptions
 ) -> Generator[Any, None, None]:
-    """Slots are as large as the largest job so far needs."""
+    """Run the calls in slots that are as large as the largest job so far."""
     call = next(calls, None)
     while call is not None:
         if call.signature.count == 0:
@@ -97,10 +107,10 @@ def _stream(
             yield call.result()
             call = next(calls, None)
             continue
-        # A stream has no end that could be planned for: plan as for a batch of jobs like this one.
+        # The length of a stream is unknown: plan as for a batch of jobs like this one.
         prepared = session.prepare_batch([call] * MAX_SLOTS, options)
         feed = _CallsThatFit(call, calls, prepared.plan)
-        # Closed here and now when the stream is: its slots must not wait for a collector.
+        # Close it with the stream, so that its slots do not wait for the garbage collector.
         with contextlib.closing(session.run_stream(feed, prepared)) as running:
             for done in running:
                 yield done.result()
@@ -108,7 +118,7 @@ def _stream(
 
 
 class _CallsThatFit:
-    """The calls that fit a plan's slots; the first one that does not is left for the next plan."""
+    """The calls that fit a plan's slots. The first that does not fit is left for the next plan."""
 
     def __init__(self, first: Call, calls: Iterator[Call], plan: Plan) -> None:
         self._first, self._calls, self._plan = first, calls, plan

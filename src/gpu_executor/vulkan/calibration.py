@@ -1,9 +1,7 @@
-"""Lanes: copies in one direction on one queue, without a kernel, to see what the bus can do.
+"""Calibration: measures the bus, the queues and the memory of a device, and the host's copies.
 
-Measures a device: what its bus, its queues and its memory do, and how fast the host copies.
-
-Each figure comes from what fits into a few hundredths of a second. Of the device's own work the
-best turn counts: one that idled needs some of them to reach its clock.
+Each value is measured for a few hundredths of a second. For the device's own work the fastest run
+counts, because an idle device needs several runs to reach its full clock rate.
 """
 
 from __future__ import annotations
@@ -35,12 +33,12 @@ from gpu_executor.vulkan.slot import Slot, SlotLayout
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
 IN_FLIGHT = 4
-"""Copies of one direction that the device has at once."""
+"""Copies in flight in each direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class BandwidthProbe:
-    """Copies, piece by piece, recorded."""
+    """Recorded copies in one direction on one queue, without a kernel."""
 
     timeline: Timeline
     submissions: list[Submission]
@@ -62,7 +60,7 @@ def open_probe(
             submissions.append(timeline.prepare(commands))
         yield BandwidthProbe(timeline, submissions)
     finally:
-        # Some are in flight where Ctrl-C ended it; another one must not end this.
+        # After Ctrl-C some copies are still in flight; a second Ctrl-C must not end this wait.
         interrupt = None
         for submission in submissions:
             interrupt = timeline.wait_uninterrupted(submission) or interrupt
@@ -72,7 +70,7 @@ def open_probe(
 
 
 def run_probes(probes: Sequence[BandwidthProbe]) -> None:
-    """Every piece of every lane, a few in flight in each; returns when all are done."""
+    """Submit every piece of every probe, a few in flight in each; returns when all are done."""
     for piece in range(len(probes[0].submissions)):
         for probe in probes:
             if piece >= IN_FLIGHT:
@@ -83,31 +81,31 @@ def run_probes(probes: Sequence[BandwidthProbe]) -> None:
 
 
 KERNEL = "bls12_381_fq_add"
-"""Reads two bytes for each one it writes and hardly computes: the bus and the memory show."""
+"""It reads two bytes for each byte it writes and computes little, so bus and memory dominate."""
 COPIED = 32 << 20
-"""Bytes that are copied in; half as many come back."""
+"""Bytes copied to the device; half as many are copied back."""
 SMALL = 64
 LARGE, LARGE_ON_A_CPU = 1 << 19, 1 << 16
-"""Elements of small and of large calls."""
+"""Elements of large calls; SMALL is for small ones."""
 PIECES = 24
 SLOTS = 4
 HOST_PIECE_BYTES = (3 << 19, 6 << 20)
 HOST_PIECES = 12
 HOST_PIECE_SLOTS = 8
-"""Two sizes of pieces from plain arrays, how many of them, and the slots for them."""
+"""Two sizes of pieces from plain host arrays, the number of pieces, and the slots for them."""
 WORK_GROUP = 128
 SECONDS = 0.025
-"""For each figure."""
+"""The time to measure each value."""
 SHORTEST = 1e-6
-"""Seconds below which two times are the same."""
+"""Differences below this many seconds are not significant."""
 
 
 def measure(
     resources: Resources, mapped: MappedArrays, device_memory: DeviceMemory, info: DeviceInfo
 ) -> Calibration:
-    """All figures, in about half a second. Whatever else the device does meanwhile spoils them."""
+    """Measure everything, in about half a second. Other work on the device falsifies the result."""
     begun = perf_counter()
-    # The host's copies first: they leave the device idle, and it would be slow to wake up after.
+    # The host's copies first: they leave the device idle, and it would need time to wake up after.
     host = _measure_host_copies(resources)
     benchmark = _AdditionBenchmark(resources, mapped, device_memory, info)
     into, back, both = _measure_bus(resources)
@@ -116,7 +114,9 @@ def measure(
     piece_staged = benchmark.time_piece("device-local", "one")
     sharing, shared_copy = _measure_shared_copies(resources)
     handing_over, pieces_copy = sharing, max(rate for _, rate in host)
-    if 1 / (1 / into + 0.5 / back + 1.5 / kernel) > host[0][1]:  # else all wait for the device
+    if (
+        1 / (1 / into + 0.5 / back + 1.5 / kernel) > host[0][1]
+    ):  # otherwise everything waits for the device
         handed, pieces_copy = benchmark.measure_host_pieces()
         handing_over = handed - piece_staged
     return Calibration(
@@ -144,7 +144,7 @@ def measure(
 
 
 def _time_runs(function: Callable[[], object]) -> list[float]:
-    """The seconds of some turns, after one in which memory is touched for the first time."""
+    """Return the seconds of several runs, after a first run that touches the memory."""
     function()
     taken: list[float] = []
     end = perf_counter() + SECONDS
@@ -156,19 +156,19 @@ def _time_runs(function: Callable[[], object]) -> list[float]:
 
 
 def _time_fastest(function: Callable[[], object]) -> float:
-    """The seconds of the fastest turn."""
+    """Return the seconds of the fastest run."""
     return min(_time_runs(function))
 
 
 def _time_median(function: Callable[[], object]) -> float:
-    """The seconds of most turns, for what depends on how threads are woken."""
+    """Return the median of the runs in seconds, for work that depends on waking threads."""
     import statistics
 
     return statistics.median(_time_runs(function))
 
 
 def _measure_bus(resources: Resources) -> tuple[float, float, float]:
-    """Bytes a second into device memory, back, and both ways at once."""
+    """Return bytes per second to the device, to the host, and in both directions at once."""
     upload = resources.upload or resources.compute
     download = resources.download or resources.compute
     with contextlib.ExitStack() as stack:
@@ -194,7 +194,7 @@ def _measure_bus(resources: Resources) -> tuple[float, float, float]:
 
 
 def _measure_host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
-    """Bytes a second from a plain array into mapped memory, by threads."""
+    """Return bytes per second from a host array into mapped memory, by number of threads."""
     copy_threads = resources.copy_threads
     with contextlib.ExitStack() as stack:
         stack.callback(setattr, copy_threads, "threads", copy_threads.max_threads)
@@ -211,7 +211,7 @@ def _measure_host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
 
 
 def _measure_shared_copies(resources: Resources) -> tuple[float, float]:
-    """Seconds at nothing and bytes a second of a copy that the threads share."""
+    """Return the fixed seconds and the bytes per second of a copy that the copy threads share."""
     with contextlib.ExitStack() as stack:
         room = _allocate(stack, resources, Purpose.UPLOAD, HOST_PIECE_BYTES[-1])
         target = mapped_view(room, 0, HOST_PIECE_BYTES[-1], ElementType(np.dtype(np.uint8)))
@@ -225,7 +225,7 @@ def _measure_shared_copies(resources: Resources) -> tuple[float, float]:
 
 
 def _fit_line(seconds: Callable[[int], float]) -> tuple[float, float]:
-    """Through the times for two numbers of bytes: seconds at nothing, then bytes a second."""
+    """Fit a line through the times of two sizes; return fixed seconds and bytes per second."""
     few, many = HOST_PIECE_BYTES
     begun = seconds(few)
     slope = max(seconds(many) - begun, SHORTEST) / (many - few)
@@ -254,7 +254,7 @@ def _allocate(
 
 
 class _AdditionBenchmark:
-    """Additions of few and of many elements, of zeros, by slots that nobody else uses."""
+    """Additions of zeros, of few and of many elements, in slots of their own."""
 
     def __init__(
         self,
@@ -278,26 +278,26 @@ class _AdditionBenchmark:
         )
 
     def measure_calls(self, path: DataPath, buffer_ranges: BufferRanges) -> tuple[float, float]:
-        """The seconds of a call of few elements, and the bytes a second that more ones add."""
+        """Return the seconds of a small call, and the bytes per second of additional elements."""
         few, many = (self.time_call(path, buffer_ranges, count) for count in (SMALL, self._large))
         moved = 3 * self._type.nbytes * (self._large - SMALL)
         return few, moved / max(many - few, SHORTEST)
 
     def time_call(self, path: DataPath, buffer_ranges: BufferRanges, count: int) -> float:
-        """The seconds of a call."""
+        """Return the seconds of one call."""
         plan, call = self._make_plan(path, "one", count), self._make_call(buffer_ranges, count)
         steps = make_steps(plan, call.signature)
         with contextlib.closing(self._make_slot(plan, call)) as slot:
             return _time_fastest(lambda: run_in_slot(slot, call, steps))
 
     def time_piece(self, path: DataPath, queues: QueueUse) -> float:
-        """The seconds of each of several small pieces that overlap."""
+        """Return the seconds per piece of several small pieces that overlap."""
         plan = self._make_plan(path, queues, SMALL)
         calls = [self._make_call(self.in_mapped_memory, SMALL) for _ in range(PIECES)]
         return self._time_ring(plan, calls, SLOTS) / PIECES
 
     def _time_ring(self, plan: Plan, calls: Sequence[Call], depth: int) -> float:
-        """Of all the calls, in so many slots."""
+        """Return the seconds of all the calls in a ring of `depth` slots."""
         steps, copy_threads = make_steps(plan, calls[0].signature), self._resources.copy_threads
         with contextlib.ExitStack() as stack:
             slots = [
@@ -307,14 +307,14 @@ class _AdditionBenchmark:
             return _time_median(lambda: _run_ring(slots, copy_threads, calls, steps))
 
     def measure_host_pieces(self) -> tuple[float, float]:
-        """Seconds at nothing and bytes a second of pieces whose inputs other threads copy."""
+        """Return the fixed seconds and bytes per second of pieces that the copy threads fill."""
         return _fit_line(lambda nbytes: self._time_host_piece(nbytes // (2 * self._type.nbytes)))
 
     def _time_host_piece(self, count: int) -> float:
-        """The seconds of each of several."""
+        """Return the seconds per piece of `count` elements."""
         plan = self._make_plan("device-local", "one", count)
         source = np.empty((HOST_PIECES, 2, count, *self._type.shape), self._type.dtype)
-        source[...] = 0  # written, so that it is memory of its own
+        source[...] = 0  # written, so that the pages are allocated
         calls = [
             self._make_call((None, None, self.in_mapped_memory[2]), count, pair) for pair in source
         ]
@@ -323,7 +323,7 @@ class _AdditionBenchmark:
     def _make_call(
         self, buffer_ranges: BufferRanges, count: int, inputs: Sequence[Array] | None = None
     ) -> Call:
-        """On the mapped arrays' first elements, or on other inputs."""
+        """Make a call on the first elements of the mapped arrays, or on other inputs."""
         given = [array[:count] for array in self._arrays[:2]] if inputs is None else list(inputs)
         call = check(self._kernel, given).call(given)
         call.set_outputs([self._arrays[2][:count]])

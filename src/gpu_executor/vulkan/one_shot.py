@@ -1,4 +1,4 @@
-"""VulkanSpirvBackend: makes and frees everything at each call. The baseline to compare with."""
+"""VulkanSpirvBackend: creates and frees everything in each call, as a baseline for comparisons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpu_executor.vulkan.stats import Stats
 
 
 class VulkanSpirvBackend:
-    """The same `run` as the persistent backend, with nothing kept from one call to the next."""
+    """The same `run` as the persistent backend, with nothing cached between calls."""
 
     def __init__(
         self, device: str | int | None = None, *, settings: Settings | None = None
@@ -30,12 +30,10 @@ class VulkanSpirvBackend:
         device_local: bool | None = None,
         out: Any = None,
     ) -> Any:
-        """Open a device, run the kernel on NumPy arrays, free the device."""
+        """Open a device, run the kernel on NumPy arrays, close the device."""
         signature = check(kernel, arrays)
         if out is not None:
-            signature.call(arrays).use_outputs(
-                out
-            )  # what does not fit is said before a device opens
+            signature.call(arrays).use_outputs(out)  # checked before a device is opened
         session = Session(self._settings, self._wanted, keep=False)
         try:
             return session.run(kernel, arrays, device_local, out)
@@ -50,15 +48,15 @@ class VulkanSpirvBackend:
         return result
 
     def stats(self) -> Stats | None:
-        """Of the last call; None before the first."""
+        """Return the counters of the last call; None before the first call."""
         return self._last
 
     def validation_messages(self) -> list[str]:
-        """What the validation layer has said, where the settings ask for it."""
+        """Return the messages of the validation layer, if the settings enable it."""
         return list(self._messages)
 
     def close(self) -> None:
-        """There is nothing to free: every call frees what it made."""
+        """Do nothing: each call frees what it created."""
 
     def __enter__(self) -> VulkanSpirvBackend:
         return self

@@ -1,4 +1,4 @@
-"""PersistentVulkanBackend: opens a device once and keeps everything that is expensive to make."""
+"""PersistentVulkanBackend: opens a device once and caches what is expensive to create."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ T = TypeVar("T")
 
 
 class PersistentVulkanBackend:
-    """A GPU held open. Use it with `with`, or `close()` it; calls may come from any thread.
+    """An open GPU. Use it with `with`, or `close()` it. Thread-safe.
 
-    `device` is an index, a UUID prefix or a part of the name, and None means GPU_DEVICE or else the
-    best device. `settings` replaces what is read from the environment.
+    `device` is an index, a UUID prefix or a part of the name; None selects GPU_DEVICE, or else the
+    best device. `settings` replaces the settings from the environment.
     """
 
     def __init__(
         self, device: str | int | None = None, *, settings: Settings | None = None
     ) -> None:
         self._session = Session(settings or Settings.from_environment(), device)
-        # Also frees everything when the backend is collected or the interpreter ends without
-        # close().
+        # Also frees everything when the backend is garbage-collected, or when the interpreter exits
+        # without close().
         self._finalizer = weakref.finalize(self, self._session.close)
 
     @property
     def device(self) -> DeviceInfo:
-        """The device that is open."""
+        """The open device."""
         return self._session.info
 
     def run(
@@ -56,12 +56,13 @@ class PersistentVulkanBackend:
         out: Any = None,
         keep: bool = False,
     ) -> Any:
-        """Run a kernel on NumPy arrays; returns its output, or a tuple of several.
+        """Run a kernel on arrays; returns its output, or a tuple of several outputs.
 
-        `device_local` chooses the data path: True stages through device memory, False lets the
-        kernel work on mapped host memory, None leaves it to the settings, the size and the device.
-        `out` is the array to write to, or a tuple of them; it may be one of the inputs. With
-        `keep=True` the result stays on the card as a `DeviceArray`, which kernels take as well.
+        `device_local` selects the data path: True stages the data through device memory, False lets
+        the kernel work on mapped host memory, None leaves the choice to the settings, the size and
+        the device. `out` is the array to write to, or a tuple of arrays; it may be one of the
+        inputs. With `keep=True` the result stays on the device as a `DeviceArray`, which kernels
+        take as well.
         """
         return self._session.run(kernel, arrays, device_local, out, keep=keep)
 
@@ -83,11 +84,12 @@ class PersistentVulkanBackend:
         pipelined: bool | None = None,
         depth: int | None = None,
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays; their results, in order.
+        """Run a kernel on many jobs, each a tuple of arrays; returns their results in order.
 
-        `pipelined=False` runs one after the other, True overlaps copies and computing in `depth`
-        slots (two or more), None leaves it to the plan. The arrays belong to the batch until it
-        returns. A job that does not fit is refused, by its index, before anything is submitted.
+        `pipelined=False` runs one job after the other. True overlaps copies and dispatches in
+        `depth` slots (two or more). None leaves the choice to the plan. Do not change the arrays
+        before the batch returns. An invalid job is refused, by its index, before anything is
+        submitted.
         """
         options = RunOptions(device_local, pipelined, depth)
         return run_batch(self._session, kernel, jobs, out, options)
@@ -108,7 +110,7 @@ class PersistentVulkanBackend:
         device_local: bool | None = None,
         out: Sequence[Array] | None = None,
     ) -> list[Array]:
-        """`run_field_add` for many jobs, copies and computing overlapped."""
+        """`run_field_add` for many jobs, with copies and dispatches overlapped."""
         add = load("bls12_381_fq_add")
         return self.run_batch(add, jobs, out=out, device_local=device_local, pipelined=True)
 
@@ -121,29 +123,32 @@ class PersistentVulkanBackend:
         device_local: bool | None = None,
         depth: int | None = None,
     ) -> Stream:
-        """Results of jobs as they come, in order, however many: a bounded number is in flight.
+        """Run a kernel on a stream of jobs; yields results in order, with a bounded number in
+        flight.
 
-        `out` yields an array (or a tuple of several) for each job, to write its result to; arrays
-        may come again when their result was taken. An error in the iterable of jobs ends the
-        stream; so does leaving it early. What is in flight then is waited for and dropped, and the
-        backend goes on working.
+        `out` yields an array (or a tuple of arrays) for each job, to write its result to. An array
+        may come again after its result was taken. An exception in the iterable of jobs ends the
+        stream, and so does leaving it early. Jobs that are in flight then are waited for and
+        discarded, and the backend can still be used.
         """
         options = RunOptions(device_local, True, depth)
         self._check_open()
         return Stream(self._session, kernel, jobs, out, options)
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
-        """A NumPy array in memory that the device sees: computing on it copies nothing here."""
+        """Make a NumPy array in memory that the device can access, with undefined contents."""
         return self._session.empty(shape, dtype)
 
     def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
-        """The same, filled with zeros."""
+        """Make a NumPy array of zeros in memory that the device can access."""
         array = self.empty(shape, dtype)
         array[...] = 0
         return array
 
     def asarray(self, array: npt.ArrayLike) -> Array:
-        """An array's contents in such memory; the array itself where it lies there already."""
+        """Copy an array into memory that the device can access; returns it unchanged if it is there
+        already.
+        """
         source = np.asarray(array)
         self._check_open()
         if self._session.mapped.any and self._session.mapped.find(source) is not None:
@@ -159,9 +164,9 @@ class PersistentVulkanBackend:
     def to_device(self, array: npt.ArrayLike) -> DeviceArray: ...
 
     def to_device(self, array: Any) -> Any:
-        """A copy of an array on the card, for kernels to use without the bus between them.
+        """Copy an array to device memory, so that kernels use it without transfers over the bus.
 
-        A `FieldArray` stays one, in the form that its field computes in.
+        A `FieldArray` stays a `FieldArray`, in the representation that its field computes with.
         """
         self._check_open()
         if isinstance(array, CopiesToDevice):
@@ -169,15 +174,17 @@ class PersistentVulkanBackend:
         return self._session.device_memory.put(np.asarray(array))
 
     def graph(self, *inputs: Any) -> Graph:
-        """Record what is done to card arrays in its `with`, to be run again with other inputs."""
+        """Record the operations on device arrays inside its `with`, to run them again with other
+        inputs.
+        """
         self._check_open()
         return Graph(self._session.device_memory, inputs)
 
     def import_array(self, array: Array) -> ImportedArray:
-        """Let the device use an array's own memory; close the import, or use it with `with`.
+        """Let the device use an array's own memory. Close the import, or use it with `with`.
 
-        Costs about as much as a copy, so it pays for an array that is used several times. Where the
-        device cannot import (VK_EXT_external_memory_host) this raises `DeviceLacksError`.
+        Importing costs about as much as a copy, so it pays for an array that is used several times.
+        Raises `DeviceLacksError` if the device does not support VK_EXT_external_memory_host.
         """
         self._check_open()
         return ImportedArray(self._session.resources.device, self._session.mapped, array)
@@ -185,7 +192,10 @@ class PersistentVulkanBackend:
     def explain(
         self, kernel: Kernel, *arrays: Array | int, device_local: bool | None = None
     ) -> Plan:
-        """The plan that `run` would follow for these arrays, or n elements; it prints why."""
+        """Return the plan that `run` would follow for these arrays, or for n elements.
+
+        Print it for its reasons.
+        """
         given: list[Any] = list(arrays)
         if len(given) == 1 and isinstance(given[0], int):
             given = _make_placeholders(kernel, given[0])
@@ -193,40 +203,43 @@ class PersistentVulkanBackend:
 
     @property
     def calibration(self) -> Calibration | None:
-        """What the device was measured to do; None where plans go by fixed thresholds.
+        """The measured performance of the device; None if plans use fixed thresholds.
 
-        Where the settings name a cache folder, the first batch or large call measures a new device,
-        once, and the figures are kept there for later processes.
+        If the settings name a cache folder, the first batch or large call measures a new device
+        once, and later processes read the stored calibration.
         """
         return self._session.call_preparer.calibration
 
     def calibrate(self) -> Calibration:
-        """Measure the device again, in about half a second, and plan by the figures from now on."""
+        """Measure the device again, in about half a second, and plan with the result."""
         self._check_open()
         return self._session.calibrate()
 
     def profile(self) -> Profile:
-        """Watch every piece of every call until its `with` ends: `stages()`, `save_trace(path)`."""
+        """Record all stages of all calls until the `with` ends: `stages()`, `save_trace(path)`."""
         self._check_open()
         return self._session.start_profile()
 
     def trim(self) -> int:
-        """Free memory that no running call needs; returns the bytes given back to the device."""
+        """Free memory that no running call needs; returns the number of bytes freed."""
         self._check_open()
         return self._session.trim()
 
     def stats(self) -> Stats:
-        """Calls, caches, memory and where the time went."""
+        """Return counters of calls, caches and memory, and seconds by stage."""
         if self._session.forked:
             self._check_open()
         return self._session.stats()
 
     def validation_messages(self) -> list[str]:
-        """What the validation layer has said, where the backend was opened with it."""
+        """Return the messages of the validation layer, if the settings enable it."""
         return list(self._session.instance.messages)
 
     def close(self) -> None:
-        """Wait for running calls, save the pipeline cache, free everything. Twice is fine."""
+        """Wait for running calls, save the pipeline cache, free everything.
+
+        Closing twice does nothing.
+        """
         self._finalizer()
 
     def __enter__(self) -> PersistentVulkanBackend:
@@ -244,7 +257,7 @@ class PersistentVulkanBackend:
 
 
 def _make_placeholders(kernel: Kernel, count: int) -> list[Array]:
-    """Arrays of that many elements for a kernel's inputs, without memory of their own."""
+    """Make arrays of `count` elements for a kernel's inputs that need no memory."""
     types = kernel.types or (ElementType(np.dtype(np.uint32)),) * kernel.inputs
     return [
         np.broadcast_to(np.zeros((), type_.dtype), (count, *type_.shape))

@@ -1,4 +1,8 @@
-"""CallPreparer: how calls of one form are run, worked out at the first of them and remembered."""
+"""Prepared calls: how calls of one signature run, decided at the first call and cached.
+
+`CallPreparer` plans a call, splits it into pieces and finds its slot key. `BufferRangeFinder` finds
+which arrays of a call the device can use where they are.
+"""
 
 from __future__ import annotations
 
@@ -37,25 +41,25 @@ from gpu_executor.vulkan.slot import SlotLayout
 from gpu_executor.vulkan.slot_pool import SlotKey, SlotPool
 
 LARGE_BYTES = 1 << 20
-"""Input of a call that gains by a plan made for the device."""
+"""Input bytes from which a single call gains from a calibrated plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """All that calls of one form have in common, or the calls of a batch with the largest."""
+    """What calls of one signature have in common; for a batch, what its largest call needs."""
 
     signature: Signature
     plan: Plan
     steps: tuple[Step, ...]
     slot_key: SlotKey
     on_device: bool
-    """Whether arrays on the card take part."""
+    """Whether device arrays take part."""
     recycles_results: bool
-    """Whether its results are worth to lie in recycled memory."""
+    """Whether the results are large enough for recycled memory."""
 
 
 class CallPreparer:
-    """Makes routes. They hold as long as the settings do and the device's figures."""
+    """Prepares calls. Prepared calls are cached until the calibration changes."""
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class CallPreparer:
         slot_pool: SlotPool,
         calibrate: Callable[[], None],
     ) -> None:
-        """`calibrate` is called before the first plan that the device's calibration matter for."""
+        """`calibrate` is called before the first plan that a calibration would change."""
         self._info, self._settings, self._slot_pool = info, settings, slot_pool
         self._calibrate = calibrate
         self._calibration: Calibration | None = None
@@ -74,7 +78,7 @@ class CallPreparer:
 
     @property
     def calibration(self) -> Calibration | None:
-        """What the device was measured to do; None plans by fixed thresholds."""
+        """The measured performance of the device; if None, plans use fixed thresholds."""
         return self._calibration
 
     @calibration.setter
@@ -92,7 +96,7 @@ class CallPreparer:
         keep: bool,
         profiled: bool,
     ) -> PreparedCall:
-        """For a call on these arrays; `keep` leaves its results on the card."""
+        """Prepare a call on these arrays; `keep` leaves its results on the device."""
         try:
             key = (id(kernel), device_local, keep, profiled, *describe_arrays(arrays))
         except AttributeError:
@@ -117,7 +121,7 @@ class CallPreparer:
     def prepare_batch(
         self, calls: Sequence[Call], options: RunOptions, *, in_place: bool, profiled: bool
     ) -> PreparedCall:
-        """For a batch of calls, none of them empty: the plan of the largest, for all of them."""
+        """Prepare a batch of calls, none of them empty: the plan of the largest call serves all."""
         largest = max([call.signature for call in calls], key=_count)
         key = (id(largest), len(calls), options, in_place, profiled)
         prepared = self._batches.get(key)
@@ -129,7 +133,7 @@ class CallPreparer:
                 in_place=in_place,
                 recycled=can_recycle_results(largest),
             )
-            # The route keeps the form, so that its id stays its own.
+            # The prepared call keeps the signature alive, so that its id stays unique.
             prepared = self.make(
                 largest, self._make_plan(request), on_device=False, profiled=profiled
             )
@@ -139,9 +143,11 @@ class CallPreparer:
     def make(
         self, signature: Signature, plan: Plan, *, on_device: bool = False, profiled: bool = False
     ) -> PreparedCall:
-        """The route for calls of a form by a plan."""
+        """Prepare calls of a signature under a given plan."""
         if not signature.kernel.spirv:
-            raise KernelError(f"kernel {signature.kernel.name!r} has no SPIR-V; it runs on WebGPU")
+            raise KernelError(
+                f"kernel {signature.kernel.name!r} has no SPIR-V; run it on the WebGPU backend"
+            )
         layout = SlotLayout.of(plan, signature, profiled=profiled)
         slot_key = self._slot_pool.get_key(layout)
         return PreparedCall(
@@ -156,12 +162,12 @@ class CallPreparer:
     def replace_plan(
         self, prepared: PreparedCall, signature: Signature, plan: Plan
     ) -> PreparedCall:
-        """A route for calls of that form, else like the one given."""
+        """Prepare calls of `signature` under `plan`, otherwise like `prepared`."""
         profiled = prepared.slot_key.layout.profiled
         return self.make(signature, plan, on_device=prepared.on_device, profiled=profiled)
 
     def prepare_whole(self, prepared: PreparedCall, signature: Signature) -> PreparedCall:
-        """For a call of another form among those of a batch of a kernel that is not cut."""
+        """Prepare a call of another signature in a batch of a kernel that is not chunked."""
         if signature is prepared.signature:
             return prepared
         count = signature.count
@@ -175,7 +181,7 @@ class CallPreparer:
 
 
 def make_steps(plan: Plan, signature: Signature) -> tuple[Step, ...]:
-    """A call's pieces, with the work-groups for each."""
+    """Split a call into pieces, each with its number of work-groups."""
     count, chunk = max(signature.count, 1), plan.chunk
     if count <= chunk:
         return ((Piece(0, count), plan.groups(count)),)
@@ -188,7 +194,7 @@ def _count(signature: Signature) -> int:
 
 
 class BufferRangeFinder:
-    """Finds the places of arrays in mapped and imported memory and on the card."""
+    """Finds the buffer ranges of mapped, imported and device arrays."""
 
     def __init__(
         self,
@@ -201,7 +207,7 @@ class BufferRangeFinder:
         self._mapped, self._device_memory, self._recycled = mapped, device_memory, recycled
 
     def find(self, array: Any) -> BufferRange | None:
-        """Where the device reaches an array, if it does."""
+        """Return the range of an array that the device can use where it is, else None."""
         if isinstance(array, DeviceArray):
             return self._device_memory.find_range(array)
         return self._mapped.find(array)
@@ -209,9 +215,9 @@ class BufferRangeFinder:
     def find_ranges(
         self, call: Call, plan: Plan, results: Sequence[BufferRange] = ()
     ) -> BufferRanges | None:
-        """The places of a call's arrays; None where it has none.
+        """Return the ranges of a call's arrays; None if the host copies all of them.
 
-        Those of results that were recycled are known already.
+        `results` are the ranges of recycled results, which are known already.
         """
         inputs = call.signature.kernel.inputs
         found = [self.find(array) for array in call.inputs]
@@ -224,11 +230,11 @@ class BufferRangeFinder:
         if plan.path == "host-visible":
             self._drop_unaligned(found, call.signature, plan)
             if call.signature.kernel.split == "whole":
-                _drop_overwritten_inputs(found, inputs)
+                _drop_outputs_over_inputs(found, inputs)
         return tuple(found) if any(buffer_range is not None for buffer_range in found) else None
 
     def recycle_results(self, call: Call) -> Sequence[BufferRange]:
-        """Let results lie in recycled memory; returns where, or nothing where they do not."""
+        """Place the results in recycled memory; return their ranges, or () if memory is short."""
         if call.results:
             return ()
         made = self._recycled.make(call.signature)
@@ -239,7 +245,9 @@ class BufferRangeFinder:
     def _drop_unaligned(
         self, found: list[BufferRange | None], signature: Signature, plan: Plan
     ) -> None:
-        """What a kernel binds must be aligned, in every piece."""
+        """Drop ranges whose offset is not aligned for binding in every piece; the host copies
+        these.
+        """
         several = plan.chunk < signature.count
         for index, (buffer_range, operand) in enumerate(
             zip(found, signature.operands, strict=True)
@@ -251,8 +259,8 @@ class BufferRangeFinder:
                 found[index] = None
 
 
-def _drop_overwritten_inputs(found: list[BufferRange | None], inputs: int) -> None:
-    """A kernel that reads anything for any result must not write over what it reads."""
+def _drop_outputs_over_inputs(found: list[BufferRange | None], inputs: int) -> None:
+    """Drop output ranges that are also inputs: a kernel of split "whole" may still read them."""
     read = {buffer_range[:2] for buffer_range in found[:inputs] if buffer_range is not None}
     for index, buffer_range in enumerate(found[inputs:], inputs):
         if buffer_range is not None and buffer_range[:2] in read:

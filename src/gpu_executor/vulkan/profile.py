@@ -1,9 +1,7 @@
-"""The device's clock: timestamps written between commands, read in nanoseconds.
+"""Profiles: the time of every stage of every piece, on the device's queues and the host's threads.
 
-Profile: where the time of every piece goes, on the device's queues and on the host's threads.
-
-Slots that are profiled write timestamps around each stage of their commands. The device's clock is
-brought onto the host's (VK_EXT_calibrated_timestamps), so that one picture shows both.
+Profiled slots write timestamps around each stage of their commands. VK_EXT_calibrated_timestamps
+relates the device's clock to the host's, so that one trace shows both.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from gpu_executor.vulkan.device import Device
 
 
 class Timestamps:
-    """`count` timestamps that command buffers of some queue families write."""
+    """A query pool of `count` timestamps for command buffers of the given queue families."""
 
     def __init__(self, device: Device, families: Sequence[int], count: int) -> None:
         bits = min(device.info.queue_families[family].timestamp_bits for family in families)
         if bits == 0:
             raise DeviceLacksError(
-                f"{device.info.name} writes no timestamps on queues of families {list(families)}"
+                f"{device.info.name} does not support timestamps on queue families {list(families)}"
             )
         self._mask = (1 << bits) - 1
         self._device = device
@@ -43,7 +41,7 @@ class Timestamps:
         self.handle: Handle = pool[0]
 
     def read_elapsed(self) -> list[float]:
-        """Each timestamp relative to the first. What writes them must be done."""
+        """Return each timestamp in nanoseconds since the first. The commands must be done."""
         ticks = vk.ffi.new("uint64_t[]", self.count)
         flags = vk.VK_QUERY_RESULT_64_BIT | vk.VK_QUERY_RESULT_WAIT_BIT
         vk.vkGetQueryPoolResults(
@@ -53,11 +51,11 @@ class Timestamps:
         return [(tick - ticks[0] & self._mask) * period for tick in ticks]
 
     def reset(self) -> None:
-        """Forget what was written, from the host: a queue that only copies cannot."""
+        """Reset the queries from the host, because a transfer queue cannot."""
         vk.vkResetQueryPool(self._device.handle, self.handle, 0, self.count)
 
     def read(self) -> list[float | None]:
-        """Each timestamp in nanoseconds of the device's clock, None for one not written."""
+        """Return each timestamp in nanoseconds of the device's clock; None if not written."""
         values = vk.ffi.new("uint64_t[]", 2 * self.count)
         flags = vk.VK_QUERY_RESULT_64_BIT | vk.VK_QUERY_RESULT_WITH_AVAILABILITY_BIT
         vk.vkGetQueryPoolResults(
@@ -75,14 +73,15 @@ class Timestamps:
 
 EXTENSION = "VK_EXT_calibrated_timestamps"
 CLOCK_READINGS = 8
-"""The closest of so many readings counts: a thread may be put aside between two clocks."""
+"""Readings of both clocks; the closest pair counts, since a thread may be descheduled between
+two."""
 CALIBRATED_TIMESTAMP_INFO = 1000184000
-"""VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT, for which the binding has another number."""
+"""VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT. The `vulkan` package defines another number."""
 STAGES = ("fill", "copy in", "compute", "copy out", "drain")
 
 
 class Profile:
-    """What was recorded between the beginning and the end of a `with gpu.profile()`."""
+    """The spans recorded inside a `with gpu.profile()`."""
 
     def __init__(self, device: Device, on_end: Callable[[], None]) -> None:
         self.spans: list[Span] = []
@@ -92,31 +91,31 @@ class Profile:
         self._pieces = 0
 
     def next_piece(self) -> int:
-        """A number for a piece that is about to start."""
+        """Return the number of a piece that is about to start."""
         with self._lock:
             self._pieces += 1
             return self._pieces
 
     def add_host_span(self, stage: str, begin_ns: int, end_ns: int, piece: int) -> None:
-        """A stage on this thread."""
+        """Add a stage that ran on this thread."""
         track = f"host {threading.current_thread().name}"
         self.spans.append(Span(track, stage, begin_ns, end_ns, piece))
 
     def add_device_spans(self, marks: list[tuple[str, str, float, float]], piece: int) -> None:
-        """Stages on queues: track, stage, and the device's times of beginning and end."""
+        """Add stages that ran on queues: track, stage, begin and end on the device's clock."""
         for track, stage, begin, end in marks:
             offset = self._offset_ns
             self.spans.append(Span(track, stage, int(begin) + offset, int(end) + offset, piece))
 
     def stages(self) -> dict[str, float]:
-        """Seconds by stage, summed over all pieces; overlapping ones count in full."""
+        """Return seconds by stage, summed over all pieces. Overlapping stages count in full."""
         totals = dict.fromkeys(STAGES, 0.0)
         for span in self.spans:
             totals[span.stage] += span.nanoseconds / 1e9
         return totals
 
     def save_trace(self, path: str | Path) -> None:
-        """Write the spans for Perfetto or chrome://tracing: one track a queue and host thread."""
+        """Write the spans for Perfetto or chrome://tracing, one track per queue and host thread."""
         load_exporter("trace")(self.spans, Path(path))
 
     def __enter__(self) -> Profile:
@@ -127,9 +126,9 @@ class Profile:
 
 
 def measure_clock_offset_ns(device: Device) -> int:
-    """What to add to the device's nanoseconds to get those of `time.perf_counter_ns`."""
+    """Return the nanoseconds to add to the device's clock to get `time.perf_counter_ns`."""
     if EXTENSION not in device.info.extensions:
-        return 0  # the two clocks then have zeros of their own
+        return 0  # the clocks cannot be related
     ask = vk.device_extension(device.handle, "vkGetCalibratedTimestampsEXT")
     arena = Arena()
     infos = arena.array("VkCalibratedTimestampInfoKHR", 2)
@@ -142,7 +141,7 @@ def measure_clock_offset_ns(device: Device) -> int:
     samples = []
     for _ in range(CLOCK_READINGS):
         ask(device.handle, 2, infos, stamps, deviation)
-        # Python's clock may count from another moment than CLOCK_MONOTONIC; ask both at once.
+        # perf_counter_ns and CLOCK_MONOTONIC may have different origins; read both together.
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         now = perf_counter_ns()
         between = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - before
@@ -159,11 +158,11 @@ class StageTimestamps:
         self.timestamps = Timestamps(device, families, 6)
 
     def reset(self) -> None:
-        """Before the commands that write them are submitted again."""
+        """Reset the timestamps before their commands are submitted again."""
         self.timestamps.reset()
 
     def read_spans(self, tracks: tuple[str, str, str]) -> list[tuple[str, str, float, float]]:
-        """What was written: track, stage, begin, end; stages that did not happen are left out."""
+        """Return track, stage, begin and end of each stage that ran."""
         at = self.timestamps.read()
         return [
             (track, stage, begin, end)

@@ -1,7 +1,7 @@
-"""A session: one device open, with everything that is worth keeping between calls.
+"""A session: one open device, with everything that is cached between calls.
 
-The persistent backend keeps a session, the one-shot backend opens one per call. All that either
-does with Vulkan goes through here.
+The persistent backend holds one session; the one-shot backend opens one per call. Both use Vulkan
+only through a session.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ log = logging.getLogger("gpu_executor.vulkan")
 
 
 class Closeable(Protocol):
-    """Something to close."""
+    """An object with `close()`."""
 
     def close(self) -> None: ...
 
 
 class Session:
-    """Opens at once, runs calls from any thread, frees everything at `close()`."""
+    """Opens a device at once, runs calls from any thread, frees everything at `close()`."""
 
     def __init__(
         self, settings: Settings, device: str | int | None = None, *, keep: bool = True
     ) -> None:
-        """`keep=False` sizes everything for a single call and takes nothing from disk."""
+        """`keep=False` sizes everything for a single call and reads nothing from the disk."""
         self.settings = settings
-        self.closed = self.forked = False  # forked: in a child, which it is not for
+        self.closed = self.forked = False  # forked: in a child process, which cannot use it
         self.streams: weakref.WeakSet[Closeable] = weakref.WeakSet()
-        """Streams that may hold slots while nobody works on them."""
+        """Open streams. A stream may hold slots while no thread iterates it."""
         self.profile: Profile | None = None
         self._profiling = threading.Lock()
         self._record = Record()
@@ -79,7 +79,7 @@ class Session:
                 wanted = settings.device if device is None else device
                 handle, self.info = choose_device(self.instance.devices(), wanted)
                 self._device = Device(handle, self.info, self.instance.close)
-                alone.pop_all()  # from here on the instance goes with the device
+                alone.pop_all()  # from here on the device closes the instance
             opened.callback(self._device.close)
             self._driver_cache = DriverCache(self._device, settings.cache_dir if keep else None)
             opened.callback(self._driver_cache.close)
@@ -106,7 +106,7 @@ class Session:
                 self.info, settings, self._slot_pool, self._calibrate_if_idle
             )
             self._calibration_dir = settings.cache_dir if keep and settings.calibrate else None
-            """Where the device's calibration are kept; None uses none that nobody asked for."""
+            """Where a calibration is stored; None: do not calibrate without being asked."""
             self._calibrating = threading.Lock()
             if self._calibration_dir is not None:
                 self._use_calibration(read_calibration(self._calibration_dir, self.info))
@@ -123,7 +123,7 @@ class Session:
         *,
         keep: bool = False,
     ) -> PreparedCall:
-        """How a call on these arrays is run."""
+        """Prepare a call on these arrays."""
         if self.closed:
             self.check_open()
         profiled = self.profile is not None
@@ -132,7 +132,7 @@ class Session:
         )
 
     def prepare_batch(self, calls: Sequence[Call], options: RunOptions) -> PreparedCall:
-        """How a batch of calls is run, none of them empty."""
+        """Prepare a batch of calls, none of them empty."""
         in_place = self.mapped.any and all(map(self._range_finder.find, calls[0].inputs))
         profiled = self.profile is not None
         return self.call_preparer.prepare_batch(
@@ -142,7 +142,7 @@ class Session:
     def explain(
         self, kernel: Kernel, arrays: Sequence[AnyArray], device_local: bool | None
     ) -> Plan:
-        """The plan that `run` follows for these arrays."""
+        """Return the plan that `run` follows for these arrays."""
         prepared = self.prepare(kernel, arrays, device_local)
         if prepared.plan.slots > 1:
             prepared = self.prepare_batch(
@@ -151,14 +151,14 @@ class Session:
         return prepared.plan
 
     def check_open(self) -> None:
-        """Raise `ClosedError` where the session is closed, or another process's."""
+        """Raise `ClosedError` if the session is closed or belongs to the parent process."""
         if self.forked:
             raise_forked()
         if self.closed:
             raise ClosedError("the backend is closed; open another one")
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike) -> Array:
-        """An array in mapped memory; idle slots are given up for it where memory is short."""
+        """Make a mapped array; idle slots are closed for it where memory is short."""
         self.check_open()
         with contextlib.suppress(OutOfMemoryError):
             return self.mapped.empty(shape, dtype)
@@ -174,7 +174,10 @@ class Session:
         *,
         keep: bool = False,
     ) -> Any:
-        """Check, plan and carry out a call: into `out`, new arrays, or (keep) ones on the card."""
+        """Check, plan and run a call.
+
+        The results go to `out`, to new arrays, or (keep) to device arrays.
+        """
         prepared = self.prepare(kernel, arrays, device_local, keep=keep)
         signature = prepared.signature
         call = signature.call(arrays)
@@ -198,7 +201,7 @@ class Session:
         try:
             slot = self._slot_pool.take(prepared.slot_key)
         except OutOfMemoryError:
-            for _ in self.run_jobs([call], prepared):  # which makes do with less
+            for _ in self.run_jobs([call], prepared):  # with smaller chunks or fewer slots
                 pass
             return call.result()
         slot.profile = self.profile
@@ -211,18 +214,21 @@ class Session:
         return call.result()
 
     def run_jobs(self, calls: Sequence[Call], prepared: PreparedCall) -> Iterator[Call]:
-        """Carry out the calls of a batch in order, yielding each when it is done."""
+        """Run the calls of a batch in order; yields each when it is done."""
         if prepared.signature.kernel.split == "elements":
             yield from self.run_stream(calls, prepared)
             return
-        # Slots of a kernel that is not cut fit calls of one form only.
+        # The slots of a kernel that is not chunked fit calls of one signature only.
         for signature, alike in itertools.groupby(calls, key=lambda call: call.signature):
             yield from self.run_stream(alike, self.call_preparer.prepare_whole(prepared, signature))
 
     def run_stream(
         self, calls: Iterable[Call], prepared: PreparedCall
     ) -> Generator[Call, None, None]:
-        """The same for calls that come one by one, none with larger pieces than the route's."""
+        """Run calls as they come; yields each when it is done.
+
+        No call may have larger pieces than `prepared`.
+        """
         prepared, slots = self._take_slots(prepared)
         signature, plan = prepared.signature, prepared.plan
         try:
@@ -250,14 +256,14 @@ class Session:
                     ring.abandon()
                 raise
         finally:
-            # Backwards, so that they are taken in the same order again and find their recordings.
+            # In reverse, so that they are taken in the same order again and their recordings match.
             for slot in reversed(() if self.forked else slots):
                 self._slot_pool.put_back(prepared.slot_key, slot)
 
     def _take_slots(self, prepared: PreparedCall) -> tuple[PreparedCall, list[Slot]]:
-        """As many slots as the plan says, or as there is memory for, smaller ones if need be.
+        """Take as many slots as the plan says, or as memory allows; halve the chunk if necessary.
 
-        A kernel that is not cut by elements needs all of its first slot.
+        A kernel that is not chunked needs its first slot at full size.
         """
         while True:
             try:
@@ -288,7 +294,7 @@ class Session:
         return prepared, slots
 
     def _leaves_room(self, slot_key: SlotKey, slots: int) -> bool:
-        """Whether so many slots leave half of the memory: others come while a stream is held."""
+        """Whether that many slots leave half of the memory limit to calls during a stream."""
         limit, layout = self.settings.memory_limit, slot_key.layout
         if limit is None:
             return True
@@ -296,7 +302,7 @@ class Session:
         return 2 * slots * copies * sum(operand.nbytes for operand in layout.operands) <= limit
 
     def calibrate(self) -> Calibration:
-        """Measure the device, keep the calibration and plan by them from now on."""
+        """Measure the device, store the calibration and plan with it from now on."""
         with self._calibrating:
             calibration = measure(self.resources, self.mapped, self.device_memory, self.info)
         if self.settings.cache_dir is not None:
@@ -305,7 +311,7 @@ class Session:
         return calibration
 
     def _calibrate_if_idle(self) -> None:
-        """The same when the first plan is made that they matter for, if nobody is disturbed."""
+        """Calibrate before the first plan that needs it, unless other calls are running."""
         if self._calibration_dir is None or not self._calibrating.acquire(blocking=False):
             return
         try:
@@ -313,12 +319,12 @@ class Session:
             if before.in_use or self.call_preparer.calibration is not None:
                 return
             calibration = measure(self.resources, self.mapped, self.device_memory, self.info)
-            if self._slot_pool.stats() == before:  # else calls came meanwhile: the next time, then
+            if self._slot_pool.stats() == before:  # otherwise calls came meanwhile: try again later
                 write_calibration(self._calibration_dir, self.info, calibration)
                 self._use_calibration(calibration)
         except OutOfMemoryError as error:
             self._calibration_dir = None
-            log.warning("plans go without the device's calibration: %s", error)
+            log.warning("the device was not calibrated; plans use fixed thresholds: %s", error)
         finally:
             self._calibrating.release()
 
@@ -329,35 +335,38 @@ class Session:
             copy_threads.threads = min(copy_threads.max_threads, calibration.best_threads())
 
     def start_profile(self) -> Profile:
-        """From now on, calls write down what they do, until the profile's `with` ends."""
+        """Record spans of all calls from now on, until the profile's `with` ends."""
         if "hostQueryReset" not in self.info.features:
-            raise DeviceLacksError(f"{self.info.name} cannot be profiled: it lacks hostQueryReset")
+            raise DeviceLacksError(
+                f"{self.info.name} cannot be profiled: it lacks the feature hostQueryReset"
+            )
         profile = Profile(self._device, lambda: self._end_profile(itself))
-        itself = weakref.ref(profile)  # so that it does not keep itself, and all its spans
+        itself = weakref.ref(profile)  # a strong reference would be a cycle that keeps all spans
         with self._profiling:
             if self.profile is not None:
                 raise GpuError(
-                    f"{self.info.name} is being profiled already: end that profile first"
+                    f"{self.info.name} is being profiled already; end that profile first"
                 )
             self.profile = profile
         return profile
 
     def _end_profile(self, profile: weakref.ref[Profile]) -> None:
-        if self.profile is profile():  # else it has ended before, and this is another one's
+        if self.profile is profile():  # otherwise it has ended already, and another one is active
             self.profile = None
 
     def trim(self) -> int:
-        """Free what no running call needs: idle slots, empty memory blocks. Returns the bytes."""
+        """Free idle slots, cached memory and empty blocks; return the number of bytes freed."""
         self._slot_pool.clear()
         self._release_unused()
         return self._memory.trim()
 
     def _release_unused(self) -> None:
-        """Of memory that is kept, and that nobody uses."""
+        """Release cached memory that nobody uses."""
         self.device_memory.release_completed()
         self._recycled.clear()
 
     def stats(self) -> Stats:
+        """Return the counters of this session."""
         self.device_memory.release_completed()
         by_path: defaultdict[str, int] = defaultdict(int)
         records = self._slot_pool.records()
@@ -381,12 +390,12 @@ class Session:
         )
 
     def close(self) -> None:
-        """Wait for running calls and free everything; a second time does nothing."""
+        """Wait for running calls and free everything. Closing twice does nothing."""
         self.closed = True
         if self.forked:
             return
         for stream in list(self.streams):
-            # One that runs in another thread cannot be closed from here; it ends by itself.
+            # A stream that another thread iterates cannot be closed from here; it ends by itself.
             with contextlib.suppress(ValueError):
                 stream.close()
         with self._calibrating:

@@ -1,4 +1,4 @@
-"""What a Vulkan backend has done and what it holds, as data that prints itself."""
+"""The counters of a Vulkan backend, as a printable dataclass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpu_executor.vulkan.slot_pool import SlotStats
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a Vulkan backend has done and what it holds."""
+    """The calls that a Vulkan backend has run, and what it holds."""
 
     device: str
     calls: int
@@ -26,7 +26,7 @@ class Stats:
     slots: SlotStats
     recordings: int
     shrunk: int
-    """Times that a chunk or the number of slots was cut because memory was not to be had."""
+    """How often a chunk was halved or slots were left out, because memory was short."""
     memory: MemoryStats
     descriptors: DescriptorStats
 
@@ -39,13 +39,13 @@ class Stats:
                 f"  calls        {self.calls:,} ({paths or 'none'}), {self.elements:,} elements in "
                 f"{self.pieces:,} pieces",
                 f"  time         {stages}",
-                f"  pipelines    {self.pipelines.kept} kept, {self.pipelines.hits:,} hits, "
-                f"{self.pipelines.misses:,} made, {self.pipelines.evictions:,} given up",
+                f"  pipelines    {self.pipelines.kept} cached, {self.pipelines.hits:,} hits, "
+                f"{self.pipelines.misses:,} made, {self.pipelines.evictions:,} evicted",
                 f"  disk cache   {self.disk_cache.path or 'off'}, "
                 f"{self.disk_cache.bytes_loaded:,} bytes read",
                 f"  slots        {self.slots.idle} idle, {self.slots.in_use} in use, "
                 f"{self.slots.hits:,} hits, {self.slots.misses:,} made, "
-                f"{self.recordings:,} recordings, {self.shrunk:,} times with less than planned",
+                f"{self.recordings:,} recordings, shrunk {self.shrunk:,} times",
                 f"  memory       {self.memory.bytes_used:,} of {self.memory.bytes_held:,} bytes "
                 f"used in {self.memory.blocks} blocks, {self.memory.hits:,} hits, "
                 f"{self.memory.misses:,} misses",
