@@ -101,9 +101,7 @@ class Arena:
         self._owned: list[Any] = []
 
     def new(self, kind: str, **fields: Any) -> Handle:
-        """Allocate a zeroed structure with `fields` set, and sType where it has one; return a
-        pointer.
-        """
+        """Allocate a zeroed structure, set its sType and `fields`, and return a pointer to it."""
         structure = vk.ffi.new(f"{kind} *")
         tag = _structure_type(kind)
         if tag is not None:
@@ -208,10 +206,7 @@ def _result_names() -> dict[int, str]:
 
 @functools.cache
 def _structure_type(kind: str) -> int | None:
-    """Return sType:
-
-    VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO for VkBufferCreateInfo; None without sType.
-    """
+    """Return the sType of a structure, e.g. VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO; None without."""
     fields = vk.ffi.typeof(kind).fields
     if not fields or fields[0][0] != "sType":
         return None

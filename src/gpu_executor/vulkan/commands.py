@@ -93,9 +93,7 @@ class Recorder:
     def dispatch(
         self, pipeline: Pipeline, descriptors: DescriptorSet, push: bytes, groups: int
     ) -> None:
-        """Bind the pipeline, one descriptor set and the push constants, and dispatch `groups`
-        work-groups.
-        """
+        """Bind the pipeline, a descriptor set and push constants, and dispatch the work-groups."""
         sets = vk.ffi.new("VkDescriptorSet[]", [descriptors.handle])
         self.launch(pipeline, sets, vk.ffi.from_buffer(push), groups)
 

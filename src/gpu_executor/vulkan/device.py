@@ -44,14 +44,11 @@ class Queues:
 
     compute: QueueAddress
     parallel_compute: tuple[QueueAddress, ...]
-    """At least two compute queues for small pieces; empty where the device has no suitable
-    family."""
+    """At least two compute queues for small pieces; empty without a suitable family."""
     upload: QueueAddress | None
-    """A queue of a transfer-only family, for copies to the device; None where there is no such
-    family."""
+    """A queue of a transfer-only family, for copies to the device; None without such a family."""
     download: QueueAddress | None
-    """A second queue of that family for copies to the host; the same one if the family has one
-    queue."""
+    """Another queue of that family, for copies to the host; the same if the family has only one."""
 
     @property
     def families(self) -> list[int]:
@@ -68,10 +65,7 @@ class Queues:
 
 
 def choose_queues(families: Sequence[QueueFamily]) -> Queues:
-    """Choose the first compute family (it can copy too:
-
-    Vulkan 1.3, 6.1) and a transfer-only family.
-    """
+    """Choose the first compute family (it copies too: Vulkan 1.3, 6.1), and a transfer family."""
     computing = [index for index, family in enumerate(families) if "compute" in family.work]
     if not computing:
         raise NoDeviceError(
@@ -195,8 +189,7 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
     except VulkanError as error:
         if not is_forked_child():
             raise
-        # NVIDIA's driver fails so while another library holds the device open in the parent
-        # process.
+        # NVIDIA's driver does this while another library has the device open in the parent.
         raise NoDeviceError(
             f"{info.name} cannot be opened in this child of fork(): {error}. If the parent "
             "process has it open, close it there first, or start children with multiprocessing's "

@@ -100,8 +100,7 @@ def choose_device(
         return devices[0]
     text = str(wanted).strip().lower()
     if text.isdecimal() and len(text) <= INDEX_DIGITS:
-        # A short number is an index only: "15" must not match "LLVM 15" or a UUID that starts with
-        # 15.
+        # A short number is an index only: "15" must match neither "LLVM 15" nor a UUID.
         matches = list(devices[int(text) : int(text) + 1])
     else:
         by_uuid = [pair for pair in devices if _uuid_begins_with(pair[1].uuid, text)]

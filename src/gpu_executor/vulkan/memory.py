@@ -29,8 +29,7 @@ from gpu_executor.vulkan.device import Device
 SMALLEST_BLOCK = 4 << 20
 LARGEST_BLOCK = 64 << 20
 SMALLEST_ALIGNMENT = 256
-"""No device requires a larger offset alignment for storage buffers (Vulkan 1.3, required
-limits)."""
+"""No device requires more between two storage buffers (Vulkan 1.3, required limits)."""
 
 
 class Purpose(enum.Enum):
@@ -41,7 +40,7 @@ class Purpose(enum.Enum):
     UPLOAD = "upload"
     """Staging that the host writes and the device reads."""
     READBACK = "readback"
-    """Staging that the device writes and the host reads: host-cached, because uncached reads are
+    """Staging that the device writes and the host reads: cached, because uncached reads are
     slow."""
     ARRAY = "array"
     """Mapped arrays, which host and device both read and write."""

@@ -38,8 +38,7 @@ FEATURE_OF_CAPABILITY = {
     "VulkanMemoryModel": "vulkanMemoryModel",
     "VulkanMemoryModelDeviceScope": "vulkanMemoryModelDeviceScope",
     "PhysicalStorageBufferAddresses": "bufferDeviceAddress",
-    # The kernels of this package require it for f64. The operand width in a user's kernel is not
-    # read.
+    # This package's kernels require it for f64. Which width a user's kernel means is not read.
     "RoundingModeRTZ": "shaderRoundingModeRTZFloat64",
 }
 SPIRV_OF_VULKAN = {(1, 2): (1, 5), (1, 3): (1, 6)}
@@ -47,9 +46,7 @@ SPIRV_OF_VULKAN = {(1, 2): (1, 5), (1, 3): (1, 6)}
 
 
 def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
-    """Raise `DeviceLacksError` if the kernel needs a feature or limit that the device does not
-    have.
-    """
+    """Raise `DeviceLacksError` if the device lacks a feature or limit that the kernel needs."""
     where, interface, limits = f"kernel {kernel.name!r}", kernel.interface, info.limits
     newest = SPIRV_OF_VULKAN.get(info.api_version[:2], (1, 6))
     if interface.version > newest:

@@ -150,8 +150,7 @@ class Ring:
                 except BaseException as error:
                     first.error = error
                 finally:
-                    # Removed after submitting: a caller that finds this queue empty submits at
-                    # once.
+                    # Removed after submitting: a caller that finds it empty submits at once.
                     self._unsubmitted.popleft()
                     assert first.submitted is not None
                     first.submitted.set()

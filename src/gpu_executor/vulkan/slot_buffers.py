@@ -34,9 +34,7 @@ BufferOffset = tuple[Handle, int]
 
 @dataclass(frozen=True, slots=True)
 class OperandGroup:
-    """The inputs or the outputs of a slot: one mapped allocation, and the one that the kernel
-    binds.
-    """
+    """The inputs or the outputs of a slot: their mapped memory, and what the kernel binds."""
 
     operands: Sequence[Operand]
     offsets: Sequence[int]
@@ -132,8 +130,7 @@ class SlotBuffers:
             self._status: Handle | None = None
             self.status_ranges: list[DescriptorRange] = []
             if kernel.status:
-                # In host memory on both paths: a kernel writes the status word on invalid input
-                # only.
+                # In host memory on both paths: a kernel writes it on invalid input only.
                 word = self._allocate(Purpose.UPLOAD, STATUS_BYTES)
                 self._status = vk.ffi.cast("uint32_t *", word.address)
                 self._status[0] = STATUS_CLEAR
