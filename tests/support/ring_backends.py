@@ -1,4 +1,4 @@
-"""Backends whose crew fills and drains every piece, and a record of who does what."""
+"""Backends whose copy threads fill and drain every piece, and records of which thread does what."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from tests.support.threads import PATIENCE, in_background
 
 CHUNK = 100
 MUCH = 64
-"""Bytes from which other threads copy, in these tests."""
+"""Bytes from which the copy threads are used in these tests."""
 MIXED = (5, 100, 0, 250, 64, 1, 101, 17, 2, 99, 1000, 3)
-"""Elements of jobs: some that are cut, some that are not worth another thread."""
+"""Elements of jobs: some are chunked, some too small for the copy threads."""
 WORKERS = 4
 
 See = Callable[[int | None], object]
-"""Is told a job by its number."""
+"""Called with the number of a job."""
 
 
 def open_with_copy_threads(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> gx.PersistentVulkanBackend:
-    """A backend whose crew copies for the smallest pieces too, of 100 elements at most."""
+    """Open a backend whose copy threads copy the smallest pieces too, of 100 elements at most."""
     monkeypatch.setattr(recording, "MUCH_TO_COPY", MUCH)
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
     gpu._session.resources.copy_threads.threads = WORKERS
     return gpu
 
 
-def see_nothing(_job: int | None) -> None:
-    """Of what comes."""
+def ignore(_job: int | None) -> None:
+    """Ignore a job."""
 
 
 class Watched:
-    """Notes who fills, submits and drains which job, after `before` has seen it."""
+    """Records which thread fills, submits and drains which job; `before` is called first."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **before: See) -> None:
         self._jobs: dict[Slot, int | None] = {}
@@ -58,7 +58,7 @@ class Watched:
 
         def prepared(slot: Slot, call: Any, *more: Any) -> None:
             self._jobs[slot] = call.job
-            before.get("prepare", see_nothing)(call.job)
+            before.get("prepare", ignore)(call.job)
             prepare(slot, call, *more)
 
         monkeypatch.setattr(Slot, "prepare", prepared)
@@ -70,7 +70,7 @@ class Watched:
             job = self._jobs[slot]
             self.begun[name].append(job)
             self.threads.setdefault(name, set()).add(threading.current_thread())
-            self._before.get(name, see_nothing)(job)
+            self._before.get(name, ignore)(job)
             method(slot, *arguments, **options)
             self.ended[name].append(job)
 
@@ -78,7 +78,7 @@ class Watched:
 
 
 def in_time(work: Callable[[], Any]) -> Any:
-    """What it returns or raises; that it hangs is an error too."""
+    """Return or raise what `work` does; a hang fails the test."""
     thread, results = in_background(work)
     thread.join(PATIENCE)
     assert not thread.is_alive(), "threads wait for each other"
@@ -88,7 +88,7 @@ def in_time(work: Callable[[], Any]) -> Any:
 
 
 def check_works(gpu: gx.PersistentVulkanBackend, depth: int = 3) -> None:
-    """With the crew that it has."""
+    """Run a batch with the backend's copy threads."""
     assert gpu.stats().slots.in_use == 0
     jobs = field_jobs(*MIXED)
     check_sums(in_time(lambda: gpu.run_batch(FQ_ADD, jobs, depth=depth)), jobs)
@@ -96,7 +96,7 @@ def check_works(gpu: gx.PersistentVulkanBackend, depth: int = 3) -> None:
 
 
 def press_ctrl_c(waiting_in: str) -> None:
-    """As a user does, when the thread that runs the tests waits in a function of that name."""
+    """Send SIGINT when the main thread waits in a function of that name."""
     thread = threading.main_thread().ident
     assert thread is not None
     end = time.monotonic() + PATIENCE
@@ -113,7 +113,7 @@ def press_ctrl_c(waiting_in: str) -> None:
 
 
 class Submitted(NamedTuple):
-    """Commands, and what is signalled when the device is done with them."""
+    """Submitted commands, and the semaphore value that is signalled when they are done."""
 
     commands: Any
     semaphore: Any
@@ -126,7 +126,7 @@ class Submitted(NamedTuple):
 
 
 def watch_submissions(monkeypatch: pytest.MonkeyPatch) -> list[Submitted]:
-    """Notes all that is submitted."""
+    """Record every submission."""
     seen: list[Submitted] = []
 
     def note(_queue: Any, _count: int, info: Any, _fence: Any) -> None:
@@ -138,8 +138,8 @@ def watch_submissions(monkeypatch: pytest.MonkeyPatch) -> list[Submitted]:
     return seen
 
 
-def pools_destroyed_at_work(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Notes every command pool that is destroyed while the device works on commands from it."""
+def watch_busy_pools(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Record every command pool that is destroyed while the device runs commands from it."""
     allocated = watch(monkeypatch, "vkAllocateCommandBuffers")
     submitted, found = watch_submissions(monkeypatch), list[Any]()
 
@@ -147,7 +147,7 @@ def pools_destroyed_at_work(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         of_it = [commands[0] for _, info, commands in allocated if info.commandPool == pool]
         if any(each.commands in of_it and each.is_running(device) for each in submitted):
             found.append(pool)
-            vk.vkDeviceWaitIdle(device)  # since it would crash
+            vk.vkDeviceWaitIdle(device)  # prevents the crash
 
     watch(monkeypatch, "vkDestroyCommandPool", look)
     return found

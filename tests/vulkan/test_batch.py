@@ -1,4 +1,4 @@
-"""Batches: many jobs at once, in any sizes, with the results of one call after the other."""
+"""Batches: many jobs of any sizes give the same results as single calls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ sizes = st.lists(st.sampled_from([0, 1, 2, 63, 64, 65, 99, 100, 101, 250]), max_
 @on_both_paths
 @given(sizes=sizes, seed=st.integers(0, 1 << 32), depth=st.sampled_from([None, 2, 3, 16]))
 @settings(max_examples=20)
-def test_pipelined_and_sequential_batches_are_exact_bit_by_bit(
+def test_pipelined_and_sequential_batches_give_identical_bits(
     gpu: Gpu, cutting_gpu: Gpu, device_local: bool, sizes: list[int], seed: int, depth: int | None
 ) -> None:
     xs = [elements(FQ, size, seed + at) for at, size in enumerate(sizes)]
@@ -63,7 +63,7 @@ def test_pipelined_and_sequential_batches_are_exact_bit_by_bit(
 
 @on_both_paths
 @in_every_way
-def test_every_way_to_run_a_batch_gives_the_same(
+def test_every_depth_and_data_path_gives_the_same_results(
     cutting_gpu: Gpu, device_local: bool, way: dict[str, Any]
 ) -> None:
     for jobs in (field_jobs(*MIXED), field_jobs(3 * CHUNK + 1), field_jobs(*range(1, 40))):
@@ -71,13 +71,13 @@ def test_every_way_to_run_a_batch_gives_the_same(
 
 
 @in_every_way
-def test_a_batch_of_no_jobs_has_no_results(gpu: Gpu, way: dict[str, Any]) -> None:
+def test_a_batch_without_jobs_returns_no_results(gpu: Gpu, way: dict[str, Any]) -> None:
     assert gpu.run_batch(FQ_ADD, [], **way) == []
     assert gpu.run_batch(FQ_ADD, [], out=[], **way) == []
 
 
 @in_every_way
-def test_a_batch_of_empty_jobs_needs_no_device(
+def test_a_batch_of_empty_jobs_submits_nothing(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch, way: dict[str, Any]
 ) -> None:
     submitted = watch(monkeypatch, "vkQueueSubmit")
@@ -87,7 +87,7 @@ def test_a_batch_of_empty_jobs_needs_no_device(
 
 
 @on_both_paths
-def test_jobs_of_many_shapes_keep_them(cutting_gpu: Gpu, device_local: bool) -> None:
+def test_results_have_the_shapes_of_their_jobs(cutting_gpu: Gpu, device_local: bool) -> None:
     leading = [(), (1,), (2, 3, 35), (2, 0), (5, 1, 1), (41, 5)]
     jobs = []
     for shape in leading:
@@ -97,7 +97,7 @@ def test_jobs_of_many_shapes_keep_them(cutting_gpu: Gpu, device_local: bool) -> 
 
 
 @on_both_paths
-def test_the_field_batches_are_sequential_and_pipelined(
+def test_run_field_add_batch_is_sequential_and_its_pipelined_form_overlaps(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
     gpu, jobs = fresh_gpu(), field_jobs(70, 71, 72, 0, 73, 74)
@@ -110,7 +110,7 @@ def test_the_field_batches_are_sequential_and_pipelined(
 
 @on_both_paths
 @pytest.mark.parametrize("depth", [1, 2, 3, 16])
-def test_as_many_slots_turn_as_are_asked_for(
+def test_a_batch_uses_as_many_slots_as_its_depth(
     fresh_gpu: OpenGpu, device_local: bool, depth: int
 ) -> None:
     gpu, jobs = fresh_gpu(stream_chunk_elems=CHUNK), field_jobs(*[90] * 20, 3 * CHUNK, 0)
@@ -139,7 +139,7 @@ BAD: dict[str, tuple[Any, type[gx.GpuError], str]] = {
 
 @pytest.mark.parametrize(("job", "error", "said"), BAD.values(), ids=BAD)
 @pytest.mark.parametrize("pipelined", [False, True, None])
-def test_a_bad_job_is_named_before_anything_is_submitted(
+def test_an_invalid_job_is_refused_by_its_index_before_anything_is_submitted(
     gpu: Gpu,
     monkeypatch: pytest.MonkeyPatch,
     job: Any,
@@ -158,12 +158,12 @@ def test_a_bad_job_is_named_before_anything_is_submitted(
 @on_both_paths
 @in_every_way
 @pytest.mark.parametrize(("size", "index"), [(90, 7), (250, 207)])
-def test_a_bad_element_is_named_by_job_argument_and_index(
+def test_an_out_of_range_element_is_reported_by_job_argument_and_index(
     cutting_gpu: Gpu, device_local: bool, way: dict[str, Any], size: int, index: int
 ) -> None:
     jobs = field_jobs(9, 0, 64, size, 250, 5, 30)
     jobs[3][1][index] = TOO_LARGE
-    jobs[5][0][0] = TOO_LARGE  # comes later, whichever way
+    jobs[5][0][0] = TOO_LARGE  # submitted later, in either order
     with pytest.raises(gx.ElementRangeError, match=r"^job 3: .*element") as caught:
         cutting_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, **way)
     assert (caught.value.job, caught.value.argument, caught.value.index) == (3, 1, index)
@@ -172,7 +172,7 @@ def test_a_bad_element_is_named_by_job_argument_and_index(
     check_sums(cutting_gpu.run_batch(FQ_ADD, good, device_local=device_local, **way), good)
 
 
-def test_a_bad_element_outside_batches_has_no_job(cutting_gpu: Gpu) -> None:
+def test_an_out_of_range_element_in_a_single_call_has_no_job(cutting_gpu: Gpu) -> None:
     a, b = field_job(250)
     a[170] = TOO_LARGE
     with pytest.raises(gx.ElementRangeError, match=r"^bls12_381_fq_add: element 170") as caught:
@@ -192,7 +192,7 @@ def test_a_bad_element_outside_batches_has_no_job(cutting_gpu: Gpu) -> None:
         (None, 2.5, 1, 16),
     ],
 )
-def test_a_depth_that_cannot_be_is_refused(
+def test_an_invalid_depth_is_refused(
     gpu: Gpu, pipelined: bool | None, depth: Any, least: int, most: int
 ) -> None:
     with pytest.raises(SettingsError, match=f"depth is {depth} .*{least} to {most}"):
@@ -202,7 +202,7 @@ def test_a_depth_that_cannot_be_is_refused(
 @on_both_paths
 @in_every_way
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
-def test_results_go_where_they_are_wanted(
+def test_results_are_written_to_out(
     cutting_gpu: Gpu, device_local: bool, way: dict[str, Any], mapped: bool
 ) -> None:
     jobs = field_jobs(*MIXED)
@@ -214,7 +214,7 @@ def test_results_go_where_they_are_wanted(
 
 
 @on_both_paths
-def test_each_job_may_be_written_over_its_own_input(cutting_gpu: Gpu, device_local: bool) -> None:
+def test_each_job_may_overwrite_its_own_input(cutting_gpu: Gpu, device_local: bool) -> None:
     jobs = field_jobs(*MIXED)
     before = [(a.copy(), b.copy()) for a, b in jobs]
     out = [job[number % 2] for number, job in enumerate(jobs)]
@@ -223,15 +223,13 @@ def test_each_job_may_be_written_over_its_own_input(cutting_gpu: Gpu, device_loc
 
 
 @pytest.mark.parametrize("given", [0, 2, 4])
-def test_there_is_an_out_for_every_job(gpu: Gpu, given: int) -> None:
+def test_out_needs_one_entry_for_each_job(gpu: Gpu, given: int) -> None:
     out = [np.empty(9, np.uint32)] * given
     with pytest.raises(gx.errors.ArgumentTypeError, match=f"out has {given} entries for 3 jobs"):
         gpu.run_batch(ADD_U32, word_jobs(9, 9, 9), out=out)
 
 
-def test_an_out_that_does_not_fit_is_named_by_its_job(
-    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unsuitable_out_is_refused_by_its_job(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     submitted, jobs = watch(monkeypatch, "vkQueueSubmit"), list[Job](word_jobs(9, 9))
     with pytest.raises(gx.errors.ArgumentShapeError, match=r"^job 1: .*out 0 has shape \(8,\)"):
         gpu.run_batch(ADD_U32, jobs, out=[np.empty(9, np.uint32), np.empty(8, np.uint32)])
@@ -239,7 +237,7 @@ def test_an_out_that_does_not_fit_is_named_by_its_job(
 
 
 @pytest.mark.parametrize("jobs", [[], [(GOOD[:0], GOOD[:0])], [(GOOD, GOOD)]])
-def test_a_closed_backend_runs_no_batch(fresh_gpu: OpenGpu, jobs: list[Job]) -> None:
+def test_a_closed_backend_refuses_batches(fresh_gpu: OpenGpu, jobs: list[Job]) -> None:
     gpu = fresh_gpu()
     gpu.close()
     with pytest.raises(gx.errors.ClosedError):

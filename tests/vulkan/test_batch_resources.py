@@ -1,4 +1,6 @@
-"""What batches take: memory within limits, nothing new when steady, nothing left after errors."""
+"""Resources of batches: memory within limits, no allocation in a steady state, no leaks after
+errors.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ STEADY = (5, 0, 100, 64, 250)
 @on_both_paths
 @pytest.mark.parametrize("depth", [1, 2, 3, 16])
 @pytest.mark.parametrize("where", ["plain", "mapped", "mapped in place"])
-def test_a_steady_batch_allocates_records_and_compiles_nothing(
+def test_a_repeated_batch_allocates_records_and_compiles_nothing(
     fresh_gpu: OpenGpu, device_local: bool, depth: int, where: str
 ) -> None:
     gpu, jobs = fresh_gpu(stream_chunk_elems=CHUNK), field_jobs(*STEADY)
@@ -72,7 +74,7 @@ def test_jobs_within_a_chunk_share_the_slots_of_the_largest(
 
 
 @pytest.mark.parametrize("limit", [None, 150_000])
-def test_batches_from_many_threads_at_once_are_right(fresh_gpu: OpenGpu, limit: int | None) -> None:
+def test_batches_of_many_threads_are_exact(fresh_gpu: OpenGpu, limit: int | None) -> None:
     gpu = fresh_gpu(stream_chunk_elems=150, memory_limit=limit)
     batches = [field_jobs(*SIZES), field_jobs(7, 0, 400), word_jobs(*SIZES), word_jobs(1000, 1)]
 
@@ -113,7 +115,7 @@ def test_a_batch_too_deep_for_the_memory_runs_with_fewer_slots(
 
 
 def refuse_above(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    """The device has no piece of memory larger than that."""
+    """Allocations of more than that many bytes fail."""
 
     def refuse(_device: Any, info: Any, *_others: Any) -> None:
         if info.allocationSize > most:
@@ -124,7 +126,7 @@ def refuse_above(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
 
 @on_both_paths
 @pytest.mark.parametrize("depth", [None, 1, 2, 16])
-def test_chunks_shrink_until_their_memory_is_to_be_had(
+def test_chunks_are_halved_until_they_can_be_allocated(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, depth: int | None
 ) -> None:
     gpu, jobs = fresh_gpu(), word_jobs(9000, 1, 0, 5000, 9000)
@@ -137,7 +139,7 @@ def test_chunks_shrink_until_their_memory_is_to_be_had(
 
 
 @pytest.mark.parametrize("chunk", [3000, 100_000], ids=["of several pieces", "of one piece"])
-def test_a_call_shrinks_as_a_batch_does(
+def test_a_single_call_shrinks_like_a_batch(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     gpu, jobs = fresh_gpu(stream_chunk_elems=chunk), word_jobs(9000)
@@ -146,7 +148,7 @@ def test_a_call_shrinks_as_a_batch_does(
     assert gpu.stats().shrunk > 0
 
 
-def test_a_device_with_no_memory_at_all_ends_the_batch(
+def test_a_device_without_memory_fails_the_batch(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, jobs = binding.live_objects(), word_jobs(9000, 0, 70)
@@ -162,7 +164,7 @@ def test_a_device_with_no_memory_at_all_ends_the_batch(
 
 
 def lose(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """The device is lost at the so-manieth submission."""
+    """The device is lost at the `number`-th submission."""
     seen: list[Any] = []
 
     def lost(*_arguments: Any) -> None:
@@ -202,7 +204,7 @@ ERRORS = [bad_element, bad_job, ctrl_c, lost_device]
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 16])
 @pytest.mark.parametrize("error", ERRORS)
-def test_an_error_in_a_batch_leaves_slots_free_and_nothing_alive(
+def test_an_error_in_a_batch_leaves_no_slot_in_use_and_leaks_nothing(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, error: Any, depth: int
 ) -> None:
     before, jobs = binding.live_objects(), field_jobs(*SIZES)
@@ -217,7 +219,7 @@ def test_an_error_in_a_batch_leaves_slots_free_and_nothing_alive(
     assert binding.live_objects() == before
 
 
-def test_a_result_is_no_part_of_a_slot(fresh_gpu: OpenGpu) -> None:
+def test_later_batches_do_not_change_earlier_results(fresh_gpu: OpenGpu) -> None:
     """Later batches through the same slots leave earlier results as they were."""
     gpu, jobs = fresh_gpu(), word_jobs(70, 70, 70)
     results = gpu.run_batch(ADD_U32, jobs, depth=2)

@@ -1,4 +1,6 @@
-"""Calls by a device's figures: results are exact at every size, and nothing at all is one."""
+"""Calls under a calibrated plan: results are exact at every size, and empty calls return empty
+results.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ SIZES = (0, 1, 2, 61, 64, 4099, 0, SEVERAL_CHUNKS, 65_537, 0)
 
 @pytest.fixture(params=[LAVAPIPE, H200, EAGER], ids=["slow", "fast", "eager"])
 def figures(request: pytest.FixtureRequest, tmp_path: Path) -> Calibration:
-    """What every backend that is opened in the folder plans by."""
+    """The calibration that every backend with this cache folder plans with."""
     kept: Calibration = request.param
     write_calibration(tmp_path, gx.devices()[0], kept)
     return kept
@@ -59,7 +61,7 @@ def is_empty(found: Any, like: Array) -> bool:
 
 
 @pytest.mark.parametrize("empty", [NOTHING, NO_ROWS], ids=["no elements", "no rows of any"])
-def test_nothing_is_a_result_whatever_the_backend_is_asked(
+def test_empty_calls_of_a_backend_return_empty_results(
     measured: gx.PersistentVulkanBackend, empty: Array
 ) -> None:
     for device_local in (None, True, False):
@@ -85,7 +87,7 @@ def test_nothing_is_a_result_whatever_the_backend_is_asked(
 
 
 @pytest.mark.parametrize("empty", [NOTHING, NO_ROWS], ids=["no elements", "no rows of any"])
-def test_nothing_is_a_result_whatever_the_executor_is_asked(
+def test_empty_calls_of_an_executor_return_empty_results(
     executor: gx.GpuExecutor, empty: Array
 ) -> None:
     pair = (empty, empty)
@@ -99,7 +101,7 @@ def test_nothing_is_a_result_whatever_the_executor_is_asked(
     assert "work-groups of" in executor.explain(ADD_U32, 0)
 
 
-def test_every_size_is_exact_whatever_the_backend_is_asked(
+def test_a_backend_is_exact_at_every_size(
     measured: gx.PersistentVulkanBackend,
 ) -> None:
     for kernel, jobs in ((ADD_U32, word_jobs(*SIZES)), (FQ_ADD, field_jobs(0, 1, 61, 4099, 0))):
@@ -111,7 +113,7 @@ def test_every_size_is_exact_whatever_the_backend_is_asked(
     assert (len(pieces) > 1) == (measured.calibration == EAGER)
 
 
-def test_every_size_is_exact_whatever_the_executor_is_asked(executor: gx.GpuExecutor) -> None:
+def test_an_executor_is_exact_at_every_size(executor: gx.GpuExecutor) -> None:
     jobs = word_jobs(*SIZES)
     firsts, seconds = zip(*jobs, strict=True)
     check_sums([executor.run(ADD_U32, *job) for job in jobs], jobs)

@@ -1,4 +1,4 @@
-"""Backends that measure their device: when they do, what they keep, and what it leaves behind."""
+"""Calibration by a backend: when it measures, what it stores, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.conftest import OpenGpu, RunPython
 from tests.support.calibrations import EAGER, H200, LAVAPIPE, is_sound
 from tests.support.device_waits import HeldWait
 from tests.support.jobs import ADD_U32, FQ_ADD, Array, check_sums, field_jobs, watch, word_jobs
-from tests.support.ring_backends import pools_destroyed_at_work, press_ctrl_c
+from tests.support.ring_backends import press_ctrl_c, watch_busy_pools
 from tests.support.threads import PATIENCE, in_background, in_threads
 
 Gpu = gx.PersistentVulkanBackend
@@ -31,8 +31,8 @@ X = np.arange(70, dtype=np.uint32)
 SMALL = field_jobs(1, 2, 70)
 
 
-class Measuring:
-    """Stands in for what measures a device: takes no time, and counts."""
+class FakeMeasure:
+    """Replaces the measurement: takes no time and counts its calls."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object] = lambda: None
@@ -47,17 +47,17 @@ class Measuring:
 
 
 @pytest.fixture
-def measuring(monkeypatch: pytest.MonkeyPatch) -> Measuring:
-    return Measuring(monkeypatch)
+def fake_measure(monkeypatch: pytest.MonkeyPatch) -> FakeMeasure:
+    return FakeMeasure(monkeypatch)
 
 
 def batch(gpu: Gpu, count: int = 70) -> None:
-    """A batch of a form of its own."""
+    """Run a batch of a signature that no other batch has."""
     jobs = word_jobs(count, count, 3)
     check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
 
 
-def test_the_first_batch_measures_and_the_next_backend_reads(
+def test_the_first_batch_calibrates_and_the_next_backend_reads_the_file(
     fresh_gpu: OpenGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
@@ -74,18 +74,18 @@ def test_the_first_batch_measures_and_the_next_backend_reads(
     assert read_calibration(tmp_path, gpu.device) == figures
     foreseen = gpu.explain(FQ_ADD, 70).foreseen
     assert foreseen is not None and foreseen > 0
-    measuring = Measuring(monkeypatch)
+    fake_measure = FakeMeasure(monkeypatch)
     batch(gpu, 71)
     other = fresh_gpu(calibrate=True, cache_dir=tmp_path)
     assert other.calibration == figures
     assert other.explain(FQ_ADD, 70).foreseen == foreseen
     batch(other)
     assert other._session.resources.copy_threads.threads == figures.best_threads()
-    assert measuring.times == 0
+    assert fake_measure.times == 0
 
 
-def test_small_calls_measure_nothing(
-    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring
+def test_small_calls_do_not_calibrate(
+    fresh_gpu: OpenGpu, tmp_path: Path, fake_measure: FakeMeasure
 ) -> None:
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
     for device_local in (True, False, None):
@@ -93,7 +93,7 @@ def test_small_calls_measure_nothing(
     np.testing.assert_array_equal(gpu.run(ADD_U32, gpu.to_device(X), X, keep=True).numpy(), 2 * X)
     gpu.run_batch(ADD_U32, [])
     gpu.run_batch(ADD_U32, [(X[:0], X[:0])] * 3)
-    assert (measuring.times, gpu.calibration) == (0, None)
+    assert (fake_measure.times, gpu.calibration) == (0, None)
     assert not calibration_path(tmp_path, gpu.device).exists()
 
 
@@ -108,49 +108,49 @@ def test_small_calls_measure_nothing(
     ],
     ids=["a batch", "a stream", "a large call", "a large plan", "calibrate"],
 )
-def test_what_gains_by_figures_measures_once(
-    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring, use: Callable[[Gpu], object]
+def test_batches_and_large_calls_calibrate_once(
+    fresh_gpu: OpenGpu, tmp_path: Path, fake_measure: FakeMeasure, use: Callable[[Gpu], object]
 ) -> None:
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
     use(gpu)
     batch(gpu)
     batch(gpu, 3000)
-    assert (measuring.times, gpu.calibration) == (1, LAVAPIPE)
+    assert (fake_measure.times, gpu.calibration) == (1, LAVAPIPE)
     assert read_calibration(tmp_path, gpu.device) == LAVAPIPE
 
 
 @pytest.mark.parametrize("off", ["calibrate", "cache_dir"])
-def test_where_nothing_is_wanted_or_kept_only_asking_measures(
-    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring, off: str
+def test_without_a_cache_folder_only_calibrate_measures(
+    fresh_gpu: OpenGpu, tmp_path: Path, fake_measure: FakeMeasure, off: str
 ) -> None:
     changes = {"calibrate": True, "cache_dir": tmp_path} | {off: None}
     gpu = fresh_gpu(**changes)
     batch(gpu)
     gpu.run(ADD_U32, *word_jobs(1 << 17)[0])
-    assert (measuring.times, gpu.calibration) == (0, None)
+    assert (fake_measure.times, gpu.calibration) == (0, None)
     by_thresholds = gpu.explain(FQ_ADD, 70)
     assert by_thresholds.foreseen is None
     assert gpu.calibrate() == gpu.calibration == LAVAPIPE
     by_figures = gpu.explain(FQ_ADD, 70)
     assert by_figures.foreseen is not None and by_figures.foreseen > 0
     batch(gpu)
-    assert measuring.times == 1
+    assert fake_measure.times == 1
     kept = calibration_path(tmp_path, gpu.device)
     assert kept.exists() == (off == "calibrate")
     assert fresh_gpu(**changes).calibration is None
 
 
-def test_a_backend_for_one_call_measures_nothing(tmp_path: Path, measuring: Measuring) -> None:
+def test_the_one_shot_backend_does_not_calibrate(tmp_path: Path, fake_measure: FakeMeasure) -> None:
     settings = gx.Settings(cache_dir=tmp_path, validation=True)
     with gx.VulkanSpirvBackend(settings=settings) as backend:
         jobs = word_jobs(1 << 17)
         check_sums([backend.run(ADD_U32, *jobs[0])], jobs)
-    assert measuring.times == 0
+    assert fake_measure.times == 0
     assert not list(tmp_path.iterdir())
 
 
-def test_a_garbled_file_is_measured_anew(
-    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring, caplog: pytest.LogCaptureFixture
+def test_an_unreadable_file_is_replaced_by_a_new_calibration(
+    fresh_gpu: OpenGpu, tmp_path: Path, fake_measure: FakeMeasure, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = calibration_path(tmp_path, gx.devices()[0])
     path.write_text(LAVAPIPE.to_json()[:-5])
@@ -158,51 +158,51 @@ def test_a_garbled_file_is_measured_anew(
     assert gpu.calibration is None
     assert f"{path} is not a calibration" in caplog.text
     batch(gpu)
-    assert (measuring.times, read_calibration(tmp_path, gpu.device)) == (1, LAVAPIPE)
+    assert (fake_measure.times, read_calibration(tmp_path, gpu.device)) == (1, LAVAPIPE)
 
 
-def test_figures_that_the_disk_refuses_are_used_all_the_same(
-    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring, caplog: pytest.LogCaptureFixture
+def test_a_calibration_that_cannot_be_stored_is_still_used(
+    fresh_gpu: OpenGpu, tmp_path: Path, fake_measure: FakeMeasure, caplog: pytest.LogCaptureFixture
 ) -> None:
     in_the_way = tmp_path / "a file"
     in_the_way.write_text("")
     gpu = fresh_gpu(calibrate=True, cache_dir=in_the_way)
     batch(gpu)
     assert "the calibration was not stored" in caplog.text
-    assert (measuring.times, gpu.calibration) == (1, LAVAPIPE)
+    assert (fake_measure.times, gpu.calibration) == (1, LAVAPIPE)
 
 
-def test_figures_that_calls_disturbed_are_dropped(
+def test_a_calibration_during_which_calls_ran_is_discarded(
     fresh_gpu: OpenGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meanwhile: list[Callable[[], object]] = [lambda: gpu.run(ADD_U32, X, X), lambda: batch(gpu, 5)]
-    measuring = Measuring(monkeypatch, lambda: meanwhile and meanwhile.pop()())
+    fake_measure = FakeMeasure(monkeypatch, lambda: meanwhile and meanwhile.pop()())
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
     for times in (1, 2):
         batch(gpu, 10 * times)
-        assert (measuring.times, gpu.calibration) == (times, None)
+        assert (fake_measure.times, gpu.calibration) == (times, None)
         assert not calibration_path(tmp_path, gpu.device).exists()
     batch(gpu, 30)
-    assert (measuring.times, gpu.calibration) == (3, LAVAPIPE)
+    assert (fake_measure.times, gpu.calibration) == (3, LAVAPIPE)
     assert read_calibration(tmp_path, gpu.device) == LAVAPIPE
 
 
-def test_while_others_call_nothing_is_measured(
-    fresh_gpu: OpenGpu, tmp_path: Path, measuring: Measuring, monkeypatch: pytest.MonkeyPatch
+def test_no_calibration_starts_while_calls_are_running(
+    fresh_gpu: OpenGpu, tmp_path: Path, fake_measure: FakeMeasure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
     with HeldWait(monkeypatch) as held:
         thread, results = in_background(lambda: gpu.run(ADD_U32, X, X))
         assert held.reached.wait(PATIENCE)
         batch(gpu)
-        assert (measuring.times, gpu.calibration) == (0, None)
+        assert (fake_measure.times, gpu.calibration) == (0, None)
     thread.join(PATIENCE)
     np.testing.assert_array_equal(results, [2 * X])
     batch(gpu, 71)
-    assert (measuring.times, gpu.calibration) == (1, LAVAPIPE)
+    assert (fake_measure.times, gpu.calibration) == (1, LAVAPIPE)
 
 
-def test_one_thread_at_a_time_measures(
+def test_one_thread_calibrates_at_a_time(
     fresh_gpu: OpenGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_work = threading.Lock()
@@ -212,7 +212,7 @@ def test_one_thread_at_a_time_measures(
         time.sleep(0.02)
         at_work.release()
 
-    measuring = Measuring(monkeypatch, alone)
+    fake_measure = FakeMeasure(monkeypatch, alone)
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
 
     def work(number: int) -> None:
@@ -222,12 +222,12 @@ def test_one_thread_at_a_time_measures(
         batch(gpu, 30 + number)
 
     in_threads(work)
-    assert measuring.times >= 2
+    assert fake_measure.times >= 2
     assert gpu.calibration == LAVAPIPE
 
 
 @pytest.mark.parametrize("use", [batch, lambda gpu: gpu.calibrate()], ids=["a batch", "calibrate"])
-def test_close_waits_for_whoever_measures(
+def test_close_waits_for_a_calibration(
     fresh_gpu: OpenGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Gpu], Any]
 ) -> None:
     reached, may_end = threading.Event(), threading.Event()
@@ -236,7 +236,7 @@ def test_close_waits_for_whoever_measures(
         reached.set()
         assert may_end.wait(PATIENCE)
 
-    Measuring(monkeypatch, last)
+    FakeMeasure(monkeypatch, last)
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
     using, results = in_background(lambda: use(gpu))
     assert reached.wait(PATIENCE)
@@ -251,7 +251,7 @@ def test_close_waits_for_whoever_measures(
     assert results[0] in (None, LAVAPIPE) or isinstance(results[0], gx.errors.ClosedError)
 
 
-def test_too_little_memory_to_measure_leaves_the_thresholds(
+def test_without_memory_for_a_calibration_plans_use_thresholds(
     fresh_gpu: OpenGpu,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -263,9 +263,9 @@ def test_too_little_memory_to_measure_leaves_the_thresholds(
     assert gpu.calibration is None
     assert gpu.explain(FQ_ADD, 1 << 20).foreseen is None
     assert not calibration_path(tmp_path, gpu.device).exists()
-    measuring = Measuring(monkeypatch)
+    fake_measure = FakeMeasure(monkeypatch)
     batch(gpu, 71)
-    assert measuring.times == 0
+    assert fake_measure.times == 0
     monkeypatch.undo()
     with pytest.raises(gx.OutOfMemoryError):
         gpu.calibrate()
@@ -280,7 +280,7 @@ LARGE = 1_000_003
 
 @pytest.mark.parametrize("figures", [LAVAPIPE, H200, EAGER], ids=["slow", "fast", "eager"])
 @pytest.mark.parametrize("device_local", [None, True], ids=["left open", "staged"])
-def test_results_by_figures_are_exact(
+def test_results_under_a_calibrated_plan_are_exact(
     fresh_gpu: OpenGpu, tmp_path: Path, figures: Calibration, device_local: bool | None
 ) -> None:
     write_calibration(tmp_path, gx.devices()[0], figures)
@@ -299,7 +299,7 @@ def test_results_by_figures_are_exact(
     assert gpu.stats().slots.in_use == 0
 
 
-def test_measuring_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_calibration_leaves_nothing_behind(tmp_path: Path) -> None:
     before, threads = binding.live_objects(), set(threading.enumerate())
     settings = gx.Settings(cache_dir=tmp_path, validation=True)
     with gx.PersistentVulkanBackend(settings=settings) as gpu:
@@ -321,7 +321,7 @@ def test_measuring_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("waits", "times"), [(0, 1), (4, 1), (4, 3), (40, 2), (100, 2), (200, 1)])
-def test_ctrl_c_while_measuring_leaves_nothing_behind(
+def test_ctrl_c_during_calibration_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: int, times: int
 ) -> None:
     def interrupt(*_arguments: object) -> None:
@@ -333,15 +333,15 @@ def test_ctrl_c_while_measuring_leaves_nothing_behind(
     with gx.PersistentVulkanBackend(settings=settings) as gpu:
         with monkeypatch.context() as patch:
             waited = watch(patch, "vkWaitSemaphores", interrupt)
-            destroyed_at_work = pools_destroyed_at_work(patch)
+            destroyed_at_work = watch_busy_pools(patch)
             with pytest.raises(KeyboardInterrupt):
                 batch(gpu)
         assert destroyed_at_work == []
         assert gpu.calibration is None
         assert not calibration_path(tmp_path, gpu.device).exists()
-        gc.collect()  # the interrupt holds what was used where it arrived
+        gc.collect()  # the exception's traceback keeps the arrays of its frames alive
         assert gpu.stats().memory.bytes_used == 0
-        Measuring(monkeypatch)
+        FakeMeasure(monkeypatch)
         batch(gpu)
         assert gpu.calibration == LAVAPIPE
     assert binding.live_objects() == before
@@ -349,7 +349,7 @@ def test_ctrl_c_while_measuring_leaves_nothing_behind(
 
 
 @pytest.mark.usefixtures("sigint_handler")
-def test_after_ctrl_c_nobody_writes_to_memory_that_was_given_back(
+def test_after_ctrl_c_no_thread_writes_to_released_memory(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrived, late = threading.Event(), threading.Event()
@@ -386,7 +386,7 @@ def mapped_bytes(block: Block) -> Array:
     return mapped_view(whole, 0, block.nbytes, ElementType(np.dtype(np.uint8)))
 
 
-# In an interpreter of its own, which shows where it hangs and ends.
+# In a process of its own: a hang ends by a time limit and shows where it is.
 CTRL_C_BEFORE_A_COPY_IS_HANDED_OVER = """
 import faulthandler
 faulthandler.dump_traceback_later(60, exit=True)
@@ -405,6 +405,6 @@ with gx.PersistentVulkanBackend() as gpu:
 """
 
 
-def test_ctrl_c_while_threads_are_started_arrives(run_python: RunPython) -> None:
+def test_ctrl_c_while_threads_start_is_raised(run_python: RunPython) -> None:
     ran = run_python(CTRL_C_BEFORE_A_COPY_IS_HANDED_OVER)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "arrived\n", "")

@@ -1,4 +1,4 @@
-"""Copies by several threads: every byte once, in any layout, errors told, threads ended."""
+"""Shared copies: every byte is copied once, in any layout; errors are raised; threads end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGE = 16 * SMALLEST_PART
 
 
 @pytest.fixture(params=[1, 2, 8])
-def crew(request: pytest.FixtureRequest) -> Iterator[CopyThreads]:
+def copiers(request: pytest.FixtureRequest) -> Iterator[CopyThreads]:
     before = set(threading.enumerate())
     made = CopyThreads(request.param)
     yield made
@@ -53,38 +53,38 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 @pytest.mark.parametrize(
     ("dtype", "columns"), [("u8", (6,)), ("u4", ()), ("f4", (3, 5)), ("i2", (7,)), ("c16", (2,))]
 )
-def test_large_arrays_of_any_kind_are_copied(
-    crew: CopyThreads, dtype: str, columns: tuple[int, ...], layout: Callable[[Array], Array]
+def test_large_arrays_of_any_dtype_and_layout_are_copied(
+    copiers: CopyThreads, dtype: str, columns: tuple[int, ...], layout: Callable[[Array], Array]
 ) -> None:
     source = layout(numbers(LARGE, dtype, *columns))
     room = np.zeros((len(source) + 2, *columns), dtype)
-    crew.copy([(room[1:-1], source)])
+    copiers.copy([(room[1:-1], source)])
     np.testing.assert_array_equal(room[1:-1], source)
     assert not room[0].any() and not room[-1].any()
 
 
 @pytest.mark.parametrize("sizes", [(LARGE, 8), (8, LARGE, 48, LARGE // 3), (LARGE // 2,) * 5, ()])
-def test_pairs_of_different_sizes_are_copied(crew: CopyThreads, sizes: tuple[int, ...]) -> None:
+def test_pairs_of_different_sizes_are_copied(copiers: CopyThreads, sizes: tuple[int, ...]) -> None:
     sources = [numbers(size, np.uint64) + number for number, size in enumerate(sizes)]
     targets = [np.zeros_like(source) for source in sources]
-    crew.copy(list(zip(targets, sources, strict=True)))
+    copiers.copy(list(zip(targets, sources, strict=True)))
     for target, source in zip(targets, sources, strict=True):
         np.testing.assert_array_equal(target, source)
 
 
-def test_few_long_rows_are_copied(crew: CopyThreads) -> None:
+def test_few_long_rows_are_copied(copiers: CopyThreads) -> None:
     for rows in (1, 2, 3):
         source = numbers(LARGE, np.uint64, LARGE // 8 // rows)
         target = np.zeros_like(source)
-        crew.copy([(target, source)])
+        copiers.copy([(target, source)])
         np.testing.assert_array_equal(target, source)
 
 
 def test_small_copies_start_no_thread() -> None:
     before = set(threading.enumerate())
-    crew, source = CopyThreads(8), np.arange(SMALLEST_PART // 8 * 2 - 1)
+    copiers, source = CopyThreads(8), np.arange(SMALLEST_PART // 8 * 2 - 1)
     target = np.zeros_like(source)
-    crew.copy([(target, source)])
+    copiers.copy([(target, source)])
     np.testing.assert_array_equal(target, source)
     assert set(threading.enumerate()) == before
 
@@ -98,33 +98,33 @@ def test_a_large_copy_is_shared_among_the_threads(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(copy_threads, "_split_pairs", cutting)
     before = set(threading.enumerate())
-    crew, source = CopyThreads(4), numbers(LARGE, np.uint64)
+    copiers, source = CopyThreads(4), numbers(LARGE, np.uint64)
     started = []
-    for part in (source[: len(source) // 8], source):  # worth two parts, and more than enough
-        crew.copy([(np.empty_like(part), part)])
+    for part in (source[: len(source) // 8], source):  # two parts and some more
+        copiers.copy([(np.empty_like(part), part)])
         started.append(len(set(threading.enumerate()) - before))
     assert numbers_of_parts == [2, 12]
     assert started == [1, 3]
-    crew.close()
+    copiers.close()
     assert set(threading.enumerate()) == before
-    crew.close()
+    copiers.close()
 
 
-def test_the_caller_copies_what_the_others_are_too_slow_for() -> None:
-    crew, source, asleep = CopyThreads(2), numbers(LARGE, np.uint64), threading.Event()
-    crew.hand_over(lambda: (asleep.wait(), None)[1])
-    crew.hand_over(lambda: (asleep.wait(), None)[1])
+def test_the_caller_does_not_wait_for_slow_helpers() -> None:
+    copiers, source, asleep = CopyThreads(2), numbers(LARGE, np.uint64), threading.Event()
+    copiers.hand_over(lambda: (asleep.wait(), None)[1])
+    copiers.hand_over(lambda: (asleep.wait(), None)[1])
     target = np.zeros_like(source)
-    crew.copy([(target, source)])  # would not return if it waited for the one who sleeps
+    copiers.copy([(target, source)])  # would not return if it waited for the sleeping helper
     np.testing.assert_array_equal(target, source)
     asleep.set()
-    crew.close()
+    copiers.close()
 
 
-def test_an_interrupted_copy_waits_for_the_others_and_drops_the_rest(
+def test_an_interrupted_copy_waits_for_helpers_and_drops_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    crew, source = CopyThreads(2), numbers(LARGE, np.uint64)
+    copiers, source = CopyThreads(2), numbers(LARGE, np.uint64)
     target = np.zeros_like(source)
 
     begun, may_end = threading.Event(), threading.Event()
@@ -145,18 +145,18 @@ def test_an_interrupted_copy_waits_for_the_others_and_drops_the_rest(
     monkeypatch.setattr(copy_threads._SharedCopy, "copy", interrupted)
     threading.Timer(0.05, may_end.set).start()
     with pytest.raises(KeyboardInterrupt):
-        crew.copy([(target, source)])
+        copiers.copy([(target, source)])
     assert target[-1] == 7 and not target[:-1].any()
     monkeypatch.undo()
-    crew.copy([(target, source)])
+    copiers.copy([(target, source)])
     np.testing.assert_array_equal(target, source)
-    crew.close()
+    copiers.close()
 
 
-def test_an_error_in_any_part_is_raised_and_the_crew_goes_on(crew: CopyThreads) -> None:
+def test_an_error_in_any_part_is_raised_and_the_threads_survive(copiers: CopyThreads) -> None:
     good = numbers(LARGE, np.uint64, 4)
     target = np.zeros_like(good)
-    unfit = np.zeros((LARGE // 64, 2), np.uint64)  # rows of two into rows of four
+    unfit = np.zeros((LARGE // 64, 2), np.uint64)  # rows of two elements into rows of four
     half = LARGE // 64
     for pairs in (
         [(target[:half], good[:half]), (target[half:][: len(unfit)], unfit)],
@@ -164,27 +164,27 @@ def test_an_error_in_any_part_is_raised_and_the_crew_goes_on(crew: CopyThreads) 
         [(target[: len(unfit)], unfit)],
     ):
         with pytest.raises(ValueError, match="could not broadcast"):
-            crew.copy(pairs)
-        crew.copy([(target, good)])
+            copiers.copy(pairs)
+        copiers.copy([(target, good)])
         np.testing.assert_array_equal(target, good)
         target[...] = 0
 
 
-def test_many_threads_use_one_crew(crew: CopyThreads) -> None:
+def test_many_callers_share_the_copy_threads(copiers: CopyThreads) -> None:
     def work(number: int) -> None:
         source = numbers(LARGE // 2, np.uint64) + number
         for _ in range(5):
             target = np.zeros_like(source)
-            crew.copy([(target, source)])
+            copiers.copy([(target, source)])
             assert np.array_equal(target, source)
 
     in_threads(work)
 
 
-def test_no_array_is_held_when_a_copy_is_done(crew: CopyThreads) -> None:
+def test_no_array_is_kept_alive_after_a_copy(copiers: CopyThreads) -> None:
     source = np.ones(LARGE, np.uint8)
     target = np.zeros_like(source)
-    crew.copy([(target, source)])
+    copiers.copy([(target, source)])
     kept = weakref.ref(source), weakref.ref(target)
     del source, target
     assert [array() for array in kept] == [None, None]
@@ -196,7 +196,7 @@ shapes = st.lists(
 
 
 @given(shapes=shapes, parts=st.integers(1, 9))
-def test_cutting_covers_every_row_once_in_few_parts(
+def test_splitting_covers_every_row_once_in_few_parts(
     shapes: list[tuple[int, int, int]], parts: int
 ) -> None:
     pairs: list[Pair] = []
@@ -220,8 +220,8 @@ def test_cutting_covers_every_row_once_in_few_parts(
 
 
 @given(rows=st.integers(1, 200), parts=st.integers(2, 9))
-def test_what_is_worth_sharing_is_shared(rows: int, parts: int) -> None:
+def test_copies_are_shared_from_two_parts_on(rows: int, parts: int) -> None:
     target = np.zeros((rows, 4), np.uint64)
     lists = _split_pairs([(target, target)], target.nbytes, parts)
     assert sum(1 for part in lists if part) >= min(rows, 2)
-    assert len(lists) > 1  # a copy of one part would wait for others that never come
+    assert len(lists) > 1  # helpers never come for a copy of one part

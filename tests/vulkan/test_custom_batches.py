@@ -1,4 +1,4 @@
-"""Batches and streams of a user's own kernels: several outputs, kernels that are not cut.
+"""Batches and streams of user-defined kernels: several outputs, kernels that are not chunked.
 
 This file requires glslc.
 """
@@ -22,7 +22,7 @@ MIXED = (70, 1, 1000, 5, 101, 1000)
 
 
 def reverse() -> gx.Kernel:
-    """The last element first: every output depends on an input at another place."""
+    """Reverses its input: every output depends on an input of another index."""
     return kernel(
         BODY + "y[i] = x[count - 1 - i];",
         buffer(0, "x"),
@@ -35,7 +35,9 @@ def reverse() -> gx.Kernel:
 
 @on_both_paths
 @at_depths
-def test_several_outputs_come_as_tuples(cutting_gpu: Gpu, device_local: bool, depth: int) -> None:
+def test_several_outputs_are_returned_as_tuples(
+    cutting_gpu: Gpu, device_local: bool, depth: int
+) -> None:
     jobs = word_jobs(70, 0, 250, 1, 100)
     results = cutting_gpu.run_batch(
         sum_and_difference(), jobs, device_local=device_local, depth=depth
@@ -47,7 +49,7 @@ def test_several_outputs_come_as_tuples(cutting_gpu: Gpu, device_local: bool, de
 
 @on_both_paths
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
-def test_several_outputs_go_where_they_are_wanted(
+def test_several_outputs_are_written_to_out(
     cutting_gpu: Gpu, device_local: bool, mapped: bool
 ) -> None:
     jobs = word_jobs(70, 0, 250, 1, 100)
@@ -62,7 +64,7 @@ def test_several_outputs_go_where_they_are_wanted(
         np.testing.assert_array_equal(given[1], a - b)
 
 
-def test_two_outputs_in_one_place_are_refused(gpu: Gpu) -> None:
+def test_one_array_for_two_outputs_is_refused(gpu: Gpu) -> None:
     (a, b), room = word_jobs(70)[0], np.empty(100, np.uint32)
     with pytest.raises(gx.errors.ArgumentShapeError, match="out 1 overlaps out 0"):
         gpu.run(sum_and_difference(), a, b, out=(room[:70], room[30:]))
@@ -98,9 +100,7 @@ def test_whole_kernels_run_in_streams(
 
 @on_both_paths
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
-def test_a_whole_kernel_may_write_over_its_input(
-    gpu: Gpu, device_local: bool, mapped: bool
-) -> None:
+def test_a_whole_kernel_may_overwrite_its_input(gpu: Gpu, device_local: bool, mapped: bool) -> None:
     x = np.arange(1000, dtype=np.uint32)
     given = gpu.asarray(x) if mapped else x.copy()
     result = gpu.run(reverse(), given, out=given, device_local=device_local)
@@ -109,7 +109,9 @@ def test_a_whole_kernel_may_write_over_its_input(
 
 
 @on_both_paths
-def test_a_whole_kernel_without_room_is_not_cut(fresh_gpu: OpenGpu, device_local: bool) -> None:
+def test_a_whole_kernel_is_not_chunked_when_memory_is_short(
+    fresh_gpu: OpenGpu, device_local: bool
+) -> None:
     gpu = fresh_gpu(memory_limit=60_000)
     with pytest.raises(gx.OutOfMemoryError, match="limit 60,000"):
         gpu.run_batch(whole_sum(), [(np.ones(20_000, np.uint32),)] * 3, device_local=device_local)

@@ -1,4 +1,4 @@
-"""A device that is lost: every use of it says so, it can be closed, and another one goes on."""
+"""A lost device: every use of it raises, it can be closed, and other backends keep working."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ wherever_it_is_noticed = pytest.mark.parametrize("name", COULD_SAY_SO, ids=["sub
 
 
 class Loss:
-    """A device answers VK_ERROR_DEVICE_LOST from the next but so many calls of `name` on.
+    """From a given call of `name` on, a device returns VK_ERROR_DEVICE_LOST; other devices work.
 
-    Others are left alone. What it has begun it ends, so that there is nothing in flight, as nothing
-    is on a device that is gone.
+    Work in flight is completed first, because a lost device has none in flight.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Loss:
 
     def _end_what_was_begun(self) -> None:
         with contextlib.ExitStack() as locked:
-            if self._name != "vkQueueSubmit":  # which is called with the queue locked
+            if self._name != "vkQueueSubmit":  # called while the queue's lock is held
                 locked.enter_context(self._compute._lock)
             vk.vkDeviceWaitIdle(self._device)
 
@@ -109,8 +108,8 @@ def ways(used: Used) -> dict[str, Callable[[], object]]:
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
-    """Fails where a test leaves objects or threads."""
-    gc.collect()  # errors hold what was used where they were raised
+    """Fail if the test leaves objects or threads behind."""
+    gc.collect()  # tracebacks keep the arrays of their frames alive
     objects, threads = binding.live_objects(), set(threading.enumerate())
     yield
     gc.collect()
@@ -122,14 +121,14 @@ def nothing_left() -> Iterator[None]:
 def used(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Used:
-    """In pieces of 100 elements, that this thread or others fill and drain."""
+    """Pieces of 100 elements, filled and drained by the caller or by copy threads."""
     if request.param is not None:
         monkeypatch.setattr(recording, "MUCH_TO_COPY", request.param)
     return Used(fresh_gpu(stream_chunk_elems=100))
 
 
 @wherever_it_is_noticed
-def test_every_use_of_a_lost_device_says_so(
+def test_every_use_of_a_lost_device_raises(
     used: Used, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     Loss(monkeypatch, used.gpu, name)
@@ -145,7 +144,7 @@ def test_every_use_of_a_lost_device_says_so(
 
 @wherever_it_is_noticed
 @pytest.mark.parametrize("way", ["a batch", "a deep batch", "a call that is cut"])
-def test_a_device_may_be_lost_in_the_middle(
+def test_a_device_may_be_lost_in_the_middle_of_a_call(
     used: Used, monkeypatch: pytest.MonkeyPatch, name: str, way: str
 ) -> None:
     loss = Loss(monkeypatch, used.gpu, name, after=3)
@@ -160,7 +159,7 @@ def test_a_device_may_be_lost_in_the_middle(
 
 @wherever_it_is_noticed
 @pytest.mark.parametrize("after", [4, 40])
-def test_a_device_may_be_lost_while_it_is_measured(
+def test_a_device_may_be_lost_during_calibration(
     nothing_left: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, after: int
 ) -> None:
     gpu = fresh_gpu()
@@ -173,7 +172,7 @@ def test_a_device_may_be_lost_while_it_is_measured(
 
 
 @wherever_it_is_noticed
-def test_a_lost_device_is_closed_with_all_that_it_has(
+def test_closing_a_lost_device_frees_everything(
     nothing_left: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     used = Used(fresh_gpu())
@@ -188,7 +187,7 @@ def test_a_lost_device_is_closed_with_all_that_it_has(
 
 
 @wherever_it_is_noticed
-def test_arrays_on_a_card_that_is_lost_say_so_also_after_close(
+def test_arrays_on_a_lost_device_raise_also_after_close(
     used: Used, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     Loss(monkeypatch, used.gpu, name)
@@ -204,7 +203,7 @@ def test_arrays_on_a_card_that_is_lost_say_so_also_after_close(
 
 @wherever_it_is_noticed
 @pytest.mark.parametrize("depth", [2, 16])
-def test_a_stream_that_is_held_keeps_nobody_from_closing_a_lost_device(
+def test_an_open_stream_does_not_block_closing_a_lost_device(
     nothing_left: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, depth: int
 ) -> None:
     gpu = fresh_gpu()
@@ -231,7 +230,7 @@ def test_a_stream_of_a_lost_device_ends_with_the_error(
 
 @on_both_paths
 @wherever_it_is_noticed
-def test_another_backend_goes_on_with_the_same_arrays(
+def test_another_backend_works_with_the_same_arrays(
     used: Used, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, device_local: bool
 ) -> None:
     other = fresh_gpu()

@@ -1,4 +1,4 @@
-"""Devices: what is known of them, how one is chosen, and what is said where there is none."""
+"""Devices: their descriptions, how one is selected, and the errors without a device."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def found() -> list[DeviceInfo]:
     return gx.devices()
 
 
-def made_up(info: DeviceInfo, name: str, number: int, kind: Kind = "discrete") -> DeviceInfo:
+def make_info(info: DeviceInfo, name: str, number: int, kind: Kind = "discrete") -> DeviceInfo:
     identity = str(uuid.UUID(int=number << 120 | 0xABCDEF))
     return dataclasses.replace(info, name=name, uuid=identity, kind=kind)
 
 
 @pytest.fixture(scope="module")
-def three(found: list[DeviceInfo]) -> list[tuple[int, DeviceInfo]]:
-    """Three devices in order of rank; handles are made up too."""
+def make_three(found: list[DeviceInfo]) -> list[tuple[int, DeviceInfo]]:
+    """Three devices in order of rank, with invented handles."""
     infos = [
-        made_up(found[0], "NVIDIA H200", 0xA1),
-        made_up(found[0], "Intel Arc 140V", 0xB2, "integrated"),
-        made_up(found[0], "llvmpipe (LLVM 15.0.6, 128 bits)", 0x6D, "cpu"),
+        make_info(found[0], "NVIDIA H200", 0xA1),
+        make_info(found[0], "Intel Arc 140V", 0xB2, "integrated"),
+        make_info(found[0], "llvmpipe (LLVM 15.0.6, 128 bits)", 0x6D, "cpu"),
     ]
     return [(100 + index, info.at(index)) for index, info in enumerate(infos)]
 
 
-def test_there_is_a_device(found: list[DeviceInfo]) -> None:
+def test_a_device_is_found(found: list[DeviceInfo]) -> None:
     assert found
 
 
@@ -53,7 +53,7 @@ def test_devices_are_ranked_and_numbered(found: list[DeviceInfo]) -> None:
     assert [info.index for info in found] == list(range(len(found)))
 
 
-def test_a_device_says_who_it_is(found: list[DeviceInfo]) -> None:
+def test_a_device_describes_itself(found: list[DeviceInfo]) -> None:
     for info in found:
         assert info.name and info.vendor and info.driver and info.driver_version
         assert info.kind in KINDS
@@ -90,7 +90,7 @@ def test_heaps_and_queue_families_are_described(found: list[DeviceInfo]) -> None
         assert any("compute" in family.work for family in info.queue_families)
 
 
-def test_a_description_becomes_json_and_comes_back(found: list[DeviceInfo]) -> None:
+def test_a_description_survives_a_json_round_trip(found: list[DeviceInfo]) -> None:
     for info in found:
         values = json.loads(json.dumps(info.as_dict()))
         assert values["name"] == info.name
@@ -116,17 +116,17 @@ def test_a_description_becomes_json_and_comes_back(found: list[DeviceInfo]) -> N
         ("llvm", 2),
     ],
 )
-def test_one_is_chosen_by_index_uuid_or_name(
-    three: list[tuple[int, DeviceInfo]], wanted: str | int | None, index: int
+def test_a_device_is_selected_by_index_uuid_or_name(
+    make_three: list[tuple[int, DeviceInfo]], wanted: str | int | None, index: int
 ) -> None:
-    assert instance.choose_device(three, wanted) == three[index]
+    assert instance.choose_device(make_three, wanted) == make_three[index]
 
 
-def test_the_rank_goes_before_the_order_they_were_found_in(
+def test_devices_are_ordered_by_rank_not_by_discovery(
     found: list[DeviceInfo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds: list[Kind] = ["cpu", "other", "virtual", "discrete", "integrated"]
-    infos = [made_up(found[0], kind, number, kind) for number, kind in enumerate(kinds)]
+    infos = [make_info(found[0], kind, number, kind) for number, kind in enumerate(kinds)]
     opened = instance.Instance()
     monkeypatch.setattr(instance, "enumerate_with", lambda *_arguments: list(range(len(kinds))))
     monkeypatch.setattr(instance, "describe_device", lambda handle: infos[handle])
@@ -137,33 +137,33 @@ def test_the_rank_goes_before_the_order_they_were_found_in(
     assert [kinds[handle] for handle, _ in ranked] == RANKING
 
 
-def test_no_match_says_what_was_looked_for_and_what_is_there(
-    three: list[tuple[int, DeviceInfo]],
+def test_the_error_without_a_match_lists_the_devices(
+    make_three: list[tuple[int, DeviceInfo]],
 ) -> None:
     with pytest.raises(DeviceNotFoundError) as caught:
-        instance.choose_device(three, "Voodoo 2")
+        instance.choose_device(make_three, "Voodoo 2")
     assert "'Voodoo 2'" in str(caught.value)
-    assert all(info.name in str(caught.value) for _, info in three)
-    assert all(info.uuid in str(caught.value) for _, info in three)
+    assert all(info.name in str(caught.value) for _, info in make_three)
+    assert all(info.uuid in str(caught.value) for _, info in make_three)
     assert isinstance(caught.value, gx.NoDeviceError | LookupError)
 
 
 @pytest.mark.parametrize("wanted", [3, "3", 6, "15"])
-def test_an_index_that_is_not_there_is_no_part_of_a_name(
-    three: list[tuple[int, DeviceInfo]], wanted: int | str
+def test_an_index_out_of_range_does_not_match_a_name(
+    make_three: list[tuple[int, DeviceInfo]], wanted: int | str
 ) -> None:
-    # 6 begins the UUID 6d..., and "15" is in "LLVM 15.0.6".
+    # 6 is a prefix of the UUID 6d..., and "15" is a part of "LLVM 15.0.6".
     with pytest.raises(DeviceNotFoundError):
-        instance.choose_device(three, wanted)
+        instance.choose_device(make_three, wanted)
 
 
-def test_a_device_can_be_asked_for_by_its_own_uuid_and_name(found: list[DeviceInfo]) -> None:
+def test_a_device_is_found_by_its_own_uuid_and_name(found: list[DeviceInfo]) -> None:
     for wanted in (0, found[0].uuid, found[0].uuid[:13], found[0].name):
         with gx.PersistentVulkanBackend(wanted) as gpu:
             assert gpu.device == found[0]
 
 
-def test_gpu_device_is_read_when_a_backend_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_device_is_read_when_a_backend_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_DEVICE", "no such device")
     with pytest.raises(DeviceNotFoundError, match="no such device"):
         gx.PersistentVulkanBackend()
@@ -180,7 +180,7 @@ def test_a_device_too_old_is_refused_with_its_version(found: list[DeviceInfo]) -
             Device(None, old)
 
 
-def test_a_device_that_cannot_compute_is_refused(found: list[DeviceInfo]) -> None:
+def test_a_device_without_a_compute_queue_is_refused(found: list[DeviceInfo]) -> None:
     graphics = dataclasses.replace(found[0].queue_families[0], work=("graphics",))
     with pytest.raises(gx.NoDeviceError, match="no queue family that supports compute"):
         Device(None, dataclasses.replace(found[0], queue_families=(graphics,)))

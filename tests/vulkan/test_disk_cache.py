@@ -1,4 +1,4 @@
-"""The pipeline cache on disk: what is read back, what is ignored, what is left lying about."""
+"""The pipeline cache on disk: what is read back, what is ignored, no files left over."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def use(gpu: gx.PersistentVulkanBackend) -> None:
     np.testing.assert_array_equal(gpu.run(ADD_U32, X, X), 2 * X)
 
 
-def test_what_is_written_is_read_back(info: DeviceInfo, tmp_path: Path) -> None:
+def test_data_is_read_back_as_written(info: DeviceInfo, tmp_path: Path) -> None:
     path = cache_path(tmp_path / "made" / "on the way", info)
     for data in (DATA, b"", DATA[:1]):
         assert write_cache(path, info, data) == len(data)
@@ -40,7 +40,7 @@ def test_what_is_written_is_read_back(info: DeviceInfo, tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_file_that_is_not_there_is_no_cache(info: DeviceInfo, tmp_path: Path) -> None:
+def test_a_missing_file_is_an_empty_cache(info: DeviceInfo, tmp_path: Path) -> None:
     assert read_cache(cache_path(tmp_path, info), info) == b""
 
 
@@ -67,7 +67,7 @@ def test_a_file_with_one_bit_changed_is_ignored(
 
 
 @pytest.mark.parametrize("field", ["uuid", "driver", "driver_version", "pipeline_cache_uuid"])
-def test_another_devices_or_drivers_file_is_ignored(
+def test_a_file_of_another_device_or_driver_is_ignored(
     info: DeviceInfo, tmp_path: Path, field: str
 ) -> None:
     changes: dict[str, Any] = {field: "0" * 32}
@@ -79,7 +79,7 @@ def test_another_devices_or_drivers_file_is_ignored(
     assert read_cache(path, other) == DATA
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+def test_a_failing_write_leaves_only_the_old_file(
     info: DeviceInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_arguments: object) -> None:
@@ -94,9 +94,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_backend_saves_at_close_and_the_next_one_loads(
-    fresh_gpu: OpenGpu, tmp_path: Path
-) -> None:
+def test_a_backend_saves_at_close_and_the_next_loads(fresh_gpu: OpenGpu, tmp_path: Path) -> None:
     first = fresh_gpu(cache_dir=tmp_path)
     path = cache_path(tmp_path, first.device)
     assert first.stats().disk_cache.path == str(path)
@@ -145,7 +143,7 @@ def test_a_damaged_file_is_ignored_and_replaced(
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["a file itself", "inside a file"])
-def test_a_folder_that_cannot_be_used_loses_the_cache_and_no_more(
+def test_an_unusable_folder_only_loses_the_cache(
     fresh_gpu: OpenGpu, tmp_path: Path, inside: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "file"
@@ -158,7 +156,7 @@ def test_a_folder_that_cannot_be_used_loses_the_cache_and_no_more(
     assert file.read_text() == "not a folder"
 
 
-def test_a_cache_file_that_is_a_folder_loses_the_cache_and_no_more(
+def test_a_folder_in_place_of_the_file_only_loses_the_cache(
     fresh_gpu: OpenGpu, tmp_path: Path, info: DeviceInfo, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = cache_path(tmp_path, info)
@@ -170,7 +168,7 @@ def test_a_cache_file_that_is_a_folder_loses_the_cache_and_no_more(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_gpu_cache_0_keeps_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gpu_cache_0_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GPU_CACHE", "0")
     monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path))
     with gx.PersistentVulkanBackend() as gpu:
@@ -180,7 +178,7 @@ def test_gpu_cache_0_keeps_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-def test_the_one_shot_backend_leaves_the_disk_alone(
+def test_the_one_shot_backend_does_not_touch_the_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path))
@@ -198,7 +196,7 @@ for name in ("vector_add_u32", "vector_add_f32") * 4:
 """
 
 
-def test_two_processes_at_once_do_no_harm(
+def test_two_processes_may_write_at_once(
     run_python: RunPython, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, info: DeviceInfo
 ) -> None:
     monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path))

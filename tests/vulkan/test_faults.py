@@ -71,7 +71,7 @@ WAYS: dict[str, Callable[[gx.PersistentVulkanBackend], object]] = {
 
 
 @pytest.mark.parametrize("name", [*IN_A_CALL, "vkAllocateMemory"])
-def test_a_call_that_fails_inside_raises_and_leaves_nothing(
+def test_a_failing_vulkan_call_raises_and_leaks_nothing(
     fresh_gpu: OpenGpu, fail: Fail, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """One backend for all faults of an entry point: until a call succeeds, each one gets there."""
@@ -91,7 +91,7 @@ def test_a_call_that_fails_inside_raises_and_leaves_nothing(
     assert binding.live_objects() == before
 
 
-def test_a_device_without_memory_is_named_with_what_it_holds(
+def test_an_allocation_error_names_the_device_and_what_it_holds(
     fresh_gpu: OpenGpu, fail: Fail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = fresh_gpu()
@@ -104,15 +104,13 @@ def test_a_device_without_memory_is_named_with_what_it_holds(
     check_works(gpu)
 
 
-def test_where_a_large_block_is_not_to_be_had_a_small_one_will_do(
-    fresh_gpu: OpenGpu, fail: Fail
-) -> None:
+def test_a_small_block_is_allocated_if_a_large_one_fails(fresh_gpu: OpenGpu, fail: Fail) -> None:
     gpu = fresh_gpu()
     fail("vkAllocateMemory", vk.VK_ERROR_OUT_OF_DEVICE_MEMORY, on=1)
     np.testing.assert_array_equal(gpu.run(ADD_U32, X, X), 2 * X)
 
 
-def test_idle_slots_are_given_up_for_memory(fresh_gpu: OpenGpu, fail: Fail) -> None:
+def test_idle_slots_are_closed_when_memory_is_short(fresh_gpu: OpenGpu, fail: Fail) -> None:
     gpu = fresh_gpu()
     check_works(gpu)
     assert gpu.stats().slots.idle == 2
@@ -123,7 +121,7 @@ def test_idle_slots_are_given_up_for_memory(fresh_gpu: OpenGpu, fail: Fail) -> N
 
 @pytest.mark.parametrize("name", IN_OPENING)
 @pytest.mark.parametrize("kind", [gx.PersistentVulkanBackend, gx.VulkanSpirvBackend])
-def test_an_opening_that_fails_leaves_nothing(
+def test_a_failing_open_leaks_nothing(
     fail: Fail, monkeypatch: pytest.MonkeyPatch, kind: Any, name: str
 ) -> None:
     before = binding.live_objects()
@@ -137,7 +135,7 @@ def test_an_opening_that_fails_leaves_nothing(
         np.testing.assert_array_equal(backend.run(ADD_U32, X, X), 2 * X)
 
 
-def test_an_instance_without_its_messenger_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_without_its_messenger_leaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_arguments: object) -> None:
         raise binding._make_error("vkCreateDebugUtilsMessengerEXT", vk.VK_ERROR_OUT_OF_HOST_MEMORY)
 
@@ -149,7 +147,7 @@ def test_an_instance_without_its_messenger_leaves_nothing(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", ["vkQueueSubmit", "vkWaitSemaphores"])
-def test_a_lost_device_is_said_to_be_lost_and_can_be_closed(
+def test_a_lost_device_raises_and_can_be_closed(
     fresh_gpu: OpenGpu, fail: Fail, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     before = binding.live_objects()
@@ -160,7 +158,7 @@ def test_a_lost_device_is_said_to_be_lost_and_can_be_closed(
         gpu.run(ADD_U32, X, X)
     assert gpu.stats().slots.in_use == 0
     monkeypatch.undo()
-    if name == "vkWaitSemaphores":  # the work was not lost for real: let it end
+    if name == "vkWaitSemaphores":  # the device is not really lost: wait for its work
         vk.vkDeviceWaitIdle(gpu._session.resources.device.handle)
     gpu.close()
     assert binding.live_objects() == before
@@ -169,7 +167,7 @@ def test_a_lost_device_is_said_to_be_lost_and_can_be_closed(
 def test_a_missing_barrier_is_reported(
     fresh_gpu: OpenGpu, validation_messages: ValidationMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The layer that watches all tests is itself shown to see and to speak."""
+    """The validation layer that watches all tests does find a hazard."""
     monkeypatch.setattr(Recorder, "_barrier", lambda *_arguments: None)
     gpu = fresh_gpu()
     gpu.run(ADD_U32, X, X, device_local=True)
@@ -178,7 +176,7 @@ def test_a_missing_barrier_is_reported(
     assert gpu.validation_messages() == said
 
 
-def test_an_object_left_behind_is_reported(
+def test_a_leaked_object_is_reported(
     fresh_gpu: OpenGpu, validation_messages: ValidationMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = fresh_gpu()
@@ -190,4 +188,4 @@ def test_an_object_left_behind_is_reported(
     assert left
     assert any("VkDescriptorPool" in message and "destroyed" in message for message in said)
     monkeypatch.undo()
-    binding._live["DescriptorPool"] -= 1  # it went with its device
+    binding._live["DescriptorPool"] -= 1  # destroyed together with its device

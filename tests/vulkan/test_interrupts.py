@@ -1,4 +1,4 @@
-"""Ctrl-C while a call waits for the device: it gets through, and the next call is right."""
+"""Ctrl-C while a call waits for the device: it is raised, and the next call is exact."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.interrupts import (
 FQ_ADD = gx.kernels.load("bls12_381_fq_add")
 
 
-def long_call_is_right(gpu: gx.PersistentVulkanBackend, device_local: bool) -> None:
+def check_long_call(gpu: gx.PersistentVulkanBackend, device_local: bool) -> None:
     prime = BLS12_381_FQ
     xs, ys = elements(prime, 5000, 1), elements(prime, 5000, 2)
     a, b = words.from_ints(prime, xs), words.from_ints(prime, ys)
@@ -32,24 +32,24 @@ def long_call_is_right(gpu: gx.PersistentVulkanBackend, device_local: bool) -> N
 
 @on_both_paths
 @pytest.mark.parametrize("times", [1, 2])
-def test_an_interrupted_call_lets_the_next_one_be_right(
+def test_the_call_after_an_interrupted_one_is_exact(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, times: int
 ) -> None:
-    # The second Ctrl-C, an impatient user's, arrives while the interrupted piece is waited for.
+    # The second Ctrl-C arrives while the interrupted piece is waited for.
     gpu = fresh_gpu()
-    long_call_is_right(gpu, device_local)
+    check_long_call(gpu, device_local)
     interrupt_waits(monkeypatch, times)
     in_flight = InFlightTracker(gpu, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        long_call_is_right(gpu, device_local)
+        check_long_call(gpu, device_local)
     assert gpu.stats().slots.in_use == 0
-    long_call_is_right(gpu, device_local)
+    check_long_call(gpu, device_local)
     assert in_flight.touched == []
     assert gpu.stats().slots.misses <= times
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_an_interrupted_call_can_be_followed_by_close(
+def test_close_may_follow_an_interrupted_call(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     before = binding.live_objects()
@@ -57,16 +57,16 @@ def test_an_interrupted_call_can_be_followed_by_close(
     interrupt_waits(monkeypatch, times)
     in_flight = InFlightTracker(gpu, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        long_call_is_right(gpu, device_local=True)
+        check_long_call(gpu, device_local=True)
     gpu.close()
     assert in_flight.touched == []
     assert binding.live_objects() == before
 
 
-def test_an_interrupted_call_leaves_no_bad_element_to_the_next(
+def test_an_interrupted_call_leaves_no_status_word_to_the_next(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nobody read the status word; it must not become the next call's ElementRangeError.
+    # No call has read the status word; it must not raise ElementRangeError in the next call.
     gpu = fresh_gpu()
     good = words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 50, 1))
     bad = np.full_like(good, np.iinfo(np.uint64).max)
@@ -83,14 +83,14 @@ def test_an_interrupted_call_leaves_no_bad_element_to_the_next(
 def test_an_interrupt_inside_a_submission_is_waited_for(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, handed_over: bool
 ) -> None:
-    """The device may have it or not: whichever, nothing of it is used before it is done."""
+    """Whether or not the device received the work, nothing of it is reused before it is done."""
     gpu = fresh_gpu()
-    long_call_is_right(gpu, device_local)
+    check_long_call(gpu, device_local)
     in_flight = InFlightTracker(gpu, monkeypatch)
     with monkeypatch.context() as patch:
         interrupt_submissions(patch, 1, handed_over=handed_over)
         with pytest.raises(KeyboardInterrupt):
-            long_call_is_right(gpu, device_local)
+            check_long_call(gpu, device_local)
     assert gpu.stats().slots.in_use == 0
-    long_call_is_right(gpu, device_local)
+    check_long_call(gpu, device_local)
     assert in_flight.touched == []

@@ -1,4 +1,4 @@
-"""Lifetimes: everything is freed, by close, by the collector, at the interpreter's end."""
+"""Lifetimes: everything is freed by close, by the garbage collector and at exit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADD_U32 = gx.kernels.load("vector_add_u32")
 X = np.arange(50, dtype=np.uint32)
 
 
-def test_closing_twice_is_fine_and_a_closed_backend_says_so() -> None:
+def test_closing_twice_is_allowed_and_a_closed_backend_raises() -> None:
     before = binding.live_objects()
     gpu = gx.PersistentVulkanBackend()
     gpu.run(ADD_U32, X, X)
@@ -42,7 +42,7 @@ def test_closing_twice_is_fine_and_a_closed_backend_says_so() -> None:
     assert gpu.stats().calls == 1
 
 
-def test_a_closed_backend_says_so_also_where_the_device_is_not_needed() -> None:
+def test_a_closed_backend_raises_also_without_needing_the_device() -> None:
     gpu = gx.PersistentVulkanBackend()
     gpu.close()
     with pytest.raises(gx.errors.ClosedError):
@@ -51,7 +51,7 @@ def test_a_closed_backend_says_so_also_where_the_device_is_not_needed() -> None:
         gpu.explain(ADD_U32, X, X)
 
 
-def test_an_error_inside_with_closes_too() -> None:
+def test_an_error_inside_with_closes_the_backend() -> None:
     before = binding.live_objects()
     with pytest.raises(ZeroDivisionError), gx.PersistentVulkanBackend() as gpu:
         gpu.run(ADD_U32, X, X)
@@ -61,7 +61,7 @@ def test_an_error_inside_with_closes_too() -> None:
         gpu.run(ADD_U32, X, X)
 
 
-def test_a_backend_that_is_collected_frees_everything() -> None:
+def test_a_garbage_collected_backend_frees_everything() -> None:
     before = binding.live_objects()
     gpu = gx.PersistentVulkanBackend()
     gpu.run(ADD_U32, X, X)
@@ -86,15 +86,15 @@ assert binding.live_objects()
 
 
 @pytest.mark.parametrize(("ending", "status"), [("", 0), ("raise SystemExit(3)", 3)])
-def test_an_interpreter_that_ends_without_close_frees_everything(
+def test_an_interpreter_that_exits_without_close_frees_everything(
     run_python: RunPython, tmp_path: Path, ending: str, status: int
 ) -> None:
     ran = run_python(ENDS_WITHOUT_CLOSE + ending, GPU_CACHE_DIR=str(tmp_path))
     assert (ran.returncode, ran.stdout, ran.stderr) == (status, "at the end {}\n", "")
-    assert list(tmp_path.iterdir())  # the pipeline cache was saved on the way out
+    assert list(tmp_path.iterdir())  # the pipeline cache was saved at exit
 
 
-def use_well(backend: Any) -> None:
+def use_normally(backend: Any) -> None:
     np.testing.assert_array_equal(backend.run(ADD_U32, X, X), 2 * X)
     np.testing.assert_array_equal(backend.run(ADD_U32, X, X, device_local=True), 2 * X)
 
@@ -117,12 +117,12 @@ def use_with_too_little_memory(backend: Any) -> None:
         backend.run_field_add(*[np.zeros((9, 6), np.uint64)] * 2)
 
 
-USES = [use_well, use_with_a_bad_kernel, use_with_a_bad_element, use_with_too_little_memory]
+USES = [use_normally, use_with_a_bad_kernel, use_with_a_bad_element, use_with_too_little_memory]
 
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("kind", [gx.PersistentVulkanBackend, gx.VulkanSpirvBackend])
-def test_opening_and_closing_leaves_nothing_alive(kind: Any, use: Callable[[Any], None]) -> None:
+def test_opening_and_closing_leaks_nothing(kind: Any, use: Callable[[Any], None]) -> None:
     limit = 2000 if use is use_with_too_little_memory else None
     before = binding.live_objects()
     for _ in range(5):
@@ -131,8 +131,8 @@ def test_opening_and_closing_leaves_nothing_alive(kind: Any, use: Callable[[Any]
         assert binding.live_objects() == before
 
 
-def test_ten_thousand_calls_do_not_grow() -> None:
-    """Without the layer, which remembers things of its own."""
+def test_ten_thousand_calls_do_not_grow_the_process() -> None:
+    """Without the validation layer, which allocates memory of its own."""
     sizes = [np.zeros(size, np.uint32) for size in (1, 64, 100)]
     with gx.PersistentVulkanBackend(settings=gx.Settings()) as gpu:
 

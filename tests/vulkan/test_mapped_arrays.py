@@ -1,4 +1,4 @@
-"""Arrays in mapped memory: computing on them copies nothing, whatever part of them is used."""
+"""Mapped arrays: the host copies nothing for them, whatever part of them a call uses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.support.jobs import ADD_U32, FQ_ADD, Array, check_sums, field_job, wo
 from tests.support.threads import in_threads
 
 Gpu = gx.PersistentVulkanBackend
-CHUNK = 128  # elements of 48 bytes: pieces begin where any device can bind them
+CHUNK = 128  # elements of 48 bytes: the offset of each piece is aligned
 
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The bytes of every array that the host copies to a slot or from one."""
+    """The sizes in bytes of the arrays that the host copies to or from slots."""
     pairs_of, nbytes = slot_module._pair_views, list[int]()
 
     def noting(*arguments: Any) -> Any:
@@ -35,7 +35,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @on_both_paths
 @pytest.mark.parametrize("size", [1, CHUNK, 300])
 @pytest.mark.parametrize("depth", [None, 1, 2, 3])
-def test_computing_on_mapped_arrays_copies_nothing(
+def test_calls_on_mapped_arrays_copy_nothing(
     fresh_gpu: OpenGpu, copied: list[int], device_local: bool, size: int, depth: int | None
 ) -> None:
     gpu, (a, b) = fresh_gpu(stream_chunk_elems=CHUNK), field_job(size)
@@ -87,7 +87,7 @@ AWKWARD = {
 
 @on_both_paths
 @pytest.mark.parametrize("awkward", AWKWARD.values(), ids=AWKWARD)
-def test_what_does_not_lie_as_a_kernel_reads_it_is_copied(
+def test_arrays_in_other_layouts_are_copied(
     gpu: Gpu, copied: list[int], device_local: bool, awkward: Any
 ) -> None:
     values = np.arange(720, dtype=np.uint32).reshape(120, 6)
@@ -99,7 +99,7 @@ def test_what_does_not_lie_as_a_kernel_reads_it_is_copied(
 
 @on_both_paths
 @pytest.mark.parametrize("offset", [1, 2, 3, 4, 16, 63])
-def test_slices_may_begin_anywhere(
+def test_slices_may_start_at_any_element(
     gpu: Gpu, cutting_gpu: Gpu, copied: list[int], device_local: bool, offset: int
 ) -> None:
     for backend in (gpu, cutting_gpu):
@@ -112,7 +112,7 @@ def test_slices_may_begin_anywhere(
         assert not out[:offset].any() and not out[offset + 90 :].any()
         bindable = offset * 4 % backend.device.limits.buffer_offset_alignment == 0
         assert (copied == []) == (device_local or bindable)
-        part = slice(offset, offset + 850)  # in several pieces, each of which begins somewhere
+        part = slice(offset, offset + 850)  # in several pieces at various offsets
         backend.run(ADD_U32, x[part], y[part], out=out[part], device_local=device_local)
         check_sums([out[part]], [(x[part], y[part])])
         assert not out[:offset].any() and not out[offset + 850 :].any()
@@ -121,9 +121,7 @@ def test_slices_may_begin_anywhere(
 @on_both_paths
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
 @pytest.mark.parametrize("size", [1, 90, 250])
-def test_a_result_may_be_written_over_an_input(
-    cutting_gpu: Gpu, device_local: bool, mapped: bool, size: int
-) -> None:
+def test_out_may_be_an_input(cutting_gpu: Gpu, device_local: bool, mapped: bool, size: int) -> None:
     def fresh() -> list[Array]:
         return [cutting_gpu.asarray(x) if mapped else x for x in field_job(size)]
 
@@ -148,7 +146,7 @@ def test_a_result_may_be_written_over_an_input(
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
 @pytest.mark.parametrize("pipelined", [None, False, True])
-def test_an_out_that_overlaps_an_input_without_being_it_is_refused(
+def test_an_out_that_partly_overlaps_an_input_is_refused(
     gpu: Gpu, mapped: bool, pipelined: bool | None
 ) -> None:
     x: Array = gpu.zeros(100, np.uint32) if mapped else np.zeros(100, np.uint32)
@@ -180,7 +178,7 @@ BAD_OUTS: dict[str, tuple[Any, type[gx.GpuError], str]] = {
 
 
 @pytest.mark.parametrize(("out", "error", "said"), BAD_OUTS.values(), ids=BAD_OUTS)
-def test_an_out_that_does_not_fit_is_an_error_in_words(
+def test_an_unsuitable_out_is_refused_with_the_reason(
     gpu: Gpu, out: Any, error: type[gx.GpuError], said: str
 ) -> None:
     a, b = (x.reshape(4, 5, 6) for x in field_job(20))
@@ -198,7 +196,7 @@ def test_an_out_of_rows_may_be_strided(cutting_gpu: Gpu, device_local: bool) -> 
 
 
 @on_both_paths
-def test_many_small_arrays_are_told_apart(fresh_gpu: OpenGpu, device_local: bool) -> None:
+def test_many_small_arrays_are_distinguished(fresh_gpu: OpenGpu, device_local: bool) -> None:
     gpu, draw = fresh_gpu(), random.Random(1)
     arrays: list[Array] = []
     for number in range(600):
@@ -214,7 +212,7 @@ def test_many_small_arrays_are_told_apart(fresh_gpu: OpenGpu, device_local: bool
     assert numbers == sorted(set(numbers))
 
 
-def test_threads_make_use_and_drop_arrays_at_once(fresh_gpu: OpenGpu) -> None:
+def test_threads_may_make_use_and_drop_arrays_at_once(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu(stream_chunk_elems=150)
 
     def work(number: int) -> None:

@@ -1,4 +1,4 @@
-"""Mapped arrays as memory: made and given back, valid as long as a view of them is there."""
+"""The memory of mapped arrays: valid as long as a view of it exists, then released."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OF_A_BLOCK = {"Instance", "Device", "DebugUtilsMessengerEXT", "Buffer", "Memory"
 
 @pytest.mark.parametrize("shape", [0, 1, 7, (), (3,), (2, 3), (0, 6), (3, 0), (2, 3, 5, 6)])
 @pytest.mark.parametrize("dtype", [np.uint64, np.uint8, np.float32, np.int16, np.bool_, "c16"])
-def test_arrays_are_of_the_shape_and_dtype_asked_for(gpu: Gpu, shape: Any, dtype: Any) -> None:
+def test_arrays_have_the_requested_shape_and_dtype(gpu: Gpu, shape: Any, dtype: Any) -> None:
     like: Any = np.zeros(shape, dtype)
     for array in (gpu.empty(shape, dtype), gpu.zeros(shape, dtype), gpu.asarray(like)):
         assert (array.shape, array.dtype) == (like.shape, like.dtype)
@@ -34,7 +34,7 @@ def test_arrays_are_of_the_shape_and_dtype_asked_for(gpu: Gpu, shape: Any, dtype
     assert gpu.empty(5).dtype == gpu.zeros(5).dtype == np.uint64
 
 
-def test_asarray_leaves_what_lies_there_already(gpu: Gpu) -> None:
+def test_asarray_returns_mapped_arrays_unchanged(gpu: Gpu) -> None:
     a = gpu.asarray(X)
     assert a is not X
     np.testing.assert_array_equal(a, X)
@@ -50,7 +50,7 @@ def test_asarray_leaves_what_lies_there_already(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize("dtype", [object, "U5", "M8[s]", [("a", "u4")], ("u8", (6,))])
-def test_only_numbers_lie_in_device_memory(gpu: Gpu, dtype: Any) -> None:
+def test_only_numeric_dtypes_are_accepted(gpu: Gpu, dtype: Any) -> None:
     with pytest.raises(gx.errors.ArgumentTypeError, match="takes numbers"):
         gpu.empty(5, dtype)
 
@@ -65,7 +65,7 @@ def test_negative_shapes_are_refused(gpu: Gpu, shape: Any, dtype: Any) -> None:
 
 
 @on_both_paths
-def test_arrays_of_nothing_run(gpu: Gpu, device_local: bool) -> None:
+def test_empty_arrays_run(gpu: Gpu, device_local: bool) -> None:
     nothing = gpu.empty((0, 6))
     result = gpu.run(FQ_ADD, nothing, gpu.zeros((0, 6)), device_local=device_local)
     assert result.shape == (0, 6)
@@ -73,7 +73,7 @@ def test_arrays_of_nothing_run(gpu: Gpu, device_local: bool) -> None:
     assert gpu.run(FQ_ADD, out.copy(), out.copy(), out=out) is out
 
 
-def test_what_arrays_hold_is_counted_and_comes_back(fresh_gpu: OpenGpu) -> None:
+def test_the_memory_of_arrays_is_counted_and_released(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     assert gpu.stats().memory.bytes_in_arrays == 0
     arrays = [gpu.empty((100, 6)) for _ in range(9)]
@@ -89,7 +89,7 @@ def test_what_arrays_hold_is_counted_and_comes_back(fresh_gpu: OpenGpu) -> None:
     assert gpu.trim() == stats.bytes_held
 
 
-def test_the_same_memory_serves_the_next_array(fresh_gpu: OpenGpu) -> None:
+def test_released_memory_serves_the_next_array(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     for _ in range(200):
         array = gpu.zeros(50_000, np.uint8)
@@ -125,7 +125,7 @@ def test_views_stay_valid_after_close() -> None:
         gpu.asarray(X)
 
 
-def test_the_last_view_may_go_in_another_thread() -> None:
+def test_the_last_view_may_be_dropped_in_another_thread() -> None:
     before = binding.live_objects()
     gpu = gx.PersistentVulkanBackend()
     held = [gpu.asarray(X)]
@@ -136,7 +136,7 @@ def test_the_last_view_may_go_in_another_thread() -> None:
     assert binding.live_objects() == before
 
 
-def test_a_backend_that_is_collected_leaves_its_views_valid() -> None:
+def test_views_stay_valid_after_the_backend_is_garbage_collected() -> None:
     before = binding.live_objects()
     view = gx.PersistentVulkanBackend().asarray(X)[5:]
     gc.collect()
@@ -145,7 +145,7 @@ def test_a_backend_that_is_collected_leaves_its_views_valid() -> None:
     assert binding.live_objects() == before
 
 
-def test_arrays_in_cycles_may_be_collected_anywhere(
+def test_arrays_in_reference_cycles_may_be_collected_anywhere(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = fresh_gpu()
@@ -156,7 +156,7 @@ def test_arrays_in_cycles_may_be_collected_anywhere(
         cycle: list[Any] = [gpu_arrays.pop()]
         cycle.append(cycle)
         del cycle
-        collected.append(gc.collect())  # while the pool is locked
+        collected.append(gc.collect())  # while the pool's lock is held
         return grow(*arguments)
 
     gpu_arrays = [gpu.asarray(X) for _ in range(5)]
@@ -167,10 +167,10 @@ def test_arrays_in_cycles_may_be_collected_anywhere(
     assert gpu.stats().memory.bytes_in_arrays == 0
 
 
-def test_commands_on_memory_that_is_gone_are_not_taken_for_those_on_the_next(
+def test_recordings_on_freed_buffers_are_not_used_for_new_buffers(
     fresh_gpu: OpenGpu,
 ) -> None:
-    """A new buffer may get the handle of one that was freed, which idle slots have commands for."""
+    """A new buffer may get the handle of a freed one that idle slots have recordings for."""
     gpu = fresh_gpu(memory_limit=6_500_000)
     mapped = gpu._session.mapped
     arrays = [gpu.asarray(X) for _ in range(3)]
@@ -178,14 +178,14 @@ def test_commands_on_memory_that_is_gone_are_not_taken_for_those_on_the_next(
     old = mapped.find(arrays[0])
     assert old is not None
     arrays.clear()
-    large = gpu.empty(5_500_000, np.uint8)  # for which the first block must go
+    large = gpu.empty(5_500_000, np.uint8)  # the first block must be freed for it
     new = mapped.find(large[: X.nbytes])
     assert new is not None
     assert new.serial != old.serial
     assert new._replace(buffer=old.buffer, offset=old.offset) != old
 
 
-def test_idle_slots_make_room_for_arrays(fresh_gpu: OpenGpu) -> None:
+def test_idle_slots_are_closed_for_arrays(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu(memory_limit=200_000)
     for size in (300, 400, 500, 700, 900, 1000):
         x = np.zeros(size, np.uint32)
@@ -195,7 +195,7 @@ def test_idle_slots_make_room_for_arrays(fresh_gpu: OpenGpu) -> None:
 
 
 @on_both_paths
-def test_arrays_at_many_places_take_a_bounded_number_of_commands(
+def test_arrays_at_many_addresses_need_a_bounded_number_of_recordings(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
     gpu, count = fresh_gpu(), 64
@@ -212,7 +212,7 @@ def test_arrays_at_many_places_take_a_bounded_number_of_commands(
     assert gpu.stats().descriptors.sets_used == 0
 
 
-def test_arrays_too_large_for_the_limit_say_so(fresh_gpu: OpenGpu) -> None:
+def test_arrays_above_the_memory_limit_are_refused(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu(memory_limit=100_000)
     with pytest.raises(gx.OutOfMemoryError, match=r"array memory .* limit 100,000"):
         gpu.empty(100_001, np.uint8)
@@ -222,7 +222,7 @@ def test_arrays_too_large_for_the_limit_say_so(fresh_gpu: OpenGpu) -> None:
 
 HELD_AT_THE_END = """
 import atexit
-atexit.register(lambda: print(result.tolist(), gpu))  # after the backend's own end
+atexit.register(lambda: print(result.tolist(), gpu))  # after the backend was closed at exit
 import numpy as np, gpu_executor as gx
 gpu = gx.PersistentVulkanBackend()
 a, result = gpu.asarray(np.arange(3, dtype=np.uint32)), gpu.empty(3, np.uint32)
@@ -230,7 +230,7 @@ gpu.run(gx.kernels.load("vector_add_u32"), a, a, out=result)
 """
 
 
-def test_views_are_valid_to_the_interpreters_end(run_python: RunPython) -> None:
+def test_views_stay_valid_until_the_interpreter_exits(run_python: RunPython) -> None:
     ran = run_python(HELD_AT_THE_END)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.startswith("[0, 2, 4] ")

@@ -1,4 +1,4 @@
-"""Memory: types for purposes, blocks and their free ranges, the pool, its limit, its trimming."""
+"""Memory: types by purpose, blocks and their free ranges, the pool, its limit, trimming."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ADD_U32 = load("vector_add_u32")
 FQ = BLS12_381_FQ
 MAPPED = HOST_VISIBLE | HOST_COHERENT
 
-# Memory types as such devices list them, and the best for (device, upload, readback).
+# Memory types as these devices list them, and the best for (device, upload, readback).
 DEVICES: dict[str, tuple[list[int], tuple[int, int, int]]] = {
     "discrete with a window to its memory": (
         [0, DEVICE_LOCAL, MAPPED, MAPPED | HOST_CACHED, DEVICE_LOCAL | MAPPED],
@@ -53,26 +53,28 @@ DEVICES: dict[str, tuple[list[int], tuple[int, int, int]]] = {
 
 
 @pytest.mark.parametrize(("flags", "best"), DEVICES.values(), ids=DEVICES.keys())
-def test_each_purpose_gets_its_kind_of_memory(flags: list[int], best: tuple[int, int, int]) -> None:
+def test_each_purpose_gets_the_best_memory_type(
+    flags: list[int], best: tuple[int, int, int]
+) -> None:
     purposes = (Purpose.DEVICE, Purpose.UPLOAD, Purpose.READBACK)
     assert tuple(choose_memory_type(flags, 0xFFFFFFFF, purpose) for purpose in purposes) == best
 
 
-def test_a_type_that_the_buffer_cannot_use_is_passed_over() -> None:
+def test_a_memory_type_that_the_buffer_does_not_allow_is_skipped() -> None:
     flags, _ = DEVICES["discrete with a window to its memory"]
     assert choose_memory_type(flags, 0b10001, Purpose.DEVICE) == 4
     assert choose_memory_type(flags, 0b11010, Purpose.UPLOAD) == 3
     assert choose_memory_type(flags, 0b10110, Purpose.READBACK) == 2
 
 
-def test_a_device_without_such_memory_is_an_error_that_lists_what_it_has() -> None:
+def test_the_error_without_a_memory_type_lists_the_types() -> None:
     with pytest.raises(gx.OutOfMemoryError, match=r"no memory type for upload memory; .* \[1\]"):
         choose_memory_type([DEVICE_LOCAL], 0xFFFFFFFF, Purpose.UPLOAD)
 
 
 @given(st.lists(st.one_of(st.integers(1, 40), st.integers(-30, -1)), max_size=60))
-def test_ranges_of_a_block_never_overlap_and_grow_together_again(steps: list[int]) -> None:
-    """A positive step takes so many bytes, a negative one gives a range back."""
+def test_ranges_of_a_block_never_overlap_and_are_merged_when_freed(steps: list[int]) -> None:
+    """A positive step allocates that many bytes; a negative step releases a range."""
     block = Block(Purpose.UPLOAD, 200, None, None, 0, True, [(0, 200)])
     held: list[tuple[int, int]] = []
     for step in steps:
@@ -96,7 +98,7 @@ def test_ranges_of_a_block_never_overlap_and_grow_together_again(steps: list[int
     assert block.idle
 
 
-def test_the_pool_serves_from_the_blocks_it_has(session: Session) -> None:
+def test_the_pool_allocates_from_existing_blocks(session: Session) -> None:
     pool = MemoryPool(session.resources.device)
     first, second = (pool.allocate(Purpose.UPLOAD, 1000) for _ in range(2))
     assert first.block is second.block
@@ -118,7 +120,7 @@ def test_the_pool_serves_from_the_blocks_it_has(session: Session) -> None:
     pool.close()
 
 
-def test_idle_blocks_make_room_under_the_limit(session: Session) -> None:
+def test_unused_blocks_are_freed_under_the_limit(session: Session) -> None:
     pool = MemoryPool(session.resources.device, limit=1 << 20)
     pool.release(pool.allocate(Purpose.UPLOAD, 900_000))
     kept = pool.allocate(Purpose.READBACK, 900_000)
@@ -130,7 +132,7 @@ def test_idle_blocks_make_room_under_the_limit(session: Session) -> None:
     pool.close()
 
 
-def test_trim_frees_what_no_call_needs(fresh_gpu: OpenGpu) -> None:
+def test_trim_frees_unused_memory(fresh_gpu: OpenGpu) -> None:
     gpu, x = fresh_gpu(), np.arange(1000, dtype=np.uint32)
     for device_local in (True, False):
         gpu.run(ADD_U32, x, x, device_local=device_local)
@@ -147,9 +149,7 @@ def test_trim_frees_what_no_call_needs(fresh_gpu: OpenGpu) -> None:
 
 @on_both_paths
 @pytest.mark.parametrize("limit", [20_000, 200_000, 1_000_000])
-def test_a_memory_limit_makes_chunks_that_fit(
-    fresh_gpu: OpenGpu, device_local: bool, limit: int
-) -> None:
+def test_chunks_fit_the_memory_limit(fresh_gpu: OpenGpu, device_local: bool, limit: int) -> None:
     gpu = fresh_gpu(memory_limit=limit)
     x = words.from_ints(FQ, elements(FQ, 3000, 1)).repeat(3, 0)
     y = np.arange(9000, dtype=np.uint32)
@@ -165,7 +165,7 @@ def test_a_memory_limit_makes_chunks_that_fit(
 
 
 @on_both_paths
-def test_a_limit_too_small_names_what_was_wanted_and_what_is_held(
+def test_the_error_under_a_small_limit_names_the_sizes(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
     gpu, zeros = fresh_gpu(memory_limit=2500), np.zeros((9, 6), np.uint64)
@@ -178,14 +178,14 @@ def test_a_limit_too_small_names_what_was_wanted_and_what_is_held(
     assert gpu.stats().memory.bytes_used == 0
 
 
-def test_memory_that_is_not_coherent_is_made_visible(
+def test_memory_that_is_not_coherent_is_invalidated(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu, x, asked = fresh_gpu(), np.arange(70, dtype=np.uint32), list[Any]()
     gpu.run(ADD_U32, x[:1], x[:1])
     blocks = gpu._session.resources.memory._blocks
     (block,) = [block for block in blocks if block.purpose is Purpose.READBACK]
-    block.coherent = False  # before the next slot is made in it
+    block.coherent = False  # before the next slot is allocated in it
     invalidate = binding.vk.vkInvalidateMappedMemoryRanges
 
     def asking(device: Any, count: int, ranges: Any) -> Any:
@@ -198,7 +198,7 @@ def test_memory_that_is_not_coherent_is_made_visible(
 
 
 @pytest.mark.parametrize(("sets", "buffers"), [(2, 1000), (500, 6)])
-def test_a_full_descriptor_pool_grows_another(session: Session, sets: int, buffers: int) -> None:
+def test_a_full_descriptor_pool_gets_another(session: Session, sets: int, buffers: int) -> None:
     resources = session.resources
     pools = DescriptorPools(resources.device, sets=sets, buffers=buffers)
     pipeline = resources.pipelines.acquire(ADD_U32, 64, 1)

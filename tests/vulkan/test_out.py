@@ -1,4 +1,4 @@
-"""`out=`: results written where the caller says, in every way of running a kernel."""
+"""`out=`: results are written to the caller's arrays, in every way of running a kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Gpu = gx.PersistentVulkanBackend
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_every_backend_writes_where_it_is_told(name: str) -> None:
+def test_every_backend_writes_to_out(name: str) -> None:
     with open_backend(name) as backend:
         a, b = word_jobs(70)[0]
         expected, target = a + b, np.zeros_like(a)
@@ -34,7 +34,7 @@ def test_every_backend_writes_where_it_is_told(name: str) -> None:
 
 
 @on_both_paths
-def test_field_additions_write_where_they_are_told(gpu: Gpu, device_local: bool) -> None:
+def test_field_additions_write_to_out(gpu: Gpu, device_local: bool) -> None:
     jobs = field_jobs(70, 3, 71)
     targets = [np.zeros_like(a) for a, _ in jobs]
     assert gpu.run_field_add(*jobs[0], device_local, out=targets[0]) is targets[0]
@@ -47,7 +47,7 @@ def test_field_additions_write_where_they_are_told(gpu: Gpu, device_local: bool)
 
 
 @on_both_paths
-def test_a_stream_writes_where_it_is_told(gpu: Gpu, device_local: bool) -> None:
+def test_a_stream_writes_to_out(gpu: Gpu, device_local: bool) -> None:
     jobs = word_jobs(70, 0, 300, 5)
     targets = [np.zeros_like(a) for a, _ in jobs]
     results = list(gpu.stream(ADD_U32, iter(jobs), out=iter(targets), device_local=device_local))
@@ -55,7 +55,7 @@ def test_a_stream_writes_where_it_is_told(gpu: Gpu, device_local: bool) -> None:
     check_sums(targets, jobs)
 
 
-def test_arrays_of_a_stream_come_again_when_their_results_were_taken(gpu: Gpu) -> None:
+def test_out_arrays_of_a_stream_may_come_again(gpu: Gpu) -> None:
     jobs = word_jobs(*[70] * 40)
     targets = itertools.cycle([np.zeros(70, np.uint32) for _ in range(20)])
     stream = gpu.stream(ADD_U32, jobs, out=targets, depth=3)
@@ -63,7 +63,7 @@ def test_arrays_of_a_stream_come_again_when_their_results_were_taken(gpu: Gpu) -
         np.testing.assert_array_equal(result, a + b)
 
 
-def test_a_stream_whose_out_ends_first_says_at_which_job(gpu: Gpu) -> None:
+def test_a_stream_whose_out_ends_early_names_the_job(gpu: Gpu) -> None:
     jobs, target = word_jobs(70, 71), np.zeros(70, np.uint32)
     stream = gpu.stream(ADD_U32, jobs, out=[target], depth=2)
     with pytest.raises(gx.errors.ArgumentTypeError, match="job 1: out has no array for it"):

@@ -1,4 +1,4 @@
-"""The persistent backend: what it keeps, what a steady call does, and that it frees everything."""
+"""The persistent backend: what it caches, what a repeated call does, what it frees."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ X = np.arange(50, dtype=np.uint32)
 
 @on_both_paths
 @pytest.mark.parametrize("size", [1, 64, CHUNK, 3 * CHUNK + 7])
-def test_a_steady_call_allocates_records_and_compiles_nothing(
+def test_a_repeated_call_allocates_records_and_compiles_nothing(
     fresh_gpu: OpenGpu, device_local: bool, size: int
 ) -> None:
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
@@ -59,7 +59,7 @@ def counting(name: str, call: Callable[..., Any], calls: list[str]) -> Callable[
 
 
 @on_both_paths
-def test_a_steady_call_only_submits_and_waits(
+def test_a_repeated_call_only_submits_and_waits(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool
 ) -> None:
     gpu, calls = fresh_gpu(), list[str]()
@@ -82,7 +82,7 @@ def test_sizes_of_one_class_share_a_slot(fresh_gpu: OpenGpu) -> None:
     assert gpu.stats().recordings == 4
 
 
-def test_many_sizes_in_one_slot_stay_right_with_few_command_buffers(
+def test_many_sizes_in_one_slot_are_exact_with_few_command_buffers(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu, calls = fresh_gpu(), list[str]()
@@ -95,7 +95,7 @@ def test_many_sizes_in_one_slot_stay_right_with_few_command_buffers(
     assert len(calls) == MAX_RECORDINGS
 
 
-def test_pipelines_are_shared_by_kernels_that_differ_in_data_only(fresh_gpu: OpenGpu) -> None:
+def test_kernels_that_differ_in_data_only_share_a_pipeline(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     goldilocks, mersenne = Prime("goldilocks", 2**64 - 2**32 + 1), Prime("2^61-1", 2**61 - 1)
     for prime in (goldilocks, mersenne):
@@ -104,7 +104,7 @@ def test_pipelines_are_shared_by_kernels_that_differ_in_data_only(fresh_gpu: Ope
             prime.modulus - 2
         ]
     assert (gpu.stats().pipelines.misses, gpu.stats().pipelines.hits) == (1, 1)
-    other = Prime("2^127-1", 2**127 - 1)  # more words: another constant, another pipeline
+    other = Prime("2^127-1", 2**127 - 1)  # more words: another constant, so another pipeline
     x = words.from_ints(other, [1])
     assert words.to_ints(other, gpu.run(field_kernel(other, "add"), x, x)) == [2]
     assert gpu.stats().pipelines.misses == 2
@@ -112,7 +112,7 @@ def test_pipelines_are_shared_by_kernels_that_differ_in_data_only(fresh_gpu: Ope
 
 @pytest.fixture
 def pipelines(session: Session) -> Any:
-    """Makes caches of a given size on the session's device."""
+    """Make pipeline caches of a given capacity on the session's device."""
     made: list[PipelineCache] = []
 
     def make(most: int) -> PipelineCache:
@@ -124,7 +124,7 @@ def pipelines(session: Session) -> Any:
         cache.close()
 
 
-def test_a_pipeline_in_use_is_never_given_up(pipelines: Any) -> None:
+def test_a_pipeline_in_use_is_never_evicted(pipelines: Any) -> None:
     cache = pipelines(1)
     first, second = cache.acquire(ADD_U32, 64, 1), cache.acquire(ADD_F32, 64, 1)
     assert (cache.stats().kept, cache.stats().evictions) == (2, 0)
@@ -134,7 +134,7 @@ def test_a_pipeline_in_use_is_never_given_up(pipelines: Any) -> None:
     assert (cache.stats().hits, cache.stats().misses) == (1, 2)
 
 
-def test_the_least_recently_used_pipeline_goes_first(pipelines: Any) -> None:
+def test_the_least_recently_used_pipeline_is_evicted_first(pipelines: Any) -> None:
     cache = pipelines(2)
     for kernel, work_group in ((ADD_U32, 64), (ADD_F32, 64), (ADD_U32, 64), (ADD_U32, 128)):
         cache.release(cache.acquire(kernel, work_group, 1))
@@ -145,7 +145,7 @@ def test_the_least_recently_used_pipeline_goes_first(pipelines: Any) -> None:
     assert cache.stats().misses == 4
 
 
-def test_every_constant_tells_pipelines_apart(pipelines: Any) -> None:
+def test_pipelines_differ_by_every_specialization_constant(pipelines: Any) -> None:
     cache = pipelines(9)
     made = {
         cache.acquire(kernel, work_group, each).key
@@ -157,11 +157,11 @@ def test_every_constant_tells_pipelines_apart(pipelines: Any) -> None:
     assert {key[0] for key in made} == {ADD_U32.digest, ADD_F32.digest}
 
 
-def test_kernels_that_nobody_uses_are_let_go(
+def test_unused_kernels_are_garbage_collected(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Slots (32) and remembered calls keep some; a program that makes a kernel for every call, say
-    # with a number in its push bytes, must not keep all of them.
+    # Slots (32) and cached calls keep some kernels alive. A program that makes a kernel for every
+    # call, for example with a number in its push bytes, must not keep all of them alive.
     monkeypatch.setattr(prepared_call, "REMEMBERED", 8)
     monkeypatch.setattr(call_module, "REMEMBERED", 8)
     gpu, prime = fresh_gpu(), Prime("2^61-1", 2**61 - 1)
@@ -185,8 +185,8 @@ def test_kernels_that_nobody_uses_are_let_go(
     assert sum(reference() is not None for reference in kernels) <= 50
 
 
-def test_both_inputs_go_to_the_device_in_one_copy_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A||B: one range for the inputs, a region for each, and one for the output on the way back."""
+def test_both_inputs_are_uploaded_by_one_copy_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inputs share one allocation: one copy command with a region for each input."""
     copy, regions = binding.vk.vkCmdCopyBuffer, list[int]()
 
     def noting(*arguments: Any) -> None:

@@ -23,7 +23,7 @@ EXPECTED = words.mul(BLS12_381_FQ, A, B)
 
 
 @on_both_paths
-def test_every_stage_of_every_piece_is_there_within_the_call(
+def test_every_stage_of_every_piece_lies_within_the_call(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
@@ -38,7 +38,7 @@ def test_every_stage_of_every_piece_is_there_within_the_call(
         spans = [span for span in profile.spans if span.stage == stage]
         assert sorted(span.piece for span in spans) == list(range(1, pieces + 1))
     assert {span.stage for span in profile.spans} == stages
-    # One clock for the device and the host; calibration is good to far less than a millisecond.
+    # Device and host share one clock; its calibration is far better than a millisecond.
     assert all(begun - 1_000_000 <= span.begin_ns <= span.end_ns for span in profile.spans)
     assert all(span.end_ns <= ended + 1_000_000 for span in profile.spans)
     for number in range(1, pieces + 1):
@@ -47,7 +47,7 @@ def test_every_stage_of_every_piece_is_there_within_the_call(
         assert all(a.end_ns <= b.end_ns for a, b in itertools.pairwise(order))
 
 
-def test_stages_sum_up_and_the_trace_opens(fresh_gpu: OpenGpu, tmp_path: Path) -> None:
+def test_stages_are_summed_and_the_trace_is_valid(fresh_gpu: OpenGpu, tmp_path: Path) -> None:
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
     with gpu.profile() as profile:
         gpu.run_batch(MUL, [(A, B)] * 3, pipelined=True, depth=2, device_local=True)
@@ -68,7 +68,7 @@ def test_stages_sum_up_and_the_trace_opens(fresh_gpu: OpenGpu, tmp_path: Path) -
     assert {event["tid"] for event in spans} == set(named)
 
 
-def test_nothing_is_watched_outside_a_profile(fresh_gpu: OpenGpu) -> None:
+def test_nothing_is_recorded_outside_a_profile(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     gpu.run(MUL, A, B)
     with gpu.profile() as profile:
@@ -80,7 +80,7 @@ def test_nothing_is_watched_outside_a_profile(fresh_gpu: OpenGpu) -> None:
     assert len(profile.spans) == seen
 
 
-def test_a_second_profile_is_refused_and_the_first_goes_on(fresh_gpu: OpenGpu) -> None:
+def test_a_second_profile_is_refused_and_the_first_continues(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     with gpu.profile() as first:
         gpu.run(MUL, A, B)
@@ -90,8 +90,8 @@ def test_a_second_profile_is_refused_and_the_first_goes_on(fresh_gpu: OpenGpu) -
             gpu.profile()
         gpu.run(MUL, A, B)
         assert len(first.spans) == 2 * once
-    with gpu.profile() as second:  # the place is free again
-        first.__exit__()  # which it has left before
+    with gpu.profile() as second:  # no profile is active now
+        first.__exit__()  # ended a second time
         gpu.run(MUL, A, B)
     assert (len(first.spans), len(second.spans)) == (2 * once, once)
     with gpu.profile() as last:

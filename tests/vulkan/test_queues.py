@@ -1,4 +1,4 @@
-"""Queues: which are opened, and that each submission waits for exactly the one before it."""
+"""Queues: which are opened, and that each submission waits for exactly the previous one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DRAWS = QueueFamily(1, ("graphics", "transfer"), 64)
 SHORT_NS, LONG_NS = 50_000_000, 60_000_000_000
 
 
-def test_an_h200_computes_on_one_family_and_copies_both_ways_on_another() -> None:
+def test_an_h200_computes_on_one_family_and_copies_on_another() -> None:
     found = choose_queues([ALL, COPIES, COMPUTES, DECODES, ENCODES])
     assert found.compute == QueueAddress(0, 0)
     assert found.parallel_compute == tuple(
@@ -49,7 +49,7 @@ def test_an_h200_computes_on_one_family_and_copies_both_ways_on_another() -> Non
 
 
 @pytest.mark.parametrize("family", [ALL, COMPUTES, QueueFamily(1, ("compute",), 0)])
-def test_a_device_of_one_family_does_everything_there(family: QueueFamily) -> None:
+def test_a_device_with_one_family_uses_it_for_everything(family: QueueFamily) -> None:
     found = choose_queues([family])
     assert (found.upload, found.download, found.families) == (None, None, [0])
     assert found.compute == QueueAddress(0, 0)
@@ -57,7 +57,7 @@ def test_a_device_of_one_family_does_everything_there(family: QueueFamily) -> No
     assert len(found.parallel_compute) == (0 if alone else MAX_PARALLEL_QUEUES)
 
 
-def test_a_single_copying_queue_goes_both_ways() -> None:
+def test_a_single_transfer_queue_copies_both_ways() -> None:
     found = choose_queues([dataclasses.replace(COPIES, count=1), COMPUTES])
     assert found.upload == found.download == QueueAddress(0, 0)
     assert found.compute == QueueAddress(1, 0)
@@ -68,27 +68,27 @@ def test_a_single_copying_queue_goes_both_ways() -> None:
     )
 
 
-def test_of_several_copying_families_the_one_with_most_queues_copies() -> None:
+def test_the_transfer_family_with_most_queues_is_chosen() -> None:
     one, two = dataclasses.replace(COPIES, count=1), COPIES
     assert choose_queues([one, ALL, two]).download == QueueAddress(2, 1)
     assert choose_queues([two, ALL, one]).download == QueueAddress(0, 1)
 
 
 @pytest.mark.parametrize("families", [[], [COPIES], [DRAWS, COPIES, DECODES]])
-def test_a_device_that_does_not_compute_is_refused(families: list[QueueFamily]) -> None:
+def test_a_device_without_a_compute_family_is_refused(families: list[QueueFamily]) -> None:
     with pytest.raises(NoDeviceError, match="no queue family that supports compute"):
         choose_queues(families)
 
 
-def test_only_queues_for_copies_alone_count_as_such() -> None:
+def test_only_transfer_only_families_count_as_transfer_families() -> None:
     assert COPIES.only_copies
     assert not any(family.only_copies for family in (ALL, COMPUTES, DECODES, ENCODES, DRAWS))
 
 
 def three_timelines(resources: Resources, opened: ExitStack) -> Resources:
-    """Queues for copies where the device has none: the one that computes, under other semaphores.
+    """Stand-ins for transfer queues: the compute queue with a timeline semaphore for each.
 
-    One thread at a time may use them, since each has a lock of its own.
+    Only one thread may use them, because each timeline locks the shared queue by a lock of its own.
     """
     if resources.upload is not None and resources.download is not resources.upload:
         return resources
@@ -137,8 +137,8 @@ def test_three_queues_give_the_same_results(
     assert split_gpu.stats().slots.in_use == 0
 
 
-def values(info: Any) -> tuple[dict[Any, int], dict[Any, int]]:
-    """By semaphore: what a submission waits for, and what it signals."""
+def read_values(info: Any) -> tuple[dict[Any, int], dict[Any, int]]:
+    """By semaphore: the values that a submission waits for and signals."""
     timeline = vk.ffi.cast("VkTimelineSemaphoreSubmitInfo *", info.pNext)
     assert timeline.waitSemaphoreValueCount == info.waitSemaphoreCount
     assert timeline.signalSemaphoreValueCount == info.signalSemaphoreCount
@@ -153,14 +153,14 @@ def values(info: Any) -> tuple[dict[Any, int], dict[Any, int]]:
     return waits, signals
 
 
-def test_each_submission_waits_for_exactly_what_the_one_before_it_signals(
+def test_each_submission_waits_for_the_value_that_the_previous_one_signals(
     split_gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[dict[Any, int], dict[Any, int], list[int]]] = []
 
     def note(_queue: Any, _count: int, info: Any, _fence: Any) -> None:
         stages = [info.pWaitDstStageMask[at] for at in range(info.waitSemaphoreCount)]
-        seen.append((*values(info), stages))
+        seen.append((*read_values(info), stages))
 
     watch(monkeypatch, "vkQueueSubmit", note)
     jobs = word_jobs(70, 250, 100, 3, 1000)
@@ -183,7 +183,7 @@ def test_each_submission_waits_for_exactly_what_the_one_before_it_signals(
 
 
 class SplitSlot:
-    """One slot on three timelines, with a call to run through it."""
+    """One slot on three timelines, and a call to run in it."""
 
     def __init__(self, resources: Resources) -> None:
         self.device = resources.device.handle
@@ -223,7 +223,7 @@ def split_slot(session: Session) -> Iterator[SplitSlot]:
         yield made
 
 
-def test_with_the_right_values_every_submission_ends(split_slot: SplitSlot) -> None:
+def test_with_the_right_values_every_submission_completes(split_slot: SplitSlot) -> None:
     for _ in range(3):
         submissions = split_slot.start()
         assert [len(submission.after) for submission in submissions] == [0, 1, 1]
@@ -232,10 +232,10 @@ def test_with_the_right_values_every_submission_ends(split_slot: SplitSlot) -> N
 
 
 @pytest.mark.parametrize("shifted", [1, 2], ids=["computing", "copying back"])
-def test_a_wait_shifted_by_one_is_waited_for(
+def test_a_wait_value_shifted_by_one_blocks_the_submission(
     split_slot: SplitSlot, monkeypatch: pytest.MonkeyPatch, shifted: int
 ) -> None:
-    """The waits are real: with a value that nobody signals, what waits for it does not begin."""
+    """The waits are real: nothing signals the shifted value, so the submission does not start."""
     split_slot.start()
     split_slot.finish()
     submits = 0

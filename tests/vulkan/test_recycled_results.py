@@ -1,4 +1,4 @@
-"""Results in recycled memory: used again when nobody holds them, and never before."""
+"""Recycled results: memory is used again when nobody holds the result, and never before."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from tests.support.threads import in_threads
 Gpu = gx.PersistentVulkanBackend
 
 
-def result_of(gpu: Gpu, number: int, **more: Any) -> Any:
-    """An array full of that number, made by the device."""
+def make_result(gpu: Gpu, number: int, **more: Any) -> Any:
+    """An array full of `number`, computed by the device."""
     return gpu.run(ADD_U32, filled(number), ZEROS, **more)
 
 
-def asked_of_pool(gpu: Gpu) -> int:
-    """How often the pool has been asked for memory."""
+def count_allocations(gpu: Gpu) -> int:
+    """How many allocations were requested from the pool."""
     stats = gpu.stats().memory
     return stats.hits + stats.misses
 
 
 @on_both_paths
-def test_results_of_some_size_lie_in_mapped_memory(fresh_gpu: OpenGpu, device_local: bool) -> None:
+def test_large_results_lie_in_mapped_memory(fresh_gpu: OpenGpu, device_local: bool) -> None:
     gpu, jobs = fresh_gpu(), word_jobs(COUNT, COUNT + 1, SMALLEST // 4)
     ways = [
         [gpu.run(ADD_U32, *job, device_local=device_local) for job in jobs],
@@ -62,7 +62,7 @@ def test_results_of_some_size_lie_in_mapped_memory(fresh_gpu: OpenGpu, device_lo
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
 
 
-def test_a_result_keeps_its_shape_and_dtype(fresh_gpu: OpenGpu) -> None:
+def test_recycled_results_have_the_right_shape_and_dtype(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     for shape in [(COUNT,), (2, COUNT // 2), (COUNT // 6, 2, 3), (1, COUNT, 1)]:
         x = np.arange(np.prod(shape), dtype=np.uint32).reshape(shape)
@@ -76,59 +76,59 @@ def test_a_result_keeps_its_shape_and_dtype(fresh_gpu: OpenGpu) -> None:
 
 @on_both_paths
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
-def test_what_is_held_in_any_way_is_never_written_over(
+def test_a_result_held_in_any_way_is_never_overwritten(
     gpu: Gpu, hold: Callable[[Any], Any], device_local: bool
 ) -> None:
-    held = hold(result_of(gpu, 0x07070707, device_local=device_local))
+    held = hold(make_result(gpu, 0x07070707, device_local=device_local))
     for number in range(20, 20 + 2 * MAX_PROBES):
-        result_of(gpu, number, device_local=device_local)
+        make_result(gpu, number, device_local=device_local)
     gpu.run_batch(ADD_U32, [(filled(50), ZEROS)] * 3, device_local=device_local)
     assert numbers_in(held) == {7}
     gpu.trim()
-    result_of(gpu, 60)
+    make_result(gpu, 60)
     assert numbers_in(held) == {7}
 
 
-def test_a_result_that_nobody_holds_is_used_again_without_asking_the_pool(
+def test_a_dropped_result_is_reused_without_an_allocation(
     fresh_gpu: OpenGpu,
 ) -> None:
     gpu = fresh_gpu()
-    result = result_of(gpu, 1)
+    result = make_result(gpu, 1)
     place = address(result)
     del result
-    asked = asked_of_pool(gpu)
+    asked = count_allocations(gpu)
     for number in range(2, 12):
-        result = result_of(gpu, number)
+        result = make_result(gpu, number)
         assert (address(result), set(result.tolist())) == (place, {number})
         del result
-    assert asked_of_pool(gpu) == asked
-    held = result_of(gpu, 30)
+    assert count_allocations(gpu) == asked
+    held = make_result(gpu, 30)
     assert address(held) == place
-    assert address(result_of(gpu, 31)) != place
+    assert address(make_result(gpu, 31)) != place
     assert set(held.tolist()) == {30}
-    assert asked_of_pool(gpu) == asked + 1
+    assert count_allocations(gpu) == asked + 1
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_batches_and_streams_use_dropped_results_again(fresh_gpu: OpenGpu, depth: int) -> None:
+def test_batches_and_streams_reuse_dropped_results(fresh_gpu: OpenGpu, depth: int) -> None:
     gpu, jobs = fresh_gpu(), word_jobs(*[COUNT] * 4)
     results = gpu.run_batch(ADD_U32, jobs, depth=depth)
     places = {address(result) for result in results}
     assert len(places) == 4
     del results
-    asked = asked_of_pool(gpu)
+    asked = count_allocations(gpu)
     for _ in range(3):
         results = gpu.run_batch(ADD_U32, jobs, depth=depth)
         check_sums(results, jobs)
         assert {address(result) for result in results} == places
         del results
-    assert asked_of_pool(gpu) == asked
+    assert count_allocations(gpu) == asked
     for job, one in zip(jobs * 3, gpu.stream(ADD_U32, jobs * 3, depth=3), strict=True):
         check_sums([one], [job])
     assert gpu.stats().memory.bytes_in_arrays <= 8 * 2 * 4 * COUNT
 
 
-def test_a_result_that_is_the_next_ones_input_is_not_its_output(fresh_gpu: OpenGpu) -> None:
+def test_a_result_used_as_input_is_not_the_output(fresh_gpu: OpenGpu) -> None:
     gpu, x = fresh_gpu(), np.arange(COUNT, dtype=np.uint32)
     result = x
     for _ in range(10):
@@ -137,16 +137,16 @@ def test_a_result_that_is_the_next_ones_input_is_not_its_output(fresh_gpu: OpenG
     assert gpu.stats().memory.bytes_in_arrays <= 2 * 2 * x.nbytes
 
 
-def test_many_that_are_held_cost_no_more_than_themselves(fresh_gpu: OpenGpu) -> None:
+def test_many_held_results_need_no_extra_memory(fresh_gpu: OpenGpu) -> None:
     gpu, held = fresh_gpu(), list[Array]()
     for number in range(60):
-        held.append(result_of(gpu, number))
+        held.append(make_result(gpu, number))
         held = held[-8:]
     assert [set(each.tolist()) for each in held] == [{number} for number in range(52, 60)]
     assert gpu.stats().memory.bytes_in_arrays <= 2 * 10 * held[0].nbytes
 
 
-def test_no_two_results_of_several_threads_share_memory(fresh_gpu: OpenGpu) -> None:
+def test_results_of_several_threads_never_share_memory(fresh_gpu: OpenGpu) -> None:
     gpu, lock = fresh_gpu(), threading.Lock()
     live: dict[int, tuple[int, int]] = {}
     """Where the results are that somebody holds, by the number they are full of."""
@@ -154,7 +154,7 @@ def test_no_two_results_of_several_threads_share_memory(fresh_gpu: OpenGpu) -> N
     def work(thread: int) -> None:
         held: dict[int, Any] = {}
         for number in range(100 * thread, 100 * thread + 12):
-            held[number] = result_of(gpu, number)
+            held[number] = make_result(gpu, number)
             start = address(held[number])
             end = start + held[number].nbytes
             with lock:
@@ -175,9 +175,9 @@ def test_no_two_results_of_several_threads_share_memory(fresh_gpu: OpenGpu) -> N
     assert live == {}
 
 
-def test_memory_comes_back_when_it_is_trimmed(fresh_gpu: OpenGpu) -> None:
+def test_trim_releases_recycled_memory(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    held, dropped = result_of(gpu, 1), result_of(gpu, 2)
+    held, dropped = make_result(gpu, 1), make_result(gpu, 2)
     one = gpu.stats().memory.bytes_in_arrays // 2
     del dropped
     assert gpu.stats().memory.bytes_in_arrays == 2 * one  # for the next result
@@ -189,34 +189,34 @@ def test_memory_comes_back_when_it_is_trimmed(fresh_gpu: OpenGpu) -> None:
     assert gpu.stats().memory.bytes_held == 0
 
 
-def test_memory_comes_back_when_it_is_short(fresh_gpu: OpenGpu) -> None:
+def test_recycled_memory_is_released_when_memory_is_short(fresh_gpu: OpenGpu) -> None:
     limit = 30 * ZEROS.nbytes
     gpu = fresh_gpu(memory_limit=limit)
-    results = [result_of(gpu, number) for number in range(8)]
+    results = [make_result(gpu, number) for number in range(8)]
     assert all(lies_in_mapped_memory(gpu, result) for result in results)
     del results
     kept = gpu.stats().memory.bytes_in_arrays
     assert kept >= 8 * ZEROS.nbytes
-    large = gpu.empty(limit * 2 // 3, np.uint8)  # for which some of it must go
+    large = gpu.empty(limit * 2 // 3, np.uint8)  # some of it must be released for this
     stats = gpu.stats().memory
     assert stats.bytes_in_arrays < kept + large.nbytes
     assert stats.bytes_held <= limit
     large[...] = 3
-    assert set(result_of(gpu, 5).tolist()) == {5}
+    assert set(make_result(gpu, 5).tolist()) == {5}
     assert (large == 3).all()
 
 
-def test_where_memory_is_short_results_are_plain_arrays(fresh_gpu: OpenGpu) -> None:
+def test_results_are_plain_arrays_when_memory_is_short(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu(memory_limit=12 * ZEROS.nbytes)
-    held = [result_of(gpu, number) for number in range(20)]
+    held = [make_result(gpu, number) for number in range(20)]
     assert {lies_in_mapped_memory(gpu, result) for result in held} == {True, False}
     assert [set(each.tolist()) for each in held] == [{number} for number in range(20)]
 
 
-def test_results_that_are_held_are_valid_after_close() -> None:
+def test_held_results_stay_valid_after_close() -> None:
     before = binding.live_objects()
     gpu = gx.PersistentVulkanBackend()
-    held, dropped = result_of(gpu, 9), result_of(gpu, 8)
+    held, dropped = make_result(gpu, 9), make_result(gpu, 8)
     part = held[5:7]
     del held, dropped
     gpu.close()
@@ -228,17 +228,17 @@ def test_results_that_are_held_are_valid_after_close() -> None:
     assert binding.live_objects() == before
 
 
-def test_a_backend_closes_with_all_that_nobody_holds() -> None:
+def test_close_frees_results_that_nobody_holds() -> None:
     before = binding.live_objects()
     with gx.PersistentVulkanBackend() as gpu:
         for number in range(3):
-            result_of(gpu, number)
+            make_result(gpu, number)
         assert gpu.stats().memory.bytes_in_arrays > 0
     assert binding.live_objects() == before
     assert gpu.stats().memory.bytes_in_arrays == 0
 
 
-def test_small_results_are_plain_arrays_and_large_ones_at_first(
+def test_small_results_and_the_first_very_large_one_are_plain_arrays(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mapped_arrays, "LARGE", SMALLEST + 400)
@@ -258,21 +258,21 @@ def test_small_results_are_plain_arrays_and_large_ones_at_first(
             assert mapped == [False, False, True, True, again]
 
 
-def test_more_than_the_most_bytes_are_plain_arrays(
+def test_results_above_the_byte_limit_are_plain_arrays(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 4 * ZEROS.nbytes
     monkeypatch.setattr(mapped_arrays, "MOST_BYTES", most)
     monkeypatch.setattr(mapped_arrays, "MOST_OF_HOST", 1 << 60)
     gpu = fresh_gpu()
-    held = [result_of(gpu, number) for number in range(8)]
+    held = [make_result(gpu, number) for number in range(8)]
     mapped = [lies_in_mapped_memory(gpu, result) for result in held]
     assert mapped == sorted(mapped, reverse=True)
     assert 2 <= sum(mapped) <= 4
     assert [set(each.tolist()) for each in held] == [{number} for number in range(8)]
     del held
-    assert lies_in_mapped_memory(gpu, result_of(gpu, 9))
-    # Other sizes are given up for those that are needed now.
+    assert lies_in_mapped_memory(gpu, make_result(gpu, 9))
+    # Results of other sizes are released for the sizes that are needed now.
     for more in range(1, 9):
         x = np.full(COUNT + 100 * more, more, np.uint32)
         assert lies_in_mapped_memory(gpu, gpu.run(ADD_U32, x, x))
@@ -280,7 +280,7 @@ def test_more_than_the_most_bytes_are_plain_arrays(
 
 
 @on_both_paths
-def test_several_results_are_recycled_one_by_one(fresh_gpu: OpenGpu, device_local: bool) -> None:
+def test_several_results_are_recycled_independently(fresh_gpu: OpenGpu, device_local: bool) -> None:
     gpu, kernel = fresh_gpu(), sum_and_difference()
 
     def run(a: int, b: int) -> Any:
@@ -300,14 +300,14 @@ def test_several_results_are_recycled_one_by_one(fresh_gpu: OpenGpu, device_loca
     assert set(total.tolist()) == {8}
 
 
-def test_arrays_of_the_callers_own_are_used_as_they_are(fresh_gpu: OpenGpu) -> None:
+def test_out_arrays_of_the_caller_are_used_unchanged(fresh_gpu: OpenGpu) -> None:
     gpu, out = fresh_gpu(), np.empty_like(ZEROS)
-    assert result_of(gpu, 3, out=out) is out
+    assert make_result(gpu, 3, out=out) is out
     assert set(out.tolist()) == {3}
     assert gpu.stats().memory.bytes_in_arrays == 0
 
 
-def test_a_call_that_fails_gives_its_memory_to_the_next(fresh_gpu: OpenGpu) -> None:
+def test_the_memory_of_a_failed_call_serves_the_next(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     good = np.ones((SMALLEST // 48 + 70, 6), np.uint64)
     bad = good.copy()
@@ -326,10 +326,10 @@ def test_a_call_that_fails_gives_its_memory_to_the_next(fresh_gpu: OpenGpu) -> N
     assert place in {address(gpu.run(FQ_ADD, good, good)), address(result)}
 
 
-def test_what_the_device_still_writes_to_is_not_given_to_the_next(
+def test_memory_that_the_device_still_writes_to_is_not_reused(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call that was interrupted twice leaves its work running."""
+    """A call that was interrupted twice leaves its work in flight."""
     gpu = fresh_gpu()
     device, make = gpu._session.resources.device.handle, RecycledResults.make
     made: list[int] = []

@@ -1,4 +1,4 @@
-"""Pieces that other threads fill and drain: exact, in order, on one queue or on several."""
+"""Pieces that copy threads fill and drain: exact, in order, on one queue or on several."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ Gpu = gx.PersistentVulkanBackend
 
 
 @pytest.fixture
-def crewed_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
+def threaded_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     return open_with_copy_threads(fresh_gpu, monkeypatch)
 
 
 @on_both_paths
 @pytest.mark.parametrize("depth", [2, 3, 16])
 @pytest.mark.parametrize("given", [False, True], ids=["new results", "given arrays"])
-def test_batches_are_the_same_bit_by_bit(
-    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, depth: int, given: bool
+def test_batches_give_identical_bits(
+    threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, depth: int, given: bool
 ) -> None:
     watched = Watched(monkeypatch)
     for kernel, jobs in ((FQ_ADD, field_jobs(*MIXED)), (ADD_U32, word_jobs(*MIXED, *MIXED))):
         out = [np.full_like(a, 7) for a, _ in jobs] if given else None
-        one_by_one = crewed_gpu.run_batch(kernel, jobs, device_local=device_local, pipelined=False)
+        one_by_one = threaded_gpu.run_batch(
+            kernel, jobs, device_local=device_local, pipelined=False
+        )
         for _ in range(2):
-            results = crewed_gpu.run_batch(
+            results = threaded_gpu.run_batch(
                 kernel, jobs, out=out, device_local=device_local, depth=depth
             )
             check_sums(results, jobs)
@@ -51,18 +53,18 @@ def test_batches_are_the_same_bit_by_bit(
 
 
 @on_both_paths
-def test_calls_and_streams_are_exact_too(crewed_gpu: Gpu, device_local: bool) -> None:
+def test_calls_and_streams_are_exact(threaded_gpu: Gpu, device_local: bool) -> None:
     jobs = field_jobs(*MIXED)
-    check_sums([crewed_gpu.run(FQ_ADD, *job, device_local=device_local) for job in jobs], jobs)
+    check_sums([threaded_gpu.run(FQ_ADD, *job, device_local=device_local) for job in jobs], jobs)
     for depth in (2, 16):
-        stream = crewed_gpu.stream(FQ_ADD, iter(jobs), device_local=device_local, depth=depth)
+        stream = threaded_gpu.stream(FQ_ADD, iter(jobs), device_local=device_local, depth=depth)
         check_sums(list(stream), jobs)
     backwards = [(a[::-1], b[::-1]) for a, b in jobs]
-    check_sums(crewed_gpu.run_batch(FQ_ADD, backwards, device_local=device_local), backwards)
+    check_sums(threaded_gpu.run_batch(FQ_ADD, backwards, device_local=device_local), backwards)
 
 
-def test_pieces_are_submitted_in_order_whoever_is_filled_first(
-    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+def test_pieces_are_submitted_in_order_whichever_is_filled_first(
+    threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled = [threading.Event() for _ in range(12)]
 
@@ -74,13 +76,13 @@ def test_pieces_are_submitted_in_order_whoever_is_filled_first(
 
     watched = Watched(monkeypatch, fill=wait_for_the_next)
     jobs = field_jobs(*[70] * 12)
-    check_sums(in_time(lambda: crewed_gpu.run_batch(FQ_ADD, jobs, depth=3)), jobs)
+    check_sums(in_time(lambda: threaded_gpu.run_batch(FQ_ADD, jobs, depth=3)), jobs)
     assert watched.ended["fill"] != sorted(watched.ended["fill"], key=lambda job: job or 0)
     assert watched.begun["submit"] == list(range(12))
 
 
-def test_a_small_piece_does_not_overtake_a_large_one_that_is_being_submitted(
-    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+def test_a_small_piece_does_not_overtake_a_large_one(
+    threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large_is_next, small_is_through = threading.Event(), threading.Event()
 
@@ -95,34 +97,36 @@ def test_a_small_piece_does_not_overtake_a_large_one_that_is_being_submitted(
 
     watched = Watched(monkeypatch, prepare=prepare, submit=submit)
     jobs = word_jobs(70, 1)
-    work, results = in_background(lambda: crewed_gpu.run_batch(ADD_U32, jobs, depth=2))
+    work, results = in_background(lambda: threaded_gpu.run_batch(ADD_U32, jobs, depth=2))
     while not watched.ended["submit"] and work.is_alive():
         time.sleep(0.001)
     small_is_through.set()
     work.join(PATIENCE)
     check_sums(results[0], jobs)
-    others = crewed_gpu._session.resources.copy_threads._workers
+    others = threaded_gpu._session.resources.copy_threads._workers
     assert not watched.threads["submit"].isdisjoint(others), "another submits the large one"
     assert watched.ended["submit"] == [0, 1]
 
 
-def test_batches_of_several_threads_share_one_crew(crewed_gpu: Gpu) -> None:
+def test_batches_of_several_threads_share_the_copy_threads(threaded_gpu: Gpu) -> None:
     def work(number: int) -> None:
         jobs = word_jobs(*[CHUNK - number] * 5, 250 + number, number)
         for depth in (2, 3, 16):
-            check_sums(crewed_gpu.run_batch(ADD_U32, jobs, depth=depth), jobs)
+            check_sums(threaded_gpu.run_batch(ADD_U32, jobs, depth=depth), jobs)
         bad = field_jobs(70, 71, 72)
         bad[1][0][number] = TOO_LARGE
         with pytest.raises(gx.ElementRangeError) as caught:
-            crewed_gpu.run_batch(FQ_ADD, bad, depth=2)
+            threaded_gpu.run_batch(FQ_ADD, bad, depth=2)
         assert (caught.value.job, caught.value.index) == (1, number)
 
     in_threads(work)
-    assert crewed_gpu.stats().slots.in_use == 0
+    assert threaded_gpu.stats().slots.in_use == 0
 
 
-def two_beside_each_other(resources: Resources, opened: ExitStack) -> Resources:
-    """Queues to compute on where the device has one: that one, under semaphores of their own."""
+def open_two_queues(resources: Resources, opened: ExitStack) -> Resources:
+    """Two stand-ins for parallel compute queues: the one compute queue with two timeline
+    semaphores.
+    """
     made = [Timeline(resources.device, resources.device.queues.compute) for _ in range(2)]
     for timeline in made:
         opened.callback(timeline.close)
@@ -132,21 +136,21 @@ def two_beside_each_other(resources: Resources, opened: ExitStack) -> Resources:
 
 @pytest.fixture
 def several_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    """A backend that gives each piece to another of two queues."""
+    """A backend that alternates between two compute queues."""
     make = Session._make_resources
     monkeypatch.setattr(recording, "MUCH_TO_COPY", MUCH)
     monkeypatch.setattr(strategy, "_queues", lambda *_: ("several", "queues: several"))
     monkeypatch.setattr(
         Session,
         "_make_resources",
-        lambda self, opened: two_beside_each_other(make(self, opened), opened),
+        lambda self, opened: open_two_queues(make(self, opened), opened),
     )
     return fresh_gpu(stream_chunk_elems=CHUNK)
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
 @pytest.mark.parametrize("depth", [2, 3, 16])
-def test_queues_side_by_side_give_the_same_results(
+def test_parallel_compute_queues_give_the_same_results(
     several_gpu: Gpu, depth: int, mapped: bool
 ) -> None:
     jobs, out = field_jobs(*MIXED), None
@@ -165,7 +169,7 @@ def test_queues_side_by_side_give_the_same_results(
 
 
 @pytest.mark.parametrize("depth", [2, 4])
-def test_pieces_alternate_among_the_queues(
+def test_pieces_alternate_between_the_parallel_queues(
     several_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, depth: int
 ) -> None:
     queues = several_gpu._session.resources.parallel_compute
@@ -176,7 +180,7 @@ def test_pieces_alternate_among_the_queues(
     signalled = [info.pSignalSemaphores[0] for _, _, info, _ in submitted]
     assert signalled == [queue._semaphore for queue in queues] * 18
     assert several_gpu.stats().slots.misses == depth
-    # Other ways keep to the one queue.
+    # Other strategies use the one queue.
     submitted.clear()
     several_gpu.run(ADD_U32, *jobs[0], device_local=True)
     several_gpu.run_batch(ADD_U32, jobs[:2], device_local=False, depth=2)

@@ -1,4 +1,4 @@
-"""Errors, Ctrl-C and ends while other threads fill and drain: told here, nobody left behind."""
+"""Errors, Ctrl-C and close while copy threads work: raised in the caller, no thread left."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Gpu = gx.PersistentVulkanBackend
 
 
 @pytest.fixture
-def crewed_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
+def threaded_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     return open_with_copy_threads(fresh_gpu, monkeypatch)
 
 
 class OtherThreadError(Exception):
-    """What goes wrong in these tests."""
+    """The error that these tests raise in copy threads."""
 
 
 @pytest.mark.parametrize("where", ["fill", "submit", "drain"])
 @pytest.mark.parametrize("wrong", [0, 11])
 @pytest.mark.parametrize("depth", [2, 16])
-def test_an_error_in_another_thread_is_raised_here(
-    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, where: str, wrong: int, depth: int
+def test_an_error_in_a_copy_thread_is_raised_in_the_caller(
+    threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, where: str, wrong: int, depth: int
 ) -> None:
     raised_in: list[threading.Thread] = []
 
@@ -54,15 +54,15 @@ def test_an_error_in_another_thread_is_raised_here(
     with monkeypatch.context() as patch:
         Watched(patch, **{where: fail})
         with pytest.raises(OtherThreadError, match=f"job {wrong}"):
-            in_time(lambda: crewed_gpu.run_batch(FQ_ADD, jobs, depth=depth))
-        crew = crewed_gpu._session.resources.copy_threads
+            in_time(lambda: threaded_gpu.run_batch(FQ_ADD, jobs, depth=depth))
+        crew = threaded_gpu._session.resources.copy_threads
         assert set(raised_in) <= set(crew._workers)
         assert all(worker.is_alive() for worker in crew._workers)
-    check_works(crewed_gpu, depth)
+    check_works(threaded_gpu, depth)
 
 
-def test_a_submission_that_fails_in_another_thread_is_told_of_here(
-    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+def test_a_failing_submission_in_a_copy_thread_is_raised_in_the_caller(
+    threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_arguments: Any) -> None:
         if len(submitted) == 5:
@@ -72,32 +72,32 @@ def test_a_submission_that_fails_in_another_thread_is_told_of_here(
     with monkeypatch.context() as patch:
         submitted = watch(patch, "vkQueueSubmit", refuse)
         with pytest.raises(gx.errors.VulkanError, match="vkQueueSubmit failed"):
-            in_time(lambda: crewed_gpu.run_batch(FQ_ADD, jobs, depth=3))
-    check_works(crewed_gpu)
+            in_time(lambda: threaded_gpu.run_batch(FQ_ADD, jobs, depth=3))
+    check_works(threaded_gpu)
 
 
 @on_both_paths
 @pytest.mark.parametrize("depth", [2, 16])
-def test_a_bad_element_is_named_by_its_job_and_index(
-    crewed_gpu: Gpu, device_local: bool, depth: int
+def test_an_out_of_range_element_is_reported_by_job_and_index(
+    threaded_gpu: Gpu, device_local: bool, depth: int
 ) -> None:
     jobs = field_jobs(*[70, 250] * 6)
     jobs[7][1][207] = TOO_LARGE
-    jobs[9][0][3] = TOO_LARGE  # comes later
+    jobs[9][0][3] = TOO_LARGE  # submitted later
     for _ in range(2):
         with pytest.raises(gx.ElementRangeError) as caught:
             in_time(
-                lambda: crewed_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, depth=depth)
+                lambda: threaded_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, depth=depth)
             )
         assert (caught.value.job, caught.value.argument, caught.value.index) == (7, 1, 207)
-    check_works(crewed_gpu, depth)
+    check_works(threaded_gpu, depth)
 
 
 @pytest.mark.usefixtures("sigint_handler")
 @pytest.mark.parametrize("where", ["fill", "drain"])
 @pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_arrives_when_the_others_are_done(
-    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, where: str, times: int
+def test_ctrl_c_is_raised_when_the_copy_threads_are_done(
+    threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, where: str, times: int
 ) -> None:
     def slow(job: int | None) -> None:
         if job == 2:
@@ -109,16 +109,16 @@ def test_ctrl_c_arrives_when_the_others_are_done(
     with monkeypatch.context() as patch:
         watched = Watched(patch, **{where: slow})
         with pytest.raises(KeyboardInterrupt):
-            crewed_gpu.run_batch(FQ_ADD, jobs, depth=3)
+            threaded_gpu.run_batch(FQ_ADD, jobs, depth=3)
         assert 2 in watched.ended[where], "nobody writes to the slots any more"
         for name, jobs_begun in watched.begun.items():
             assert set(jobs_begun) == set(watched.ended[name])
         assert len(watched.ended["drain"]) < 12
-    check_works(crewed_gpu)
+    check_works(threaded_gpu)
 
 
 @pytest.mark.usefixtures("sigint_handler")
-def test_ctrl_c_in_a_copy_that_is_shared_arrives_when_the_others_are_done(
+def test_ctrl_c_in_a_shared_copy_is_raised_when_the_helpers_are_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copy, begun, ended = _SharedCopy.copy, threading.Event(), threading.Event()
@@ -146,8 +146,8 @@ def test_ctrl_c_in_a_copy_that_is_shared_arrives_when_the_others_are_done(
     assert done, "somebody still writes to the arrays"
 
 
-def test_a_stream_is_closed_when_those_who_fill_are_done(
-    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+def test_a_stream_is_closed_when_its_fills_are_done(
+    threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, may_end = threading.Event(), threading.Event()
 
@@ -159,7 +159,7 @@ def test_a_stream_is_closed_when_those_who_fill_are_done(
     jobs = field_jobs(*[70] * 12)
     with monkeypatch.context() as patch:
         watched = Watched(patch, fill=slow)
-        stream = crewed_gpu.stream(FQ_ADD, jobs, depth=3)
+        stream = threaded_gpu.stream(FQ_ADD, jobs, depth=3)
         first = [next(stream), next(stream)]
         assert reached.wait(PATIENCE)
         closing, _ = in_background(stream.close)
@@ -170,20 +170,20 @@ def test_a_stream_is_closed_when_those_who_fill_are_done(
         assert not closing.is_alive()
         assert set(watched.begun["fill"]) == set(watched.ended["fill"])
     check_sums(first, jobs[:2])
-    check_works(crewed_gpu)
+    check_works(threaded_gpu)
 
 
 def test_closing_the_backend_ends_streams_and_threads(
-    crewed_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+    threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = set(threading.enumerate())
     jobs = field_jobs(*[70] * 12)
     with monkeypatch.context() as patch:
         Watched(patch, fill=lambda _: time.sleep(0.01))
-        streams = [crewed_gpu.stream(FQ_ADD, jobs, depth=depth) for depth in (2, 3)]
+        streams = [threaded_gpu.stream(FQ_ADD, jobs, depth=depth) for depth in (2, 3)]
         check_sums([next(stream) for stream in streams], [jobs[0]] * 2)
         assert len(set(threading.enumerate()) - before) == WORKERS
-        in_time(crewed_gpu.close)
+        in_time(threaded_gpu.close)
     assert set(threading.enumerate()) <= before
     with pytest.raises(gx.errors.ClosedError):
         next(streams[0])

@@ -1,4 +1,4 @@
-"""Calls: NumPy in, NumPy out, on both data paths, whatever the arrays' sizes and layouts."""
+"""Calls: NumPy in, NumPy out, on both data paths, for all sizes and layouts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Backend = gx.PersistentVulkanBackend | gx.VulkanSpirvBackend
 ADD_U32 = gx.kernels.load("vector_add_u32")
 ADD_F32 = gx.kernels.load("vector_add_f32")
 FQ = BLS12_381_FQ
-# Around work-groups of 64 and 128, and where the second operand moves by 256 bytes.
+# Around work-groups of 64 and 128, and where the second operand's offset grows by 256 bytes.
 WHOLE_SIZES = [0, 1, 2, 5, 6, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000]
 CUT_SIZES = [99, 100, 101, 199, 200, 201, 250]
 
@@ -54,9 +54,7 @@ def random_elements(count: int, seed: int = 1) -> Array:
 
 @on_both_paths
 @pytest.mark.parametrize("size", [1, 64, 100, 101, 1000])
-def test_integers_add_and_wrap_on_every_backend(
-    backend: Backend, device_local: bool, size: int
-) -> None:
+def test_integers_wrap_on_every_backend(backend: Backend, device_local: bool, size: int) -> None:
     a, b = random_words(size, 1), random_words(size, 2)
     a[0], b[0] = 0xFFFFFFFF, 2
     total = backend.run(ADD_U32, a, b, device_local=device_local)
@@ -77,7 +75,7 @@ def test_run_field_add_adds_in_the_base_field(backend: Backend, device_local: bo
 @on_both_paths
 @given(pairs=st.lists(st.tuples(words32, words32), max_size=150))
 @settings(max_examples=25)
-def test_integers_add_whatever_they_are(
+def test_integers_of_any_value_add(
     cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, pairs: list[tuple[int, int]]
 ) -> None:
     a, b = np.array(pairs, np.uint32).reshape(-1, 2).T
@@ -88,7 +86,7 @@ def test_integers_add_whatever_they_are(
 @on_both_paths
 @given(xs=st.lists(floats, max_size=150), signs=seeds)
 @settings(max_examples=25)
-def test_floats_add_to_the_last_bit(
+def test_floats_add_exactly(
     cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, xs: list[float], signs: int
 ) -> None:
     draw = np.random.default_rng(signs)
@@ -127,7 +125,7 @@ def test_field_kernels_are_exact_at_every_size(
 
 @pytest.mark.parametrize("per_invocation", [1, 2, 3])
 @pytest.mark.parametrize("work_group", [64, 128, 256, 512])
-def test_every_tuning_gives_the_same(
+def test_every_tuning_gives_the_same_results(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, work_group: int, per_invocation: int
 ) -> None:
     gpu = fresh_gpu()
@@ -182,7 +180,7 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 @on_both_paths
 @pytest.mark.parametrize("size", [1, 250])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_any_layout_of_the_inputs_will_do(
+def test_inputs_may_have_any_layout(
     cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, layout: str, size: int
 ) -> None:
     a, b = random_elements(size, 1), random_elements(size, 2)
@@ -200,7 +198,7 @@ def test_any_layout_of_the_inputs_will_do(
 
 
 @pytest.mark.parametrize("leading", [(), (1,), (2, 3, 35), (2, 0), (0,), (5, 1, 1)])
-def test_leading_axes_come_back(
+def test_leading_axes_are_preserved(
     cutting_gpu: gx.PersistentVulkanBackend, leading: tuple[int, ...]
 ) -> None:
     count = int(np.prod(leading))
@@ -210,7 +208,9 @@ def test_leading_axes_come_back(
     np.testing.assert_array_equal(result, words.add(FQ, a, b))
 
 
-def test_leading_axes_in_another_order_come_back(cutting_gpu: gx.PersistentVulkanBackend) -> None:
+def test_leading_axes_in_another_order_are_preserved(
+    cutting_gpu: gx.PersistentVulkanBackend,
+) -> None:
     a, b = (random_elements(6 * 35, seed).reshape(2, 3, 35, 6) for seed in (1, 2))
     turned_a, turned_b = (np.moveaxis(x, 2, 0) for x in (a, b))
     expected = np.moveaxis(words.add(FQ, a, b), 2, 0)
@@ -222,7 +222,7 @@ def test_the_same_array_may_be_both_arguments(gpu: gx.PersistentVulkanBackend) -
     np.testing.assert_array_equal(gpu.run(ADD_U32, a, a), a * np.uint32(2))
 
 
-def test_results_do_not_change_with_later_calls(gpu: gx.PersistentVulkanBackend) -> None:
+def test_later_calls_do_not_change_results(gpu: gx.PersistentVulkanBackend) -> None:
     a, b = random_words(70, 1), random_words(70, 2)
     first = gpu.run(ADD_U32, a, b)
     kept = first.copy()
@@ -269,19 +269,19 @@ WRONG: dict[str, tuple[tuple[Any, ...], type[gx.GpuError], str]] = {
 
 
 @pytest.mark.parametrize("arrays, error, words_in_it", WRONG.values(), ids=WRONG.keys())
-def test_what_does_not_fit_is_an_error_in_words(
+def test_unsuitable_arrays_are_refused_with_the_reason(
     backend: Backend, arrays: tuple[Any, ...], error: type[gx.GpuError], words_in_it: str
 ) -> None:
     with pytest.raises(error, match=words_in_it):
         backend.run(gx.kernels.load("bls12_381_fq_add"), *arrays)
 
 
-def test_what_is_no_kernel_is_an_error_in_words(backend: Backend) -> None:
+def test_an_object_that_is_not_a_kernel_is_refused(backend: Backend) -> None:
     with pytest.raises(gx.errors.ArgumentTypeError, match="the first argument is a str"):
         backend.run("vector_add_u32", GOOD, GOOD)  # type: ignore[arg-type]
 
 
-def test_the_path_asked_for_is_the_path_taken(fresh_gpu: OpenGpu) -> None:
+def test_the_requested_data_path_is_used(fresh_gpu: OpenGpu) -> None:
     gpu, x = fresh_gpu(), random_words(10)
     for device_local, times in ((True, 3), (False, 2)):
         for _ in range(times):
@@ -290,7 +290,7 @@ def test_the_path_asked_for_is_the_path_taken(fresh_gpu: OpenGpu) -> None:
     assert gpu.stats().elements == 50
 
 
-def test_a_streamed_call_counts_its_pieces(fresh_gpu: OpenGpu) -> None:
+def test_a_chunked_call_counts_its_pieces(fresh_gpu: OpenGpu) -> None:
     gpu, x = fresh_gpu(stream_chunk_elems=CHUNK), random_words(250)
     gpu.run(ADD_U32, x, x)
     assert (gpu.stats().calls, gpu.stats().pieces) == (1, 3)

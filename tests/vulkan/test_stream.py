@@ -1,4 +1,4 @@
-"""Streams: endless jobs, results in order as they come, bounded memory, ends of every kind."""
+"""Streams: infinite jobs, results in order, bounded memory, every way to end."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ GROWING = (1, 10, 1000, 5, 5000, 0, 3)
 sizes = st.lists(st.sampled_from([0, 1, 2, 64, 65, 99, 100, 101, 250]), max_size=8)
 
 
-class Drawn:
-    """An iterable of jobs that counts those asked for."""
+class CountedJobs:
+    """An iterable that counts the jobs taken from it."""
 
     def __init__(self, jobs: list[Job]) -> None:
         self._jobs = jobs
@@ -53,7 +53,7 @@ class Drawn:
 @given(counts=sizes, depth=st.sampled_from([None, 2, 3, 16]))
 @example(counts=[101, 0, 7], depth=None)
 @settings(max_examples=20)
-def test_a_stream_gives_every_result_in_order(
+def test_a_stream_yields_every_result_in_order(
     gpu: Gpu, cutting_gpu: Gpu, device_local: bool, counts: list[int], depth: int | None
 ) -> None:
     jobs = field_jobs(*counts)
@@ -73,12 +73,12 @@ def test_sizes_may_grow_shrink_and_be_zero(
 
 @on_both_paths
 @pytest.mark.parametrize("depth", [None, 2, 3, MAX_SLOTS])
-def test_a_stream_draws_no_more_jobs_than_it_has_slots_for(
+def test_a_stream_takes_no_more_jobs_than_it_has_slots(
     fresh_gpu: OpenGpu, device_local: bool, depth: int | None
 ) -> None:
     gpu, jobs = fresh_gpu(), word_jobs(*[70] * 50)
     slots = depth or DEFAULT_SLOTS
-    drawn = Drawn(jobs)
+    drawn = CountedJobs(jobs)
     stream = gpu.stream(ADD_U32, drawn, device_local=device_local, depth=depth)
     assert drawn.count == 0
     results: list[Array] = []
@@ -92,8 +92,8 @@ def test_a_stream_draws_no_more_jobs_than_it_has_slots_for(
     assert gpu.stats().slots.in_use == 0
 
 
-def test_thousands_of_jobs_take_bounded_memory() -> None:
-    """Without the layer, which remembers things of its own."""
+def test_thousands_of_jobs_need_bounded_memory() -> None:
+    """Without the validation layer, which allocates memory of its own."""
     with gx.PersistentVulkanBackend(settings=gx.Settings()) as gpu:
         known = word_jobs(1, 64, 100, 65, 3)
 
@@ -119,13 +119,13 @@ def test_a_stream_of_one_size_makes_its_slots_once(fresh_gpu: OpenGpu) -> None:
     assert gpu.stats().slots.misses <= 6
 
 
-def test_slots_grow_with_the_largest_job_and_not_with_every_one(fresh_gpu: OpenGpu) -> None:
+def test_slots_grow_with_the_largest_job_only(fresh_gpu: OpenGpu) -> None:
     gpu, jobs = fresh_gpu(), word_jobs(1000, *range(1, 900, 20))
     check_sums(list(gpu.stream(ADD_U32, jobs, depth=2)), jobs)
     assert gpu.stats().slots.misses == 2
 
 
-class OopsError(Exception):
+class JobsError(Exception):
     pass
 
 
@@ -136,7 +136,7 @@ def good_then(jobs: list[Job], error: BaseException) -> Iterator[Job]:
 
 @on_both_paths
 @pytest.mark.parametrize("after", [0, 1, 2, 3, 9])
-@pytest.mark.parametrize("error", [OopsError, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [JobsError, KeyboardInterrupt])
 def test_an_error_in_the_jobs_ends_the_stream(
     fresh_gpu: OpenGpu,
     monkeypatch: pytest.MonkeyPatch,
@@ -170,7 +170,7 @@ def test_a_stream_may_be_left_early(
 ) -> None:
     before = binding.live_objects()
     gpu, jobs = fresh_gpu(stream_chunk_elems=CHUNK), field_jobs(*[170] * 20)
-    in_flight, drawn = InFlightTracker(gpu, monkeypatch), Drawn(jobs)
+    in_flight, drawn = InFlightTracker(gpu, monkeypatch), CountedJobs(jobs)
     stream: Any = gpu.stream(FQ_ADD, drawn, device_local=device_local, depth=3)
     results = list(itertools.islice(stream, taken))
     stream.close()
@@ -184,10 +184,10 @@ def test_a_stream_may_be_left_early(
 
 @on_both_paths
 @pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_ends_a_stream_and_the_backend_goes_on(
+def test_ctrl_c_ends_a_stream_and_the_backend_stays_usable(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, times: int
 ) -> None:
-    # The second one arrives while what is in flight is waited for.
+    # The second Ctrl-C arrives while the jobs in flight are waited for.
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
     interrupt_waits(monkeypatch, times)
     in_flight = InFlightTracker(gpu, monkeypatch)
@@ -198,7 +198,7 @@ def test_ctrl_c_ends_a_stream_and_the_backend_goes_on(
 
 
 @pytest.mark.parametrize("bad", [0, 1, 5])
-def test_a_bad_job_is_named_by_its_index(cutting_gpu: Gpu, bad: int) -> None:
+def test_an_invalid_job_is_refused_by_its_index(cutting_gpu: Gpu, bad: int) -> None:
     jobs: list[Any] = [*field_jobs(9, 250, 7, 64, 9, 9)]
     jobs[bad] = (jobs[bad][0], jobs[bad][0].astype(np.float64))
     with pytest.raises(
@@ -210,7 +210,7 @@ def test_a_bad_job_is_named_by_its_index(cutting_gpu: Gpu, bad: int) -> None:
 
 @on_both_paths
 @pytest.mark.parametrize(("job", "index"), [(0, 3), (2, 207), (4, 8)])
-def test_a_bad_element_is_named_by_job_argument_and_index(
+def test_an_out_of_range_element_is_reported_by_job_argument_and_index(
     cutting_gpu: Gpu, device_local: bool, job: int, index: int
 ) -> None:
     jobs = field_jobs(9, 1, 250, 64, 9, 7)
@@ -224,7 +224,7 @@ def test_a_bad_element_is_named_by_job_argument_and_index(
     check_still_works(cutting_gpu)
 
 
-def test_a_depth_that_cannot_be_is_refused_at_once(gpu: Gpu) -> None:
+def test_an_invalid_depth_is_refused_at_once(gpu: Gpu) -> None:
     for depth in (0, 1, 17):
         with pytest.raises(SettingsError, match=f"depth is {depth}"):
             gpu.stream(FQ_ADD, [field_job(9)], depth=depth)

@@ -1,4 +1,4 @@
-"""Streams that somebody still holds: nothing waits for them that they themselves would end."""
+"""Open streams do not block: closing the backend and other calls do not wait for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.device_waits import HeldWait
 from tests.support.jobs import ADD_U32, check_sums, word_jobs
 from tests.support.threads import PATIENCE, in_background
 
-# Each in an interpreter of its own, which shows where it hangs and ends.
+# Each in a process of its own: a hang ends by a time limit and shows where it is.
 HELD = """
 import faulthandler
 faulthandler.dump_traceback_later(60, exit=True)
@@ -40,15 +40,13 @@ else:
 
 
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
-def test_a_stream_that_is_held_keeps_nobody_from_closing(
-    run_python: RunPython, ending: str
-) -> None:
+def test_an_open_stream_does_not_block_close(run_python: RunPython, ending: str) -> None:
     ran = run_python(HELD.format(count=500, limit=None, depth=3) + ending)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("depth", [None, 16])
-def test_other_calls_run_while_a_stream_is_held(run_python: RunPython, depth: int | None) -> None:
+def test_other_calls_run_while_a_stream_is_open(run_python: RunPython, depth: int | None) -> None:
     others = """
 y = np.arange(3000, dtype=np.uint32)
 assert (gpu.run(add, y, y) == 2 * y).all()
@@ -60,7 +58,7 @@ gpu.close()
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-def test_a_stream_at_work_in_another_thread_ends_with_the_backend(
+def test_a_stream_iterated_by_another_thread_ends_with_the_backend(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu, jobs = fresh_gpu(), word_jobs(*[70] * 20)
@@ -79,7 +77,7 @@ def test_a_stream_at_work_in_another_thread_ends_with_the_backend(
     assert not closing.is_alive(), "the stream has its slots still"
 
 
-def test_streams_side_by_side_are_told_apart(gpu: gx.PersistentVulkanBackend) -> None:
+def test_concurrent_streams_do_not_mix(gpu: gx.PersistentVulkanBackend) -> None:
     jobs = word_jobs(70, 0, 71, 300, 5), word_jobs(9, 300, 1, 0, 64)
     streams = [gpu.stream(ADD_U32, each) for each in jobs]
     results = list(zip(*streams, strict=True))

@@ -1,8 +1,8 @@
-"""Hazards between submissions: the validation layer compares each one with those before it.
+"""Hazards between submissions: the validation layer compares each submission with earlier ones.
 
-Layer 1.3.239 does not know that the host waited for a timeline semaphore, so a slot that is used
-again looks to it as if it raced with itself. With as many slots as jobs the host waits for nothing
-until all are submitted, and every message would be a real one.
+Layer 1.3.239 does not know that the host waited for a timeline semaphore. A slot that is used again
+looks to the layer like a race with itself. With as many slots as jobs the host waits for nothing
+until all are submitted, so every message is a real hazard.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ with gx.PersistentVulkanBackend() as gpu:
 
 @pytest.fixture
 def comparing_settings(tmp_path: Path) -> str:
-    """A folder with settings that make the layer compare submissions with each other."""
+    """A folder with layer settings that enable the comparison of submissions."""
     compared = "VALIDATION_CHECK_ENABLE_SYNCHRONIZATION_VALIDATION_QUEUE_SUBMIT"
     settings = LAYER_SETTINGS.rstrip("\n") + f",{compared}\n"
     (tmp_path / "vk_layer_settings.txt").write_text(settings)
@@ -41,7 +41,7 @@ def comparing_settings(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("device_local", [True, False], ids=["device-local", "host-visible"])
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
-def test_sixteen_slots_in_flight_race_with_nothing(
+def test_sixteen_slots_in_flight_have_no_hazard(
     run_python: RunPython, comparing_settings: str, mapped: bool, device_local: bool
 ) -> None:
     script = BATCHES.format(mapped=mapped, device_local=device_local, jobs=DEPTH, depth=DEPTH)
@@ -50,7 +50,7 @@ def test_sixteen_slots_in_flight_race_with_nothing(
 
 
 def test_the_layer_does_compare_submissions(run_python: RunPython, comparing_settings: str) -> None:
-    """One job more uses a slot again, after a wait that the layer knows nothing of."""
+    """One job more uses a slot again, after a wait that the layer does not know of."""
     script = BATCHES.format(mapped=False, device_local=True, jobs=DEPTH + 1, depth=DEPTH)
     done = run_python(script, VK_LAYER_SETTINGS_PATH=comparing_settings)
     assert done.returncode == 0, done.stderr

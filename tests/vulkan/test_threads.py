@@ -1,4 +1,4 @@
-"""Many threads on one backend: right results, no deadlock, and a close that waits for them."""
+"""Many threads on one backend: exact results, no deadlock, and a close that waits for them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def run_at_random(gpu: gx.PersistentVulkanBackend, cases: list[Case], calls: int
     in_threads(work)
 
 
-def test_calls_of_all_kinds_at_once_are_right(fresh_gpu: OpenGpu) -> None:
+def test_concurrent_calls_of_all_kinds_are_exact(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu(stream_chunk_elems=150)
     run_at_random(gpu, make_cases(1000), 60)
     assert gpu.stats().calls == THREADS * 60
     assert gpu.stats().slots.in_use == 0
 
 
-def test_one_kernel_from_all_threads_gets_slots_of_its_own(fresh_gpu: OpenGpu) -> None:
+def test_concurrent_calls_of_one_kernel_get_their_own_slots(fresh_gpu: OpenGpu) -> None:
     gpu, kernel = fresh_gpu(), gx.kernels.load("vector_add_u32")
 
     def work(number: int) -> None:
@@ -60,7 +60,7 @@ def test_threads_wait_for_memory_that_others_use(fresh_gpu: OpenGpu) -> None:
     assert gpu.stats().memory.bytes_held <= limit
 
 
-def test_trimming_while_others_run_does_no_harm(fresh_gpu: OpenGpu) -> None:
+def test_trim_during_other_calls_is_safe(fresh_gpu: OpenGpu) -> None:
     gpu, cases = fresh_gpu(stream_chunk_elems=150), make_cases(400)
 
     def work(number: int) -> None:
@@ -75,7 +75,7 @@ def test_trimming_while_others_run_does_no_harm(fresh_gpu: OpenGpu) -> None:
     in_threads(work)
 
 
-def test_a_bad_element_of_one_thread_is_not_anothers(fresh_gpu: OpenGpu) -> None:
+def test_an_out_of_range_element_is_reported_to_its_own_thread(fresh_gpu: OpenGpu) -> None:
     gpu, kernel = fresh_gpu(), gx.kernels.load("bls12_381_fq_add")
     good = words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 130, 1))
     expected = words.add(BLS12_381_FQ, good, good)
@@ -93,7 +93,7 @@ def test_a_bad_element_of_one_thread_is_not_anothers(fresh_gpu: OpenGpu) -> None
 
 
 @pytest.mark.parametrize("limit", [None, 100_000])
-def test_close_waits_for_calls_and_turns_others_away(fresh_gpu: OpenGpu, limit: int | None) -> None:
+def test_close_waits_for_calls_and_refuses_new_ones(fresh_gpu: OpenGpu, limit: int | None) -> None:
     before = binding.live_objects()
     gpu, cases = fresh_gpu(stream_chunk_elems=150, memory_limit=limit), make_cases(1000)
     turned_away = threading.Semaphore(0)
@@ -120,7 +120,7 @@ def test_close_waits_for_calls_and_turns_others_away(fresh_gpu: OpenGpu, limit: 
     assert binding.live_objects() == before
 
 
-def test_backends_open_and_close_in_many_threads() -> None:
+def test_backends_may_open_and_close_in_many_threads() -> None:
     before = binding.live_objects()
 
     def work(number: int) -> None:
@@ -151,6 +151,6 @@ while gpu.stats().calls < 50:
 """
 
 
-def test_an_interpreter_may_end_while_threads_run(run_python: RunPython) -> None:
+def test_an_interpreter_may_exit_while_threads_run(run_python: RunPython) -> None:
     ran = run_python(ENDS_WHILE_THREADS_RUN)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Calls that have to wait: for memory that another call has, and close() for those that run."""
+"""Calls that wait for memory of other calls, and a close that waits for calls."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.support.threads import PATIENCE, in_background
 
 ADD_U32 = gx.kernels.load("vector_add_u32")
 UNCUT = gx.Kernel.from_spirv(load_spirv("vector_add_u32"), inputs=2, outputs=1, split="whole")
-"""It takes all its memory at once; a call that is cut takes a part of what there is."""
+"""Needs all its memory at once; a call that can be chunked takes what there is."""
 X = np.arange(9, dtype=np.uint32)
 
 
-def test_a_call_waits_until_another_gives_its_memory_back(
+def test_a_call_waits_until_another_releases_its_memory(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = fresh_gpu(memory_limit=40_000)
-    x = np.arange(1666, dtype=np.uint32)  # a slot for it has more than half of the limit
+    x = np.arange(1666, dtype=np.uint32)  # its slot needs more than half of the limit
     with HeldWait(monkeypatch) as held:
         first, first_results = in_background(lambda: gpu.run(UNCUT, x, x))
         assert held.reached.wait(PATIENCE)
@@ -57,15 +57,17 @@ def test_close_returns_when_the_last_call_is_done(
     np.testing.assert_array_equal(results, [2 * X])
 
 
-def test_two_calls_that_take_memory_from_each_other_both_get_it(
+def test_two_calls_that_compete_for_memory_both_complete(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each has its inputs, neither has room for its outputs, both find that out at once."""
+    """Each has its inputs, neither can allocate its outputs, and both fail at once."""
     allocate, seen = MemoryPool.allocate, threading.local()
     both_have_inputs, both_failed = threading.Barrier(2), threading.Barrier(2)
 
     def meet(barrier: threading.Barrier) -> None:
-        with contextlib.suppress(threading.BrokenBarrierError):  # they may also come in turn
+        with contextlib.suppress(
+            threading.BrokenBarrierError
+        ):  # they may also come one after the other
             barrier.wait(2)
 
     def allocate_in_step(pool: MemoryPool, purpose: Purpose, nbytes: int) -> Allocation:
