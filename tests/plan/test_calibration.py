@@ -22,7 +22,7 @@ from tests.support.calibrations import (
     MAYBE_TIMES,
     NAMES,
     is_sound,
-    strange_figures,
+    random_calibrations,
 )
 
 TEXT = H200.to_json()
@@ -47,7 +47,7 @@ def changed(**changes: Any) -> str:
 
 
 @settings(max_examples=30)
-@given(figures=strange_figures(), seconds=st.floats(1e-9, 1e9), when=st.text())
+@given(figures=random_calibrations(), seconds=st.floats(1e-9, 1e9), when=st.text())
 def test_figures_are_read_back_as_they_were_written(
     figures: Calibration, seconds: float, when: str
 ) -> None:

@@ -16,7 +16,14 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.plan import MAX_SLOTS, DataPath, Plan, QueueUse, Request, RunOptions, make_plan
 from gpu_executor.plan.forecast import PipelinePace, Schedule, Work, forecast
 from gpu_executor.settings import Settings
-from tests.support.calibrations import H200, LAVAPIPE, MAYBE_TIMES, RATES, TIMES, strange_figures
+from tests.support.calibrations import (
+    H200,
+    LAVAPIPE,
+    MAYBE_TIMES,
+    RATES,
+    TIMES,
+    random_calibrations,
+)
 from tests.support.plans import (
     ADD,
     ELEMENT,
@@ -28,7 +35,7 @@ from tests.support.plans import (
 
 ROOMY = describe_device(storage=UNLIMITED, groups=UNLIMITED, memory=UNLIMITED)
 OPEN = RunOptions()
-any_figures = st.sampled_from([H200, LAVAPIPE]) | strange_figures()
+any_figures = st.sampled_from([H200, LAVAPIPE]) | random_calibrations()
 any_wishes = st.one_of(
     st.builds(
         RunOptions, st.none() | st.booleans(), st.none(), st.none() | st.integers(1, MAX_SLOTS)

@@ -1,4 +1,4 @@
-"""Figures of devices for tests of plans: a large GPU's, a software driver's, and any others."""
+"""Calibrations for tests of plans: a large GPU, a software driver, and random ones."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ thread_rates = st.lists(rates, min_size=1, max_size=5).map(
 
 
 @st.composite
-def strange_figures(draw: st.DrawFn) -> Calibration:
-    """Of devices that nobody has ever seen."""
+def random_calibrations(draw: st.DrawFn) -> Calibration:
+    """A calibration with random values."""
     changes: dict[str, Any] = {name: draw(rates) for name in RATES}
     changes |= {name: draw(times) for name in TIMES}
     changes |= {name: draw(st.none() | times) for name in MAYBE_TIMES}
@@ -96,21 +96,21 @@ EAGER = dataclasses.replace(
     kernel=3e9,
     kernel_mapped=3e9,
 )
-"""By these, calls of some size had better be cut into pieces that overlap."""
+"""With this calibration, large calls are chunked into pieces that overlap."""
 
 
 NAMES = [*RATES, *TIMES, *MAYBE_TIMES, "seconds"]
 
 
-def is_sound(figures: Calibration) -> bool:
-    """Whether plans can be made from them."""
-    values = [getattr(figures, name) for name in NAMES]
-    threads = [number for number, _ in figures.host_copy]
-    values += [rate for _, rate in figures.host_copy]
+def is_sound(calibration: Calibration) -> bool:
+    """Whether plans can be made from it."""
+    values = [getattr(calibration, name) for name in NAMES]
+    threads = [number for number, _ in calibration.host_copy]
+    values += [rate for _, rate in calibration.host_copy]
     numbers = [value for value in values if value is not None]
     return (
         all(type(number) is float and math.isfinite(number) and number > 0 for number in numbers)
         and all(type(number) is int and number > 0 for number in threads)
-        and 1 <= figures.best_threads() <= max(threads)
-        and isinstance(figures.when, str)
+        and 1 <= calibration.best_threads() <= max(threads)
+        and isinstance(calibration.when, str)
     )

@@ -30,7 +30,7 @@ from tests.support.jobs import (
 Gpu = gx.PersistentVulkanBackend
 FQ = BLS12_381_FQ
 MIXED = (5, 0, 100, 1, 64, 250, 0, 3, 101, 7)
-WAYS: list[dict[str, Any]] = [
+OPTIONS: list[dict[str, Any]] = [
     {"pipelined": False},
     {"pipelined": None},
     {"pipelined": True},
@@ -38,7 +38,7 @@ WAYS: list[dict[str, Any]] = [
     {"depth": 1},
     {"depth": 5},
 ]
-in_every_way = pytest.mark.parametrize("way", WAYS, ids=str)
+with_all_options = pytest.mark.parametrize("options", OPTIONS, ids=str)
 sizes = st.lists(st.sampled_from([0, 1, 2, 63, 64, 65, 99, 100, 101, 250]), max_size=8)
 
 
@@ -62,27 +62,27 @@ def test_pipelined_and_sequential_batches_give_identical_bits(
 
 
 @on_both_paths
-@in_every_way
+@with_all_options
 def test_every_depth_and_data_path_gives_the_same_results(
-    cutting_gpu: Gpu, device_local: bool, way: dict[str, Any]
+    cutting_gpu: Gpu, device_local: bool, options: dict[str, Any]
 ) -> None:
     for jobs in (field_jobs(*MIXED), field_jobs(3 * CHUNK + 1), field_jobs(*range(1, 40))):
-        check_sums(cutting_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, **way), jobs)
+        check_sums(cutting_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, **options), jobs)
 
 
-@in_every_way
-def test_a_batch_without_jobs_returns_no_results(gpu: Gpu, way: dict[str, Any]) -> None:
-    assert gpu.run_batch(FQ_ADD, [], **way) == []
-    assert gpu.run_batch(FQ_ADD, [], out=[], **way) == []
+@with_all_options
+def test_a_batch_without_jobs_returns_no_results(gpu: Gpu, options: dict[str, Any]) -> None:
+    assert gpu.run_batch(FQ_ADD, [], **options) == []
+    assert gpu.run_batch(FQ_ADD, [], out=[], **options) == []
 
 
-@in_every_way
+@with_all_options
 def test_a_batch_of_empty_jobs_submits_nothing(
-    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, way: dict[str, Any]
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     submitted = watch(monkeypatch, "vkQueueSubmit")
     jobs = field_jobs(0, 0, 0)
-    check_sums(gpu.run_batch(FQ_ADD, jobs, **way), jobs)
+    check_sums(gpu.run_batch(FQ_ADD, jobs, **options), jobs)
     assert submitted == []
 
 
@@ -156,20 +156,20 @@ def test_an_invalid_job_is_refused_by_its_index_before_anything_is_submitted(
 
 
 @on_both_paths
-@in_every_way
+@with_all_options
 @pytest.mark.parametrize(("size", "index"), [(90, 7), (250, 207)])
 def test_an_out_of_range_element_is_reported_by_job_argument_and_index(
-    cutting_gpu: Gpu, device_local: bool, way: dict[str, Any], size: int, index: int
+    cutting_gpu: Gpu, device_local: bool, options: dict[str, Any], size: int, index: int
 ) -> None:
     jobs = field_jobs(9, 0, 64, size, 250, 5, 30)
     jobs[3][1][index] = TOO_LARGE
     jobs[5][0][0] = TOO_LARGE  # submitted later, in either order
     with pytest.raises(gx.ElementRangeError, match=r"^job 3: .*element") as caught:
-        cutting_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, **way)
+        cutting_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, **options)
     assert (caught.value.job, caught.value.argument, caught.value.index) == (3, 1, index)
     assert cutting_gpu.stats().slots.in_use == 0
     good = field_jobs(9, 0, 64, size, 250, 5, 30)
-    check_sums(cutting_gpu.run_batch(FQ_ADD, good, device_local=device_local, **way), good)
+    check_sums(cutting_gpu.run_batch(FQ_ADD, good, device_local=device_local, **options), good)
 
 
 def test_an_out_of_range_element_in_a_single_call_has_no_job(cutting_gpu: Gpu) -> None:
@@ -200,15 +200,15 @@ def test_an_invalid_depth_is_refused(
 
 
 @on_both_paths
-@in_every_way
+@with_all_options
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
 def test_results_are_written_to_out(
-    cutting_gpu: Gpu, device_local: bool, way: dict[str, Any], mapped: bool
+    cutting_gpu: Gpu, device_local: bool, options: dict[str, Any], mapped: bool
 ) -> None:
     jobs = field_jobs(*MIXED)
     empty = cutting_gpu.empty if mapped else np.empty
     out: list[Array] = [empty(a.shape, np.uint64) for a, _ in jobs]
-    results = cutting_gpu.run_batch(FQ_ADD, jobs, out=out, device_local=device_local, **way)
+    results = cutting_gpu.run_batch(FQ_ADD, jobs, out=out, device_local=device_local, **options)
     assert all(result is given for result, given in zip(results, out, strict=True))
     check_sums(out, jobs)
 

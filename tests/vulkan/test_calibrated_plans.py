@@ -23,30 +23,30 @@ from tests.support.threads import PATIENCE
 
 NOTHING = np.zeros(0, np.uint32)
 NO_ROWS = np.zeros((3, 0), np.uint32)
-SEVERAL_CHUNKS = 1_000_003  # by the eager figures; a prime
+SEVERAL_CHUNKS = 1_000_003  # under the EAGER calibration; a prime number
 SIZES = (0, 1, 2, 61, 64, 4099, 0, SEVERAL_CHUNKS, 65_537, 0)
 
 
 @pytest.fixture(params=[LAVAPIPE, H200, EAGER], ids=["slow", "fast", "eager"])
-def figures(request: pytest.FixtureRequest, tmp_path: Path) -> Calibration:
+def calibration(request: pytest.FixtureRequest, tmp_path: Path) -> Calibration:
     """The calibration that every backend with this cache folder plans with."""
-    kept: Calibration = request.param
-    write_calibration(tmp_path, gx.devices()[0], kept)
-    return kept
+    stored: Calibration = request.param
+    write_calibration(tmp_path, gx.devices()[0], stored)
+    return stored
 
 
 @pytest.fixture
 def measured(
-    fresh_gpu: OpenGpu, figures: Calibration, tmp_path: Path
+    fresh_gpu: OpenGpu, calibration: Calibration, tmp_path: Path
 ) -> gx.PersistentVulkanBackend:
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
-    assert gpu.calibration == figures
+    assert gpu.calibration == calibration
     return gpu
 
 
 @pytest.fixture(params=[1, 2], ids=["one device", "two"])
 def executor(
-    request: pytest.FixtureRequest, figures: Calibration, tmp_path: Path
+    request: pytest.FixtureRequest, calibration: Calibration, tmp_path: Path
 ) -> Iterator[gx.GpuExecutor]:
     settings = dataclasses.replace(
         gx.Settings.from_environment(), calibrate=True, cache_dir=tmp_path

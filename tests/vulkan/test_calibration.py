@@ -64,23 +64,23 @@ def test_the_first_batch_calibrates_and_the_next_backend_reads_the_file(
     assert gpu.calibration is None
     assert gpu.explain(FQ_ADD, 70).foreseen is None
     batch(gpu)
-    figures = gpu.calibration
-    assert figures is not None
-    assert is_sound(figures)
-    assert figures.host_copy[0][0] == 1
-    assert figures.host_copy[-1][0] == gpu._session.resources.copy_threads.max_threads
-    assert (figures.piece_split is None) == (gpu._session.resources.upload is None)
-    assert (figures.piece_several is None) == (not gpu._session.resources.parallel_compute)
-    assert read_calibration(tmp_path, gpu.device) == figures
+    calibration = gpu.calibration
+    assert calibration is not None
+    assert is_sound(calibration)
+    assert calibration.host_copy[0][0] == 1
+    assert calibration.host_copy[-1][0] == gpu._session.resources.copy_threads.max_threads
+    assert (calibration.piece_split is None) == (gpu._session.resources.upload is None)
+    assert (calibration.piece_several is None) == (not gpu._session.resources.parallel_compute)
+    assert read_calibration(tmp_path, gpu.device) == calibration
     foreseen = gpu.explain(FQ_ADD, 70).foreseen
     assert foreseen is not None and foreseen > 0
     fake_measure = FakeMeasure(monkeypatch)
     batch(gpu, 71)
     other = fresh_gpu(calibrate=True, cache_dir=tmp_path)
-    assert other.calibration == figures
+    assert other.calibration == calibration
     assert other.explain(FQ_ADD, 70).foreseen == foreseen
     batch(other)
-    assert other._session.resources.copy_threads.threads == figures.best_threads()
+    assert other._session.resources.copy_threads.threads == calibration.best_threads()
     assert fake_measure.times == 0
 
 
@@ -135,8 +135,8 @@ def test_without_a_cache_folder_only_calibrate_measures(
     assert by_figures.foreseen is not None and by_figures.foreseen > 0
     batch(gpu)
     assert fake_measure.times == 1
-    kept = calibration_path(tmp_path, gpu.device)
-    assert kept.exists() == (off == "calibrate")
+    stored = calibration_path(tmp_path, gpu.device)
+    assert stored.exists() == (off == "calibrate")
     assert fresh_gpu(**changes).calibration is None
 
 
@@ -278,14 +278,14 @@ def test_without_memory_for_a_calibration_plans_use_thresholds(
 LARGE = 1_000_003
 
 
-@pytest.mark.parametrize("figures", [LAVAPIPE, H200, EAGER], ids=["slow", "fast", "eager"])
+@pytest.mark.parametrize("calibration", [LAVAPIPE, H200, EAGER], ids=["slow", "fast", "eager"])
 @pytest.mark.parametrize("device_local", [None, True], ids=["left open", "staged"])
 def test_results_under_a_calibrated_plan_are_exact(
-    fresh_gpu: OpenGpu, tmp_path: Path, figures: Calibration, device_local: bool | None
+    fresh_gpu: OpenGpu, tmp_path: Path, calibration: Calibration, device_local: bool | None
 ) -> None:
-    write_calibration(tmp_path, gx.devices()[0], figures)
+    write_calibration(tmp_path, gx.devices()[0], calibration)
     gpu = fresh_gpu(calibrate=True, cache_dir=tmp_path)
-    assert gpu.calibration == figures
+    assert gpu.calibration == calibration
     for kernel, jobs in (
         (FQ_ADD, field_jobs(1, 2, 3, 70, 4097)),
         (ADD_U32, word_jobs(1, LARGE, 70, 65_536, *[9] * 20)),
@@ -295,7 +295,7 @@ def test_results_under_a_calibrated_plan_are_exact(
             check_sums(gpu.run_batch(kernel, jobs, device_local=device_local), jobs)
             check_sums(list(gpu.stream(kernel, jobs, device_local=device_local)), jobs)
     cut = gpu.explain(ADD_U32, LARGE, device_local=device_local)
-    assert (len(list(cut.pieces())) > 1) == (figures is EAGER)
+    assert (len(list(cut.pieces())) > 1) == (calibration is EAGER)
     assert gpu.stats().slots.in_use == 0
 
 
@@ -365,7 +365,7 @@ def test_after_ctrl_c_no_thread_writes_to_released_memory(
         late.set()
 
     gpu = fresh_gpu()
-    crew = gpu._session.resources.copy_threads
+    copiers = gpu._session.resources.copy_threads
     with monkeypatch.context() as patch:
         patch.setattr(copy_threads._SharedCopy, "copy", interrupt_the_first)
         with pytest.raises(KeyboardInterrupt):
@@ -378,7 +378,7 @@ def test_after_ctrl_c_no_thread_writes_to_released_memory(
     arrived.set()
     assert late.wait(PATIENCE)
     assert all((mapped_bytes(block) == 7).all() for block in blocks)
-    assert crew.threads == crew.max_threads
+    assert copiers.threads == copiers.max_threads
 
 
 def mapped_bytes(block: Block) -> Array:
@@ -393,7 +393,7 @@ faulthandler.dump_traceback_later(60, exit=True)
 import gpu_executor as gx
 from gpu_executor.vulkan.copy_threads import CopyThreads
 need = CopyThreads._ensure_workers
-def interrupted(crew, number):
+def interrupted(copiers, number):
     CopyThreads._ensure_workers = need
     raise KeyboardInterrupt
 CopyThreads._ensure_workers = interrupted

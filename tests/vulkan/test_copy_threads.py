@@ -185,9 +185,9 @@ def test_no_array_is_kept_alive_after_a_copy(copiers: CopyThreads) -> None:
     source = np.ones(LARGE, np.uint8)
     target = np.zeros_like(source)
     copiers.copy([(target, source)])
-    kept = weakref.ref(source), weakref.ref(target)
+    alive = weakref.ref(source), weakref.ref(target)
     del source, target
-    assert [array() for array in kept] == [None, None]
+    assert [array() for array in alive] == [None, None]
 
 
 shapes = st.lists(

@@ -21,9 +21,9 @@ from tests.support.ring_backends import MUCH, in_time
 Gpu = gx.PersistentVulkanBackend
 X = np.arange(70, dtype=np.uint32)
 JOBS = word_jobs(*[70] * 12)
-COULD_SAY_SO = ("vkQueueSubmit", "vkWaitSemaphores")
+CAN_BE_LOST = ("vkQueueSubmit", "vkWaitSemaphores")
 
-wherever_it_is_noticed = pytest.mark.parametrize("name", COULD_SAY_SO, ids=["submit", "wait"])
+wherever_it_is_noticed = pytest.mark.parametrize("name", CAN_BE_LOST, ids=["submit", "wait"])
 
 
 class Loss:
@@ -39,8 +39,8 @@ class Loss:
         self._device, self._compute = resources.device.handle, resources.compute
         self._name, self._left = name, after
         self.happened = False
-        self._kept = [self._make(each) for each in COULD_SAY_SO]
-        for each, failing in zip(COULD_SAY_SO, self._kept, strict=True):
+        self._callbacks = [self._make(each) for each in CAN_BE_LOST]
+        for each, failing in zip(CAN_BE_LOST, self._callbacks, strict=True):
             monkeypatch.setattr(vk, each, binding._check_results(each, failing))
 
     def _make(self, name: str) -> Any:
@@ -53,12 +53,12 @@ class Loss:
                 self.happened = self._left == 0
                 self._left -= 1
                 if self.happened:
-                    self._end_what_was_begun()
+                    self._finish_work_in_flight()
             return int(vk.VK_ERROR_DEVICE_LOST if self.happened else real(*arguments))
 
         return vk.ffi.callback(vk.ffi.typeof(real), failing)
 
-    def _end_what_was_begun(self) -> None:
+    def _finish_work_in_flight(self) -> None:
         with contextlib.ExitStack() as locked:
             if self._name != "vkQueueSubmit":  # called while the queue's lock is held
                 locked.enter_context(self._compute._lock)
@@ -70,8 +70,8 @@ class Used:
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
-        self.mapped, self.there = gpu.asarray(X), gpu.to_device(X)
-        self.kept = gpu.run(ADD_U32, X, X, keep=True)
+        self.mapped, self.on_device = gpu.asarray(X), gpu.to_device(X)
+        self.result = gpu.run(ADD_U32, X, X, keep=True)
         self.known = gpu.run(ADD_U32, X, X, device_local=True)
 
 
@@ -80,15 +80,15 @@ def profiled(gpu: Gpu) -> None:
         gpu.run(ADD_U32, X, X)
 
 
-def ways(used: Used) -> dict[str, Callable[[], object]]:
+def list_uses(used: Used) -> dict[str, Callable[[], object]]:
     """Every way to use a device."""
-    gpu, mapped, there, kept = used.gpu, used.mapped, used.there, used.kept
+    gpu, mapped, on_device, result = used.gpu, used.mapped, used.on_device, used.result
     return {
         "a call": lambda: gpu.run(ADD_U32, X, X),
         "a staged call": lambda: gpu.run(ADD_U32, X, X, device_local=True),
         "a call of a new size": lambda: gpu.run(ADD_U32, X[:9], X[:9]),
         "a call of another kernel": lambda: gpu.run_field_add(*field_jobs(9)[0]),
-        "a call that is cut": lambda: gpu.run(ADD_U32, np.tile(X, 9), np.tile(X, 9)),
+        "a chunked call": lambda: gpu.run(ADD_U32, np.tile(X, 9), np.tile(X, 9)),
         "a call on mapped arrays": lambda: gpu.run(ADD_U32, mapped, mapped, out=mapped),
         "a profiled call": lambda: profiled(gpu),
         "a batch": lambda: gpu.run_batch(ADD_U32, JOBS),
@@ -97,17 +97,17 @@ def ways(used: Used) -> dict[str, Callable[[], object]]:
         "a stream": lambda: next(gpu.stream(ADD_U32, JOBS)),
         "to_device": lambda: gpu.to_device(X),
         "to_device of a mapped array": lambda: gpu.to_device(mapped),
-        "fetching": there.numpy,
-        "fetching a result": kept.numpy,
-        "a call on the card": lambda: gpu.run(ADD_U32, there, kept, keep=True),
-        "a call from the card": lambda: gpu.run(ADD_U32, kept, X),
-        "a result that stays there": lambda: gpu.run(ADD_U32, X, X, keep=True),
+        "fetching": on_device.numpy,
+        "fetching a result": result.numpy,
+        "a call on device arrays": lambda: gpu.run(ADD_U32, on_device, result, keep=True),
+        "a call on a device array and a host array": lambda: gpu.run(ADD_U32, result, X),
+        "a result that stays on the device": lambda: gpu.run(ADD_U32, X, X, keep=True),
         "calibrate": gpu.calibrate,
     }
 
 
 @pytest.fixture
-def nothing_left() -> Iterator[None]:
+def check_no_leaks() -> Iterator[None]:
     """Fail if the test leaves objects or threads behind."""
     gc.collect()  # tracebacks keep the arrays of their frames alive
     objects, threads = binding.live_objects(), set(threading.enumerate())
@@ -133,7 +133,7 @@ def test_every_use_of_a_lost_device_raises(
 ) -> None:
     Loss(monkeypatch, used.gpu, name)
     for _ in range(2):
-        for what, use in ways(used).items():
+        for what, use in list_uses(used).items():
             with pytest.raises(gx.DeviceLostError, match=r"failed: .*; reopen the backend"):
                 in_time(use)
             assert used.gpu.stats().slots.in_use == 0, what
@@ -143,24 +143,24 @@ def test_every_use_of_a_lost_device_raises(
 
 
 @wherever_it_is_noticed
-@pytest.mark.parametrize("way", ["a batch", "a deep batch", "a call that is cut"])
+@pytest.mark.parametrize("use", ["a batch", "a deep batch", "a chunked call"])
 def test_a_device_may_be_lost_in_the_middle_of_a_call(
-    used: Used, monkeypatch: pytest.MonkeyPatch, name: str, way: str
+    used: Used, monkeypatch: pytest.MonkeyPatch, name: str, use: str
 ) -> None:
     loss = Loss(monkeypatch, used.gpu, name, after=3)
     with pytest.raises(gx.DeviceLostError):
-        in_time(ways(used)[way])
+        in_time(list_uses(used)[use])
     assert loss.happened
     assert used.gpu.stats().slots.in_use == 0
     with pytest.raises(gx.DeviceLostError):
-        in_time(ways(used)["a call"])
+        in_time(list_uses(used)["a call"])
     in_time(used.gpu.close)
 
 
 @wherever_it_is_noticed
 @pytest.mark.parametrize("after", [4, 40])
 def test_a_device_may_be_lost_during_calibration(
-    nothing_left: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, after: int
+    check_no_leaks: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, after: int
 ) -> None:
     gpu = fresh_gpu()
     loss = Loss(monkeypatch, gpu, name, after)
@@ -173,13 +173,13 @@ def test_a_device_may_be_lost_during_calibration(
 
 @wherever_it_is_noticed
 def test_closing_a_lost_device_frees_everything(
-    nothing_left: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str
+    check_no_leaks: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     used = Used(fresh_gpu())
     large = np.zeros(1 << 20, np.uint32)
     used.gpu.run_batch(ADD_U32, [(large, large)] * 3)
     Loss(monkeypatch, used.gpu, name)
-    for use in ways(used).values():
+    for use in list_uses(used).values():
         with pytest.raises(gx.DeviceLostError):
             in_time(use)
     in_time(used.gpu.close)
@@ -191,12 +191,12 @@ def test_arrays_on_a_lost_device_raise_also_after_close(
     used: Used, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     Loss(monkeypatch, used.gpu, name)
-    for array in (used.there, used.kept):
+    for array in (used.on_device, used.result):
         with pytest.raises(gx.DeviceLostError):
             array.numpy()
         assert (array.shape, array.dtype) == (X.shape, X.dtype)
     in_time(used.gpu.close)
-    for array in (used.there, used.kept):
+    for array in (used.on_device, used.result):
         with pytest.raises(gx.errors.ClosedError, match="closed"):
             array.numpy()
 
@@ -204,7 +204,7 @@ def test_arrays_on_a_lost_device_raise_also_after_close(
 @wherever_it_is_noticed
 @pytest.mark.parametrize("depth", [2, 16])
 def test_an_open_stream_does_not_block_closing_a_lost_device(
-    nothing_left: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, depth: int
+    check_no_leaks: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, name: str, depth: int
 ) -> None:
     gpu = fresh_gpu()
     stream = gpu.stream(ADD_U32, JOBS * 3, depth=depth)
@@ -245,4 +245,4 @@ def test_another_backend_works_with_the_same_arrays(
         check_sums([again.run(FQ_ADD, *job) for job in field_jobs(70)], field_jobs(70))
         np.testing.assert_array_equal(again.to_device(used.mapped).numpy(), X)
     with pytest.raises(gx.GpuError):
-        other.run(ADD_U32, used.there, used.there)
+        other.run(ADD_U32, used.on_device, used.on_device)

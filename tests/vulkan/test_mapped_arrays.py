@@ -43,8 +43,8 @@ def test_calls_on_mapped_arrays_copy_nothing(
     if depth is None:
         result = gpu.run(FQ_ADD, mapped_a, mapped_b, out=c, device_local=device_local)
     else:
-        jobs, way = [(mapped_a, mapped_b)], {"device_local": device_local, "depth": depth}
-        (result,) = gpu.run_batch(FQ_ADD, jobs, out=[c], **way)  # type: ignore[arg-type]
+        jobs, options = [(mapped_a, mapped_b)], {"device_local": device_local, "depth": depth}
+        (result,) = gpu.run_batch(FQ_ADD, jobs, out=[c], **options)  # type: ignore[arg-type]
     assert result is c
     check_sums([c], [(a, b)])
     assert copied == []
@@ -217,13 +217,13 @@ def test_threads_may_make_use_and_drop_arrays_at_once(fresh_gpu: OpenGpu) -> Non
 
     def work(number: int) -> None:
         draw = random.Random(number)
-        for turn in range(25):
+        for number_of_run in range(25):
             size = draw.choice([1, 64, 149, 400])
             a, b = gpu.asarray(np.full(size, number, np.uint32)), gpu.zeros(size, np.uint32)
-            b[...] = turn
+            b[...] = number_of_run
             out = draw.choice([None, a, gpu.empty(size, np.uint32)])
             result = gpu.run(ADD_U32, a, b, out=out, device_local=draw.random() < 0.5)
-            assert (result == number + turn).all()
+            assert (result == number + number_of_run).all()
 
     in_threads(work)
     assert gpu.stats().memory.bytes_in_arrays == 0

@@ -123,11 +123,11 @@ def test_the_pool_allocates_from_existing_blocks(session: Session) -> None:
 def test_unused_blocks_are_freed_under_the_limit(session: Session) -> None:
     pool = MemoryPool(session.resources.device, limit=1 << 20)
     pool.release(pool.allocate(Purpose.UPLOAD, 900_000))
-    kept = pool.allocate(Purpose.READBACK, 900_000)
+    allocated = pool.allocate(Purpose.READBACK, 900_000)
     assert pool.stats().bytes_held <= 1 << 20
     with pytest.raises(gx.OutOfMemoryError) as caught:
         pool.allocate(Purpose.UPLOAD, 900_000)
-    for word in ("upload", session.info.name, f"{kept.nbytes:,} in use", "limit 1,048,576"):
+    for word in ("upload", session.info.name, f"{allocated.nbytes:,} in use", "limit 1,048,576"):
         assert word in str(caught.value)
     pool.close()
 

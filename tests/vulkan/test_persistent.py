@@ -41,8 +41,8 @@ def test_a_repeated_call_allocates_records_and_compiles_nothing(
     before = count_resources(gpu)
     plan = gpu.explain(FQ_ADD, a, a, device_local=device_local)
     pieces = enumerate(plan.pieces())
-    ways = {(number % plan.slots, piece.count) for number, piece in pieces}
-    assert before["recordings"] == len(ways)
+    uses = {(number % plan.slots, piece.count) for number, piece in pieces}
+    assert before["recordings"] == len(uses)
     assert (plan.slots > 1) == (size > CHUNK)
     for _ in range(20):
         np.testing.assert_array_equal(gpu.run_field_add(a, a, device_local=device_local), expected)

@@ -48,17 +48,17 @@ def count_allocations(gpu: Gpu) -> int:
 @on_both_paths
 def test_large_results_lie_in_mapped_memory(fresh_gpu: OpenGpu, device_local: bool) -> None:
     gpu, jobs = fresh_gpu(), word_jobs(COUNT, COUNT + 1, SMALLEST // 4)
-    ways = [
+    runs = [
         [gpu.run(ADD_U32, *job, device_local=device_local) for job in jobs],
         gpu.run_batch(ADD_U32, jobs, device_local=device_local, pipelined=False),
         gpu.run_batch(ADD_U32, jobs, device_local=device_local, depth=3),
         list(gpu.stream(ADD_U32, jobs, device_local=device_local)),
     ]
-    for results in ways:
+    for results in runs:
         check_sums(results, jobs)
         assert all(lies_in_mapped_memory(gpu, result) for result in results)
         assert all(result.flags.writeable for result in results)
-    ranges = sorted((address(r), address(r) + r.nbytes) for results in ways for r in results)
+    ranges = sorted((address(r), address(r) + r.nbytes) for results in runs for r in results)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
 
 
@@ -113,14 +113,14 @@ def test_a_dropped_result_is_reused_without_an_allocation(
 def test_batches_and_streams_reuse_dropped_results(fresh_gpu: OpenGpu, depth: int) -> None:
     gpu, jobs = fresh_gpu(), word_jobs(*[COUNT] * 4)
     results = gpu.run_batch(ADD_U32, jobs, depth=depth)
-    places = {address(result) for result in results}
-    assert len(places) == 4
+    addresses = {address(result) for result in results}
+    assert len(addresses) == 4
     del results
     asked = count_allocations(gpu)
     for _ in range(3):
         results = gpu.run_batch(ADD_U32, jobs, depth=depth)
         check_sums(results, jobs)
-        assert {address(result) for result in results} == places
+        assert {address(result) for result in results} == addresses
         del results
     assert count_allocations(gpu) == asked
     for job, one in zip(jobs * 3, gpu.stream(ADD_U32, jobs * 3, depth=3), strict=True):
@@ -149,7 +149,7 @@ def test_many_held_results_need_no_extra_memory(fresh_gpu: OpenGpu) -> None:
 def test_results_of_several_threads_never_share_memory(fresh_gpu: OpenGpu) -> None:
     gpu, lock = fresh_gpu(), threading.Lock()
     live: dict[int, tuple[int, int]] = {}
-    """Where the results are that somebody holds, by the number they are full of."""
+    """Addresses of held results, by the number that fills them."""
 
     def work(thread: int) -> None:
         held: dict[int, Any] = {}
@@ -195,11 +195,11 @@ def test_recycled_memory_is_released_when_memory_is_short(fresh_gpu: OpenGpu) ->
     results = [make_result(gpu, number) for number in range(8)]
     assert all(lies_in_mapped_memory(gpu, result) for result in results)
     del results
-    kept = gpu.stats().memory.bytes_in_arrays
-    assert kept >= 8 * ZEROS.nbytes
+    held_bytes = gpu.stats().memory.bytes_in_arrays
+    assert held_bytes >= 8 * ZEROS.nbytes
     large = gpu.empty(limit * 2 // 3, np.uint8)  # some of it must be released for this
     stats = gpu.stats().memory
-    assert stats.bytes_in_arrays < kept + large.nbytes
+    assert stats.bytes_in_arrays < held_bytes + large.nbytes
     assert stats.bytes_held <= limit
     large[...] = 3
     assert set(make_result(gpu, 5).tolist()) == {5}
@@ -244,12 +244,12 @@ def test_small_results_and_the_first_very_large_one_are_plain_arrays(
     monkeypatch.setattr(mapped_arrays, "LARGE", SMALLEST + 400)
     words = SMALLEST // 4
     jobs = word_jobs(9, words - 1, words, words + 100, words + 101)
-    ways: list[Callable[[Gpu], list[Array]]] = [
+    runs: list[Callable[[Gpu], list[Array]]] = [
         lambda gpu: [gpu.run(ADD_U32, *job) for job in jobs],
         lambda gpu: gpu.run_batch(ADD_U32, jobs),
         lambda gpu: list(gpu.stream(ADD_U32, jobs)),
     ]
-    for run in ways:
+    for run in runs:
         gpu = fresh_gpu()
         for again in (False, True, True):
             results = run(gpu)

@@ -55,9 +55,9 @@ def test_an_error_in_a_copy_thread_is_raised_in_the_caller(
         Watched(patch, **{where: fail})
         with pytest.raises(OtherThreadError, match=f"job {wrong}"):
             in_time(lambda: threaded_gpu.run_batch(FQ_ADD, jobs, depth=depth))
-        crew = threaded_gpu._session.resources.copy_threads
-        assert set(raised_in) <= set(crew._workers)
-        assert all(worker.is_alive() for worker in crew._workers)
+        copiers = threaded_gpu._session.resources.copy_threads
+        assert set(raised_in) <= set(copiers._workers)
+        assert all(worker.is_alive() for worker in copiers._workers)
     check_works(threaded_gpu, depth)
 
 
@@ -110,7 +110,7 @@ def test_ctrl_c_is_raised_when_the_copy_threads_are_done(
         watched = Watched(patch, **{where: slow})
         with pytest.raises(KeyboardInterrupt):
             threaded_gpu.run_batch(FQ_ADD, jobs, depth=3)
-        assert 2 in watched.ended[where], "nobody writes to the slots any more"
+        assert 2 in watched.ended[where], "no thread writes to the slots any more"
         for name, jobs_begun in watched.begun.items():
             assert set(jobs_begun) == set(watched.ended[name])
         assert len(watched.ended["drain"]) < 12
@@ -136,14 +136,14 @@ def test_ctrl_c_in_a_shared_copy_is_raised_when_the_helpers_are_done(
             ended.set()
 
     monkeypatch.setattr(_SharedCopy, "copy", slow)
-    crew, source = CopyThreads(2), np.ones(4 << 20, np.uint8)
+    copiers, source = CopyThreads(2), np.ones(4 << 20, np.uint8)
     target = np.zeros_like(source)
     with pytest.raises(KeyboardInterrupt):
-        crew.copy([(target, source)])
+        copiers.copy([(target, source)])
     done = ended.is_set()
     assert ended.wait(PATIENCE)
-    crew.close()
-    assert done, "somebody still writes to the arrays"
+    copiers.close()
+    assert done, "a helper still writes to the arrays"
 
 
 def test_a_stream_is_closed_when_its_fills_are_done(

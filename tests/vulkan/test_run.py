@@ -225,9 +225,9 @@ def test_the_same_array_may_be_both_arguments(gpu: gx.PersistentVulkanBackend) -
 def test_later_calls_do_not_change_results(gpu: gx.PersistentVulkanBackend) -> None:
     a, b = random_words(70, 1), random_words(70, 2)
     first = gpu.run(ADD_U32, a, b)
-    kept = first.copy()
+    expected = first.copy()
     gpu.run(ADD_U32, b, b)
-    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_array_equal(first, expected)
 
 
 GOOD = np.zeros((4, 6), np.uint64)

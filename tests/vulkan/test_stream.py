@@ -78,14 +78,14 @@ def test_a_stream_takes_no_more_jobs_than_it_has_slots(
 ) -> None:
     gpu, jobs = fresh_gpu(), word_jobs(*[70] * 50)
     slots = depth or DEFAULT_SLOTS
-    drawn = CountedJobs(jobs)
-    stream = gpu.stream(ADD_U32, drawn, device_local=device_local, depth=depth)
-    assert drawn.count == 0
+    counted = CountedJobs(jobs)
+    stream = gpu.stream(ADD_U32, counted, device_local=device_local, depth=depth)
+    assert counted.count == 0
     results: list[Array] = []
     for taken in range(1, 40):
         results.append(next(stream))
-        assert drawn.count <= taken + slots
-    assert drawn.count > 40, "the next jobs are under way while the caller has this result"
+        assert counted.count <= taken + slots
+    assert counted.count > 40, "the next jobs are in flight while the caller uses this result"
     assert gpu.stats().slots.in_use == gpu.stats().slots.misses == slots
     results += stream
     check_sums(results, jobs)
@@ -170,11 +170,11 @@ def test_a_stream_may_be_left_early(
 ) -> None:
     before = binding.live_objects()
     gpu, jobs = fresh_gpu(stream_chunk_elems=CHUNK), field_jobs(*[170] * 20)
-    in_flight, drawn = InFlightTracker(gpu, monkeypatch), CountedJobs(jobs)
-    stream: Any = gpu.stream(FQ_ADD, drawn, device_local=device_local, depth=3)
+    in_flight, counted = InFlightTracker(gpu, monkeypatch), CountedJobs(jobs)
+    stream: Any = gpu.stream(FQ_ADD, counted, device_local=device_local, depth=3)
     results = list(itertools.islice(stream, taken))
     stream.close()
-    assert drawn.count < 20
+    assert counted.count < 20
     check_sums(results, jobs[:taken])
     check_still_works(gpu)
     assert in_flight.touched == []
