@@ -140,7 +140,7 @@ def test_an_instance_without_its_messenger_leaks_nothing(monkeypatch: pytest.Mon
         raise binding._make_error("vkCreateDebugUtilsMessengerEXT", vk.VK_ERROR_OUT_OF_HOST_MEMORY)
 
     before = binding.live_objects()
-    monkeypatch.setattr(vk, "extension", lambda *_: refuse)
+    monkeypatch.setattr(vk, "load_extension", lambda *_: refuse)
     with pytest.raises(gx.OutOfMemoryError):
         gx.PersistentVulkanBackend()
     assert binding.live_objects() == before
@@ -168,7 +168,7 @@ def test_a_missing_barrier_is_reported(
     fresh_gpu: OpenGpu, validation_messages: ValidationMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The validation layer that watches all tests does find a hazard."""
-    monkeypatch.setattr(Recorder, "_barrier", lambda *_arguments: None)
+    monkeypatch.setattr(Recorder, "_record_barrier", lambda *_arguments: None)
     gpu = fresh_gpu()
     gpu.run(ADD_U32, X, X, device_local=True)
     said = validation_messages.take()

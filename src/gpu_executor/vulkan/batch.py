@@ -67,7 +67,7 @@ class Stream(Iterator[Any]):
     ) -> None:
         self._session = session
         calls = _check_jobs(session, kernel, jobs, out)
-        self._results = _stream(session, calls, options)
+        self._results = _stream_results(session, calls, options)
         session.streams.add(self)
 
     def __next__(self) -> Any:
@@ -96,7 +96,7 @@ def _check_jobs(
         yield session.call_preparer.signatures.job(kernel, job, index, target)
 
 
-def _stream(
+def _stream_results(
     session: Session, calls: Iterator[Call], options: RunOptions
 ) -> Generator[Any, None, None]:
     """Run the calls in slots that are as large as the largest job so far."""

@@ -58,13 +58,15 @@ def _after_fork() -> None:
     loader_lock.release()
 
 
-def _in_child() -> None:
+def _after_fork_in_child() -> None:
     _live.clear()  # these objects belong to the parent process
     _after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+    )
 
 
 class _Vulkan:
@@ -72,18 +74,18 @@ class _Vulkan:
 
     def __getattr__(self, name: str) -> Any:
         plain = name == "ffi" or name.startswith("VK_")
-        value = getattr(_package(), name) if plain else _entry_point(name)
+        value = getattr(_load_package(), name) if plain else _load_entry_point(name)
         setattr(self, name, value)
         return value
 
-    def extension(self, instance: Handle, name: str) -> Any:
+    def load_extension(self, instance: Handle, name: str) -> Any:
         """Return an entry point that the loader does not export, from vkGetInstanceProcAddr."""
         pointer = self.vkGetInstanceProcAddr(instance, name.encode())
         if pointer == self.ffi.NULL:
             raise _make_error(name, self.VK_ERROR_EXTENSION_NOT_PRESENT)
         return _check_results(name, self.ffi.cast(f"PFN_{name}", pointer))
 
-    def device_extension(self, device: Handle, name: str) -> Any:
+    def load_device_extension(self, device: Handle, name: str) -> Any:
         """Return an entry point of an enabled device extension, from vkGetDeviceProcAddr."""
         pointer = self.vkGetDeviceProcAddr(device, name.encode())
         if pointer == self.ffi.NULL:
@@ -103,7 +105,7 @@ class Arena:
     def new(self, kind: str, **fields: Any) -> Handle:
         """Allocate a zeroed structure, set its sType and `fields`, and return a pointer to it."""
         structure = vk.ffi.new(f"{kind} *")
-        tag = _structure_type(kind)
+        tag = _find_structure_type(kind)
         if tag is not None:
             structure.sType = tag
         for field, value in fields.items():
@@ -139,7 +141,7 @@ def enumerate_with(call: Callable[..., Any], kind: str, *arguments: Any) -> list
 
 
 @functools.cache
-def _package() -> Any:
+def _load_package() -> Any:
     try:
         import vulkan
     except OSError as error:
@@ -151,8 +153,8 @@ def _package() -> Any:
     return vulkan
 
 
-def _entry_point(name: str) -> Any:
-    return _check_results(name, getattr(_package().lib, name))
+def _load_entry_point(name: str) -> Any:
+    return _check_results(name, getattr(_load_package().lib, name))
 
 
 def _check_results(name: str, call: Any) -> Any:
@@ -189,7 +191,7 @@ def _make_counter(name: str) -> Callable[[tuple[Any, ...]], None] | None:
 
 
 def _make_error(call: str, result: int) -> Exception:
-    meaning = _result_names().get(result, "an unknown VkResult")
+    meaning = _list_result_names().get(result, "an unknown VkResult")
     if result == vk.VK_ERROR_DEVICE_LOST:
         return DeviceLostError(call, result, f"{meaning}: the device is gone; reopen the backend")
     if result in (vk.VK_ERROR_OUT_OF_DEVICE_MEMORY, vk.VK_ERROR_OUT_OF_HOST_MEMORY):
@@ -198,14 +200,14 @@ def _make_error(call: str, result: int) -> Exception:
 
 
 @functools.cache
-def _result_names() -> dict[int, str]:
-    package = _package()
+def _list_result_names() -> dict[int, str]:
+    package = _load_package()
     names = (name for name in dir(package) if name.startswith("VK_ERROR_"))
     return {getattr(package, name): name for name in sorted(names, reverse=True)}
 
 
 @functools.cache
-def _structure_type(kind: str) -> int | None:
+def _find_structure_type(kind: str) -> int | None:
     """Return the sType of a structure, e.g. VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO; None without."""
     fields = vk.ffi.typeof(kind).fields
     if not fields or fields[0][0] != "sType":

@@ -202,12 +202,14 @@ def _measure_host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
         target = mapped_view(room, 0, COPIED, ElementType(np.dtype(np.uint8)))
         source = np.ones(COPIED, np.uint8)
 
-        def by(threads: int) -> float:
+        def measure_with(threads: int) -> float:
             copy_threads.threads = threads
             return COPIED / _time_median(lambda: copy_threads.copy([(target, source)]))
 
         fewer = [threads for threads in (1, 2, 4, 8, 16) if threads < copy_threads.max_threads]
-        return tuple((threads, by(threads)) for threads in (*fewer, copy_threads.max_threads))
+        return tuple(
+            (threads, measure_with(threads)) for threads in (*fewer, copy_threads.max_threads)
+        )
 
 
 def _measure_shared_copies(resources: Resources) -> tuple[float, float]:

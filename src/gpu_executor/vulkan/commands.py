@@ -71,7 +71,7 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         vk.vkResetCommandBuffer(self._commands, 0)
-        vk.vkBeginCommandBuffer(self._commands, _begin_info(self._flags))
+        vk.vkBeginCommandBuffer(self._commands, _make_begin_info(self._flags))
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -95,9 +95,11 @@ class Recorder:
     ) -> None:
         """Bind the pipeline, a descriptor set and push constants, and dispatch the work-groups."""
         sets = vk.ffi.new("VkDescriptorSet[]", [descriptors.handle])
-        self.launch(pipeline, sets, vk.ffi.from_buffer(push), groups)
+        self.dispatch_prepared(pipeline, sets, vk.ffi.from_buffer(push), groups)
 
-    def launch(self, pipeline: Pipeline, sets: Handle, push: Handle, groups: int) -> None:
+    def dispatch_prepared(
+        self, pipeline: Pipeline, sets: Handle, push: Handle, groups: int
+    ) -> None:
         """Like `dispatch`, with a C array of one descriptor set and push constants in C memory."""
         commands, layout, null = self._commands, pipeline.layout, vk.ffi.NULL
         compute = vk.VK_PIPELINE_BIND_POINT_COMPUTE
@@ -126,17 +128,17 @@ class Recorder:
         """All later commands wait for all earlier ones and see what they wrote."""
         access = vk.VK_ACCESS_MEMORY_READ_BIT | vk.VK_ACCESS_MEMORY_WRITE_BIT
         stage = vk.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
-        self._barrier(stage, access, stage, access)
+        self._record_barrier(stage, access, stage, access)
 
     def barrier_kernels(self) -> None:
         """Later dispatches see what earlier dispatches wrote."""
         stage = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
         access = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT
-        self._barrier(stage, vk.VK_ACCESS_SHADER_WRITE_BIT, stage, access)
+        self._record_barrier(stage, vk.VK_ACCESS_SHADER_WRITE_BIT, stage, access)
 
     def barrier_copies_to_kernel(self) -> None:
         """Later dispatches see what earlier copies wrote."""
-        self._barrier(
+        self._record_barrier(
             vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
             vk.VK_ACCESS_TRANSFER_WRITE_BIT,
             vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
@@ -145,7 +147,7 @@ class Recorder:
 
     def barrier_kernel_to_copies(self) -> None:
         """Later copies see what earlier dispatches wrote."""
-        self._barrier(
+        self._record_barrier(
             vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
             vk.VK_ACCESS_SHADER_WRITE_BIT,
             vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
@@ -154,7 +156,7 @@ class Recorder:
 
     def barrier_copies_to_host(self) -> None:
         """The host sees what copies wrote. For transfer queues, which have no compute stage."""
-        self._barrier(
+        self._record_barrier(
             vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
             vk.VK_ACCESS_TRANSFER_WRITE_BIT,
             vk.VK_PIPELINE_STAGE_HOST_BIT,
@@ -166,15 +168,15 @@ class Recorder:
 
         Signalling a semaphore does not ensure that.
         """
-        self._barrier(
+        self._record_barrier(
             vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
             vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT,
             vk.VK_PIPELINE_STAGE_HOST_BIT,
             vk.VK_ACCESS_HOST_READ_BIT,
         )
 
-    def _barrier(self, before: int, wrote: int, after: int, reads: int) -> None:
-        null, barrier = vk.ffi.NULL, _memory_barrier(wrote, reads)
+    def _record_barrier(self, before: int, wrote: int, after: int, reads: int) -> None:
+        null, barrier = vk.ffi.NULL, _make_memory_barrier(wrote, reads)
         vk.vkCmdPipelineBarrier(self._commands, before, after, 0, 1, barrier, 0, null, 0, null)
 
 
@@ -182,10 +184,10 @@ class Recorder:
 
 
 @functools.cache
-def _begin_info(flags: int) -> Handle:
+def _make_begin_info(flags: int) -> Handle:
     return Arena().new("VkCommandBufferBeginInfo", flags=flags)
 
 
 @functools.cache
-def _memory_barrier(wrote: int, reads: int) -> Handle:
+def _make_memory_barrier(wrote: int, reads: int) -> Handle:
     return Arena().new("VkMemoryBarrier", srcAccessMask=wrote, dstAccessMask=reads)

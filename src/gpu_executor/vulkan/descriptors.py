@@ -71,7 +71,7 @@ class DescriptorPools:
     def take(self, set_layout: Handle, bindings: int) -> DescriptorSet:
         """Allocate a set of that layout without writing its bindings."""
         with self._lock:
-            pool = self._pool_for(bindings)
+            pool = self._find_pool(bindings)
             handle = self._allocate(pool, set_layout)
             pool.sets_left -= 1
             pool.buffers_left -= bindings
@@ -98,7 +98,7 @@ class DescriptorPools:
         with self._lock:
             return DescriptorStats(len(self._pools), self._used)
 
-    def _pool_for(self, buffers: int) -> _Pool:
+    def _find_pool(self, buffers: int) -> _Pool:
         for pool in self._pools:
             if pool.sets_left and pool.buffers_left >= buffers:
                 return pool

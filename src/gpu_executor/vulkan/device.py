@@ -53,13 +53,13 @@ class Queues:
     @property
     def families(self) -> list[int]:
         """The queue families in use, sorted."""
-        return sorted({queue.family for queue in self._all()})
+        return sorted({queue.family for queue in self._list_all()})
 
     def count_in_family(self, family: int) -> int:
         """Return how many queues of a family to create."""
-        return 1 + max(queue.index for queue in self._all() if queue.family == family)
+        return 1 + max(queue.index for queue in self._list_all() if queue.family == family)
 
-    def _all(self) -> list[QueueAddress]:
+    def _list_all(self) -> list[QueueAddress]:
         copying = [queue for queue in (self.upload, self.download) if queue is not None]
         return [self.compute, *self.parallel_compute, *copying]
 

@@ -58,7 +58,7 @@ class DriverCache:
         if self._path is None:
             return
         try:
-            self._saved = write_cache(self._path, self._device.info, self._data())
+            self._saved = write_cache(self._path, self._device.info, self._read_data())
         except OSError as error:
             log.warning("the pipeline cache was not saved: %s", error)
 
@@ -69,7 +69,7 @@ class DriverCache:
         path = None if self._path is None else str(self._path)
         return DiskCacheStats(path, self._loaded, self._saved)
 
-    def _data(self) -> bytes:
+    def _read_data(self) -> bytes:
         size = out("size_t")
         vk.vkGetPipelineCacheData(self._device.handle, self.handle, size, vk.ffi.NULL)
         data = vk.ffi.new("char[]", size[0])
@@ -83,7 +83,7 @@ def cache_path(folder: Path, info: DeviceInfo) -> Path:
 
 def fingerprint(info: DeviceInfo) -> str:
     """Return a short hash that identifies the device and its driver in file names."""
-    return hashlib.sha256(_identity(info)).hexdigest()[:16]
+    return hashlib.sha256(_encode_identity(info)).hexdigest()[:16]
 
 
 def read_cache(path: Path, info: DeviceInfo) -> bytes:
@@ -94,7 +94,7 @@ def read_cache(path: Path, info: DeviceInfo) -> bytes:
         return b""
     start = len(MAGIC) + DIGEST_BYTES
     data = content[start:]
-    if content[:start] != MAGIC + _digest(info, data):
+    if content[:start] != MAGIC + _hash_data(info, data):
         log.warning("%s is not a pipeline cache of %s; it will be replaced", path, info.name)
         return b""
     return data
@@ -102,15 +102,15 @@ def read_cache(path: Path, info: DeviceInfo) -> bytes:
 
 def write_cache(path: Path, info: DeviceInfo, data: bytes) -> int:
     """Write the file atomically; return the number of bytes of driver data."""
-    write_atomically(path, MAGIC + _digest(info, data) + data)
+    write_atomically(path, MAGIC + _hash_data(info, data) + data)
     return len(data)
 
 
-def _digest(info: DeviceInfo, data: bytes) -> bytes:
-    return hashlib.sha256(_identity(info) + data).digest()
+def _hash_data(info: DeviceInfo, data: bytes) -> bytes:
+    return hashlib.sha256(_encode_identity(info) + data).digest()
 
 
-def _identity(info: DeviceInfo) -> bytes:
+def _encode_identity(info: DeviceInfo) -> bytes:
     parts = (info.uuid, info.driver, info.driver_version, info.pipeline_cache_uuid)
     return "\0".join(parts).encode()
 

@@ -42,7 +42,7 @@ class Instance:
 
     def _open(self, *, validation: bool) -> None:
         arena = Arena()
-        messenger = self._messenger_info(arena) if validation else vk.ffi.NULL
+        messenger = self._make_messenger_info(arena) if validation else vk.ffi.NULL
         self.handle = _create(arena, messenger, validation=validation)
         if validation:
             try:
@@ -59,7 +59,7 @@ class Instance:
             return
         with loader_lock:
             if self._messenger is not None:
-                destroy = vk.extension(self.handle, "vkDestroyDebugUtilsMessengerEXT")
+                destroy = vk.load_extension(self.handle, "vkDestroyDebugUtilsMessengerEXT")
                 destroy(self.handle, self._messenger, vk.ffi.NULL)
             vk.vkDestroyInstance(self.handle, vk.ffi.NULL)
         self.handle = self._messenger = None
@@ -72,7 +72,7 @@ class Instance:
         described.sort(key=lambda pair: RANK.index(pair[1].kind))
         return [(handle, info.at(index)) for index, (handle, info) in enumerate(described)]
 
-    def _messenger_info(self, arena: Arena) -> Handle:
+    def _make_messenger_info(self, arena: Arena) -> Handle:
         return arena.new(
             "VkDebugUtilsMessengerCreateInfoEXT",
             messageSeverity=vk.VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT
@@ -84,7 +84,7 @@ class Instance:
         )
 
     def _add_messenger(self, info: Handle) -> Handle:
-        create = vk.extension(self.handle, "vkCreateDebugUtilsMessengerEXT")
+        create = vk.load_extension(self.handle, "vkCreateDebugUtilsMessengerEXT")
         messenger = out("VkDebugUtilsMessengerEXT")
         create(self.handle, info, vk.ffi.NULL, messenger)
         return messenger[0]

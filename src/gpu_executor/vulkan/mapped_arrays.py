@@ -253,7 +253,7 @@ def _import_memory(device: Device, buffer: Handle, address: int, nbytes: int) ->
     arena = Arena()
     pointer = vk.ffi.cast("void *", address)
     found = arena.new("VkMemoryHostPointerPropertiesEXT")
-    ask = vk.device_extension(device.handle, "vkGetMemoryHostPointerPropertiesEXT")
+    ask = vk.load_device_extension(device.handle, "vkGetMemoryHostPointerPropertiesEXT")
     ask(device.handle, handle_type, pointer, found)
     requirements = out("VkMemoryRequirements")
     vk.vkGetBufferMemoryRequirements(device.handle, buffer, requirements)

@@ -246,7 +246,7 @@ class MemoryPool:
             return MemoryStats(
                 self._hits,
                 self._misses,
-                self._held(),
+                self._count_held(),
                 self._used,
                 len(self._blocks),
                 self._in_arrays,
@@ -280,7 +280,7 @@ class MemoryPool:
         while self._released_later:
             self._release(self._released_later.popleft())
 
-    def _held(self) -> int:
+    def _count_held(self) -> int:
         return sum(block.nbytes for block in self._blocks)
 
     def _trim(self) -> int:
@@ -292,13 +292,15 @@ class MemoryPool:
 
     def _grow(self, purpose: Purpose, size: int) -> Block:
         """Add a block: a large one, else one of `size`, else free unused blocks and try again."""
-        sizes = [size] if self._exact_blocks else [max(size, self._block_size(purpose)), size]
+        sizes = (
+            [size] if self._exact_blocks else [max(size, self._choose_block_size(purpose)), size]
+        )
         error: OutOfMemoryError | None = None
         for attempt in (*sizes, None):
             if attempt is None and not self._trim():
                 break
             wanted = size if attempt is None else attempt
-            if self.limit is not None and self._held() + wanted > self.limit:
+            if self.limit is not None and self._count_held() + wanted > self.limit:
                 continue
             try:
                 block = _make_block(self._device, purpose, wanted)
@@ -310,10 +312,10 @@ class MemoryPool:
         limit = "no limit" if self.limit is None else f"limit {self.limit:,}"
         raise OutOfMemoryError(
             f"could not allocate {size:,} bytes of {purpose.value} memory on "
-            f"{self._device.info.name}: {self._held():,} held, {self._used:,} in use, {limit}"
+            f"{self._device.info.name}: {self._count_held():,} held, {self._used:,} in use, {limit}"
         ) from error
 
-    def _block_size(self, purpose: Purpose) -> int:
+    def _choose_block_size(self, purpose: Purpose) -> int:
         """Return the size of the next block.
 
         Blocks grow with what is held, so small uses stay small.

@@ -268,13 +268,13 @@ def _make_pipeline(
     info.stage.stage = vk.VK_SHADER_STAGE_COMPUTE_BIT
     info.stage.module = module
     info.stage.pName = arena.text(kernel.interface.entry_point)
-    info.stage.pSpecializationInfo = _specialization_info(arena, constants)
+    info.stage.pSpecializationInfo = _make_specialization_info(arena, constants)
     pipelines = out("VkPipeline")
     vk.vkCreateComputePipelines(device.handle, driver_cache, 1, info, vk.ffi.NULL, pipelines)
     return pipelines[0]
 
 
-def _specialization_info(arena: Arena, constants: Constants) -> Handle:
+def _make_specialization_info(arena: Arena, constants: Constants) -> Handle:
     entries = arena.array("VkSpecializationMapEntry", max(len(constants), 1))
     data = b""
     for entry, (spec_id, encoded) in zip(entries, constants, strict=False):

@@ -122,7 +122,7 @@ class CallPreparer:
         self, calls: Sequence[Call], options: RunOptions, *, in_place: bool, profiled: bool
     ) -> PreparedCall:
         """Prepare a batch of calls, none of them empty: the plan of the largest call serves all."""
-        largest = max([call.signature for call in calls], key=_count)
+        largest = max([call.signature for call in calls], key=_get_count)
         key = (id(largest), len(calls), options, in_place, profiled)
         prepared = self._batches.get(key)
         if prepared is None:
@@ -189,7 +189,7 @@ def make_steps(plan: Plan, signature: Signature) -> tuple[Step, ...]:
     return tuple((piece, plan.groups(piece.count)) for piece in pieces)
 
 
-def _count(signature: Signature) -> int:
+def _get_count(signature: Signature) -> int:
     return signature.count
 
 

@@ -129,7 +129,7 @@ def measure_clock_offset_ns(device: Device) -> int:
     """Return the nanoseconds to add to the device's clock to get `time.perf_counter_ns`."""
     if EXTENSION not in device.info.extensions:
         return 0  # the clocks cannot be related
-    ask = vk.device_extension(device.handle, "vkGetCalibratedTimestampsEXT")
+    ask = vk.load_device_extension(device.handle, "vkGetCalibratedTimestampsEXT")
     arena = Arena()
     infos = arena.array("VkCalibratedTimestampInfoKHR", 2)
     for info, domain in zip(

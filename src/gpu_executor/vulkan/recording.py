@@ -61,7 +61,7 @@ class SlotRecorder:
         self._compute = resources.choose_compute_queue(queues)
         self._upload, self._download = resources.upload, resources.download
         with contextlib.ExitStack() as undo:
-            self._set = self._descriptors.allocate(pipeline, buffers.descriptor_ranges())
+            self._set = self._descriptors.allocate(pipeline, buffers.list_descriptor_ranges())
             undo.callback(self._descriptors.release, self._set)
             self._pool = CommandPool(resources.device, self._compute.family)
             undo.callback(self._pool.close)
@@ -103,7 +103,10 @@ class SlotRecorder:
             if in_place_set is not None:
                 self._descriptors.release(in_place_set)
             raise
-        filled, drained = inputs.host_views(sides[0], moved), outputs.host_views(sides[1], moved)
+        filled, drained = (
+            inputs.make_host_views(sides[0], moved),
+            outputs.make_host_views(sides[1], moved),
+        )
         into, back = _count_bytes(filled), _count_bytes(drained)
         return Recording(
             submissions,
@@ -132,8 +135,8 @@ class SlotRecorder:
         if not (inputs.binds_in_place(sides[0]) or outputs.binds_in_place(sides[1])):
             return None
         ranges = [
-            *inputs.descriptor_ranges(sides[0], moved),
-            *outputs.descriptor_ranges(sides[1], moved),
+            *inputs.list_descriptor_ranges(sides[0], moved),
+            *outputs.list_descriptor_ranges(sides[1], moved),
         ]
         return self._descriptors.allocate(self._pipeline, [*ranges, *self._buffers.status_ranges])
 

@@ -369,7 +369,7 @@ class Session:
         """Return the counters of this session."""
         self.device_memory.release_completed()
         by_path: defaultdict[str, int] = defaultdict(int)
-        records = self._slot_pool.records()
+        records = self._slot_pool.list_records()
         for path, record in records:
             by_path[path] += record.calls
         total = sum_records([self._record, *(record for _, record in records)])

@@ -48,7 +48,7 @@ class OperandGroup:
         """Whether the mapped allocation is the staging of device memory."""
         return self.bound is not self.mapped
 
-    def host_views(self, buffer_ranges: BufferRanges, count: int | None) -> list[Array | None]:
+    def make_host_views(self, buffer_ranges: BufferRanges, count: int | None) -> list[Array | None]:
         """Return what the host copies: views of the first `count` elements (None: of all).
 
         An operand with a buffer range is not copied; its view is None.
@@ -62,7 +62,7 @@ class OperandGroup:
         """Whether the kernel binds any of the caller's arrays where they are."""
         return any(self._binds_range(buffer_range) for buffer_range in buffer_ranges)
 
-    def descriptor_ranges(
+    def list_descriptor_ranges(
         self, buffer_ranges: BufferRanges, count: int | None
     ) -> list[DescriptorRange]:
         """Return the range that each descriptor binds."""
@@ -79,17 +79,17 @@ class OperandGroup:
         """Make the copies to the kernel's buffers, from staging or from the arrays' own ranges."""
         return [
             Copy(*host, *kernel, nbytes)
-            for host, kernel, nbytes in self._copies(buffer_ranges, count)
+            for host, kernel, nbytes in self._pair_ranges(buffer_ranges, count)
         ]
 
     def make_downloads(self, buffer_ranges: BufferRanges, count: int | None) -> list[Copy]:
         """Make the copies from the kernel's buffers, to staging or to the arrays' own ranges."""
         return [
             Copy(*kernel, *host, nbytes)
-            for host, kernel, nbytes in self._copies(buffer_ranges, count)
+            for host, kernel, nbytes in self._pair_ranges(buffer_ranges, count)
         ]
 
-    def _copies(
+    def _pair_ranges(
         self, buffer_ranges: BufferRanges, count: int | None
     ) -> Iterator[tuple[BufferOffset, BufferOffset, int]]:
         if not self.staged:
@@ -139,12 +139,12 @@ class SlotBuffers:
             self.release()
             raise
 
-    def descriptor_ranges(self) -> list[DescriptorRange]:
+    def list_descriptor_ranges(self) -> list[DescriptorRange]:
         """Return the ranges of the slot's own memory: inputs, outputs, status word."""
         no_ranges = [(None,) * len(side.operands) for side in (self.inputs, self.outputs)]
         return [
-            *self.inputs.descriptor_ranges(no_ranges[0], None),
-            *self.outputs.descriptor_ranges(no_ranges[1], None),
+            *self.inputs.list_descriptor_ranges(no_ranges[0], None),
+            *self.outputs.list_descriptor_ranges(no_ranges[1], None),
             *self.status_ranges,
         ]
 

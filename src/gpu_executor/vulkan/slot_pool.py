@@ -117,7 +117,7 @@ class SlotPool:
         with self._lock:
             return SlotStats(self._hits, self._misses, self._idle, self._busy)
 
-    def records(self) -> list[tuple[str, Record]]:
+    def list_records(self) -> list[tuple[str, Record]]:
         """Return the records of all slots, open and closed, by data path."""
         with self._lock:
             known = [(slot.layout.path, slot.record) for slot in self._slots]
