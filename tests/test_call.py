@@ -44,7 +44,7 @@ def whole(out_shape: Callable[..., Any] | None, outputs: int = 1, **more: Any) -
 
 def made(kernel: Kernel, *arrays: Array) -> Call:
     """The call, with room for its outputs."""
-    call = check(kernel, arrays).call(arrays)
+    call = check(kernel, arrays).make_call(arrays)
     call.make_outputs()
     return call
 

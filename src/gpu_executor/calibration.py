@@ -18,7 +18,7 @@ VERSION = 1
 """The version of the JSON format, whose keys are the names of `Calibration`'s fields."""
 OPTIONAL_FIELDS = ("piece_split", "piece_several")
 """Fields that are None where the device lacks such queues."""
-MUCH_TO_COPY = 1 << 20
+LARGE_COPY_BYTES = 1 << 20
 """Bytes from which the copy threads share a copy instead of the calling thread making it alone."""
 
 
@@ -67,15 +67,15 @@ class Calibration:
     when: str
     """The date of the measurement, as in 2026-11-15."""
 
-    def best_threads(self) -> int:
+    def choose_threads(self) -> int:
         """The fewest threads whose rate is within 5 % of the best."""
         best = max(rate for _, rate in self.host_copy)
         return next(threads for threads, rate in self.host_copy if rate >= best / 1.05)
 
-    def piece_copy(self, nbytes: float) -> float:
+    def estimate_copy(self, nbytes: float) -> float:
         """Seconds to copy a piece that runs alone: the threads share a large copy, and the calling
         thread makes a small one."""
-        if nbytes < MUCH_TO_COPY:
+        if nbytes < LARGE_COPY_BYTES:
             return nbytes / self.host_copy[0][1]
         return self.sharing + nbytes / self.shared_copy
 

@@ -68,7 +68,7 @@ class Signature:
     def __hash__(self) -> int:
         return self._hash
 
-    def call(self, arrays: Sequence[AnyArray]) -> Call:
+    def make_call(self, arrays: Sequence[AnyArray]) -> Call:
         """A call of this signature on arrays that have it. Its outputs are not allocated yet."""
         if self.is_flat:
             return Call(self, arrays)
@@ -125,7 +125,7 @@ class Call:
         """Whether any of its arrays is a device array."""
         return any(isinstance(array, DeviceArray) for array in (*self.inputs, *self.results))
 
-    def keep_outputs(self, results: Sequence[DeviceArray]) -> None:
+    def set_device_outputs(self, results: Sequence[DeviceArray]) -> None:
         """Write into these device arrays and leave the results in them."""
         self.results = self.outputs = list(results)
 
@@ -389,7 +389,7 @@ def _describe_type(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-REMEMBERED = 1024
+MAX_SIGNATURES = 1024
 """Signatures in a cache; a full cache is emptied."""
 
 
@@ -407,7 +407,7 @@ class SignatureCache:
         self._on_device = on_device
         self._known: dict[Hashable, Signature] = {}
 
-    def signature(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> Signature:
+    def get(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> Signature:
         """The signature of a call; raises as `check` does."""
         try:
             key = (id(kernel), *describe_arrays(arrays))
@@ -418,15 +418,15 @@ class SignatureCache:
         if signature is None:
             signature = check(kernel, arrays, on_device=self._on_device)
             # The signature refers to the kernel, so no other kernel can get the same id.
-            remember(self._known, key, signature, REMEMBERED)
+            remember(self._known, key, signature, MAX_SIGNATURES)
         return signature
 
-    def job(self, kernel: Kernel, job: Sequence[AnyArray], index: int, out: Any) -> Call:
+    def make_job_call(self, kernel: Kernel, job: Sequence[AnyArray], index: int, out: Any) -> Call:
         """A job of a batch as a call; errors begin with the job's index."""
         try:
             if not isinstance(job, tuple | list):
                 raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")
-            call = self.signature(kernel, job).call(job)
+            call = self.get(kernel, job).make_call(job)
             call.job = index
             if out is not None:
                 call.use_outputs(out)

@@ -86,7 +86,7 @@ class ElementRangeError(GpuError, ValueError):
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.kernel, self.argument, self.index, self.job)
 
-    def behind(self, elements: int) -> ElementRangeError:
+    def shift(self, elements: int) -> ElementRangeError:
         """The error for the whole call, where the checked part begins after so many elements."""
         return ElementRangeError(self.kernel, self.argument, self.index + elements, self.job)
 
@@ -129,7 +129,7 @@ class WrongResultError(GpuError):
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.kernel, self.output, self.index, self.where, self.job)
 
-    def behind(self, elements: int) -> WrongResultError:
+    def shift(self, elements: int) -> WrongResultError:
         """The error for the whole call, where the checked part begins after so many elements."""
         index = self.index + elements
         return WrongResultError(self.kernel, self.output, index, self.where, self.job)

@@ -24,7 +24,7 @@ from gpu_executor.errors import ForkedError, NoDeviceError
 
 _handlers: set[weakref.WeakMethod[Callable[[], None]]] = set()
 _is_child = False
-gpus_of_parent: set[str] = set()
+parent_gpus: set[str] = set()
 """Names of the GPUs that the parent had open when it forked this process. A thread of the parent
 may have held a lock of their driver, which is never released here: with NVIDIA's driver (580) a
 child that opens a device hangs."""
@@ -47,9 +47,9 @@ def raise_forked() -> NoReturn:
 
 def check_no_parent_gpus(what: str) -> None:
     """Raise `NoDeviceError` in a child whose parent had GPUs open; `what` cannot be used then."""
-    if gpus_of_parent:
+    if parent_gpus:
         raise NoDeviceError(
-            f"{', '.join(sorted(gpus_of_parent))} was open in the parent process at the time of "
+            f"{', '.join(sorted(parent_gpus))} was open in the parent process at the time of "
             f"fork(), so {what} cannot be used in the child; close it before fork(), or start "
             "children with multiprocessing's 'spawn'"
         )

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from typing import Any, Generic, TypeVar
 
-SMALLEST = 256 << 10
+MIN_RECYCLED_BYTES = 256 << 10
 """Bytes from which a result's memory is recycled."""
 MAX_PROBES = 4
 """Entries of one size that are examined before the search gives up."""

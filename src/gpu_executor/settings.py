@@ -74,7 +74,7 @@ class Settings:
             validation=_read_switch(environ, "GPU_VALIDATION") or False,
         )
 
-    def limited(
+    def replace_limits(
         self, memory_limit: int | None, queued_bytes: int | None, when_full: WhenFull | None
     ) -> Settings:
         """The same settings with the limits that are not None replaced."""

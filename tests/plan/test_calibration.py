@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu_executor as gx
-from gpu_executor.calibration import MUCH_TO_COPY, VERSION, Calibration
+from gpu_executor.calibration import LARGE_COPY_BYTES, VERSION, Calibration
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration, write_calibration
 from tests.support.calibrations import (
@@ -209,14 +209,14 @@ def test_the_fewest_threads_that_copy_about_as_fast_as_any(
 ) -> None:
     pairs = tuple((1 << at, rate) for at, rate in enumerate(rates))
     figures = dataclasses.replace(H200, host_copy=pairs)
-    assert figures.best_threads() == best
+    assert figures.choose_threads() == best
 
 
 def test_a_copy_is_shared_where_it_is_long() -> None:
-    assert H200.piece_copy(0) == 0
-    assert H200.piece_copy(9800) == pytest.approx(1e-6)
-    assert H200.piece_copy(MUCH_TO_COPY - 1) == (MUCH_TO_COPY - 1) / 9.8e9
-    assert H200.piece_copy(MUCH_TO_COPY) == 40e-6 + MUCH_TO_COPY / 34e9
+    assert H200.estimate_copy(0) == 0
+    assert H200.estimate_copy(9800) == pytest.approx(1e-6)
+    assert H200.estimate_copy(LARGE_COPY_BYTES - 1) == (LARGE_COPY_BYTES - 1) / 9.8e9
+    assert H200.estimate_copy(LARGE_COPY_BYTES) == 40e-6 + LARGE_COPY_BYTES / 34e9
 
 
 def test_figures_are_kept_in_a_file_for_each_device_and_driver(

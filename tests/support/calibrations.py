@@ -111,6 +111,6 @@ def is_sound(calibration: Calibration) -> bool:
     return (
         all(type(number) is float and math.isfinite(number) and number > 0 for number in numbers)
         and all(type(number) is int and number > 0 for number in threads)
-        and 1 <= calibration.best_threads() <= max(threads)
+        and 1 <= calibration.choose_threads() <= max(threads)
         and isinstance(calibration.when, str)
     )

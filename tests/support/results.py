@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import gpu_executor as gx
-from gpu_executor.result_memory import SMALLEST
+from gpu_executor.result_memory import MIN_RECYCLED_BYTES
 from tests.support.jobs import Array
 
-COUNT = SMALLEST // 4 + 70
+COUNT = MIN_RECYCLED_BYTES // 4 + 70
 """Elements of a result that is large enough to be recycled."""
 
 

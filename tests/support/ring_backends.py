@@ -35,7 +35,7 @@ def open_with_copy_threads(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> gx.PersistentVulkanBackend:
     """Open a backend whose copy threads copy the smallest pieces too, of 100 elements at most."""
-    monkeypatch.setattr(recording, "MUCH_TO_COPY", MUCH)
+    monkeypatch.setattr(recording, "LARGE_COPY_BYTES", MUCH)
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
     gpu._session.resources.copy_threads.threads = WORKERS
     return gpu

@@ -80,7 +80,7 @@ def test_the_first_batch_calibrates_and_the_next_backend_reads_the_file(
     assert other.calibration == calibration
     assert other.explain(FQ_ADD, 70).foreseen == foreseen
     batch(other)
-    assert other._session.resources.copy_threads.threads == calibration.best_threads()
+    assert other._session.resources.copy_threads.threads == calibration.choose_threads()
     assert fake_measure.times == 0
 
 

@@ -123,7 +123,7 @@ def used(
 ) -> Used:
     """Pieces of 100 elements, filled and drained by the caller or by copy threads."""
     if request.param is not None:
-        monkeypatch.setattr(recording, "MUCH_TO_COPY", request.param)
+        monkeypatch.setattr(recording, "LARGE_COPY_BYTES", request.param)
     return Used(fresh_gpu(stream_chunk_elems=100))
 
 

@@ -162,8 +162,8 @@ def test_unused_kernels_are_garbage_collected(
 ) -> None:
     # Slots (32) and cached calls keep some kernels alive. A program that makes a kernel for every
     # call, for example with a number in its push bytes, must not keep all of them alive.
-    monkeypatch.setattr(prepared_call, "REMEMBERED", 8)
-    monkeypatch.setattr(call_module, "REMEMBERED", 8)
+    monkeypatch.setattr(prepared_call, "MAX_SIGNATURES", 8)
+    monkeypatch.setattr(call_module, "MAX_SIGNATURES", 8)
     gpu, prime = fresh_gpu(), Prime("2^61-1", 2**61 - 1)
     x, kernels = words.from_ints(prime, [1, 2]), list[weakref.ref[gx.Kernel]]()
     template = field_kernel(prime, "add")

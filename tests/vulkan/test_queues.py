@@ -189,7 +189,7 @@ class SplitSlot:
         self.device = resources.device.handle
         self.x = np.arange(70, dtype=np.uint32)
         signature = check(ADD_U32, [self.x, self.x])
-        self.call = signature.call([self.x, self.x])
+        self.call = signature.make_call([self.x, self.x])
         self.call.make_outputs()
         self.slot = Slot(
             resources, SlotLayout(ADD_U32, "device-local", "split", 64, 1, signature.operands)

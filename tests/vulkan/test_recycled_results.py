@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.result_memory import MAX_PROBES, SMALLEST
+from gpu_executor.result_memory import MAX_PROBES, MIN_RECYCLED_BYTES
 from gpu_executor.vulkan import binding, mapped_arrays
 from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from tests.conftest import OpenGpu, on_both_paths
@@ -47,7 +47,7 @@ def count_allocations(gpu: Gpu) -> int:
 
 @on_both_paths
 def test_large_results_lie_in_mapped_memory(fresh_gpu: OpenGpu, device_local: bool) -> None:
-    gpu, jobs = fresh_gpu(), word_jobs(COUNT, COUNT + 1, SMALLEST // 4)
+    gpu, jobs = fresh_gpu(), word_jobs(COUNT, COUNT + 1, MIN_RECYCLED_BYTES // 4)
     runs = [
         [gpu.run(ADD_U32, *job, device_local=device_local) for job in jobs],
         gpu.run_batch(ADD_U32, jobs, device_local=device_local, pipelined=False),
@@ -241,8 +241,8 @@ def test_close_frees_results_that_nobody_holds() -> None:
 def test_small_results_and_the_first_very_large_one_are_plain_arrays(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mapped_arrays, "LARGE", SMALLEST + 400)
-    words = SMALLEST // 4
+    monkeypatch.setattr(mapped_arrays, "LARGE", MIN_RECYCLED_BYTES + 400)
+    words = MIN_RECYCLED_BYTES // 4
     jobs = word_jobs(9, words - 1, words, words + 100, words + 101)
     runs: list[Callable[[Gpu], list[Array]]] = [
         lambda gpu: [gpu.run(ADD_U32, *job) for job in jobs],
@@ -309,7 +309,7 @@ def test_out_arrays_of_the_caller_are_used_unchanged(fresh_gpu: OpenGpu) -> None
 
 def test_the_memory_of_a_failed_call_serves_the_next(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    good = np.ones((SMALLEST // 48 + 70, 6), np.uint64)
+    good = np.ones((MIN_RECYCLED_BYTES // 48 + 70, 6), np.uint64)
     bad = good.copy()
     bad[-1] = TOO_LARGE
     place = address(gpu.run(FQ_ADD, good, good))
@@ -343,7 +343,7 @@ def test_memory_that_the_device_still_writes_to_is_not_reused(
         return arrays
 
     monkeypatch.setattr(RecycledResults, "make", watched_make)
-    a = np.ones((SMALLEST // 48 + 70, 6), np.uint64)
+    a = np.ones((MIN_RECYCLED_BYTES // 48 + 70, 6), np.uint64)
     with monkeypatch.context() as patch:
         interrupt_waits(patch, 2)
         with pytest.raises(KeyboardInterrupt):

@@ -138,7 +138,7 @@ def open_two_queues(resources: Resources, opened: ExitStack) -> Resources:
 def several_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """A backend that alternates between two compute queues."""
     make = Session._make_resources
-    monkeypatch.setattr(recording, "MUCH_TO_COPY", MUCH)
+    monkeypatch.setattr(recording, "LARGE_COPY_BYTES", MUCH)
     monkeypatch.setattr(strategy, "_queues", lambda *_: ("several", "queues: several"))
     monkeypatch.setattr(
         Session,

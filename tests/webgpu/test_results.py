@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.result_memory import MAX_PROBES, SMALLEST
+from gpu_executor.result_memory import MAX_PROBES, MIN_RECYCLED_BYTES
 from gpu_executor.webgpu.buffer_set import BufferSet
 from tests.conftest import OpenWebGpu
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, word_jobs
@@ -156,8 +156,8 @@ def test_the_outputs_of_one_call_are_reused_separately(open_webgpu: OpenWebGpu) 
 
 def test_small_and_very_large_results_own_their_memory(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    gpu._outputs._max_bytes = SMALLEST + 400
-    words = SMALLEST // 4
+    gpu._outputs._max_bytes = MIN_RECYCLED_BYTES + 400
+    words = MIN_RECYCLED_BYTES // 4
     jobs = word_jobs(9, words - 1, words, words + 100, words + 101)
     for results in (gpu.run_batch(ADD_U32, jobs), [gpu.run(ADD_U32, *job) for job in jobs]):
         check_sums(results, jobs)
@@ -244,7 +244,7 @@ def test_after_an_error_no_memory_is_handed_out_twice(
 
 def test_memory_of_failed_calls_is_reused(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    good = np.ones((SMALLEST // 48 + 70, 6), np.uint64)
+    good = np.ones((MIN_RECYCLED_BYTES // 48 + 70, 6), np.uint64)
     bad = good.copy()
     bad[-1] = TOO_LARGE
     held = gpu.run(FQ_ADD, good, good)

@@ -203,11 +203,11 @@ def _plan_small_pieces(session: Session) -> tuple[Call, Plan]:
     ]
     for seed, array in enumerate(arrays[:2]):
         array[...] = tile_elements(BLS12_381_FQ, count, seed)
-    call = session.call_preparer.signatures.signature(kernel, arrays[:2]).call(arrays[:2])
+    call = session.call_preparer.signatures.get(kernel, arrays[:2]).make_call(arrays[:2])
     call.use_outputs(arrays[2])
     call.buffer_ranges = tuple(session.mapped.find(array) for array in arrays)
     parts = [array[:SMALL_PIECE] for array in arrays[:2]]
-    job = session.call_preparer.signatures.signature(kernel, parts).call(parts)
+    job = session.call_preparer.signatures.get(kernel, parts).make_call(parts)
     # Device memory for both numbers of queues, so that only the number differs.
     options = RunOptions(device_local=True, pipelined=True)
     return call, session.prepare_batch([job] * SMALL_PIECES, options).plan

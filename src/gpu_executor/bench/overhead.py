@@ -141,7 +141,7 @@ def _open_slot(session: Session, count: int) -> Iterator[tuple[Call, PreparedCal
     """A field addition of `count` elements on the host-visible path, with a slot of its own."""
     a, b = tile_elements(BLS12_381_FQ, count, 1), tile_elements(BLS12_381_FQ, count, 2)
     prepared = session.prepare(load("bls12_381_fq_add"), (a, b), False)
-    call = prepared.signature.call((a, b))
+    call = prepared.signature.make_call((a, b))
     call.make_outputs()
     slot = Slot(session.resources, prepared.slot_key.layout)
     try:

@@ -76,7 +76,7 @@ def create_job(kernel: Kernel, arrays: Sequence[Any], out: Any) -> ClusterJob:
         return _create_job_with_references(kernel, arrays, out)
     signature = check(kernel, arrays, on_device=False)
     if out is not None:
-        signature.call(arrays).use_outputs(out)
+        signature.make_call(arrays).use_outputs(out)
     results = sum(math.prod(shape) * dtype.itemsize for shape, dtype in signature.results)
     return ClusterJob(kernel, arrays, out, _count_bytes(arrays) + results)
 

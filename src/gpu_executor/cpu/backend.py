@@ -39,7 +39,7 @@ class CpuBackend:
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """Run the kernel's reference on the arrays; returns its output, or a tuple of several."""
         signature = check(kernel, arrays, on_device=False)
-        call = signature.call(arrays)
+        call = signature.make_call(arrays)
         if out is not None:
             call.use_outputs(out)
         call.make_outputs()

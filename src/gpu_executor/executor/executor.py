@@ -165,7 +165,7 @@ class GpuExecutor(Executor):
         when_full: WhenFull | None = None,
     ) -> None:
         settings = settings or Settings.from_environment()
-        settings = settings.limited(memory_limit, queued_bytes, when_full)
+        settings = settings.replace_limits(memory_limit, queued_bytes, when_full)
         check_positive("tries", tries, "it must be a whole number, at least 1")
         self._checker = ResultChecker(check)
         self.ranking = rank_devices(backend, settings)

@@ -305,7 +305,7 @@ class ChunkedCall(SharedJob):
         """Resolve the job with the outputs, or with the exception of the first part that failed."""
         for first, (outcome,) in zip(sorted(self._part_outcomes), parts, strict=True):
             if isinstance(outcome, ElementRangeError | WrongResultError):
-                self.resolve([outcome.behind(first * self.unit)])
+                self.resolve([outcome.shift(first * self.unit)])
                 return
             if isinstance(outcome, BaseException):
                 self.resolve([outcome])
@@ -323,7 +323,7 @@ def chunk_call(kernel: Kernel, arrays: Arrays, out: Any, future: Future[Any]) ->
         return None
     try:
         signature = check(kernel, arrays)
-        call = signature.call(arrays)
+        call = signature.make_call(arrays)
         if out is not None:
             call.use_outputs(out)
     except GpuError:

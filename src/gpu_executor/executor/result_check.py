@@ -43,7 +43,7 @@ class ResultChecker:
         """Draw and copy the inputs to recompute; None if nothing is checked. Called before the call
         runs, since the call may overwrite its inputs. Device arrays are fetched as a whole."""
         try:
-            signature = self._signatures.signature(kernel, arrays)
+            signature = self._signatures.get(kernel, arrays)
         except Exception:  # the backend raises the same error when the call runs
             return None
         if kernel.reference is None:
@@ -55,7 +55,7 @@ class ResultChecker:
             return None if whole is None else ResultSample(signature, whole, None)
         if not signature.count:
             return None
-        rows = signature.call([_on_host(each) for each in arrays]).inputs
+        rows = signature.make_call([_on_host(each) for each in arrays]).inputs
         at = self._draw_indices(signature.count)
         picked = [each[at] for each in rows]
         return ResultSample(

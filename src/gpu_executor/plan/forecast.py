@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from gpu_executor.calibration import MUCH_TO_COPY, Calibration
+from gpu_executor.calibration import LARGE_COPY_BYTES, Calibration
 
 MAX_SLOTS = 16
 
@@ -80,11 +80,11 @@ def forecast(
         call = (
             calibration.call_mapped if schedule.path == "host-visible" else calibration.call_staged
         )
-        copies = calibration.piece_copy(fill_bytes) + calibration.piece_copy(drain_bytes)
+        copies = calibration.estimate_copy(fill_bytes) + calibration.estimate_copy(drain_bytes)
         return schedule.pieces * (copies + call + device), 1
     caller, others = _piece_seconds(calibration, schedule), 0.0
     for nbytes in (fill_bytes, drain_bytes):
-        if nbytes < MUCH_TO_COPY:
+        if nbytes < LARGE_COPY_BYTES:
             caller += nbytes / calibration.host_copy[0][1]
         else:
             caller += calibration.handing_over

@@ -35,7 +35,7 @@ def run_batch(
             f"out has {len(out)} entries for {len(jobs)} jobs; it needs one for each job"
         )
     calls = [
-        session.call_preparer.signatures.job(
+        session.call_preparer.signatures.make_job_call(
             kernel, job, index, None if out is None else out[index]
         )
         for index, job in enumerate(jobs)
@@ -93,7 +93,7 @@ def _check_jobs(
             raise ArgumentTypeError(
                 f"job {index}: out has no array for it; out must yield one for each job"
             )
-        yield session.call_preparer.signatures.job(kernel, job, index, target)
+        yield session.call_preparer.signatures.make_job_call(kernel, job, index, target)
 
 
 def _stream_results(

@@ -327,7 +327,7 @@ class _AdditionBenchmark:
     ) -> Call:
         """Make a call on the first elements of the mapped arrays, or on other inputs."""
         given = [array[:count] for array in self._arrays[:2]] if inputs is None else list(inputs)
-        call = check(self._kernel, given).call(given)
+        call = check(self._kernel, given).make_call(given)
         call.set_outputs([self._arrays[2][:count]])
         call.buffer_ranges = buffer_ranges
         return call

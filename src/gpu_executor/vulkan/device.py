@@ -10,8 +10,8 @@ from gpu_executor.device_info import DeviceInfo, QueueFamily
 from gpu_executor.errors import NoDeviceError, VulkanError
 from gpu_executor.fork import (
     DISOWNED,
-    gpus_of_parent,
     is_forked_child,
+    parent_gpus,
     register_fork_handler,
     skip_driver_cleanup_at_exit,
 )
@@ -143,9 +143,9 @@ class Device:
     def _disown_after_fork(self) -> None:
         self.handle = DISOWNED  # cffi refuses it as an argument of any Vulkan call
         if self._is_open and self.info.kind != "cpu":
-            if not gpus_of_parent:
+            if not parent_gpus:
                 skip_driver_cleanup_at_exit()
-            gpus_of_parent.add(self.info.name)
+            parent_gpus.add(self.info.name)
 
 
 def _check_usable(info: DeviceInfo) -> None:

@@ -37,7 +37,7 @@ from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
 from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.primes import BLS12_381_FR, words
-from gpu_executor.result_memory import SMALLEST
+from gpu_executor.result_memory import MIN_RECYCLED_BYTES
 from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.command_stream import BoundStep, CommandStream, RecordedCommands
 from gpu_executor.vulkan.commands import Copy
@@ -142,7 +142,7 @@ class DeviceMemory:
             )
         source, nbytes = storage.allocation, math.prod(shape) * dtype.itemsize
         offset = source.offset + skipped
-        if nbytes >= SMALLEST:
+        if nbytes >= MIN_RECYCLED_BYTES:
             found = self._recycled.make_one((nbytes,), np.dtype(np.uint8), nbytes)
             if found is not None:
                 flat, target = found

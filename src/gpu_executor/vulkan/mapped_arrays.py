@@ -44,7 +44,7 @@ from gpu_executor.errors import (
 from gpu_executor.fork import register_fork_handler
 from gpu_executor.kernel import Shape
 from gpu_executor.plan import Piece
-from gpu_executor.result_memory import SMALLEST, ResultMemoryPool
+from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
 from gpu_executor.vulkan.binding import Arena, Handle, out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.memory import (
@@ -287,7 +287,8 @@ LARGE_SIZES_SEEN = 64
 def can_recycle_results(signature: Signature) -> bool:
     """Whether all results of a call are large enough to be recycled."""
     return all(
-        output.nbytes >= SMALLEST for output in signature.operands[signature.kernel.inputs :]
+        output.nbytes >= MIN_RECYCLED_BYTES
+        for output in signature.operands[signature.kernel.inputs :]
     )
 
 

@@ -33,7 +33,7 @@ class VulkanSpirvBackend:
         """Open a device, run the kernel on NumPy arrays, close the device."""
         signature = check(kernel, arrays)
         if out is not None:
-            signature.call(arrays).use_outputs(out)  # checked before a device is opened
+            signature.make_call(arrays).use_outputs(out)  # checked before a device is opened
         session = Session(self._settings, self._wanted, keep=False)
         try:
             return session.run(kernel, arrays, device_local, out)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpu_executor.calibration import Calibration
 from gpu_executor.call import (
-    REMEMBERED,
+    MAX_SIGNATURES,
     AnyArray,
     Call,
     Signature,
@@ -115,7 +115,7 @@ class CallPreparer:
                 plan = self._make_plan(request)
             on_device = keep or any(there)
             prepared = self.make(signature, plan, on_device=on_device, profiled=profiled)
-            remember(self._single, key, prepared, REMEMBERED)
+            remember(self._single, key, prepared, MAX_SIGNATURES)
         return prepared
 
     def prepare_batch(
@@ -137,7 +137,7 @@ class CallPreparer:
             prepared = self.make(
                 largest, self._make_plan(request), on_device=False, profiled=profiled
             )
-            remember(self._batches, key, prepared, REMEMBERED)
+            remember(self._batches, key, prepared, MAX_SIGNATURES)
         return prepared
 
     def make(

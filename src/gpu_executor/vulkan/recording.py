@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpu_executor.calibration import MUCH_TO_COPY
+from gpu_executor.calibration import LARGE_COPY_BYTES
 from gpu_executor.call import Array
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import QueueUse
@@ -115,8 +115,8 @@ class SlotRecorder:
             in_place_set,
             fills=into > 0,
             drains=back > 0,
-            large_fill=into >= MUCH_TO_COPY,
-            large_drain=back >= MUCH_TO_COPY,
+            large_fill=into >= LARGE_COPY_BYTES,
+            large_drain=back >= LARGE_COPY_BYTES,
         )
 
     def release(self, recording: Recording) -> None:

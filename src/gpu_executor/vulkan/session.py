@@ -146,7 +146,7 @@ class Session:
         prepared = self.prepare(kernel, arrays, device_local)
         if prepared.plan.slots > 1:
             prepared = self.prepare_batch(
-                [prepared.signature.call(arrays)], RunOptions(device_local)
+                [prepared.signature.make_call(arrays)], RunOptions(device_local)
             )
         return prepared.plan
 
@@ -180,9 +180,9 @@ class Session:
         """
         prepared = self.prepare(kernel, arrays, device_local, keep=keep)
         signature = prepared.signature
-        call = signature.call(arrays)
+        call = signature.make_call(arrays)
         if keep:
-            call.keep_outputs(
+            call.set_device_outputs(
                 [self.device_memory.empty(shape, dtype) for shape, dtype in signature.results]
             )
         elif out is not None:
@@ -332,7 +332,7 @@ class Session:
         self.call_preparer.calibration = calibration
         if calibration is not None:
             copy_threads = self.resources.copy_threads
-            copy_threads.threads = min(copy_threads.max_threads, calibration.best_threads())
+            copy_threads.threads = min(copy_threads.max_threads, calibration.choose_threads())
 
     def start_profile(self) -> Profile:
         """Record spans of all calls from now on, until the profile's `with` ends."""

@@ -17,7 +17,7 @@ from gpu_executor.errors import ArgumentTypeError, ClosedError, DeviceLostError
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load, names
-from gpu_executor.result_memory import SMALLEST, ResultMemoryPool
+from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
 from gpu_executor.settings import Settings
 from gpu_executor.webgpu.boundaries import (
     BucketBoundaries,
@@ -94,7 +94,7 @@ class WgpuExecutor:
 
     def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
         """Run a kernel on NumPy arrays; returns its output, or a tuple of several."""
-        call = self._signatures.signature(kernel, arrays).call(arrays)
+        call = self._signatures.get(kernel, arrays).make_call(arrays)
         if out is not None:
             call.use_outputs(out)
         with self._active:
@@ -119,7 +119,7 @@ class WgpuExecutor:
         if out is not None and len(out) != len(jobs):
             raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
         calls = [
-            self._signatures.job(kernel, job, index, None if out is None else out[index])
+            self._signatures.make_job_call(kernel, job, index, None if out is None else out[index])
             for index, job in enumerate(jobs)
         ]
         with self._active:
@@ -306,7 +306,7 @@ class OutputAllocator:
         self._memory.clear()
 
     def _allocate(self, shape: Shape, dtype: np.dtype[Any], nbytes: int) -> Array:
-        if not SMALLEST <= nbytes <= self._max_bytes:
+        if not MIN_RECYCLED_BYTES <= nbytes <= self._max_bytes:
             return np.empty(shape, dtype)
         found = self._memory.find(nbytes)
         if found is not None:
