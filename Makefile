@@ -2,13 +2,32 @@
 PYTHON := .venv/bin/python
 FILES := src tests examples
 
-.PHONY: demo test lint kernels clean
+WORKERS ?= 2
+PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --no-loadscope-reorder
+# Files of every package that say within a minute whether a change holds.
+QUICK := \
+	tests/test_public_names.py tests/test_imports.py tests/test_settings.py tests/test_kernel.py \
+	tests/test_call.py tests/test_conformance.py \
+	tests/spirv/test_module.py tests/primes/test_prime.py tests/primes/test_structure.py \
+	tests/kernels/test_catalogue.py tests/plan/test_plan.py tests/plan/test_batch_plan.py \
+	tests/vulkan/test_batch.py tests/vulkan/test_out.py tests/vulkan/test_persistent.py \
+	tests/vulkan/test_faults.py tests/vulkan/test_graph.py tests/vulkan/test_memory.py \
+	tests/webgpu/test_executor.py tests/webgpu/test_caches.py tests/cpu/test_backend.py \
+	tests/fields/test_operands.py tests/fields/test_refusals.py tests/fields/test_graphs.py \
+	tests/executor/test_executor.py tests/executor/test_map.py tests/executor/test_errors.py \
+	tests/cluster/test_results.py tests/telemetry/test_metrics.py \
+	tests/bench/test_executor.py tests/cli/test_commands.py tests/soak/test_soak.py
+
+.PHONY: demo test test-quick lint kernels clean
 
 demo: .venv/runs
 	$(PYTHON) -m gpu_executor.cli demo
 
 test: lint
-	$(PYTHON) -m pytest -q
+	$(PYTEST)
+
+test-quick: .venv/develops
+	$(PYTEST) -m 'not slow' $(QUICK)
 
 lint: .venv/develops
 	$(PYTHON) -m ruff check --quiet $(FILES)

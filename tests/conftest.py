@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +37,6 @@ LAYER_SETTINGS = (
 )
 UNSET = ("GPU_DEVICE_LOCAL", "GPU_STREAM_CHUNK_ELEMS", "GPU_MEMORY_LIMIT", "GPU_CACHE")
 
-ROOT = Path(__file__).parent
 CHUNK = 100
 OpenGpu = Callable[..., gx.PersistentVulkanBackend]
 OpenWebGpu = Callable[..., gx.WgpuExecutor]
@@ -49,14 +47,19 @@ on_both_paths = pytest.mark.parametrize(
 )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With pytest-xdist (`--dist loadgroup`) a file stays in one worker, for what its tests share;
-    so do the tests of tests/cluster, which share a cluster."""
-    for item in items:
-        folder = item.path.parent
-        together = folder if folder.name == "cluster" else item.path
-        item.add_marker(pytest.mark.xdist_group(str(together.relative_to(ROOT))))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """pytest-xdist keeps the tests of a file in one worker, for what they share. The files of
+    tests/cluster share a cluster, and go to one worker together."""
+    from xdist.scheduler import LoadFileScheduling
+
+    def group(nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "tests/cluster" if file.startswith("tests/cluster/") else file
+
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = group
+    return scheduler
 
 
 def pytest_collection_finish() -> None:

@@ -103,7 +103,7 @@ def shape_of_first(first: tuple[int, ...], _second: tuple[int, ...]) -> tuple[in
         {"inputs": 1, "status": True, "code": shader("", "", "")},
         {"reference": np.add},
     ],
-    ids=str,
+    ids=",".join,
 )
 def test_kernels_with_different_declarations_differ(change: dict[str, Any]) -> None:
     assert declare(**change) != declare()

@@ -45,6 +45,7 @@ def test_doctor_finds_everything_that_kernels_need_to_run() -> None:
     assert "field additions on 11 paths equal exact integers" in shown.output
 
 
+@pytest.mark.slow
 def test_calibrate_measures_saves_and_shows(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "ROUNDS", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_bench_persistent_writes_measurements_and_their_environment(tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
@@ -169,6 +171,7 @@ def test_bench_persistent_writes_measurements_and_their_environment(tmp_path: Pa
     assert written["first_call_of_a_process"]["with_ms"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_bench_batch_measures_every_size_in_every_mode(tmp_path: Path) -> None:
     file = tmp_path / "bench.json"

@@ -47,6 +47,7 @@ def test_run_returns_exact_results(vulkan_executor: RayExecutor, count: int) -> 
         check_sums([vulkan_executor.run(kernel, *job)], [job])
 
 
+@pytest.mark.slow
 def test_webgpu_and_cpu_read_arrays_from_the_object_store(
     two_nodes: Cluster, cpu_executor: RayExecutor
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_kernel_is_sent_once_to_each_actor(cpu_executor: RayExecutor, tmp_path
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_several_actors_may_share_a_device(two_nodes: Cluster) -> None:
     jobs = field_jobs(*[50] * 40)
     with gx.cluster.RayExecutor("vulkan", devices=2) as executor:

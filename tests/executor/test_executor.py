@@ -301,6 +301,7 @@ def test_one_that_nobody_holds_runs_what_is_in_line_and_closes() -> None:
     assert binding.live_objects() == alive
 
 
+@pytest.mark.slow
 def test_the_interpreter_ends_when_all_is_run(run_python: RunPython) -> None:
     script = (
         "import numpy as np, gpu_executor as gx\n"

@@ -38,6 +38,7 @@ def make_rng(seed: int = 1) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
+@pytest.mark.slow
 def test_a_short_run_passes(tmp_path: Path) -> None:
     file = tmp_path / "soak.json"
     options = ["--minutes", "0.05", "--faults", "600", "--seed", "7", "--json", str(file)]
@@ -221,6 +222,7 @@ def test_a_thread_that_does_not_return_ends_the_run(
     assert "in wait" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_absent_backend_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     configs = (ExecutorConfig("cpu"), ExecutorConfig("vulkan", [99]))
     monkeypatch.setattr(runner, "EXECUTOR_CONFIGS", configs)

@@ -236,6 +236,7 @@ def test_a_repeated_spec_id_must_have_one_type() -> None:
         read_interface(kernel(*two, (50, 10, 20, 1), (50, 11, 21, 64)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("declaration", "words"),
     [
