@@ -113,7 +113,7 @@ fn main(
 
 
 def test_a_fixed_work_group_size_needs_a_grid(open_webgpu: OpenWebGpu) -> None:
-    said = r"kernel 'mistaken': its @workgroup_size\(64\) is its own; .* grid="
+    said = r"kernel 'mistaken': the text has @workgroup_size\(64\); .* grid="
     with pytest.raises(gx.errors.KernelError, match=said):
         make_wgsl_kernel(STRIDING, name="mistaken")
     gpu = open_webgpu()
