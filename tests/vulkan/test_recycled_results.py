@@ -241,7 +241,7 @@ def test_close_frees_results_that_nobody_holds() -> None:
 def test_small_results_and_the_first_very_large_one_are_plain_arrays(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mapped_arrays, "LARGE", MIN_RECYCLED_BYTES + 400)
+    monkeypatch.setattr(mapped_arrays, "LARGE_RESULT", MIN_RECYCLED_BYTES + 400)
     words = MIN_RECYCLED_BYTES // 4
     jobs = word_jobs(9, words - 1, words, words + 100, words + 101)
     runs: list[Callable[[Gpu], list[Array]]] = [
@@ -262,8 +262,8 @@ def test_results_above_the_byte_limit_are_plain_arrays(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 4 * ZEROS.nbytes
-    monkeypatch.setattr(mapped_arrays, "MOST_BYTES", most)
-    monkeypatch.setattr(mapped_arrays, "MOST_OF_HOST", 1 << 60)
+    monkeypatch.setattr(mapped_arrays, "MAX_ARRAY_BYTES", most)
+    monkeypatch.setattr(mapped_arrays, "HOST_MEMORY_DIVISOR", 1 << 60)
     gpu = fresh_gpu()
     held = [make_result(gpu, number) for number in range(8)]
     mapped = [lies_in_mapped_memory(gpu, result) for result in held]

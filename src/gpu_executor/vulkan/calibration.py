@@ -85,10 +85,12 @@ KERNEL = "bls12_381_fq_add"
 COPIED = 32 << 20
 """Bytes copied to the device; half as many are copied back."""
 SMALL = 64
+"""Elements of a small call."""
 LARGE, LARGE_ON_A_CPU = 1 << 19, 1 << 16
-"""Elements of large calls; SMALL is for small ones."""
+"""Elements of a large call, on a GPU and on a software device."""
 PIECES = 24
 SLOTS = 4
+"""Small pieces that overlap, and the slots for them."""
 HOST_PIECE_BYTES = (3 << 19, 6 << 20)
 HOST_PIECES = 12
 HOST_PIECE_SLOTS = 8

@@ -19,7 +19,7 @@ Pair = tuple[Array, Array]
 """Target and source, of equal shapes."""
 Task = Callable[[], None]
 
-MOST_THREADS = 8
+MAX_THREADS = 8
 SMALLEST_PART = 256 << 10
 """Bytes. Copying them takes one thread about as long as waking another thread."""
 PARTS_PER_THREAD = 3
@@ -31,10 +31,9 @@ class CopyThreads:
 
     def __init__(self, threads: int | None = None) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        self.max_threads = threads or min(MOST_THREADS, cores or 1)
+        self.max_threads = threads or min(MAX_THREADS, cores or 1)
         self.threads = self.max_threads
-        """How many threads copy at once, including the caller: `max_threads`, or fewer if that is
-        faster."""
+        """Threads that copy at once, including the caller: `max_threads`, or fewer if faster."""
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._workers: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -110,8 +109,7 @@ class _SharedCopy:
 
     def help(self) -> None:
         """Run `copy` in a helper thread, while the caller waits for it."""
-        # Mark the helper busy before it takes a part: no parts left and no helper busy means all
-        # done.
+        # Busy before it takes a part: no part left and no helper busy means that all is done.
         self._busy.append(None)
         try:
             self.copy()

@@ -163,8 +163,7 @@ class MappedArrays:
             self._remove_freed()
 
     def _release(self, allocation: Allocation) -> None:
-        # A finalizer may run while this thread holds the lock; the next user of the lock does the
-        # rest.
+        # A finalizer may run while this thread holds the lock; the next user does the rest.
         self._freed.append(allocation.address)
         self._memory.release_when_possible(allocation)
 
@@ -275,12 +274,12 @@ def _import_memory(device: Device, buffer: Handle, address: int, nbytes: int) ->
     return memory[0]
 
 
-LARGE = 64 << 20
+LARGE_RESULT = 64 << 20
 """Large mapped memory takes long to allocate. A result of more bytes than this is recycled only
 when its size comes a second time."""
-MOST_BYTES, MOST_OF_HOST = 512 << 20, 16
-"""Mapped arrays, recycled results among them, hold at most MOST_BYTES or 1/MOST_OF_HOST of the
-host's memory, whichever is larger."""
+MAX_ARRAY_BYTES, HOST_MEMORY_DIVISOR = 512 << 20, 16
+"""Limit of mapped arrays and recycled results: MAX_ARRAY_BYTES, or the host's memory divided by
+HOST_MEMORY_DIVISOR if that is more."""
 LARGE_SIZES_SEEN = 64
 
 
@@ -297,9 +296,9 @@ class RecycledResults:
 
     def __init__(self, memory: MemoryPool, mapped: MappedArrays, info: DeviceInfo) -> None:
         self._memory, self._mapped = memory, mapped
-        self._most = max(MOST_BYTES, info.host_memory // MOST_OF_HOST)
+        self._max_bytes = max(MAX_ARRAY_BYTES, info.host_memory // HOST_MEMORY_DIVISOR)
         if memory.limit is not None:
-            self._most = min(self._most, memory.limit // 2)  # the rest is for slots
+            self._max_bytes = min(self._max_bytes, memory.limit // 2)  # the rest is for slots
         self._large_seen: deque[int] = deque(maxlen=LARGE_SIZES_SEEN)
         self._recycled: ResultMemoryPool[BufferRange] = ResultMemoryPool()
 
@@ -336,12 +335,12 @@ class RecycledResults:
     def _make_new(
         self, shape: Shape, dtype: np.dtype[Any], nbytes: int
     ) -> tuple[Array, BufferRange] | None:
-        if nbytes > LARGE and nbytes not in self._large_seen:
+        if nbytes > LARGE_RESULT and nbytes not in self._large_seen:
             self._large_seen.append(nbytes)
             return None
-        if self._memory.bytes_in_arrays + nbytes > self._most:
+        if self._memory.bytes_in_arrays + nbytes > self._max_bytes:
             self.clear()
-            if self._memory.bytes_in_arrays + nbytes > self._most:
+            if self._memory.bytes_in_arrays + nbytes > self._max_bytes:
                 return None
         try:
             array, buffer_range = self._mapped.make(shape, dtype)

@@ -245,9 +245,7 @@ class BufferRangeFinder:
     def _drop_unaligned(
         self, found: list[BufferRange | None], signature: Signature, plan: Plan
     ) -> None:
-        """Drop ranges whose offset is not aligned for binding in every piece; the host copies
-        these.
-        """
+        """Drop ranges that are not aligned for binding in every piece; the host copies these."""
         several = plan.chunk < signature.count
         for index, (buffer_range, operand) in enumerate(
             zip(found, signature.operands, strict=True)

@@ -73,8 +73,7 @@ class Timestamps:
 
 EXTENSION = "VK_EXT_calibrated_timestamps"
 CLOCK_READINGS = 8
-"""Readings of both clocks; the closest pair counts, since a thread may be descheduled between
-two."""
+"""Both clocks are read this often and the closest pair counts: a thread may be descheduled."""
 CALIBRATED_TIMESTAMP_INFO = 1000184000
 """VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT. The `vulkan` package defines another number."""
 STAGES = ("fill", "copy in", "compute", "copy out", "drain")

@@ -120,7 +120,7 @@ class SlotRecorder:
         )
 
     def release(self, recording: Recording) -> None:
-        """Give back what a recording alone has; its command buffers stay in their pools."""
+        """Release the descriptor set of a recording; its command buffers stay in their pools."""
         if recording.in_place_set is not None:
             self._descriptors.release(recording.in_place_set)
 

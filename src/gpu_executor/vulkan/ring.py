@@ -35,11 +35,9 @@ class PieceInFlight:
         """`last`: the last piece of its call."""
         self.filled = True
         self.submitted: threading.Event | None = None
-        """Set when a copy thread has submitted the piece, or failed to; None if the caller
-        submitted it."""
+        """Set when a copy thread has submitted it, or failed to; None if the caller submits it."""
         self.drained: threading.Event | None = None
-        """Set when a copy thread has drained the piece, or failed to; None if no copy thread drains
-        it."""
+        """Set when a copy thread has drained it, or failed to; None if the caller drains it."""
         self.error: BaseException | None = None
 
 

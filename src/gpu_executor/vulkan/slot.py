@@ -28,8 +28,7 @@ from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers
 
 MAX_RECORDINGS = 64
-"""Recordings that a slot caches: for a full chunk, for the last chunk, and for each set of
-ranges."""
+"""Recordings that a slot caches: one for each element count and set of buffer ranges."""
 
 
 NO_RECORDING = Recording((), (), (), None)
@@ -127,9 +126,7 @@ class Slot:
     def find_recording(
         self, count: int, groups: int, buffer_ranges: BufferRanges | None = None
     ) -> Recording:
-        """Return the commands for `count` elements and those ranges; record them if they are not
-        cached.
-        """
+        """Return the commands for `count` elements and those ranges; record them if not cached."""
         key = count if buffer_ranges is None else (count, buffer_ranges)
         known = self._recordings.get(key)
         if known is None:

@@ -129,9 +129,7 @@ class SlotPool:
         return slot_key.idle.pop()
 
     def _make(self, layout: SlotLayout, *, wait: bool = True) -> Slot:
-        """Make a slot without holding the lock: compiling a pipeline is slow, and other calls go
-        on.
-        """
+        """Make a slot without holding the lock, because compiling a pipeline is slow."""
         while True:
             changes = self._changes
             try:
