@@ -167,8 +167,8 @@ WIDE = np.zeros((4, 5, 12), np.uint64)
 READ_ONLY = np.zeros((4, 5, 6), np.uint64)
 READ_ONLY.flags.writeable = False
 BAD_OUTS: dict[str, tuple[Any, type[gx.GpuError], str]] = {
-    "dtype": (np.zeros((4, 5, 6), np.int64), gx.errors.ArgumentTypeError, "is dtype int64"),
-    "byte order": (np.zeros((4, 5, 6), ">u8"), gx.errors.ArgumentTypeError, "is dtype >u8"),
+    "dtype": (np.zeros((4, 5, 6), np.int64), gx.errors.ArgumentTypeError, "has dtype int64"),
+    "byte order": (np.zeros((4, 5, 6), ">u8"), gx.errors.ArgumentTypeError, "has dtype >u8"),
     "shape": (np.zeros((20, 6), np.uint64), gx.errors.ArgumentShapeError, r"has shape \(20, 6\)"),
     "list": ([[0] * 6], gx.errors.ArgumentTypeError, "is a list"),
     "two": ((READ_ONLY, READ_ONLY), gx.errors.ArgumentTypeError, "out has 2 arrays"),
