@@ -1,4 +1,4 @@
-"""Plans of batches: how many slots, which path, which queues, and what is left when memory is."""
+"""Plans of batches: the slots, the path, the queues, and smaller plans when memory runs out."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def plan(
 
 @pytest.mark.parametrize("depth", [1, 2, 3, MAX_SLOTS])
 @pytest.mark.parametrize("jobs", [1, 2, 100])
-def test_the_depth_asked_for_is_taken(depth: int, jobs: int) -> None:
+def test_a_requested_depth_is_used(depth: int, jobs: int) -> None:
     found = plan(70, jobs, depth=depth)
     assert found.slots == depth
     assert find_reason(found, "slots") == f"{depth}, requested"
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 100])
-def test_one_after_the_other_takes_one_slot_and_overlapping_two_at_least(jobs: int) -> None:
+def test_pipelined_false_uses_one_slot_and_true_at_least_two(jobs: int) -> None:
     assert plan(70, jobs, pipelined=False).slots == 1
     assert plan(70, jobs, chunk=10, pipelined=False).slots == 1
     assert 2 <= plan(70, jobs, pipelined=True).slots <= max(2, jobs)
@@ -57,19 +57,19 @@ def test_one_after_the_other_takes_one_slot_and_overlapping_two_at_least(jobs: i
     ("count", "jobs", "slots"),
     [(10, 1, 1), (11, 1, 2), (10, 2, 2), (10, 100, DEFAULT_SLOTS), (1000, 1, DEFAULT_SLOTS)],
 )
-def test_left_to_choose_there_are_no_more_slots_than_pieces(
+def test_without_a_request_there_are_no_more_slots_than_pieces(
     count: int, jobs: int, slots: int
 ) -> None:
     assert plan(count, jobs, chunk=10).slots == slots
 
 
 @pytest.mark.parametrize("depth", [-1, 0, 17, 1000])
-def test_depths_that_cannot_be_are_refused(depth: int) -> None:
+def test_depths_out_of_range_are_refused(depth: int) -> None:
     with pytest.raises(SettingsError, match=f"depth is {depth} with pipelined=None; .* 1 to 16"):
         RunOptions(depth=depth)
 
 
-def test_a_depth_that_contradicts_the_way_is_refused() -> None:
+def test_a_depth_that_contradicts_pipelined_is_refused() -> None:
     with pytest.raises(SettingsError, match="depth is 1 with pipelined=True"):
         RunOptions(pipelined=True, depth=1)
     with pytest.raises(SettingsError, match="depth is 2 with pipelined=False"):
@@ -77,7 +77,7 @@ def test_a_depth_that_contradicts_the_way_is_refused() -> None:
     assert RunOptions(pipelined=False, depth=1).depth == 1
 
 
-def test_three_queues_are_taken_where_the_device_copies_beside_computing() -> None:
+def test_three_queues_are_used_where_the_device_has_transfer_queues() -> None:
     enough = SPLIT_BYTES // INPUT_BYTES + 1
     found = plan(enough, 4, device_local=True, in_place=True)
     assert found.queues == "split"
@@ -106,7 +106,7 @@ def test_a_plan_shrinks_by_halves_to_the_smallest_chunk(chunk: int, device_local
         found = smaller
 
 
-def test_a_plan_can_be_asked_for_by_a_number_of_elements(gpu: gx.PersistentVulkanBackend) -> None:
+def test_explain_accepts_a_number_of_elements(gpu: gx.PersistentVulkanBackend) -> None:
     kernel = gx.kernels.load("bls12_381_fq_mul")
     many = gpu.explain(kernel, 3_000_000_000)
     assert (many.count, many.chunk) == (3_000_000_000, gpu.explain(kernel, 1 << 30).chunk)

@@ -1,4 +1,4 @@
-"""A device's figures as text and in files: read back as written, or refused and replaced."""
+"""Calibrations as JSON and in files: read back as written, or refused and replaced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.calibrations import (
 
 TEXT = H200.to_json()
 HUGE = 10**400
-"""A whole number that is no float."""
+"""An integer that is too large for a float."""
 
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 3), st.floats(), st.text(max_size=3), st.just(HUGE)
@@ -41,45 +41,45 @@ def info() -> DeviceInfo:
     return gx.devices()[0]
 
 
-def changed(**changes: Any) -> str:
-    """The text of figures with some of them changed."""
+def change_text(**changes: Any) -> str:
+    """The JSON of a calibration with some fields changed."""
     return json.dumps(json.loads(TEXT) | changes)
 
 
 @settings(max_examples=30)
-@given(figures=random_calibrations(), seconds=st.floats(1e-9, 1e9), when=st.text())
-def test_figures_are_read_back_as_they_were_written(
-    figures: Calibration, seconds: float, when: str
+@given(calibration=random_calibrations(), seconds=st.floats(1e-9, 1e9), when=st.text())
+def test_a_calibration_is_read_back_as_it_was_written(
+    calibration: Calibration, seconds: float, when: str
 ) -> None:
-    figures = dataclasses.replace(figures, seconds=seconds, when=when)
-    assert Calibration.from_json(figures.to_json()) == figures
-    assert is_sound(figures)
+    calibration = dataclasses.replace(calibration, seconds=seconds, when=when)
+    assert Calibration.from_json(calibration.to_json()) == calibration
+    assert is_sound(calibration)
 
 
-def test_the_text_has_every_name_and_a_version() -> None:
+def test_the_json_has_every_field_and_a_version() -> None:
     content = json.loads(TEXT)
     assert content.pop("version") == VERSION
     assert content.keys() == {field.name for field in dataclasses.fields(Calibration)}
     assert (content["copy_in"], content["host_copy"][-1]) == (45.7e9, [8, 68.8e9])
 
 
-def test_missing_and_unknown_names_are_refused() -> None:
+def test_missing_and_unknown_fields_are_refused() -> None:
     for name in ["version", "host_copy", "when", *NAMES]:
         content = json.loads(TEXT)
         del content[name]
         with pytest.raises(ValueError, match=name):
             Calibration.from_json(json.dumps(content))
     with pytest.raises(ValueError, match="'tide'"):
-        Calibration.from_json(changed(tide=1.0))
+        Calibration.from_json(change_text(tide=1.0))
 
 
 @pytest.mark.parametrize("version", [0, 2, VERSION + 1, "1", None, [1], {}, -1, math.nan])
 def test_another_version_is_refused(version: Any) -> None:
     with pytest.raises(ValueError, match=f"not a calibration of version {VERSION}"):
-        Calibration.from_json(changed(version=version))
+        Calibration.from_json(change_text(version=version))
 
 
-WRONG: list[Any] = [
+INVALID_NUMBERS: list[Any] = [
     math.nan,
     math.inf,
     -math.inf,
@@ -97,16 +97,18 @@ WRONG: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", [*WRONG, HUGE, -HUGE], ids=lambda value: str(value)[:12])
-def test_what_is_no_rate_and_no_time_is_refused(value: Any) -> None:
+@pytest.mark.parametrize(
+    "value", [*INVALID_NUMBERS, HUGE, -HUGE], ids=lambda value: str(value)[:12]
+)
+def test_values_that_are_no_rate_or_time_are_refused(value: Any) -> None:
     for name in NAMES:
         with pytest.raises(ValueError):
-            Calibration.from_json(changed(**{name: value}))
+            Calibration.from_json(change_text(**{name: value}))
 
 
-def test_only_queues_that_a_device_may_lack_have_no_figure() -> None:
+def test_only_times_of_optional_queues_may_be_null() -> None:
     for name in NAMES:
-        text = changed(**{name: None})
+        text = change_text(**{name: None})
         if name in MAYBE_TIMES:
             assert getattr(Calibration.from_json(text), name) is None
             continue
@@ -114,7 +116,7 @@ def test_only_queues_that_a_device_may_lack_have_no_figure() -> None:
             Calibration.from_json(text)
 
 
-NO_NUMBER_OF_THREADS: list[Any] = [
+INVALID_THREAD_COUNTS: list[Any] = [
     math.nan,
     math.inf,
     -math.inf,
@@ -127,7 +129,7 @@ NO_NUMBER_OF_THREADS: list[Any] = [
     -1,
     -HUGE,
 ]
-PAIRS: list[Any] = [
+INVALID_PAIRS: list[Any] = [
     [],
     None,
     {},
@@ -140,41 +142,41 @@ PAIRS: list[Any] = [
     ["12"],
     [{"1": 1.0, "2": 2.0}],
     [[1, 1e9], None],
-    *([[1, wrong]] for wrong in (*WRONG, None, HUGE)),
-    *([[wrong, 1e9]] for wrong in NO_NUMBER_OF_THREADS),
+    *([[1, wrong]] for wrong in (*INVALID_NUMBERS, None, HUGE)),
+    *([[wrong, 1e9]] for wrong in INVALID_THREAD_COUNTS),
 ]
 
 
-@pytest.mark.parametrize("pairs", PAIRS, ids=lambda pairs: str(pairs)[:20])
-def test_odd_pairs_of_threads_and_rates_are_refused(pairs: Any) -> None:
+@pytest.mark.parametrize("pairs", INVALID_PAIRS, ids=lambda pairs: str(pairs)[:20])
+def test_invalid_pairs_of_threads_and_rates_are_refused(pairs: Any) -> None:
     with pytest.raises(ValueError):
-        Calibration.from_json(changed(host_copy=pairs))
+        Calibration.from_json(change_text(host_copy=pairs))
 
 
 @pytest.mark.parametrize("when", [None, 20261115, ["2026-11-15"], {}, True])
-def test_a_date_that_is_no_text_is_refused(when: Any) -> None:
+def test_a_date_that_is_no_string_is_refused(when: Any) -> None:
     with pytest.raises(ValueError):
-        Calibration.from_json(changed(when=when))
+        Calibration.from_json(change_text(when=when))
 
 
-NO_FIGURES = {
+OTHER_TEXTS = {
     "nothing": "",
     "a zero byte": "\0",
     "a number": "1",
     "null": "null",
     "a list": "[1]",
-    "text": '"figures"',
+    "a string": '"calibration"',
     "an empty object": "{}",
     "more than one": TEXT + TEXT,
     "a mark before it": "\ufeff" + TEXT,
-    "a long number": changed().replace("45700000000.0", "9" * 5000),
+    "a long number": change_text().replace("45700000000.0", "9" * 5000),
     "a deep list": "[" * 100_000,
     "a deep object": '{"copy_in":' * 100_000,
 }
 
 
-@pytest.mark.parametrize("text", NO_FIGURES.values(), ids=NO_FIGURES)
-def test_text_that_is_no_figures_is_refused(text: str) -> None:
+@pytest.mark.parametrize("text", OTHER_TEXTS.values(), ids=OTHER_TEXTS)
+def test_text_that_is_no_calibration_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         Calibration.from_json(text)
 
@@ -186,12 +188,12 @@ def test_any_other_text_is_refused(text: str) -> None:
 
 
 @given(name=st.sampled_from(["host_copy", *NAMES]), value=any_json)
-def test_whatever_is_read_is_refused_or_sound(name: str, value: Any) -> None:
+def test_any_value_is_refused_or_makes_a_sound_calibration(name: str, value: Any) -> None:
     try:
-        figures = Calibration.from_json(changed(**{name: value}))
+        calibration = Calibration.from_json(change_text(**{name: value}))
     except ValueError:
         return
-    assert is_sound(figures)
+    assert is_sound(calibration)
 
 
 @pytest.mark.parametrize(
@@ -199,29 +201,27 @@ def test_whatever_is_read_is_refused_or_sound(name: str, value: Any) -> None:
     [
         ((9.8e9,), 1),
         ((9.8e9, 21.7e9, 41.7e9, 68.8e9), 8),
-        ((10e9, 10.4e9, 10.5e9, 9e9), 1),  # within a twentieth
+        ((10e9, 10.4e9, 10.5e9, 9e9), 1),  # within 5 %
         ((10e9, 19e9, 20e9, 20e9), 4),
         ((10e9, 30e9, 20e9, 5e9), 2),
     ],
 )
-def test_the_fewest_threads_that_copy_about_as_fast_as_any(
+def test_choose_threads_takes_the_fewest_within_5_percent_of_the_best_rate(
     rates: tuple[float, ...], best: int
 ) -> None:
     pairs = tuple((1 << at, rate) for at, rate in enumerate(rates))
-    figures = dataclasses.replace(H200, host_copy=pairs)
-    assert figures.choose_threads() == best
+    calibration = dataclasses.replace(H200, host_copy=pairs)
+    assert calibration.choose_threads() == best
 
 
-def test_a_copy_is_shared_where_it_is_long() -> None:
+def test_threads_share_large_copies_only() -> None:
     assert H200.estimate_copy(0) == 0
     assert H200.estimate_copy(9800) == pytest.approx(1e-6)
     assert H200.estimate_copy(LARGE_COPY_BYTES - 1) == (LARGE_COPY_BYTES - 1) / 9.8e9
     assert H200.estimate_copy(LARGE_COPY_BYTES) == 40e-6 + LARGE_COPY_BYTES / 34e9
 
 
-def test_figures_are_kept_in_a_file_for_each_device_and_driver(
-    info: DeviceInfo, tmp_path: Path
-) -> None:
+def test_each_device_and_driver_has_a_file_of_its_own(info: DeviceInfo, tmp_path: Path) -> None:
     folder = tmp_path / "made" / "on the way"
     write_calibration(folder, info, H200)
     names = ["uuid", "driver", "driver_version", "pipeline_cache_uuid"]
@@ -238,7 +238,7 @@ def test_figures_are_kept_in_a_file_for_each_device_and_driver(
     assert len(list(folder.iterdir())) == 5
 
 
-def test_no_file_is_no_figures_and_no_warning(
+def test_a_missing_file_is_no_calibration_and_no_warning(
     info: DeviceInfo, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert read_calibration(tmp_path, info) is None
@@ -249,10 +249,17 @@ def test_no_file_is_no_figures_and_no_warning(
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\xff\xfe", b"\0" * 100, TEXT[:-1].encode(), changed(version=0).encode(), b"[" * 10**5],
+    [
+        b"",
+        b"\xff\xfe",
+        b"\0" * 100,
+        TEXT[:-1].encode(),
+        change_text(version=0).encode(),
+        b"[" * 10**5,
+    ],
     ids=["empty", "no text", "zeros", "truncated", "an old version", "deep"],
 )
-def test_a_garbled_file_is_told_of_ignored_and_replaced(
+def test_a_garbled_file_is_logged_ignored_and_replaced(
     info: DeviceInfo, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
 ) -> None:
     path = calibration_path(tmp_path, info)
@@ -264,7 +271,7 @@ def test_a_garbled_file_is_told_of_ignored_and_replaced(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_disk_that_refuses_costs_a_warning_and_no_more(
+def test_a_failing_disk_is_only_a_warning(
     info: DeviceInfo,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,

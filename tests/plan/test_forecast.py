@@ -1,4 +1,4 @@
-"""Plans by a device's figures: forecasts, and choices among ways that follow from them."""
+"""Plans by a device's calibration: forecasts, and the choices that follow from them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from tests.support.plans import (
 )
 
 ROOMY = describe_device(storage=UNLIMITED, groups=UNLIMITED, memory=UNLIMITED)
-OPEN = RunOptions()
-any_figures = st.sampled_from([H200, LAVAPIPE]) | random_calibrations()
-any_wishes = st.one_of(
+UNSPECIFIED = RunOptions()
+any_calibration = st.sampled_from([H200, LAVAPIPE]) | random_calibrations()
+any_options = st.one_of(
     st.builds(
         RunOptions, st.none() | st.booleans(), st.none(), st.none() | st.integers(1, MAX_SLOTS)
     ),
@@ -48,23 +48,27 @@ any_wishes = st.one_of(
 def plan(
     count: int,
     jobs: int = 1,
-    figures: Calibration = H200,
+    calibration: Calibration = H200,
     on: DeviceInfo = WITH_TRANSFER_QUEUES,
     *,
     mapped: bool = False,
-    options: RunOptions = OPEN,
+    options: RunOptions = UNSPECIFIED,
     **settings: Any,
 ) -> Plan:
-    """The plan for field additions; `mapped` where the host copies neither inputs nor results."""
+    """The plan for field additions. `mapped`: the host copies neither inputs nor results."""
     operands = (Operand(ELEMENT, count),) * 3
     request = Request(ADD, operands, count, jobs, options, in_place=mapped, recycled=mapped)
-    return make_plan(request, on, Settings(**settings), figures)
+    return make_plan(request, on, Settings(**settings), calibration)
 
 
-def seconds(
-    figures: Calibration, work: Work, pieces: int, slots: int | None, way: tuple[DataPath, QueueUse]
+def forecast_seconds(
+    calibration: Calibration,
+    work: Work,
+    pieces: int,
+    slots: int | None,
+    schedule: tuple[DataPath, QueueUse],
 ) -> float:
-    return forecast(figures, work, pieces, Schedule(*way, pieces, slots))[0]
+    return forecast(calibration, work, pieces, Schedule(*schedule, pieces, slots))[0]
 
 
 MAPPED: tuple[DataPath, QueueUse] = ("host-visible", "one")
@@ -72,48 +76,54 @@ STAGED: tuple[DataPath, QueueUse] = ("device-local", "one")
 SPLIT: tuple[DataPath, QueueUse] = ("device-local", "split")
 
 
-def test_one_piece_after_the_other_takes_the_sum_of_its_steps() -> None:
+def test_pieces_in_one_slot_take_the_sum_of_their_steps() -> None:
     little = Work(9600, 4800, 9600, 4800)
     copies = 14_400 / 9.8e9
     mapped = copies + 20.7e-6 + 14_400 / 21.9e9
     staged = copies + 35e-6 + 9600 / 45.7e9 + 14_400 / 3e12 + 4800 / 43.6e9
     for pieces in (1, 7):
-        assert seconds(H200, little, pieces, 1, MAPPED) == pytest.approx(pieces * mapped)
-        assert seconds(H200, little, pieces, 1, STAGED) == pytest.approx(pieces * staged)
+        assert forecast_seconds(H200, little, pieces, 1, MAPPED) == pytest.approx(pieces * mapped)
+        assert forecast_seconds(H200, little, pieces, 1, STAGED) == pytest.approx(pieces * staged)
     much = Work(64e6, 32e6, 64e6, 32e6)
     shared = 2 * 40e-6 + 96e6 / 34e9
     moved = 64e6 / 45.7e9 + 96e6 / 3e12 + 32e6 / 43.6e9
-    assert seconds(H200, much, 1, 1, STAGED) == pytest.approx(shared + 35e-6 + moved)
+    assert forecast_seconds(H200, much, 1, 1, STAGED) == pytest.approx(shared + 35e-6 + moved)
 
 
-def test_pieces_that_overlap_are_as_fast_as_the_slowest_part() -> None:
-    # Nothing to copy for the host: the bus takes longest, both ways of it together.
+def test_overlapped_pieces_are_as_fast_as_the_slowest_step() -> None:
+    # The host copies nothing: the bus takes longest, with both directions at once.
     bus = Work(64e6, 32e6, 0, 0)
     through = 23.4e-6 + 64e6 / 45.7e9 + 96e6 / 3e12 + 32e6 / 43.6e9
-    assert seconds(H200, bus, 101, None, SPLIT) == pytest.approx(through + 100 * 96e6 / 52.2e9)
-    # Few bytes: the caller's own thread.
+    assert forecast_seconds(H200, bus, 101, None, SPLIT) == pytest.approx(
+        through + 100 * 96e6 / 52.2e9
+    )
+    # Few bytes: the calling thread takes longest.
     few = Work(96, 48, 96, 48)
     expected = 101 * (15.9e-6 + 144 / 9.8e9) + 144 / 21.9e9
-    assert seconds(H200, few, 101, None, MAPPED) == pytest.approx(expected)
-    # A host that copies slowly: its threads do, for the first pieces too.
+    assert forecast_seconds(H200, few, 101, None, MAPPED) == pytest.approx(expected)
+    # A host that copies slowly: the copy threads take longest, for the first pieces too.
     slow, plain = dataclasses.replace(H200, pieces_copy=5e9), Work(64e6, 32e6, 64e6, 32e6)
-    assert seconds(slow, plain, 1001, None, SPLIT) == pytest.approx(1001 * 96e6 / 5e9, rel=0.01)
+    assert forecast_seconds(slow, plain, 1001, None, SPLIT) == pytest.approx(
+        1001 * 96e6 / 5e9, rel=0.01
+    )
 
 
-def test_too_few_slots_leave_every_part_waiting() -> None:
+def test_too_few_slots_make_every_step_wait() -> None:
     work = Work(64e6, 32e6, 64e6, 32e6)
-    by_slots = {slots: seconds(H200, work, 100, slots, SPLIT) for slots in range(2, MAX_SLOTS + 1)}
-    left_open, slots = forecast(H200, work, 100, Schedule(*SPLIT, 100, None))
+    by_slots = {
+        slots: forecast_seconds(H200, work, 100, slots, SPLIT) for slots in range(2, MAX_SLOTS + 1)
+    }
+    chosen, slots = forecast(H200, work, 100, Schedule(*SPLIT, 100, None))
     assert 2 < slots < MAX_SLOTS
-    assert left_open == by_slots[slots] < 1.1 * min(by_slots.values())
-    assert by_slots[2] > 2 * left_open
+    assert chosen == by_slots[slots] < 1.1 * min(by_slots.values())
+    assert by_slots[2] > 2 * chosen
 
 
-@given(apart=st.floats(1e-9, 1), ratio=st.floats(1, 40), pieces=st.integers(2, 1000))
-def test_slots_keep_the_slowest_part_busy_and_one_is_to_spare(
-    apart: float, ratio: float, pieces: int
+@given(interval=st.floats(1e-9, 1), ratio=st.floats(1, 40), pieces=st.integers(2, 1000))
+def test_slots_keep_the_slowest_step_busy_with_at_most_two_to_spare(
+    interval: float, ratio: float, pieces: int
 ) -> None:
-    pace = PipelinePace(apart * ratio, apart)
+    pace = PipelinePace(interval * ratio, interval)
     assert ratio <= pace.slots <= ratio + 2
     best = pace.latency + (pieces - 1) * pace.interval
     assert pace.seconds(pieces, pace.slots) == best
@@ -122,7 +132,7 @@ def test_slots_keep_the_slowest_part_busy_and_one_is_to_spare(
 
 
 @given(
-    figures=any_figures,
+    calibration=any_calibration,
     name=st.sampled_from([*RATES, *TIMES, *MAYBE_TIMES, "host_copy"]),
     slower=st.floats(1, 1000),
     sizes=st.tuples(*[st.floats(1, 1e9)] * 2),
@@ -132,8 +142,8 @@ def test_slots_keep_the_slowest_part_busy_and_one_is_to_spare(
     queues=st.sampled_from(get_args(QueueUse)),
     path=st.sampled_from(get_args(DataPath)),
 )
-def test_whatever_is_slower_makes_no_forecast_shorter(
-    figures: Calibration,
+def test_a_slower_device_or_host_makes_no_forecast_shorter(
+    calibration: Calibration,
     name: str,
     slower: float,
     sizes: tuple[float, float],
@@ -145,45 +155,49 @@ def test_whatever_is_slower_makes_no_forecast_shorter(
 ) -> None:
     if path == "host-visible":
         queues = "one"
-    assume(queues == "one" or getattr(figures, f"piece_{queues}") is not None)
-    value: Any = getattr(figures, name)
+    assume(queues == "one" or getattr(calibration, f"piece_{queues}") is not None)
+    value: Any = getattr(calibration, name)
     assume(value is not None)
     if name == "host_copy":
         value = tuple((threads, rate / slower) for threads, rate in value)
     else:
         value = value / slower if name in RATES else value * slower
     changes: dict[str, Any] = {name: value}
-    slow = dataclasses.replace(figures, **changes)
+    slow = dataclasses.replace(calibration, **changes)
     work = Work(*sizes, sizes[0] * copied[0], sizes[1] * copied[1])
-    before, now = (seconds(each, work, pieces, slots, (path, queues)) for each in (figures, slow))
-    # Where it is left open, there may be fewer slots to fill at first.
-    fewer = 2 * (work.fill_bytes + work.drain_bytes) / figures.pieces_copy if slots is None else 0
+    before, now = (
+        forecast_seconds(each, work, pieces, slots, (path, queues)) for each in (calibration, slow)
+    )
+    # Where the plan chooses the slots, it may choose fewer, which are filled sooner at first.
+    fewer = (
+        2 * (work.fill_bytes + work.drain_bytes) / calibration.pieces_copy if slots is None else 0
+    )
     assert 0 < before <= now * (1 + 1e-9) + fewer
 
 
 @given(
-    figures=any_figures,
+    calibration=any_calibration,
     count=st.integers(1, 1 << 33) | st.integers(1, 5),
     jobs=st.integers(1, 1000),
-    options=any_wishes,
+    options=any_options,
     mapped=st.booleans(),
     chunk=st.none() | st.integers(1, 1 << 22),
-    set_so=st.none() | st.booleans(),
+    device_local=st.none() | st.booleans(),
     unified=st.booleans(),
 )
-def test_every_choice_is_within_bounds_and_as_asked_for(
-    figures: Calibration,
+def test_every_choice_is_within_bounds_and_as_requested(
+    calibration: Calibration,
     count: int,
     jobs: int,
     options: RunOptions,
     mapped: bool,
     chunk: int | None,
-    set_so: bool | None,
+    device_local: bool | None,
     unified: bool,
 ) -> None:
     on = describe_device(storage=UNLIMITED, groups=UNLIMITED, memory=UNLIMITED, unified=unified)
-    settings = {"stream_chunk_elems": chunk, "device_local": set_so}
-    found = plan(count, jobs, figures, on, mapped=mapped, options=options, **settings)
+    settings = {"stream_chunk_elems": chunk, "device_local": device_local}
+    found = plan(count, jobs, calibration, on, mapped=mapped, options=options, **settings)
     assert 1 <= found.chunk <= count
     assert found.chunk <= found.capacity
     assert chunk is None or found.chunk == min(count, chunk) == min(count, found.capacity)
@@ -191,12 +205,12 @@ def test_every_choice_is_within_bounds_and_as_asked_for(
     assert options.slots in (None, found.slots)
     assert not options.pipelined or found.slots > 1
     assert found.foreseen is not None and 0 < found.foreseen < math.inf
-    wanted = next((each for each in (options.device_local, set_so) if each is not None), None)
+    wanted = next((each for each in (options.device_local, device_local) if each is not None), None)
     if wanted is not None or unified:
         assert found.path == ("device-local" if wanted else "host-visible")
     if found.path == "host-visible" or found.slots == 1:
         assert found.queues == "one"
-    assert found.queues == "one" or getattr(figures, f"piece_{found.queues}") is not None
+    assert found.queues == "one" or getattr(calibration, f"piece_{found.queues}") is not None
     about = [text.split(":")[0] for text in found.reasons]
     assert about[:3] == ["path", "work-group", "chunk"]
     assert about[3:] in ([], ["slots"], ["slots", "queues"])
@@ -217,7 +231,7 @@ def test_the_argument_then_the_setting_then_unified_memory_choose_the_path() -> 
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
-def test_the_path_changes_where_the_figures_say_so(mapped: bool) -> None:
+def test_the_path_changes_at_the_size_that_the_calibration_implies(mapped: bool) -> None:
     sizes = [1 << power for power in range(6, 25)]
     paths = [plan(size, mapped=mapped).path for size in sizes]
     staged = paths.index("device-local")
@@ -226,15 +240,19 @@ def test_the_path_changes_where_the_figures_say_so(mapped: bool) -> None:
     assert set(paths[staged:]) == {"device-local"}
     found = plan(sizes[staged], mapped=mapped)
     assert find_reason(found, "path").startswith("device-local, ")
-    # Where the bus is slower, kernels had better read mapped memory at larger sizes too, or at all.
+    # With a slower bus, kernels read mapped memory up to larger sizes, or always.
     slow = dataclasses.replace(H200, copy_in=28e9, copy_out=28e9, copy_both=28e9)
-    later = [plan(size, figures=slow, mapped=mapped).path for size in sizes].index("device-local")
+    later = [plan(size, calibration=slow, mapped=mapped).path for size in sizes].index(
+        "device-local"
+    )
     assert later > staged
     crawling = dataclasses.replace(H200, copy_in=5e9, copy_out=5e9, copy_both=5e9)
-    assert {plan(size, figures=crawling, mapped=mapped).path for size in sizes} == {"host-visible"}
+    assert {plan(size, calibration=crawling, mapped=mapped).path for size in sizes} == {
+        "host-visible"
+    }
 
 
-def test_large_plain_calls_are_cut_where_overlapping_gains() -> None:
+def test_large_plain_calls_are_split_where_overlap_gains() -> None:
     for size in (1, 2, 70, 4096, 1 << 16):
         small = plan(size)
         assert (small.chunk, small.slots) == (size, 1)
@@ -243,12 +261,12 @@ def test_large_plain_calls_are_cut_where_overlapping_gains() -> None:
         assert large.slots > 2
         assert large.slots <= len(list(large.pieces()))
         assert 256 << 10 <= large.chunk * 3 * ELEMENT.nbytes <= 64 << 20
-    # A software device computes on the threads that would copy: nothing to gain.
+    # A software device computes on the threads that would copy, so overlap gains nothing.
     for size in (70, 1 << 16, 1 << 19):
-        assert plan(size, figures=LAVAPIPE).chunk == size
+        assert plan(size, calibration=LAVAPIPE).chunk == size
 
 
-def test_a_large_batch_of_mapped_arrays_takes_three_queues() -> None:
+def test_a_large_batch_of_mapped_arrays_uses_three_queues() -> None:
     for count in (1 << 16, 1 << 18, 1 << 20):
         found = plan(count, 16, mapped=True)
         assert (found.path, found.queues) == ("device-local", "split")
@@ -259,7 +277,7 @@ def test_a_large_batch_of_mapped_arrays_takes_three_queues() -> None:
         assert plan(count, 16, neither, mapped=True).queues == "one"
 
 
-def test_small_jobs_take_several_queues_where_those_are_much_cheaper() -> None:
+def test_small_jobs_use_several_queues_where_that_is_much_cheaper() -> None:
     cheap = dataclasses.replace(H200, piece_several=3e-6)
     staged = RunOptions(device_local=True)
     found = plan(64, 32, cheap, options=staged)
@@ -272,7 +290,7 @@ def test_small_jobs_take_several_queues_where_those_are_much_cheaper() -> None:
     assert plan(64, 32, dear, options=staged).queues == "one"
 
 
-def test_jobs_that_gain_nothing_by_overlapping_run_one_after_the_other() -> None:
+def test_jobs_that_gain_nothing_by_overlap_run_in_one_slot() -> None:
     dear, unified = dataclasses.replace(LAVAPIPE, piece_mapped=1e-3), describe_device(unified=True)
     found = plan(64, 4, dear, unified)
     assert (found.slots, find_reason(found, "slots")) == (
@@ -285,7 +303,7 @@ def test_jobs_that_gain_nothing_by_overlapping_run_one_after_the_other() -> None
     assert find_reason(one, "slots") == "1, requested with pipelined=False"
 
 
-def test_a_kernel_that_is_not_cut_stays_whole_with_figures() -> None:
+def test_a_whole_kernel_is_not_split_with_a_calibration() -> None:
     whole = dataclasses.replace(ADD, split="whole")
     count = 1 << 22
     operands = (Operand(ELEMENT, count),) * 3
@@ -296,7 +314,7 @@ def test_a_kernel_that_is_not_cut_stays_whole_with_figures() -> None:
         assert "one piece: the kernel cannot be split by elements" in found.reasons
 
 
-def test_a_plan_by_figures_prints_itself_and_why() -> None:
+def test_a_plan_by_calibration_prints_its_choices_and_reasons() -> None:
     assert str(plan(1 << 22, mapped=True)).splitlines() == [
         "4,194,304 elements on the device-local path: 8 pieces of up to 524,288, 3 slots, "
         "work-groups of 512 x 2 elements",

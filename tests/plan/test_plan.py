@@ -1,4 +1,4 @@
-"""Plans: which path, which chunk, which work-groups, for devices of every make."""
+"""Plans without a calibration: path, chunk and work-groups, for devices of every kind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plan(count: int, on: DeviceInfo = LARGE, ask: bool | None = None, **settings
     return make_plan(request, on, Settings(**settings))
 
 
-def plan_of(count: int, on: DeviceInfo, size: str = "local_size_x_id = 0", **more: Any) -> Plan:
+def plan_kernel(count: int, on: DeviceInfo, size: str = "local_size_x_id = 0", **more: Any) -> Plan:
     """The plan for a kernel of one input and one output, declared by the test."""
     kernel = Kernel.from_spirv(shader("", "", size=size), inputs=1, outputs=1, name="own", **more)
     return make_plan(Request(kernel, (Operand(WORD, count),) * 2, count), on, Settings())
@@ -52,18 +52,18 @@ def test_the_argument_then_the_setting_choose_the_path(
     asked = plan(count, on, ask=wanted, device_local=not wanted)
     assert asked.path == path
     assert find_reason(asked, "path") == f"requested with device_local={wanted}"
-    set_so = plan(count, on, device_local=wanted)
-    assert set_so.path == path
-    assert find_reason(set_so, "path") == f"GPU_DEVICE_LOCAL is {int(wanted)}"
+    from_settings = plan(count, on, device_local=wanted)
+    assert from_settings.path == path
+    assert find_reason(from_settings, "path") == f"GPU_DEVICE_LOCAL is {int(wanted)}"
 
 
-def test_a_device_whose_memory_is_the_hosts_stages_nothing() -> None:
+def test_unified_memory_needs_no_staging() -> None:
     found = plan(1 << 21, describe_device(unified=True))
     assert found.path == "host-visible"
     assert find_reason(found, "path").startswith("all device memory is host-visible")
 
 
-def test_else_the_path_changes_at_exactly_one_mi_elements() -> None:
+def test_the_path_changes_at_exactly_1_mi_elements() -> None:
     below, at = plan((1 << 20) - 1), plan(1 << 20)
     assert (below.path, at.path) == ("host-visible", "device-local")
     assert find_reason(below, "path") == "1,048,575 elements are below 1,048,576"
@@ -99,7 +99,7 @@ def test_else_the_path_changes_at_exactly_one_mi_elements() -> None:
         ),
     ],
 )
-def test_a_chunk_is_bounded_by(
+def test_a_chunk_is_limited_by(
     most: int, by: str, on: DeviceInfo, settings: dict[str, int]
 ) -> None:
     found = plan(1 << 32, on, ask=False, **settings)
@@ -107,13 +107,13 @@ def test_a_chunk_is_bounded_by(
     assert found.chunk == found.capacity == most
 
 
-def test_staging_halves_what_the_memory_limit_allows() -> None:
+def test_staging_halves_the_chunk_that_the_memory_limit_allows() -> None:
     limit = 2 * DEFAULT_SLOTS * 20 * BYTES
     assert plan(1 << 21, ask=True, memory_limit=limit).chunk == 10
     assert plan(1 << 21, ask=False, memory_limit=limit).chunk == 20
 
 
-def test_where_not_one_element_fits_the_error_says_which_limit() -> None:
+def test_the_error_names_the_limit_that_no_element_fits() -> None:
     with pytest.raises(OutOfMemoryError) as raised:
         plan(5, memory_limit=BYTES)
     assert str(raised.value) == (
@@ -123,17 +123,17 @@ def test_where_not_one_element_fits_the_error_says_which_limit() -> None:
         plan(5, describe_device(storage=47))
 
 
-def test_a_whole_kernel_is_never_cut() -> None:
-    found = plan_of(3_000_001, describe_device(), split="whole")
+def test_a_whole_kernel_is_never_split() -> None:
+    found = plan_kernel(3_000_001, describe_device(), split="whole")
     assert list(found.pieces()) == [Piece(0, 3_000_001)]
     assert found.capacity == 3_000_001
     assert "one piece: the kernel cannot be split by elements" in found.reasons
 
 
 def test_a_whole_kernel_is_refused_where_a_buffer_cannot_hold_its_array() -> None:
-    assert plan_of(1000, describe_device(storage=4000), split="whole").chunk == 1000
+    assert plan_kernel(1000, describe_device(storage=4000), split="whole").chunk == 1000
     with pytest.raises(DeviceLacksError) as raised:
-        plan_of(1001, describe_device(storage=4000), split="whole")
+        plan_kernel(1001, describe_device(storage=4000), split="whole")
     assert str(raised.value) == (
         "own: argument 0 has 4,004 bytes; Paper GPU binds at most 4,000, and this kernel cannot "
         "be split"
@@ -143,13 +143,13 @@ def test_a_whole_kernel_is_refused_where_a_buffer_cannot_hold_its_array() -> Non
 def test_a_whole_kernel_is_refused_where_32_bits_cannot_count_its_elements() -> None:
     roomy = describe_device(storage=UNLIMITED, memory=UNLIMITED)
     with pytest.raises(DeviceLacksError, match=r"own: 4,294,967,296 elements; .* in 32 bits"):
-        plan_of(1 << 32, roomy, split="whole")
+        plan_kernel(1 << 32, roomy, split="whole")
 
 
 def test_a_whole_kernel_is_refused_where_it_needs_too_many_work_groups() -> None:
-    assert plan_of(640, describe_device(groups=10), split="whole").groups(640) == 10
+    assert plan_kernel(640, describe_device(groups=10), split="whole").groups(640) == 10
     with pytest.raises(DeviceLacksError, match=r"own: .*work-groups"):
-        plan_of(641, describe_device(groups=10), split="whole")
+        plan_kernel(641, describe_device(groups=10), split="whole")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_whole_kernel_is_refused_where_it_needs_too_many_work_groups() -> None
         (1 << 18, "cpu", 512, 1),
     ],
 )
-def test_work_groups_follow_from_size_and_device(
+def test_work_groups_depend_on_count_and_device(
     count: int, kind: Kind, size: int, each: int
 ) -> None:
     found = plan(count, describe_device(kind=kind))
@@ -171,9 +171,9 @@ def test_work_groups_follow_from_size_and_device(
     assert find_reason(found, "work-group").startswith(f"{size} of (64, 128, 256, 512), ")
 
 
-def test_a_work_group_the_kernel_fixes_is_left_alone() -> None:
-    in_code = plan_of(1 << 20, describe_device(), size="local_size_x = 48")
-    as_constant = plan_of(1 << 20, describe_device(), constants={0: 512})
+def test_a_work_group_size_that_the_kernel_fixes_is_kept() -> None:
+    in_code = plan_kernel(1 << 20, describe_device(), size="local_size_x = 48")
+    as_constant = plan_kernel(1 << 20, describe_device(), constants={0: 512})
     assert [in_code.work_group, as_constant.work_group] == [48, 512]
     assert find_reason(in_code, "work-group") == "48, fixed by the kernel"
     assert in_code.per_invocation == as_constant.per_invocation == 1
@@ -189,11 +189,11 @@ def test_a_work_group_is_within_the_devices_limits(invocations: int) -> None:
 
 
 def test_a_work_group_of_two_dimensions_is_within_the_devices_limit() -> None:
-    found = plan_of(
+    found = plan_kernel(
         1 << 20, describe_device(invocations=256), size="local_size_x_id = 0, local_size_y = 4"
     )
     assert found.work_group == 64
-    too_large = plan_of(
+    too_large = plan_kernel(
         9, describe_device(invocations=256), size="local_size_x_id = 0, local_size_y = 512"
     )
     assert (too_large.work_group, too_large.groups(9)) == (1, 9), "the pipeline is refused later"
@@ -201,15 +201,15 @@ def test_a_work_group_of_two_dimensions_is_within_the_devices_limit() -> None:
 
 @pytest.mark.parametrize("split", ["elements", "whole"])
 @pytest.mark.parametrize(("spec_id", "shape"), [(0, "0 x 2 x 1"), (1, "1 x 0 x 1")])
-def test_a_work_group_of_nobody_is_refused(split: str, spec_id: int, shape: str) -> None:
+def test_an_empty_work_group_is_refused(split: str, spec_id: int, shape: str) -> None:
     size = "local_size_x_id = 0, local_size_y_id = 1"
     constants = {0: 1, 1: 2} | {spec_id: 0}
     with pytest.raises(KernelError, match=f"'own': its constants give work-groups of {shape} "):
-        plan_of(9, describe_device(), size=size, constants=constants, split=split)
+        plan_kernel(9, describe_device(), size=size, constants=constants, split=split)
 
 
 @pytest.mark.parametrize(("count", "groups"), [(1, 1), (64, 1), (65, 2), (128, 2), (129, 3)])
-def test_there_are_work_groups_for_every_element(count: int, groups: int) -> None:
+def test_every_element_has_a_work_group(count: int, groups: int) -> None:
     assert plan(count).groups(count) == groups
     assert plan(1 << 18).groups(16 * count) == groups  # 512 x 2 elements each
 
@@ -249,7 +249,7 @@ def test_pieces_cover_the_elements_once_and_in_order(count: int, chunk: int) -> 
     assert pieces[-1].count <= pieces[0].count
 
 
-def test_a_plan_prints_itself_and_why() -> None:
+def test_a_plan_prints_its_choices_and_reasons() -> None:
     assert str(plan(1_200_000, describe_device(kind="integrated"))).splitlines() == [
         "1,200,000 elements on the device-local path: 3 pieces of up to 524,288, 3 slots, "
         "work-groups of 512 x 2 elements",
@@ -263,7 +263,7 @@ def test_a_plan_prints_itself_and_why() -> None:
 
 
 @given(st.integers(1, 1 << 50), st.integers(0, 1 << 50))
-def test_a_size_class_holds_its_count_and_wastes_a_quarter_at_most(count: int, more: int) -> None:
+def test_a_size_class_holds_its_count_and_wastes_at_most_a_quarter(count: int, more: int) -> None:
     room = round_up_to_class(count)
     assert room >= count
     assert count < 4 or 4 * (room - count) <= room
