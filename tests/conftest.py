@@ -1,7 +1,7 @@
-"""What every test gets: the validation layer on, its messages counted as failures, open backends.
+"""Fixtures of all tests: the validation layer, whose messages fail tests, and open backends.
 
-Nothing is skipped: where the loader, a device or the layer is missing, opening a backend raises an
-error that says so, and the test fails with it.
+No test is skipped: where the loader, a device or the layer is missing, opening a backend raises an
+error that says so, and the test fails.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from gpu_executor.primes import Prime
 from gpu_executor.vulkan import instance as vulkan_instance
 from gpu_executor.vulkan.session import Session
 
-# A software driver shares two cores with the tests: how long an example takes says nothing.
+# A software driver shares two cores with the tests, so the time of an example means nothing.
 hypothesis_settings.register_profile("gpu", deadline=None)
 hypothesis_settings.load_profile("gpu")
 
-# The layer can also compare one submission with the next, but 1.3.239 does not know that the host
-# waited for a timeline semaphore in between, and reports hazards that are not there;
-# test_submission_hazards.py lets it where the host does not wait.
+# The layer can also compare one submission with the next. Version 1.3.239 ignores that the host
+# waited for a timeline semaphore in between, and reports hazards that do not exist.
+# test_submission_hazards.py enables the comparison where the host does not wait.
 LAYER_SETTINGS = (
     "khronos_validation.enables = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT\n"
 )
@@ -63,25 +63,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests stay until the end: the collector does not go through them each time."""
+    """Exclude the thousands of collected tests from garbage collection: they live to the end."""
     gc.collect()
     gc.freeze()
 
 
 class ValidationMessages:
-    """Everything that the validation layer tells the instances of this process."""
+    """The messages of the validation layer to all Vulkan instances of this process."""
 
     def __init__(self) -> None:
         self._lists: list[list[str]] = []
         self._taken: list[int] = []
 
     def listen(self, messages: list[str]) -> None:
-        """Watch the list that an instance's messages go to."""
+        """Add the list that receives an instance's messages."""
         self._lists.append(messages)
         self._taken.append(0)
 
     def take(self) -> list[str]:
-        """What was said since the last time."""
+        """The messages since the last call."""
         said = []
         for number, messages in enumerate(self._lists):
             said += messages[self._taken[number] :]
@@ -90,7 +90,7 @@ class ValidationMessages:
 
 
 def elements(prime: Prime, count: int, seed: int) -> list[int]:
-    """Field elements, every other one a value at which carries and reductions change."""
+    """Random field elements, about half of them values at which carries and reductions change."""
     draw = random.Random(seed)
     edges = [0, 1, 2, prime.modulus // 2, prime.modulus - 2, prime.modulus - 1]
     return [
@@ -103,7 +103,7 @@ def elements(prime: Prime, count: int, seed: int) -> list[int]:
 def validation_messages(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ValidationMessages]:
-    """Switches the layer on for this process and its children, before anything opens."""
+    """Enables the layer for this process and its children, before a backend is opened."""
     folder = tmp_path_factory.mktemp("gpu-executor")
     (folder / "vk_layer_settings.txt").write_text(LAYER_SETTINGS)
     said = ValidationMessages()
@@ -117,35 +117,35 @@ def validation_messages(
         patch.setenv("VK_LAYER_SETTINGS_PATH", str(folder))
         patch.setenv("GPU_VALIDATION", "1")
         patch.setenv("GPU_CACHE_DIR", str(folder / "cache"))
-        # Tests count what plans lead to, and figures would be other ones each time.
+        # Tests depend on plans, and a calibration differs from run to run.
         patch.setenv("GPU_CALIBRATE", "0")
-        # Each interpreter that a test starts, and each actor, would compile the package anew.
+        # Without bytecode files, each interpreter and actor would compile the package again.
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         for name in UNSET:
             patch.delenv(name, raising=False)
         patch.setattr(vulkan_instance, "_make_message_callback", listening_callback)
         yield said
-    assert said.take() == [], "the validation layer spoke while the last backends closed"
+    assert said.take() == [], "messages while the last backends were closed"
 
 
 @pytest.fixture(autouse=True)
 def no_validation_messages(validation_messages: ValidationMessages) -> Iterator[None]:
-    """Fails the test during which the validation layer said anything."""
+    """Fails a test during which the validation layer reported anything."""
     yield
     said = validation_messages.take()
-    assert not said, "the validation layer says:\n" + "\n".join(said)
+    assert not said, "the validation layer reports:\n" + "\n".join(said)
 
 
 @pytest.fixture(scope="session")
 def gpu(validation_messages: ValidationMessages) -> Iterator[gx.PersistentVulkanBackend]:
-    """The best device, open for all tests that do not count what it holds."""
+    """A backend on the best device, shared by all tests that do not count its resources."""
     with gx.PersistentVulkanBackend() as backend:
         yield backend
 
 
 @pytest.fixture(scope="session")
-def cutting_gpu(validation_messages: ValidationMessages) -> Iterator[gx.PersistentVulkanBackend]:
-    """Another one, which streams every call of more than 100 elements."""
+def chunking_gpu(validation_messages: ValidationMessages) -> Iterator[gx.PersistentVulkanBackend]:
+    """A shared backend that splits every call of more than 100 elements into chunks."""
     settings = dataclasses.replace(gx.Settings.from_environment(), stream_chunk_elems=CHUNK)
     with gx.PersistentVulkanBackend(settings=settings) as backend:
         yield backend
@@ -169,7 +169,7 @@ def fresh_gpu(gpu: gx.PersistentVulkanBackend) -> Iterator[OpenGpu]:
 
 @pytest.fixture
 def open_webgpu() -> Iterator[OpenWebGpu]:
-    """Opens WebGPU executors that keep nothing on disk unless told to, and closes them."""
+    """Opens WebGPU executors, by default without files on disk, and closes them after the test."""
     with contextlib.ExitStack() as opened:
 
         def open_one(**options: Any) -> gx.WgpuExecutor:
@@ -181,7 +181,7 @@ def open_webgpu() -> Iterator[OpenWebGpu]:
 
 @pytest.fixture
 def session(gpu: gx.PersistentVulkanBackend) -> Iterator[Session]:
-    """What is behind a persistent backend, for tests of its parts."""
+    """The session of a persistent backend, for tests of its parts."""
     opened = Session(gx.Settings.from_environment())
     try:
         yield opened
@@ -203,7 +203,7 @@ def sigint_handler() -> Iterator[None]:
 
 @pytest.fixture
 def run_python(sigint_handler: None) -> RunPython:
-    """Runs a script in an interpreter of its own, with variables set or (None) unset."""
+    """Runs a script in a new interpreter, with environment variables set, or unset where None."""
 
     def run(script: str, **variables: str | None) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {name: value or "" for name, value in variables.items()}

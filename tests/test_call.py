@@ -1,4 +1,4 @@
-"""Calls: which arrays a kernel takes, in which shapes its results come, and what the errors say."""
+"""Checked calls: the arrays that a kernel accepts, the shapes of its results, and the errors."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def limbs(*shape: int) -> Array:
     return np.zeros((*shape, 6), np.uint64)
 
 
-def whole(out_shape: Callable[..., Any] | None, outputs: int = 1, **more: Any) -> Kernel:
+def declare_whole(out_shape: Callable[..., Any] | None, outputs: int = 1, **more: Any) -> Kernel:
     return declare(1, outputs, split="whole", out_shape=out_shape, **more)
 
 
-def made(kernel: Kernel, *arrays: Array) -> Call:
-    """The call, with room for its outputs."""
+def make_call(kernel: Kernel, *arrays: Array) -> Call:
+    """The call, with its outputs allocated."""
     call = check(kernel, arrays).make_call(arrays)
     call.make_outputs()
     return call
 
 
-def refusal(kind: type[GpuError], kernel: Any, *arrays: Any) -> str:
+def get_refusal(kind: type[GpuError], kernel: Any, *arrays: Any) -> str:
     with pytest.raises(kind) as raised:
         check(kernel, arrays)
     return str(raised.value)
@@ -57,20 +57,20 @@ def refusal(kind: type[GpuError], kernel: Any, *arrays: Any) -> str:
 
 @pytest.mark.parametrize("given", [0, 1, 3])
 def test_the_number_of_arrays_is_the_kernels(given: int) -> None:
-    words = refusal(ArgumentTypeError, UINTS, *[uints(4)] * given)
+    words = get_refusal(ArgumentTypeError, UINTS, *[uints(4)] * given)
     assert words == f"k takes 2 arrays and got {given}"
 
 
 @pytest.mark.parametrize("other", [[1, 2], 3, None, "ab", np.uint32(3), memoryview(b"abcd")])
 @pytest.mark.parametrize("kernel", [ANY, UINTS])
-def test_what_is_no_array_is_refused(kernel: Kernel, other: object) -> None:
-    words = refusal(ArgumentTypeError, kernel, uints(2), other)
+def test_an_argument_that_is_no_array_is_refused(kernel: Kernel, other: object) -> None:
+    words = get_refusal(ArgumentTypeError, kernel, uints(2), other)
     assert words == f"k: argument 1 is a {type(other).__name__}; it takes a NumPy array"
 
 
 @pytest.mark.parametrize("other", [np.zeros(3), "bls12_381_fq_add", None])
 def test_the_first_argument_is_a_kernel(other: object) -> None:
-    words = refusal(ArgumentTypeError, other, uints(2), uints(2))
+    words = get_refusal(ArgumentTypeError, other, uints(2), uints(2))
     assert words == (
         f"the first argument is a {type(other).__name__}, not a Kernel; load one with "
         "gx.kernels.load(name) or make one with gx.Kernel.from_spirv(...)"
@@ -78,8 +78,8 @@ def test_the_first_argument_is_a_kernel(other: object) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["i4", "u8", "f4", "?", "O", "S4", "M8[s]", [("a", "u4")]])
-def test_another_dtype_than_the_kernels_is_refused(dtype: Any) -> None:
-    words = refusal(ArgumentTypeError, UINTS, uints(3), np.zeros(3, dtype))
+def test_an_array_of_another_dtype_is_refused(dtype: Any) -> None:
+    words = get_refusal(ArgumentTypeError, UINTS, uints(3), np.zeros(3, dtype))
     assert words == (
         f"k: argument 1 has dtype {np.dtype(dtype)}; it takes uint32 "
         "(convert with .astype(np.uint32))"
@@ -87,75 +87,75 @@ def test_another_dtype_than_the_kernels_is_refused(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["O", "S4", "U2", "M8[s]", "m8[s]", "V4", [("a", "u4")]])
-def test_what_is_no_number_is_refused_also_without_dtypes(dtype: Any) -> None:
-    words = refusal(ArgumentTypeError, ANY, np.zeros(3, dtype), uints(3))
+def test_arrays_of_no_numbers_are_refused_also_without_dtypes(dtype: Any) -> None:
+    words = get_refusal(ArgumentTypeError, ANY, np.zeros(3, dtype), uints(3))
     assert words == f"k: argument 0 has dtype {np.dtype(dtype)}; a kernel takes numbers"
 
 
-def test_numpys_new_strings_are_refused_like_any_other_dtype() -> None:
+def test_numpy_string_arrays_are_refused() -> None:
     strings = np.array(["a", "b"], np.dtypes.StringDType())
-    words = refusal(ArgumentTypeError, UINTS, strings, uints(2))
+    words = get_refusal(ArgumentTypeError, UINTS, strings, uints(2))
     assert words.startswith("k: argument 0 has dtype StringDType()")
 
 
-def test_big_endian_is_taken_and_answered_in_native_order() -> None:
+def test_big_endian_arrays_are_accepted_and_results_are_native() -> None:
     for kernel in (UINTS, ANY):
-        call = made(kernel, uints(3).astype(">u4"), uints(3))
+        call = make_call(kernel, uints(3).astype(">u4"), uints(3))
         assert call.results[0].dtype == np.dtype("=u4")
         assert [operand.type.dtype for operand in call.signature.operands] == [np.dtype("=u4")] * 3
         assert call.inputs[0].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (7, 5), (6, 1), (6, 7), (3, 6, 4), (0, 4)])
-def test_other_trailing_axes_than_the_elements_are_refused(shape: tuple[int, ...]) -> None:
-    words = refusal(ArgumentShapeError, FIELD, limbs(7), np.zeros(shape, np.uint64))
+def test_trailing_axes_that_are_not_the_elements_are_refused(shape: tuple[int, ...]) -> None:
+    words = get_refusal(ArgumentShapeError, FIELD, limbs(7), np.zeros(shape, np.uint64))
     assert words == f"k: argument 1 has shape {shape}; it takes (n, 6)"
 
 
 @pytest.mark.parametrize("kernel", [UINTS, ANY])
 def test_elements_in_unequal_shapes_are_refused(kernel: Kernel) -> None:
     for shape in ((5,), (6,), (3, 2), (2, 3, 1)):
-        words = refusal(ArgumentShapeError, kernel, uints(2, 3), uints(*shape))
+        words = get_refusal(ArgumentShapeError, kernel, uints(2, 3), uints(*shape))
         assert words == (
             f"k: argument 1 has elements in shape {shape} and argument 0 in shape (2, 3); they "
             "must be equal"
         )
 
 
-def rows(call: Call) -> list[tuple[int, ...]]:
+def list_shapes(call: Call) -> list[tuple[int, ...]]:
     return [array.shape for array in (*call.inputs, *call.outputs)]
 
 
 @given(st.lists(st.integers(0, 4), max_size=4).map(tuple))
 def test_leading_axes_are_flattened_and_come_back_in_the_result(shape: tuple[int, ...]) -> None:
     count = int(np.prod(shape, dtype=int))
-    call = made(FIELD, limbs(*shape), limbs(*shape))
+    call = make_call(FIELD, limbs(*shape), limbs(*shape))
     assert call.signature.count == count
-    assert rows(call) == [(count, 6)] * 3
+    assert list_shapes(call) == [(count, 6)] * 3
     assert call.result().shape == (*shape, 6)
     for kernel in (UINTS, ANY):
-        call = made(kernel, uints(*shape), uints(*shape))
-        assert rows(call) == [(count,)] * 3
+        call = make_call(kernel, uints(*shape), uints(*shape))
+        assert list_shapes(call) == [(count,)] * 3
         assert call.result().shape == shape
 
 
 @given(st.lists(st.integers(1, 4), max_size=3).map(tuple))
-def test_what_is_written_to_the_outputs_is_in_the_result(shape: tuple[int, ...]) -> None:
+def test_outputs_and_results_share_memory(shape: tuple[int, ...]) -> None:
     for kernel, array in ((FIELD, limbs(*shape)), (ANY, uints(*shape))):
-        call = made(kernel, array, array)
+        call = make_call(kernel, array, array)
         call.outputs[0][:] = np.arange(call.outputs[0].size).reshape(call.outputs[0].shape)
         assert call.result().ravel().tolist() == list(range(call.result().size))
 
 
-def test_one_element_alone_has_no_leading_axis() -> None:
-    call = made(FIELD, limbs(), limbs())
+def test_a_single_element_has_no_leading_axis() -> None:
+    call = make_call(FIELD, limbs(), limbs())
     assert call.signature.count == 1
     assert call.result().shape == (6,)
-    assert made(ANY, uints(), uints()).result().shape == ()
+    assert make_call(ANY, uints(), uints()).result().shape == ()
 
 
 def test_inputs_and_outputs_may_be_of_different_types() -> None:
-    call = made(TO_FLAGS, limbs(2, 4), uints(2, 4))
+    call = make_call(TO_FLAGS, limbs(2, 4), uints(2, 4))
     assert (call.result().dtype, call.result().shape) == (np.uint8, (2, 4))
     assert call.signature.operands == (
         Operand(ElementType(np.dtype("u8"), (6,)), 8),
@@ -165,56 +165,56 @@ def test_inputs_and_outputs_may_be_of_different_types() -> None:
     assert [operand.nbytes for operand in call.signature.operands] == [384, 32, 8]
 
 
-def test_empty_arrays_are_taken() -> None:
+def test_empty_arrays_are_accepted() -> None:
     for kernel, array in ((FIELD, limbs(0)), (FIELD, limbs(3, 0)), (ANY, uints(0))):
-        call = made(kernel, array, array)
+        call = make_call(kernel, array, array)
         assert call.signature.count == 0
         assert call.result().shape == array.shape
 
 
-def test_strided_and_read_only_arrays_are_taken_as_they_are() -> None:
+def test_strided_and_read_only_arrays_are_not_copied() -> None:
     strided = uints(12)[::-2]
     strided.flags.writeable = False
-    assert all(found is strided for found in made(ANY, strided, strided).inputs)
+    assert all(found is strided for found in make_call(ANY, strided, strided).inputs)
     across = uints(4, 6).T[::2]
-    assert made(UINTS, across, across).inputs[0].tolist() == across.ravel().tolist()
+    assert make_call(UINTS, across, across).inputs[0].tolist() == across.ravel().tolist()
 
 
 def test_without_dtypes_an_output_is_like_the_first_input() -> None:
     kernel = declare(2, 2)
-    first, second = made(kernel, np.zeros((2, 3), ">f8"), np.zeros((2, 3), "i2")).result()
+    first, second = make_call(kernel, np.zeros((2, 3), ">f8"), np.zeros((2, 3), "i2")).result()
     assert [(array.dtype, array.shape) for array in (first, second)] == [("=f8", (2, 3))] * 2
     assert not np.shares_memory(first, second)
 
 
 def test_results_are_new_arrays() -> None:
     a = uints(5)
-    assert not np.shares_memory(made(UINTS, a, a).result(), a)
+    assert not np.shares_memory(make_call(UINTS, a, a).result(), a)
 
 
-def test_a_whole_kernel_without_out_shape_answers_like_the_first_input() -> None:
-    call = made(declare(split="whole"), uints(2, 3), uints(4))
-    assert rows(call) == [(6,), (4,), (6,)]
+def test_a_whole_kernel_without_out_shape_has_results_like_the_first_input() -> None:
+    call = make_call(declare(split="whole"), uints(2, 3), uints(4))
+    assert list_shapes(call) == [(6,), (4,), (6,)]
     assert call.result().shape == (2, 3)
 
 
 @pytest.mark.parametrize("asked", [7, (7,), [7], [(7,)], np.int64(7)], ids=repr)
 def test_out_shape_may_be_a_number_a_shape_or_a_list(asked: Any) -> None:
-    call = made(whole(lambda _shape: asked), uints(3))
+    call = make_call(declare_whole(lambda _shape: asked), uints(3))
     assert call.result().shape == (7,)
     assert call.result().dtype == np.uint32
 
 
 def test_out_shape_gets_the_shapes_of_the_inputs() -> None:
     product = declare(split="whole", out_shape=lambda a, b: (a[0], b[1]))
-    call = made(product, uints(2, 3), uints(3, 5))
+    call = make_call(product, uints(2, 3), uints(3, 5))
     assert call.result().shape == (2, 5)
-    assert rows(call) == [(6,), (15,), (10,)]
+    assert list_shapes(call) == [(6,), (15,), (10,)]
 
 
 def test_out_shape_gives_one_shape_for_each_output() -> None:
-    kernel = whole(lambda shape: [shape, (2, 6)], outputs=2, dtypes=["u4", "f4", LIMBS])
-    first, second = made(kernel, uints(3, 4)).result()
+    kernel = declare_whole(lambda shape: [shape, (2, 6)], outputs=2, dtypes=["u4", "f4", LIMBS])
+    first, second = make_call(kernel, uints(3, 4)).result()
     assert (first.dtype, first.shape) == (np.float32, (3, 4))
     assert (second.dtype, second.shape) == (np.uint64, (2, 6))
 
@@ -234,26 +234,26 @@ def test_out_shape_gives_one_shape_for_each_output() -> None:
     ],
 )
 def test_out_shape_that_does_not_fit_is_refused(asked: Any, outputs: int, words: str) -> None:
-    kernel = whole(lambda _shape: asked, outputs, dtypes=["u4"] + [LIMBS] * outputs)
+    kernel = declare_whole(lambda _shape: asked, outputs, dtypes=["u4"] + [LIMBS] * outputs)
     with pytest.raises(ArgumentShapeError, match=re.escape(words)):
         check(kernel, (uints(3),))
 
 
 def test_out_shape_with_two_negative_numbers_is_refused_too() -> None:
-    words = refusal(ArgumentShapeError, whole(lambda _shape: (-2, -3)), uints(3))
+    words = get_refusal(ArgumentShapeError, declare_whole(lambda _shape: (-2, -3)), uints(3))
     assert words.startswith("k: out_shape returned (-2, -3)")
 
 
 @pytest.mark.parametrize("empty", [0, 1])
-def test_a_whole_kernel_takes_no_empty_array(empty: int) -> None:
+def test_a_whole_kernel_refuses_empty_arrays(empty: int) -> None:
     arrays = [uints(0 if at == empty else 3) for at in range(2)]
-    words = refusal(ArgumentShapeError, declare(split="whole"), *arrays)
+    words = get_refusal(ArgumentShapeError, declare(split="whole"), *arrays)
     assert words == (
         f"k: argument {empty} is empty; a kernel with split='whole' needs at least one element"
     )
 
 
-def test_calls_have_one_form_where_one_plan_serves_them() -> None:
+def test_calls_of_equal_dtypes_and_shapes_have_equal_signatures() -> None:
     big_endian = uints(6).astype(">u4")
     for kernel in (UINTS, ANY):
         signature = check(kernel, (uints(6), uints(6)))

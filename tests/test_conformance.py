@@ -1,4 +1,4 @@
-"""One suite for every backend and every kernel that they share, against the exact reference."""
+"""One suite for every backend: the kernels that all backends have, against exact references."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conftest import elements
 
 Array = npt.NDArray[Any]
 Case = TypeVar("Case")
-# One field for each number of words that kernels tell apart: 12, 8, 2, 1.
+# One field for each number of words with kernels of its own: 12, 8, 2, 1.
 FIELDS = ("bls12_381_fq", "bls12_381_fr", "goldilocks", "babybear")
 ELEMENTWISE = [name for name in gx.kernels.names() if name.startswith(("vector", *FIELDS))]
 REDUCTIONS = [name for name in gx.kernels.names() if name.startswith("reduce")]
@@ -29,14 +29,14 @@ def backend(request: pytest.FixtureRequest, gpu: gx.PersistentVulkanBackend) -> 
         yield opened
 
 
-def few(backend: Backend, cases: Sequence[Case]) -> Sequence[Case]:
-    """All cases, or the last one alone for the one-shot backend, which makes everything anew for
-    each call and takes a quarter of a second for that."""
+def limit_cases(backend: Backend, cases: Sequence[Case]) -> Sequence[Case]:
+    """All cases, but only the last one for the one-shot backend, which opens a device for each call
+    and takes a quarter of a second for it."""
     return cases[-1:] if isinstance(backend, gx.VulkanSpirvBackend) else cases
 
 
-def inputs(kernel: gx.Kernel, count: int, seed: int = 1) -> list[Array]:
-    """Arrays that a kernel of elements takes."""
+def make_inputs(kernel: gx.Kernel, count: int, seed: int = 1) -> list[Array]:
+    """Arrays that an elementwise kernel accepts."""
     draw = np.random.default_rng(seed)
     field = kernel.name.rpartition("_")[0]
     if field in NAMED:
@@ -47,7 +47,7 @@ def inputs(kernel: gx.Kernel, count: int, seed: int = 1) -> list[Array]:
     return [draw.integers(0, 1 << 32, count, np.uint32) for _ in range(2)]
 
 
-def reference(kernel: gx.Kernel, *arrays: Array) -> Array:
+def compute_reference(kernel: gx.Kernel, *arrays: Array) -> Array:
     assert kernel.reference is not None
     with np.errstate(all="ignore"):
         result: Array = kernel.reference(*arrays)
@@ -57,18 +57,20 @@ def reference(kernel: gx.Kernel, *arrays: Array) -> Array:
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elements(backend: Backend, name: str) -> None:
     kernel = gx.kernels.load(name)
-    for count in few(backend, [0, 1, 63, 64, 1000, 65]):
-        arrays = inputs(kernel, count)
-        expected = reference(kernel, *arrays)
-        for _ in few(backend, range(3)):  # the first time, again, and from whatever is cached then
+    for count in limit_cases(backend, [0, 1, 63, 64, 1000, 65]):
+        arrays = make_inputs(kernel, count)
+        expected = compute_reference(kernel, *arrays)
+        for _ in limit_cases(
+            backend, range(3)
+        ):  # the first call, the second, and one from the caches
             np.testing.assert_array_equal(backend.run(kernel, *arrays), expected)
 
 
 @pytest.mark.parametrize("name", ["vector_add_u32", "bls12_381_fr_mul"])
-def test_arrays_that_lie_awkwardly(backend: Backend, name: str) -> None:
+def test_arrays_of_any_memory_layout(backend: Backend, name: str) -> None:
     kernel = gx.kernels.load(name)
-    a, b = inputs(kernel, 120)
-    expected = reference(kernel, a, b)
+    a, b = make_inputs(kernel, 120)
+    expected = compute_reference(kernel, a, b)
     np.testing.assert_array_equal(backend.run(kernel, a[::-3], b[::-3]), expected[::-3])
     big = a.astype(a.dtype.newbyteorder(">"))
     np.testing.assert_array_equal(backend.run(kernel, big, np.asfortranarray(b)), expected)
@@ -84,9 +86,9 @@ def test_arrays_that_lie_awkwardly(backend: Backend, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in ELEMENTWISE if name.startswith("bls")])
 def test_an_element_that_is_not_below_the_modulus_is_named(backend: Backend, name: str) -> None:
     kernel = gx.kernels.load(name)
-    good = inputs(kernel, 300)
-    expected = reference(kernel, *good)
-    for argument, index in few(backend, [(0, 0), (1, 299), (1, 17)]):
+    good = make_inputs(kernel, 300)
+    expected = compute_reference(kernel, *good)
+    for argument, index in limit_cases(backend, [(0, 0), (1, 299), (1, 17)]):
         arrays = [array.copy() for array in good]
         arrays[argument][index] = np.iinfo(arrays[argument].dtype).max
         with pytest.raises(gx.ElementRangeError) as caught:
@@ -100,11 +102,11 @@ def test_reductions(backend: Backend, name: str) -> None:
     kernel = gx.kernels.load(name)
     assert kernel.types is not None
     operation = {"sum": np.add, "min": np.minimum, "max": np.maximum}[name.split("_")[1]]
-    for count in few(backend, [1, 2, 4095, 4096, 50_000, 4097]):
+    for count in limit_cases(backend, [1, 2, 4095, 4096, 50_000, 4097]):
         x = np.random.default_rng(count).integers(0, 1 << 32, count, np.uint32)
         if kernel.types[0].dtype == np.float32:
             x = ((x.astype(np.float64) / 2**31 - 1) * 1e6).astype(np.float32)
-        expected = reference(kernel, x)
+        expected = compute_reference(kernel, x)
         np.testing.assert_array_equal(backend.run(kernel, x), expected)
         blocks = [x[start : start + 4096] for start in range(0, count, 4096)]
         by_numpy = np.array([operation.reduce(block) for block in blocks], x.dtype)
@@ -112,7 +114,7 @@ def test_reductions(backend: Backend, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["reduce_min_f32", "reduce_max_f32", "reduce_sum_f32"])
-def test_reductions_of_floats_that_are_no_numbers(backend: Backend, name: str) -> None:
+def test_reductions_of_nan_and_infinity(backend: Backend, name: str) -> None:
     kernel = gx.kernels.load(name)
     x = np.ones(5000, np.float32)
     x[[3, 4500]] = np.nan, np.inf
@@ -126,7 +128,7 @@ def test_matrix_products(backend: Backend, name: str) -> None:
     kernel = gx.kernels.load(name)
     assert kernel.types is not None
     sizes = [(1, 1, 1), (16, 16, 16), (3, 100, 2), (40, 1, 50), (17, 5, 33)]
-    for m, k, n in few(backend, sizes):
+    for m, k, n in limit_cases(backend, sizes):
         draw = np.random.default_rng(m)
         a = draw.integers(0, 1 << 32, (m, k), np.uint32)
         b = draw.integers(0, 1 << 32, (k, n), np.uint32)
@@ -139,7 +141,7 @@ def test_matrix_products(backend: Backend, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_matrices_that_do_not_fit_are_refused_in_words(backend: Backend, name: str) -> None:
+def test_matrices_of_mismatched_shapes_are_refused(backend: Backend, name: str) -> None:
     kernel = gx.kernels.load(name)
     assert kernel.types is not None
     a = np.ones((3, 4), kernel.types[0].dtype)
@@ -148,7 +150,7 @@ def test_matrices_that_do_not_fit_are_refused_in_words(backend: Backend, name: s
             backend.run(kernel, a, b)
 
 
-def test_what_does_not_fit_is_refused_alike(backend: Backend) -> None:
+def test_every_backend_refuses_the_same_arguments(backend: Backend) -> None:
     kernel = gx.kernels.load("vector_add_u32")
     a = np.ones(5, np.uint32)
     with pytest.raises(gx.errors.ArgumentTypeError, match="takes 2 arrays and got 1"):
@@ -159,11 +161,11 @@ def test_what_does_not_fit_is_refused_alike(backend: Backend) -> None:
         backend.run(kernel, a, a[1:])
 
 
-def test_a_call_is_in_the_statistics(backend: Backend) -> None:
+def test_a_call_is_counted_in_the_statistics(backend: Backend) -> None:
     kernel, a = gx.kernels.load("vector_add_u32"), np.ones(5, np.uint32)
     backend.run(kernel, a, a)
     before = backend.stats().calls
     backend.run(kernel, a, a)
     # The one-shot backend's statistics are those of its last call.
-    kept = 0 if isinstance(backend, gx.VulkanSpirvBackend) else before
-    assert backend.stats().calls == kept + 1
+    counted_before = 0 if isinstance(backend, gx.VulkanSpirvBackend) else before
+    assert backend.stats().calls == counted_before + 1

@@ -1,4 +1,4 @@
-"""Every program in examples/ runs as its reader would run it, and prints what it says it does."""
+"""Every program in examples/ runs as a reader would run it, and prints what it promises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent.parent / "examples"
-PRINTS = {
+EXPECTED_OUTPUT = {
     "first_program.py": [
         r"<GpuExecutor on .* by \w+, open>",
         "twice 999999 is 1999998",
@@ -44,12 +44,12 @@ PRINTS = {
 
 
 def test_every_example_is_run() -> None:
-    assert set(PRINTS) == {path.name for path in FOLDER.glob("*.py")}
+    assert set(EXPECTED_OUTPUT) == {path.name for path in FOLDER.glob("*.py")}
 
 
-@pytest.mark.parametrize("name", PRINTS)
-def test_an_example_prints_what_it_says(name: str) -> None:
-    # Without the validation layer, as its reader sees it; on a Ray of its own, whatever else runs.
+@pytest.mark.parametrize("name", EXPECTED_OUTPUT)
+def test_an_example_prints_its_expected_output(name: str) -> None:
+    # Without the validation layer, as a reader runs it; on a Ray cluster of its own.
     environment = os.environ | {"GPU_VALIDATION": "0", "RAY_ADDRESS": "local"}
     done = subprocess.run(
         [sys.executable, "-W", "error", name],
@@ -61,11 +61,11 @@ def test_an_example_prints_what_it_says(name: str) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    for pattern in PRINTS[name]:
+    for pattern in EXPECTED_OUTPUT[name]:
         assert re.search(pattern, done.stdout), done.stdout
 
 
-def test_the_spirv_beside_an_example_is_its_source_compiled() -> None:
+def test_the_spirv_file_of_an_example_is_compiled_from_its_source() -> None:
     command = ["glslc", "-O", "--target-env=vulkan1.2", "mandelbrot.comp", "-o", "-"]
     compiled = subprocess.run(command, cwd=FOLDER, stdout=subprocess.PIPE, check=True).stdout
     assert (FOLDER / "mandelbrot.spv").read_bytes() == compiled

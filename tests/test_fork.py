@@ -1,5 +1,5 @@
-"""fork() while a device is open: the child is told whose it is, may open its own, and the parent
-goes on. In interpreters of their own, with a limit of time in the parent and in the child."""
+"""fork() while a device is open: the child cannot use the parent's device but may open one of its
+own, and the parent goes on. Scripts run in new interpreters, with a time limit in each process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
 ADD = gx.kernels.load("vector_add_u32")
 X = np.arange(3000, dtype=np.uint32)
-LARGE = np.arange(1 << 17, dtype=np.uint32)  # whose sum is in recycled memory
+LARGE = np.arange(1 << 17, dtype=np.uint32)  # its sum lies in recycled memory
 
 def check(gpu, x=X):
     assert (gpu.run(ADD, x, x) == 2 * x).all()
     assert all((each == 2 * x).all() for each in gpu.run_batch(ADD, [(x, x)] * 20))
 
-def refused(use):
+def expect_refused(use):
     try:
         use()
     except gx.errors.ForkedError as error:
@@ -34,7 +34,7 @@ def refused(use):
     else:
         raise AssertionError("not refused")
 
-def no_vulkan():
+def forbid_vulkan():
     for name in list(vars(vk)):
         if name.startswith("vk"):
             def called(*_, name=name):
@@ -58,7 +58,7 @@ signal.alarm(100)
 BEGIN += OPEN_IN_CHILD
 
 
-def check_script(run_python: RunPython, script: str, said: str = "child parent") -> None:
+def run_script(run_python: RunPython, script: str, said: str = "child parent") -> None:
     ran = run_python(BEGIN + script)
     assert (ran.returncode, ran.stdout.split()) == (0, said.split()), ran.stderr
 
@@ -78,7 +78,7 @@ with gx.PersistentVulkanBackend() as gpu:
         gpu.run(ADD, X, X)
 
     def child():
-        no_vulkan()
+        forbid_vulkan()
         for use in (
             lambda: gpu.run(ADD, X, X),
             lambda: gpu.run(ADD, X[:7], X[:7]),
@@ -102,7 +102,7 @@ with gx.PersistentVulkanBackend() as gpu:
             gpu.trim,
             gpu.stats,
         ):
-            refused(use)
+            expect_refused(use)
         assert gpu.device.name and repr(gpu) and gpu.validation_messages() == []
 
     fork(child)
@@ -112,19 +112,19 @@ with gx.PersistentVulkanBackend() as gpu:
 print("parent")
 """
 
-COLLECTED_IN_THE_CHILD = """
+FREED_IN_THE_CHILD = """
 gpu, closed = gx.PersistentVulkanBackend(), gx.PersistentVulkanBackend()
 check(gpu)
 things = [gpu.to_device(X), gpu.asarray(X), gpu.run(ADD, LARGE, LARGE)]
 things += [closed.asarray(X), closed.run(ADD, LARGE, LARGE)]
-closed.close()  # what it lies in stays until the arrays are gone
+closed.close()  # the arrays keep its memory alive
 imported = gpu.import_array(np.zeros(4096, np.uint32))
 stream = gpu.stream(ADD, [(X, X)] * 50, depth=4)
 next(stream)
 
 def child():
     global gpu, stream, imported
-    no_vulkan()
+    forbid_vulkan()
     stream.close()
     imported.close()
     gpu.close()
@@ -144,7 +144,7 @@ assert binding.live_objects() == {}, binding.live_objects()
 print("parent")
 """
 
-ITS_OWN = """
+OWN_DEVICE = """
 gpu = gx.PersistentVulkanBackend()
 check(gpu)
 
@@ -156,9 +156,9 @@ def child():
 
     before = binding.live_objects()
     for _ in range(2):
-        use_its_own(gx.PersistentVulkanBackend, use, gpu.device.kind != "cpu")
+        use_own_device(gx.PersistentVulkanBackend, use, gpu.device.kind != "cpu")
         assert binding.live_objects() == before == {}
-    refused(lambda: gpu.run(ADD, X, X))
+    expect_refused(lambda: gpu.run(ADD, X, X))
 
 fork(child)
 check(gpu)
@@ -185,8 +185,8 @@ for thread in threads:
     thread.start()
 
 def child():
-    refused(lambda: gpu.run(ADD, X, X))
-    use_its_own(gx.PersistentVulkanBackend, check, gpu.device.kind != "cpu")
+    expect_refused(lambda: gpu.run(ADD, X, X))
+    use_own_device(gx.PersistentVulkanBackend, check, gpu.device.kind != "cpu")
     gpu.close()
 
 for _ in range(10):
@@ -199,7 +199,7 @@ check(gpu)
 print("parent")
 """
 
-OF_A_GPU = """
+PARENT_HAS_A_GPU = """
 import dataclasses
 gpu, closed = gx.PersistentVulkanBackend(), gx.PersistentVulkanBackend()
 for each, name in ((gpu, "a GPU"), (closed, "another")):
@@ -208,7 +208,7 @@ for each, name in ((gpu, "a GPU"), (closed, "another")):
 closed.close()
 
 def child():
-    no_vulkan()
+    forbid_vulkan()
     for open in (gx.PersistentVulkanBackend, gx.WgpuExecutor, lambda: gx.GpuExecutor("vulkan")):
         try:
             open()
@@ -236,7 +236,7 @@ def jobs():
             pid = os.fork()
             if pid == 0:
                 signal.alarm(60)
-                no_vulkan()
+                forbid_vulkan()
             else:
                 assert os.waitpid(pid, 0)[1] == 0
         yield X, X
@@ -270,16 +270,18 @@ print("parent")
     ("script", "said"),
     [
         pytest.param(EVERY_USE, "child parent", id="every use is refused in the child"),
-        pytest.param(COLLECTED_IN_THE_CHILD, "child parent", id="the child frees nothing"),
-        pytest.param(ITS_OWN, "child parent", id="the child has its own device"),
-        pytest.param(OF_A_GPU, "child child parent", id="a GPU that the parent has open"),
+        pytest.param(FREED_IN_THE_CHILD, "child parent", id="the child frees nothing"),
+        pytest.param(OWN_DEVICE, "child parent", id="the child has its own device"),
+        pytest.param(PARENT_HAS_A_GPU, "child child parent", id="a GPU that the parent has open"),
         pytest.param(WHILE_THREADS_RUN, "child " * 10 + "parent", id="while threads run"),
         pytest.param(IN_THE_MIDDLE_OF_A_BATCH, "child parent", id="in the middle of a stream"),
         pytest.param(ENDS_WITH_THE_INTERPRETER, "parent", id="the child's interpreter ends"),
     ],
 )
-def test_a_vulkan_device_stays_the_parents(run_python: RunPython, script: str, said: str) -> None:
-    check_script(run_python, script, said)
+def test_a_child_cannot_use_a_vulkan_device_of_its_parent(
+    run_python: RunPython, script: str, said: str
+) -> None:
+    run_script(run_python, script, said)
 
 
 WEBGPU = """
@@ -298,7 +300,7 @@ def child():
         gpu.bucket_cache_stats,
         gpu.trim,
     ):
-        refused(use)
+        expect_refused(use)
     gpu.close()
     assert repr(gpu)
     gpu = None
@@ -309,7 +311,7 @@ def child():
         assert "in use in the parent process" in str(error) and "spawn" in str(error)
     else:
         raise AssertionError("not refused")
-    use_its_own(gx.PersistentVulkanBackend, check, on_gpu)
+    use_own_device(gx.PersistentVulkanBackend, check, on_gpu)
 
 fork(child)
 check(gpu)
@@ -318,8 +320,8 @@ print("parent")
 """
 
 
-def test_webgpu_stays_the_parents(run_python: RunPython) -> None:
-    check_script(run_python, WEBGPU)
+def test_a_child_cannot_use_webgpu_of_its_parent(run_python: RunPython) -> None:
+    run_script(run_python, WEBGPU)
 
 
 CHILD_ENDS = """
@@ -329,7 +331,7 @@ sys.stdout.flush()
 pid = os.fork()
 if pid == 0:
     signal.alarm(60)
-    ctypes.CDLL(None).printf(b"child ")  # C writes it when the process ends
+    ctypes.CDLL(None).printf(b"child ")  # C flushes it when the process ends
     print("end", end=" ")
     sys.exit(7)
 _, status = os.waitpid(pid, 0)
@@ -350,7 +352,7 @@ device.info = dataclasses.replace(device.info, kind="discrete")
 
 
 @pytest.mark.parametrize("opened", OPENED)
-def test_a_child_comes_to_its_end(run_python: RunPython, opened: str) -> None:
+def test_a_child_exits_with_its_status(run_python: RunPython, opened: str) -> None:
     ran = run_python(BEGIN + CHILD_ENDS.replace("{opened}", OPENED[opened]))
     assert (ran.returncode, sorted(ran.stdout.split())) == (0, ["child", "end", "parent"]), (
         ran.stderr
@@ -370,10 +372,12 @@ print("parent")
 
 
 def test_webgpu_works_in_a_child_whose_parent_has_not_used_it(run_python: RunPython) -> None:
-    check_script(run_python, WEBGPU_IN_THE_CHILD_ALONE)
+    run_script(run_python, WEBGPU_IN_THE_CHILD_ALONE)
 
 
-def test_a_driver_that_allows_a_child_no_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_driver_that_refuses_a_child_mentions_fork(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(*_arguments: object) -> None:
         raise binding._make_error("vkCreateDevice", vk.VK_ERROR_INITIALIZATION_FAILED)
 

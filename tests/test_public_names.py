@@ -1,4 +1,4 @@
-"""What the package exports, and the tree of errors as it is drawn."""
+"""The public names of the package, and the tree of errors that errors.py draws."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ NAMES = [
     "kernels",
     "open_backend",
 ]
-MOST_NAMES = 25
+MAX_NAMES = 25
 BRANCH = re.compile(r"^(?P<stem>[| ]*)\+-- (?P<name>\w+) {2,}\S.*?(?:\(also (?P<also>\w+)\))?$")
 
 
-def drawn_tree() -> dict[str, list[str]]:
+def parse_drawn_tree() -> dict[str, list[str]]:
     """The bases of each error, as the module's docstring draws them."""
     assert errors.__doc__ is not None
     lines = errors.__doc__.splitlines()
@@ -54,7 +54,7 @@ def drawn_tree() -> dict[str, list[str]]:
     return bases
 
 
-def written_tree() -> dict[str, list[str]]:
+def list_classes() -> dict[str, list[str]]:
     """The bases of each error, as the classes have them."""
     return {
         name: [base.__name__ for base in value.__bases__]
@@ -69,19 +69,19 @@ def test_the_public_names_are_these() -> None:
 
 
 def test_the_public_names_are_few() -> None:
-    assert len(gpu_executor.__all__) <= MOST_NAMES
+    assert len(gpu_executor.__all__) <= MAX_NAMES
 
 
-def test_the_tree_of_errors_is_drawn_as_it_is() -> None:
-    assert drawn_tree() == written_tree()
+def test_the_drawn_tree_is_the_tree_of_classes() -> None:
+    assert parse_drawn_tree() == list_classes()
 
 
-def test_the_tree_is_drawn_in_the_order_of_the_classes() -> None:
-    assert list(drawn_tree()) == list(written_tree())
+def test_the_tree_and_the_classes_are_in_the_same_order() -> None:
+    assert list(parse_drawn_tree()) == list(list_classes())
 
 
-def test_every_error_says_what_it_is_for() -> None:
-    for name in written_tree():
+def test_every_error_has_a_docstring() -> None:
+    for name in list_classes():
         assert getattr(errors, name).__doc__, name
 
 

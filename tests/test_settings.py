@@ -1,4 +1,4 @@
-"""Settings: what the environment says, and what it must not say."""
+"""Settings: their defaults, environment variables, and invalid values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     )
 
 
-def test_settings_made_by_hand_keep_nothing_on_disk_and_leave_chunks_to_the_plan() -> None:
+def test_default_settings_store_nothing_on_disk_and_leave_chunks_to_the_plan() -> None:
     assert Settings().cache_dir is None
     assert Settings().stream_chunk_elems is None
 
@@ -62,9 +62,7 @@ def test_the_process_environment_is_read_by_default(monkeypatch: pytest.MonkeyPa
         ("GPU_CACHE", "off", "cache_dir", None),
     ],
 )
-def test_each_variable_sets_its_own_field_alone(
-    variable: str, text: str, field: str, value: object
-) -> None:
+def test_each_variable_sets_one_field(variable: str, text: str, field: str, value: object) -> None:
     found = read({variable: text})
     assert getattr(found, field) == value
     others = {f.name for f in dataclasses.fields(Settings)} - {field}
@@ -92,7 +90,7 @@ def test_a_tilde_in_the_cache_folder_is_the_home_folder(monkeypatch: pytest.Monk
     assert found == Path("/home/somebody/pipelines")
 
 
-def test_a_tilde_of_nobody_is_an_error_that_names_the_variable() -> None:
+def test_a_home_folder_of_an_unknown_user_is_an_error_that_names_the_variable() -> None:
     with pytest.raises(SettingsError, match="GPU_CACHE_DIR is '~no-such-user/pipelines'"):
         read({"GPU_CACHE_DIR": "~no-such-user/pipelines"})
 
@@ -113,7 +111,7 @@ def test_a_tilde_of_nobody_is_an_error_that_names_the_variable() -> None:
         ("GPU_VALIDATION", "full", "is 'full'; set it to 1 or 0, or leave it unset"),
     ],
 )
-def test_a_value_that_means_nothing_is_an_error_that_names_the_variable(
+def test_an_invalid_value_is_an_error_that_names_the_variable(
     variable: str, text: str, words: str
 ) -> None:
     with pytest.raises(SettingsError) as raised:
@@ -136,7 +134,7 @@ def test_a_value_that_means_nothing_is_an_error_that_names_the_variable(
         ("when_full", None, "is None; it must be 'block' or 'raise'"),
     ],
 )
-def test_settings_made_by_hand_are_checked_too_by_their_own_names(
+def test_an_invalid_field_is_an_error_that_names_the_field(
     field: str, value: Any, words: str
 ) -> None:
     with pytest.raises(SettingsError) as raised:
@@ -144,13 +142,13 @@ def test_settings_made_by_hand_are_checked_too_by_their_own_names(
     assert str(raised.value) == f"{field} {words}"
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().device = "another"  # type: ignore[misc]
 
 
 @given(st.text(), st.sampled_from(["GPU_STREAM_CHUNK_ELEMS", "GPU_MEMORY_LIMIT", "GPU_CACHE"]))
-def test_any_text_is_understood_or_refused_by_name(text: str, variable: str) -> None:
+def test_any_text_is_accepted_or_refused_with_the_variables_name(text: str, variable: str) -> None:
     try:
         assert isinstance(read({variable: text}), Settings)
     except SettingsError as error:

@@ -50,7 +50,7 @@ def child():
         assert right(own.run_batch(ADD, [(X, X)] * 20))
         assert right([own.run(ADD, X, X), own.submit(ADD, X, X).result()])
 
-    use_its_own(lambda: gx.GpuExecutor({options}), use, executor.ranking[0].on_gpu)
+    use_own_device(lambda: gx.GpuExecutor({options}), use, executor.ranking[0].on_gpu)
     print("child", end=" ", flush=True)
 
 """
@@ -154,7 +154,7 @@ for _ in range(10):
             executor.submit(ADD, X, X)
         except gx.errors.ForkedError:
             executor.shutdown()
-            use_its_own(
+            use_own_device(
                 lambda: gx.GpuExecutor("vulkan"),
                 lambda own: right(own.run_batch(ADD, [(X, X)] * 20)) or os._exit(2),
                 executor.ranking[0].on_gpu,

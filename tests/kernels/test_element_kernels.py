@@ -194,11 +194,11 @@ def test_without_a_grid_stride_the_plan_sets_the_elements_per_invocation(
 
 @pytest.mark.parametrize("operation", ["add", "fma", "select", "to_montgomery"])
 def test_kernels_that_do_not_broadcast_are_chunked(
-    cutting_gpu: gx.PersistentVulkanBackend, operation: str
+    chunking_gpu: gx.PersistentVulkanBackend, operation: str
 ) -> None:
     kernel = element_kernel(BABYBEAR, operation)
     ints, arrays = make_operands(BABYBEAR, operation, [250] * kernel.inputs)
-    result = cutting_gpu.run(kernel, *arrays)
+    result = chunking_gpu.run(kernel, *arrays)
     assert words.to_ints(BABYBEAR, result) == compute_expected(BABYBEAR, operation, ints)
 
 

@@ -121,7 +121,7 @@ def test_the_modulus_itself_and_all_ones_are_out_of_range(
 @given(bad=st.sets(st.tuples(st.integers(0, 249), st.integers(0, 1)), min_size=1, max_size=6))
 @settings(max_examples=20)
 def test_the_first_bad_element_is_reported_across_chunks(
-    cutting_gpu: gx.PersistentVulkanBackend,
+    chunking_gpu: gx.PersistentVulkanBackend,
     kernel: gx.Kernel,
     device_local: bool,
     bad: set[tuple[int, int]],
@@ -131,7 +131,7 @@ def test_the_first_bad_element_is_reported_across_chunks(
     for index, argument in bad:
         arrays[argument][index] = modulus
     with pytest.raises(gx.ElementRangeError) as caught:
-        cutting_gpu.run(kernel, *arrays, device_local=device_local)
+        chunking_gpu.run(kernel, *arrays, device_local=device_local)
     assert (caught.value.index, caught.value.argument) == min(bad)
 
 

@@ -46,13 +46,13 @@ sizes = st.lists(st.sampled_from([0, 1, 2, 63, 64, 65, 99, 100, 101, 250]), max_
 @given(sizes=sizes, seed=st.integers(0, 1 << 32), depth=st.sampled_from([None, 2, 3, 16]))
 @settings(max_examples=20)
 def test_pipelined_and_sequential_batches_give_identical_bits(
-    gpu: Gpu, cutting_gpu: Gpu, device_local: bool, sizes: list[int], seed: int, depth: int | None
+    gpu: Gpu, chunking_gpu: Gpu, device_local: bool, sizes: list[int], seed: int, depth: int | None
 ) -> None:
     xs = [elements(FQ, size, seed + at) for at, size in enumerate(sizes)]
     ys = [elements(FQ, size, seed - at - 1) for at, size in enumerate(sizes)]
     jobs = [(words.from_ints(FQ, x), words.from_ints(FQ, y)) for x, y in zip(xs, ys, strict=True)]
     expected = [field_oracle.add(FQ, x, y) for x, y in zip(xs, ys, strict=True)]
-    for backend in (gpu, cutting_gpu):
+    for backend in (gpu, chunking_gpu):
         one_by_one = backend.run_batch(FQ_ADD, jobs, device_local=device_local, pipelined=False)
         overlapped = backend.run_batch(
             FQ_ADD, jobs, device_local=device_local, pipelined=True, depth=depth
@@ -64,10 +64,10 @@ def test_pipelined_and_sequential_batches_give_identical_bits(
 @on_both_paths
 @with_all_options
 def test_every_depth_and_data_path_gives_the_same_results(
-    cutting_gpu: Gpu, device_local: bool, options: dict[str, Any]
+    chunking_gpu: Gpu, device_local: bool, options: dict[str, Any]
 ) -> None:
     for jobs in (field_jobs(*MIXED), field_jobs(3 * CHUNK + 1), field_jobs(*range(1, 40))):
-        check_sums(cutting_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, **options), jobs)
+        check_sums(chunking_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, **options), jobs)
 
 
 @with_all_options
@@ -87,13 +87,13 @@ def test_a_batch_of_empty_jobs_submits_nothing(
 
 
 @on_both_paths
-def test_results_have_the_shapes_of_their_jobs(cutting_gpu: Gpu, device_local: bool) -> None:
+def test_results_have_the_shapes_of_their_jobs(chunking_gpu: Gpu, device_local: bool) -> None:
     leading = [(), (1,), (2, 3, 35), (2, 0), (5, 1, 1), (41, 5)]
     jobs = []
     for shape in leading:
         a, b = field_job(int(np.prod(shape)))
         jobs.append((a.reshape(*shape, 6), b.reshape(*shape, 6)))
-    check_sums(cutting_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, depth=3), jobs)
+    check_sums(chunking_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, depth=3), jobs)
 
 
 @on_both_paths
@@ -159,24 +159,24 @@ def test_an_invalid_job_is_refused_by_its_index_before_anything_is_submitted(
 @with_all_options
 @pytest.mark.parametrize(("size", "index"), [(90, 7), (250, 207)])
 def test_an_out_of_range_element_is_reported_by_job_argument_and_index(
-    cutting_gpu: Gpu, device_local: bool, options: dict[str, Any], size: int, index: int
+    chunking_gpu: Gpu, device_local: bool, options: dict[str, Any], size: int, index: int
 ) -> None:
     jobs = field_jobs(9, 0, 64, size, 250, 5, 30)
     jobs[3][1][index] = TOO_LARGE
     jobs[5][0][0] = TOO_LARGE  # submitted later, in either order
     with pytest.raises(gx.ElementRangeError, match=r"^job 3: .*element") as caught:
-        cutting_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, **options)
+        chunking_gpu.run_batch(FQ_ADD, jobs, device_local=device_local, **options)
     assert (caught.value.job, caught.value.argument, caught.value.index) == (3, 1, index)
-    assert cutting_gpu.stats().slots.in_use == 0
+    assert chunking_gpu.stats().slots.in_use == 0
     good = field_jobs(9, 0, 64, size, 250, 5, 30)
-    check_sums(cutting_gpu.run_batch(FQ_ADD, good, device_local=device_local, **options), good)
+    check_sums(chunking_gpu.run_batch(FQ_ADD, good, device_local=device_local, **options), good)
 
 
-def test_an_out_of_range_element_in_a_single_call_has_no_job(cutting_gpu: Gpu) -> None:
+def test_an_out_of_range_element_in_a_single_call_has_no_job(chunking_gpu: Gpu) -> None:
     a, b = field_job(250)
     a[170] = TOO_LARGE
     with pytest.raises(gx.ElementRangeError, match=r"^bls12_381_fq_add: element 170") as caught:
-        cutting_gpu.run(FQ_ADD, a, b)
+        chunking_gpu.run(FQ_ADD, a, b)
     assert caught.value.job is None
 
 
@@ -203,22 +203,22 @@ def test_an_invalid_depth_is_refused(
 @with_all_options
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
 def test_results_are_written_to_out(
-    cutting_gpu: Gpu, device_local: bool, options: dict[str, Any], mapped: bool
+    chunking_gpu: Gpu, device_local: bool, options: dict[str, Any], mapped: bool
 ) -> None:
     jobs = field_jobs(*MIXED)
-    empty = cutting_gpu.empty if mapped else np.empty
+    empty = chunking_gpu.empty if mapped else np.empty
     out: list[Array] = [empty(a.shape, np.uint64) for a, _ in jobs]
-    results = cutting_gpu.run_batch(FQ_ADD, jobs, out=out, device_local=device_local, **options)
+    results = chunking_gpu.run_batch(FQ_ADD, jobs, out=out, device_local=device_local, **options)
     assert all(result is given for result, given in zip(results, out, strict=True))
     check_sums(out, jobs)
 
 
 @on_both_paths
-def test_each_job_may_overwrite_its_own_input(cutting_gpu: Gpu, device_local: bool) -> None:
+def test_each_job_may_overwrite_its_own_input(chunking_gpu: Gpu, device_local: bool) -> None:
     jobs = field_jobs(*MIXED)
     before = [(a.copy(), b.copy()) for a, b in jobs]
     out = [job[number % 2] for number, job in enumerate(jobs)]
-    cutting_gpu.run_batch(FQ_ADD, jobs, out=out, device_local=device_local, depth=3)
+    chunking_gpu.run_batch(FQ_ADD, jobs, out=out, device_local=device_local, depth=3)
     check_sums(out, before)
 
 

@@ -36,10 +36,10 @@ def reverse() -> gx.Kernel:
 @on_both_paths
 @at_depths
 def test_several_outputs_are_returned_as_tuples(
-    cutting_gpu: Gpu, device_local: bool, depth: int
+    chunking_gpu: Gpu, device_local: bool, depth: int
 ) -> None:
     jobs = word_jobs(70, 0, 250, 1, 100)
-    results = cutting_gpu.run_batch(
+    results = chunking_gpu.run_batch(
         sum_and_difference(), jobs, device_local=device_local, depth=depth
     )
     for (total, difference), (a, b) in zip(results, jobs, strict=True):
@@ -50,12 +50,12 @@ def test_several_outputs_are_returned_as_tuples(
 @on_both_paths
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
 def test_several_outputs_are_written_to_out(
-    cutting_gpu: Gpu, device_local: bool, mapped: bool
+    chunking_gpu: Gpu, device_local: bool, mapped: bool
 ) -> None:
     jobs = word_jobs(70, 0, 250, 1, 100)
-    empty: Any = cutting_gpu.empty if mapped else np.empty
+    empty: Any = chunking_gpu.empty if mapped else np.empty
     out = [(empty(len(a), np.uint32), empty(len(a), np.uint32)) for a, _ in jobs]
-    results = cutting_gpu.run_batch(
+    results = chunking_gpu.run_batch(
         sum_and_difference(), jobs, out=out, device_local=device_local, depth=3
     )
     for result, given, (a, b) in zip(results, out, jobs, strict=True):
@@ -76,13 +76,13 @@ def test_one_array_for_two_outputs_is_refused(gpu: Gpu) -> None:
 @at_depths
 @pytest.mark.parametrize("sizes", [EQUAL, MIXED], ids=["equal", "mixed"])
 def test_whole_kernels_run_in_batches(
-    cutting_gpu: Gpu, device_local: bool, depth: int, sizes: tuple[int, ...]
+    chunking_gpu: Gpu, device_local: bool, depth: int, sizes: tuple[int, ...]
 ) -> None:
     xs = [a for a, _ in word_jobs(*sizes)]
     jobs = [(x,) for x in xs]
-    sums = cutting_gpu.run_batch(whole_sum(), jobs, device_local=device_local, depth=depth)
+    sums = chunking_gpu.run_batch(whole_sum(), jobs, device_local=device_local, depth=depth)
     assert [int(total[0]) for total in sums] == [int(x.sum(dtype=np.uint32)) for x in xs]
-    turned = cutting_gpu.run_batch(reverse(), jobs, device_local=device_local, depth=depth)
+    turned = chunking_gpu.run_batch(reverse(), jobs, device_local=device_local, depth=depth)
     for result, x in zip(turned, xs, strict=True):
         np.testing.assert_array_equal(result, x[::-1])
 
@@ -90,10 +90,10 @@ def test_whole_kernels_run_in_batches(
 @on_both_paths
 @pytest.mark.parametrize("sizes", [EQUAL, MIXED], ids=["equal", "mixed"])
 def test_whole_kernels_run_in_streams(
-    cutting_gpu: Gpu, device_local: bool, sizes: tuple[int, ...]
+    chunking_gpu: Gpu, device_local: bool, sizes: tuple[int, ...]
 ) -> None:
     xs = [a for a, _ in word_jobs(*sizes)]
-    stream = cutting_gpu.stream(reverse(), ((x,) for x in xs), device_local=device_local)
+    stream = chunking_gpu.stream(reverse(), ((x,) for x in xs), device_local=device_local)
     for result, x in zip(stream, xs, strict=True):
         np.testing.assert_array_equal(result, x[::-1])
 

@@ -31,28 +31,28 @@ Array = npt.NDArray[Any]
 @on_both_paths
 @pytest.mark.parametrize("size", [1, 100, 101, 250])
 def test_several_outputs_are_returned_as_a_tuple(
-    cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, size: int
+    chunking_gpu: gx.PersistentVulkanBackend, device_local: bool, size: int
 ) -> None:
     a, b = np.arange(size, dtype=np.uint32), np.arange(size, dtype=np.uint32)[::-1]
-    results = cutting_gpu.run(sum_and_difference(), a, b, device_local=device_local)
+    results = chunking_gpu.run(sum_and_difference(), a, b, device_local=device_local)
     assert isinstance(results, tuple)
     np.testing.assert_array_equal(results[0], a + b)
     np.testing.assert_array_equal(results[1], a - b)
 
 
 def test_a_kernel_without_dtypes_accepts_any_shape_and_type(
-    cutting_gpu: gx.PersistentVulkanBackend,
+    chunking_gpu: gx.PersistentVulkanBackend,
 ) -> None:
     double = kernel(BODY + "y[i] = 2 * x[i];", buffer(0, "x"), buffer(1, "y"), inputs=1, outputs=1)
     x = np.arange(2 * 3 * 40, dtype=np.uint32).reshape(2, 3, 40)
-    np.testing.assert_array_equal(cutting_gpu.run(double, x), 2 * x)
+    np.testing.assert_array_equal(chunking_gpu.run(double, x), 2 * x)
     floats = x.astype(np.float32)  # the kernel doubles the bit pattern as an integer
     expected = (floats.view(np.uint32) * np.uint32(2)).view(np.float32)
-    np.testing.assert_array_equal(cutting_gpu.run(double, floats), expected)
+    np.testing.assert_array_equal(chunking_gpu.run(double, floats), expected)
 
 
 def test_inputs_and_outputs_may_have_different_types(
-    cutting_gpu: gx.PersistentVulkanBackend,
+    chunking_gpu: gx.PersistentVulkanBackend,
 ) -> None:
     split = kernel(
         BODY + "half_[i] = float(x[i].x) / 2; swapped[i] = x[i].yx;",
@@ -64,7 +64,7 @@ def test_inputs_and_outputs_may_have_different_types(
         dtypes=[("u4", (2,)), "f4", ("u4", (2,))],
     )
     x = np.arange(500, dtype=np.uint32).reshape(250, 2)
-    half, swapped = cutting_gpu.run(split, x)
+    half, swapped = chunking_gpu.run(split, x)
     assert (half.shape, half.dtype) == ((250,), np.float32)
     np.testing.assert_array_equal(half, x[:, 0].astype(np.float32) / 2)
     np.testing.assert_array_equal(swapped, x[:, ::-1])
@@ -73,11 +73,11 @@ def test_inputs_and_outputs_may_have_different_types(
 @on_both_paths
 @pytest.mark.parametrize("size", [1, 100, 101, 1000])
 def test_a_whole_kernel_is_never_chunked(
-    cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, size: int
+    chunking_gpu: gx.PersistentVulkanBackend, device_local: bool, size: int
 ) -> None:
     x = np.arange(size, dtype=np.uint32)
-    assert cutting_gpu.explain(whole_sum(), x).chunk == size
-    result = cutting_gpu.run(whole_sum(), x, device_local=device_local)
+    assert chunking_gpu.explain(whole_sum(), x).chunk == size
+    result = chunking_gpu.run(whole_sum(), x, device_local=device_local)
     assert result.tolist() == [sum(range(size))]
 
 
@@ -160,7 +160,7 @@ def test_code_without_push_constants_runs(gpu: gx.PersistentVulkanBackend) -> No
 
 @on_both_paths
 def test_a_status_word_reports_the_first_bad_element(
-    cutting_gpu: gx.PersistentVulkanBackend, device_local: bool
+    chunking_gpu: gx.PersistentVulkanBackend, device_local: bool
 ) -> None:
     below_1000 = kernel(
         BODY + "y[i] = x[i]; if (x[i] >= 1000) atomicMin(status[0], i);",
@@ -172,10 +172,10 @@ def test_a_status_word_reports_the_first_bad_element(
         status=True,
     )
     x = np.arange(250, dtype=np.uint32)
-    np.testing.assert_array_equal(cutting_gpu.run(below_1000, x, device_local=device_local), x)
+    np.testing.assert_array_equal(chunking_gpu.run(below_1000, x, device_local=device_local), x)
     x[[180, 170, 240]] = 1000
     with pytest.raises(gx.ElementRangeError) as caught:
-        cutting_gpu.run(below_1000, x, device_local=device_local)
+        chunking_gpu.run(below_1000, x, device_local=device_local)
     assert (caught.value.argument, caught.value.index) == (0, 170)
 
 

@@ -100,9 +100,9 @@ def test_arrays_in_other_layouts_are_copied(
 @on_both_paths
 @pytest.mark.parametrize("offset", [1, 2, 3, 4, 16, 63])
 def test_slices_may_start_at_any_element(
-    gpu: Gpu, cutting_gpu: Gpu, copied: list[int], device_local: bool, offset: int
+    gpu: Gpu, chunking_gpu: Gpu, copied: list[int], device_local: bool, offset: int
 ) -> None:
-    for backend in (gpu, cutting_gpu):
+    for backend in (gpu, chunking_gpu):
         copied.clear()
         x, y = (backend.asarray(word) for word in word_jobs(1000)[0])
         out = backend.zeros(1000, np.uint32)
@@ -121,12 +121,14 @@ def test_slices_may_start_at_any_element(
 @on_both_paths
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped"])
 @pytest.mark.parametrize("size", [1, 90, 250])
-def test_out_may_be_an_input(cutting_gpu: Gpu, device_local: bool, mapped: bool, size: int) -> None:
+def test_out_may_be_an_input(
+    chunking_gpu: Gpu, device_local: bool, mapped: bool, size: int
+) -> None:
     def fresh() -> list[Array]:
-        return [cutting_gpu.asarray(x) if mapped else x for x in field_job(size)]
+        return [chunking_gpu.asarray(x) if mapped else x for x in field_job(size)]
 
     def run(*arrays: Array, out: Array) -> None:
-        assert cutting_gpu.run(FQ_ADD, *arrays, out=out, device_local=device_local) is out
+        assert chunking_gpu.run(FQ_ADD, *arrays, out=out, device_local=device_local) is out
 
     before = field_job(size)
     a, b = fresh()
@@ -187,10 +189,10 @@ def test_an_unsuitable_out_is_refused_with_the_reason(
 
 
 @on_both_paths
-def test_an_out_of_rows_may_be_strided(cutting_gpu: Gpu, device_local: bool) -> None:
+def test_an_out_of_rows_may_be_strided(chunking_gpu: Gpu, device_local: bool) -> None:
     (a, b), wide = field_job(250), np.zeros((500, 8), np.uint64)
     rows = wide[::2, 1:7]
-    cutting_gpu.run(FQ_ADD, a, b, out=rows, device_local=device_local)
+    chunking_gpu.run(FQ_ADD, a, b, out=rows, device_local=device_local)
     check_sums([rows], [(a, b)])
     assert not wide[1::2].any() and not wide[:, 0].any() and not wide[:, 7].any()
 

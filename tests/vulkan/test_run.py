@@ -38,7 +38,7 @@ def one_shot(validation_messages: ValidationMessages) -> gx.VulkanSpirvBackend:
     return gx.VulkanSpirvBackend()
 
 
-@pytest.fixture(scope="module", params=["gpu", "cutting_gpu", "one_shot"])
+@pytest.fixture(scope="module", params=["gpu", "chunking_gpu", "one_shot"])
 def backend(request: pytest.FixtureRequest) -> Backend:
     opened: Backend = request.getfixturevalue(request.param)
     return opened
@@ -76,10 +76,10 @@ def test_run_field_add_adds_in_the_base_field(backend: Backend, device_local: bo
 @given(pairs=st.lists(st.tuples(words32, words32), max_size=150))
 @settings(max_examples=25)
 def test_integers_of_any_value_add(
-    cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, pairs: list[tuple[int, int]]
+    chunking_gpu: gx.PersistentVulkanBackend, device_local: bool, pairs: list[tuple[int, int]]
 ) -> None:
     a, b = np.array(pairs, np.uint32).reshape(-1, 2).T
-    total = cutting_gpu.run(ADD_U32, a, b, device_local=device_local)
+    total = chunking_gpu.run(ADD_U32, a, b, device_local=device_local)
     assert total.tolist() == [(x + y) % (1 << 32) for x, y in pairs]
 
 
@@ -87,12 +87,12 @@ def test_integers_of_any_value_add(
 @given(xs=st.lists(floats, max_size=150), signs=seeds)
 @settings(max_examples=25)
 def test_floats_add_exactly(
-    cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, xs: list[float], signs: int
+    chunking_gpu: gx.PersistentVulkanBackend, device_local: bool, xs: list[float], signs: int
 ) -> None:
     draw = np.random.default_rng(signs)
     a = np.array(xs, np.float32) * draw.choice(np.array([-1, 1], np.float32), len(xs))
     b = draw.permutation(a) * draw.choice(np.array([-1, 1, 0.75], np.float32), len(xs))
-    total = cutting_gpu.run(ADD_F32, a, b, device_local=device_local)
+    total = chunking_gpu.run(ADD_F32, a, b, device_local=device_local)
     assert total.view(np.uint32).tolist() == (a + b).view(np.uint32).tolist()
 
 
@@ -104,7 +104,7 @@ def test_floats_add_exactly(
 @settings(max_examples=8)
 def test_field_kernels_are_exact_at_every_size(
     gpu: gx.PersistentVulkanBackend,
-    cutting_gpu: gx.PersistentVulkanBackend,
+    chunking_gpu: gx.PersistentVulkanBackend,
     device_local: bool,
     field: str,
     operation: str,
@@ -117,7 +117,7 @@ def test_field_kernels_are_exact_at_every_size(
     slow = {"add": field_oracle.add, "sub": field_oracle.sub, "mul": field_oracle.mont_mul}[
         operation
     ]
-    for backend in (gpu, cutting_gpu):
+    for backend in (gpu, chunking_gpu):
         result = backend.run(kernel, a, b, device_local=device_local)
         assert result.shape == a.shape
         assert words.to_ints(prime, result) == slow(prime, xs, ys)
@@ -181,14 +181,14 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 @pytest.mark.parametrize("size", [1, 250])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_inputs_may_have_any_layout(
-    cutting_gpu: gx.PersistentVulkanBackend, device_local: bool, layout: str, size: int
+    chunking_gpu: gx.PersistentVulkanBackend, device_local: bool, layout: str, size: int
 ) -> None:
     a, b = random_elements(size, 1), random_elements(size, 2)
     laid = LAYOUTS[layout](a)
     before = laid.copy()
     for first, second in ((laid, b), (b, laid)):
         expected = words.sub(FQ, *(np.array(x, np.uint64) for x in (first, second)))
-        result = cutting_gpu.run(
+        result = chunking_gpu.run(
             gx.kernels.load("bls12_381_fq_sub"), first, second, device_local=device_local
         )
         np.testing.assert_array_equal(result, expected)
@@ -199,22 +199,22 @@ def test_inputs_may_have_any_layout(
 
 @pytest.mark.parametrize("leading", [(), (1,), (2, 3, 35), (2, 0), (0,), (5, 1, 1)])
 def test_leading_axes_are_preserved(
-    cutting_gpu: gx.PersistentVulkanBackend, leading: tuple[int, ...]
+    chunking_gpu: gx.PersistentVulkanBackend, leading: tuple[int, ...]
 ) -> None:
     count = int(np.prod(leading))
     a, b = (random_elements(count, seed).reshape(*leading, 6) for seed in (1, 2))
-    result = cutting_gpu.run_field_add(a, b)
+    result = chunking_gpu.run_field_add(a, b)
     assert result.shape == (*leading, 6)
     np.testing.assert_array_equal(result, words.add(FQ, a, b))
 
 
 def test_leading_axes_in_another_order_are_preserved(
-    cutting_gpu: gx.PersistentVulkanBackend,
+    chunking_gpu: gx.PersistentVulkanBackend,
 ) -> None:
     a, b = (random_elements(6 * 35, seed).reshape(2, 3, 35, 6) for seed in (1, 2))
     turned_a, turned_b = (np.moveaxis(x, 2, 0) for x in (a, b))
     expected = np.moveaxis(words.add(FQ, a, b), 2, 0)
-    np.testing.assert_array_equal(cutting_gpu.run_field_add(turned_a, turned_b), expected)
+    np.testing.assert_array_equal(chunking_gpu.run_field_add(turned_a, turned_b), expected)
 
 
 def test_the_same_array_may_be_both_arguments(gpu: gx.PersistentVulkanBackend) -> None:

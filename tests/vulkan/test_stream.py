@@ -54,10 +54,10 @@ class CountedJobs:
 @example(counts=[101, 0, 7], depth=None)
 @settings(max_examples=20)
 def test_a_stream_yields_every_result_in_order(
-    gpu: Gpu, cutting_gpu: Gpu, device_local: bool, counts: list[int], depth: int | None
+    gpu: Gpu, chunking_gpu: Gpu, device_local: bool, counts: list[int], depth: int | None
 ) -> None:
     jobs = field_jobs(*counts)
-    for backend in (gpu, cutting_gpu):
+    for backend in (gpu, chunking_gpu):
         stream = backend.stream(FQ_ADD, iter(jobs), device_local=device_local, depth=depth)
         check_sums(list(stream), jobs)
 
@@ -198,30 +198,30 @@ def test_ctrl_c_ends_a_stream_and_the_backend_stays_usable(
 
 
 @pytest.mark.parametrize("bad", [0, 1, 5])
-def test_an_invalid_job_is_refused_by_its_index(cutting_gpu: Gpu, bad: int) -> None:
+def test_an_invalid_job_is_refused_by_its_index(chunking_gpu: Gpu, bad: int) -> None:
     jobs: list[Any] = [*field_jobs(9, 250, 7, 64, 9, 9)]
     jobs[bad] = (jobs[bad][0], jobs[bad][0].astype(np.float64))
     with pytest.raises(
         gx.errors.ArgumentTypeError, match=rf"^job {bad}: .*argument 1 has dtype float64"
     ):
-        list(cutting_gpu.stream(FQ_ADD, jobs))
-    check_still_works(cutting_gpu)
+        list(chunking_gpu.stream(FQ_ADD, jobs))
+    check_still_works(chunking_gpu)
 
 
 @on_both_paths
 @pytest.mark.parametrize(("job", "index"), [(0, 3), (2, 207), (4, 8)])
 def test_an_out_of_range_element_is_reported_by_job_argument_and_index(
-    cutting_gpu: Gpu, device_local: bool, job: int, index: int
+    chunking_gpu: Gpu, device_local: bool, job: int, index: int
 ) -> None:
     jobs = field_jobs(9, 1, 250, 64, 9, 7)
     jobs[job][1][index] = TOO_LARGE
     results: list[Array] = []
     with pytest.raises(gx.ElementRangeError, match=rf"^job {job}: ") as caught:
-        for result in cutting_gpu.stream(FQ_ADD, jobs, device_local=device_local, depth=2):
+        for result in chunking_gpu.stream(FQ_ADD, jobs, device_local=device_local, depth=2):
             results.append(result)
     assert (caught.value.job, caught.value.argument, caught.value.index) == (job, 1, index)
     check_sums(results, jobs[:job])
-    check_still_works(cutting_gpu)
+    check_still_works(chunking_gpu)
 
 
 def test_an_invalid_depth_is_refused_at_once(gpu: Gpu) -> None:
