@@ -22,6 +22,7 @@ from tests.support.fields_under_test import (
     in_both_places,
     ints,
     made,
+    on_conforming_fields,
     on_every_field,
     some,
     words_of,
@@ -47,7 +48,7 @@ def test_integers_survive_conversion_to_elements_and_back(
 
 @in_both_places
 @pytest.mark.parametrize("byteorder", ["big", "little"])
-@on_every_field
+@on_conforming_fields
 def test_bytes_survive_conversion_to_elements_and_back(
     gpu: Gpu, field: Field, byteorder: Any, place: Place
 ) -> None:
@@ -66,7 +67,7 @@ def test_bytes_survive_conversion_to_elements_and_back(
 
 
 @in_both_places
-@on_every_field
+@on_conforming_fields
 def test_canonical_and_montgomery_words_are_the_same_elements(
     gpu: Gpu, field: Field, place: Place
 ) -> None:

@@ -69,11 +69,11 @@ def test_roots_of_unity_have_their_orders_and_are_squares_of_each_other(prime: P
 
 
 @on_every_prime
-@pytest.mark.parametrize("beyond", [-1, 1, 40])
-def test_orders_that_do_not_divide_p_less_one_are_refused(prime: Prime, beyond: int) -> None:
-    log2 = -1 if beyond < 0 else prime.two_adicity + beyond
-    with pytest.raises(KernelError, match=rf"order 2\^{log2}; .* 2\^{prime.two_adicity}$"):
-        prime.root_of_unity(log2)
+def test_orders_that_do_not_divide_p_less_one_are_refused(prime: Prime) -> None:
+    for beyond in (-1, 1, 40):
+        log2 = -1 if beyond < 0 else prime.two_adicity + beyond
+        with pytest.raises(KernelError, match=rf"order 2\^{log2}; .* 2\^{prime.two_adicity}$"):
+            prime.root_of_unity(log2)
 
 
 @settings(deadline=None, max_examples=50)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
 
@@ -64,21 +63,15 @@ def test_two_calls_that_compete_for_memory_both_complete(
     allocate, seen = MemoryPool.allocate, threading.local()
     both_have_inputs, both_failed = threading.Barrier(2), threading.Barrier(2)
 
-    def meet(barrier: threading.Barrier) -> None:
-        with contextlib.suppress(
-            threading.BrokenBarrierError
-        ):  # they may also come one after the other
-            barrier.wait(2)
-
     def allocate_in_step(pool: MemoryPool, purpose: Purpose, nbytes: int) -> Allocation:
         if purpose is not Purpose.READBACK or hasattr(seen, "tried"):
             return allocate(pool, purpose, nbytes)
         seen.tried = True
-        meet(both_have_inputs)
+        both_have_inputs.wait(PATIENCE)
         try:
             return allocate(pool, purpose, nbytes)
         except gx.OutOfMemoryError:
-            meet(both_failed)
+            both_failed.wait(PATIENCE)
             raise
 
     monkeypatch.setattr(MemoryPool, "allocate", allocate_in_step)
