@@ -1,4 +1,4 @@
-"""Room in line: who waits for it is let in, in turn, whenever and however it becomes free."""
+"""Back-pressure: jobs over the byte limit are admitted in order, however room becomes free."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import ClosedError, QueueFullError
 from gpu_executor.executor import jobs
-from tests.support.executors import ADD, HeldKernel, held, kernel_of, total, watched, words
+from tests.support.executors import ADD, HeldKernel, held, make_addition, make_kernel, total, words
 from tests.support.jobs import check_sums
 from tests.support.threads import PATIENCE, in_background
 
@@ -27,7 +27,7 @@ JOB = 80
 
 @pytest.fixture
 def two_held() -> Iterator[tuple[gx.GpuExecutor, list[HeldKernel]]]:
-    """Two devices that are busy, and room for two jobs."""
+    """An executor with two busy devices, and room for two jobs in its queue."""
     with gx.GpuExecutor("cpu", devices=[0, 0], queued_bytes=2 * JOB) as executor:
         kernels = [HeldKernel(), HeldKernel()]
         for kernel in kernels:
@@ -36,10 +36,10 @@ def two_held() -> Iterator[tuple[gx.GpuExecutor, list[HeldKernel]]]:
             yield executor, kernels
         finally:
             for kernel in kernels:
-                kernel.let_go.set()
+                kernel.released.set()
 
 
-def test_a_map_that_is_left_makes_room_for_who_waits(
+def test_closing_a_map_makes_room_for_a_blocked_thread(
     two_held: tuple[gx.GpuExecutor, list[HeldKernel]],
 ) -> None:
     executor, kernels = two_held
@@ -50,24 +50,24 @@ def test_a_map_that_is_left_makes_room_for_who_waits(
     assert thread.is_alive() and executor._queue._pending.overflow
     del results
     for kernel in kernels:
-        kernel.let_go.set()
+        kernel.released.set()
     thread.join(PATIENCE)
     check_sums(late, [(a, b)])
 
 
 @pytest.mark.parametrize("when_full", ["block", "raise"])
-def test_a_cancelled_job_takes_no_room(held: HeldKernel, when_full: Any) -> None:
+def test_a_cancelled_job_does_not_count_against_the_limit(held: HeldKernel, when_full: Any) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=JOB, when_full=when_full) as executor:
         held.hold(executor)
         assert executor.submit(ADD, *words(10)).cancel()
         thread, submitted = in_background(lambda: executor.submit(ADD, *words(10, 1)))
         thread.join(PATIENCE)
         assert executor.stats().waiting_bytes == JOB
-        held.let_go.set()
+        held.released.set()
         check_sums([submitted[0].result(PATIENCE)], [words(10, 1)])
 
 
-def test_cancelling_lets_in_who_waits_already(held: HeldKernel) -> None:
+def test_cancelling_a_job_admits_a_blocked_one(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=JOB) as executor:
         held.hold(executor)
         first = executor.submit(ADD, *words(10))
@@ -76,13 +76,15 @@ def test_cancelling_lets_in_who_waits_already(held: HeldKernel) -> None:
         assert thread.is_alive()
         assert first.cancel()
         thread.join(PATIENCE)
-        held.let_go.set()
+        held.released.set()
         check_sums([submitted[0].result(PATIENCE)], [words(10, 1)])
 
 
-def test_nobody_passes_a_large_job_that_waits(held: HeldKernel) -> None:
+def test_small_jobs_do_not_overtake_a_large_one_that_is_blocked(held: HeldKernel) -> None:
     ran: list[int] = []
-    kernels = [kernel_of(watched(partial(ran.append, n))) for n in range(3)]  # not gathered
+    kernels = [
+        make_kernel(make_addition(partial(ran.append, n))) for n in range(3)
+    ]  # not one batch
     with gx.GpuExecutor("cpu", queued_bytes=3 * JOB) as executor:
         held.hold(executor)
         futures = [executor.submit(kernels[0], *words(10))]
@@ -92,7 +94,7 @@ def test_nobody_passes_a_large_job_that_waits(held: HeldKernel) -> None:
             waiting.append(in_background(submit))
             while len(executor._queue._pending.overflow) < number:
                 time.sleep(0.001)
-        held.let_go.set()
+        held.released.set()
         for thread, submitted in waiting:
             thread.join(PATIENCE)
             futures += submitted
@@ -104,7 +106,7 @@ def test_nobody_passes_a_large_job_that_waits(held: HeldKernel) -> None:
 def test_a_large_job_does_not_starve_among_small_ones() -> None:
     with gx.GpuExecutor("cpu", queued_bytes=10 * JOB) as executor:
         over = threading.Event()
-        kernels = [kernel_of(watched(lambda: None)) for _ in range(8)]
+        kernels = [make_kernel(make_addition(lambda: None)) for _ in range(8)]
 
         def small(kernel: gx.Kernel) -> None:
             while not over.is_set():
@@ -123,7 +125,7 @@ def test_a_large_job_does_not_starve_among_small_ones() -> None:
         check_sums([large[0].result(PATIENCE)], [words(95)])
 
 
-def test_an_event_loop_that_waits_for_room_goes_on_with_all_its_threads(held: HeldKernel) -> None:
+def test_a_full_queue_blocks_neither_the_event_loop_nor_its_threads(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=JOB) as executor:
         held.hold(executor)
 
@@ -136,7 +138,7 @@ def test_an_event_loop_that_waits_for_room_goes_on_with_all_its_threads(held: He
             for task in tasks[1::2]:
                 task.cancel()
             await asyncio.sleep(0)
-            held.let_go.set()
+            held.released.set()
             return await asyncio.gather(*tasks, return_exceptions=True)
 
         results = asyncio.run(ask())
@@ -144,7 +146,7 @@ def test_an_event_loop_that_waits_for_room_goes_on_with_all_its_threads(held: He
     check_sums(results[::2], [words(10, n) for n in range(0, 60, 2)])
 
 
-def test_what_is_awaited_at_the_shutdown_is_run(held: HeldKernel) -> None:
+def test_awaited_jobs_run_at_the_shutdown(held: HeldKernel) -> None:
     executor = gx.GpuExecutor("cpu", queued_bytes=JOB)
     held.hold(executor)
 
@@ -152,14 +154,16 @@ def test_what_is_awaited_at_the_shutdown_is_run(held: HeldKernel) -> None:
         tasks = [asyncio.create_task(executor.run_async(ADD, *words(10, n))) for n in range(4)]
         await asyncio.sleep(0)
         executor.shutdown(wait=False)
-        held.let_go.set()
+        held.released.set()
         return await asyncio.gather(*tasks)
 
     check_sums(asyncio.run(ask()), [words(10, n) for n in range(4)])
 
 
 @pytest.mark.parametrize("cancel", [True, False])
-def test_who_blocks_for_room_at_the_shutdown_is_refused(held: HeldKernel, cancel: bool) -> None:
+def test_a_thread_that_is_blocked_at_the_shutdown_raises_closed_error(
+    held: HeldKernel, cancel: bool
+) -> None:
     executor = gx.GpuExecutor("cpu", queued_bytes=JOB)
     held.hold(executor)
     inside = executor.submit(ADD, *words(10))
@@ -167,7 +171,7 @@ def test_who_blocks_for_room_at_the_shutdown_is_refused(held: HeldKernel, cancel
     while len(executor._queue._pending.overflow) < 3:
         time.sleep(0.001)
     executor.shutdown(wait=False, cancel_futures=cancel)
-    held.let_go.set()
+    held.released.set()
     for thread, refused in blocked:
         thread.join(PATIENCE)
         assert isinstance(refused[0], ClosedError)
@@ -176,22 +180,22 @@ def test_who_blocks_for_room_at_the_shutdown_is_refused(held: HeldKernel, cancel
     assert executor.stats().devices[0].calls == (1 if cancel else 2)
 
 
-def test_a_job_that_is_cancelled_by_somebody_in_the_line_leaves_it_later(held: HeldKernel) -> None:
+def test_a_job_that_is_cancelled_under_the_queue_lock_is_removed_later(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=2 * JOB) as executor:
         held.hold(executor)
         futures = [executor.submit(ADD, *words(10, n)) for n in range(2)]
-        with executor._queue._lock:  # as the collector may, wherever a thread is
+        with executor._queue._lock:  # garbage collection may run in any thread
             assert futures[0].cancel()
             assert len(executor._queue) == 2
         thread, submitted = in_background(lambda: executor.submit(ADD, *words(10, 2)))
         thread.join(PATIENCE)
         assert len(executor._queue) == 2
-        held.let_go.set()
+        held.released.set()
         results = [future.result(PATIENCE) for future in [futures[1], *submitted]]
         check_sums(results, [words(10, n) for n in (1, 2)])
 
 
-def test_a_maps_time_counts_also_while_there_is_no_room(held: HeldKernel) -> None:
+def test_the_timeout_of_a_map_counts_while_the_queue_is_full(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=JOB) as executor:
         held.hold(executor)
         executor.submit(ADD, *words(10))
@@ -200,10 +204,10 @@ def test_a_maps_time_counts_also_while_there_is_no_room(held: HeldKernel) -> Non
         with pytest.raises(TimeoutError):
             next(results)
         assert not executor._queue._pending.overflow
-        held.let_go.set()
+        held.released.set()
 
 
-def test_a_large_call_in_its_callers_thread_waits_for_no_room(
+def test_a_large_call_of_run_is_not_limited(
     two_held: tuple[gx.GpuExecutor, list[HeldKernel]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "UNIT_BYTES", 1 << 10)
@@ -215,6 +219,6 @@ def test_a_large_call_in_its_callers_thread_waits_for_no_room(
     arrays = words(5000)
     thread, results = in_background(lambda: executor.run(ADD, *arrays))
     for kernel in kernels:
-        kernel.let_go.set()
+        kernel.released.set()
     thread.join(PATIENCE)
     np.testing.assert_array_equal(results[0], total(arrays))

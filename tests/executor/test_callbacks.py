@@ -1,4 +1,4 @@
-"""Callbacks of futures: what they may ask for on a device's own thread, and what they may raise."""
+"""Callbacks of futures: what they may call in a worker thread, and what they may raise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import gpu_executor as gx
 from gpu_executor.executor.job_queue import JobQueue
 from tests.conftest import RunPython
 from tests.support.executor_scripts import check_script
-from tests.support.executors import ADD, HeldKernel, kernel_of, total, watched, words
+from tests.support.executors import ADD, HeldKernel, make_addition, make_kernel, total, words
 from tests.support.jobs import check_sums
 from tests.support.threads import PATIENCE, in_background
 
@@ -28,7 +28,7 @@ JOBS = [words(5, n) for n in range(6)]
 
 
 def several(executor: gx.GpuExecutor) -> list[Any]:
-    """The last one first: those before it are nobody's, then."""
+    """Wait for the last job first, while no thread runs the jobs before it."""
     futures = [executor.submit(ADD, *job) for job in JOBS]
     return [each.result() for each in reversed(futures)][::-1]
 
@@ -49,8 +49,8 @@ def executor(request: pytest.FixtureRequest) -> Iterator[gx.GpuExecutor]:
         yield opened
 
 
-def asked_in_callbacks(executor: gx.GpuExecutor, ask: Ask) -> list[Any]:
-    """What callbacks find that run on the threads of all devices at once, and wait."""
+def call_in_callbacks(executor: gx.GpuExecutor, ask: Ask) -> list[Any]:
+    """The results of calls in callbacks that run in the worker threads of all devices at once."""
     holding = [HeldKernel() for _ in executor._devices]
     found: list[Any] = []
     done = [threading.Event() for _ in holding]
@@ -67,50 +67,50 @@ def asked_in_callbacks(executor: gx.GpuExecutor, ask: Ask) -> list[Any]:
     for kernel, ended in zip(holding, done, strict=True):
         kernel.hold(executor).add_done_callback(called(ended))
     for kernel in holding:
-        kernel.let_go.set()
+        kernel.released.set()
     assert all(ended.wait(PATIENCE) for ended in done)
     return found
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_callback_may_ask_and_wait_in_every_way(executor: gx.GpuExecutor, way: str) -> None:
-    found = asked_in_callbacks(executor, WAYS[way])
+def test_a_callback_may_submit_and_wait_in_every_way(executor: gx.GpuExecutor, way: str) -> None:
+    found = call_in_callbacks(executor, WAYS[way])
     assert len(found) == len(executor._devices)
     for results in found:
         check_sums(results, JOBS)
 
 
 @pytest.mark.parametrize("fast", [0, 1])
-def test_it_runs_what_was_left_to_its_device(fast: int) -> None:
+def test_a_callback_runs_the_job_that_its_device_would_run(fast: int) -> None:
     with gx.GpuExecutor("cpu", devices=[0, 0]) as executor:
-        for who in (0, 1):
-            seconds = 0.01 if who == fast else 1.0
+        for index in (0, 1):
+            seconds = 0.01 if index == fast else 1.0
             for _ in range(5):
-                executor._pool.rates.record(who, ADD, 1, 1 << 30, seconds)
+                executor._pool.rates.record(index, ADD, 1, 1 << 30, seconds)
         assert max(executor._pool.rates.compute_shares(ADD)) > 0.98
-        for results in asked_in_callbacks(executor, WAYS["run_batch"]):
+        for results in call_in_callbacks(executor, WAYS["run_batch"]):
             check_sums(results, JOBS)
 
 
-def test_its_patience_ends() -> None:
+def test_a_timeout_in_a_callback_ends_the_wait() -> None:
     held = HeldKernel()
 
     def impatient(executor: gx.GpuExecutor) -> list[Any]:
         other, _ = in_background(lambda: executor.submit(held.kernel, *words(1)).result())
-        assert held.begun.wait(PATIENCE)  # that thread has the device
+        assert held.begun.wait(PATIENCE)  # that thread runs a job on the device
         waiting = executor.submit(ADD, *words(1))
         with pytest.raises(TimeoutError):
             waiting.result(0.01)
-        held.let_go.set()
+        held.released.set()
         other.join(PATIENCE)
         return [waiting.result(PATIENCE)]
 
     with gx.GpuExecutor("cpu") as executor:
-        (results,) = asked_in_callbacks(executor, impatient)
+        (results,) = call_in_callbacks(executor, impatient)
     check_sums(results, [words(1)])
 
 
-def test_it_may_wait_for_a_job_that_was_gathered_with_its_own() -> None:
+def test_a_callback_may_wait_for_a_job_of_its_own_batch() -> None:
     held, found, done = HeldKernel(), list[Any](), threading.Event()
     with gx.GpuExecutor("cpu") as executor:
         held.hold(executor)
@@ -121,13 +121,15 @@ def test_it_may_wait_for_a_job_that_was_gathered_with_its_own() -> None:
             done.set()
 
         futures[0].add_done_callback(wait_for_all)
-        held.let_go.set()
+        held.released.set()
         assert done.wait(PATIENCE)
     check_sums(found, JOBS)
 
 
-def test_any_number_of_them_may_wait() -> None:
-    kernels = [kernel_of(watched(lambda: None)) for _ in range(2)]  # so that few are gathered
+def test_any_number_of_callbacks_may_wait() -> None:
+    kernels = [
+        make_kernel(make_addition(lambda: None)) for _ in range(2)
+    ]  # two kernels: small batches
     held, left, done = HeldKernel(), list(range(300)), threading.Event()
     with gx.GpuExecutor("cpu") as executor:
         held.hold(executor)
@@ -140,11 +142,11 @@ def test_any_number_of_them_may_wait() -> None:
 
         for number in range(len(left)):
             executor.submit(kernels[number % 2], *words(3)).add_done_callback(ask_and_wait)
-        held.let_go.set()
+        held.released.set()
         assert done.wait(PATIENCE)
 
 
-def test_who_waits_is_told_though_another_callback_exits(
+def test_a_waiting_callback_gets_its_result_though_another_callback_exits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(logging.getLogger("gpu_executor.executor"), "disabled", True)
@@ -158,22 +160,22 @@ def test_who_waits_is_told_though_another_callback_exits(
             done.set()
 
         one.add_done_callback(wait_for_other)
-        first.let_go.set()
+        first.released.set()
         assert not done.wait(0.02)
-        second.let_go.set()
+        second.released.set()
         assert done.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("wait", [True, False])
-def test_it_may_shut_down(executor: gx.GpuExecutor, wait: bool) -> None:
+def test_a_callback_may_shut_the_executor_down(executor: gx.GpuExecutor, wait: bool) -> None:
     def shut_down(executor: gx.GpuExecutor) -> list[Any]:
         futures = []
-        with contextlib.suppress(gx.errors.ClosedError):  # the other callback was before
+        with contextlib.suppress(gx.errors.ClosedError):  # the other callback has shut it down
             futures = [executor.submit(ADD, *job) for job in JOBS]
         executor.shutdown(wait)
         return futures
 
-    found = asked_in_callbacks(executor, shut_down)
+    found = call_in_callbacks(executor, shut_down)
     assert len(JOBS) in map(len, found), "the first callback came before any shutdown"
     for futures in found:
         check_sums([each.result(PATIENCE) for each in futures], JOBS[: len(futures)])
@@ -181,7 +183,7 @@ def test_it_may_shut_down(executor: gx.GpuExecutor, wait: bool) -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, ValueError])
-def test_whatever_a_callback_raises_the_worker_goes_on(
+def test_an_exception_in_a_callback_does_not_end_the_worker(
     caplog: pytest.LogCaptureFixture, error: type[BaseException]
 ) -> None:
     def leave(_future: object) -> None:
@@ -195,7 +197,7 @@ def test_whatever_a_callback_raises_the_worker_goes_on(
         futures = [executor.submit(ADD, *job) for job in jobs]
         for number, future in enumerate(futures):
             future.add_done_callback(leave if number % 3 else lambda _: called.release())
-        held.let_go.set()
+        held.released.set()
         for future, job in zip(futures, jobs, strict=True):
             np.testing.assert_array_equal(future.result(PATIENCE), total(job))
         for _ in range(7):
@@ -203,12 +205,12 @@ def test_whatever_a_callback_raises_the_worker_goes_on(
         job = words(5)
         np.testing.assert_array_equal(executor.submit(ADD, *job).result(PATIENCE), total(job))
         assert first.done()
-    if error is not ValueError:  # which futures write down themselves
+    if error is not ValueError:  # logged by concurrent.futures
         assert "callback of a finished job raised" in caplog.text
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_a_callback_that_raises_while_jobs_are_cancelled_leaves_none_waiting(
+def test_all_jobs_are_cancelled_though_a_callback_raises(
     caplog: pytest.LogCaptureFixture, error: type[BaseException]
 ) -> None:
     def leave(_future: object) -> None:
@@ -227,7 +229,7 @@ def test_a_callback_that_raises_while_jobs_are_cancelled_leaves_none_waiting(
         executor.shutdown(wait=False, cancel_futures=True)
     assert ("callback of a finished job raised" in caplog.text) == (error is SystemExit)
     assert all(future.cancelled() for future in futures)
-    held.let_go.set()
+    held.released.set()
     executor.shutdown()
     assert first.done()
 
@@ -248,14 +250,14 @@ def test_sys_exit_in_a_callback_ends_neither_worker_nor_process(run_python: RunP
     check_script(run_python, EXITS_IN_A_CALLBACK, "right")
 
 
-def test_sys_exit_in_a_callback_is_not_for_who_waits(
+def test_sys_exit_in_a_callback_is_not_raised_in_the_waiting_thread(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(
         JobQueue, "_notify_workers", lambda _queue: None
     )  # the waiting thread runs the job
     ran: list[threading.Thread] = []
-    kernel = kernel_of(watched(lambda: ran.append(threading.current_thread())))
+    kernel = make_kernel(make_addition(lambda: ran.append(threading.current_thread())))
     with gx.GpuExecutor("cpu") as executor, caplog.at_level(logging.CRITICAL):
         future = executor.submit(kernel, *words(3))
         future.add_done_callback(lambda _: sys.exit("not here"))
@@ -264,7 +266,9 @@ def test_sys_exit_in_a_callback_is_not_for_who_waits(
     assert "the callback of a finished job raised" in caplog.text and "not here" in caplog.text
 
 
-def test_ctrl_c_in_a_callback_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_in_a_callback_is_raised_in_the_waiting_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(JobQueue, "_notify_workers", lambda _queue: None)
 
     def press(_future: Future[Any]) -> None:
@@ -279,7 +283,7 @@ def test_ctrl_c_in_a_callback_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_callbacks_are_called_once_and_in_their_order(cancelled: bool) -> None:
+def test_callbacks_are_called_once_and_in_order(cancelled: bool) -> None:
     held, called, done = HeldKernel(), list[str](), threading.Event()
     with gx.GpuExecutor("cpu") as executor:
         running = held.hold(executor)
@@ -289,12 +293,12 @@ def test_callbacks_are_called_once_and_in_their_order(cancelled: bool) -> None:
         future.add_done_callback(lambda _: done.set())
         if cancelled:
             assert future.cancel() and future.cancel()
-        held.let_go.set()
+        held.released.set()
         assert done.wait(PATIENCE)
     assert called == ["a", "b", "c"]
 
 
-def test_a_callback_of_a_future_that_is_done_is_called_at_once(executor: gx.GpuExecutor) -> None:
+def test_a_callback_of_a_finished_future_is_called_at_once(executor: gx.GpuExecutor) -> None:
     for job in JOBS * 10:
         future = executor.submit(ADD, *job)
         assert wait([future], PATIENCE).done

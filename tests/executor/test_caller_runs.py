@@ -1,4 +1,4 @@
-"""Helping: whoever waits for a job that nobody runs yet runs it, and nothing else changes."""
+"""Caller-runs: a thread that waits for a queued job runs it if the device is idle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpu_executor.executor.coalescing import coalesce
 from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import make_job
 from gpu_executor.executor.work_stealing import DeviceRates
-from tests.support.executors import ADD, HeldKernel, kernel_of, total, watched, words
+from tests.support.executors import ADD, HeldKernel, make_addition, make_kernel, total, words
 from tests.support.threads import PATIENCE, in_background
 
 
@@ -28,13 +28,13 @@ def executor() -> Iterator[gx.GpuExecutor]:
 
 @pytest.fixture
 def asleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No device's thread is told of a job: who waits for it has to run it."""
+    """No worker is notified of a job: the waiting thread has to run it."""
     monkeypatch.setattr(JobQueue, "_notify_workers", lambda _queue: None)
 
 
 def test_the_waiting_thread_runs_its_job(executor: gx.GpuExecutor, asleep: None) -> None:
     ran: list[threading.Thread] = []
-    kernel = kernel_of(watched(lambda: ran.append(threading.current_thread())))
+    kernel = make_kernel(make_addition(lambda: ran.append(threading.current_thread())))
     for arrays in (words(3), words(4)):
         np.testing.assert_array_equal(executor.submit(kernel, *arrays).result(), total(arrays))
     assert executor.submit(kernel, *words(2)).exception() is None
@@ -42,46 +42,48 @@ def test_the_waiting_thread_runs_its_job(executor: gx.GpuExecutor, asleep: None)
     assert executor.stats().devices[0].calls == 3
 
 
-def test_its_own_error_is_raised(executor: gx.GpuExecutor, asleep: None) -> None:
-    future = executor.submit(kernel_of(watched(lambda: 1 // 0)), *words(3))
+def test_the_waiting_thread_gets_the_error_of_its_job(
+    executor: gx.GpuExecutor, asleep: None
+) -> None:
+    future = executor.submit(make_kernel(make_addition(lambda: 1 // 0)), *words(3))
     with pytest.raises(ZeroDivisionError):
         future.result()
     assert isinstance(future.exception(), ZeroDivisionError)
 
 
-def test_with_a_time_limit_nobody_helps(executor: gx.GpuExecutor, asleep: None) -> None:
-    future = executor.submit(kernel_of(watched(lambda: None)), *words(3))
+def test_a_wait_with_a_timeout_does_not_run_the_job(executor: gx.GpuExecutor, asleep: None) -> None:
+    future = executor.submit(make_kernel(make_addition(lambda: None)), *words(3))
     with pytest.raises(TimeoutError):
         future.result(0.05)
     np.testing.assert_array_equal(future.result(), total(words(3)))
 
 
-def test_a_job_behind_others_is_left_to_the_device(executor: gx.GpuExecutor) -> None:
+def test_a_job_behind_others_is_left_to_the_worker(executor: gx.GpuExecutor) -> None:
     held, ran = HeldKernel(), []
     first = held.hold(executor)
-    kernel = kernel_of(watched(lambda: ran.append(threading.current_thread())))
+    kernel = make_kernel(make_addition(lambda: ran.append(threading.current_thread())))
     second = executor.submit(kernel, *words(5))
-    threading.Timer(0.05, held.let_go.set).start()
+    threading.Timer(0.05, held.released.set).start()
     np.testing.assert_array_equal(second.result(), total(words(5)))
     assert ran != [threading.current_thread()] and first.done()
 
 
 def test_a_cancelled_job_is_not_run(executor: gx.GpuExecutor, asleep: None) -> None:
     ran: list[int] = []
-    future = executor.submit(kernel_of(watched(lambda: ran.append(1))), *words(3))
+    future = executor.submit(make_kernel(make_addition(lambda: ran.append(1))), *words(3))
     assert future.cancel()
     with pytest.raises(CancelledError):
         future.result()
     assert not ran
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["by its thread", "by who waits"])
-def test_a_callback_may_ask_for_more_and_wait_for_it(
-    executor: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch, told: bool
+@pytest.mark.parametrize("notified", [True, False], ids=["in the worker", "in the waiting thread"])
+def test_a_callback_may_submit_another_job_and_wait_for_it(
+    executor: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch, notified: bool
 ) -> None:
-    if not told:
+    if not notified:
         monkeypatch.setattr(JobQueue, "_notify_workers", lambda _queue: None)
-    kernel, found = kernel_of(watched(lambda: None)), []
+    kernel, found = make_kernel(make_addition(lambda: None)), []
     done = threading.Event()
 
     def more(future: Future[Any]) -> None:
@@ -90,24 +92,24 @@ def test_a_callback_may_ask_for_more_and_wait_for_it(
 
     future = executor.submit(kernel, *words(3))
     future.add_done_callback(more)
-    if not told:
+    if not notified:
         future.result()
     assert done.wait(PATIENCE)
     np.testing.assert_array_equal(found[0], total(words(3)) + words(3)[1])
 
 
-def test_a_future_does_not_keep_the_arrays(executor: gx.GpuExecutor) -> None:
+def test_a_finished_future_does_not_keep_the_arrays_alive(executor: gx.GpuExecutor) -> None:
     a, b = words(1000)
     gone = weakref.ref(a)
-    future = executor.submit(kernel_of(watched(lambda: None)), a, b)
+    future = executor.submit(make_kernel(make_addition(lambda: None)), a, b)
     result = future.result()
     del a, b
     assert gone() is None and len(result) == 1000
 
 
-def test_many_threads_get_each_its_own(executor: gx.GpuExecutor) -> None:
+def test_each_of_many_threads_gets_its_own_result(executor: gx.GpuExecutor) -> None:
     wrong: list[int] = []
-    kernel = kernel_of(watched(lambda: None))
+    kernel = make_kernel(make_addition(lambda: None))
 
     def work(start: int) -> None:
         for n in range(start, start + 40):
@@ -124,21 +126,21 @@ def test_many_threads_get_each_its_own(executor: gx.GpuExecutor) -> None:
     assert not wrong
 
 
-def test_who_is_interrupted_while_it_rests_leaves_nobody_waiting() -> None:
+def test_an_interrupt_in_mark_idle_leaves_no_worker_waiting() -> None:
     queue = JobQueue(DeviceRates([None]))
     own, other = (make_job(ADD, words(3), None, Future()) for _ in range(2))
     queue.put(own)
     assert queue.take_in_caller(own)
     worker, taken = in_background(queue.take)
     worker.join(0.1)
-    queue.put(other)  # nobody is told: whoever is at work will be done soon
+    queue.put(other)  # no worker is notified: the busy device takes it next
     with queue._lock:
-        queue._mark_idle(0)  # as far as `mark_idle` came
+        queue._mark_idle(0)  # what `mark_idle` had done before the interrupt
     assert queue.release_interrupted(own)
     worker.join(PATIENCE)
     assert taken == [[other]]
 
 
-def test_a_call_without_arrays_is_not_joined_with_others() -> None:
+def test_a_call_without_arrays_is_not_coalesced() -> None:
     assert coalesce(ADD, [(), words(3)]) is None
     assert coalesce(ADD, [words(3), ()]) is None

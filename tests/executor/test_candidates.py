@@ -1,4 +1,4 @@
-"""Which device an executor takes: ranked by what they are, and never another one in silence."""
+"""The ranking and selection of devices; a fallback is never silent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +25,9 @@ from gpu_executor.executor.candidates import DeviceCandidate, rank_devices, sele
 from gpu_executor.executor.device_pool import MAX_SMALL_BYTES
 from gpu_executor.vulkan.disk_cache import write_calibration
 from gpu_executor.vulkan.instance import find_devices
+from tests.support.backend_faults import delay_calls
 from tests.support.calibrations import LAVAPIPE
-from tests.support.executors import ADD, kernel_of, total, watched, words
+from tests.support.executors import ADD, make_addition, make_kernel, total, words
 
 Find = Callable[..., None]
 GPU = DeviceCandidate("vulkan", "NVIDIA H200", 0, True, uuid="aaaa-01")
@@ -40,7 +40,7 @@ NUMPY = DeviceCandidate("cpu", "NumPy", None, False)
 
 @pytest.fixture
 def find(monkeypatch: pytest.MonkeyPatch) -> Find:
-    """Says what backends find: seats, or an error."""
+    """Set what the backends find: device candidates, or an error."""
 
     def pretend(**found: list[DeviceCandidate] | Exception) -> None:
         def finder(name: str, _settings: gx.Settings) -> list[DeviceCandidate]:
@@ -65,22 +65,22 @@ def lost() -> DeviceLostError:
     return DeviceLostError("vkQueueSubmit", -4, "VK_ERROR_DEVICE_LOST")
 
 
-def test_a_gpu_by_vulkan_comes_before_webgpu_before_software_before_numpy(find: Find) -> None:
+def test_the_ranking_is_vulkan_gpu_webgpu_gpu_software_numpy(find: Find) -> None:
     find(vulkan=[SOFTWARE, GPU, SECOND], webgpu=[WEB_SOFTWARE, WEB_GPU])
     assert [*rank_devices("auto")] == [GPU, SECOND, WEB_GPU, SOFTWARE, WEB_SOFTWARE, NUMPY]
     assert [*rank_devices("vulkan")] == [GPU, SECOND, SOFTWARE]
     assert [*rank_devices("cpu")] == [NUMPY]
 
 
-def test_of_equal_kind_the_one_measured_faster_comes_first(find: Find) -> None:
+def test_devices_of_one_rank_are_sorted_by_their_calibrated_rates(find: Find) -> None:
     slow, fast = dataclasses.replace(GPU, rate=1e12), dataclasses.replace(SECOND, rate=2e12)
     find(vulkan=[slow, fast, SOFTWARE], webgpu=[WEB_GPU])
     assert [*rank_devices("auto")][:2] == [fast, slow]
     find(vulkan=[slow, SECOND])
-    assert [*rank_devices("vulkan")] == [slow, SECOND], "what was not measured is not compared"
+    assert [*rank_devices("vulkan")] == [slow, SECOND], "rates are compared only if all are known"
 
 
-def test_figures_are_read_where_they_are_kept(tmp_path: Path) -> None:
+def test_calibrations_are_read_from_the_cache_directory(tmp_path: Path) -> None:
     (info,) = [each for each in find_devices() if each.index == 0]
     write_calibration(tmp_path, info, LAVAPIPE)
     settings = gx.Settings(cache_dir=tmp_path)
@@ -88,7 +88,7 @@ def test_figures_are_read_where_they_are_kept(tmp_path: Path) -> None:
     assert rank_devices("vulkan", dataclasses.replace(settings, calibrate=False))[0].rate is None
 
 
-def test_devices_are_chosen_by_place_uuid_and_name(find: Find) -> None:
+def test_devices_are_selected_by_place_uuid_and_name(find: Find) -> None:
     find(vulkan=[GPU, SECOND, SOFTWARE], webgpu=[WEB_GPU])
     ranking = rank_devices("auto")
     assert select_candidates(ranking, None, None) == [GPU]
@@ -99,7 +99,7 @@ def test_devices_are_chosen_by_place_uuid_and_name(find: Find) -> None:
     assert select_candidates(ranking, None, [0, 0, "llvm"]) == [GPU, GPU, SOFTWARE]
 
 
-def test_what_is_not_there_is_an_error_that_lists_what_is(find: Find) -> None:
+def test_an_unknown_device_is_an_error_that_lists_the_devices(find: Find) -> None:
     find(vulkan=[GPU], webgpu=[])
     ranking = rank_devices("auto")
     for wanted in (2, "2", -1, "radeon"):
@@ -114,7 +114,7 @@ def test_what_is_not_there_is_an_error_that_lists_what_is(find: Find) -> None:
 
 
 @pytest.mark.parametrize("backend", ["vulkan", "webgpu"])
-def test_a_backend_that_was_named_and_is_absent_is_an_error(find: Find, backend: str) -> None:
+def test_a_named_backend_without_a_device_is_an_error(find: Find, backend: str) -> None:
     find(vulkan=NoDeviceError("no driver"), webgpu=NoDeviceError("no wgpu"))
     with pytest.raises(NoDeviceError, match=r"no driver|no wgpu"):
         gx.GpuExecutor(backend)  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ def test_a_backend_that_was_named_and_is_absent_is_an_error(find: Find, backend:
         gx.GpuExecutor(backend)  # type: ignore[arg-type]
 
 
-def test_auto_without_a_device_warns_and_says_why_there_is_none(find: Find) -> None:
+def test_auto_without_a_device_warns_and_gives_the_reasons(find: Find) -> None:
     find(vulkan=NoDeviceError("no driver"), webgpu=[])
     with pytest.warns(RuntimeWarning, match="back to NumPy by cpu.*vulkan: no driver.*webgpu: no"):
         executor = gx.GpuExecutor()
@@ -135,14 +135,14 @@ def test_auto_without_a_device_warns_and_says_why_there_is_none(find: Find) -> N
         assert "vulkan: no driver" in executor.explain(ADD, 10)
 
 
-def test_the_cpu_by_name_is_no_fall_back(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_by_name_is_not_a_fallback(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_DEVICE", "NVIDIA")
     find()
     with gx.GpuExecutor("cpu") as executor:
         assert not executor.stats().fell_back
 
 
-def test_auto_goes_on_to_what_opens_and_warns(find: Find) -> None:
+def test_auto_tries_the_next_device_and_warns(find: Find) -> None:
     there = candidates._find_vulkan(gx.Settings())
     find(vulkan=[dataclasses.replace(GPU, index=99), *there])
     with pytest.warns(
@@ -164,7 +164,7 @@ def test_the_environment_names_a_device(find: Find, monkeypatch: pytest.MonkeyPa
         assert executor.stats().devices[0].device == there[0].device
 
 
-def test_when_the_device_is_gone_for_good_auto_goes_on_on_the_cpu_and_warns_once(
+def test_auto_falls_back_to_the_cpu_after_a_loss_and_warns_once(
     opened: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = opened._devices[0]
@@ -197,13 +197,13 @@ def test_when_the_device_is_gone_for_good_auto_goes_on_on_the_cpu_and_warns_once
         opened.submit(without, *words(3)).result()
 
 
-def test_a_named_device_that_failed_is_an_error_for_all_that_follow() -> None:
+def test_a_named_device_that_failed_has_no_fallback() -> None:
     draw = np.random.default_rng(1)
-    wrong = kernel_of(lambda a, _b: draw.integers(0, 1 << 32, len(a), np.uint32))
+    wrong = make_kernel(lambda a, _b: draw.integers(0, 1 << 32, len(a), np.uint32))
     with gx.GpuExecutor("cpu", check=1.0) as executor:
         with pytest.raises(WrongResultError):
             executor.submit(wrong, *words(3)).result()
-        for _ in range(2):  # an error of their own, which says why
+        for _ in range(2):  # each a new exception with the reason
             with pytest.raises(
                 NoDeviceError, match=r"is quarantined: .* not what the CPU computes"
             ):
@@ -216,10 +216,10 @@ def test_a_named_device_that_failed_is_an_error_for_all_that_follow() -> None:
 
 
 def test_explain_prints_the_ranking_and_the_plan(opened: gx.GpuExecutor) -> None:
-    said, name = opened.explain(ADD, 1000), re.escape(gx.devices()[0].name)
-    assert re.search(rf"^  \* 0: {name} by vulkan$", said, re.MULTILINE)
-    assert re.search(r"^    \d: NumPy by cpu$", said, re.MULTILINE)
-    assert "1,000 elements on the host-visible path" in said
+    text, name = opened.explain(ADD, 1000), re.escape(gx.devices()[0].name)
+    assert re.search(rf"^  \* 0: {name} by vulkan$", text, re.MULTILINE)
+    assert re.search(r"^    \d: NumPy by cpu$", text, re.MULTILINE)
+    assert "1,000 elements on the host-visible path" in text
     with gx.GpuExecutor("webgpu") as executor:
         assert f"* 0: {gx.devices()[0].name}" in executor.explain(ADD, 1000)
 
@@ -227,32 +227,23 @@ def test_explain_prints_the_ranking_and_the_plan(opened: gx.GpuExecutor) -> None
 # --- small calls ---
 
 
-def slower(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls on it take a millisecond longer."""
-    run = backend.run
-
-    def delayed(*arguments: Any, **options: Any) -> Any:
-        time.sleep(0.001)
-        return run(*arguments, **options)
-
-    monkeypatch.setattr(backend, "run", delayed)
-
-
-def test_small_calls_go_to_the_cpu_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_calls_run_on_the_cpu_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     with gx.GpuExecutor("vulkan", small_on_cpu=True) as executor:
-        slower(executor._devices[0].backend, monkeypatch)
+        delay_calls(executor._devices[0].backend, monkeypatch)
         for count in (3, 3, 1000):
             np.testing.assert_array_equal(executor.run(ADD, *words(count)), total(words(count)))
         np.testing.assert_array_equal(executor.submit(ADD, *words(5)).result(), total(words(5)))
         assert [each.calls for each in executor.stats().devices] == [0, 4]
         executor.run(ADD, *words(MAX_SMALL_BYTES))
-        assert [each.calls for each in executor.stats().devices] == [1, 4], "large ones do not"
+        assert [each.calls for each in executor.stats().devices] == [1, 4], (
+            "large calls run on the device"
+        )
         assert "faster on the CPU: under 32, 64, 8,192 bytes" in executor.explain(ADD, 10)
         assert not executor.stats().fell_back
 
 
-def test_small_calls_stay_where_the_device_is_faster_or_alone_can() -> None:
-    slow = kernel_of(watched(lambda: time.sleep(0.005)))
+def test_small_calls_run_on_the_device_where_it_is_faster_or_the_cpu_cannot() -> None:
+    slow = make_kernel(make_addition(lambda: time.sleep(0.005)))
     without = gx.Kernel.from_spirv(ADD.spirv, inputs=2, outputs=1)
     with gx.GpuExecutor("vulkan", small_on_cpu=True) as executor:
         for kernel in (slow, without):
@@ -261,7 +252,7 @@ def test_small_calls_stay_where_the_device_is_faster_or_alone_can() -> None:
         assert "none so far" in executor.explain(slow, 10)
 
 
-def test_small_calls_stay_on_the_device_unless_asked() -> None:
+def test_small_calls_run_on_the_device_by_default() -> None:
     with gx.GpuExecutor("vulkan") as executor:
         executor.run(ADD, *words(3))
         assert [(each.backend, each.calls) for each in executor.stats().devices] == [("vulkan", 1)]

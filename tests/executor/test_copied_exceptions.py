@@ -1,4 +1,4 @@
-"""Errors that several get: each its own where that can be, and always the one that happened."""
+"""Copies of exceptions for several futures."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import DeviceLostError, ElementRangeError, WrongResultError
 from gpu_executor.executor.jobs import copy_exception, copy_exception_for_each
-from tests.support.executors import HeldKernel, held, kernel_of, words
+from tests.support.executors import HeldKernel, held, make_kernel, words
 from tests.support.threads import PATIENCE
 
 __all__ = ["held"]
 
 
 class OfTwoError(Exception):
-    """Its class cannot be called with its args, which is how errors are copied."""
+    """An exception that `copy` cannot copy: its class cannot be called with its `args`."""
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__(f"{first} and {second}")
 
 
 class MissingError(Exception):
-    """What it is called with is not what it says."""
+    """An exception whose message differs from its argument."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no {name}")
@@ -45,7 +45,7 @@ class Stop(KeyboardInterrupt):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_another_is_the_same_without_its_traceback(error: Exception) -> None:
+def test_a_copied_exception_has_no_traceback_and_is_equal_otherwise(error: Exception) -> None:
     error.add_note("a note")
     error.__cause__ = cause = KeyError("why")
     with pytest.raises(type(error)):
@@ -58,20 +58,20 @@ def test_another_is_the_same_without_its_traceback(error: Exception) -> None:
     assert (another.__cause__, another.__traceback__) == (cause, None)
 
 
-def test_what_cannot_be_copied_is_seen_itself() -> None:
+def test_an_exception_that_cannot_be_copied_is_returned_itself() -> None:
     error = OfTwoError(1, 2)
     assert copy_exception_for_each(error, 3) == [error] * 3
 
 
-def test_each_of_several_futures_has_the_error_that_happened(held: HeldKernel) -> None:
+def test_every_future_of_a_batch_gets_the_exception(held: HeldKernel) -> None:
     def stop(*_arrays: object) -> object:
         raise Stop(1, 2)
 
-    kernel = kernel_of(stop)
+    kernel = make_kernel(stop)
     with gx.GpuExecutor("cpu") as executor:
         held.hold(executor)
         futures = [executor.submit(kernel, *words(3)) for _ in range(3)]
-        held.let_go.set()
+        held.released.set()
         for future in futures:
             error = future.exception(PATIENCE)
             assert isinstance(error, Stop) and str(error) == "1 and 2"

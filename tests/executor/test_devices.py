@@ -1,4 +1,4 @@
-"""Several devices behind one executor: two logical ones opened on the same, or two of NumPy."""
+"""Executors with several devices: the same device opened twice, or NumPy twice."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gpu_executor.executor.candidates import DeviceCandidate
 from tests.support.executors import (
     ADD,
     FQ_ADD,
-    Between,
-    kernel_of,
-    let_meet,
+    InterposedBackend,
+    call_before,
     lose,
-    put_before,
+    make_kernel,
+    synchronize_devices,
     total,
     words,
 )
@@ -33,7 +33,7 @@ MANY = 100_000
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls are cut that would not be worth it: into units of 1,024 words."""
+    """Small calls are split too, into units of 1,024 words."""
     monkeypatch.setattr(jobs, "UNIT_BYTES", 8192)
 
 
@@ -54,21 +54,21 @@ def read_by(executor: gx.GpuExecutor) -> list[int]:
     return [each.nbytes for each in executor.stats().devices]
 
 
-# --- exact, in order ---
+# --- results ---
 
 
-def test_a_large_call_is_cut_and_both_devices_run_it(two: gx.GpuExecutor) -> None:
-    let_meet(two)
+def test_a_large_call_is_split_among_both_devices(two: gx.GpuExecutor) -> None:
+    synchronize_devices(two)
     a, b = words(MANY)
     for ask in (two.run, lambda *arrays: two.submit(*arrays).result(PATIENCE)):
         result = ask(ADD, a, b)
         np.testing.assert_array_equal(result, a + b)
         assert (result.shape, result.dtype, result.flags.writeable) == (a.shape, a.dtype, True)
     assert sum(read_by(two)) == 2 * (a.nbytes + b.nbytes)
-    assert all(read_by(two)), "each has read a part"
+    assert all(read_by(two)), "each device has run a part"
 
 
-def test_shapes_layouts_and_outputs_are_as_in_one_piece(two: gx.GpuExecutor) -> None:
+def test_a_split_call_keeps_shapes_layouts_and_outputs(two: gx.GpuExecutor) -> None:
     a, b = (each.reshape(100, 250, 4) for each in words(MANY))
     np.testing.assert_array_equal(two.run(ADD, a, b), a + b)
     np.testing.assert_array_equal(two.run(ADD, a[::-1], b[::-1]), (a + b)[::-1])
@@ -82,7 +82,7 @@ def test_shapes_layouts_and_outputs_are_as_in_one_piece(two: gx.GpuExecutor) -> 
     check_sums([two.run(FQ_ADD, x, y)], [(x, y)])
 
 
-def test_an_error_of_a_piece_is_the_calls(two: gx.GpuExecutor) -> None:
+def test_the_error_of_a_part_is_the_error_of_the_call(two: gx.GpuExecutor) -> None:
     a, b = field_job(3000)
     b[2500] = a[2900] = TOO_LARGE
     with pytest.raises(gx.ElementRangeError) as raised:
@@ -95,15 +95,15 @@ def test_an_error_of_a_piece_is_the_calls(two: gx.GpuExecutor) -> None:
         two.submit(ADD, x, y, out=np.empty(3, np.uint32)).result(PATIENCE)
 
 
-def test_what_is_not_made_of_elements_stays_whole(two: gx.GpuExecutor) -> None:
+def test_a_kernel_that_does_not_work_by_elements_is_not_split(two: gx.GpuExecutor) -> None:
     matmul = gx.kernels.load("matmul_u32")
     a = np.arange(128 * 128, dtype=np.uint32).reshape(128, 128)
     np.testing.assert_array_equal(two.run(matmul, a, a), a @ a)
     assert sorted(each.calls for each in two.stats().devices) == [0, 1]
 
 
-def test_batches_and_maps_are_shared_and_in_order(two: gx.GpuExecutor) -> None:
-    let_meet(two)
+def test_batches_and_maps_are_split_and_their_results_are_in_order(two: gx.GpuExecutor) -> None:
+    synchronize_devices(two)
     jobs = word_jobs(*range(1, 300))
     check_sums(two.run_batch(ADD, jobs), jobs)
     check_sums(list(two.map(ADD, *zip(*jobs, strict=True))), jobs)
@@ -115,7 +115,7 @@ def test_batches_and_maps_are_shared_and_in_order(two: gx.GpuExecutor) -> None:
     assert all(each.calls for each in stats)
 
 
-def test_the_error_of_a_batch_is_its_first(two: gx.GpuExecutor) -> None:
+def test_a_batch_raises_the_error_of_its_first_failed_job(two: gx.GpuExecutor) -> None:
     jobs = [field_job(3, seed) for seed in range(40)]
     jobs[13][0][1] = jobs[35][0][0] = TOO_LARGE
     with pytest.raises(gx.ElementRangeError) as raised:
@@ -123,7 +123,7 @@ def test_the_error_of_a_batch_is_its_first(two: gx.GpuExecutor) -> None:
     assert (raised.value.job, raised.value.index) == (13, 1)
 
 
-def test_threads_ask_for_all_at_once(two: gx.GpuExecutor) -> None:
+def test_threads_share_several_devices(two: gx.GpuExecutor) -> None:
     def work(number: int) -> None:
         for turn in range(5):
             a, b = words(30_000 * (turn % 2) + 10 + number, turn)
@@ -134,12 +134,12 @@ def test_threads_ask_for_all_at_once(two: gx.GpuExecutor) -> None:
     in_threads(work)
 
 
-# --- dealing ---
+# --- work stealing ---
 
 
-def test_a_slow_device_gets_less(cpus: gx.GpuExecutor) -> None:
-    put_before(cpus, 0, lambda elements: time.sleep(elements * 1e-6))
-    put_before(cpus, 1, lambda elements: time.sleep(elements * 10e-6))
+def test_a_slow_device_gets_a_smaller_share(cpus: gx.GpuExecutor) -> None:
+    call_before(cpus, 0, lambda elements: time.sleep(elements * 1e-6))
+    call_before(cpus, 1, lambda elements: time.sleep(elements * 10e-6))
     arrays = words(MANY)
     for _ in range(3):
         np.testing.assert_array_equal(cpus.run(ADD, *arrays), total(arrays))
@@ -150,67 +150,67 @@ def test_a_slow_device_gets_less(cpus: gx.GpuExecutor) -> None:
     assert cpus._pool.rates.compute_shares(ADD)[1] < 1 / 3
 
 
-def test_single_jobs_go_to_whoever_is_free(cpus: gx.GpuExecutor) -> None:
+def test_single_jobs_go_to_the_idle_device(cpus: gx.GpuExecutor) -> None:
     came = threading.Event()
-    put_before(cpus, 0, lambda _elements: came.wait(PATIENCE))
+    call_before(cpus, 0, lambda _elements: came.wait(PATIENCE))
 
     def slow(_elements: int) -> None:
         came.set()
         time.sleep(0.1)
 
-    put_before(cpus, 1, slow)
-    kernels = [kernel_of(lambda a, b: a + b, name=f"own {n}") for n in range(40)]  # not gathered
+    call_before(cpus, 1, slow)
+    kernels = [make_kernel(lambda a, b: a + b, name=f"own {n}") for n in range(40)]  # not one batch
     futures = [cpus.submit(kernel, *words(9)) for kernel in kernels]
     check_sums([future.result(PATIENCE) for future in futures], [words(9)] * 40)
     first, second = (each.calls for each in cpus.stats().devices)
     assert first > second > 0
 
 
-def test_work_is_stolen_from_who_falls_behind(cpus: gx.GpuExecutor) -> None:
-    begun, let_go = threading.Event(), threading.Event()
+def test_work_is_stolen_from_a_slow_device(cpus: gx.GpuExecutor) -> None:
+    begun, released = threading.Event(), threading.Event()
 
     def hold(_elements: int) -> None:
         begun.set()
-        assert let_go.wait(PATIENCE)
+        assert released.wait(PATIENCE)
 
-    put_before(cpus, 0, lambda _elements: begun.wait(PATIENCE))
-    put_before(cpus, 1, hold)
+    call_before(cpus, 0, lambda _elements: begun.wait(PATIENCE))
+    call_before(cpus, 1, hold)
     arrays = words(MANY)
     thread, results = in_background(lambda: cpus.run(ADD, *arrays))
     assert begun.wait(PATIENCE)
     read, end = arrays[0].nbytes * 2, time.monotonic() + PATIENCE
     while read_by(cpus)[0] < 0.74 * read:
-        assert time.monotonic() < end, "the other one takes all but what is held"
+        assert time.monotonic() < end, "the other device steals all units but those in progress"
         time.sleep(0.001)
     assert cpus.stats().waiting == 0
-    let_go.set()
+    released.set()
     thread.join(PATIENCE)
     np.testing.assert_array_equal(results[0], total(arrays))
-    assert 0 < read_by(cpus)[1] <= 0.26 * read, "half of its half"
+    assert 0 < read_by(cpus)[1] <= 0.26 * read, "at most half of its half"
 
 
-def test_a_call_in_its_callers_thread_goes_to_who_is_least_busy(cpus: gx.GpuExecutor) -> None:
-    begun, let_go = threading.Event(), threading.Event()
+def test_run_uses_the_least_busy_device(cpus: gx.GpuExecutor) -> None:
+    begun, released = threading.Event(), threading.Event()
 
     def hold(_elements: int) -> None:
         begun.set()
-        assert let_go.wait(PATIENCE)
+        assert released.wait(PATIENCE)
 
-    put_before(cpus, 0, hold)
+    call_before(cpus, 0, hold)
     thread, _ = in_background(lambda: cpus.run(ADD, *words(3)))
     assert begun.wait(PATIENCE)
     cpus.run(ADD, *words(4))
-    let_go.set()
+    released.set()
     thread.join(PATIENCE)
     assert [each.calls for each in cpus.stats().devices] == [1, 1]
 
 
-# --- a device that fails ---
+# --- failing devices ---
 
 
 @pytest.fixture
 def gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device that was lost does not open again."""
+    """A lost device cannot be reopened."""
     open_seat = DeviceCandidate.open
     opened: list[int] = []
 
@@ -223,9 +223,9 @@ def gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DeviceCandidate, "open", reopen)
 
 
-def test_a_device_that_failed_gets_nothing_more(gone: None, two: gx.GpuExecutor) -> None:
-    put_before(two, 1, lose)
-    let_meet(two)
+def test_a_quarantined_device_gets_no_more_calls(gone: None, two: gx.GpuExecutor) -> None:
+    call_before(two, 1, lose)
+    synchronize_devices(two)
     arrays, jobs = words(MANY), word_jobs(*range(1, 100))
     np.testing.assert_array_equal(two.run(ADD, *arrays), total(arrays))
     check_sums(two.run_batch(ADD, jobs), jobs)
@@ -238,11 +238,11 @@ def test_a_device_that_failed_gets_nothing_more(gone: None, two: gx.GpuExecutor)
     assert (stats[0].failed, stats[1].failed) == (None, why)
     assert f"quarantined: {why}" in str(stats[1])
     assert two._pool.rates.compute_shares(ADD) == [1.0, 0.0]
-    assert stats[1].calls <= 64, "what it had taken when it failed"
+    assert stats[1].calls <= 64, "at most the batch in which it failed"
 
 
 def check_by(way: str, executor: gx.GpuExecutor, jobs: list[Any]) -> None:
-    """Ask for sums in that way."""
+    """Compute the sums of jobs in one way of calling."""
     if way == "run":
         check_sums([executor.run(ADD, *job) for job in jobs], jobs)
     elif way == "submit":
@@ -255,28 +255,30 @@ def check_by(way: str, executor: gx.GpuExecutor, jobs: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("way", ["run", "submit", "run_batch", "map"])
-def test_whatever_it_had_taken_is_run_by_the_other(
+def test_the_jobs_of_a_failed_device_run_on_the_other(
     gone: None, cpus: gx.GpuExecutor, way: str
 ) -> None:
-    put_before(cpus, 1, lose)
-    let_meet(cpus)
+    call_before(cpus, 1, lose)
+    synchronize_devices(cpus)
     jobs = word_jobs(*[20_000] * 40)
     check_by(way, cpus, jobs)
     assert cpus.stats().devices[1].failed is not None
 
 
-def test_a_call_over_its_own_input_is_not_made_again(gone: None, cpus: gx.GpuExecutor) -> None:
-    put_before(cpus, 1, lose)
-    let_meet(cpus)
+def test_a_call_that_overwrites_its_input_does_not_run_on_another_device(
+    gone: None, cpus: gx.GpuExecutor
+) -> None:
+    call_before(cpus, 1, lose)
+    synchronize_devices(cpus)
     a, b = words(MANY)
     with pytest.raises(DeviceLostError) as raised:
         cpus.run(ADD, a, b, out=a)
     assert "may be overwritten" in raised.value.__notes__[0]
 
 
-def test_when_both_failed_their_error_is_everybodys(gone: None, cpus: gx.GpuExecutor) -> None:
-    for who in (0, 1):
-        put_before(cpus, who, lose)
+def test_all_jobs_fail_when_both_devices_have_failed(gone: None, cpus: gx.GpuExecutor) -> None:
+    for index in (0, 1):
+        call_before(cpus, index, lose)
     arrays = words(MANY)
     for _ in range(2):
         with pytest.raises(NoDeviceError, match="not there any more"):
@@ -287,9 +289,9 @@ def test_when_both_failed_their_error_is_everybodys(gone: None, cpus: gx.GpuExec
             cpus.run_batch(ADD, [words(3)] * 5)
 
 
-def test_a_device_that_is_lost_and_comes_back_goes_on(cpus: gx.GpuExecutor) -> None:
-    put_before(cpus, 1, lose)
-    let_meet(cpus)
+def test_a_lost_device_that_is_reopened_stays_in_use(cpus: gx.GpuExecutor) -> None:
+    call_before(cpus, 1, lose)
+    synchronize_devices(cpus)
     arrays = words(MANY)
     for _ in range(3):
         np.testing.assert_array_equal(cpus.run(ADD, *arrays), total(arrays))
@@ -299,37 +301,35 @@ def test_a_device_that_is_lost_and_comes_back_goes_on(cpus: gx.GpuExecutor) -> N
 
 @pytest.fixture
 def always_lost(monkeypatch: pytest.MonkeyPatch, cpus: gx.GpuExecutor) -> None:
-    """The second device opens again, and is lost at every call."""
+    """The second device can be reopened, and is lost in every call."""
     open_seat = DeviceCandidate.open
     monkeypatch.setattr(
         DeviceCandidate,
         "open",
-        lambda candidate, settings: Between(open_seat(candidate, settings), lose),
+        lambda candidate, settings: InterposedBackend(open_seat(candidate, settings), lose),
     )
-    put_before(cpus, 1, lose)
+    call_before(cpus, 1, lose)
 
 
 @pytest.mark.parametrize("way", ["run", "submit", "run_batch", "map"])
-def test_one_that_is_lost_at_every_call_is_left_alone_in_the_end(
+def test_a_device_that_is_lost_in_every_call_is_quarantined(
     always_lost: None, cpus: gx.GpuExecutor, way: str
 ) -> None:
     jobs = word_jobs(*[3] * 20)
     end = time.monotonic() + PATIENCE
     while cpus.stats().devices[1].failed is None and time.monotonic() < end:
-        with cpus._pool.reserve_device(
-            ADD, jobs[0]
-        ):  # as another thread does: the first one is busier
+        with cpus._pool.reserve_device(ADD, jobs[0]):  # as in another thread: device 0 is busier
             check_by(way, cpus, jobs)
     stats = cpus.stats().devices
     assert stats[0].failed is None
     assert stats[1].failed is not None and "in 3 calls in a row" in stats[1].failed
 
 
-def test_a_call_that_loses_every_device_ends_in_its_own_error(cpus: gx.GpuExecutor) -> None:
+def test_a_call_that_loses_every_device_raises_the_loss(cpus: gx.GpuExecutor) -> None:
     def harmful(a: Any, b: Any) -> Any:
         raise DeviceLostError("vkQueueSubmit", -4, "VK_ERROR_DEVICE_LOST")
 
-    bad = kernel_of(harmful)
+    bad = make_kernel(harmful)
     with pytest.raises(DeviceLostError):
         cpus.submit(bad, *words(3)).result(PATIENCE)
     assert [each.failed for each in cpus.stats().devices] == [None, None]
@@ -344,14 +344,14 @@ def test_a_call_that_loses_every_device_ends_in_its_own_error(cpus: gx.GpuExecut
     assert any(each.failed is None for each in cpus.stats().devices)
 
 
-def test_the_last_device_answers_each_call_of_a_batch_however_often_it_was_lost(
+def test_the_last_usable_device_tries_every_call_of_a_batch(
     cpus: gx.GpuExecutor,
 ) -> None:
-    bad = kernel_of(lambda _a, _b: lose(0))
+    bad = make_kernel(lambda _a, _b: lose(0))
     for _ in range(4):
         with pytest.raises(DeviceLostError):
             cpus.run(bad, *words(3))
-    left = [who for who, each in enumerate(cpus.stats().devices) if each.failed is None]
+    left = [index for index, each in enumerate(cpus.stats().devices) if each.failed is None]
     assert len(left) == 1 and cpus._devices[left[0]].consecutive_losses >= 3
     losses = [1, 2]
 
@@ -360,7 +360,7 @@ def test_the_last_device_answers_each_call_of_a_batch_however_often_it_was_lost(
             losses.pop()
             lose(elements)
 
-    put_before(cpus, left[0], lose_at_first)
+    call_before(cpus, left[0], lose_at_first)
     jobs = word_jobs(3, 4, 5)
     check_sums(cpus.run_batch(ADD, jobs), jobs)
 
@@ -368,17 +368,17 @@ def test_the_last_device_answers_each_call_of_a_batch_however_often_it_was_lost(
 # --- statistics ---
 
 
-def test_each_device_has_statistics_of_its_own(two: gx.GpuExecutor) -> None:
-    let_meet(two)
+def test_each_device_has_its_own_statistics(two: gx.GpuExecutor) -> None:
+    synchronize_devices(two)
     two.run(ADD, *words(MANY))
     stats = two.stats()
     assert len(stats.devices) == len(str(stats).splitlines()) - 1 == 2
     assert all(each.seconds > 0 for each in stats.devices)
-    said = two.explain(ADD, 10)
-    assert said.count("% ") == 2 and "shares of a large call" in said
+    text = two.explain(ADD, 10)
+    assert text.count("% ") == 2 and "shares of a large call" in text
 
 
-def test_all_devices_are_those_of_the_best_kind() -> None:
+def test_devices_all_opens_every_device_of_the_best_kind() -> None:
     with gx.GpuExecutor("vulkan", devices="all") as executor:
         kinds = {each.device for each in executor.stats().devices}
         assert len(kinds) == len(executor.stats().devices)

@@ -1,5 +1,5 @@
-"""Executors and the ends of things: Ctrl-C, the collector, the interpreter. No crash, no hang: in
-interpreters of their own, each with a limit of time."""
+"""Executors under Ctrl-C, garbage collection and the exit of the interpreter: no crash and no hang.
+Each test runs in its own interpreter, with a time limit."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ with gx.GpuExecutor("vulkan") as executor:
         assert right([executor.submit(ADD, X, X).result(30)])
     assert executor.stats().devices[0].failed is None
 del way
-gc.collect()  # errors hold what was used where they were raised
+gc.collect()  # tracebacks refer to the arrays
 assert binding.live_objects() == before
 print("right")
 """
 
 
-def test_ctrl_c_gets_through_and_the_executor_goes_on(run_python: RunPython) -> None:
+def test_ctrl_c_is_raised_and_the_executor_stays_usable(run_python: RunPython) -> None:
     check_script(run_python, CTRL_C, "right")
 
 
@@ -50,9 +50,9 @@ import random
 draw, interrupts, armed = random.Random(1), 0, False
 
 def press(_number, frame):
-    # Where this package's own code is run: an interrupt may leave the locks of futures locked.
+    # Only in this package's own code: an interrupt may leave the locks of futures locked.
     if not armed:
-        return  # it was on its way when the timer was stopped
+        return  # the signal came while the timer was being stopped
     if frame is None or "gpu_executor/executor" not in frame.f_code.co_filename:
         signal.setitimer(signal.ITIMER_REAL, 5e-6)
     else:
@@ -85,7 +85,7 @@ print("right")
 """
 
 
-def test_ctrl_c_anywhere_leaves_no_future_waiting(run_python: RunPython) -> None:
+def test_ctrl_c_anywhere_leaves_no_future_unresolved(run_python: RunPython) -> None:
     check_script(run_python, CTRL_C_ANYWHERE, "right")
 
 
@@ -101,24 +101,24 @@ except KeyboardInterrupt:
 wait(futures)
 assert all(future.exception() is None for future in futures)
 executor.shutdown()
-del futures  # whose results may be mapped memory
+del futures  # their results may be mapped memory
 assert binding.live_objects() == {}
 print("right")
 """
 
 
-def test_ctrl_c_while_it_shuts_down_can_be_followed_by_another_try(run_python: RunPython) -> None:
+def test_after_ctrl_c_in_shutdown_another_shutdown_works(run_python: RunPython) -> None:
     check_script(run_python, CTRL_C_WHILE_SHUTTING_DOWN, "interrupted right")
 
 
-# --- the collector ---
+# --- garbage collection ---
 
 COLLECTED = """
 def used(executor, number):
     futures = [executor.submit(ADD, X, X) for _ in range(number)]
     return futures
 
-# In the thread that drops it, with work in line.
+# In the thread that drops it, with queued jobs.
 futures = used(gx.GpuExecutor("vulkan"), 30)
 assert right([future.result() for future in futures])
 
@@ -137,7 +137,7 @@ del executor
 wait([future])
 assert done.wait(30)
 
-# By the collector, in a thread that is inside the line of another executor.
+# By the garbage collector, in a thread that holds the queue lock of another executor.
 other = gx.GpuExecutor("vulkan")
 for _ in range(10):
     cycle = [gx.GpuExecutor("vulkan")]
@@ -157,34 +157,34 @@ print("right")
 """
 
 
-def test_executors_that_are_collected_end_wherever_that_happens(run_python: RunPython) -> None:
+def test_a_garbage_collected_executor_ends_in_any_thread(run_python: RunPython) -> None:
     check_script(run_python, COLLECTED, "right")
 
 
-IN_THE_LINE_ITSELF = """
+UNDER_ITS_OWN_LOCK = """
 dropped = []
 executor = gx.GpuExecutor("cpu")
-line = executor._queue
+queue = executor._queue
 dropped.append(executor)
 futures = [executor.submit(ADD, X, X) for _ in range(5)]
 del executor
-with line._lock:
+with queue._lock:
     dropped.clear()
     gc.collect()
-    assert line.closed
+    assert queue.closed
 assert right([future.result(20) for future in futures])
 print("right")
 """
 
 
-def test_one_that_is_collected_by_who_holds_its_lock_ends(run_python: RunPython) -> None:
-    check_script(run_python, IN_THE_LINE_ITSELF, "right")
+def test_an_executor_that_is_collected_under_its_own_lock_ends(run_python: RunPython) -> None:
+    check_script(run_python, UNDER_ITS_OWN_LOCK, "right")
 
 
-# --- the interpreter ---
+# --- the exit of the interpreter ---
 
 ENDS_WITH_WORK = """
-atexit.register(lambda: print(len(seen)))  # last
+atexit.register(lambda: print(len(seen)))  # runs last
 kept = gx.GpuExecutor("{backend}")
 others = [gx.GpuExecutor("{backend}") for _ in range(2)]
 for executor in (kept, *others):
@@ -210,12 +210,12 @@ ENDINGS = {
     ("backend", "how"),
     [
         *(("vulkan", how) for how in ENDINGS),
-        # The interpreter goes the same way to its end from all of them.
+        # The interpreter exits in the same way after all of them.
         ("webgpu", "Ctrl-C"),
         ("cpu", "end"),
     ],
 )
-def test_an_interpreter_that_ends_runs_what_is_in_line(
+def test_the_interpreter_runs_queued_jobs_before_it_exits(
     run_python: RunPython, backend: str, how: str
 ) -> None:
     ending, status = ENDINGS[how]
@@ -241,7 +241,7 @@ for _ in range(30):
 """
 
 
-def test_a_device_that_was_opened_again_is_not_closed_before_its_line_is_empty(
+def test_a_reopened_device_is_not_closed_at_exit_before_its_queue_is_empty(
     run_python: RunPython,
 ) -> None:
     check_script(run_python, ENDS_WITH_A_REOPENED_DEVICE, "30 {None} 1")
@@ -260,7 +260,7 @@ print("end", flush=True)
 """
 
 
-def test_ctrl_c_at_the_end_is_an_end(run_python: RunPython) -> None:
+def test_ctrl_c_at_exit_ends_the_process(run_python: RunPython) -> None:
     ran = run_python(BEGIN + CTRL_C_AT_THE_END)
     assert ran.stdout == "end\n"
     assert ran.returncode in (0, 1, -2, 130), (ran.returncode, ran.stderr)
@@ -281,5 +281,5 @@ for _ in range(100):
 """
 
 
-def test_devices_may_be_lost_while_the_interpreter_ends(run_python: RunPython) -> None:
+def test_a_device_may_be_lost_at_exit(run_python: RunPython) -> None:
     check_script(run_python, LOST_AT_THE_END, "100 True")

@@ -1,4 +1,4 @@
-"""Errors under an executor: each is its own job's, and keeps nothing."""
+"""Errors of an executor: each belongs to one job, and keeps no arrays alive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.executor.jobs import copy_exception
 from tests.support.executors import ADD, FQ_ADD, words
-from tests.support.fault_codes import COUNT, JOBS, LOST, code_of, executor, gathered, whatever_it_is
+from tests.support.fault_codes import (
+    COUNT,
+    JOBS,
+    LOST,
+    code_of,
+    executor,
+    for_every_code,
+    run_as_batch,
+)
 from tests.support.jobs import TOO_LARGE, check_sums, field_jobs
 from tests.support.threads import PATIENCE
 from tests.support.vulkan_faults import Fail, fail
@@ -27,8 +35,8 @@ __all__ = ["executor", "fail"]  # the fixtures
 FEW = 9
 
 
-@whatever_it_is
-def test_an_error_reaches_the_future_it_belongs_to_and_no_other(
+@for_every_code
+def test_an_error_reaches_only_the_future_of_its_job(
     executor: gx.GpuExecutor, fail: Fail, code: str
 ) -> None:
     jobs = field_jobs(*[20] * 60)
@@ -43,11 +51,11 @@ def test_an_error_reaches_the_future_it_belongs_to_and_no_other(
     check_sums([future.result() for future in futures], right)
 
 
-def test_each_future_has_an_error_of_its_own(fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_futures_do_not_share_an_exception(fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
     with gx.GpuExecutor("vulkan", tries=1) as executor:
         fail("vkQueueSubmit", code_of(LOST))
         jobs = [words(COUNT, number) for number in range(JOBS)]
-        outcomes = gathered(executor, ADD, jobs, [None] * JOBS)
+        outcomes = run_as_batch(executor, ADD, jobs, [None] * JOBS)
         monkeypatch.undo()
     assert len({id(each) for each in outcomes}) == JOBS
     assert len({str(each) for each in outcomes}) == 1
@@ -56,10 +64,12 @@ def test_each_future_has_an_error_of_its_own(fail: Fail, monkeypatch: pytest.Mon
         with pytest.raises(gx.DeviceLostError):
             raise each
     again = [len(traceback.extract_tb(each.__traceback__)) for each in outcomes]
-    assert again[5:] == lengths[5:], "what is raised from one future does not grow in another"
+    assert again[5:] == lengths[5:], (
+        "raising from one future does not extend the traceback of another"
+    )
 
 
-def test_a_copy_of_an_error_is_like_it() -> None:
+def test_a_copied_error_keeps_its_attributes() -> None:
     for error in (
         gx.DeviceLostError("vkQueueSubmit", -4, "gone"),
         gx.ElementRangeError("kernel", 1, 3),
@@ -75,8 +85,8 @@ def test_a_copy_of_an_error_is_like_it() -> None:
         assert error.__notes__ == ["said before"]
 
 
-@pytest.mark.parametrize("waiting", [True, False], ids=["by who waits", "by the worker"])
-def test_a_job_that_failed_holds_its_arrays_no_longer_than_its_error(
+@pytest.mark.parametrize("waiting", [True, False], ids=["in the waiting thread", "in the worker"])
+def test_a_failed_job_keeps_its_arrays_no_longer_than_its_error(
     executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch, waiting: bool
 ) -> None:
     monkeypatch.setattr(logging.getLogger("gpu_executor.executor"), "disabled", True)
@@ -93,14 +103,14 @@ def test_a_job_that_failed_holds_its_arrays_no_longer_than_its_error(
             wait([future])
         del a, future
         while gone() is not None and not waiting:
-            time.sleep(0.001)  # the worker has yet to forget it
+            time.sleep(0.001)  # the worker still refers to it
         assert gone() is None
     finally:
         gc.enable()
 
 
 @pytest.mark.parametrize("way", ["run", "submit", "run_batch", "map", "iterable"])
-def test_errors_of_arguments_keep_no_arrays(executor: gx.GpuExecutor, way: str) -> None:
+def test_argument_errors_keep_no_arrays(executor: gx.GpuExecutor, way: str) -> None:
     def arrays(a: Any) -> Iterator[Any]:
         yield a
         raise KeyError("no more of them")
@@ -123,7 +133,7 @@ def test_errors_of_arguments_keep_no_arrays(executor: gx.GpuExecutor, way: str) 
         del a
         end = time.monotonic() + PATIENCE
         while gone() is not None and time.monotonic() < end:
-            time.sleep(0.001)  # the worker has yet to forget it
+            time.sleep(0.001)  # the worker still refers to it
         assert gone() is None
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""GpuExecutor as a concurrent.futures.Executor: what a ThreadPoolExecutor does, it does."""
+"""GpuExecutor as a concurrent.futures.Executor: it behaves like a ThreadPoolExecutor."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tests.support.executors import (
     cpu,
     executor,
     held,
-    kernel_of,
+    make_addition,
+    make_kernel,
     total,
-    watched,
     words,
 )
 from tests.support.jobs import TOO_LARGE, check_sums, field_job, field_jobs
@@ -36,10 +36,10 @@ from tests.support.threads import PATIENCE, in_threads
 __all__ = ["cpu", "executor", "held"]  # the fixtures
 
 
-# --- results, whatever the way ---
+# --- results of every way of calling ---
 
 
-def test_every_way_of_asking_gives_the_same_results(executor: gx.GpuExecutor) -> None:
+def test_every_way_of_calling_gives_the_same_results(executor: gx.GpuExecutor) -> None:
     jobs = field_jobs(1, 3, 64, 65, 200)
     firsts, seconds = zip(*jobs, strict=True)
     check_sums([executor.run(FQ_ADD, *job) for job in jobs], jobs)
@@ -49,7 +49,7 @@ def test_every_way_of_asking_gives_the_same_results(executor: gx.GpuExecutor) ->
     check_sums(list(executor.map(FQ_ADD, firsts, seconds)), jobs)
 
 
-def test_results_go_where_out_says(executor: gx.GpuExecutor) -> None:
+def test_results_are_written_to_out(executor: gx.GpuExecutor) -> None:
     jobs = [words(count) for count in (5, 100)]
     outs = [np.empty(count, np.uint32) for count in (5, 100)]
     assert executor.run(ADD, *jobs[0], out=outs[0]) is outs[0]
@@ -61,7 +61,7 @@ def test_results_go_where_out_says(executor: gx.GpuExecutor) -> None:
     check_sums(outs, jobs)
 
 
-def test_threads_share_it(executor: gx.GpuExecutor) -> None:
+def test_threads_share_an_executor(executor: gx.GpuExecutor) -> None:
     def work(number: int) -> None:
         for turn in range(20):
             a, b = words(1 + 37 * turn, 1000 * number)
@@ -71,7 +71,7 @@ def test_threads_share_it(executor: gx.GpuExecutor) -> None:
     in_threads(work)
 
 
-def test_it_has_the_type_of_an_executor(executor: gx.GpuExecutor) -> None:
+def test_it_is_an_executor_of_concurrent_futures(executor: gx.GpuExecutor) -> None:
     plain: Executor = executor
     future: Future[Any] = plain.submit(ADD, *words(3))
     np.testing.assert_array_equal(future.result(PATIENCE), total(words(3)))
@@ -81,7 +81,7 @@ def test_it_has_the_type_of_an_executor(executor: gx.GpuExecutor) -> None:
 # --- futures ---
 
 
-def test_an_error_arrives_in_the_future_of_its_own_call(executor: gx.GpuExecutor) -> None:
+def test_an_error_is_set_on_the_future_of_its_call(executor: gx.GpuExecutor) -> None:
     good, bad = field_job(4), field_job(4)
     bad[1][2] = TOO_LARGE
     futures = [executor.submit(FQ_ADD, *job) for job in (good, bad, good, (good[0],), good)]
@@ -98,21 +98,21 @@ def test_as_completed_and_wait_see_every_future(executor: gx.GpuExecutor) -> Non
         np.testing.assert_array_equal(future.result(), total(jobs[future]))
 
 
-def test_a_future_is_cancelled_while_it_waits_and_not_when_it_runs(
+def test_a_queued_future_can_be_cancelled_and_a_running_one_cannot(
     cpu: gx.GpuExecutor, held: HeldKernel
 ) -> None:
     running = held.hold(cpu)
     waiting = [cpu.submit(ADD, *words(3)) for _ in range(3)]
     assert running.running() and not running.cancel()
     assert waiting[1].cancel() and waiting[1].cancelled()
-    held.let_go.set()
+    held.released.set()
     assert {*concurrent.futures.wait(waiting, PATIENCE).done} == {*waiting}
     np.testing.assert_array_equal(waiting[2].result(), total(words(3)))
     with pytest.raises(concurrent.futures.CancelledError):
         waiting[1].result()
 
 
-def test_a_callback_may_ask_for_more(executor: gx.GpuExecutor) -> None:
+def test_a_callback_may_submit_another_job(executor: gx.GpuExecutor) -> None:
     chained: Future[Any] = Future()
 
     def go_on(done: Future[object]) -> None:
@@ -124,7 +124,7 @@ def test_a_callback_may_ask_for_more(executor: gx.GpuExecutor) -> None:
     np.testing.assert_array_equal(chained.result(PATIENCE), 2 * total(words(5)))
 
 
-def test_what_is_no_kernel_is_refused_in_words(executor: gx.GpuExecutor) -> None:
+def test_anything_but_a_kernel_is_refused(executor: gx.GpuExecutor) -> None:
     with pytest.raises(ArgumentTypeError, match="'len' is not a kernel; use a ThreadPool"):
         executor.submit(len, [])
     with pytest.raises(ArgumentTypeError, match="submit accepts out= only, not into"):
@@ -133,53 +133,51 @@ def test_what_is_no_kernel_is_refused_in_words(executor: gx.GpuExecutor) -> None
         ADD(*words(1))
 
 
-# --- gathering ---
+# --- batches of queued jobs ---
 
 
-def test_what_waits_when_the_device_comes_free_is_one_batch(
-    cpu: gx.GpuExecutor, held: HeldKernel
-) -> None:
+def test_queued_jobs_of_one_kernel_run_as_one_batch(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
     first = held.hold(cpu)
     jobs = [words(n + 1) for n in range(20)]
     futures = [cpu.submit(held.kernel, *job) for job in jobs]
-    held.let_go.set()
+    held.released.set()
     check_sums([each.result(PATIENCE) for each in futures], jobs)
     np.testing.assert_array_equal(first.result(), total(words(1)))
-    assert held.seen == [1, sum(range(1, 21))], "they were joined to one call"
+    assert held.seen == [1, sum(range(1, 21))], "the calls were coalesced"
     assert cpu.stats().devices[0].batches == 1
 
 
-def test_a_lone_job_waits_for_nothing(executor: gx.GpuExecutor) -> None:
+def test_a_single_job_does_not_wait_for_a_batch(executor: gx.GpuExecutor) -> None:
     before = executor.stats().devices[0].batches
     for n in range(1, 6):
         executor.submit(ADD, *words(n)).result(PATIENCE)
     assert executor.stats().devices[0].batches == before
 
 
-def test_jobs_of_other_kernels_keep_their_turn(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
+def test_jobs_of_different_kernels_run_in_order(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
     order: list[str] = []
-    one = kernel_of(watched(lambda: order.append("one")))
-    two = kernel_of(watched(lambda: order.append("two")))
+    one = make_kernel(make_addition(lambda: order.append("one")))
+    two = make_kernel(make_addition(lambda: order.append("two")))
     held.hold(cpu)
     futures = [cpu.submit(kernel, *words(2)) for kernel in (one, one, two, one)]
-    held.let_go.set()
+    held.released.set()
     concurrent.futures.wait(futures, PATIENCE)
     assert order == ["one", "two", "one"]
 
 
-def test_a_masked_array_is_refused_in_company_too(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
+def test_a_masked_array_is_refused_in_a_batch_too(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
     held.hold(cpu)
     a, b = words(3)
     futures = [
         cpu.submit(ADD, a, b),
         cpu.submit(ADD, np.ma.MaskedArray(a, [True, False, False]), b),
     ]
-    held.let_go.set()
+    held.released.set()
     assert isinstance(futures[1].exception(PATIENCE), ArgumentTypeError)
     np.testing.assert_array_equal(futures[0].result(), a + b)
 
 
-# --- batches ---
+# --- run_batch ---
 
 
 def test_a_batch_is_one_job(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
@@ -190,19 +188,19 @@ def test_a_batch_is_one_job(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
     while not cpu.stats().waiting:
         assert caller.is_alive()
     assert (cpu.stats().waiting, cpu.stats().waiting_bytes) == (1, 500 * 72)
-    held.let_go.set()
+    held.released.set()
     caller.join(PATIENCE)
     assert len(results) == 500
 
 
-def test_jobs_may_come_from_a_generator(executor: gx.GpuExecutor) -> None:
+def test_the_jobs_of_a_batch_may_come_from_a_generator(executor: gx.GpuExecutor) -> None:
     jobs = [words(4, n) for n in range(5)]
     check_sums(executor.run_batch(ADD, (job for job in jobs)), jobs)
     assert executor.run_batch(ADD, iter(())) == []
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (1, 1)])
-def test_results_may_go_to_the_rows_of_an_array(
+def test_the_results_of_a_batch_may_go_to_rows_of_an_array(
     executor: gx.GpuExecutor, shape: tuple[int, int]
 ) -> None:
     jobs = [words(shape[1], n) for n in range(shape[0])]
@@ -211,7 +209,7 @@ def test_results_may_go_to_the_rows_of_an_array(
     check_sums(list(out), jobs)
 
 
-def test_the_error_of_a_batch_says_which_job_it_was(executor: gx.GpuExecutor) -> None:
+def test_the_error_of_a_batch_names_its_job(executor: gx.GpuExecutor) -> None:
     jobs = field_jobs(*[3] * 9)
     jobs[5][1][2] = jobs[7][0][0] = TOO_LARGE
     with pytest.raises(gx.ElementRangeError, match=r"^job 5: ") as raised:
@@ -226,7 +224,7 @@ def test_the_error_of_a_batch_says_which_job_it_was(executor: gx.GpuExecutor) ->
     assert executor.run_batch(ADD, []) == []
 
 
-def test_a_batch_over_its_inputs_is_computed_once(executor: gx.GpuExecutor) -> None:
+def test_a_batch_that_overwrites_its_inputs_runs_once(executor: gx.GpuExecutor) -> None:
     jobs = field_jobs(*[3] * 9)
     jobs[5][1][2] = TOO_LARGE
     given = [(a.copy(), b.copy()) for a, b in jobs]
@@ -235,11 +233,11 @@ def test_a_batch_over_its_inputs_is_computed_once(executor: gx.GpuExecutor) -> N
     check_sums([a for a, _ in given[:5]], jobs[:5])
 
 
-# --- shutting down ---
+# --- shutdown ---
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_nothing_is_taken_after_the_shutdown(backend: str) -> None:
+def test_calls_after_the_shutdown_are_refused(backend: str) -> None:
     with gx.GpuExecutor(backend) as executor:  # type: ignore[arg-type]
         future = executor.submit(ADD, *words(3))
     np.testing.assert_array_equal(future.result(0), total(words(3)))
@@ -253,30 +251,30 @@ def test_nothing_is_taken_after_the_shutdown(backend: str) -> None:
     ):
         with pytest.raises(ClosedError, match="open another one") as raised:
             ask()
-        assert isinstance(raised.value, RuntimeError), "as a ThreadPoolExecutor has it"
+        assert isinstance(raised.value, RuntimeError), "like the error of a ThreadPoolExecutor"
     executor.shutdown()
 
 
-def test_a_shutdown_waits_for_what_is_in_line(held: HeldKernel) -> None:
+def test_a_shutdown_waits_for_the_queued_jobs(held: HeldKernel) -> None:
     executor = gx.GpuExecutor("cpu")
     futures = [held.hold(executor), *(executor.submit(ADD, *words(3)) for _ in range(3))]
-    threading.Timer(0.1, held.let_go.set).start()
+    threading.Timer(0.1, held.released.set).start()
     executor.shutdown()
     assert all(future.done() and not future.cancelled() for future in futures)
 
 
-def test_a_shutdown_may_cancel_what_is_in_line(held: HeldKernel) -> None:
+def test_a_shutdown_may_cancel_the_queued_jobs(held: HeldKernel) -> None:
     executor = gx.GpuExecutor("cpu")
     running = held.hold(executor)
     waiting = [executor.submit(ADD, *words(3)) for _ in range(3)]
     executor.shutdown(wait=False, cancel_futures=True)
     assert all(future.cancelled() for future in waiting)
-    held.let_go.set()
+    held.released.set()
     np.testing.assert_array_equal(running.result(PATIENCE), total(words(1)))
-    assert len(concurrent.futures.wait(waiting, PATIENCE).done) == 3, "waiters are told too"
+    assert len(concurrent.futures.wait(waiting, PATIENCE).done) == 3, "waiting threads are notified"
 
 
-def test_without_waiting_results_still_arrive_and_the_device_closes_behind_them() -> None:
+def test_after_a_shutdown_without_waiting_jobs_run_and_the_device_closes() -> None:
     alive = binding.live_objects()
     executor = gx.GpuExecutor("vulkan")
     jobs = [words(1 + 50 * n) for n in range(50)]
@@ -287,7 +285,7 @@ def test_without_waiting_results_still_arrive_and_the_device_closes_behind_them(
     assert binding.live_objects() == alive
 
 
-def test_one_that_nobody_holds_runs_what_is_in_line_and_closes() -> None:
+def test_a_garbage_collected_executor_runs_its_queue_and_closes() -> None:
     alive = binding.live_objects()
     executor = gx.GpuExecutor("vulkan")
     workers, gone = executor._workers, weakref.ref(executor)
@@ -302,7 +300,7 @@ def test_one_that_nobody_holds_runs_what_is_in_line_and_closes() -> None:
 
 
 @pytest.mark.slow
-def test_the_interpreter_ends_when_all_is_run(run_python: RunPython) -> None:
+def test_the_interpreter_exits_after_all_jobs_have_run(run_python: RunPython) -> None:
     script = (
         "import numpy as np, gpu_executor as gx\n"
         "executor = gx.GpuExecutor('vulkan')\n"
@@ -319,7 +317,7 @@ def test_the_interpreter_ends_when_all_is_run(run_python: RunPython) -> None:
 # --- asyncio ---
 
 
-def test_coroutines_wait_without_the_loop(executor: gx.GpuExecutor) -> None:
+def test_run_async_does_not_block_the_event_loop(executor: gx.GpuExecutor) -> None:
     async def ask() -> None:
         jobs = [words(n + 1) for n in range(40)]
         results = await asyncio.gather(*(executor.run_async(ADD, *job) for job in jobs))
@@ -336,12 +334,12 @@ def test_coroutines_wait_without_the_loop(executor: gx.GpuExecutor) -> None:
     asyncio.run(ask())
 
 
-def test_a_cancelled_task_leaves_the_line(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
+def test_cancelling_a_task_cancels_its_queued_job(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
     held.hold(cpu)
     computed: list[int] = []
 
     async def ask() -> None:
-        kernel = kernel_of(watched(lambda: computed.append(1)))
+        kernel = make_kernel(make_addition(lambda: computed.append(1)))
         task = asyncio.create_task(cpu.run_async(kernel, *words(3)))
         await asyncio.sleep(0.05)
         task.cancel()
@@ -349,6 +347,6 @@ def test_a_cancelled_task_leaves_the_line(cpu: gx.GpuExecutor, held: HeldKernel)
             await task
 
     asyncio.run(ask())
-    held.let_go.set()
+    held.released.set()
     cpu.submit(ADD, *words(1)).result(PATIENCE)
     assert computed == []

@@ -1,7 +1,7 @@
-"""Faults under an executor: jobs are run again, on a device that is opened again where it must be,
-and an error that stays is that of the jobs it belongs to.
+"""Faults of the driver under an executor: jobs are retried, the device is reopened where necessary,
+and an error that persists is raised only by its own jobs.
 
-A failing call is a C function that returns the code, as in test_faults.py.
+A failing call is a C function that returns the error code (tests/support/vulkan_faults.py).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tests.support.fault_codes import (
     OTHER,
     code_of,
     executor,
-    gathered,
-    whatever_it_is,
+    for_every_code,
+    run_as_batch,
 )
 from tests.support.jobs import TOO_LARGE, check_sums, field_jobs, watch
 from tests.support.pairwise import choose_pairwise
@@ -37,7 +37,7 @@ from tests.support.vulkan_faults import Fail, fail
 __all__ = ["executor", "fail"]  # the fixtures
 
 FEW, MANY = 9, 20_000
-"""Elements; a few jobs of the larger size are a submission each, too."""
+"""Elements of a job. Jobs of the larger size are not coalesced, even a few of them."""
 
 
 def device_of(executor: gx.GpuExecutor) -> Any:
@@ -49,11 +49,11 @@ def notes(error: BaseException) -> str:
     return " ".join(getattr(error, "__notes__", ()))
 
 
-# --- all results are right ---
+# --- retries give right results ---
 
 
-@whatever_it_is
-def test_every_submission_of_a_batch_fails_once_in_turn(
+@for_every_code
+def test_a_batch_is_right_whichever_submission_fails(
     executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     jobs = [words(MANY, 10_000 * number) for number in range(16)]
@@ -82,7 +82,7 @@ PLACES = [("vkQueueSubmit", 1), ("vkQueueSubmit", 7), ("vkWaitSemaphores", 1)]
 
 
 @pytest.mark.parametrize(("code", "place", "way"), choose_pairwise(CODES, PLACES, WAYS))
-def test_jobs_are_run_again_however_they_were_asked_for(
+def test_jobs_are_retried_in_every_way_of_calling(
     executor: gx.GpuExecutor, fail: Fail, code: str, place: tuple[str, int], way: str
 ) -> None:
     name, on = place
@@ -93,10 +93,8 @@ def test_jobs_are_run_again_however_they_were_asked_for(
     assert (stats.retries, stats.errors) == (1, 0)
 
 
-@whatever_it_is
-def test_results_go_where_out_says_also_when_run_again(
-    executor: gx.GpuExecutor, fail: Fail, code: str
-) -> None:
+@for_every_code
+def test_retried_calls_write_to_out(executor: gx.GpuExecutor, fail: Fail, code: str) -> None:
     jobs = [words(COUNT, 10_000 * number) for number in range(JOBS)]
     outs = [np.zeros(COUNT, np.uint32) for _ in jobs]
     fail("vkQueueSubmit", code_of(code), on=90)
@@ -107,7 +105,7 @@ def test_results_go_where_out_says_also_when_run_again(
 
 
 def test_a_device_is_lost_under_many_threads(executor: gx.GpuExecutor, fail: Fail) -> None:
-    """Some of them find it closed by another that opens it again."""
+    """Some threads find the backend closed by another thread that reopens the device."""
     fail("vkQueueSubmit", code_of(LOST), every=40)
 
     def work(number: int) -> None:
@@ -122,8 +120,10 @@ def test_a_device_is_lost_under_many_threads(executor: gx.GpuExecutor, fail: Fai
     assert stats.errors == 0
 
 
-def test_a_driver_that_fails_twice_is_opened_again(executor: gx.GpuExecutor, fail: Fail) -> None:
-    """An error that is not said to be a loss, and does not pass either."""
+def test_a_device_is_reopened_after_a_second_driver_error(
+    executor: gx.GpuExecutor, fail: Fail
+) -> None:
+    """An error that is not a loss, and that persists in the first retry."""
     job = words(50)
     fail("vkQueueSubmit", code_of(OTHER), upto=2)
     np.testing.assert_array_equal(executor.run(ADD, *job), total(job))
@@ -131,7 +131,7 @@ def test_a_driver_that_fails_twice_is_opened_again(executor: gx.GpuExecutor, fai
     assert (stats.retries, stats.reopened, stats.errors) == (2, 1, 0)
 
 
-def test_what_is_idle_is_freed_where_memory_is_short(
+def test_idle_memory_is_freed_when_memory_is_short(
     executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for count in (100, 200, 300):
@@ -144,7 +144,7 @@ def test_what_is_idle_is_freed_where_memory_is_short(
     assert device_of(executor).inside.slots.idle == 1
 
 
-# --- a bounded number of times ---
+# --- the number of tries ---
 
 
 TRIES = (1, 2, 3, 5)
@@ -153,10 +153,10 @@ TRIES = (1, 2, 3, 5)
 @pytest.mark.parametrize(
     ("code", "tries", "way"), choose_pairwise(CODES, TRIES, ("run", "submit", "run_batch"))
 )
-def test_calls_are_tried_as_often_as_was_said(
+def test_calls_are_tried_as_often_as_tries_says(
     fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str, tries: int, way: str
 ) -> None:
-    """A batch together twice at most, then each call by itself: it may be another's fault."""
+    """A batch is tried at most twice, then each call alone, as one call may fail the batch."""
     calls = FEW if way == "run_batch" else 1
     jobs = [words(MANY, number) for number in range(calls)]
     with gx.GpuExecutor("vulkan", tries=tries) as executor:
@@ -174,11 +174,11 @@ def test_calls_are_tried_as_often_as_was_said(
         check_sums(WAYS[way](executor, jobs), jobs)
 
 
-# --- what is not run again ---
+# --- calls that are not retried ---
 
 
-@whatever_it_is
-def test_a_call_that_writes_over_its_input_is_not_run_again(
+@for_every_code
+def test_a_call_that_overwrites_its_input_is_not_retried(
     executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     a, b = words(50)
@@ -194,45 +194,45 @@ def test_a_call_that_writes_over_its_input_is_not_run_again(
     np.testing.assert_array_equal(a, before + b)
 
 
-@whatever_it_is
-def test_of_a_batch_those_that_write_over_inputs_alone_are_not_run_again(
+@for_every_code
+def test_only_the_calls_of_a_batch_that_overwrite_inputs_are_not_retried(
     executor: gx.GpuExecutor, fail: Fail, code: str
 ) -> None:
     calls = [words(COUNT, 10_000 * number) for number in range(JOBS)]
     outs: list[Any] = [None] * JOBS
     outs[7] = calls[7][0]
     fail("vkQueueSubmit", code_of(code), on=8)
-    outcomes = gathered(executor, ADD, calls, outs)
+    outcomes = run_as_batch(executor, ADD, calls, outs)
     error = outcomes.pop(7)
     assert isinstance(error, VulkanError | gx.OutOfMemoryError)
     assert "not retried: its output overlaps one of its inputs" in notes(error)
     check_sums(outcomes, calls[:7] + calls[8:])
 
 
-@whatever_it_is
-def test_an_input_that_another_job_of_the_batch_writes_to_is_not_read_again(
+@for_every_code
+def test_a_call_whose_input_another_job_overwrites_is_not_retried(
     executor: gx.GpuExecutor, fail: Fail, code: str
 ) -> None:
     calls = [words(COUNT, 10_000 * number) for number in range(JOBS)]
     others = [(a.copy(), b.copy()) for a, b in calls[:10] + calls[11:]]
     outs: list[Any] = [None] * JOBS
-    outs[20] = calls[10][0]  # when it was read
+    outs[20] = calls[10][0]  # after that call has read it
     fail("vkQueueSubmit", code_of(code), on=150)
-    outcomes = gathered(executor, ADD, calls, outs)
+    outcomes = run_as_batch(executor, ADD, calls, outs)
     error = outcomes.pop(10)
     assert isinstance(error, VulkanError | gx.OutOfMemoryError)
     assert "not retried: an output of its batch overlaps one of its inputs" in notes(error)
     check_sums(outcomes, others)
 
 
-def test_an_error_of_one_call_is_not_told_to_those_that_cannot_be_run_again(
+def test_calls_that_cannot_be_retried_only_refer_to_the_error_of_another_call(
     executor: gx.GpuExecutor,
 ) -> None:
     calls = field_jobs(*[150] * 100)
     calls[60][1][3] = TOO_LARGE
     outs: list[Any] = [None] * len(calls)
     outs[20] = calls[10][0]
-    outcomes = gathered(executor, FQ_ADD, calls, outs)
+    outcomes = run_as_batch(executor, FQ_ADD, calls, outs)
     errors = {at: each for at, each in enumerate(outcomes) if isinstance(each, Exception)}
     assert set(errors) == {10, 60}
     assert isinstance(errors[60], gx.ElementRangeError)
@@ -240,9 +240,7 @@ def test_an_error_of_one_call_is_not_told_to_those_that_cannot_be_run_again(
     assert str(errors[10]).startswith("another call of its batch failed")
 
 
-def test_arrays_on_a_card_that_is_lost_are_lost_with_it(
-    executor: gx.GpuExecutor, fail: Fail
-) -> None:
+def test_device_arrays_are_lost_with_their_device(executor: gx.GpuExecutor, fail: Fail) -> None:
     (a, b), backend = words(50), executor._devices[0].backend
     there: Any = backend.to_device(a)  # type: ignore[attr-defined]
     others = [words(50, 100 * number) for number in range(5)]
@@ -257,16 +255,16 @@ def test_arrays_on_a_card_that_is_lost_are_lost_with_it(
     )
     there = executor._devices[0].backend.to_device(a)  # type: ignore[attr-defined]
     fail("vkQueueSubmit", code_of(LOST), on=3)
-    outcomes = gathered(executor, ADD, [*others, (there, b)], [None] * 6)
+    outcomes = run_as_batch(executor, ADD, [*others, (there, b)], [None] * 6)
     assert isinstance(outcomes[5], gx.DeviceLostError)
     assert "its arrays were in the memory of the device that failed" in notes(outcomes[5])
     check_sums(outcomes[:5], others)
 
 
-# --- a device that does not open again ---
+# --- devices that cannot be reopened ---
 
 
-def test_one_that_does_not_open_again_is_left_alone(
+def test_a_device_that_cannot_be_reopened_is_quarantined(
     executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [words(50, number) for number in range(5)]
@@ -289,7 +287,7 @@ def test_one_that_does_not_open_again_is_left_alone(
     assert "could not be reopened" in (device_of(executor).failed or "")
 
 
-def test_its_jobs_go_to_the_cpu_where_the_device_was_the_executors_choice(
+def test_jobs_fall_back_to_the_cpu_if_the_executor_chose_the_device(
     fail: Fail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [words(50, number) for number in range(JOBS)]
@@ -303,7 +301,9 @@ def test_its_jobs_go_to_the_cpu_where_the_device_was_the_executors_choice(
         assert executor.stats().fell_back
 
 
-def test_its_jobs_go_to_the_other_device(fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_a_quarantined_device_run_on_the_other(
+    fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobs = [words(500, number) for number in range(JOBS)]
     with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
         check_sums(executor.run_batch(ADD, jobs), jobs)
@@ -317,7 +317,7 @@ def test_its_jobs_go_to_the_other_device(fail: Fail, monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(executor.run(ADD, *jobs[0]), total(jobs[0]))
 
 
-def test_an_interrupt_while_it_is_opened_again_leaves_it_to_the_next_call(
+def test_after_an_interrupt_while_reopening_the_next_call_reopens_the_device(
     executor: gx.GpuExecutor, fail: Fail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, candidate = words(50), type(executor._devices[0].candidate)
@@ -340,13 +340,13 @@ def test_an_interrupt_while_it_is_opened_again_leaves_it_to_the_next_call(
 
 
 @pytest.mark.parametrize("way", ["run", "submit", "run_batch"])
-def test_a_lost_webgpu_device_is_opened_again(way: str) -> None:
+def test_a_lost_webgpu_device_is_reopened(way: str) -> None:
     job = words(5000)
     with gx.GpuExecutor("webgpu", settings=gx.Settings()) as executor:
         for turn in range(1, 3):
             backend: Any = executor._devices[0].backend
             backend.run(ADD, *job)
-            backend.trim()  # wgpu-native ends the process where what is ready is submitted
+            backend.trim()  # wgpu-native aborts if prepared commands are submitted
             backend._device.device.destroy()
             if way == "run_batch":
                 results = executor.run_batch(ADD, [job] * 3)
@@ -359,7 +359,7 @@ def test_a_lost_webgpu_device_is_opened_again(way: str) -> None:
             assert device_of(executor).reopened == turn
 
 
-def test_a_lost_webgpu_device_says_so_to_whoever_uses_it(open_webgpu: Any) -> None:
+def test_calls_on_a_lost_webgpu_device_raise_the_loss(open_webgpu: Any) -> None:
     gpu, job = open_webgpu(), words(5000)
     gpu.run(ADD, *job)
     gpu.trim()

@@ -1,4 +1,4 @@
-"""fork() in a process that has an executor: it stays the parent's, and a child may have its own."""
+"""fork() with an open executor, which belongs to the parent; a child may open its own."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ print("parent")
         ("'cpu'", "multiprocessing"),
     ],
 )
-def test_an_executor_stays_the_parents_and_a_child_may_have_its_own(
+def test_a_child_cannot_use_the_parents_executor_and_may_open_its_own(
     run_python: RunPython, way: str, options: str
 ) -> None:
     script = FORK.replace("{options}", options).replace("{metrics}", "False")
@@ -121,7 +121,7 @@ assert os.waitpid(pid, 0)[1] == 0
 """
 
 
-def test_metrics_that_the_parent_serves_do_not_hold_the_child(run_python: RunPython) -> None:
+def test_the_parents_metrics_server_does_not_block_the_child(run_python: RunPython) -> None:
     script = FORK.replace("{options}", "'vulkan'").replace("{metrics}", "True")
     check_script(run_python, script + SERVED + FORK_END, "child parent")
 
@@ -171,7 +171,7 @@ print("right")
 )
 
 
-def test_children_may_be_made_while_threads_use_it(run_python: RunPython) -> None:
+def test_fork_works_while_threads_use_an_executor(run_python: RunPython) -> None:
     check_script(run_python, FORKED_OFTEN, "right")
 
 
@@ -196,5 +196,5 @@ print("parent")
 """
 
 
-def test_callbacks_that_the_parent_added_are_called_in_the_parent(run_python: RunPython) -> None:
+def test_callbacks_of_the_parent_are_called_only_in_the_parent(run_python: RunPython) -> None:
     check_script(run_python, CALLBACKS, "child parent")

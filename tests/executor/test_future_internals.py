@@ -1,4 +1,4 @@
-"""The adapter to the private parts of `concurrent.futures.Future`: fails where a Python release
+"""The adapter to private attributes of `concurrent.futures.Future`. Fails on a Python release that
 changes them."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gpu_executor.executor.future_internals import renew_lock
 from tests.support.threads import PATIENCE, in_background
 
 
-def test_a_future_has_the_condition_that_is_renewed() -> None:
+def test_futures_keep_their_condition_in_the_private_attribute() -> None:
     found = vars(Future()).get("_condition")
     assert isinstance(found, threading.Condition), (
         f"Future._condition is {found!r} in this Python release: renew_lock() in "
@@ -26,21 +26,21 @@ def test_a_future_has_the_condition_that_is_renewed() -> None:
 def held() -> Iterator[Future[Any]]:
     """A future whose lock another thread holds, as a child of fork() may find it."""
     future: Future[Any] = Future()
-    has_it, let_go = threading.Event(), threading.Event()
+    has_it, released = threading.Event(), threading.Event()
 
     def hold() -> None:
         with future._condition:
             has_it.set()
-            let_go.wait()
+            released.wait()
 
     thread, _ = in_background(hold)
     assert has_it.wait(PATIENCE)
     yield future
-    let_go.set()
+    released.set()
     thread.join(PATIENCE)
 
 
-def test_a_future_can_be_used_though_its_lock_is_held(held: Future[Any]) -> None:
+def test_a_future_with_a_renewed_lock_can_be_used(held: Future[Any]) -> None:
     stuck, _ = in_background(held.done)
     stuck.join(0.05)
     assert stuck.is_alive(), "Future.done() no longer takes the lock that renew_lock() replaces"

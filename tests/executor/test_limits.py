@@ -1,4 +1,4 @@
-"""Limits for machines that are shared: bytes that wait in line, and memory on a device."""
+"""Limits for shared machines: bytes in the job queue, and memory on a device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOB = 80
 """Bytes of two arrays of ten words."""
 
 
-def test_over_the_limit_submit_waits_until_there_is_room(held: HeldKernel) -> None:
+def test_submit_blocks_while_the_queue_is_full(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=3 * JOB) as executor:
         held.hold(executor)
         futures = [executor.submit(ADD, *words(10, n)) for n in range(3)]
@@ -31,13 +31,13 @@ def test_over_the_limit_submit_waits_until_there_is_room(held: HeldKernel) -> No
         thread, late = in_background(lambda: executor.submit(ADD, *words(10, 3)))
         thread.join(0.1)
         assert thread.is_alive()
-        held.let_go.set()
+        held.released.set()
         thread.join(PATIENCE)
         results = [future.result(PATIENCE) for future in [*futures, *late]]
         check_sums(results, [words(10, n) for n in range(4)])
 
 
-def test_or_it_raises_and_says_how_much_waits(held: HeldKernel) -> None:
+def test_submit_raises_when_the_queue_is_full(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=3 * JOB, when_full="raise") as executor:
         held.hold(executor)
         futures = [executor.submit(ADD, *words(10)) for _ in range(3)]
@@ -50,21 +50,21 @@ def test_or_it_raises_and_says_how_much_waits(held: HeldKernel) -> None:
         with pytest.raises(QueueFullError):
             asyncio.run(executor.run_async(ADD, *words(10)))
         futures[1].cancel()
-        held.let_go.set()
+        held.released.set()
         futures[2].result(PATIENCE)
         np.testing.assert_array_equal(executor.submit(ADD, *words(10)).result(), total(words(10)))
 
 
-def test_a_job_larger_than_the_limit_is_taken_when_nothing_waits(held: HeldKernel) -> None:
+def test_a_job_larger_than_the_limit_is_queued_when_the_queue_is_empty(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=10, when_full="raise") as executor:
         held.hold(executor)
         executor.submit(ADD, *words(1000))
         with pytest.raises(QueueFullError):
             executor.submit(ADD, *words(1))
-        held.let_go.set()
+        held.released.set()
 
 
-def test_what_waits_for_room_is_told_of_the_shutdown(held: HeldKernel) -> None:
+def test_a_shutdown_ends_a_blocked_submit(held: HeldKernel) -> None:
     executor = gx.GpuExecutor("cpu", queued_bytes=JOB)
     held.hold(executor)
     executor.submit(ADD, *words(10))
@@ -75,7 +75,7 @@ def test_what_waits_for_room_is_told_of_the_shutdown(held: HeldKernel) -> None:
     assert isinstance(refused[0], ClosedError)
 
 
-def test_a_callback_is_let_in_since_nobody_else_could_make_room(held: HeldKernel) -> None:
+def test_a_submit_in_a_callback_is_not_limited(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=JOB) as executor:
         more: Future[Any] = Future()
 
@@ -86,17 +86,17 @@ def test_a_callback_is_let_in_since_nobody_else_could_make_room(held: HeldKernel
 
         held.hold(executor).add_done_callback(ask)
         executor.submit(ADD, *words(10))
-        held.let_go.set()
+        held.released.set()
         np.testing.assert_array_equal(more.result(PATIENCE), total(words(10, 2)))
 
 
-def test_a_map_waits_for_room_too(held: HeldKernel) -> None:
+def test_a_map_respects_the_limit(held: HeldKernel) -> None:
     with gx.GpuExecutor("cpu", queued_bytes=JOB) as executor:
         jobs = [words(10, n) for n in range(300)]
         check_sums(list(executor.map(ADD, *zip(*jobs, strict=True), chunksize=3)), jobs)
 
 
-def test_threads_are_bounded_together() -> None:
+def test_the_limit_is_shared_by_all_threads() -> None:
     most, seen = 10 * JOB, []
     with gx.GpuExecutor("cpu", queued_bytes=most) as executor:
 
@@ -114,7 +114,7 @@ def test_threads_are_bounded_together() -> None:
     assert max(seen) <= most
 
 
-def test_the_environment_sets_limits_and_arguments_win(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_override_the_limits_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_QUEUED_BYTES", "1_000")
     monkeypatch.setenv("GPU_WHEN_FULL", "raise")
     monkeypatch.setenv("GPU_MEMORY_LIMIT", "100_000")
@@ -130,12 +130,12 @@ def test_the_environment_sets_limits_and_arguments_win(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "wrong", [{"queued_bytes": 0}, {"memory_limit": -5}, {"when_full": "explode"}]
 )
-def test_limits_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_limits_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=next(iter(wrong))):
         gx.GpuExecutor("cpu", **wrong)
 
 
-def test_a_device_holds_no_more_memory_than_it_may() -> None:
+def test_a_device_holds_no_more_memory_than_its_limit() -> None:
     limit = 200_000
     with gx.GpuExecutor("vulkan", devices=[0, 0], memory_limit=limit) as executor:
         arrays = words(1 << 20)

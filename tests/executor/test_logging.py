@@ -1,4 +1,4 @@
-"""The log of an executor: what it opened, lost, tried again and left alone; jobs where asked."""
+"""The log of an executor: devices (opened, lost, quarantined), retries, and jobs at DEBUG."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import WrongResultError
 from gpu_executor.executor import candidates
-from tests.support.backend_faults import LOST, lie, lose
+from tests.support.backend_faults import LOST, corrupt_results, lose
 
 ADD = gx.kernels.load("vector_add_u32")
 A = np.arange(70, dtype=np.uint32)
 NAME = "gpu_executor.executor"
 
-Said = list[tuple[int, str]]
+Messages = list[tuple[int, str]]
 
 
 @pytest.fixture
@@ -25,41 +25,41 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def said(log: pytest.LogCaptureFixture) -> Said:
+def list_messages(log: pytest.LogCaptureFixture) -> Messages:
     return [(each.levelno, each.getMessage()) for each in log.records if each.name == NAME]
 
 
-def test_devices_are_opened_and_closed(log: pytest.LogCaptureFixture) -> None:
+def test_opening_and_closing_a_device_is_logged(log: pytest.LogCaptureFixture) -> None:
     with gx.GpuExecutor("cpu") as executor:
-        assert said(log) == [(logging.INFO, "NumPy by cpu opened")]
+        assert list_messages(log) == [(logging.INFO, "NumPy by cpu opened")]
         executor.run(ADD, A, A)
         executor.submit(ADD, A, A).result()
-    assert said(log)[1:] == [(logging.INFO, "NumPy by cpu closed after 2 calls")]
+    assert list_messages(log)[1:] == [(logging.INFO, "NumPy by cpu closed after 2 calls")]
 
 
-def test_calls_that_are_run_again_name_the_error(
+def test_retries_and_reopenings_are_logged_with_the_error(
     log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with gx.GpuExecutor("cpu") as executor:
         lose(monkeypatch, times=1)
         np.testing.assert_array_equal(executor.submit(ADD, A, A).result(), A + A)
-        assert said(log)[1:] == [
+        assert list_messages(log)[1:] == [
             (logging.WARNING, f"NumPy by cpu was lost and has been reopened: {LOST}"),
             (logging.WARNING, f"retrying vector_add_u32 on NumPy by cpu after an error: {LOST}"),
         ]
 
 
-def test_a_device_that_is_left_alone_is_an_error(
+def test_a_quarantine_is_logged_as_an_error(
     log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with gx.GpuExecutor("cpu", check=1.0) as executor:
-        lie(monkeypatch)
+        corrupt_results(monkeypatch)
         with pytest.raises(WrongResultError) as wrong:
             executor.run(ADD, A, A)
-        assert (logging.ERROR, f"NumPy by cpu is quarantined: {wrong.value}") in said(log)
+        assert (logging.ERROR, f"NumPy by cpu is quarantined: {wrong.value}") in list_messages(log)
 
 
-def test_falling_back_to_the_cpu_is_a_warning(
+def test_falling_back_to_the_cpu_is_logged_as_a_warning(
     log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nothing() -> list[candidates.DeviceCandidate]:
@@ -69,26 +69,26 @@ def test_falling_back_to_the_cpu_is_a_warning(
     monkeypatch.setattr(candidates, "find_adapters", nothing)
     with pytest.warns(RuntimeWarning, match="NumPy"), gx.GpuExecutor() as executor:
         assert executor.stats().fell_back
-        warned = [text for level, text in said(log) if level == logging.WARNING]
+        warned = [text for level, text in list_messages(log) if level == logging.WARNING]
         assert len(warned) == 1
         assert "falling back to NumPy by cpu" in warned[0]
-    with gx.GpuExecutor("cpu") as executor:  # which was asked for
+    with gx.GpuExecutor("cpu") as executor:  # requested, not a fallback
         assert not executor.stats().fell_back
-    assert [level for level, _ in said(log)].count(logging.WARNING) == 1
+    assert [level for level, _ in list_messages(log)].count(logging.WARNING) == 1
 
 
-def test_jobs_are_told_at_debug_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_are_logged_only_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     with gx.GpuExecutor("cpu") as executor:
         caplog.set_level(logging.INFO, NAME)
         executor.run(ADD, A, A)
         executor.submit(ADD, A, A).result()
-        assert said(caplog) == []
+        assert list_messages(caplog) == []
         caplog.set_level(logging.DEBUG, NAME)
         executor.run(ADD, A, A)
         list(executor.map(ADD, [A] * 3, [A] * 3))
         with pytest.raises(gx.errors.ArgumentTypeError):
             executor.submit(ADD, A, A.astype(np.float32)).result()
-    lines = [text for level, text in said(caplog) if level == logging.DEBUG]
+    lines = [text for level, text in list_messages(caplog) if level == logging.DEBUG]
     assert [text.split(" us, ")[-1].split(":")[0] for text in lines] == [
         "done",
         "done",
@@ -98,7 +98,7 @@ def test_jobs_are_told_at_debug_alone(caplog: pytest.LogCaptureFixture) -> None:
     assert "vector_add_u32 on NumPy by cpu: 3 calls, 1680 bytes, " in lines[1]
 
 
-def test_no_record_is_made_where_nobody_reads_it(
+def test_no_log_record_is_made_below_the_log_level(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []

@@ -1,4 +1,4 @@
-"""map: results in order, however many calls there are, and no further ahead than it may read."""
+"""map: results in order, with a limit of how far the iterables are read ahead."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.support.executors import (
     cpu,
     executor,
     held,
-    kernel_of,
+    make_addition,
+    make_kernel,
     total,
-    watched,
     words,
 )
 from tests.support.jobs import TOO_LARGE, check_sums, field_jobs
@@ -33,7 +33,7 @@ __all__ = ["cpu", "executor", "held"]  # the fixtures
 
 
 class Counted:
-    """Pairs of arrays without end, and how many were read."""
+    """Infinite iterables of arrays that count how many arrays were read."""
 
     def __init__(self, first_error: int | None = None) -> None:
         self.read = 0
@@ -58,7 +58,7 @@ def test_results_come_in_order(executor: gx.GpuExecutor) -> None:
     check_sums(list(executor.map(ADD, *zip(*jobs, strict=True), buffersize=3)), jobs)
 
 
-def test_the_shortest_iterable_ends_it(executor: gx.GpuExecutor) -> None:
+def test_the_shortest_iterable_ends_the_map(executor: gx.GpuExecutor) -> None:
     firsts = [words(2, n)[0] for n in range(5)]
     assert len(list(executor.map(ADD, firsts, seconds()))) == 5
     assert list(executor.map(ADD, [], seconds())) == []
@@ -77,7 +77,7 @@ def test_the_shortest_iterable_ends_it(executor: gx.GpuExecutor) -> None:
         ({"buffersize": 10, "chunksize": 30}, 10),
     ],
 )
-def test_it_reads_no_further_ahead_than_it_may(
+def test_a_map_reads_no_further_ahead_than_its_limit(
     cpu: gx.GpuExecutor, options: dict[str, int], most: int
 ) -> None:
     source = Counted()
@@ -88,7 +88,7 @@ def test_it_reads_no_further_ahead_than_it_may(
 
 
 @pytest.mark.parametrize(("options", "size"), [({}, MAX_BATCH_CALLS), ({"chunksize": 5}, 5)])
-def test_two_batches_are_in_flight_and_chunks_are_as_large_as_asked(
+def test_two_batches_of_chunksize_calls_are_in_flight(
     cpu: gx.GpuExecutor, held: HeldKernel, options: dict[str, int], size: int
 ) -> None:
     held.hold(cpu)
@@ -96,32 +96,32 @@ def test_two_batches_are_in_flight_and_chunks_are_as_large_as_asked(
     results = cpu.map(ADD, source.firsts(), seconds(), **options)
     stats = cpu.stats()
     assert (stats.waiting, stats.waiting_bytes, source.read) == (2, 2 * size * 16, 2 * size)
-    held.let_go.set()
+    held.released.set()
     next(results)
-    assert source.read == 3 * size, "a third one while the first is given out"
+    assert source.read == 3 * size, "a third batch while the first is consumed"
 
 
-def test_leaving_early_cancels_what_waits(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
+def test_closing_a_map_cancels_its_queued_calls(cpu: gx.GpuExecutor, held: HeldKernel) -> None:
     results = cpu.map(held.kernel, Counted().firsts(), seconds(), buffersize=4, chunksize=1)
     assert held.begun.wait(PATIENCE)
     results.close()  # type: ignore[attr-defined]
-    held.let_go.set()
+    held.released.set()
     assert list(results) == []
     cpu.shutdown()
     assert len(held.seen) == 1
 
 
-def test_the_time_counts_from_the_call(cpu: gx.GpuExecutor) -> None:
-    slow = kernel_of(watched(lambda: time.sleep(0.2)))
+def test_the_timeout_counts_from_the_call_of_map(cpu: gx.GpuExecutor) -> None:
+    slow = make_kernel(make_addition(lambda: time.sleep(0.2)))
     calls = ([words(2, n)[part] for n in range(9)] for part in (0, 1))
     results = cpu.map(slow, *calls, timeout=0.3, buffersize=1)
     np.testing.assert_array_equal(next(results), total(words(2)))
     with pytest.raises(TimeoutError):
         next(results)
-    assert list(results) == [], "like a generator that has raised"
+    assert list(results) == [], "like a generator after an exception"
 
 
-def test_an_error_comes_where_its_result_would(executor: gx.GpuExecutor) -> None:
+def test_an_error_is_raised_in_place_of_its_result(executor: gx.GpuExecutor) -> None:
     jobs = field_jobs(*[2] * 12)
     jobs[7][0][1] = TOO_LARGE
     results, found = executor.map(FQ_ADD, *zip(*jobs, strict=True)), []
@@ -133,7 +133,7 @@ def test_an_error_comes_where_its_result_would(executor: gx.GpuExecutor) -> None
     assert list(results) == []
 
 
-def test_an_error_of_the_iterable_comes_behind_the_results_before_it(
+def test_an_error_of_the_iterable_is_raised_after_the_results_before_it(
     executor: gx.GpuExecutor,
 ) -> None:
     results, found = executor.map(ADD, Counted(100).firsts(), seconds()), []
@@ -144,7 +144,7 @@ def test_an_error_of_the_iterable_comes_behind_the_results_before_it(
     np.testing.assert_array_equal(executor.run(ADD, *words(3)), total(words(3)))
 
 
-def test_a_shutdown_ends_it_behind_what_was_in_flight() -> None:
+def test_a_shutdown_ends_a_map_after_the_calls_in_flight() -> None:
     with gx.GpuExecutor("cpu") as executor:
         results = executor.map(ADD, Counted().firsts(), seconds())
         next(results)
@@ -160,12 +160,12 @@ def test_cancelled_batches_are_an_error(cpu: gx.GpuExecutor, held: HeldKernel) -
     held.hold(cpu)
     results = cpu.map(ADD, Counted().firsts(), seconds())
     cpu.shutdown(wait=False, cancel_futures=True)
-    held.let_go.set()
+    held.released.set()
     with pytest.raises(CancelledError):
         next(results)
 
 
-def test_it_keeps_its_executor() -> None:
+def test_a_map_keeps_its_executor_alive() -> None:
     jobs = [words(3, n) for n in range(400)]
     check_sums(list(gx.GpuExecutor("cpu").map(ADD, *zip(*jobs, strict=True))), jobs)
 

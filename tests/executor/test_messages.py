@@ -1,4 +1,4 @@
-"""What an executor says to arguments that mean nothing, and when it is asked at a bad time."""
+"""Messages of an executor for invalid arguments, and for `explain` at a bad time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_KERNEL = (
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("check", [0.0, 1.0])
 @pytest.mark.parametrize("level", [logging.WARNING, logging.DEBUG])
-def test_a_function_is_no_kernel_whoever_else_looks_at_it(
+def test_a_function_is_refused_with_any_check_and_log_level(
     backend: BackendName, check: float, level: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(level, "gpu_executor.executor")
@@ -41,7 +41,7 @@ def test_a_function_is_no_kernel_whoever_else_looks_at_it(
         assert str(raised.value) == NO_KERNEL
 
 
-def test_a_name_is_no_kernel_and_no_function() -> None:
+def test_a_string_is_refused_as_a_kernel() -> None:
     name: Any = ADD.name
     with gx.GpuExecutor("cpu") as executor:
         for ask in (executor.run, executor.submit):
@@ -52,7 +52,7 @@ def test_a_name_is_no_kernel_and_no_function() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         ({"tries": 0}, "tries is 0; it must be a whole number, at least 1"),
         ({"tries": "3"}, "tries is '3'; it must be a whole number, at least 1"),
@@ -72,38 +72,38 @@ def test_a_name_is_no_kernel_and_no_function() -> None:
     ],
     ids=str,
 )
-def test_a_keyword_that_means_nothing_is_named(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError, match=f"^{said}$"):
+def test_an_invalid_argument_is_named_in_the_message(wrong: dict[str, Any], text: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{text}$"):
         gx.GpuExecutor("cpu", **wrong)
 
 
-def test_several_devices_may_be_named_in_whatever_can_be_gone_through() -> None:
+def test_devices_may_be_any_iterable() -> None:
     ways: list[Any] = [np.array([0, 0]), (each for each in "00"), {0: "the first"}]
     for devices in ways:
         with gx.GpuExecutor("cpu", devices=devices, tries=np.int64(1)) as executor:  # type: ignore[arg-type]
             assert {str(each.candidate) for each in executor._devices} == {"NumPy by cpu"}
 
 
-def test_a_registry_that_is_none_is_refused() -> None:
+def test_anything_but_a_registry_is_refused() -> None:
     registry: Any = 5
     with gx.GpuExecutor("cpu") as executor, pytest.raises(SettingsError) as raised:
         executor.serve_metrics(registry=registry)
-    said = "registry= must be a CollectorRegistry of prometheus_client, not a int"
-    assert str(raised.value) == said
+    text = "registry= must be a CollectorRegistry of prometheus_client, not a int"
+    assert str(raised.value) == text
 
 
-# --- asked for a plan ---
+# --- explain ---
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_plan_that_is_asked_for_after_the_shutdown_is_refused(backend: BackendName) -> None:
+def test_explain_after_the_shutdown_is_refused(backend: BackendName) -> None:
     with gx.GpuExecutor(backend) as executor:
         assert "* 0: " in executor.explain(ADD, 10)
     with pytest.raises(ClosedError, match="the executor is shut down; open another one"):
         executor.explain(ADD, 10)
 
 
-def test_the_same_where_it_is_shut_down_meanwhile() -> None:
+def test_explain_during_a_shutdown_is_refused() -> None:
     executor = gx.GpuExecutor("vulkan")
     backend: Any = executor._devices[0].backend
     plan = backend.explain
@@ -117,7 +117,7 @@ def test_the_same_where_it_is_shut_down_meanwhile() -> None:
         executor.explain(ADD, 10)
 
 
-def test_a_plan_waits_for_a_device_that_is_being_opened_again(
+def test_explain_waits_for_a_device_that_is_being_reopened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     closed, may_open, open_seat = threading.Event(), threading.Event(), DeviceCandidate.open
@@ -132,20 +132,20 @@ def test_a_plan_waits_for_a_device_that_is_being_opened_again(
         monkeypatch.setattr(DeviceCandidate, "open", slowly)
         reopening, _ = in_background(lambda: device._recover(device.backend, LOST))
         assert closed.wait(PATIENCE)
-        asking, said = in_background(lambda: executor.explain(ADD, 10))
+        asking, text = in_background(lambda: executor.explain(ADD, 10))
         asking.join(0.2)
-        assert said == []
+        assert text == []
         may_open.set()
         for thread in (asking, reopening):
             thread.join(PATIENCE)
-        assert "10 elements on the" in said[0]
+        assert "10 elements on the" in text[0]
 
 
-def test_a_plan_is_that_of_a_device_which_has_not_failed() -> None:
+def test_explain_describes_a_usable_device() -> None:
     with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
         failed, _ = executor._devices
         failed.backend.close()
         failed.failed = NoDeviceError("it is gone")
-        said = executor.explain(ADD, 10)
-        assert "quarantined: it is gone" in said
-        assert "10 elements on the" in said
+        text = executor.explain(ADD, 10)
+        assert "quarantined: it is gone" in text
+        assert "10 elements on the" in text

@@ -1,4 +1,4 @@
-"""Profiles of an executor: all devices on one clock, and the trace with a process for each."""
+"""Profiles of an executor: all devices on one clock, and a trace with a process for each device."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gpu_executor.executor.candidates import BackendName
 from gpu_executor.executor.device_metrics import DeviceProfile
 from gpu_executor.primes import BLS12_381_FQ, words
 from tests.conftest import elements
-from tests.executor.test_candidates import slower
+from tests.support.backend_faults import delay_calls
 from tests.support.executors import BACKENDS
 
 MUL = gx.kernels.load("bls12_381_fq_mul")
 A, B = (words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 300, seed)) for seed in (1, 2))
 EXPECTED = words.mul(BLS12_381_FQ, A, B)
-# Clocks of device and host are brought together to far less than this.
+# Device and host clocks are aligned far more closely than this.
 SLACK_NS = 1_000_000
 
 Event = dict[str, Any]
@@ -39,7 +39,7 @@ def events_of(file: Path) -> tuple[dict[int, str], dict[tuple[int, int], str], l
     return processes, tracks, [each for each in events if each["ph"] == "X"]
 
 
-def test_every_device_is_a_process_on_one_clock(tmp_path: Path) -> None:
+def test_every_device_is_a_process_of_the_trace_on_one_clock(tmp_path: Path) -> None:
     with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
         name = executor.stats().devices[0].device
         executor.run_batch(MUL, [(A, B)] * 4)
@@ -48,7 +48,7 @@ def test_every_device_is_a_process_on_one_clock(tmp_path: Path) -> None:
             futures = [executor.submit(MUL, A, B) for _ in range(40)]
             results = [future.result() for future in futures]
             ended = time.perf_counter_ns()
-        executor.run(MUL, A, B)  # nobody watches
+        executor.run(MUL, A, B)  # not profiled
     for result in results:
         np.testing.assert_array_equal(result, EXPECTED)
     assert len(profile.spans) == 2
@@ -72,7 +72,7 @@ def test_every_device_is_a_process_on_one_clock(tmp_path: Path) -> None:
         jobs = [each for each in mine if each["name"] == MUL.name]
         pieces = [each for each in mine if each["name"] == "compute"]
         assert bool(jobs) == bool(pieces)
-        for piece in pieces:  # every piece within a run of its kernel on that device
+        for piece in pieces:  # every piece lies within a job of its device
             assert any(
                 job["ts"] - SLACK_NS / 1e3
                 <= piece["ts"]
@@ -82,7 +82,7 @@ def test_every_device_is_a_process_on_one_clock(tmp_path: Path) -> None:
             )
 
 
-def test_jobs_of_a_device_without_stages_are_in_it_too(tmp_path: Path) -> None:
+def test_jobs_of_a_device_without_stages_are_in_the_trace(tmp_path: Path) -> None:
     with gx.GpuExecutor("cpu") as executor:
         with executor.profile() as profile:
             executor.run(MUL, A, B)
@@ -98,9 +98,11 @@ def test_jobs_of_a_device_without_stages_are_in_it_too(tmp_path: Path) -> None:
     assert all(each["dur"] > 0 for each in spans)
 
 
-def test_small_calls_on_the_cpu_are_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_calls_on_the_cpu_are_in_the_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with gx.GpuExecutor("vulkan", small_on_cpu=True) as executor:
-        slower(executor._devices[0].backend, monkeypatch)
+        delay_calls(executor._devices[0].backend, monkeypatch)
         with executor.profile() as profile:
             executor.run(MUL, A[:3], B[:3])
             executor.submit(MUL, A[:4], B[:4]).result()
@@ -111,7 +113,7 @@ def test_small_calls_on_the_cpu_are_in_it(tmp_path: Path, monkeypatch: pytest.Mo
     assert [each["name"] for each in spans if each["pid"] == 2] == [MUL.name] * 2
 
 
-def test_a_device_that_is_opened_again_is_still_watched() -> None:
+def test_a_reopened_device_stays_in_the_profile() -> None:
     with gx.GpuExecutor("vulkan") as executor:
         device = executor._devices[0]
         with executor.profile() as profile:
@@ -120,7 +122,7 @@ def test_a_device_that_is_opened_again_is_still_watched() -> None:
             device._recover(device.backend, gx.DeviceLostError("vkQueueSubmit", -4, "on purpose"))
             np.testing.assert_array_equal(executor.run(MUL, A, B), EXPECTED)
             assert executor.stats().devices[0].reopened == 1
-        executor.run(MUL, A, B)  # nobody watches
+        executor.run(MUL, A, B)  # not profiled
     assert {"compute", MUL.name} <= set(before)
     after = [each.stage for each in profile.spans[0]]
     assert sorted(after) == sorted(2 * before)
@@ -131,7 +133,7 @@ def test_a_device_that_is_opened_again_is_still_watched() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_second_profile_is_refused_and_the_first_goes_on(backend: BackendName) -> None:
+def test_a_second_profile_is_refused_and_the_first_continues(backend: BackendName) -> None:
     with gx.GpuExecutor(backend) as executor:
         with executor.profile() as first:
             executor.run(MUL, A, B)
@@ -146,7 +148,7 @@ def test_a_second_profile_is_refused_and_the_first_goes_on(backend: BackendName)
     assert [len(*each.spans) for each in (first, second)] == [2 * once, once]
 
 
-def test_where_one_device_refuses_the_others_are_not_watched() -> None:
+def test_no_device_is_profiled_if_one_refuses() -> None:
     with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
         free, taken = executor._devices
         own = DeviceProfile()
@@ -165,7 +167,7 @@ def test_where_one_device_refuses_the_others_are_not_watched() -> None:
     assert [each["compute"] > 0 for each in profile.stages()] == [True, True]
 
 
-def test_a_profile_of_nothing_is_a_trace_of_nothing(tmp_path: Path) -> None:
+def test_an_empty_profile_is_an_empty_trace(tmp_path: Path) -> None:
     with gx.GpuExecutor("cpu") as executor, executor.profile() as profile:
         pass
     profile.save_trace(tmp_path / "trace.json")

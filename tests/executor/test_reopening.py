@@ -1,4 +1,4 @@
-"""A device that one thread opens again while another is about to use it."""
+"""A device that one thread reopens while another thread is about to use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ X = np.arange(9, dtype=np.uint32)
 
 
 @pytest.mark.parametrize("ask", ["run", "submit", "run_batch"])
-def test_a_call_on_a_backend_that_was_closed_to_reopen_the_device_is_run_again(ask: str) -> None:
+def test_a_call_on_a_backend_that_another_thread_closed_to_reopen_it_is_retried(ask: str) -> None:
     with gx.GpuExecutor("vulkan") as executor:
         device = executor._devices[0]
         lost, real = device.backend, device.backend.run
@@ -36,7 +36,7 @@ def test_a_call_on_a_backend_that_was_closed_to_reopen_the_device_is_run_again(a
         assert (counted.reopened, counted.retries) == (1, 1)
 
 
-def test_a_backend_that_was_closed_for_good_says_so() -> None:
+def test_a_call_on_a_closed_backend_is_not_retried() -> None:
     with gx.GpuExecutor("vulkan") as executor:
         executor._devices[0].backend.close()
         with pytest.raises(gx.errors.ClosedError):

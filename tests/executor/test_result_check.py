@@ -1,4 +1,4 @@
-"""Results computed again on the CPU: what is wrong is found, by its index, and nothing else is."""
+"""The result check: wrong elements are found with their index, and right results pass."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tests.support.executors import (
     BACKENDS,
     FQ_ADD,
     Array,
-    kernel_of,
-    let_meet,
-    put_before,
+    call_before,
+    make_kernel,
+    synchronize_devices,
     total,
     words,
 )
@@ -46,7 +46,7 @@ MATMUL = gx.kernels.load("matmul_u32")
 
 
 class Spoiling:
-    """A backend whose results have a wrong number at one place of one output."""
+    """A backend whose results have one wrong number in one output."""
 
     def __init__(self, backend: Any, index: int, output: int = 0) -> None:
         self._backend, self._index, self._output = backend, index, output
@@ -67,8 +67,8 @@ class Spoiling:
         return getattr(self._backend, name)
 
 
-def spoil(executor: gx.GpuExecutor, index: int, output: int = 0, who: int = 0) -> None:
-    device = executor._devices[who]
+def spoil(executor: gx.GpuExecutor, index: int, output: int = 0, device_index: int = 0) -> None:
+    device = executor._devices[device_index]
     device.backend = cast(Backend, Spoiling(device.backend, index, output))
 
 
@@ -84,26 +84,26 @@ def found_by(executor: gx.GpuExecutor, kernel: gx.Kernel, *arrays: Any) -> Wrong
     return raised.value
 
 
-def gathered(
+def submit_as_batch(
     executor: gx.GpuExecutor, kernel: gx.Kernel, calls: Sequence[tuple[Array, ...]]
 ) -> list[Future[Any]]:
-    """Calls that wait for the device, and so are run together."""
-    begun, let_go = threading.Event(), threading.Event()
+    """Submit calls while the device is busy, so that they run as one batch."""
+    begun, released = threading.Event(), threading.Event()
 
     def hold(_elements: int) -> None:
         begun.set()
-        assert let_go.wait(PATIENCE)
+        assert released.wait(PATIENCE)
 
-    put_before(executor, 0, hold)
+    call_before(executor, 0, hold)
     before = executor.submit(ADD, *words(1))
     assert begun.wait(PATIENCE)
     futures = [executor.submit(kernel, *arrays) for arrays in calls]
-    let_go.set()
+    released.set()
     before.result(PATIENCE)
     return futures
 
 
-def test_right_results_pass_whatever_they_are(checked: gx.GpuExecutor) -> None:
+def test_right_results_pass_the_check(checked: gx.GpuExecutor) -> None:
     jobs = [field_job(n, n) for n in (1, 5, 70)]
     check_sums([checked.run(FQ_ADD, *job) for job in jobs], jobs)
     check_sums(checked.run_batch(FQ_ADD, jobs), jobs)
@@ -114,7 +114,7 @@ def test_right_results_pass_whatever_they_are(checked: gx.GpuExecutor) -> None:
     assert len(checked.run(ADD, *words(0))) == 0
 
 
-def test_a_wrong_element_is_found_and_named(checked: gx.GpuExecutor) -> None:
+def test_a_wrong_element_is_found_and_its_index_named(checked: gx.GpuExecutor) -> None:
     spoil(checked, 1234)
     error = found_by(checked, ADD, *words(5000))
     assert (error.index, error.output, error.kernel, error.job) == (1234, 0, "vector_add_u32", None)
@@ -123,12 +123,12 @@ def test_a_wrong_element_is_found_and_named(checked: gx.GpuExecutor) -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_from_then_on_the_device_is_left_alone(checked: gx.GpuExecutor) -> None:
+def test_a_device_with_a_wrong_result_is_quarantined(checked: gx.GpuExecutor) -> None:
     spoil(checked, 7)
     future = checked.submit(ADD, *words(50))
     assert isinstance(future.exception(PATIENCE), WrongResultError)
     before = checked.stats().devices[0].calls
-    for _ in range(2):  # an error of their own, which says why
+    for _ in range(2):  # each a new exception with the reason
         refused = checked.submit(ADD, *words(3)).exception(PATIENCE)
         assert isinstance(refused, NoDeviceError) and "element 7" in str(refused)
         with pytest.raises(NoDeviceError, match=r"is quarantined: .* element 7 "):
@@ -138,7 +138,7 @@ def test_from_then_on_the_device_is_left_alone(checked: gx.GpuExecutor) -> None:
     assert "element 7" in str(stats.failed)
 
 
-def test_a_sample_finds_it_as_often_as_it_looks_there() -> None:
+def test_a_sample_finds_a_wrong_element_with_its_probability() -> None:
     index, count, fraction, calls = 321, 1000, 0.05, 400
     checking, found = ResultChecker(fraction, seed=1), 0
     a, b = words(count)
@@ -159,7 +159,7 @@ def test_a_sample_finds_it_as_often_as_it_looks_there() -> None:
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5, 0.9, 0.99])
-def test_as_much_is_looked_at_as_was_said(fraction: float) -> None:
+def test_the_sample_has_the_size_that_the_fraction_says(fraction: float) -> None:
     count = 100_000
     checking = ResultChecker(fraction)
     assert checking.sample(ADD, words(count)) is not None
@@ -167,25 +167,25 @@ def test_as_much_is_looked_at_as_was_said(fraction: float) -> None:
     assert (np.diff(checking._draw_indices(count)) > 0).all()
 
 
-def test_every_element_is_looked_at_as_often_as_another() -> None:
+def test_elements_are_sampled_uniformly() -> None:
     checking, seen = ResultChecker(0.5, seed=1), np.zeros(10, int)
     for _ in range(2000):
         seen[checking._draw_indices(len(seen))] += 1
     assert (np.abs(seen - 1000) < 120).all()
 
 
-def test_a_few_of_very_many_are_drawn_without_a_list_of_the_many() -> None:
+def test_sampling_few_of_many_elements_needs_no_memory_for_all() -> None:
     assert len(ResultChecker(0.5e-9)._draw_indices(10**12)) == 500
 
 
-def test_of_a_small_call_one_element_is_looked_at() -> None:
+def test_at_least_one_element_of_a_call_is_checked() -> None:
     checking = ResultChecker(0.001)
     for _ in range(10):
         assert checking.sample(ADD, words(3)) is not None
     assert checking.checked == 10
 
 
-def test_every_output_is_looked_at() -> None:
+def test_every_output_is_checked() -> None:
     both = gx.Kernel.from_wgsl(
         "", inputs=2, outputs=2, dtypes=["u4"] * 4, reference=lambda a, b: (a + b, a - b)
     )
@@ -205,7 +205,7 @@ def test_whole_kernels_are_checked_as_a_whole(checked: gx.GpuExecutor) -> None:
     assert found_by(checked, MATMUL, a, a.T).index == 2 * 4
 
 
-def test_of_whole_kernels_a_part_of_the_calls_is_checked() -> None:
+def test_a_fraction_of_the_calls_of_whole_kernels_is_checked() -> None:
     with gx.GpuExecutor("cpu", check=0.25) as executor:
         executor._checker._random = np.random.default_rng(3)
         a = np.ones((2, 2), np.uint32)
@@ -224,13 +224,13 @@ def test_a_kernel_without_a_reference_is_counted_as_unchecked() -> None:
 
 def test_a_kernel_that_takes_any_dtype_is_checked() -> None:
     with gx.GpuExecutor("vulkan", check=1.0) as executor:
-        any_words = kernel_of(lambda a, b: a + b, dtypes=None)
+        any_words = make_kernel(lambda a, b: a + b, dtypes=None)
         np.testing.assert_array_equal(executor.run(any_words, *words(50)), total(words(50)))
         spoil(executor, 9)
         assert found_by(executor, any_words, *words(50)).index == 9
 
 
-def test_calls_over_their_own_inputs_are_checked_with_what_was_there(
+def test_calls_that_overwrite_their_inputs_are_checked_with_the_original_inputs(
     checked: gx.GpuExecutor,
 ) -> None:
     a, b = words(100)
@@ -242,7 +242,7 @@ def test_calls_over_their_own_inputs_are_checked_with_what_was_there(
     check_sums(outs, [(words(20, n)[0], words(20)[1]) for n in range(5)])
 
 
-def test_a_batch_says_which_job_was_wrong(checked: gx.GpuExecutor) -> None:
+def test_the_error_of_a_batch_names_the_wrong_job(checked: gx.GpuExecutor) -> None:
     spoil(checked, 70_000)
     jobs = word_jobs(10, 69_999, 200_000, 3)
     with pytest.raises(WrongResultError, match=r"^job 2: ") as raised:
@@ -257,23 +257,25 @@ def test_wrong_results_of_a_batch_are_counted_as_errors(checked: gx.GpuExecutor)
     assert checked.stats().devices[0].errors == 2
 
 
-def test_a_piece_of_a_call_says_where_it_was_in_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_element_of_a_part_has_its_index_in_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(jobs, "UNIT_BYTES", 8192)
     with gx.GpuExecutor("cpu", devices=[0, 0], check=1.0) as executor:
-        let_meet(executor)
-        spoil(executor, 100, who=1)
+        synchronize_devices(executor)
+        spoil(executor, 100, device_index=1)
         error = found_by(executor, ADD, *words(10_240))
-        assert error.index == 5 * 1024 + 100, "the second has the second half"
+        assert error.index == 5 * 1024 + 100, "the second device has the second half"
         for _ in range(3):
             arrays = words(10_240)
             np.testing.assert_array_equal(executor.run(ADD, *arrays), total(arrays))
         assert [each.failed is None for each in executor.stats().devices] == [True, False]
 
 
-# --- what is wrong with one call ---
+# --- errors of one call ---
 
 
-def test_a_bad_argument_is_refused_in_the_same_words_as_without_a_check(
+def test_an_invalid_argument_has_the_same_message_with_and_without_a_check(
     checked: gx.GpuExecutor,
 ) -> None:
     flat = np.zeros(7, np.uint64)
@@ -284,14 +286,14 @@ def test_a_bad_argument_is_refused_in_the_same_words_as_without_a_check(
     assert checked.stats().checked == 0
 
 
-def test_a_bad_argument_is_not_the_error_of_calls_beside_it(checked: gx.GpuExecutor) -> None:
+def test_an_invalid_argument_fails_only_its_own_call(checked: gx.GpuExecutor) -> None:
     flat, jobs = np.zeros(7, np.uint64), [field_job(n, n) for n in (1, 5, 9)]
-    *good, bad = gathered(checked, FQ_ADD, [*jobs, (flat, flat)])
+    *good, bad = submit_as_batch(checked, FQ_ADD, [*jobs, (flat, flat)])
     check_sums([each.result(PATIENCE) for each in good], jobs)
     assert isinstance(bad.exception(PATIENCE), ArgumentShapeError)
 
 
-def test_a_call_that_cannot_be_drawn_from_is_not_the_error_of_calls_beside_it(
+def test_an_error_in_sampling_fails_only_its_own_call(
     checked: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sample = checked._checker.sample
@@ -303,7 +305,7 @@ def test_a_call_that_cannot_be_drawn_from_is_not_the_error_of_calls_beside_it(
 
     monkeypatch.setattr(checked._checker, "sample", fail_for_five)
     jobs = word_jobs(3, 5, 7)
-    first, second, third = gathered(checked, ADD, jobs)
+    first, second, third = submit_as_batch(checked, ADD, jobs)
     check_sums([first.result(PATIENCE), third.result(PATIENCE)], [jobs[0], jobs[2]])
     assert str(second.exception(PATIENCE)) == "no room for a copy"
     stats = checked.stats().devices[0]
@@ -313,8 +315,8 @@ def test_a_call_that_cannot_be_drawn_from_is_not_the_error_of_calls_beside_it(
 # --- references ---
 
 
-def test_what_a_reference_gives_is_brought_into_the_outputs_dtype() -> None:
-    wide = kernel_of(lambda a, b: a.astype(np.uint64) + b)
+def test_the_result_of_a_reference_is_converted_to_the_dtype_of_the_output() -> None:
+    wide = make_kernel(lambda a, b: a.astype(np.uint64) + b)
     large = np.full(8, (1 << 32) - 1, np.uint32)
     with gx.GpuExecutor("vulkan", check=1.0) as executor:
         np.testing.assert_array_equal(executor.run(wide, large, large), large - 1)
@@ -322,17 +324,17 @@ def test_what_a_reference_gives_is_brought_into_the_outputs_dtype() -> None:
         assert found_by(executor, wide, large, large).index == 3
 
 
-def test_a_reference_may_give_one_value_for_all_elements() -> None:
+def test_a_reference_may_return_one_value_for_all_elements() -> None:
     zeros = np.zeros(8, np.uint32)
     with gx.GpuExecutor("vulkan", check=1.0) as executor:
-        always_zero = kernel_of(lambda _a, _b: 0)
+        always_zero = make_kernel(lambda _a, _b: 0)
         np.testing.assert_array_equal(executor.run(always_zero, zeros, zeros), zeros)
         spoil(executor, 5)
         assert found_by(executor, always_zero, zeros, zeros).index == 5
 
 
-def test_whole_kernels_references_are_brought_into_dtype_and_shape_too() -> None:
-    summed = kernel_of(
+def test_references_of_whole_kernels_are_converted_to_dtype_and_shape() -> None:
+    summed = make_kernel(
         lambda a, b: a.sum(dtype=np.uint64) + b[0, 0],
         split="whole",
         out_shape=lambda *_shapes: (2, 3),
@@ -348,8 +350,8 @@ def test_whole_kernels_references_are_brought_into_dtype_and_shape_too() -> None
     assert raised.value.index == 4
 
 
-def test_a_reference_of_doubles_overflows_as_the_devices_floats_do() -> None:
-    squares = kernel_of(lambda a, _b: a.astype(np.float64) ** 2, dtypes=["f4"] * 3)
+def test_a_float64_reference_overflows_like_float32_on_the_device() -> None:
+    squares = make_kernel(lambda a, _b: a.astype(np.float64) ** 2, dtypes=["f4"] * 3)
     given = np.array([1e30, 2.0], np.float32)
     sample = ResultChecker(1.0).sample(squares, (given, given))
     assert sample is not None
@@ -368,17 +370,17 @@ def refuse(*_arrays: Array) -> Array:
         (lambda a, b: (a + b) * 0.5, TypeError("Cannot cast array data")),
     ],
 )
-def test_an_error_of_a_reference_is_the_calls_and_the_device_goes_on(
+def test_an_error_of_a_reference_fails_its_call_and_not_the_device(
     reference: Callable[..., Any], error: Exception
 ) -> None:
     def sometimes(a: Array, b: Array) -> Any:
         return reference(a, b) if a[0] == 7 else a + b
 
-    kernel, bad, good = kernel_of(sometimes), words(5, 7), words(5)
+    kernel, bad, good = make_kernel(sometimes), words(5, 7), words(5)
     with gx.GpuExecutor("vulkan", check=1.0) as executor:
         with pytest.raises(type(error), match=str(error)):
             executor.run(kernel, *bad)
-        first, second, third = gathered(executor, kernel, [good, bad, good])
+        first, second, third = submit_as_batch(executor, kernel, [good, bad, good])
         np.testing.assert_array_equal(first.result(PATIENCE), total(good))
         with pytest.raises(type(error), match=str(error)):
             second.result(PATIENCE)
@@ -419,12 +421,12 @@ def test_sums_of_floats_may_differ_in_their_last_digits(backend: BackendName) ->
         ([1.0, 1.0], [1.0, np.nan], False),
     ],
 )
-def test_floats_agree_to_half_of_their_digits(
+def test_floats_must_agree_to_half_of_their_digits(
     expected: list[float], found: list[float], right: bool
 ) -> None:
     given = np.array(expected, np.float32)
     sample = ResultChecker(1.0).sample(
-        kernel_of(lambda a, _b: a, dtypes=["f4"] * 3), (given, np.zeros_like(given))
+        make_kernel(lambda a, _b: a, dtypes=["f4"] * 3), (given, np.zeros_like(given))
     )
     assert sample is not None
     if right:
@@ -434,10 +436,10 @@ def test_floats_agree_to_half_of_their_digits(
             sample.compare(np.array(found, np.float32), "a device")
 
 
-# --- other places and layouts ---
+# --- device arrays and layouts ---
 
 
-def test_arrays_on_the_card_are_fetched_and_checked() -> None:
+def test_device_arrays_are_fetched_and_checked() -> None:
     with gx.GpuExecutor("vulkan", check=1.0) as executor:
         backend = executor._devices[0].backend
         assert isinstance(backend, PersistentVulkanBackend)
@@ -449,7 +451,7 @@ def test_arrays_on_the_card_are_fetched_and_checked() -> None:
         assert found_by(executor, ADD, there, b).index == 300
 
 
-def test_strided_and_foreign_arrays_are_checked(checked: gx.GpuExecutor) -> None:
+def test_strided_and_big_endian_arrays_are_checked(checked: gx.GpuExecutor) -> None:
     a, b = words(600)
     np.testing.assert_array_equal(checked.run(ADD, a[::3], b[::-3]), a[::3] + b[::-3])
     foreign = a.astype(">u4")
@@ -459,12 +461,12 @@ def test_strided_and_foreign_arrays_are_checked(checked: gx.GpuExecutor) -> None
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.5, float("nan")])
-def test_a_fraction_is_between_nothing_and_all(fraction: float) -> None:
+def test_the_fraction_must_be_from_0_to_1(fraction: float) -> None:
     with pytest.raises(SettingsError, match="0 to 1"):
         gx.GpuExecutor("cpu", check=fraction)
 
 
-def test_what_another_job_of_the_batch_writes_is_not_foretold() -> None:
+def test_a_call_whose_inputs_another_job_writes_is_not_checked() -> None:
     with gx.GpuExecutor("cpu", check=1.0) as executor:
         (a, b), (c, d) = words(20), words(20, 9)
         executor.run_batch(ADD, [(a, b), (c, b)], out=[c, d])

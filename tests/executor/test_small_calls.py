@@ -1,4 +1,4 @@
-"""Small calls on the CPU: what comes of a try that fails, and of many kernels."""
+"""Small calls on the CPU: measurements that fail, and many kernels."""
 
 from __future__ import annotations
 
@@ -12,24 +12,32 @@ import gpu_executor as gx
 from gpu_executor.executor import device_pool
 from gpu_executor.executor.device_pool import ROUNDS
 from gpu_executor.kernel import Shape
-from tests.support.executors import Array, HeldKernel, held, kernel_of, total, watched, words
+from tests.support.executors import (
+    Array,
+    HeldKernel,
+    held,
+    make_addition,
+    make_kernel,
+    total,
+    words,
+)
 from tests.support.threads import PATIENCE
 
 __all__ = ["held"]
 
 
-def test_where_the_reference_fails_the_device_runs_it() -> None:
+def test_the_device_runs_calls_whose_reference_fails() -> None:
     tried: list[int] = []
 
     def broken(a: Array, _b: Array) -> Array:
         tried.append(len(a))
         raise IndexError("the reference has a bug")
 
-    kernel, jobs = kernel_of(broken), [words(3), words(4)]
+    kernel, jobs = make_kernel(broken), [words(3), words(4)]
     with gx.GpuExecutor("vulkan", small_on_cpu=True) as executor:
         for _ in range(3):
             np.testing.assert_array_equal(executor.run(kernel, *words(3)), total(words(3)))
-        assert tried == [3], "once is enough"
+        assert tried == [3], "measured once"
         for found, job in zip(executor.run_batch(kernel, jobs), jobs, strict=True):
             np.testing.assert_array_equal(found, total(job))
         future = executor.submit(kernel, *words(100))
@@ -38,27 +46,27 @@ def test_where_the_reference_fails_the_device_runs_it() -> None:
         assert "none so far" in executor.explain(kernel, 10)
 
 
-def test_a_call_that_cannot_be_tried_is_not_the_error_of_calls_beside_it(held: HeldKernel) -> None:
+def test_an_error_in_a_measurement_fails_only_its_own_call(held: HeldKernel) -> None:
     def same(first: Shape, _second: Shape) -> Shape:
         if first == (3,):
             raise LookupError("no shape for three")
         return first
 
-    kernel = kernel_of(lambda a, b: a + b, split="whole", out_shape=same)
+    kernel = make_kernel(lambda a, b: a + b, split="whole", out_shape=same)
     with gx.GpuExecutor("cpu", small_on_cpu=True) as executor:
         held.hold(executor)
         bad, good = (executor.submit(kernel, *words(count)) for count in (3, 4))
-        held.let_go.set()
+        held.released.set()
         assert str(bad.exception(PATIENCE)) == "no shape for three"
         np.testing.assert_array_equal(good.result(PATIENCE), total(words(4)))
 
 
-def test_kernels_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_measurements_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_pool, "MAX_MEASUREMENTS", 8)
     seen: list[int] = []
 
     def kernel_number(number: int) -> gx.Kernel:
-        return kernel_of(watched(lambda: seen.append(number)))
+        return make_kernel(make_addition(lambda: seen.append(number)))
 
     with gx.GpuExecutor("cpu", small_on_cpu=True) as executor:
         known = []
@@ -70,6 +78,6 @@ def test_kernels_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPat
         assert [each() is None for each in known] == [True] * 12 + [False] * 8
         seen.clear()
         executor.run(kernel, *words(3))
-        assert seen == [19], "what is known is not tried again"
+        assert seen == [19], "a kept measurement is not repeated"
         executor.run(kernel_number(20), *words(3))
         assert seen[1:] == [20] * (2 * (1 + ROUNDS) + 1)

@@ -1,8 +1,9 @@
-"""Backends that fail, wait or lie, for tests of what is said about them."""
+"""Backends that fail, block, are slow or compute wrong results, for tests."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +17,7 @@ LOST = gx.DeviceLostError("vkQueueSubmit", -4, "VK_ERROR_DEVICE_LOST")
 
 
 def lose(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
-    """The CPU's next calls, so many, find their device lost."""
+    """The next `times` calls of the CPU backend raise `DeviceLostError`."""
     run, left = gx.CpuBackend.run, [times]
 
     def failing(self: gx.CpuBackend, *arguments: Any, **options: Any) -> Any:
@@ -28,19 +29,20 @@ def lose(monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
     monkeypatch.setattr(gx.CpuBackend, "run", failing)
 
 
-def lie(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CPU's results are all wrong from now on."""
+def corrupt_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All results of the CPU backend are wrong from now on."""
     run = gx.CpuBackend.run
 
-    def lying(self: gx.CpuBackend, *arguments: Any, **options: Any) -> Any:
+    def corrupted(self: gx.CpuBackend, *arguments: Any, **options: Any) -> Any:
         return np.invert(run(self, *arguments, **options))
 
-    monkeypatch.setattr(gx.CpuBackend, "run", lying)
+    monkeypatch.setattr(gx.CpuBackend, "run", corrupted)
 
 
 @contextmanager
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """The CPU's calls wait until this ends; the event is set when the first one does."""
+def hold_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Calls of the CPU backend block inside the `with` block. The event is set when the first call
+    blocks."""
     run, waits, goes_on = gx.CpuBackend.run, threading.Event(), threading.Event()
 
     def waiting(self: gx.CpuBackend, *arguments: Any, **options: Any) -> Any:
@@ -54,3 +56,14 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
             yield waits
         finally:
             goes_on.set()
+
+
+def delay_calls(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call of a backend takes 10 ms longer: more than NumPy needs on a busy machine."""
+    run = backend.run
+
+    def delayed(*arguments: Any, **options: Any) -> Any:
+        time.sleep(0.01)
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(backend, "run", delayed)

@@ -1,4 +1,4 @@
-"""For tests of executors in interpreters of their own, each with a limit of time."""
+"""Scripts that use executors in their own interpreters, with a time limit."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ signal.alarm(60)
 
 
 def check_script(
-    run_python: RunPython, script: str, said: str, status: int = 0
+    run_python: RunPython, script: str, printed: str, status: int = 0
 ) -> subprocess.CompletedProcess[str]:
     ran = run_python(BEGIN + script)
-    assert (ran.returncode, ran.stdout.split()) == (status, said.split()), ran.stderr
+    assert (ran.returncode, ran.stdout.split()) == (status, printed.split()), ran.stderr
     return ran

@@ -1,5 +1,7 @@
-"""For tests of executors: kernels whose computation on the CPU a test can hold or watch, and
-fixtures. Who imports a fixture names it in `__all__`, as it is used by its name alone."""
+"""Executors for tests: fixtures, and kernels and backends that a test can block or observe.
+
+A test module that imports a fixture lists it in `__all__`, since pytest uses it by name only.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,14 @@ ADD = gx.kernels.load("vector_add_u32")
 FQ_ADD = gx.kernels.load("bls12_381_fq_add")
 
 
-def kernel_of(reference: Callable[..., Any], **changes: Any) -> gx.Kernel:
-    """A kernel of two arrays of 32-bit words, which the CPU computes so."""
+def make_kernel(reference: Callable[..., Any], **changes: Any) -> gx.Kernel:
+    """A kernel of two arrays of 32-bit words, with the given CPU reference."""
     options: dict[str, Any] = {"inputs": 2, "outputs": 1, "dtypes": ["u4"] * 3, **changes}
     return gx.Kernel.from_spirv(load_spirv("vector_add_u32"), reference=reference, **options)
 
 
-def watched(before: Callable[[], object]) -> Callable[[Array, Array], Array]:
-    """An addition before which something is done."""
+def make_addition(before: Callable[[], object]) -> Callable[[Array, Array], Array]:
+    """A reference that adds, and calls `before` first."""
 
     def add(a: Array, b: Array) -> Array:
         before()
@@ -41,21 +43,22 @@ def watched(before: Callable[[], object]) -> Callable[[Array, Array], Array]:
 
 
 class HeldKernel:
-    """An addition that waits on the CPU until it is let go; notes how many elements come."""
+    """An addition that blocks on the CPU until `released` is set. `seen` lists the number of
+    elements of each call."""
 
     def __init__(self) -> None:
-        self.begun, self.let_go = threading.Event(), threading.Event()
+        self.begun, self.released = threading.Event(), threading.Event()
         self.seen: list[int] = []
-        self.kernel = kernel_of(self._add)
+        self.kernel = make_kernel(self._add)
 
     def _add(self, a: Array, b: Array) -> Array:
         self.seen.append(len(a))
         self.begun.set()
-        assert self.let_go.wait(PATIENCE)
+        assert self.released.wait(PATIENCE)
         return a + b
 
     def hold(self, executor: gx.GpuExecutor) -> Any:
-        """A future of a call that is running, until it is let go."""
+        """Submit a call that runs until `released` is set, and return its future."""
         future = executor.submit(self.kernel, *words(1))
         assert self.begun.wait(PATIENCE)
         return future
@@ -63,7 +66,7 @@ class HeldKernel:
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def executor(request: pytest.FixtureRequest) -> Iterator[gx.GpuExecutor]:
-    """One of each backend, for tests that do not shut it down."""
+    """An executor of each backend, for tests that do not shut it down."""
     with gx.GpuExecutor(request.param) as opened:
         yield opened
 
@@ -76,14 +79,14 @@ def cpu() -> Iterator[gx.GpuExecutor]:
 
 @pytest.fixture
 def held() -> Iterator[HeldKernel]:
-    """Let go at the end, so that executors can shut down."""
+    """A kernel that is released at the end of the test, so that executors can shut down."""
     kernel = HeldKernel()
     yield kernel
-    kernel.let_go.set()
+    kernel.released.set()
 
 
 def words(count: int, first: int = 0) -> tuple[Array, Array]:
-    """Two arrays for an addition."""
+    """Two arrays to add."""
     a = np.arange(first, first + count, dtype=np.uint32)
     return a, a * np.uint32(7919)
 
@@ -92,8 +95,9 @@ def total(arrays: tuple[Array, Array]) -> Array:
     return np.asarray(arrays[0] + arrays[1])
 
 
-class Between:
-    """Stands before a backend; something is done before its calls, with their elements."""
+class InterposedBackend:
+    """A backend that calls `before`, with the number of elements, before each call of another
+    backend."""
 
     def __init__(self, backend: Backend, before: Callable[[int], object]) -> None:
         self._backend, self._before = backend, before
@@ -110,28 +114,29 @@ class Between:
         return getattr(self._backend, name)
 
 
-def put_before(executor: gx.GpuExecutor, who: int, before: Callable[[int], object]) -> None:
-    """Something is done before the calls of one of its devices."""
-    device = executor._devices[who]
-    device.backend = cast(Backend, Between(device.backend, before))
+def call_before(
+    executor: gx.GpuExecutor, device_index: int, before: Callable[[int], object]
+) -> None:
+    """Call `before`, with the number of elements, before each call on one device."""
+    device = executor._devices[device_index]
+    device.backend = cast(Backend, InterposedBackend(device.backend, before))
 
 
-def let_meet(executor: gx.GpuExecutor) -> None:
-    """Neither of its two devices runs anything before both have taken something, however busy the
-    machine is."""
+def synchronize_devices(executor: gx.GpuExecutor) -> None:
+    """Block each of two devices in its first call until the other one has a call too."""
     came = threading.Event(), threading.Event()
 
-    def meet(who: int) -> Callable[[int], None]:
+    def meet(device_index: int) -> Callable[[int], None]:
         def wait(_elements: int) -> None:
-            came[who].set()
-            assert came[1 - who].wait(PATIENCE)
+            came[device_index].set()
+            assert came[1 - device_index].wait(PATIENCE)
 
         return wait
 
-    for who in (0, 1):
-        put_before(executor, who, meet(who))
+    for device_index in (0, 1):
+        call_before(executor, device_index, meet(device_index))
 
 
 def lose(_elements: int) -> None:
-    """As a device that is lost does."""
+    """Fail like a lost device."""
     raise DeviceLostError("vkQueueSubmit", -4, "VK_ERROR_DEVICE_LOST")

@@ -1,4 +1,4 @@
-"""For tests of faults under an executor: Vulkan's codes, and an executor that meets them."""
+"""Vulkan error codes for tests of an executor, and an executor on Vulkan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpu_executor.vulkan.binding import vk
 
 JOBS = 200
 COUNT = 800
-"""Elements of a job: all together they are more than are joined in one call, so that each job is a
+"""Elements of a job. All jobs together are too large to be coalesced, so that each job is a
 submission."""
 LOST, NO_MEMORY, OTHER = (
     "VK_ERROR_DEVICE_LOST",
@@ -20,7 +20,7 @@ LOST, NO_MEMORY, OTHER = (
     "VK_ERROR_TOO_MANY_OBJECTS",
 )
 CODES = (LOST, NO_MEMORY, OTHER)
-whatever_it_is = pytest.mark.parametrize("code", CODES)
+for_every_code = pytest.mark.parametrize("code", CODES)
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def code_of(name: str) -> int:
     return int(getattr(vk, name))
 
 
-def gathered(
+def run_as_batch(
     executor: gx.GpuExecutor, kernel: gx.Kernel, calls: list[Any], outs: list[Any]
 ) -> list[Any]:
-    """What an executor's device makes of calls that were gathered."""
+    """Run calls as one batch on the executor's device; the result or exception of each call."""
     return executor._devices[0].run_calls(kernel, calls, outs)

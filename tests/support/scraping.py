@@ -1,4 +1,4 @@
-"""For tests of metrics: a scrape, and what is found in it."""
+"""Scrapes of a metrics server, and their samples by name and labels."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def get(served: MetricsEndpoint, query: str = "", **headers: str) -> str:
         return text
 
 
-def scraped(served: MetricsEndpoint) -> Scraped:
+def scrape(served: MetricsEndpoint) -> Scraped:
     return Scraped(get(served))
 
 
-def metric_threads() -> list[threading.Thread]:
+def list_metric_threads() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == "gpu-executor metrics"]

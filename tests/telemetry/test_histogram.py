@@ -1,4 +1,4 @@
-"""Histograms: every value in its range, from any thread."""
+"""Histograms: every value is counted in its bucket, from any thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from gpu_executor.telemetry.histogram import Histogram
 
 
-def test_a_value_counts_up_to_the_bound_that_it_does_not_exceed() -> None:
+def test_upper_bounds_are_inclusive() -> None:
     histogram = Histogram((1.0, 2.0, 4.0))
     for value in (0.5, 1.0, 1.5, 2.0, 4.0, 4.5, 100.0):
         histogram.observe(value)
@@ -16,7 +16,7 @@ def test_a_value_counts_up_to_the_bound_that_it_does_not_exceed() -> None:
     assert (read.count, read.total) == (7, 113.5)
 
 
-def test_what_was_read_stays_as_it_was() -> None:
+def test_a_snapshot_does_not_change() -> None:
     histogram = Histogram((1.0,))
     before = histogram.read()
     histogram.observe(3.0)
@@ -24,7 +24,7 @@ def test_what_was_read_stays_as_it_was() -> None:
     assert (histogram.read().counts, histogram.read().total) == ((0, 1), 3.0)
 
 
-def test_nothing_is_lost_between_threads() -> None:
+def test_observations_of_several_threads_are_all_counted() -> None:
     histogram = Histogram((1.0, 3.0))
 
     def observe(value: float) -> None:

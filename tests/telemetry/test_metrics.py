@@ -1,4 +1,4 @@
-"""Metrics: what is scraped is what was run."""
+"""Metrics: a scrape shows what the executor has run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import gpu_executor as gx
 from gpu_executor.errors import SettingsError, WrongResultError
 from gpu_executor.executor.stats import FAMILIES
 from tests.conftest import RunPython
-from tests.support.backend_faults import held, lie, lose
+from tests.support.backend_faults import corrupt_results, hold_calls, lose
 from tests.support.executors import cpu
-from tests.support.scraping import Scraped, get, metric_threads, scraped
+from tests.support.scraping import Scraped, get, list_metric_threads, scrape
 
 __all__ = ["cpu"]  # the fixture
 
@@ -30,7 +30,7 @@ CALL_BYTES = 2 * COUNT * 4
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
 
 
-def test_numbers_are_those_of_what_was_run(cpu: gx.GpuExecutor) -> None:
+def test_counters_match_the_calls(cpu: gx.GpuExecutor) -> None:
     served = cpu.serve_metrics()
     begun = time.perf_counter()
     for _ in range(3):
@@ -38,7 +38,7 @@ def test_numbers_are_those_of_what_was_run(cpu: gx.GpuExecutor) -> None:
     for _ in range(2):
         cpu.submit(ADD, A, A).result()
     seconds = time.perf_counter() - begun
-    found = scraped(served)
+    found = scrape(served)
     own = {"executor": "0", "index": "0", "device": "NumPy", "backend": "cpu"}
     assert found.one("calls_total", **own) == 5
     assert found.one("backend_calls_total", **own) == 5
@@ -49,29 +49,29 @@ def test_numbers_are_those_of_what_was_run(cpu: gx.GpuExecutor) -> None:
     assert found.one("device_usable", **own) == 1
     assert 0 < found.one("busy_seconds_total", **own) < seconds
     assert found.one("fallbacks_total", executor="0") == 0
-    # Every family is there and has its kind, also where these devices have no samples of it.
+    # Every family is present with its kind, even without samples of these devices.
     assert {each.name: each.type for each in found.families.values()} == {
         family.name.removesuffix("_total"): family.kind for family in FAMILIES.values()
     }
 
 
-def test_histograms_have_every_job_and_every_batch(
+def test_histograms_count_every_job_and_every_batch(
     cpu: gx.GpuExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = cpu.serve_metrics()
-    with held(monkeypatch) as waits:
+    with hold_calls(monkeypatch) as waits:
         futures = [cpu.submit(ADD, A, A)]
         assert waits.wait(60)
         futures += [cpu.submit(ADD, A, A) for _ in range(5)]
-        found = scraped(served)
+        found = scrape(served)
         assert found.one("queue_jobs") == 5
         assert found.one("queue_bytes") == 5 * CALL_BYTES
         assert found.one("job_seconds_count") == 0
         time.sleep(0.03)
     wait(futures)
-    found = scraped(served)
+    found = scrape(served)
     assert found.one("queue_jobs") == found.one("queue_bytes") == 0
-    # One alone, and the five that waited for it together.
+    # A batch of one call, and a batch of the five that waited for it.
     assert found.one("batch_calls_count") == 2
     assert found.one("batch_calls_sum") == 6
     assert found.one("batch_calls_bucket", le="1.0") == 1
@@ -96,34 +96,34 @@ def test_retries_reopenings_and_errors_are_counted(
     np.testing.assert_array_equal(result, A + A)
     with pytest.raises(gx.errors.ArgumentTypeError):
         cpu.run(ADD, A, A.astype(np.float32))
-    found = scraped(served)
+    found = scrape(served)
     assert found.one("retries_total") == found.one("reopenings_total") == 2
     assert found.one("calls_total") == 2
     assert found.one("call_errors_total") == 1
-    # The backend is the third one, and began at zero.
+    # The device was reopened twice: the counters of the third backend began at zero.
     assert found.one("backend_calls_total") == 1
     assert found.one("job_seconds_count") == 2
 
 
-def test_a_device_that_lied_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_with_a_wrong_result_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     with gx.GpuExecutor("cpu", check=1.0) as executor:
         served = executor.serve_metrics()
         executor.run(ADD, A, A)
-        found = scraped(served)
+        found = scrape(served)
         assert (found.one("checked_total"), found.one("device_usable")) == (COUNT, 1)
-        lie(monkeypatch)
+        corrupt_results(monkeypatch)
         with pytest.raises(WrongResultError):
             executor.run(ADD, A, A)
-        found = scraped(served)
+        found = scrape(served)
         assert (found.one("checked_total"), found.one("device_usable")) == (2 * COUNT, 0)
 
 
-def test_vulkan_tells_its_stages_caches_and_memory() -> None:
+def test_vulkan_reports_stages_caches_and_memory() -> None:
     with gx.GpuExecutor("vulkan") as executor:
         served = executor.serve_metrics()
         for _ in range(4):
             executor.run(ADD, A, A)
-        found, stats = scraped(served), executor.stats().devices[0].inside
+        found, stats = scrape(served), executor.stats().devices[0].inside
         assert found.one("path_calls_total", path="host-visible") == 4
         assert found.one("elements_total") == 4 * COUNT
         assert found.one("pieces_total") == 4
@@ -141,12 +141,12 @@ def test_vulkan_tells_its_stages_caches_and_memory() -> None:
         assert found.one("stage_seconds_total", stage="compute") > 0
 
 
-def test_webgpu_tells_its_buckets_and_pool() -> None:
+def test_webgpu_reports_buckets_and_pool() -> None:
     with gx.GpuExecutor("webgpu", settings=gx.Settings()) as executor:
         served = executor.serve_metrics()
         for count in (10, 20, 30):
             executor.run(ADD, A[:count], A[:count])
-        found, stats = scraped(served), executor.stats().devices[0].inside
+        found, stats = scrape(served), executor.stats().devices[0].inside
         assert found.one("elements_total") == 60
         assert found.one("submissions_total") == stats.submissions == 3
         # Three sizes, one bucket, one set.
@@ -158,11 +158,11 @@ def test_webgpu_tells_its_buckets_and_pool() -> None:
         assert found.one("stage_seconds_total", stage="pipeline") == stats.compile_seconds > 0
 
 
-def test_devices_of_one_name_are_told_apart() -> None:
+def test_devices_of_the_same_name_have_different_labels() -> None:
     with gx.GpuExecutor("vulkan", devices=[0, 0]) as executor:
         served = executor.serve_metrics()
         executor.run(ADD, A, A)
-        calls = scraped(served).all("calls_total")
+        calls = scrape(served).all("calls_total")
         assert len(calls) == 2
         assert sum(calls.values()) == 1
         assert {value for own in calls for name, value in own if name == "index"} == {"0", "1"}
@@ -171,15 +171,15 @@ def test_devices_of_one_name_are_told_apart() -> None:
 # --- registries ---
 
 
-def test_a_registry_of_the_users_has_it_beside_the_users_own_and_starts_no_server(
+def test_metrics_can_be_added_to_the_users_registry_without_a_server(
     cpu: gx.GpuExecutor,
 ) -> None:
     registry = CollectorRegistry()
     own = prometheus_client.Counter("requests", "Of the user's.", registry=registry)
-    threads = metric_threads()
+    threads = list_metric_threads()
     served = cpu.serve_metrics(registry=registry)
     assert (served.url, served.port, served.address) == (None, None, None)
-    assert metric_threads() == threads
+    assert list_metric_threads() == threads
     own.inc(3)
     cpu.run(ADD, A, A)
     labels = {"executor": "0", "index": "0", "device": "NumPy", "backend": "cpu"}
@@ -187,15 +187,15 @@ def test_a_registry_of_the_users_has_it_beside_the_users_own_and_starts_no_serve
     assert registry.get_sample_value("requests_total") == 3
 
 
-def test_a_registry_of_the_users_is_served_where_a_port_is_named(cpu: gx.GpuExecutor) -> None:
+def test_the_users_registry_is_served_if_a_port_is_given(cpu: gx.GpuExecutor) -> None:
     registry = CollectorRegistry(auto_describe=True)
     prometheus_client.Gauge("own", "Of the user's.", registry=registry).set(7)
     served = cpu.serve_metrics(0, registry=registry)
     assert "own 7.0" in get(served)
-    assert scraped(served).one("calls_total") == 0
+    assert scrape(served).one("calls_total") == 0
 
 
-def test_two_executors_in_one_registry(cpu: gx.GpuExecutor) -> None:
+def test_two_executors_share_a_registry(cpu: gx.GpuExecutor) -> None:
     registry = CollectorRegistry()
     served = cpu.serve_metrics(0, registry=registry)
     cpu.run(ADD, A, A)
@@ -203,37 +203,37 @@ def test_two_executors_in_one_registry(cpu: gx.GpuExecutor) -> None:
         other.serve_metrics(registry=registry)
         for _ in range(2):
             other.run(ADD, A, A)
-        found = scraped(served)
+        found = scrape(served)
         assert found.one("calls_total", executor="0", backend="cpu") == 1
         assert found.one("calls_total", executor="1", backend="vulkan") == 2
         assert len(found.all("queue_jobs")) == 2
-        # The strict form too: a name once, counters that end in _total, buckets in order.
+        # OpenMetrics is stricter: unique names, counters that end in _total, ordered buckets.
         text = get(served, **OPENMETRICS)
         families = list(openmetrics.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
         assert len(families) == len({each.name for each in families}) == len(FAMILIES)
-    found = scraped(served)
+    found = scrape(served)
     assert found.one("calls_total") == found.one("calls_total", executor="0") == 1
 
 
-def test_an_executor_is_in_a_registry_once(cpu: gx.GpuExecutor) -> None:
+def test_an_executor_cannot_be_added_to_a_registry_twice(cpu: gx.GpuExecutor) -> None:
     registry = CollectorRegistry()
     cpu.serve_metrics(registry=registry)
-    threads = metric_threads()
+    threads = list_metric_threads()
     with pytest.raises(SettingsError, match="in this registry already"):
         cpu.serve_metrics(0, registry=registry)
-    assert metric_threads() == threads
+    assert list_metric_threads() == threads
 
 
-def test_names_can_be_asked_for_one_by_one(cpu: gx.GpuExecutor) -> None:
+def test_a_scrape_can_select_names(cpu: gx.GpuExecutor) -> None:
     served = cpu.serve_metrics()
     found = Scraped(get(served, "?name[]=gpu_executor_queue_jobs"))
     assert list(found.families) == ["gpu_executor_queue_jobs"]
 
 
-# --- names and packages ---
+# --- names and imports ---
 
 
-def test_names_are_what_prometheus_asks_for() -> None:
+def test_names_follow_the_conventions_of_prometheus() -> None:
     for name, family in FAMILIES.items():
         assert re.fullmatch(r"gpu_executor(_[a-z]+)+", name)
         assert name.endswith("_total") == (family.kind == "counter"), name
@@ -242,7 +242,7 @@ def test_names_are_what_prometheus_asks_for() -> None:
     assert all(re.search(r"_(bytes|seconds)(_total)?$", name) for name in with_units)
 
 
-def test_the_documents_table_has_them_all() -> None:
+def test_the_documentation_lists_every_family() -> None:
     text = (Path(__file__).parent.parent.parent / "docs" / "telemetry.md").read_text()
     rows = re.findall(r"^\| `gpu_executor_(\w+)` \| (\w+) \|", text, re.MULTILINE)
     assert rows == [
@@ -250,7 +250,7 @@ def test_the_documents_table_has_them_all() -> None:
     ]
 
 
-def test_nothing_of_it_is_imported_until_it_is_wanted(run_python: RunPython) -> None:
+def test_prometheus_client_is_imported_only_when_it_is_used(run_python: RunPython) -> None:
     script = (
         "import sys, gpu_executor as gx\n"
         "with gx.GpuExecutor('cpu') as ex:\n"
@@ -261,7 +261,7 @@ def test_nothing_of_it_is_imported_until_it_is_wanted(run_python: RunPython) -> 
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_without_the_package_the_error_says_what_to_install(run_python: RunPython) -> None:
+def test_without_prometheus_client_the_error_says_what_to_install(run_python: RunPython) -> None:
     script = (
         "import sys, gpu_executor as gx\n"
         "sys.modules['prometheus_client'] = None\n"

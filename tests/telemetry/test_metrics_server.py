@@ -1,4 +1,4 @@
-"""Metrics over HTTP: who is served, and that nothing is left when it ends."""
+"""Metrics over HTTP: addresses and ports, and a clean end of the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpu_executor.executor.stats import FAMILIES
 from gpu_executor.telemetry.exporters.prometheus import MetricsServer
 from tests.conftest import RunPython
 from tests.support.executors import cpu
-from tests.support.scraping import get, metric_threads, scraped
+from tests.support.scraping import get, list_metric_threads, scrape
 
 __all__ = ["cpu"]  # the fixture
 
@@ -28,52 +28,52 @@ COUNT = 70
 A = np.arange(COUNT, dtype=np.uint32)
 
 
-def test_it_is_for_this_machine_alone_unless_told(cpu: gx.GpuExecutor) -> None:
+def test_the_server_listens_on_the_loopback_address_by_default(cpu: gx.GpuExecutor) -> None:
     served = cpu.serve_metrics()
     assert served.address == "127.0.0.1"
     assert served.port is not None
-    with pytest.raises(ConnectionRefusedError):  # bound to that address, not to all of them
+    with pytest.raises(ConnectionRefusedError):  # bound to one address, not to all
         socket.create_connection(("127.0.0.2", served.port), timeout=5)
     everywhere = cpu.serve_metrics(address="0.0.0.0")
     assert everywhere.port is not None
     socket.create_connection(("127.0.0.2", everywhere.port), timeout=5).close()
 
 
-def test_a_port_can_be_named_and_two_cannot_have_one(cpu: gx.GpuExecutor) -> None:
+def test_a_port_can_be_given_and_serves_one_executor(cpu: gx.GpuExecutor) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match="in use"):
             cpu.serve_metrics(port)
     served = cpu.serve_metrics(port)
     assert served.url == f"http://127.0.0.1:{port}/metrics"
-    assert scraped(served).one("calls_total") == 0
+    assert scrape(served).one("calls_total") == 0
 
 
-def test_an_address_may_be_of_ipv6(cpu: gx.GpuExecutor) -> None:
+def test_the_address_may_be_an_ipv6_address(cpu: gx.GpuExecutor) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
     served = cpu.serve_metrics(address="::1")
     assert (served.address, served.url) == ("::1", f"http://[::1]:{served.port}/metrics")
-    assert scraped(served).one("calls_total") == 0
+    assert scrape(served).one("calls_total") == 0
 
 
-def test_an_address_of_another_machine_is_an_error_and_leaves_nothing(cpu: gx.GpuExecutor) -> None:
+def test_a_foreign_address_is_an_error_and_leaves_nothing_registered(cpu: gx.GpuExecutor) -> None:
     registry = CollectorRegistry()
     with pytest.raises(OSError, match="assign requested address"):
         cpu.serve_metrics(0, "192.0.2.1", registry)
     assert list(registry.collect()) == []
-    assert metric_threads() == []
+    assert list_metric_threads() == []
 
 
 @pytest.mark.parametrize("how", ["shutdown", "shutdown without waiting", "collected", "closed"])
-def test_the_server_is_gone_with_its_executor(how: str) -> None:
-    threads = metric_threads()
+def test_the_server_ends_with_its_executor(how: str) -> None:
+    threads = list_metric_threads()
     executor = gx.GpuExecutor("cpu")
     served = executor.serve_metrics()
-    assert len(metric_threads()) == len(threads) + 1
-    assert scraped(served).one("calls_total") == 0
+    assert len(list_metric_threads()) == len(threads) + 1
+    assert scrape(served).one("calls_total") == 0
     begun = time.perf_counter()
     match how:
         case "shutdown":
@@ -87,7 +87,7 @@ def test_the_server_is_gone_with_its_executor(how: str) -> None:
             served.close()
             served.close()
     assert time.perf_counter() - begun < 5
-    assert metric_threads() == threads
+    assert list_metric_threads() == threads
     with pytest.raises(urllib.error.URLError, match="refused"):
         get(served)
     if how == "closed":
@@ -97,7 +97,7 @@ def test_the_server_is_gone_with_its_executor(how: str) -> None:
 
 def test_the_server_can_be_closed_in_its_own_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     server = MetricsServer(CollectorRegistry(), "127.0.0.1", 0)
-    (thread,) = metric_threads()
+    (thread,) = list_metric_threads()
     # The base class calls this in the server's thread; garbage collection may close it there too.
     monkeypatch.setattr(server._server, "service_actions", server.close)
     thread.join(10)
@@ -105,7 +105,7 @@ def test_the_server_can_be_closed_in_its_own_thread(monkeypatch: pytest.MonkeyPa
     server.close()
 
 
-def test_an_executor_that_is_gone_leaves_the_users_registry_empty() -> None:
+def test_a_garbage_collected_executor_leaves_the_users_registry() -> None:
     registry = CollectorRegistry()
     for _ in range(2):
         executor = gx.GpuExecutor("cpu")
@@ -116,19 +116,19 @@ def test_an_executor_that_is_gone_leaves_the_users_registry_empty() -> None:
         assert list(registry.collect()) == []
 
 
-def test_scrapes_while_it_runs_and_ends_fail_nothing(cpu: gx.GpuExecutor) -> None:
+def test_scrapes_during_jobs_and_shutdown_do_not_fail(cpu: gx.GpuExecutor) -> None:
     registry, stop = CollectorRegistry(), threading.Event()
     served = cpu.serve_metrics(0, registry=registry)
     failed: list[BaseException] = []
 
-    def scrape() -> None:
+    def scrape_until_stopped() -> None:
         while not stop.is_set():
             try:
-                scraped(served)
+                scrape(served)
             except BaseException as error:
                 failed.append(error)
 
-    threads = [threading.Thread(target=scrape) for _ in range(3)]
+    threads = [threading.Thread(target=scrape_until_stopped) for _ in range(3)]
     for thread in threads:
         thread.start()
     try:
@@ -143,11 +143,11 @@ def test_scrapes_while_it_runs_and_ends_fail_nothing(cpu: gx.GpuExecutor) -> Non
     assert failed == []
 
 
-def test_a_client_that_says_nothing_keeps_nobody(cpu: gx.GpuExecutor) -> None:
+def test_a_silent_client_blocks_neither_scrapes_nor_shutdown(cpu: gx.GpuExecutor) -> None:
     served = cpu.serve_metrics()
     assert served.port is not None
     with socket.create_connection(("127.0.0.1", served.port)):
-        assert scraped(served).one("calls_total") == 0
+        assert scrape(served).one("calls_total") == 0
         begun = time.perf_counter()
         served.close()
         assert time.perf_counter() - begun < 5
@@ -170,7 +170,7 @@ except OSError:
 """
 
 
-def test_it_ends_where_no_descriptor_is_left_and_with_no_child(run_python: RunPython) -> None:
+def test_the_server_closes_without_free_descriptors_and_after_fork(run_python: RunPython) -> None:
     fork = (
         "child = os.fork()\n"
         "if not child:\n"
@@ -180,7 +180,7 @@ def test_it_ends_where_no_descriptor_is_left_and_with_no_child(run_python: RunPy
         "threads = threading.active_count()\n"
         "with urllib.request.urlopen(served.url, timeout=30) as response:\n"
         "    print(response.status, flush=True)\n"
-        "while threading.active_count() > threads:\n"  # and so has a descriptor
+        "while threading.active_count() > threads:\n"  # the handler thread still has a descriptor
         "    time.sleep(0.01)\n"
     )
     end = (
@@ -194,9 +194,9 @@ def test_it_ends_where_no_descriptor_is_left_and_with_no_child(run_python: RunPy
     assert (done.stdout, done.stderr) == ("200\nended\n", "")
 
 
-def test_what_is_shut_down_serves_nothing() -> None:
+def test_serve_metrics_after_the_shutdown_is_refused() -> None:
     executor = gx.GpuExecutor("cpu")
     executor.shutdown()
     with pytest.raises(ClosedError):
         executor.serve_metrics()
-    assert metric_threads() == []
+    assert list_metric_threads() == []

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry: one for each job, under what was current when it was asked for."""
+"""OpenTelemetry spans: one for each job, below the span that was current at the submission."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opentelemetry.trace import StatusCode
 import gpu_executor as gx
 from gpu_executor.telemetry.exporters import open_telemetry
 from tests.conftest import RunPython
-from tests.support.backend_faults import held, lose
+from tests.support.backend_faults import hold_calls, lose
 
 ADD = gx.kernels.load("vector_add_u32")
 MUL = gx.kernels.load("bls12_381_fq_mul")
@@ -29,7 +29,7 @@ F = np.ones((9, 6), dtype=np.uint64)
 
 
 class Spans:
-    """A provider that keeps all spans, for this package and for tests."""
+    """A tracer provider that keeps all spans, for the package and for the tests."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
@@ -43,7 +43,7 @@ class Spans:
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
-    # A process has one global provider, and only once; a test has its own.
+    # The global provider can be set only once in a process: each test uses its own.
     made = Spans()
     api = open_telemetry._load_api()
     assert api is not None
@@ -57,7 +57,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return {name.removeprefix("gpu_executor."): each for name, each in span.attributes.items()}
 
 
-def test_a_span_says_what_ran_where(spans: Spans) -> None:
+def test_a_span_has_the_attributes_of_its_job(spans: Spans) -> None:
     before = time.time_ns()
     with gx.GpuExecutor("cpu") as executor:
         executor.run(MUL, F, F)
@@ -72,15 +72,15 @@ def test_a_span_says_what_ran_where(spans: Spans) -> None:
         assert span.status.status_code is StatusCode.OK
         assert span.start_time is not None
         assert span.end_time is not None
-        # Two clocks are read one after the other.
+        # The two clocks are not read at the same instant.
         assert before - 1_000_000 <= span.start_time < span.end_time <= after + 1_000_000
 
 
-def test_a_job_belongs_to_what_was_current_when_it_was_asked_for(
+def test_the_parent_of_a_span_is_the_current_span_at_the_submission(
     spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with gx.GpuExecutor("cpu") as executor:
-        with held(monkeypatch):
+        with hold_calls(monkeypatch):
             futures = []
             for name in ("first", "second"):
                 with spans.tracer.start_as_current_span(name):
@@ -97,13 +97,15 @@ def test_a_job_belongs_to_what_was_current_when_it_was_asked_for(
         assert job.context is not None
         assert job.parent.span_id == asker.context.span_id
         assert job.context.trace_id == asker.context.trace_id
-    # From asking on, and not from when the device came free.
+    # From the submission, not from the time the device was idle.
     assert all(span.end_time - span.start_time >= 20_000_000 for span in jobs[:2])  # type: ignore[operator]
 
 
-def test_jobs_that_were_run_together_say_so(spans: Spans, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_of_a_batch_have_its_number_of_calls(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with gx.GpuExecutor("cpu") as executor:
-        with held(monkeypatch) as waits:
+        with hold_calls(monkeypatch) as waits:
             futures = [executor.submit(MUL, F, F)]
             assert waits.wait(60)
             futures += [executor.submit(ADD, A, A) for _ in range(4)]
@@ -115,7 +117,7 @@ def test_jobs_that_were_run_together_say_so(spans: Spans, monkeypatch: pytest.Mo
     assert told[-1]["elements"] == 3 * COUNT
 
 
-def test_parts_of_a_job_that_devices_share_are_spans_of_their_own(spans: Spans) -> None:
+def test_each_part_of_a_shared_job_has_a_span(spans: Spans) -> None:
     with (
         gx.GpuExecutor("vulkan", devices=[0, 0]) as executor,
         spans.tracer.start_as_current_span("asker") as asker,
@@ -130,7 +132,7 @@ def test_parts_of_a_job_that_devices_share_are_spans_of_their_own(spans: Spans) 
 
 
 @pytest.mark.parametrize("way", ["run", "submit"])
-def test_retries_are_those_of_the_job(
+def test_a_span_counts_the_retries_of_its_job(
     spans: Spans, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     with gx.GpuExecutor("cpu") as executor:
@@ -145,7 +147,7 @@ def test_retries_are_those_of_the_job(
 
 
 @pytest.mark.parametrize("way", ["run", "submit"])
-def test_an_error_is_the_spans_status(spans: Spans, way: str) -> None:
+def test_a_failed_job_sets_the_status_of_its_span(spans: Spans, way: str) -> None:
     with gx.GpuExecutor("cpu") as executor, pytest.raises(gx.errors.ArgumentTypeError) as raised:
         if way == "run":
             executor.run(ADD, A, A.astype(np.float32))
@@ -158,7 +160,7 @@ def test_an_error_is_the_spans_status(spans: Spans, way: str) -> None:
     assert event.name == "exception"
 
 
-def test_a_processor_that_fails_costs_no_job(
+def test_a_failing_span_processor_fails_no_job(
     spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(SpanProcessor):
@@ -184,7 +186,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 kernel, a = gx.kernels.load("vector_add_u32"), np.arange(5, dtype=np.uint32)
 with gx.GpuExecutor("cpu") as ex:
-    ex.run(kernel, a, a)  # nobody wants it yet
+    ex.run(kernel, a, a)  # no provider yet
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
@@ -194,7 +196,7 @@ print([(s.name, s.instrumentation_scope.name) for s in exporter.get_finished_spa
 """
 
 
-def test_the_global_provider_is_used_from_when_it_is_set(run_python: RunPython) -> None:
+def test_the_global_provider_is_used_once_it_is_set(run_python: RunPython) -> None:
     done = run_python(GLOBAL)
     assert done.stderr == ""
     assert done.stdout == f"{[('vector_add_u32', 'gpu_executor')] * 2}\n"
@@ -210,17 +212,17 @@ with gx.GpuExecutor("cpu") as ex:
 """
 
 
-def test_without_the_package_nothing_happens(run_python: RunPython) -> None:
+def test_without_opentelemetry_no_span_is_recorded(run_python: RunPython) -> None:
     done = run_python(WITHOUT)
     assert (done.stdout, done.stderr) == ("[0 2 4 6 8] [0 2 4 6 8]\n", "")
 
 
-def test_importing_the_package_imports_nothing_of_it(run_python: RunPython) -> None:
+def test_import_gpu_executor_does_not_import_opentelemetry(run_python: RunPython) -> None:
     script = "import sys, gpu_executor; print('opentelemetry' in sys.modules)"
     assert run_python(script).stdout == "False\n"
 
 
-def test_a_span_that_is_not_kept_is_not_described() -> None:
+def test_attributes_of_an_unsampled_span_are_not_computed() -> None:
     described: list[str] = []
 
     def describe() -> dict[str, str]:
@@ -234,6 +236,6 @@ def test_a_span_that_is_not_kept_is_not_described() -> None:
         assert len(described) == times
 
 
-def test_no_tracer_is_asked_before_a_provider_is_set() -> None:
+def test_there_is_no_tracer_before_a_provider_is_set() -> None:
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     assert open_telemetry.get_tracer() is None
