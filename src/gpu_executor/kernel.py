@@ -77,7 +77,7 @@ class Kernel:
     per_invocation: int | None
     """The id of the specialization constant for the elements per invocation, if there is one."""
     work_group: int | None
-    """The work-group size that was measured best for large calls, if one was measured."""
+    """The fastest work-group size for large calls, if it was measured."""
     reference: Callable[..., Any] | None = field(repr=False)
     interface: ShaderInterface = field(repr=False)
     digest: str = field(repr=False)
@@ -115,17 +115,22 @@ class Kernel:
         return bool(self.__dict__["_identity"] == other.__dict__["_identity"])
 
     def __call__(self, *_arrays: Any, out: Any = None) -> Any:
-        """Raises: a kernel is callable only to satisfy the type of `Executor.submit`."""
+        """Raise `NotRunHereError`: a kernel is callable only to satisfy the type of
+        `Executor.submit`.
+        """
         raise NotRunHereError(
             f"kernel {self.name!r} cannot be called; run it with an executor: gpu.run(kernel, ...)"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Hashes differ between processes, so unpickling calls the constructor, which hashes anew.
+        # Hashes differ between processes, so unpickling calls the constructor, which computes the
+        # hash again.
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
     def encode_constants(self) -> tuple[tuple[int, bytes], ...]:
-        """The constants as bytes; they tell 0.0 from -0.0, which compare equal as numbers."""
+        """Return the constants as bytes. Bytes distinguish 0.0 from -0.0, which compare equal as
+        numbers.
+        """
         encoded = []
         for spec_id, value in self.constants:
             constant = self.interface.constant(spec_id)
@@ -142,7 +147,7 @@ class Kernel:
         return tuple(encoded)
 
     def local_size(self) -> tuple[int, int, int]:
-        """The work-group size with the kernel's constants; a plan may choose another x."""
+        """Return the work-group size with the kernel's constants; a plan may choose another x."""
         local, fixed = self.interface.local_size, dict(self.constants)
         x, y, z = (
             size if spec_id is None else int(fixed.get(spec_id, size))
@@ -183,7 +188,7 @@ class Kernel:
         wgsl_grid: Callable[..., tuple[int, int]] | None = None,
         packed: int = 1,
     ) -> Kernel:
-        """A kernel from SPIR-V, given as bytes or as the path of a file.
+        """Return a kernel from SPIR-V, given as bytes or as the path of a file.
 
         `split="elements"` declares that output i depends only on elements i of the inputs, so a
         call may be split into chunks anywhere; calls of "whole" kernels are never split.
@@ -204,7 +209,7 @@ class Kernel:
         code = _read_code(code_or_path)
         interface = read_interface(code)
         kernel = cls(
-            name=name or _default_name(code_or_path, code),
+            name=name or _choose_default_name(code_or_path, code),
             spirv=code,
             inputs=inputs,
             outputs=outputs,
@@ -246,7 +251,7 @@ class Kernel:
         name: str | None = None,
         reference: Callable[..., Any] | None = None,
     ) -> Kernel:
-        """A kernel from WGSL, for WebGPU only. `wgsl.py` describes the contract of the text.
+        """Return a kernel from WGSL, for WebGPU only. `wgsl.py` describes the contract of the text.
 
         `data` are the 32-bit words that follow the number of elements, and `grid` computes the
         two-dimensional grid from the words of `push_of`. The other parameters are as in
@@ -284,7 +289,7 @@ def _read_code(code_or_path: bytes | str | Path) -> bytes:
     return bytes(code_or_path)
 
 
-def _default_name(code_or_path: bytes | str | Path, code: bytes) -> str:
+def _choose_default_name(code_or_path: bytes | str | Path, code: bytes) -> str:
     if isinstance(code_or_path, str | Path):
         return Path(code_or_path).stem
     return f"spirv-{hashlib.sha256(code).hexdigest()[:8]}"
@@ -301,7 +306,7 @@ def _parse_dtype(dtype: npt.DTypeLike) -> ElementType:
 
 
 def to_native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in native byte order: NumPy's singleton, so `is` can compare it."""
+    """Return the dtype in native byte order: NumPy's singleton, so `is` can compare it."""
     return np.dtype(dtype.type)
 
 
@@ -365,7 +370,9 @@ def _check_against_code(kernel: Kernel) -> None:
 
 
 def _check_work_group(kernel: Kernel) -> None:
-    """A WGSL text must use the plan's work-group size, which determines the number of groups."""
+    """Check that a WGSL text uses the plan's work-group size, which determines the number of
+    work-groups.
+    """
     assert kernel.wgsl is not None
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", kernel.wgsl.text, flags=re.DOTALL | re.MULTILINE)
     found = re.search(r"@workgroup_size\s*\(([^)]*)\)", text)

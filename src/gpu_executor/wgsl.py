@@ -51,7 +51,9 @@ class WgslCode:
         object.__setattr__(self, "digest", digest)
 
     def with_prelude(self, *, uniform_binding: int | None) -> str:
-        """The complete text. Parameters are a uniform buffer at that binding; None: immediates."""
+        """Return the complete text. Parameters are a uniform buffer at that binding; None:
+        immediates.
+        """
         variable = "var<immediate>"
         if uniform_binding is not None:
             variable = f"@group(0) @binding({uniform_binding}) var<uniform>"

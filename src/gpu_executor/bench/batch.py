@@ -1,4 +1,5 @@
-"""Batches: sequential, pipelined and as planned; and the host time of submitting a piece."""
+"""Batches in three modes (sequential, pipelined, as planned), and the host time of submitting a
+piece."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ JOBS = (2, 3, 4, 8, 16)
 MODES = (False, True, None)
 """The argument `pipelined`: sequential, pipelined, as planned."""
 MAX_CPU_ELEMENTS = 1 << 20
-"""Elements of a batch on a software device, unless all sizes are requested."""
+"""The largest number of elements in a batch on a software device, unless all sizes are
+requested."""
 ROW_SECONDS = 2.0
 WARM_UP_SECONDS = 0.5
 MIN_ROUNDS, MAX_ROUNDS = 9, 300
@@ -38,7 +40,7 @@ ORIGINAL_SPEED_UPS = {
     1 << 16: {2: 0.93, 3: 1.40, 4: 1.48},
     1 << 18: {2: 0.92, 3: 1.07, 4: 1.20},
 }
-"""Of pipelined over sequential batches in the Rust original, by elements and jobs."""
+"""Speed-ups of pipelined over sequential batches in the Rust original, by elements and jobs."""
 
 SMALL_PIECE, SMALL_PIECES = 64, 4
 HOT_PATH_ROUNDS = 1_000
@@ -51,7 +53,7 @@ class BatchRow:
     """Batches of `jobs` jobs of `elements` elements each, in the three modes.
 
     Ratios are medians of the ratios within each round. A slow phase that covers half of the rounds
-    leaves these unchanged, but not the ratio of two medians.
+    changes the ratio of two medians, but not these medians of ratios.
     """
 
     elements: int
@@ -62,13 +64,13 @@ class BatchRow:
     pipelined_ms: float
     plan_ms: float
     job_ms: float
-    """One job of a pipelined batch."""
+    """Milliseconds per job of the pipelined batch."""
     speed_up: float
-    """Of pipelined over sequential."""
+    """The speed-up of pipelined over sequential."""
     of_best: float
     """The time of the faster mode over the time as planned: 1 where the plan chose that mode."""
     seed_speed_up: float | None
-    """`speed_up` of the Rust original, where it was measured."""
+    """`speed_up` of the Rust original, if it was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +80,18 @@ class HotPath:
     queues: QueueUse
     submissions: int
     start_us: float
-    """Until everything is submitted."""
+    """Microseconds until everything is submitted."""
     finish_us: float
-    """After the device has finished: noticing it, and reading the kernel's status."""
+    """Microseconds after the device has finished: detecting that, and reading the kernel's status
+    word."""
     piece_us: float
     """The sum of both."""
 
 
 def choose_sizes(device: DeviceInfo, *, all_sizes: bool = False) -> list[tuple[int, int]]:
-    """Elements and jobs of every batch to measure; a software device gets the smaller ones."""
+    """Return the elements and jobs of every batch to measure; only the smaller batches for a
+    software device.
+    """
     most = MAX_CPU_ELEMENTS if device.kind == "cpu" and not all_sizes else SIZES[-1] * JOBS[-1]
     return [(size, jobs) for size in SIZES for jobs in JOBS if size * jobs <= most]
 
@@ -94,7 +99,9 @@ def choose_sizes(device: DeviceInfo, *, all_sizes: bool = False) -> list[tuple[i
 def measure_batches(
     gpu: PersistentVulkanBackend, sizes: Sequence[tuple[int, int]]
 ) -> Iterator[BatchRow]:
-    """Two rows for each pair of elements and jobs: with plain arrays, then with mapped ones."""
+    """Yield two rows for each pair of elements and jobs: with plain arrays, then with mapped
+    arrays.
+    """
     _warm_up(gpu)
     for size in sorted({size for size, _ in sizes}):
         yield from _measure_size(gpu, size, [jobs for other, jobs in sizes if other == size])
@@ -102,7 +109,9 @@ def measure_batches(
 
 
 def measure_hot_path(gpu: PersistentVulkanBackend) -> list[HotPath]:
-    """The host time of a piece on one queue, and on three where the device has transfer queues."""
+    """Measure the host time of a piece on one queue, and on three if the device has transfer
+    queues.
+    """
     session = gpu._session  # the backend's internals: one slot by itself, without a ring
     split = session.resources.upload is not None
     uses: list[QueueUse] = ["one", "split"] if split else ["one"]
@@ -110,7 +119,7 @@ def measure_hot_path(gpu: PersistentVulkanBackend) -> list[HotPath]:
 
 
 def _warm_up(gpu: PersistentVulkanBackend) -> None:
-    """Raise the clock: an idle GPU runs at a fraction of it."""
+    """Run kernels until the GPU reaches its full clock: an idle GPU runs at a fraction of it."""
     kernel, a = load("bls12_381_fq_add"), gpu.to_device(tile_elements(BLS12_381_FQ, SIZES[-1], 0))
     end = time.perf_counter() + WARM_UP_SECONDS
     while time.perf_counter() < end:
@@ -124,7 +133,8 @@ def _measure_size(gpu: PersistentVulkanBackend, size: int, counts: list[int]) ->
     ]
     for count in counts:
         yield _measure_batch(gpu, "plain", plain[:count], None)
-    # Only now: memory held by mapped arrays could change how results of plain arrays are made.
+    # Mapped arrays are allocated last: the memory they hold could change how results of plain
+    # arrays are allocated.
     mapped = [(gpu.asarray(a), gpu.asarray(b)) for a, b in plain]
     results = [gpu.empty(a.shape, a.dtype) for a, _ in plain]
     for count in counts:
@@ -196,7 +206,9 @@ def _measure_queues(session: Session, queues: QueueUse) -> HotPath:
 
 
 def _plan_small_pieces(session: Session) -> tuple[Call, Plan]:
-    """An addition of mapped arrays, and the plan of a pipelined batch with its pieces as jobs."""
+    """Return an addition of mapped arrays, and the plan of a pipelined batch whose jobs are pieces
+    of it.
+    """
     kernel, count = load("bls12_381_fq_add"), SMALL_PIECE * SMALL_PIECES
     arrays = [
         session.mapped.empty((count, *BLS12_381_FQ.element_shape), "uint64") for _ in range(3)
@@ -208,6 +220,7 @@ def _plan_small_pieces(session: Session) -> tuple[Call, Plan]:
     call.buffer_ranges = tuple(session.mapped.find(array) for array in arrays)
     parts = [array[:SMALL_PIECE] for array in arrays[:2]]
     job = session.call_preparer.signatures.get(kernel, parts).make_call(parts)
-    # Device memory for both numbers of queues, so that only the number differs.
+    # The device-local path with one queue and with three, so that only the number of queues
+    # differs.
     options = RunOptions(device_local=True, pipelined=True)
     return call, session.prepare_batch([job] * SMALL_PIECES, options).plan

@@ -1,15 +1,16 @@
-"""Size buckets on WebGPU: batches of equal and of mixed sizes, against programs that reuse less.
+"""Size buckets on WebGPU: batches of equal and of mixed sizes, compared with programs that reuse
+fewer objects.
 
     no caches   shader module, layouts, pipeline, buffers and bind group for every task
     pipelines   one pipeline for all tasks; buffers and bind groups for every task; one submission
-    buckets     `WgpuExecutor.run_batch` after a warm-up; a second time with `private=False`
+    buckets `WgpuExecutor.run_batch` after a warm-up; measured again with `private=False`
 
 The first two are methods of `WebGpuBaseline`, which has a device of its own.
 
-The programs are timed in interleaved rounds, so each device finds that another one was busy last. A
-discrete GPU takes hundreds of microseconds to switch (a single task, 540 us in rounds, takes 130 by
-itself). No program can avoid this, and none with a single device pays it. So in every round each
-function is called untimed right before its timed calls.
+The programs are timed in interleaved rounds, so each round switches between devices. A discrete GPU
+takes hundreds of microseconds for a switch: a single task took 540 us in rounds and 130 us by
+itself. A real program with one device never switches. So in every round each function is called
+once untimed right before its timed calls.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from gpu_executor.webgpu.executor import WgpuExecutor
 
 K = 1 << 10
 SIZE_MULTIPLE = 4
-"""Sizes are multiples of it: the kernel adds vectors of four elements, and the baseline's buffers,
-which have exactly the size of the arrays, must hold whole vectors."""
+"""Sizes are multiples of this many elements: the kernel adds vectors of four elements, and the
+baseline's buffers, which have exactly the size of the arrays, must hold whole vectors."""
 ROW_SECONDS, MIN_ROUNDS, MAX_ROUNDS = 4.0, 5, 300
-"""Of a batch, with warm-up calls. In five rounds each of the five functions comes first once."""
+"""Rounds of a batch. In five rounds each of the five functions comes first once."""
 BATCH_WARM_UP = 1
 SINGLE_ELEMENTS, SINGLE_SECONDS, MIN_SINGLE_ROUNDS, MAX_SINGLE_ROUNDS = K, 3.0, 3, 300
 SINGLE_WARM_UP, SINGLE_TIMED = 10, 50
 """Untimed and timed calls in a row: a small task is too short for warm-up calls of its own."""
 CALLS_BEFORE = 3
-"""Calls until a size is served from the caches: its second call marks it as one that repeats, and
+"""Calls until a size is served from the caches: the second call marks the size as repeating, and
 the third finds its buffers."""
 MIXED_TARGET, SCATTERED_TARGET = 1.35, 1.25
 PUBLIC_TARGET, PRIVATE_TARGET, TAIL_TARGET = 0.95, 0.6, 1.5
@@ -61,24 +62,24 @@ class Scenario:
 
 
 def _draw_sizes(count: int, least: int, most: int) -> tuple[int, ...]:
-    """Log-uniform sizes, the same every time."""
+    """Draw log-uniform sizes with a fixed seed."""
     rng = random.Random(100)
     sizes = (least * (most / least) ** rng.random() for _ in range(count))
     return tuple(SIZE_MULTIPLE * round(size / SIZE_MULTIPLE) for size in sizes)
 
 
-def _in_k(*sizes: int) -> tuple[int, ...]:
+def _to_elements(*sizes: int) -> tuple[int, ...]:
     return tuple(size * K for size in sizes)
 
 
 SCENARIOS = (
-    Scenario("4 x 32 K", _in_k(*[32] * 4)),
-    Scenario("4 x 64 K", _in_k(*[64] * 4)),
-    Scenario("20/25/30/28 K", _in_k(20, 25, 30, 28), MIXED_TARGET),
-    Scenario("20/40/20/40 K", _in_k(20, 40, 20, 40), MIXED_TARGET),
-    Scenario("8 of 1-600 K", _in_k(1, 17, 40, 100, 250, 600, 3, 33), MIXED_TARGET),
-    Scenario("8 x 500 K", _in_k(*[500] * 8)),
-    Scenario("256/512 K x 2", _in_k(256, 512, 256, 512), MIXED_TARGET),
+    Scenario("4 x 32 K", _to_elements(*[32] * 4)),
+    Scenario("4 x 64 K", _to_elements(*[64] * 4)),
+    Scenario("20/25/30/28 K", _to_elements(20, 25, 30, 28), MIXED_TARGET),
+    Scenario("20/40/20/40 K", _to_elements(20, 40, 20, 40), MIXED_TARGET),
+    Scenario("8 of 1-600 K", _to_elements(1, 17, 40, 100, 250, 600, 3, 33), MIXED_TARGET),
+    Scenario("8 x 500 K", _to_elements(*[500] * 8)),
+    Scenario("256/512 K x 2", _to_elements(256, 512, 256, 512), MIXED_TARGET),
     Scenario("100 of 1-200 K", _draw_sizes(100, K, 200 * K), SCATTERED_TARGET),
 )
 
@@ -99,7 +100,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class CreatedObjects:
-    """What an executor created: in steady state, nothing."""
+    """Counts of the objects that an executor created; all are 0 in steady state."""
 
     pipelines: int
     buffer_sets: int
@@ -128,21 +129,24 @@ class BatchPhases:
     """Creating buffers that hold the inputs, and bind groups."""
     submitting_ms: float
     reading_ms: float
-    """Waiting for the device; then a mapped buffer, a copy and a submission for each task."""
+    """Waiting for the device, then reading each task's result with a mapped buffer, a copy and a
+    submission."""
 
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """What each improvement saves in a batch, in milliseconds: medians of the differences within
-    each round."""
+    """The milliseconds that each improvement saves in a batch: medians of the differences within
+    each round.
+    """
 
     one_pipeline_ms: float
     reuse_ms: float
-    """By reusing buffers and bind groups, on the public queue."""
+    """Saved by reusing buffers and bind groups, on the public queue."""
     private_ms: float
-    """By the native queue instead of the public one."""
+    """Saved by using the native queue instead of the public queue."""
     beside_kernel_ms: float
-    """The time of `pipelines` beside the kernel, which is all that the last two could save."""
+    """The time of `pipelines` minus that of the kernel: the maximum that the last two improvements
+    could save."""
 
     @classmethod
     def of(cls, rounds: Sequence[Sequence[float]]) -> Savings:
@@ -152,28 +156,28 @@ class Savings:
 
 @dataclass(frozen=True, slots=True)
 class BucketRow:
-    """One batch, run by each program. Ratios are of times within each round."""
+    """One batch, run by each program. Ratios compare times of the same round."""
 
     name: str
     sizes: tuple[int, ...]
     turns: int
-    """Rounds."""
+    """The number of rounds."""
     no_caches_ms: float
     pipelines_ms: float
     buckets_ms: float
     public_ms: float
-    """`buckets` on the public queue, by wgpu-py's promises, as the baseline waits."""
+    """`buckets` on the public queue, which waits by wgpu-py's promises as the baseline does."""
     kernel_ms: float
     """The dispatches alone, on existing buffers: a lower bound for every program."""
     over_no_caches: Spread
     over_pipelines: Spread
     most: float
-    """`over_pipelines` if a batch took no longer than its kernel."""
+    """The value that `over_pipelines` would have if a batch took no longer than its kernel."""
     aim: float | None
     """The target of `over_pipelines`."""
     saved: Savings
     submissions: int
-    """Of one batch by the executor."""
+    """Submissions of one batch by the executor."""
     parts: BatchPhases
     made: CreatedObjects
 
@@ -188,7 +192,7 @@ class SingleTaskRow:
     p95_us: float
     plain_us: float
     plain_p95_us: float
-    """Of the baseline."""
+    """Microseconds of the baseline."""
     ratio: float
     """The executor's median over the baseline's."""
     aim: float
@@ -250,7 +254,7 @@ def measure_batches(
     min_rounds: int = MIN_ROUNDS,
     max_rounds: int = MAX_ROUNDS,
 ) -> Iterator[BucketRow]:
-    """A row for each scenario: every program, and the kernel alone."""
+    """Yield a row for each scenario, with the times of every program and of the kernel alone."""
     kernel, baseline = load("vector_add_u32"), setup.baseline
     executors = setup.private, setup.public
     for scenario in scenarios:
@@ -279,7 +283,7 @@ def measure_batches(
             )
         )
         created = sum(map(_count_created_since, before, executors), NOTHING)
-        # Without the call before the first round and the warm-up calls of each round.
+        # Skip the call before the first round and the warm-up calls of each round.
         phases = baseline.phases[1 + BATCH_WARM_UP :: 1 + BATCH_WARM_UP]
         for program in programs:
             _check(tasks, program())
@@ -307,7 +311,9 @@ def measure_batches(
 def measure_single_tasks(
     setup: BucketSetup, *, budget: float = SINGLE_SECONDS, max_rounds: int = MAX_SINGLE_ROUNDS
 ) -> list[SingleTaskRow]:
-    """A small task by the baseline and by each executor, many calls in a row in each round."""
+    """Measure a small task by the baseline and by each executor, with many calls in a row in each
+    round.
+    """
     kernel, task = load("vector_add_u32"), _draw_operands(SINGLE_ELEMENTS, 0)
     executors = setup.private, setup.public
     functions: list[Callable[[], Array]] = [

@@ -1,4 +1,5 @@
-"""What GpuExecutor adds to a call of its backend, and what coalescing gains, in one run."""
+"""The time that GpuExecutor adds to a call of its backend, and the gain of coalescing, in one
+run."""
 
 from __future__ import annotations
 
@@ -33,15 +34,17 @@ class ExecutorMeasurement:
     """The backend's `run_batch`, pipelined."""
     map_ms: float
     one_thread: float
-    """Small jobs a second, one at a time."""
+    """Small jobs per second from one thread, one at a time."""
     threads: float
-    """The same in all threads together."""
+    """Small jobs per second from all threads together."""
 
 
 def measure_executor(
     *, jobs: int = MAP_JOBS, small_jobs: int = 400, rounds: int = ROUNDS, budget: float = 0.5
 ) -> ExecutorMeasurement:
-    """Small additions by each method; then many of 4 K elements; then small ones from threads."""
+    """Measure small additions by each method, then many of 4 K elements, then small ones from
+    several threads.
+    """
     with GpuExecutor("vulkan") as executor:
         gpu = executor._devices[0].backend
         assert isinstance(gpu, PersistentVulkanBackend)
@@ -103,7 +106,7 @@ def check_targets(measured: ExecutorMeasurement, *, on_gpu: bool) -> list[Target
 
 
 def _time_fastest(functions: list[Function], rounds: int) -> list[float]:
-    """The seconds of the fastest call of each function, in interleaved rounds."""
+    """Return the seconds of the fastest call of each function, in interleaved rounds."""
     taken = time_interleaved(functions, budget=0, min_rounds=rounds, max_rounds=rounds)
     return [min(times) for times in zip(*taken, strict=True)]
 

@@ -48,7 +48,9 @@ STREAMED_OPERATIONS: dict[str, ExactFunction] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldSizes:
-    """Elements to stream and sum, elements to invert, chains, and operations in each chain."""
+    """The numbers of elements to stream and sum, elements to invert, chains, and operations per
+    chain.
+    """
 
     streamed: int
     inverted: int
@@ -66,17 +68,17 @@ CPU_SIZES = FieldSizes(1 << 16, 1 << 14, 1 << 10, 16)
 
 @dataclass(frozen=True, slots=True)
 class StreamedOperation:
-    """An operation with operands from device memory and results to it."""
+    """An operation that reads its operands from device memory and writes its results to it."""
 
     per_second: float
     bytes_per_second: float
     of_copy: float
-    """Bytes a second over those of a copy kernel."""
+    """The bandwidth relative to that of a copy kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRow:
-    """One field."""
+    """The measurements of one field."""
 
     field: str
     bits: int
@@ -86,19 +88,19 @@ class FieldRow:
     squares: StreamedOperation
     additions: StreamedOperation
     sums_per_second: float
-    """Elements a second of one sum over all elements."""
+    """Elements per second of one sum over all elements."""
     dots_per_second: float
-    """Pairs of elements a second of one dot product."""
+    """Pairs of elements per second of one dot product."""
     inverted: int
     inversion_ms: float
-    """Of `inverted` elements at once."""
+    """Milliseconds to invert `inverted` elements at once."""
     products_in_chains: float | None
-    """None where no kernel chains products of the field."""
+    """Products per second in chains; None if no kernel chains products of the field."""
     squares_in_chains: float
 
 
 def choose_sizes(device: DeviceInfo) -> FieldSizes:
-    """Sizes at which the device reaches its sustained rate."""
+    """Choose sizes at which the device reaches its sustained rate."""
     if device.kind == "cpu":
         return CPU_SIZES
     memory = max(heap.bytes for heap in device.heaps if heap.device_local)
@@ -111,14 +113,14 @@ def measure_fields(
     fields: Sequence[Field] = FIELDS,
     budget: TimingBudget = DEFAULT_BUDGET,
 ) -> Iterator[FieldRow]:
-    """A row for each field."""
+    """Yield a row for each field."""
     for field in fields:
         yield _measure_field(gpu, field, sizes, budget)
         gpu.trim()  # the next field's arrays have other sizes
 
 
 def check_targets(measured: Sequence[FieldRow], device: DeviceInfo) -> list[Target]:
-    """The targets on an NVIDIA H200; none on other devices."""
+    """Return the targets on an NVIDIA H200; none on other devices."""
     rows = {row.field: row for row in measured}
     fq, fr = rows.get("bls12_381_fq"), rows.get("bls12_381_fr")
     if not is_h200(device) or fq is None or fr is None:
@@ -160,7 +162,7 @@ def _measure_field(
         inverted=sizes.inverted,
         inversion_ms=inverses * 1e3,
         products_in_chains=_measure_product_chains(gpu, field, sizes),
-        squares_in_chains=sizes.chains * _squares_in_a_chain(field, sizes) / squares,
+        squares_in_chains=sizes.chains * _count_squares_in_chain(field, sizes) / squares,
     )
 
 
@@ -170,7 +172,9 @@ def _measure_streamed(
     operands: Sequence[DeviceArray],
     budget: TimingBudget,
 ) -> tuple[float, dict[str, StreamedOperation]]:
-    """Bytes a second of a copy kernel, and the streamed operations, all on the same arrays."""
+    """Measure the bytes per second of a copy kernel, and the streamed operations, all on the same
+    arrays.
+    """
     memory, first = gpu._session.device_memory, operands[0]
     count, result = len(first), memory.empty(first.shape, first.dtype)
     units = first.nbytes // COPY_UNIT_BYTES
@@ -201,11 +205,13 @@ def _measure_streamed(
 def _prepare_calls(
     x: FieldArray, y: FieldArray, sizes: FieldSizes
 ) -> list[Callable[[], FieldArray]]:
-    """A sum, a dot product, inverses, and squares in chains, each checked once."""
+    """Return functions for a sum, a dot product, inverses, and squares in chains, each checked
+    once.
+    """
     field, modulus = x.field, x.field.modulus
     _check_total("sum", field.sum(x), _compute_total(lambda a: a, x))
     _check_total("dot product", field.dot(x, y), _compute_total(lambda a, b: a * b, x, y))
-    exponent = 1 << _squares_in_a_chain(field, sizes)
+    exponent = 1 << _count_squares_in_chain(field, sizes)
     inverted, raised = x[: sizes.inverted], x[: sizes.chains]
     invert, power = partial(field.inverse, inverted), partial(field.power, raised, exponent)
     _check_ends("inverses", np.vectorize(lambda a: pow(a, -1, modulus), "O"), [inverted], invert())
@@ -213,8 +219,9 @@ def _prepare_calls(
     return [partial(field.sum, x), partial(field.dot, x, y), invert, power]
 
 
-def _squares_in_a_chain(field: Field, sizes: FieldSizes) -> int:
-    """The n of the power 2^n, which takes n dependent squares and nothing else.
+def _count_squares_in_chain(field: Field, sizes: FieldSizes) -> int:
+    """Return the number n of squares in a chain: the power 2^n takes n dependent squares and
+    nothing else.
 
     2^n stays below p - 1: `Field.power` reduces larger exponents, since a^(p - 1) = 1.
     """
@@ -224,7 +231,7 @@ def _squares_in_a_chain(field: Field, sizes: FieldSizes) -> int:
 def _measure_product_chains(
     gpu: PersistentVulkanBackend, field: Field, sizes: FieldSizes
 ) -> float | None:
-    """Products a second by the device's clock, as in the tuning of the kernels."""
+    """Measure products per second by the device's clock, as when the kernels were tuned."""
     prime = field.prime
     if family(prime) != "wide" or 2 * prime.modulus >= prime.r:
         return None
@@ -241,7 +248,7 @@ def _measure_product_chains(
 
 
 def _compute_total(function: ExactFunction, *arrays: FieldArray) -> int:
-    """The exact sum of a function of tiled elements, which repeat after `DISTINCT`."""
+    """Return the exact sum of a function of tiled elements, which repeat after `DISTINCT`."""
     values: list[int] = function(*(_to_ints(each[:DISTINCT]) for each in arrays)).tolist()
     repeats, rest = divmod(arrays[0].size, DISTINCT)
     return repeats * sum(values) + sum(values[:rest])
@@ -263,5 +270,5 @@ def _check_ends(
 
 
 def _to_ints(array: FieldArray) -> Any:
-    """The integers of an array, decoded on the host and not by the device under test."""
+    """Return the integers of an array, decoded on the host instead of by the device under test."""
     return array.to_host().ints()

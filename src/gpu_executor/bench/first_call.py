@@ -22,7 +22,9 @@ DRIVER_CACHE_OFF = {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": 
 
 @dataclass(frozen=True, slots=True)
 class FirstCallTimes:
-    """Milliseconds of a process's first call and of creating its pipeline; `with` the cache."""
+    """Milliseconds of a process's first call and of creating its pipeline, `with` and `without` the
+    cache.
+    """
 
     without_ms: float
     with_ms: float
@@ -32,7 +34,9 @@ class FirstCallTimes:
 
 
 def measure_first_calls() -> FirstCallTimes:
-    """The fastest of `PROCESSES` processes with an empty cache, and with the cache it filled."""
+    """Measure `PROCESSES` pairs of processes, with an empty cache and then with the filled cache;
+    return the fastest times.
+    """
     empty, filled = [], []
     for _ in range(PROCESSES):
         with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,7 @@ from gpu_executor.vulkan.slot_buffers import STATUS_CLEAR
 
 _BYTES = ElementType(np.dtype(np.uint8))
 UPLOADED = 4_096
-"""Elements that are uploaded; the device repeats them over the array."""
+"""The number of elements that are uploaded; the device repeats them to fill the array."""
 WARM_UP_SECONDS = 0.2
 
 
@@ -38,7 +38,7 @@ def time_kernel(
     per_invocation: int = 1,
     repeats: int = 10,
 ) -> float:
-    """The median seconds of one dispatch on `count` elements in device-local memory."""
+    """Return the median seconds of one dispatch on `count` elements in device-local memory."""
     resources = session.resources
     nbytes = count * prime.element_bytes
     with contextlib.ExitStack() as stack:
@@ -73,7 +73,7 @@ def _time_recording(
     record: Callable[[Recorder], None],
     repeats: int,
 ) -> float:
-    """The median seconds of the recorded work by the device's clock.
+    """Return the median seconds of the recorded work by the device's clock.
 
     The work is submitted repeatedly before it is timed, to warm up: an idle GPU runs at a fraction
     of its clock (345 of 1,980 MHz on an NVIDIA H200).
@@ -113,7 +113,9 @@ def _fill(
     count: int,
     seed: int,
 ) -> None:
-    """Upload a small sample and repeat it over the whole array by copies on the device."""
+    """Upload a small sample and repeat it by copies on the device until the whole array is
+    filled.
+    """
     sample = tile_elements(prime, min(count, UPLOADED), seed)
     staging = _allocate(stack, resources, Purpose.UPLOAD, sample.nbytes)
     mapped_view(staging, 0, sample.nbytes, _BYTES)[:] = sample.reshape(-1).view(np.uint8)
@@ -138,7 +140,7 @@ def _fill(
 def _record(
     stack: contextlib.ExitStack, resources: Resources
 ) -> Iterator[tuple[Recorder, Callable[[], None]]]:
-    """A recorder, and a function that submits the recorded commands and waits for them."""
+    """Yield a recorder, and a function that submits the recorded commands and waits for them."""
     pool = CommandPool(resources.device, resources.compute.family)
     stack.callback(pool.close)
     commands = pool.allocate()

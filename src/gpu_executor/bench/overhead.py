@@ -1,4 +1,4 @@
-"""Calls against their floors, both measured in one run; rates of kernels alone.
+"""Calls compared with their floors, both measured in one run; rates of kernels alone.
 
 The floor of a call is the same work in its barest form. A call that overlaps copies, or spins
 while it waits, can take less.
@@ -44,7 +44,7 @@ class Overhead:
     floor: float
     unit: str
     allowed: float
-    """The target: the largest ratio of the two."""
+    """The target: the largest acceptable ratio of the time to its floor."""
 
     @property
     def ratio(self) -> float:
@@ -62,7 +62,7 @@ class KernelRate:
 
 
 def measure_small_call(settings: Settings) -> Overhead:
-    """A call of 64 elements against submitting its commands and waiting, through the binding."""
+    """Compare a call of 64 elements with a bare submission of its commands and a wait."""
     with _open_session(settings) as session, _open_slot(session, SMALL) as (call, prepared, slot):
 
         def run() -> None:
@@ -74,7 +74,9 @@ def measure_small_call(settings: Settings) -> Overhead:
 
 
 def measure_medium_call(settings: Settings) -> Overhead:
-    """A call of 1 Mi elements on plain arrays against its copies and its kernel, each alone."""
+    """Compare a call of 1 Mi elements on plain arrays with the sum of its copies and its kernel,
+    each timed alone.
+    """
     with _open_session(settings) as session, _open_slot(session, MEDIUM) as (call, prepared, slot):
 
         def fill() -> None:
@@ -89,7 +91,7 @@ def measure_medium_call(settings: Settings) -> Overhead:
                 slot.wait()
 
         def drain() -> None:
-            # Into new memory, whose pages are touched for the first time, as in a call.
+            # Drain into new memory, as a call does: its pages are touched for the first time.
             call.outputs[0] = np.empty_like(call.outputs[0])
             for piece, groups in prepared.steps:
                 slot.prepare(call, piece, groups)
@@ -103,7 +105,7 @@ def measure_medium_call(settings: Settings) -> Overhead:
 
 
 def measure_kernel_rates(settings: Settings) -> Iterator[KernelRate]:
-    """Additions and products in device memory, and chains of dependent products."""
+    """Measure additions and products in device memory, and chains of dependent products."""
     with _open_session(settings) as session:
         gpu = session.info.kind != "cpu"
         count, chains, length = GPU_SIZES if gpu else CPU_SIZES
@@ -138,7 +140,9 @@ def _open_session(settings: Settings) -> Iterator[Session]:
 
 @contextlib.contextmanager
 def _open_slot(session: Session, count: int) -> Iterator[tuple[Call, PreparedCall, Slot]]:
-    """A field addition of `count` elements on the host-visible path, with a slot of its own."""
+    """Prepare a field addition of `count` elements on the host-visible path, with a slot of its
+    own.
+    """
     a, b = tile_elements(BLS12_381_FQ, count, 1), tile_elements(BLS12_381_FQ, count, 2)
     prepared = session.prepare(load("bls12_381_fq_add"), (a, b), False)
     call = prepared.signature.make_call((a, b))
@@ -154,7 +158,9 @@ def _open_slot(session: Session, count: int) -> Iterator[tuple[Call, PreparedCal
 def _prepare_bare_submission(
     session: Session, slot: Slot, prepared: PreparedCall
 ) -> Iterator[Callable[[], None]]:
-    """The slot's commands through the binding: two calls, with structures made beforehand."""
+    """Prepare a submission of the slot's commands by two calls of the binding, with structures made
+    beforehand.
+    """
     import vulkan
 
     piece, groups = prepared.steps[0]
@@ -181,7 +187,7 @@ def _prepare_bare_submission(
 
 
 def _time_batches(functions: list[Function], *, calls: int) -> list[float]:
-    """The median seconds of a call of each function, timed `calls` at once, in rounds."""
+    """Return the median seconds of a call of each function; rounds time `calls` calls in a row."""
 
     def repeat(function: Function) -> Callable[[], None]:
         def call_repeatedly() -> None:

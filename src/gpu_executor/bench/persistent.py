@@ -33,15 +33,15 @@ class PathTimes:
     first_ms: float
     average_ms: float
     speed_up: float
-    """Over the one-shot backend on the host-visible path."""
+    """Speed-up over the one-shot backend on the host-visible path."""
     additions_per_second: float
     stages_ms: dict[str, float]
-    """The stages of an average call."""
+    """Milliseconds of each stage of an average call."""
 
 
 @dataclass(frozen=True, slots=True)
 class PersistentRow:
-    """One size."""
+    """The measurements of one size."""
 
     elements: int
     one_shot_ms: float
@@ -49,7 +49,7 @@ class PersistentRow:
     host_visible: PathTimes
     device_local: PathTimes
     seed_speed_up: float | None
-    """Of the Rust original, where it was measured."""
+    """Speed-up of the Rust original, if it was measured."""
 
 
 def measure_size(size: int) -> PersistentRow:

@@ -22,7 +22,7 @@ GPU_COUNT, CPU_COUNT = 1 << 20, 1 << 16
 ROUNDS = 5
 PACKAGES = ("galois", "python-flint")
 CPU_TARGET = 5.0
-"""On a software device: how many times as fast as each of the packages."""
+"""The target on a software device: how many times as fast as each of the packages."""
 FIELD = BLS12_381_FR
 
 
@@ -36,12 +36,12 @@ class ProductTime:
     milliseconds: float
     per_second: float
     slower: float
-    """The time over that of the first, `gpu.run`."""
+    """The time relative to that of the first method, `gpu.run`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProductComparison:
-    """One comparison, in which all products were the same."""
+    """The result of a comparison, in which all methods computed the same products."""
 
     count: int
     ways: list[ProductTime]
@@ -59,7 +59,7 @@ class _ProductMethod:
 
 
 def choose_count(device: DeviceInfo) -> int:
-    """Enough products to make the fixed cost of a call negligible."""
+    """Choose enough products to make the fixed cost of a call negligible."""
     return CPU_COUNT if device.kind == "cpu" else GPU_COUNT
 
 
@@ -81,7 +81,7 @@ def compare_products(
 
 
 def check_targets(comparison: ProductComparison, device: DeviceInfo) -> list[Target]:
-    """The targets on a software device; none on a GPU."""
+    """Return the targets on a software device; none on a GPU."""
     if device.kind != "cpu":
         return []
     return [
@@ -94,7 +94,9 @@ def check_targets(comparison: ProductComparison, device: DeviceInfo) -> list[Tar
 def _prepare_methods(
     gpu: PersistentVulkanBackend, count: int
 ) -> tuple[list[_ProductMethod], list[str]]:
-    """The products by this package and those of the installed packages; the absent packages."""
+    """Return the methods of this package and of the installed packages, and the names of the absent
+    packages.
+    """
     kernel = load(f"{FIELD.name}_mul")
     words = [draw_elements(FIELD.prime, (count,), seed) for seed in (1, 2)]
     x, y = (FIELD.from_words(each, "montgomery") for each in words)
@@ -128,7 +130,7 @@ def _prepare_methods(
 
 
 def _prepare_galois(a: Any, b: Any) -> _ProductMethod:
-    """Arrays of a galois field, which holds 255-bit elements as Python integers."""
+    """Prepare arrays of a galois field, which holds 255-bit elements as Python integers."""
     galois = importlib.import_module("galois")
     # With the generator given, galois does not factor p - 1, which takes minutes.
     field = galois.GF(FIELD.modulus, primitive_element=FIELD.prime.generator, verify=False)
@@ -139,7 +141,7 @@ def _prepare_galois(a: Any, b: Any) -> _ProductMethod:
 
 
 def _prepare_flint(a: Any, b: Any) -> _ProductMethod:
-    """One element at a time: python-flint has no arrays of them."""
+    """Prepare products one element at a time: python-flint has no arrays of elements."""
     context = importlib.import_module("flint").fmpz_mod_ctx(FIELD.modulus)
     x, y = ([context(each) for each in ints] for ints in (a.tolist(), b.tolist()))
     return _ProductMethod(

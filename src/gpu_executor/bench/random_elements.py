@@ -11,22 +11,22 @@ from gpu_executor.call import Array
 from gpu_executor.primes import Prime, words
 
 DISTINCT = 4_096
-"""Distinct elements of a tiled array."""
+"""The number of distinct elements of a tiled array."""
 
 
 def tile_elements(prime: Prime, count: int, seed: int) -> Array:
-    """`count` elements below the modulus: `DISTINCT` random ones, repeated."""
+    """Return `count` elements below the modulus: `DISTINCT` random ones, repeated."""
     rng = random.Random(seed)
     ints = [rng.randrange(prime.modulus) for _ in range(min(count, DISTINCT))]
     return np.resize(words.from_ints(prime, ints), (count, *prime.element_shape))
 
 
 def draw_elements(prime: Prime, shape: tuple[int, ...], seed: int) -> Array:
-    """Independent random elements below the modulus.
+    """Draw independent random elements below the modulus.
 
-    For transforms and comparisons with other packages, where repeated elements would show in the
-    result or be served from caches. The highest word is drawn below the modulus's highest word,
-    which keeps every element below the modulus without rejection sampling.
+    These are for transforms and comparisons with other packages, where repeated elements would show
+    in the result or be served from caches. The highest word is drawn below the modulus's highest
+    word, which keeps every element below the modulus without rejection sampling.
     """
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, 1 << 32, (math.prod(shape), prime.words), np.uint32)

@@ -1,6 +1,7 @@
-"""Streams: additions of many elements against the bandwidth of the bus, measured in the same run.
+"""Streams: additions of many elements compared with the bandwidth of the bus, measured in the same
+run.
 
-The limit is what copies alone reach: the bytes that the additions move in and out, in both
+The limit is the rate of copies alone: the same bytes in and out as the additions, in both
 directions at once, without a kernel between them.
 """
 
@@ -32,14 +33,15 @@ from gpu_executor.vulkan.timeline import Timeline
 GPU_ELEMENTS, CPU_ELEMENTS = 1 << 24, 1 << 20
 ROUNDS = 15
 SAMPLE = 1_000
-"""Elements of a result that are checked."""
+"""The number of elements of a result that are checked."""
 MAPPED_TARGET, PLAIN_TARGET = 0.95, 150e6
-"""The share of the limit for mapped arrays on a discrete GPU; additions a second for plain ones on
-an NVIDIA H200."""
+"""Targets: the share of the limit for mapped arrays on a discrete GPU; additions per second for
+plain arrays on an NVIDIA H200."""
 
 ELEMENT_BYTES = BLS12_381_FQ.element_bytes
 DIRECTIONS = (("both at once", 2, 1), ("in alone", 2, 0), ("out alone", 0, 1))
-"""What is copied without a kernel: a name, the arrays that go in, and those that come back."""
+"""The copies without a kernel: a name, the arrays copied to the device, and the arrays copied
+back."""
 Rounds = Iterable[list[float]]
 
 
@@ -61,23 +63,23 @@ class StreamRate:
     milliseconds: float
     additions_per_second: float
     of_limit: float
-    """The share of the rate of copies in both directions at once."""
+    """The rate relative to that of copies in both directions at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamMeasurement:
-    """One run."""
+    """The measurements of one run."""
 
     elements: int
     chunk: int
-    """Elements of one copy: those of the plan's chunks."""
+    """Elements of one copy: the chunk size of the plan."""
     copies: list[CopyRate]
     streams: list[StreamRate]
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayKind:
-    """Inputs and output of one kind; a new result for each call where `out` is None."""
+    """Inputs and output of one kind; if `out` is None, each call returns a new result."""
 
     name: str
     inputs: tuple[Array, Array]
@@ -85,14 +87,14 @@ class ArrayKind:
 
 
 def choose_count(device: DeviceInfo) -> int:
-    """Enough elements for the device to reach its sustained rate."""
+    """Choose enough elements for the device to reach its sustained rate."""
     return CPU_ELEMENTS if device.kind == "cpu" else GPU_ELEMENTS
 
 
 def measure_streams(
     gpu: PersistentVulkanBackend, count: int, watch: Callable[[Rounds], Rounds]
 ) -> StreamMeasurement:
-    """Copies alone and additions of each kind of array, in `ROUNDS` interleaved rounds.
+    """Measure copies alone and additions of each kind of array, in `ROUNDS` interleaved rounds.
 
     The rounds pass through `watch`, which may show their progress.
     """
@@ -102,7 +104,7 @@ def measure_streams(
         mapped = kinds[0]
         assert mapped.out is not None
         chunk = gpu.explain(kernel, *mapped.inputs).chunk
-        # With the backend's internals: the device, queues and arrays of the additions.
+        # Copies use the backend's internals: the device, queues and arrays of the additions.
         with _prepare_copies(gpu._session, mapped.inputs, mapped.out, chunk) as copies:
             functions = [*copies, *(_prepare_add(gpu, kernel, kind) for kind in kinds)]
             rounds = list(
@@ -134,7 +136,9 @@ def measure_streams(
 def _make_arrays(
     gpu: PersistentVulkanBackend, count: int, imports: contextlib.ExitStack
 ) -> list[ArrayKind]:
-    """Arrays of every kind; first the mapped ones, which the copies without a kernel use too."""
+    """Return arrays of every kind; the mapped arrays come first, because the copies without a
+    kernel use them too.
+    """
     plain = tile_elements(BLS12_381_FQ, count, 1), tile_elements(BLS12_381_FQ, count, 2)
     imported = []
     if EXTENSION in gpu.device.extensions:
@@ -175,7 +179,7 @@ def _check(gpu: PersistentVulkanBackend, kernel: Kernel, kind: ArrayKind) -> Non
 def _prepare_copies(
     session: Session, inputs: Sequence[Array], output: Array, chunk: int
 ) -> Iterator[list[Callable[[], None]]]:
-    """Functions that copy whole arrays piece by piece, one for each of the `DIRECTIONS`."""
+    """Yield functions that copy whole arrays piece by piece, one for each of the `DIRECTIONS`."""
     resources = session.resources
     upload = resources.upload or resources.compute
     download = resources.download or resources.compute
@@ -194,7 +198,7 @@ def _prepare_copies(
 def _open_probe(
     session: Session, timeline: Timeline, arrays: Sequence[Array], chunk: int, *, into: bool
 ) -> Iterator[BandwidthProbe]:
-    """Copies of the arrays' pieces into device memory, or back from it."""
+    """Open a probe that copies the arrays' pieces into device memory, or back from it."""
     memory = session.resources.memory
     with contextlib.ExitStack() as stack:
         areas = []
@@ -213,7 +217,9 @@ def _open_probe(
 def _list_copies(
     session: Session, parts: Sequence[Array], area: Allocation, into: bool
 ) -> Iterator[Copy]:
-    """Copies of mapped arrays, one after the other in device memory, into it or back from it."""
+    """Yield copies between mapped arrays and device memory, where the arrays are one after the
+    other.
+    """
     offset = area.offset
     for part in parts:
         mapped = session.mapped.find(part)

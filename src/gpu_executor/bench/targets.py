@@ -1,4 +1,4 @@
-"""Performance targets beside what was measured."""
+"""Performance targets, each with the measured value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpu_executor.device_info import DeviceInfo
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A measured quantity, and the least or the most that it should be.
+    """A measured quantity, and the minimum or maximum that it should reach.
 
     The attributes are the keys of the JSON files.
     """
@@ -26,5 +26,5 @@ class Target:
 
 
 def is_h200(device: DeviceInfo) -> bool:
-    """Whether the device is an NVIDIA H200, which the absolute targets are for."""
+    """Return whether the device is an NVIDIA H200, which the absolute targets are for."""
     return "H200" in device.name

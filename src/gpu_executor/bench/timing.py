@@ -13,8 +13,8 @@ from gpu_executor.dispatch import Step
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 MAX_STEPS_TOGETHER = 16
-"""Steps of one submission. Submitting takes 8 us on a Neoverse-N1, which would show beside a step
-of 40 us: squaring 16 Mi small elements takes that long at 3.4 TB/s."""
+"""Steps of one submission. Submitting takes 8 us on a Neoverse-N1, which would distort the time of
+a single step of 40 us, such as squaring 16 Mi small elements at 3.4 TB/s."""
 MIN_ROUNDS = 3
 Function = Callable[[], object]
 
@@ -22,10 +22,10 @@ Function = Callable[[], object]
 def time_function(
     function: Function, *, max_calls: int = 1_000, budget: float = 0.5, min_calls: int = 5
 ) -> float:
-    """The median seconds of a call.
+    """Return the median seconds of a call.
 
-    There are `max_calls` calls, or as many as the budget in seconds allows, at least `min_calls`.
-    One call before them is not timed.
+    It makes `max_calls` calls, or fewer if the budget in seconds is used up, but at least
+    `min_calls`. One untimed call comes first.
     """
     function()
     taken: list[float] = []
@@ -50,10 +50,10 @@ def time_interleaved(
 
     Interleaving spreads a slow phase of the machine over all functions. Every round starts with the
     next function. Each function is called once before the first round. There are `max_rounds`
-    rounds, or as many as the budget in seconds allows, at least `min_rounds`.
+    rounds, or fewer if the budget in seconds is used up, but at least `min_rounds`.
 
     In a round each function is called `warm_up_calls` times untimed and then `timed_calls` times,
-    all in a row, for functions that are slower right after another one. A round yields
+    all in a row, because some functions are slower right after another one ran. A round yields
     `timed_calls` lists.
     """
     for function in functions:
@@ -76,7 +76,7 @@ def time_interleaved(
 
 
 def compute_medians(rounds: Iterable[Sequence[float]]) -> list[float]:
-    """The median seconds of each function over the rounds."""
+    """Return the median seconds of each function over the rounds."""
     return [statistics.median(times) for times in zip(*rounds, strict=True)]
 
 
@@ -98,7 +98,8 @@ DEFAULT_BUDGET = TimingBudget()
 
 
 def record_graph(gpu: PersistentVulkanBackend, function: Function) -> Function:
-    """Record the device work of a function as a graph, which runs without its cost on the host.
+    """Record the device work of a function as a graph, which runs without the function's cost on
+    the host.
 
     The graph writes its results to the same memory every time.
     """
@@ -111,12 +112,12 @@ def record_graph(gpu: PersistentVulkanBackend, function: Function) -> Function:
 def time_steps(
     gpu: PersistentVulkanBackend, steps: Sequence[Step], budget: TimingBudget = DEFAULT_BUDGET
 ) -> list[float]:
-    """The seconds of each step, repeated in one submission with a barrier after each."""
+    """Return the seconds of each step, repeated in one submission with a barrier after each."""
     memory = gpu._session.device_memory
     graphs, counts = [], []
     for step in steps:
         single = record_graph(gpu, partial(memory.submit, [step]))
-        count = min(_calls_in_a_round(gpu, single, budget), MAX_STEPS_TOGETHER)
+        count = min(_count_calls_per_round(gpu, single, budget), MAX_STEPS_TOGETHER)
         graphs.append(record_graph(gpu, partial(memory.submit, [step] * count)))
         counts.append(count)
     taken = time_resident(gpu, graphs, budget)
@@ -128,12 +129,12 @@ def time_resident(
     functions: Sequence[Function],
     budget: TimingBudget = DEFAULT_BUDGET,
 ) -> list[float]:
-    """The median seconds of a call of each function, in interleaved rounds.
+    """Return the median seconds of a call of each function, in interleaved rounds.
 
     In a round each function is called many times in a row, and only the last call is waited for.
     """
     _warm_up(gpu, functions[0], budget)
-    counts = [_calls_in_a_round(gpu, function, budget) for function in functions]
+    counts = [_count_calls_per_round(gpu, function, budget) for function in functions]
     rounds: list[list[float]] = []
     end = time.perf_counter() + budget.per_function * len(functions)
     while len(rounds) < budget.max_rounds and (
@@ -155,16 +156,18 @@ def _warm_up(gpu: PersistentVulkanBackend, function: Function, budget: TimingBud
         count = max(int(budget.round * count / _time_calls(gpu, function, count)), 1)
 
 
-def _calls_in_a_round(
+def _count_calls_per_round(
     gpu: PersistentVulkanBackend, function: Function, budget: TimingBudget
 ) -> int:
-    """How many calls fill a round, estimated from the second of two single calls."""
+    """Return the number of calls that fill a round, estimated from the second of two single
+    calls.
+    """
     alone = [_time_calls(gpu, function, 1) for _ in range(2)]
     return max(int(budget.round / alone[-1]), 1)
 
 
 def _time_calls(gpu: PersistentVulkanBackend, function: Function, count: int) -> float:
-    """The seconds of `count` calls in a row until the device has finished them."""
+    """Return the seconds of `count` calls in a row until the device has finished them."""
     begun = time.perf_counter()
     for _ in range(count):
         function()

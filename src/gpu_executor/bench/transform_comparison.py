@@ -44,7 +44,9 @@ INFINITY = "c0" + "00" * 47
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSizes:
-    """Sizes of transforms as powers of two, and the number of blobs, extended one at a time."""
+    """Sizes of transforms as powers of two, and the number of blobs, which are extended one at a
+    time.
+    """
 
     babybear: int
     goldilocks: int
@@ -78,14 +80,14 @@ class _ComparedWork:
 
 
 def choose_sizes(device: DeviceInfo) -> ComparisonSizes:
-    """Sizes that take neither the device nor a package on the CPU long."""
+    """Choose sizes that take little time both on the device and by a package on the CPU."""
     return CPU_SIZES if device.kind == "cpu" else GPU_SIZES
 
 
 def compare_transforms(
     gpu: PersistentVulkanBackend, sizes: ComparisonSizes, rounds: int = ROUNDS
 ) -> tuple[list[TransformComparison], list[str]]:
-    """The comparisons, and the packages that are not installed."""
+    """Return the comparisons, and the packages that are not installed."""
     work: list[_ComparedWork] = []
     absent = []
     for name, prepare in (("galois", _prepare_galois), ("ckzg", _prepare_ckzg)):
@@ -110,7 +112,9 @@ def _compare(work: _ComparedWork, rounds: int) -> TransformComparison:
 def _prepare_galois(
     gpu: PersistentVulkanBackend, sizes: ComparisonSizes
 ) -> Iterator[_ComparedWork]:
-    """Integers to integers. 255-bit fields are left out: galois factors p - 1 for minutes."""
+    """Yield transforms by galois, from integers to integers. 255-bit fields are left out: galois
+    factors p - 1 for minutes.
+    """
     galois = importlib.import_module("galois")
     for field, log_n in ((BABYBEAR, sizes.babybear), (GOLDILOCKS, sizes.goldilocks)):
         words = draw_elements(field.prime, (1 << log_n,), 1)
@@ -135,7 +139,7 @@ def _transform(gpu: PersistentVulkanBackend, x: FieldArray) -> Words:
 
 
 def _prepare_ckzg(gpu: PersistentVulkanBackend, sizes: ComparisonSizes) -> Iterator[_ComparedWork]:
-    """Bytes to bytes."""
+    """Yield extensions of blobs by ckzg, from bytes to bytes."""
     ckzg = importlib.import_module("ckzg")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "setup.txt"
@@ -156,8 +160,8 @@ def _prepare_ckzg(gpu: PersistentVulkanBackend, sizes: ComparisonSizes) -> Itera
 def _extend(gpu: PersistentVulkanBackend, data: Words) -> Words:
     """Extend blobs from the roots of unity of order 4,096 to those of order 8,192.
 
-    All values are in bit-reversed order, in which the given values come first and the values at
-    the other roots follow.
+    All values are in bit-reversed order: first the given values, then the values at the other
+    roots.
     """
     field = BLS12_381_FR
     coefficients = field.intt(gpu.to_device(field.from_bytes(data)), order_in="reversed")
@@ -167,10 +171,10 @@ def _extend(gpu: PersistentVulkanBackend, data: Words) -> Words:
 
 
 def _write_setup() -> str:
-    """A trusted setup with the secret 1. ckzg needs a setup, but extending does not use it.
+    """Return a trusted setup with the secret 1. ckzg needs a setup, but extending does not use it.
 
-    All powers of 1 are 1. At 1, one Lagrange polynomial is 1 and all others are 0, which is the
-    point at infinity.
+    All powers of 1 are 1. At 1, one Lagrange polynomial is 1 and all others are 0; a multiple by 0
+    is the point at infinity.
     """
     lagrange = [G1, *[INFINITY] * (BLOB - 1)]
     powers = [*[G2] * G2_POWERS, *[G1] * BLOB]

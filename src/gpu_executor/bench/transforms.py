@@ -43,7 +43,8 @@ TARGETS_MS = {
 NUMPY_TARGETS_MS = {("bls12_381_fr", 22): 12.0}
 """Milliseconds on an NVIDIA H200, by field and size."""
 GROWTH_TARGET = 1.15
-"""The time over n log2 n at the largest size, over the least of all sizes."""
+"""The largest acceptable growth: the time over n log2 n at the largest size, relative to the
+minimum over all sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class TransformSize:
 
     @property
     def work(self) -> int:
-        """n log2 n for each transform, in proportion to which the time should grow."""
+        """n log2 n, summed over the transforms; the time should be proportional to it."""
         return self.elements * self.log_n
 
 
@@ -87,7 +88,9 @@ class TransformRow:
 
 
 def choose_sizes(device: DeviceInfo, largest: int | None = None) -> list[TransformSize]:
-    """Single transforms up to the largest, which by default depends on the device; then a batch."""
+    """Choose single transforms up to the largest size, which by default depends on the device, and
+    a batch.
+    """
     on_gpu = device.kind != "cpu"
     largest = largest or (GPU_LARGEST if on_gpu else CPU_LARGEST)
     rows = 1 << (GPU_LOG_BATCH if on_gpu else CPU_LOG_BATCH) - LOG_BATCHED
@@ -101,21 +104,23 @@ def measure_transforms(
     fields: Sequence[Field] = FIELDS,
     budget: TimingBudget = DEFAULT_BUDGET,
 ) -> Iterator[list[TransformRow]]:
-    """For each field, a row for each size."""
+    """Yield a row for each field and size."""
     for field in fields:
         yield _measure_field(gpu, field, sizes, budget)
         gpu.trim()
 
 
 def compute_growth(measured: Sequence[TransformRow]) -> list[float]:
-    """The time over n log2 n of each row, relative to the field's largest single transform."""
+    """Return the time over n log2 n of each row, relative to the field's largest single
+    transform.
+    """
     singles = [row for row in measured if row.rows == 1]
     largest = {row.field: row for row in sorted(singles, key=lambda row: row.log_n)}
     return [row.cost / largest[row.field].cost for row in measured]
 
 
 def check_targets(measured: Sequence[TransformRow], device: DeviceInfo) -> list[Target]:
-    """Times on an NVIDIA H200, growth on every device."""
+    """Return the targets: times on an NVIDIA H200, growth on every device."""
     singles = [row for row in measured if row.rows == 1]
     targets = []
     for row in singles if is_h200(device) else ():
@@ -141,8 +146,9 @@ def _measure_field(
     sizes: Sequence[TransformSize],
     budget: TimingBudget,
 ) -> list[TransformRow]:
-    """Each kind of transform is timed in rounds over all sizes, so that a slow phase of the machine
-    does not look like growth."""
+    """Time each kind of transform in rounds over all sizes, so that a slow phase of the machine
+    does not look like growth.
+    """
     calls = [_prepare_calls(gpu, field, size) for size in sizes]
     taken = {
         name: time_resident(gpu, [of_size[name] for of_size in calls], budget) for name in calls[0]
@@ -161,7 +167,7 @@ def _measure_field(
 def _prepare_calls(
     gpu: PersistentVulkanBackend, field: Field, size: TransformSize
 ) -> dict[str, Callable[[], object]]:
-    """The transforms to time, by attribute of `TransformRow`, each checked once."""
+    """Return the functions to time, by attribute of `TransformRow`; each result is checked once."""
     shape = (1 << size.log_n,) if size.rows == 1 else (size.rows, 1 << size.log_n)
     host = field.from_words(draw_elements(field.prime, shape, 1), field.form)
     x, ntt, intt = gpu.to_device(host), field.ntt, field.intt
@@ -193,7 +199,7 @@ def _prepare_calls(
 def _check_value(x: FieldArray, values: FieldArray, reversed_values: FieldArray) -> None:
     """Compare one value of one row with the polynomial at its point.
 
-    The polynomial is evaluated by other kernels than the transforms use.
+    The kernels that evaluate the polynomial are not those of the transforms.
     """
     field, n = x.field, x.shape[-1]
     log_n = n.bit_length() - 1

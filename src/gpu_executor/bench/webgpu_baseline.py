@@ -26,8 +26,8 @@ fn first_element(group: vec3<u32>, groups: vec3<u32>, local: u32) -> u32 {{
     return group.x * work_group + local;
 }}
 """
-"""The declarations that the kernel's code needs. The number of elements follows from the length of
-the buffers, in vectors, times the elements of a vector."""
+"""The declarations that the kernel's code needs. The number of elements is the length of the
+buffers in vectors times the elements per vector."""
 BINDING_TYPES = ("read-only-storage", "read-only-storage", "storage")
 AddOperands = tuple[Array, Array]
 """Arrays to add; their length is a multiple of the kernel's vector."""
@@ -60,7 +60,9 @@ class WebGpuBaseline:
         return results
 
     def run_with_pipeline(self, tasks: Sequence[AddOperands]) -> list[Array]:
-        """One pipeline, one encoder, one submission; then read one result after the other."""
+        """Run a batch with one pipeline, one encoder and one submission; then read one result after
+        the other.
+        """
         begun = perf_counter()
         created = [self._create_buffers(self._shared, task) for task in tasks]
         ready = perf_counter()
@@ -73,7 +75,7 @@ class WebGpuBaseline:
         return results
 
     def prepare_kernel(self, tasks: Sequence[AddOperands]) -> Callable[[], None]:
-        """A function that runs only the dispatches of a batch, on buffers created here."""
+        """Return a function that runs only the dispatches of a batch, on buffers created here."""
         created = [(len(task[0]), *self._create_buffers(self._shared, task)) for task in tasks]
         groups = [(count, group) for count, _, group in created]
         last = created[-1][1]
@@ -85,7 +87,9 @@ class WebGpuBaseline:
         return dispatch
 
     def prepare_single(self, task: AddOperands) -> Callable[[], Array]:
-        """A function that writes, dispatches and reads one task, with buffers created here."""
+        """Return a function that writes, dispatches and reads one task, with buffers created
+        here.
+        """
         inputs = [self._create_buffer(array.nbytes, "COPY_DST") for array in task]
         output = self._create_buffer(task[0].nbytes, "COPY_SRC")
         group = self._bind(self._shared, [*inputs, output])
@@ -119,7 +123,9 @@ class WebGpuBaseline:
         return self._device.create_buffer(size=nbytes, usage=usage)
 
     def _create_buffers(self, pipeline: PipelineAndLayout, task: AddOperands) -> tuple[Any, Any]:
-        """The output buffer and the bind group of a task, with filled input buffers."""
+        """Create a task's filled input buffers and its output buffer; return the output buffer and
+        the bind group.
+        """
         inputs = [
             self._device.create_buffer_with_data(data=array, usage=self._usage.STORAGE)
             for array in task

@@ -31,9 +31,9 @@ def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
         sizes = batch.choose_sizes(gpu.device, all_sizes=all_sizes)
         measured = batch.measure_batches(gpu, sizes)
         rows = list(show_progress(measured, 2 * len(sizes), "batches"))
-    console.print(_batches_table(rows))
+    console.print(_make_batches_table(rows))
     console.print(_summarize(rows))
-    console.print(_hot_path_table(hot_path))
+    console.print(_make_hot_path_table(hot_path))
     if json_file is not None:
         content = {
             "rows": [dataclasses.asdict(row) for row in rows],
@@ -42,7 +42,7 @@ def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
         write_json(json_file, gpu.device, content)
 
 
-def _batches_table(rows: Sequence[BatchRow]) -> Table:
+def _make_batches_table(rows: Sequence[BatchRow]) -> Table:
     table = make_table(
         "Batches of BLS12-381 base-field additions (ms)",
         *("size", "arrays", "jobs", "sequential", "pipelined", "a job", "faster", "Rust"),
@@ -85,7 +85,7 @@ def _format_digits(value: float) -> str:
     return f"{value:.{decimals}f}"
 
 
-def _hot_path_table(measured: Sequence[HotPath]) -> Table:
+def _make_hot_path_table(measured: Sequence[HotPath]) -> Table:
     table = make_table(
         f"Host time of a mapped piece of {batch.SMALL_PIECE} elements (us)",
         *("queues", "submissions", "start", "finish", "both", "target"),

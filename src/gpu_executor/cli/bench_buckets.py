@@ -25,9 +25,9 @@ def bench_buckets(json_file: Path | None) -> None:
         measured = buckets.measure_batches(setup)
         rows = list(show_progress(measured, len(buckets.SCENARIOS), "batches"))
         singles = buckets.measure_single_tasks(setup)
-    console.print(_batches_table(rows))
-    console.print(_batches_legend(rows))
-    console.print(_single_tasks_table(singles))
+    console.print(_make_batches_table(rows))
+    console.print(_format_batches_legend(rows))
+    console.print(_make_single_tasks_table(singles))
     console.print(_describe_created(rows, singles))
     for paragraph in _analyse(rows, singles):
         console.print(f"- {paragraph}")
@@ -39,7 +39,7 @@ def bench_buckets(json_file: Path | None) -> None:
         write_json(json_file, adapter, content)
 
 
-def _batches_table(rows: Sequence[BucketRow]) -> Table:
+def _make_batches_table(rows: Sequence[BucketRow]) -> Table:
     table = make_table(
         "Batches of uint32 additions, NumPy to NumPy (ms)",
         *("tasks", "no\ncaches", "pipelines", "buckets", "kernel", "gain", "quartiles"),
@@ -60,7 +60,7 @@ def _batches_table(rows: Sequence[BucketRow]) -> Table:
     return table
 
 
-def _batches_legend(rows: Sequence[BucketRow]) -> str:
+def _format_batches_legend(rows: Sequence[BucketRow]) -> str:
     rounds = [row.turns for row in rows]
     return (
         "no caches: everything is created for every task. pipelines: one pipeline and one "
@@ -71,7 +71,7 @@ def _batches_legend(rows: Sequence[BucketRow]) -> str:
     )
 
 
-def _single_tasks_table(singles: Sequence[SingleTaskRow]) -> Table:
+def _make_single_tasks_table(singles: Sequence[SingleTaskRow]) -> Table:
     table = make_table(
         f"A single task of {buckets.SINGLE_ELEMENTS:,} elements, repeated",
         *("queue", "baseline", "executor", "ratio", "target", "met"),

@@ -40,7 +40,7 @@ def bench_executor(json_file: Path | None) -> None:
     device = select_device()
     print_device(device)
     measured = executor.measure_executor()
-    console.print(_measurement_table(measured))
+    console.print(_make_measurement_table(measured))
     targets = executor.check_targets(measured, on_gpu=device.kind != "cpu")
     print_targets(targets)
     if json_file is not None:
@@ -48,7 +48,7 @@ def bench_executor(json_file: Path | None) -> None:
         write_json(json_file, device, content)
 
 
-def _measurement_table(measured: ExecutorMeasurement) -> Table:
+def _make_measurement_table(measured: ExecutorMeasurement) -> Table:
     table = make_table("BLS12-381 base-field additions, NumPy to NumPy", "what", "measured")
     call = f"call of {SMALL_ELEMENTS} elements"
     jobs = f"{MAP_JOBS:,} jobs of {format_count(MAP_ELEMENTS)}"

@@ -57,11 +57,11 @@ def bench_fields(count: int | None, json_file: Path | None) -> None:
         rows = list(show_progress(measured, len(fields.FIELDS), "fields"))
         count = count or product_comparison.choose_count(gpu.device)
         products = product_comparison.compare_products(gpu, count)
-    console.print(_rates_table(rows))
-    console.print(_bandwidth_table(rows))
-    console.print(_reductions_table(rows))
+    console.print(_make_rates_table(rows))
+    console.print(_make_bandwidth_table(rows))
+    console.print(_make_reductions_table(rows))
     console.print(LEGEND)
-    console.print(_products_table(products))
+    console.print(_make_products_table(products))
     targets = [
         *fields.check_targets(rows, gpu.device),
         *product_comparison.check_targets(products, gpu.device),
@@ -76,7 +76,7 @@ def bench_fields(count: int | None, json_file: Path | None) -> None:
         write_json(json_file, gpu.device, content)
 
 
-def _rates_table(rows: Sequence[FieldRow]) -> Table:
+def _make_rates_table(rows: Sequence[FieldRow]) -> Table:
     table = make_table(
         f"Operations per second, arrays of {format_count(rows[0].elements)} elements",
         *("field", "bits", "products", "squares", "additions"),
@@ -96,7 +96,7 @@ def _rates_table(rows: Sequence[FieldRow]) -> Table:
     return table
 
 
-def _bandwidth_table(rows: Sequence[FieldRow]) -> Table:
+def _make_bandwidth_table(rows: Sequence[FieldRow]) -> Table:
     table = make_table(
         "Memory bandwidth in GB/s, read and written, and its share of the copy's",
         *("field", "products", "share", "squares", "share", "additions", "share", "copy"),
@@ -109,7 +109,7 @@ def _bandwidth_table(rows: Sequence[FieldRow]) -> Table:
     return table
 
 
-def _reductions_table(rows: Sequence[FieldRow]) -> Table:
+def _make_reductions_table(rows: Sequence[FieldRow]) -> Table:
     table = make_table(
         f"Reductions of {format_count(rows[0].elements)} elements, and batch inversion",
         *("field", "sum", "dot product", f"{format_count(rows[0].inverted)} inverses"),
@@ -124,7 +124,7 @@ def _reductions_table(rows: Sequence[FieldRow]) -> Table:
     return table
 
 
-def _products_table(comparison: ProductComparison) -> Table:
+def _make_products_table(comparison: ProductComparison) -> Table:
     table = make_table(
         f"{format_count(comparison.count)} products in bls12_381_fr, array to array",
         *("by", "operands", "time", "products", "time over\ngpu.run"),

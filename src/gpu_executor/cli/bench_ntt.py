@@ -51,11 +51,11 @@ def bench_ntt(largest: int | None, json_file: Path | None) -> None:
             gpu, transform_comparison.choose_sizes(gpu.device)
         )
     for field_rows in by_field:
-        console.print(_transforms_table(field_rows))
+        console.print(_make_transforms_table(field_rows))
     rows = [row for field_rows in by_field for row in field_rows]
     console.print(LEGEND)
     if comparisons:
-        console.print(_comparisons_table(comparisons))
+        console.print(_make_comparisons_table(comparisons))
     targets = transforms.check_targets(rows, gpu.device)
     print_targets(targets, absent)
     if json_file is not None:
@@ -72,7 +72,7 @@ def bench_ntt(largest: int | None, json_file: Path | None) -> None:
         write_json(json_file, gpu.device, content)
 
 
-def _transforms_table(rows: Sequence[TransformRow]) -> Table:
+def _make_transforms_table(rows: Sequence[TransformRow]) -> Table:
     """Every size of one field."""
     table = make_table(
         f"Number-theoretic transforms in {rows[0].field}",
@@ -92,7 +92,7 @@ def _transforms_table(rows: Sequence[TransformRow]) -> Table:
     return table
 
 
-def _comparisons_table(comparisons: Sequence[TransformComparison]) -> Table:
+def _make_comparisons_table(comparisons: Sequence[TransformComparison]) -> Table:
     table = make_table(
         "The same work by packages on the CPU, array to array",
         *("package", "work", "package's time", "our time", "speed-up"),

@@ -42,13 +42,13 @@ def bench_persistent(json_file: Path | None) -> None:
     print_device(device)
     rows = list(show_progress(persistent.measure_sizes(), len(persistent.SIZES), "sizes"))
     print_comparison(rows)
-    console.print(_stages_table(rows))
+    console.print(_make_stages_table(rows))
     settings = Settings.from_environment()
     overheads = [overhead.measure_small_call(settings), overhead.measure_medium_call(settings)]
-    console.print(_overheads_table(overheads))
+    console.print(_make_overheads_table(overheads))
     console.print(OVERHEAD_LEGEND)
     rates = list(show_progress(overhead.measure_kernel_rates(settings), 6, "kernels"))
-    console.print(_rates_table(rates))
+    console.print(_make_rates_table(rates))
     first = first_call.measure_first_calls()
     console.print(_describe_first_call(first))
     if json_file is not None:
@@ -90,7 +90,7 @@ def print_comparison(rows: Sequence[PersistentRow]) -> None:
     )
 
 
-def _stages_table(rows: Sequence[PersistentRow]) -> Table:
+def _make_stages_table(rows: Sequence[PersistentRow]) -> Table:
     headings = [STAGE_HEADINGS.get(stage, stage) for stage in STAGES]
     table = make_table("Stages of a call (ms)", "size", "path", *headings)
     for row in rows:
@@ -110,7 +110,7 @@ def _format_stage(milliseconds: float) -> str:
     return f"{milliseconds:.3f}" if milliseconds < 1_000 else f"{milliseconds:.1f}"
 
 
-def _overheads_table(overheads: Sequence[Overhead]) -> Table:
+def _make_overheads_table(overheads: Sequence[Overhead]) -> Table:
     table = make_table(
         "Calls against their floors, measured in the same run",
         *("what", "measured", "floor", "ratio", "target"),
@@ -126,7 +126,7 @@ def _overheads_table(overheads: Sequence[Overhead]) -> Table:
     return table
 
 
-def _rates_table(rates: Sequence[KernelRate]) -> Table:
+def _make_rates_table(rates: Sequence[KernelRate]) -> Table:
     table = make_table(
         "Single kernels, timed by the device's clock", "kernel", "elements", "rate", "bandwidth"
     )

@@ -44,14 +44,14 @@ def bench_stream(count: int | None, json_file: Path | None) -> None:
         measured = stream.measure_streams(
             gpu, count, lambda rounds: show_progress(rounds, stream.ROUNDS, "rounds")
         )
-    console.print(_copies_table(measured))
-    console.print(_streams_table(measured, gpu.device))
+    console.print(_make_copies_table(measured))
+    console.print(_make_streams_table(measured, gpu.device))
     console.print(LEGEND)
     if json_file is not None:
         write_json(json_file, gpu.device, dataclasses.asdict(measured))
 
 
-def _copies_table(measured: StreamMeasurement) -> Table:
+def _make_copies_table(measured: StreamMeasurement) -> Table:
     table = make_table(
         f"Copies without a kernel, pieces of {format_count(measured.chunk)}",
         *("direction", "elements", "in", "out"),
@@ -66,7 +66,7 @@ def _copies_table(measured: StreamMeasurement) -> Table:
     return table
 
 
-def _streams_table(measured: StreamMeasurement, device: DeviceInfo) -> Table:
+def _make_streams_table(measured: StreamMeasurement, device: DeviceInfo) -> Table:
     table = make_table(
         f"{format_count(measured.elements)} BLS12-381 base-field additions",
         *("arrays", "time", "additions", "of the limit", "target"),

@@ -37,14 +37,14 @@ def calibrate(show: bool, as_json: bool) -> None:
     if as_json:
         click.echo(calibration.to_json())
         return
-    console.print(_calibration_table(device.name, calibration))
+    console.print(_make_calibration_table(device.name, calibration))
     path = None if folder is None else calibration_path(folder, device)
     where = "not saved: GPU_CACHE is 0" if path is None else f"saved in {path}"
     took = format_milliseconds(calibration.seconds * 1e3)
     console.print(f"measured on {calibration.when} in {took}, {where}", soft_wrap=True)
 
 
-def _calibration_table(name: str, calibration: Calibration) -> Table:
+def _make_calibration_table(name: str, calibration: Calibration) -> Table:
     table = make_table(name, "what", "measured")
     rates = {
         "upload": calibration.copy_in,

@@ -67,11 +67,11 @@ def soak(minutes: float, seed: int | None, faults: float, json_file: Path | None
         )
     for absent in report.absent:
         console.print(f"not tested: {absent}\n", soft_wrap=True)
-    console.print(_calls_table(report))
-    console.print(_executors_table(report))
+    console.print(_make_calls_table(report))
+    console.print(_make_executors_table(report))
     if report.faults:
-        console.print(_faults_table(report))
-    console.print(_memory_table(report))
+        console.print(_make_faults_table(report))
+    console.print(_make_memory_table(report))
     _print_verdict(report)
     if json_file is not None:
         json_file.write_text(json.dumps(as_dict(report), indent=2) + "\n")
@@ -129,7 +129,7 @@ def as_dict(report: SoakReport) -> dict[str, Any]:
     }
 
 
-def _calls_table(report: SoakReport) -> Table:
+def _make_calls_table(report: SoakReport) -> Table:
     title = f"{report.tally.jobs:,} jobs in {report.seconds:,.0f} s"
     table = make_table(title, "call method", "jobs", "elements", *VERDICTS)
     for method, counts in sorted(report.tally.calls.items()):
@@ -139,7 +139,7 @@ def _calls_table(report: SoakReport) -> Table:
     return table
 
 
-def _executors_table(report: SoakReport) -> Table:
+def _make_executors_table(report: SoakReport) -> Table:
     names = {each.device: None for stats in report.executors for each in stats.devices}
     table = make_table(
         f"Executors on {', '.join(names)}", "executor", "calls", "batches", "retries", "reopened"
@@ -153,7 +153,7 @@ def _executors_table(report: SoakReport) -> Table:
     return table
 
 
-def _faults_table(report: SoakReport) -> Table:
+def _make_faults_table(report: SoakReport) -> Table:
     table = make_table(
         f"Injected faults: {sum(report.faults.values()):,}", "kind", "count", "by function"
     )
@@ -165,24 +165,26 @@ def _faults_table(report: SoakReport) -> Table:
     return table
 
 
-def _memory_table(report: SoakReport) -> Table:
+def _make_memory_table(report: SoakReport) -> Table:
     table = make_table(
         "Memory, sampled while nothing was in flight",
         *("held by", "after warm-up", "at the end", "allowed growth"),
     )
     for each in report.trends:
-        allowed = "too short to judge" if each.allowed is None else _amount(each, each.allowed)
+        allowed = (
+            "too short to judge" if each.allowed is None else _format_bytes(each, each.allowed)
+        )
         table.add_row(
             MEMORY_LABELS.get(each.what, "Vulkan objects"),
-            _amount(each, each.first),
-            _amount(each, each.last),
+            _format_bytes(each, each.first),
+            _format_bytes(each, each.last),
             allowed,
         )
     table.add_row("objects after closing", "", f"{sum(report.leaked.values()):,}", "0")
     return table
 
 
-def _amount(trend: MemoryTrend, value: float) -> str:
+def _format_bytes(trend: MemoryTrend, value: float) -> str:
     return f"{value / (1 << 20):,.1f} MiB" if trend.what in MEMORY_LABELS else f"{value:,.0f}"
 
 

@@ -19,11 +19,12 @@ from gpu_executor.cluster.nodes import DevicePlacement, pin_to_node
 from gpu_executor.cluster.serialization import KernelRegistry, RemoteFailure, pack_calls
 
 MAX_MESSAGES_PER_ACTOR = 2
-"""One message that the actor runs, and one whose arrays travel meanwhile. Other jobs wait in the
-dispatcher, from where they can still go to another actor."""
+"""Messages in flight per actor: one that the actor runs, and one whose arrays are sent meanwhile.
+Other jobs wait in the dispatcher, so they can still go to any actor."""
 MAX_CALLS_PER_MESSAGE = 64
 MAX_BYTES_PER_MESSAGE = 1 << 20
-"""A message took 1.5 ms there and back on two cores; a larger call is worth a message of its own.
+"""Bytes up to which calls share a message: a message took 1.5 ms there and back on two cores, which
+is negligible for a larger call.
 """
 
 ReplyCallback = Callable[[Any, "Future[Any]"], None]
@@ -106,7 +107,7 @@ class ActorSlot:
         self.failed_opens = 0
         """Actors in a row that could not open the device."""
         self.quarantined: BaseException | None = None
-        """Why the slot gets no actor any more."""
+        """Why the slot is quarantined; None while it is in use."""
         self.joined_later = False
         """Whether the node joined the cluster while the executor was open."""
         self.answered = 0
@@ -137,7 +138,7 @@ class ActorSlot:
         return None
 
     def kill_actor(self) -> None:
-        """Leave the slot without an actor; one that is still alive is killed."""
+        """Kill the slot's actor, if it is alive, and leave the slot empty."""
         if self.actor is not None:
             self.actor.kill()
             self.actor = None
@@ -152,7 +153,7 @@ class InFlightLimits:
     """Bytes that the calls in flight read and write."""
 
     def allow(self, actor: ActorClient, job: ClusterJob) -> bool:
-        """Whether a job may be sent to an actor now.
+        """Return whether a job may be sent to an actor now.
 
         An idle actor takes any job. A suspected job has an actor to itself: if that actor dies too,
         the job is known to be the cause.
@@ -177,8 +178,8 @@ class InFlightLimits:
     def allow_in_message(
         self, actor: ActorClient, first: ClusterJob, job: ClusterJob, nbytes: int
     ) -> bool:
-        """Whether a job may join the message that begins with `first`; `nbytes` is the size of the
-        message including the job."""
+        """Return whether a job may join the message that begins with `first`; `nbytes` is the size
+        of the message including the job."""
         return (
             job.kernel == first.kernel
             and not (first.needs_own_message or job.needs_own_message)

@@ -1,8 +1,8 @@
 """The dispatcher: the thread that sends waiting jobs to actors and completes their futures.
 
 Every event reaches this thread through one queue, in order: a submitted job, an actor's reply, an
-actor that is ready, a node that joined, the shutdown. So the state here needs no lock. A message
-is handled once: whoever handles its reply removes it from the messages that were sent.
+actor that is ready, a node that joined, the shutdown. So the state here needs no lock. A message is
+handled once: handling its reply removes it from the messages in flight.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class Dispatcher:
         self._thread = threading.Thread(target=self._run, name="gpu-executor cluster", daemon=True)
 
     def start(self) -> None:
-        """Start an actor in every slot and wait until all are ready; raise if one cannot be."""
+        """Start an actor in every slot and wait until all are ready; raise if one fails to open its
+        device.
+        """
         try:
             for slot in self.slots:
                 slot.start_actor(self._put_reply)
@@ -90,18 +92,18 @@ class Dispatcher:
         self._events.put(job)
 
     def close(self, *, cancel: bool = False) -> None:
-        """Take no more jobs. The thread stops the actors when all jobs are answered."""
+        """Accept no more jobs. The thread stops the actors when all jobs are answered."""
         self.admission.close()
         self._events.put(_Shutdown(cancel))
 
     def join(self) -> None:
-        """Wait for the thread to end; called from the thread itself, do nothing."""
+        """Wait for the thread to end; do nothing if called from the thread itself."""
         if not self.is_current_thread():
             self._thread.join()
 
     def is_current_thread(self) -> bool:
-        """Whether the caller runs on the dispatcher's thread, as the callbacks of futures do. Such
-        a caller must not wait for the dispatcher."""
+        """Return whether the caller runs on the dispatcher's thread, as the callbacks of futures
+        do. Such a caller must not wait for the dispatcher."""
         return threading.current_thread() is self._thread
 
     # --- events ---
@@ -131,8 +133,9 @@ class Dispatcher:
             atexit.unregister(self._close_at_exit)
 
     def _wait_for_event(self) -> None:
-        """Handle the next event. While all actors are busy, wait no longer than until the next
-        listing of nodes is due."""
+        """Handle the next event. While all actors are busy, stop waiting when the next listing of
+        nodes is due.
+        """
         busy = self._all_actors_are_busy()
         timeout = self._node_watcher.seconds_until_listing() if busy else None
         try:
@@ -310,8 +313,9 @@ class Dispatcher:
             slot.start_actor(self._put_reply)
 
     def _update_active_slots(self) -> None:
-        """Choose the slots that get jobs: those with the best rank of device that is left. Devices
-        of a better rank than at first may have joined."""
+        """Choose the slots that get jobs: those whose device has the best rank among the usable
+        ones. Devices of a better rank may have joined.
+        """
         usable = [slot for slot in self.slots if slot.quarantined is None]
         best = min((slot.placement.candidate.rank for slot in usable), default=None)
         self._active = [slot for slot in usable if slot.placement.candidate.rank == best]
@@ -319,7 +323,7 @@ class Dispatcher:
         self.admission.set_limits(self._limits.calls * actors, self._limits.nbytes * actors)
 
     def _all_actors_are_busy(self) -> bool:
-        """Whether there are pending calls and no idle actor: then new nodes would help."""
+        """Return whether there are pending calls and no idle actor: then new nodes would help."""
         actors = [slot.actor for slot in self._active]
         return self.admission.calls > 0 and not any(
             actor is not None and actor.ready and not actor.messages for actor in actors
@@ -345,15 +349,16 @@ class Dispatcher:
                 self.admission.release(job.nbytes)
 
     def _fail_all(self, error: BaseException) -> None:
-        """Fail the jobs that were sent, whose replies will not come, and those that wait."""
+        """Fail the waiting jobs, and the sent jobs, whose replies will never arrive."""
         for message in list(self._sent):
             self._discard(message)
             self._fail(message.jobs, error)
         self._fail_waiting(error)
 
     def _fail_remaining(self, error: BaseException) -> None:
-        """After the loop stopped early: fail all jobs, also those that are admitted and still on
-        their way into the queue of events."""
+        """Fail all jobs after the loop stopped early, including jobs that are admitted but not yet
+        in the event queue.
+        """
         self.admission.close()
         self._fail_all(error)
         while self.admission.calls:
@@ -378,23 +383,23 @@ class Dispatcher:
             actor.kill()
 
 
-# --- what the exception of a reply means ---
+# --- classification of a reply's exception ---
 
 
 def _is_actor_death(error: BaseException) -> bool:
-    """Whether the actor is dead or out of reach.
+    """Return whether the actor is dead or unreachable.
 
-    A `RayTaskError` comes from a living actor. It may still be a `RayActorError` too: an argument
-    was a reference to the result of some other actor, and that one is dead.
+    A `RayTaskError` comes from a living actor. It can be a `RayActorError` at the same time, if an
+    argument refers to the result of another actor that is dead.
     """
     return isinstance(error, ACTOR_DEATH_ERRORS) and not isinstance(error, exceptions.RayTaskError)
 
 
 def _is_lost_reply(error: BaseException) -> bool:
-    """Whether the actor replied, and the reply was lost with a node or an object store."""
+    """Return whether the actor replied, but the reply was lost with a node or an object store."""
     return isinstance(error, exceptions.ObjectLostError)
 
 
 def _is_device_failure(error: BaseException) -> bool:
-    """Whether the actor is alive, and its device is lost or computed a wrong result."""
+    """Return whether the actor is alive, but its device is lost or computed a wrong result."""
     return isinstance(error, DeviceLostError | WrongResultError)

@@ -179,9 +179,10 @@ class RayExecutor(Executor):
     ) -> Iterator[Any]:
         """Return an iterator over the results of a kernel on arrays from iterables, in order.
 
-        The iterables are read `buffersize` calls ahead of the results, by default as many as may be
-        in flight, so the iterables may be infinite. Calls that wait share messages whatever
-        `chunksize` is; it only raises the default of `buffersize` where that would be smaller.
+        The iterables are read `buffersize` calls ahead of the results, by default the number of
+        calls that may be in flight, so the iterables may be infinite. Calls that wait share
+        messages whatever `chunksize` is; it only raises the default of `buffersize` where that
+        would be smaller.
         """
         kernel = _check_kernel(fn)
         self._check_open()
@@ -197,7 +198,7 @@ class RayExecutor(Executor):
         return ClusterMapIterator(submit, zip(*iterables, strict=False), get_read_ahead, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more jobs, and end the actors when the pending jobs are answered.
+        """Accept no more jobs, and end the actors when the pending jobs are answered.
 
         With `cancel_futures`, jobs that were not sent to an actor yet are cancelled. With
         `wait=False`, return at once.
@@ -210,7 +211,7 @@ class RayExecutor(Executor):
     # --- state ---
 
     def stats(self) -> ClusterStats:
-        """Return what each device has run, and how many calls have no answer yet."""
+        """Return counters for each device, and the number of calls that have no answer yet."""
         admission = self._dispatcher.admission
         return ClusterStats(
             unanswered=admission.calls,
@@ -266,7 +267,7 @@ class ClusterMapIterator(Iterator[Any]):
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._futures: deque[Future[Any]] = deque()
         self._final_error: BaseException | None = None
-        """What is raised after the last result."""
+        """The exception to raise after the last result."""
         self._fill()
 
     def __next__(self) -> Any:
@@ -302,7 +303,7 @@ class ClusterMapIterator(Iterator[Any]):
         except Exception as error:
             self._final_error = error
         if len(self._futures) < read_ahead:
-            # An exhausted zip() must not be asked again: it would read the longer iterables on.
+            # Do not call next() on an exhausted zip(): it would go on reading the longer iterables.
             self._calls = iter(())
 
 

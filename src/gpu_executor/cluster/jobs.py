@@ -29,7 +29,8 @@ class ClusterJob:
     """NumPy arrays, and Ray references to arrays in the object store."""
     out: Any
     nbytes: int
-    """Size of the inputs and results. References count as 0, as do the results of such a job."""
+    """Size of the inputs and results in bytes. References, and the results of a job that has
+    references, count as 0."""
     future: Future[Any] = field(default_factory=Future)
     has_references: bool = False
     """Whether `arrays` contains references, any of which may resolve to an exception."""
@@ -40,7 +41,7 @@ class ClusterJob:
 
     @property
     def needs_own_message(self) -> bool:
-        """Whether the job is sent alone, because its failure may be that of its whole message."""
+        """Whether the job is sent alone, because its failure could fail its whole message."""
         return self.has_references or self.suspected
 
     @property
@@ -71,7 +72,7 @@ class ClusterJob:
 
 
 def create_job(kernel: Kernel, arrays: Sequence[Any], out: Any) -> ClusterJob:
-    """Check a call against its kernel and return it as a job; nothing is sent yet."""
+    """Check a call against its kernel and return it as a job, without sending anything."""
     if any(isinstance(each, ObjectRef) for each in arrays):
         return _create_job_with_references(kernel, arrays, out)
     signature = check(kernel, arrays, on_device=False)
@@ -82,7 +83,7 @@ def create_job(kernel: Kernel, arrays: Sequence[Any], out: Any) -> ClusterJob:
 
 
 def _create_job_with_references(kernel: Kernel, arrays: Sequence[Any], out: Any) -> ClusterJob:
-    """The arrays that references refer to are checked by the actor, which reads them."""
+    """Return a job with references; the actor checks the arrays when it reads them."""
     if out is not None:
         raise ArgumentTypeError(
             f"{kernel.name}: out= cannot be used with references to Ray's object store, because "
@@ -128,13 +129,13 @@ class AdmissionControl:
         """Bytes of the pending calls."""
 
     def set_limits(self, max_calls: int, max_bytes: int) -> None:
-        """Change the limits; calls that are pending already stay."""
+        """Change the limits; calls that are already pending remain admitted."""
         with self._changed:
             self.max_calls, self._max_bytes = max_calls, max_bytes
             self._changed.notify_all()
 
     def acquire(self, nbytes: int, when_full: WhenFull | None) -> None:
-        """Count one more call, when the limits allow it; with `when_full=None`, regardless."""
+        """Count one more call as soon as the limits allow it; with `when_full=None`, at once."""
         with self._changed:
             while not (self.closed or when_full is None or self._fits(nbytes)):
                 if when_full == "raise":
@@ -152,7 +153,7 @@ class AdmissionControl:
             self.nbytes += nbytes
 
     def release(self, nbytes: int) -> None:
-        """Stop counting a call, which has its answer now."""
+        """Stop counting a call, because it has its answer."""
         with self._changed:
             self.calls -= 1
             self.nbytes -= nbytes
@@ -165,7 +166,9 @@ class AdmissionControl:
             self._changed.notify_all()
 
     def _fits(self, nbytes: int) -> bool:
-        """Whether the limits allow one more call. A single call fits, however large it is."""
+        """Return whether the limits allow one more call. A single call fits, however large it
+        is.
+        """
         if self.calls == 0:
             return True
         return self.calls < self.max_calls and self.nbytes + nbytes <= self._max_bytes

@@ -33,9 +33,11 @@ from gpu_executor.executor.candidates import BackendName, DeviceCandidate
 log = logging.getLogger("gpu_executor.cluster")
 
 LISTING_INTERVAL_SECONDS = 5.0
-"""From the end of one listing of the cluster's nodes to the next; a listing takes a millisecond."""
+"""Seconds from the end of one listing of the cluster's nodes to the next; a listing takes a
+millisecond."""
 MAX_QUERIES_PER_NODE = 3
-"""Queries to a node that does not answer: Ray may list a node before it can reach it."""
+"""Maximum number of queries to a node that does not answer: Ray may list a node before it can reach
+the node."""
 STOP_TIMEOUT_SECONDS = 1.0
 
 
@@ -67,7 +69,7 @@ class NodeWatcher:
         create_slot: Callable[[DevicePlacement], ActorSlot],
     ) -> None:
         self._backend, self._devices, self._create_slot = backend, devices, create_slot
-        # Nodes that `find_placements` left out are not among these, so they are asked once more.
+        # Nodes that `find_placements` left out are not in this set, so they are queried again.
         self._known = {placement.node for placement in placements}
         self._best_rank = min(placement.candidate.rank for placement in placements)
         self._next_listing = time.monotonic() + LISTING_INTERVAL_SECONDS
@@ -99,7 +101,9 @@ class NodeWatcher:
     def handle_reply(
         self, subject: NodeListing | DeviceQuery, reply: Future[Any], on_reply: ReplyCallback
     ) -> None:
-        """Go on with the reply to a listing or a query; `on_reply` is for requests that follow."""
+        """Handle the reply to a listing or a query; `on_reply` receives the replies of further
+        requests.
+        """
         if isinstance(subject, NodeListing):
             self._listing = None
             self._next_listing = time.monotonic() + LISTING_INTERVAL_SECONDS
@@ -119,7 +123,7 @@ class NodeWatcher:
             self._handle_candidates(subject, reply.result(), on_reply)
 
     def accept(self, slot: ActorSlot) -> bool:
-        """Release a slot whose device is open now; False if the slot was not joining."""
+        """Hand over a slot whose device is now open; return False if the slot was not joining."""
         if slot not in self._joining:
             return False
         self._joining.remove(slot)
@@ -128,7 +132,7 @@ class NodeWatcher:
         return True
 
     def reject(self, slot: ActorSlot, error: BaseException) -> bool:
-        """Drop a slot whose device cannot be opened; False if the slot was not joining."""
+        """Drop a slot whose device cannot be opened; return False if the slot was not joining."""
         if slot not in self._joining:
             return False
         self._joining.remove(slot)
@@ -162,7 +166,7 @@ class NodeWatcher:
             self._known.discard(query.node)  # so that it is asked again after the next listing
         else:
             log.warning(
-                "node %s joined the cluster and is not used: it could not be asked for its "
+                "node %s joined the cluster but is not used: it could not be asked for its "
                 "devices: %s",
                 query.host,
                 error,

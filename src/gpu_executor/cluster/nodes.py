@@ -37,8 +37,8 @@ def find_placements(backend: BackendName, devices: Literal["all"] | int) -> list
 
     With "all", each of the best devices in the cluster gets an actor. With a number, each node that
     has such a device gets that many actors; its devices take turns, so several actors may share
-    one. Nodes whose devices have a worse rank get none: ordered results would wait for the slowest
-    device, such as NumPy beside GPUs.
+    one. Nodes whose devices have a worse rank get no actors: ordered results would wait for the
+    slowest device, for example for NumPy while GPUs are idle.
     """
     if devices != "all" and (not isinstance(devices, int) or devices < 1):
         raise SettingsError(
@@ -54,7 +54,7 @@ def find_placements(backend: BackendName, devices: Literal["all"] | int) -> list
         if not isinstance(answer, RemoteFailure) and answer
     ]
     if not found:
-        raise _first_failure(answers)
+        raise _make_device_error(answers)
     best = min(candidates[0].rank for _, candidates in found)
     return [
         placement
@@ -96,7 +96,7 @@ def create_placements(
 
 
 def pin_to_node(remote: Any, node: str, **options: Any) -> Any:
-    """Return a remote function or actor class that runs on that node and on no other."""
+    """Return a remote function or actor class that runs only on that node."""
     # It reserves no CPU by default: it mostly waits for its device, and Ray would not start it on
     # a node whose CPUs are all reserved.
     return remote.options(
@@ -105,7 +105,9 @@ def pin_to_node(remote: Any, node: str, **options: Any) -> Any:
     )
 
 
-def _first_failure(answers: Sequence[list[DeviceCandidate] | RemoteFailure]) -> BaseException:
+def _make_device_error(
+    answers: Sequence[list[DeviceCandidate] | RemoteFailure],
+) -> BaseException:
     for answer in answers:
         if isinstance(answer, RemoteFailure):
             return answer.to_exception()

@@ -1,9 +1,9 @@
-"""What travels between the caller and an actor: kernels, arrays, results and exceptions.
+"""Serialization between the caller and an actor: kernels, arrays, results and exceptions.
 
 Ray puts every top-level argument of more than 100 KB into the object store of the caller's node,
-once. An actor on that node reads the argument there, without a copy. Each top-level argument costs
-Ray some time. So small arrays travel inside the message, and only large arrays and object
-references are top-level arguments.
+once. An actor on that node reads the argument there, without a copy. Each top-level argument takes
+Ray some time. So small arrays are part of the message, and only large arrays and object references
+are top-level arguments.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class RemoteFailure:
 
 def _reduce_exception(error: BaseException) -> Any:
     # A GpuError may build its text from several arguments. Pickle would pass only the text to the
-    # constructor, so the class, the arguments and the attributes travel separately.
+    # constructor, so the class, the arguments and the attributes are sent separately.
     if isinstance(error, GpuError):
         return type(error), error.args, error.__dict__
     return error

@@ -1,4 +1,5 @@
-"""Ray's runtime in this process: the first executor may start it, the last one then stops it."""
+"""Ray's runtime in this process: the first executor may start it, and then the last executor stops
+it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class RaySession:
         self._users = 0
 
     def acquire(self, address: str | None) -> None:
-        """Initialize Ray if it is not; each call needs a `release`."""
+        """Initialize Ray if it is not initialized; each call needs a matching `release`."""
         with self._lock:
             if not ray.is_initialized():
                 ray.init(address=address, include_dashboard=False)

@@ -1,4 +1,4 @@
-"""What a RayExecutor has done: plain data with a readable `str()`."""
+"""Statistics of a RayExecutor: plain data with a readable `str()`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpu_executor.cluster.actor_slots import ActorSlot
 
 @dataclass(frozen=True, slots=True)
 class ActorStats:
-    """One device and the actors that have served it, one after the other."""
+    """Statistics of one device and of the actors that have served it, one after the other."""
 
     node: str
     """The node's ID in Ray."""
@@ -26,7 +26,7 @@ class ActorStats:
     deaths: int
     """Actors that died here or whose device failed."""
     quarantined: str | None
-    """Why the device is not used any more; None while it is used."""
+    """Why the device is quarantined; None while it is in use."""
     joined_later: bool
     """Whether the node joined the cluster while the executor was open."""
 

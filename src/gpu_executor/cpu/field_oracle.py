@@ -20,6 +20,6 @@ def sub(prime: Prime, xs: Sequence[int], ys: Sequence[int]) -> list[int]:
 
 
 def mont_mul(prime: Prime, xs: Sequence[int], ys: Sequence[int]) -> list[int]:
-    """The Montgomery product x * y / R mod p."""
+    """Return the Montgomery product x * y / R mod p."""
     r_inverse = pow(prime.r, -1, prime.modulus)
     return [x * y * r_inverse % prime.modulus for x, y in zip(xs, ys, strict=True)]

@@ -63,7 +63,7 @@ class Source:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The compiler options besides those of `COMMAND`."""
+        """The compiler options in addition to those of `COMMAND`."""
         if self.family == "f64_limbs":
             return ("-DFAMILY_WIDE", "-DF64_LIMBS")
         if self.family is None:
@@ -73,12 +73,12 @@ class Source:
 
     @property
     def exists(self) -> bool:
-        """Whether the module is built: f64 limbs are for kernels that multiply."""
+        """Whether the module is built: only kernels that multiply have a variant with f64 limbs."""
         return self.family != "f64_limbs" or "#define PRODUCTS" in _read_with_includes(self.path)
 
 
 def sources() -> list[Source]:
-    """The sources of all modules, sorted by module name; included files have no module."""
+    """Return the sources of all modules, sorted by module name; included files have no module."""
     plain = [Source(path) for path in GLSL.glob("*.comp")]
     by_family = [
         Source(path, family)
@@ -127,12 +127,12 @@ def build() -> None:
 
 
 def _read_with_includes(source: Path) -> str:
-    """The text of a source and of all files it includes."""
+    """Return the text of a source and of all files it includes."""
     return "".join(path.read_text() for path in _list_includes(source))
 
 
 def _list_includes(source: Path) -> list[Path]:
-    """A source and all files it includes, directly or not."""
+    """Return a source and all files it includes, directly or not."""
     found = [source]
     for name in re.findall(r'^#include "([^"]+)"', source.read_text(), re.MULTILINE):
         found += _list_includes(source.parent / name)

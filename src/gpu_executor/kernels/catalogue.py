@@ -46,14 +46,14 @@ FIELD_OPERATIONS: dict[str, Arithmetic] = {"add": words.add, "sub": words.sub, "
 
 
 def names() -> list[str]:
-    """Every name that `load` knows."""
+    """Return the names of all kernels that `load` can return."""
     fields = [f"{field}_{operation}" for field in NAMED for operation in FIELD_OPERATIONS]
     return [*VECTOR_KERNELS, *MATRIX_KERNELS, *REDUCTION_KERNELS, *fields]
 
 
 @functools.cache
 def load(name: str) -> Kernel:
-    """The kernel of that name; the same object every time."""
+    """Return the kernel of that name; the same object every time."""
     prefix, _, suffix = name.rpartition("_")
     if name in VECTOR_KERNELS:
         return vector_kernel(suffix)
@@ -86,7 +86,7 @@ def vector_kernel(type_: str) -> Kernel:
 
 
 COPY_UNIT_BYTES = 16
-"""The size of an element of `copy_kernel`: the most that one load moves."""
+"""The size in bytes of an element of `copy_kernel`: the largest that one instruction can load."""
 
 
 @functools.cache
@@ -119,16 +119,16 @@ def matmul_kernel(type_: str) -> Kernel:
         outputs=1,
         split="whole",
         dtypes=[dtype] * 3,
-        out_shape=_product_shape,
-        push_of=_product_sizes,
+        out_shape=_compute_product_shape,
+        push_of=_compute_product_sizes,
         name=f"matmul_{type_}",
         reference=np.matmul,
         wgsl=wgsl_texts.render_matrix_product(dtype),
-        wgsl_grid=_tile_grid,
+        wgsl_grid=_compute_tile_grid,
     )
 
 
-def _product_shape(a: Shape, b: Shape) -> tuple[int, int]:
+def _compute_product_shape(a: Shape, b: Shape) -> tuple[int, int]:
     if len(a) != 2 or len(b) != 2 or a[1] != b[0]:
         raise ArgumentShapeError(
             f"a matrix product takes arrays of shapes (m, k) and (k, n); found {a} and {b}"
@@ -136,11 +136,11 @@ def _product_shape(a: Shape, b: Shape) -> tuple[int, int]:
     return a[0], b[1]
 
 
-def _product_sizes(a: Shape, b: Shape) -> tuple[int, int, int]:
+def _compute_product_sizes(a: Shape, b: Shape) -> tuple[int, int, int]:
     return a[0], b[1], a[1]
 
 
-def _tile_grid(m: int, n: int, _k: int) -> tuple[int, int]:
+def _compute_tile_grid(m: int, n: int, _k: int) -> tuple[int, int]:
     return -(-n // MATRIX_TILE), -(-m // MATRIX_TILE)
 
 
@@ -174,7 +174,7 @@ def _count_blocks(shape: Shape) -> int:
     return -(-math.prod(shape) // REDUCTION_BLOCK)
 
 
-def _identity(operation: str, dtype: Any) -> Any:
+def _get_identity(operation: str, dtype: Any) -> Any:
     if operation == "sum":
         return 0 if dtype is np.uint32 else -0.0  # adding 0.0 would turn -0.0 into 0.0
     limits: Any = np.iinfo(np.uint32)
@@ -185,12 +185,12 @@ def _identity(operation: str, dtype: Any) -> Any:
 def _reduce_blocks(operation: str, dtype: Any, array: Array) -> Array:
     flat = np.asarray(array, dtype).reshape(-1)
     combine, blocks = _COMBINE[operation], _count_blocks(flat.shape)
-    padded = np.full(blocks * REDUCTION_BLOCK, _identity(operation, dtype), dtype)
+    padded = np.full(blocks * REDUCTION_BLOCK, _get_identity(operation, dtype), dtype)
     padded[: flat.size] = flat
     # Row r of a block holds the elements that the invocations combine in iteration r.
     rows = padded.reshape(blocks, -1, REDUCTION_INVOCATIONS)
     with np.errstate(all="ignore"):
-        partials = np.full((blocks, REDUCTION_INVOCATIONS), _identity(operation, dtype), dtype)
+        partials = np.full((blocks, REDUCTION_INVOCATIONS), _get_identity(operation, dtype), dtype)
         for iteration in range(rows.shape[1]):
             partials = combine(partials, rows[:, iteration])
         half = REDUCTION_INVOCATIONS // 2
@@ -232,7 +232,9 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
 
 @functools.cache
 def mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False) -> Kernel:
-    """`length` (even) dependent products by the same factor: measures the multiplier alone."""
+    """`length` dependent products by the same factor, to measure the multiplier alone; `length` is
+    even.
+    """
     kind = module_family(prime, "field_mul_chain", f64_limbs=f64_limbs)
     if kind == "f64_limbs":
         limbs = family_limbs(prime, kind)

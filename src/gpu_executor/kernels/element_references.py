@@ -1,7 +1,7 @@
 """The operations of the element kernels in NumPy: exact, for the CPU backend and for tests.
 
 Elements are in the form that the prime's family has on a device. Operands after the first may be
-shorter; they repeat.
+shorter; they are repeated.
 """
 
 from __future__ import annotations
@@ -102,12 +102,14 @@ def _montgomery_product(prime: Prime, a: Array, b: Array) -> Array:
 
 @functools.cache
 def _make_montgomery_prime(modulus: int) -> Prime:
-    """A prime with that modulus in Montgomery form: `words.mul` then is the Montgomery product."""
+    """Return a prime with that modulus and Montgomery form, for which `words.mul` is the Montgomery
+    product.
+    """
     return Prime("p", modulus)
 
 
 def _repeat_to(prime: Prime, operand: Array, shape: tuple[int, ...]) -> Array:
-    """The operand, repeated to the shape of the first one."""
+    """Return the operand, repeated to the shape of the first one."""
     count = math.prod(shape[: len(shape) - len(prime.element_shape)])
     rows = operand.reshape(-1, *prime.element_shape)
     if len(rows) != count:
@@ -120,5 +122,5 @@ def _fill(prime: Prime, value: int, shape: tuple[int, ...]) -> Array:
 
 
 def _reduce_columns(prime: Prime, equal: Array) -> Array:
-    """For each element, whether all its columns are equal."""
+    """Return, for each element, whether all its columns are True."""
     return np.asarray(equal.all(axis=-1)) if prime.element_shape else equal

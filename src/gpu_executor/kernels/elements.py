@@ -33,7 +33,7 @@ from gpu_executor.kernels.modules import (
 from gpu_executor.primes import Prime
 from gpu_executor.spirv import read_interface
 
-# The types of the inputs and of the output: e is a field element, w a 32-bit word.
+# The types of the inputs, then of the output: e is a field element, w a 32-bit word.
 _SIGNATURES = {
     "add": ("ee", "e"),
     "sub": ("ee", "e"),
@@ -52,11 +52,12 @@ OPERATIONS = tuple(_SIGNATURES)
 CONVERSIONS = ("to_montgomery", "from_montgomery")
 PRODUCTS = ("mul", "square", "fma", "power", *CONVERSIONS)
 PACKABLE = tuple(name for name, types in _SIGNATURES.items() if {*types[0], *types[1]} == {"e"})
-"""The operations on elements alone, which have packed kernels."""
+"""The operations whose operands are all elements; they have packed kernels."""
 
 WORK_GROUP, PRODUCT_WORK_GROUP = 512, 128
 """Work-group sizes for large calls: those measured for the checked kernels (`catalogue`). For
-products of one word they make no difference: 4.24 TB/s with 128, 256 and 512 on an NVIDIA H200."""
+one-word products the size makes no difference: 4.24 TB/s with 128, 256 and 512 on an NVIDIA
+H200."""
 
 
 def element_kernel(
@@ -68,7 +69,7 @@ def element_kernel(
     f64_limbs: bool = False,
     packed: bool = False,
 ) -> Kernel:
-    """The kernel of an operation on elements of a prime; the same object every time.
+    """Return the kernel of an operation on elements of a prime; the same object every time.
 
     Inputs: `add`, `sub` and `mul` take a and b; `neg`, `double` and `square` take a; `fma` takes a,
     b and c and returns a * b + c. `equal` takes a and b and returns 1 or 0 as `uint32`. `select`
@@ -79,11 +80,11 @@ def element_kernel(
     With `broadcast`, operands after the first may be shorter: element i of the first goes with
     element i % period. Such a kernel and `power` have split="whole", the others split="elements". A
     `Dispatch` gives the periods as push words, 0 for an operand as long as the first. For `power`
-    its push word is the number of words of the exponent.
+    the push word is the number of words of the exponent.
 
     With `grid_stride`, any number of work-groups processes all elements. The default is a
-    grid-stride loop for kernels with split="whole". The others do not need one, and lavapipe is
-    faster without.
+    grid-stride loop for kernels with split="whole". The other kernels do not need the loop, and
+    lavapipe is faster without it.
 
     With `f64_limbs`, the kernel multiplies f64 limbs if there is such a module
     (glsl/f64_limbs.glsl). With `packed`, an invocation loads as many small elements as fill 16
@@ -98,7 +99,7 @@ def element_kernel(
         raise KernelError(
             f"{prime.name}: {operation} does not exist; elements are always in canonical form"
         )
-    if broadcast and not _other_operands(operation):
+    if broadcast and not _list_other_operands(operation):
         raise KernelError(f"{operation} has no second operand to broadcast")
     whole = broadcast or operation == "power"
     kind = module_family(prime, operation, f64_limbs=f64_limbs)
@@ -126,8 +127,8 @@ def _make_kernel(
     elif broadcast:
         push_of = functools.partial(_find_periods, prime, operation)
     else:
-        push += encode_words([0] * len(_other_operands(operation)))
-    if _other_operands(operation):
+        push += encode_words([0] * len(_list_other_operands(operation)))
+    if _list_other_operands(operation):
         constants[BROADCAST] = broadcast
     return Kernel.from_spirv(
         code,
@@ -146,8 +147,8 @@ def _make_kernel(
     )
 
 
-def _other_operands(operation: str) -> str:
-    """The types of the operands that are combined with the first one element by element."""
+def _list_other_operands(operation: str) -> str:
+    """Return the types of the operands that are combined with the first one element by element."""
     return "" if operation == "power" else _SIGNATURES[operation][0][1:]
 
 
@@ -156,7 +157,9 @@ def _count_exponent_words(_elements: Shape, exponent: Shape) -> tuple[int]:
 
 
 def _find_periods(prime: Prime, operation: str, *shapes: Shape) -> list[int]:
-    """The period of each operand after the first, in elements; 0 if it is as long as the first."""
+    """Return the period of each operand after the first, in elements; 0 if it is as long as the
+    first.
+    """
     inputs, _ = _SIGNATURES[operation]
     own = {"e": len(prime.element_shape), "w": 0}
     first, *others = (

@@ -1,8 +1,9 @@
-"""Families of primes: which SPIR-V modules serve a prime, and the constants they are given.
+"""Families of primes: which SPIR-V modules serve a prime, and the constants that specialize them.
 
 Each kernel of `glsl/elements`, `glsl/scans` and `glsl/transforms` is compiled once for each family;
 `glsl/element.glsl` describes the families. `family_constants` and `family_push` serve every kernel
-that includes `element.glsl`: they read from a module's interface which constants it has.
+that includes `element.glsl`: these functions read from a module's interface which constants the
+module has.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ MONTGOMERY_FAMILIES = ("wide", "f64_limbs", "monty31")
 """The families whose elements are in Montgomery form; in the others they are in canonical form."""
 
 PACKED_ELEMENTS = {"monty31": 4, "mersenne31": 4, "goldilocks": 2}
-"""Elements per 16 bytes, the most that one load moves, for families of smaller elements."""
+"""Elements per 16 bytes, the largest size that one instruction can load, for families of smaller
+elements."""
 
 MERSENNE31_MODULUS = 2**31 - 1
 GOLDILOCKS_MODULUS = 2**64 - 2**32 + 1
@@ -37,7 +39,7 @@ MONTY31_BITS = 31
 
 
 def family(prime: Prime) -> str:
-    """The family that a prime belongs to; it depends on the modulus alone."""
+    """Return the family that a prime belongs to; it depends on the modulus alone."""
     if prime.modulus == GOLDILOCKS_MODULUS:
         return "goldilocks"
     if prime.modulus == MERSENNE31_MODULUS:
@@ -46,9 +48,10 @@ def family(prime: Prime) -> str:
 
 
 def module_family(prime: Prime, module: str, *, f64_limbs: bool) -> str:
-    """The family whose module serves a prime: its own or, if `f64_limbs` asks for it, `f64_limbs`.
+    """Return the family whose module serves a prime: `f64_limbs` if requested and possible, else
+    the prime's own.
 
-    Only modules that multiply have f64 limbs, and only moduli of at most `MAX_F64_LIMBS` fit.
+    Only modules that multiply have f64 limbs, and only moduli of at most `MAX_F64_LIMBS` limbs fit.
     """
     own = family(prime)
     fits = prime.words * WORD_BITS <= MAX_F64_LIMBS * F64_LIMB_BITS
@@ -58,34 +61,34 @@ def module_family(prime: Prime, module: str, *, f64_limbs: bool) -> str:
 
 
 def module_name(kind: str, module: str, *, packed: bool = False) -> str:
-    """The name of a family's module, or of its packed variant (`PACKED_ELEMENTS` per vector)."""
+    """Return the name of a family's module, or of its packed variant."""
     return f"{kind}_packed_{module}" if packed else f"{kind}_{module}"
 
 
 def in_montgomery_form(prime: Prime) -> bool:
-    """Whether device-resident elements of the prime are in Montgomery form."""
+    """Return whether device-resident elements of the prime are in Montgomery form."""
     return family(prime) in MONTGOMERY_FAMILIES
 
 
 def family_limbs(prime: Prime, kind: str) -> LimbLayout:
-    """The limbs that a family's modules convert elements in memory to."""
+    """Return the limb layout to which a family's modules convert elements from memory."""
     return LimbLayout.covering(prime.words, F64_LIMB_BITS) if kind == "f64_limbs" else prime.limbs
 
 
 def family_constants(prime: Prime, kind: str, interface: ShaderInterface) -> dict[int, int]:
-    """The specialization constants that follow from the prime, as far as the module has them."""
+    """Return the specialization constants of the module that depend on the prime."""
     if kind not in ("wide", "f64_limbs"):
         return {}
     limbs = family_limbs(prime, kind)
     known = f64_limb_constants(prime, limbs) if kind == "f64_limbs" else limb_constants(prime)
-    known |= _word_constants(ONE, prime, prime.r_mod_p)
-    known |= _word_constants(R_SQUARED, prime, prime.r2_mod_p)
+    known |= _make_word_constants(ONE, prime, prime.r_mod_p)
+    known |= _make_word_constants(R_SQUARED, prime, prime.r2_mod_p)
     present = {constant.spec_id for constant in interface.constants}
     return {spec_id: value for spec_id, value in known.items() if spec_id in present}
 
 
 def family_push(prime: Prime, kind: str, interface: ShaderInterface) -> bytes:
-    """The push constants that follow the element count; the kernel's own come after them."""
+    """Return the push constants that follow the element count; the kernel's own come after them."""
     if kind == "f64_limbs":
         return encode_f64_modulus(family_limbs(prime, kind).split(prime.modulus))
     if kind == "wide":
@@ -99,7 +102,7 @@ def family_push(prime: Prime, kind: str, interface: ShaderInterface) -> bytes:
     return b""
 
 
-def _word_constants(first: int, prime: Prime, value: int) -> dict[int, int]:
-    """The words of a value as specialization constants with consecutive ids."""
+def _make_word_constants(first: int, prime: Prime, value: int) -> dict[int, int]:
+    """Return the words of a value as specialization constants with consecutive ids."""
     words = LimbLayout(WORD_BITS, prime.words, 0).split(value)
     return dict(enumerate(words, first))

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def load_spirv(module: str) -> bytes:
-    """The code of the module `spirv/<module>.spv`."""
-    return _file(module).read_bytes()
+    """Return the code of the module `spirv/<module>.spv`."""
+    return _locate_file(module).read_bytes()
 
 
 @functools.cache
 def has_module(module: str) -> bool:
-    """Whether there is a module of that name."""
-    return _file(module).is_file()
+    """Return whether there is a module of that name."""
+    return _locate_file(module).is_file()
 
 
-def _file(module: str) -> Traversable:
-    from importlib import resources  # here, because it imports `tempfile` and others
+def _locate_file(module: str) -> Traversable:
+    from importlib import resources  # imported late: it imports `tempfile` and others
 
     return resources.files(__package__) / "spirv" / f"{module}.spv"
 
@@ -35,19 +35,19 @@ def _file(module: str) -> Traversable:
 # The ids in glsl/grid.glsl, words.glsl, limbs.glsl, products.glsl, field_mul_chain.comp and
 # broadcast.glsl.
 PER_INVOCATION, WORDS, LIMBS, LIMB_BITS, NEGATIVE_INVERSE, CHAIN_LENGTH, BROADCAST = range(1, 8)
-# families/wide_constants.glsl: the ids of the first of 24 words each.
+# families/wide_constants.glsl: the id of the first word of each constant, which has 24 words.
 ONE, R_SQUARED = 8, 32
-# grid.glsl and f64_limbs.glsl.
+# The ids in grid.glsl and f64_limbs.glsl.
 GRID_STRIDE, NEGATIVE_INVERSE_HIGH = 57, 58
 
 F64_LIMB_BITS = 52
 """The width of an f64 limb: a float64 has a mantissa of 53 bits (glsl/f64_limbs.glsl)."""
 MAX_F64_LIMBS = 12
-"""f64 limbs of the largest modulus that the push constants have room for (glsl/push.glsl)."""
+"""The number of f64 limbs that fit into the push constants (glsl/push.glsl)."""
 
 
 def limb_constants(prime: Prime) -> dict[int, int]:
-    """The specialization constants of a kernel that multiplies short limbs."""
+    """Return the specialization constants of a kernel that multiplies short limbs."""
     limbs = prime.limbs
     return {
         WORDS: prime.words,
@@ -58,7 +58,7 @@ def limb_constants(prime: Prime) -> dict[int, int]:
 
 
 def f64_limb_constants(prime: Prime, limbs: LimbLayout) -> dict[int, int]:
-    """The specialization constants of a kernel that multiplies f64 limbs."""
+    """Return the specialization constants of a kernel that multiplies f64 limbs."""
     inverse = limbs.negative_inverse(prime.modulus)
     return {
         WORDS: prime.words,
@@ -77,11 +77,13 @@ def encode_words(numbers: Sequence[int]) -> bytes:
 
 
 def encode_modulus(modulus: Sequence[int]) -> bytes:
-    """The words or short limbs of the modulus, zero-padded to the array in glsl/push.glsl."""
+    """Return the words or short limbs of the modulus, zero-padded to the array in
+    glsl/push.glsl.
+    """
     return encode_words(modulus).ljust(MAX_MODULUS_BYTES, b"\0")
 
 
 def encode_f64_modulus(modulus: Sequence[int]) -> bytes:
-    """The f64 limbs of the modulus as float64, after 4 bytes that align them to 8."""
+    """Return the f64 limbs of the modulus as float64, after 4 bytes that align them to 8."""
     limbs = [*modulus, *[0] * (MAX_F64_LIMBS - len(modulus))]
     return struct.pack(f"<4x{MAX_F64_LIMBS}d", *limbs)

@@ -41,7 +41,7 @@ _SCAN_ARRAYS = {
 
 @functools.cache
 def scan_kernel(prime: Prime, name: str, *, f64_limbs: bool = False) -> Kernel:
-    """The kernel `glsl/scans/<name>.comp`; with `f64_limbs`, it multiplies f64 limbs."""
+    """Return the kernel `glsl/scans/<name>.comp`; with `f64_limbs`, it multiplies f64 limbs."""
     inputs, outputs = _SCAN_ARRAYS[name]
     kind = module_family(prime, name, f64_limbs=f64_limbs)
     return _make_kernel(prime, kind, name, inputs=inputs, outputs=outputs)
@@ -52,7 +52,8 @@ def scan_kernel(prime: Prime, name: str, *, f64_limbs: bool = False) -> Kernel:
 # The ids of specialization constants in glsl/transform.glsl.
 LEVELS, COLUMNS, TWIDDLES, DIRECT, REVERSES = range(60, 65)
 LAZY_BITS = 2
-"""Bits by which limbs exceed the modulus: unreduced sums are below 4p (families/wide_lazy.glsl)."""
+"""Bits that limbs need in addition to those of the modulus: unreduced sums are below 4p
+(families/wide_lazy.glsl)."""
 
 
 @functools.cache
@@ -87,13 +88,15 @@ def powers_kernel(prime: Prime) -> Kernel:
 
 
 def lazy_bytes(prime: Prime) -> int:
-    """The size of a lazily reduced element in shared memory."""
+    """Return the size of a lazily reduced element in shared memory."""
     return 4 * lazy_limbs(prime).count if family(prime) == "wide" else prime.element_bytes
 
 
 @functools.cache
 def lazy_limbs(prime: Prime) -> LimbLayout:
-    """The fewest limbs that hold a lazily reduced element: `LAZY_BITS` more than the modulus."""
+    """Return the fewest limbs that hold a lazily reduced element: `LAZY_BITS` more than the
+    modulus.
+    """
     layouts = [
         LimbLayout(bits, count, 0)
         for bits in LIMB_WIDTHS
@@ -141,7 +144,7 @@ def _make_kernel(
     constants: Mapping[int, Constant] | None = None,
     push: bytes | None = None,
 ) -> Kernel:
-    """The kernel of a family's module for a prime, all of whose arrays hold elements.
+    """Return the kernel of a family's module for a prime, all of whose arrays hold elements.
 
     `constants` override those that the family derives from the prime, and `push` replaces its push
     constants.
@@ -156,7 +159,7 @@ def _make_kernel(
         outputs=outputs,
         split="whole",
         dtypes=[prime.element_dtype] * (inputs + outputs),
-        out_shape=_first_shape,
+        out_shape=_get_first_shape,
         constants={spec_id: value for spec_id, value in known.items() if spec_id in present},
         push=family_push(prime, kind, interface) if push is None else push,
         push_of=_refuse_shapes,
@@ -165,7 +168,7 @@ def _make_kernel(
     )
 
 
-def _first_shape(first: Shape, *_others: Shape) -> Shape:
+def _get_first_shape(first: Shape, *_others: Shape) -> Shape:
     return first
 
 

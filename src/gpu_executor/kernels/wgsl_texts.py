@@ -37,7 +37,7 @@ MATRIX_TILE = 16
 LIMB_BITS = 13
 """The width of limbs in products; wgsl/limbs.wgsl explains it."""
 LIMBS_WITHOUT_CARRY = 32
-"""2^32 / (2 * 2^26): up to so many 13-bit limbs, a product needs no carry before the end."""
+"""2^32 / (2 * 2^26): with up to this many 13-bit limbs, a product needs no carry before the end."""
 
 _FIELD_PARTS = {
     "add": ("field_sum", "field_reduce_once"),
@@ -51,7 +51,7 @@ _COMMENTS = re.compile(r"^ *//(?!repeat |end\n).*\n|^\n", re.MULTILINE)
 
 def render_vector_add(dtype: npt.DTypeLike) -> WgslCode:
     """c[i] = a[i] + b[i] for uint32 or float32."""
-    return _render_vector_add(_type_name(dtype))
+    return _render_vector_add(_get_type_name(dtype))
 
 
 def render_field_operation(prime: Prime, operation: str) -> WgslCode:
@@ -61,7 +61,8 @@ def render_field_operation(prime: Prime, operation: str) -> WgslCode:
     """
     if operation not in _FIELD_PARTS:
         raise KernelError(
-            f"there is no field operation {operation!r}; there are {', '.join(_FIELD_PARTS)}"
+            f"there is no field operation {operation!r}; "
+            f"the operations are {', '.join(_FIELD_PARTS)}"
         )
     data = prime.modulus_words
     if operation == "mul":
@@ -77,8 +78,10 @@ def render_reduction(operation: str, dtype: npt.DTypeLike) -> WgslCode:
     reduces all blocks. Minimum and maximum are NaN if any element is NaN.
     """
     if operation not in REDUCTIONS:
-        raise KernelError(f"there is no reduction {operation!r}; there are {', '.join(REDUCTIONS)}")
-    return _render_reduction(operation, _type_name(dtype))
+        raise KernelError(
+            f"there is no reduction {operation!r}; the reductions are {', '.join(REDUCTIONS)}"
+        )
+    return _render_reduction(operation, _get_type_name(dtype))
 
 
 def render_matrix_product(dtype: npt.DTypeLike) -> WgslCode:
@@ -87,7 +90,7 @@ def render_matrix_product(dtype: npt.DTypeLike) -> WgslCode:
     A work-group has 16 x 16 invocations. The grid's x covers the columns of the product, its y the
     rows.
     """
-    return _render_matrix_product(_type_name(dtype))
+    return _render_matrix_product(_get_type_name(dtype))
 
 
 @functools.cache
@@ -135,7 +138,7 @@ def _render_field(words: int, operation: str) -> str:
     carries = limbs.count > LIMBS_WITHOUT_CARRY
     sections: Mapping[str, Iterable[Row]] = {
         "word": each_word,
-        "quad": _quads(words) if in_quads else [],
+        "quad": _list_quads(words) if in_quads else [],
         "single": [] if in_quads else each_word,
         "limb": [_locate_limb(limbs, words, limb) for limb in range(limbs.count)],
         "upper_limb": [{"i": limb, "below": limb - 1} for limb in range(2, limbs.count)],
@@ -151,7 +154,7 @@ def _cover_words(words: int) -> LimbLayout:
     return LimbLayout.covering(words, LIMB_BITS)
 
 
-def _quads(words: int) -> list[Row]:
+def _list_quads(words: int) -> list[Row]:
     return [
         {"q": quad} | {f"w{within}": 4 * quad + within for within in range(4)}
         for quad in range(words // 4)
@@ -159,7 +162,7 @@ def _quads(words: int) -> list[Row]:
 
 
 def _locate_limb(limbs: LimbLayout, words: int, limb: int) -> Row:
-    """The words and bit offset of a limb, in an element and in b shifted left."""
+    """Return the words and bit offset of a limb, in an element and in b shifted left."""
     word, offset = divmod(limb * limbs.bits, WORD_BITS)
     shifted_word, shifted_offset = divmod(limb * limbs.bits - limbs.shift, WORD_BITS)
 
@@ -182,7 +185,7 @@ def _locate_limb(limbs: LimbLayout, words: int, limb: int) -> Row:
     }
 
 
-def _type_name(dtype: npt.DTypeLike) -> str:
+def _get_type_name(dtype: npt.DTypeLike) -> str:
     name = np.dtype(dtype).name
     if name not in _TYPES:
         raise KernelError(f"WGSL kernels exist for uint32 and float32, not for {name}")

@@ -1,4 +1,4 @@
-"""Bounds: the choices that the caller, the settings and the device leave open to a plan."""
+"""Bounds: the limits that the caller, the settings and the device set for a plan."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gpu_executor.plan.request import Request
 from gpu_executor.settings import Settings
 
 DEFAULT_SLOTS = 3
-"""Slots of an overlapped call without a calibration. Two to four perform alike on an NVIDIA H200:
-16 jobs of 64 K elements take 3.1 ms with 2 slots and 3.0 ms with 4 from mapped arrays, 8.1 and
-8.5 ms from plain arrays."""
+"""Slots of an overlapped call without a calibration. Two to four slots perform alike on an NVIDIA
+H200: 16 jobs of 64 K elements take 3.1 ms with 2 slots and 3.0 ms with 4 from mapped arrays, 8.1
+and 8.5 ms from plain arrays."""
 STATUS_CODES = (1 << 32) - 1
-"""Values of a status word. It encodes element * inputs + argument in 32 bits; the largest 32-bit
-value means that every element was accepted."""
+"""The number of values of a status word that can encode an element. It encodes element * inputs +
+argument in 32 bits; the largest 32-bit value means that every element was accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Bounds:
     """Elements that one work-group computes."""
 
     def paths(self) -> tuple[list[DataPath], str]:
-        """The data paths to choose from, and the reason where only one is left."""
+        """Return the data paths to choose from, and the reason if there is only one."""
         asked, setting = self.request.options.device_local, self.settings.device_local
         if asked is not None:
             path, why = asked, f"requested with device_local={asked}"
@@ -45,16 +45,16 @@ class Bounds:
         return ["device-local" if path else "host-visible"], f"path: {why}"
 
     def limit_chunk(self, path: DataPath, usual: int | None) -> tuple[int, str]:
-        """The largest chunk in elements, and the limit that sets it.
+        """Return the largest chunk in elements, and the limit that sets it.
 
-        `usual` is the chunk size to assume where the settings give none.
+        `usual` is the chunk size to assume if the settings give none.
         """
         request, limits = self.request, self.device.limits
         if request.kernel.split == "whole":
             return request.count, "one piece: the kernel cannot be split by elements"
         largest = max(operand.type.nbytes for operand in request.operands)
         per_element = sum(operand.type.nbytes for operand in request.operands)
-        memory, slot_bytes = self._slot_memory(path)
+        memory, slot_bytes = self._compute_slot_memory(path)
         bounds = {
             "the device's largest storage buffer": limits.max_storage_buffer_range // largest,
             "the device's work-group count": limits.max_work_group_count[0] * self.per_group,
@@ -75,7 +75,9 @@ class Bounds:
         return most, f"chunk: at most {most:,} elements, limited by {reason}"
 
     def capacity(self, path: DataPath, chunk: int) -> int:
-        """Elements that a slot for this chunk is made for, so that similar sizes share slots."""
+        """Return the number of elements of a slot for this chunk, rounded up so that similar sizes
+        share slots.
+        """
         if self.request.kernel.split == "whole":
             return chunk
         most, _ = self.limit_chunk(path, None)
@@ -86,9 +88,10 @@ class Bounds:
         """Whether the device has transfer-only queues."""
         return any(family.only_copies for family in self.device.queue_families)
 
-    def _slot_memory(self, path: DataPath) -> tuple[str, int]:
-        """Bytes for one slot's inputs and outputs, its share of half of the available memory, and
-        the name of the limit that sets them."""
+    def _compute_slot_memory(self, path: DataPath) -> tuple[str, int]:
+        """Return the name of the memory limit, and the bytes that one slot's inputs and outputs may
+        have: the slot's share of half of that memory.
+        """
         name, available = "the device memory", sum(heap.bytes for heap in self.device.heaps)
         limit = self.settings.memory_limit
         if limit is not None and limit < available:

@@ -4,8 +4,8 @@
     several slots  pieces overlap; the slowest of the calling thread, the copy threads and the
                    device sets the throughput, if there are enough slots to keep it busy
 
-The kernel's own rate is unknown and taken to be that of an addition: a kernel that computes for
-longer adds the same time to every schedule.
+The kernel's own rate is unknown; an addition's rate is assumed. A slower kernel adds the same time
+to every schedule.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Work:
     bytes_in: float
     bytes_out: float
     fill_bytes: float
-    """Input bytes that the host copies: those that are not in mapped memory already."""
+    """Input bytes that the host copies: those that are not already in mapped memory."""
     drain_bytes: float
     """Output bytes that the host copies."""
 
@@ -45,7 +45,7 @@ class Schedule:
     pieces: int
     """Pieces of all jobs together."""
     slots: int | None
-    """1: pieces run in sequence. None: as many slots as the forecast finds useful."""
+    """1: pieces run in sequence. None: the forecast chooses the number of slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +53,27 @@ class PipelinePace:
     """The pace of overlapped pieces, in seconds."""
 
     latency: float
-    """From the start to the end of one piece."""
+    """Time from the start to the end of one piece."""
     interval: float
-    """Between two pieces at best: the time that the slowest stage takes for a piece."""
+    """Minimum time between two pieces: the time that the slowest stage takes for one piece."""
 
     @property
     def slots(self) -> int:
-        """Slots that keep the slowest stage busy (Little's law), and one to spare."""
+        """The number of slots that keep the slowest stage busy (Little's law), plus one."""
         return math.ceil(self.latency / self.interval - 0.1) + 1
 
     def seconds(self, pieces: int, slots: int) -> float:
-        """Seconds for all pieces."""
+        """Return the seconds for all pieces."""
         return self.latency + (pieces - 1) * max(self.interval, self.latency / slots)
 
 
 def forecast(
     calibration: Calibration, work: Work, jobs: int, schedule: Schedule
 ) -> tuple[float, int]:
-    """Seconds for all jobs, and the number of slots."""
+    """Return the expected seconds for all jobs, and the number of slots."""
     share = jobs / schedule.pieces
     fill_bytes, drain_bytes = work.fill_bytes * share, work.drain_bytes * share
-    device, busiest = _device_seconds(
+    device, busiest = _forecast_device(
         calibration, work.bytes_in * share, work.bytes_out * share, schedule
     )
     if schedule.slots == 1:
@@ -82,7 +82,7 @@ def forecast(
         )
         copies = calibration.estimate_copy(fill_bytes) + calibration.estimate_copy(drain_bytes)
         return schedule.pieces * (copies + call + device), 1
-    caller, others = _piece_seconds(calibration, schedule), 0.0
+    caller, others = _find_piece_cost(calibration, schedule), 0.0
     for nbytes in (fill_bytes, drain_bytes):
         if nbytes < LARGE_COPY_BYTES:
             caller += nbytes / calibration.host_copy[0][1]
@@ -92,15 +92,18 @@ def forecast(
     latency = caller + others / calibration.host_copy[0][1] + device
     pace = PipelinePace(latency, max(caller, others / calibration.pieces_copy, busiest))
     slots = schedule.slots or max(2, min(pace.slots, schedule.pieces, MAX_SLOTS))
-    # All slots are filled at once in the beginning, so the first piece is ready later than usual.
+    # At the start the copy threads fill all slots at once, so the first piece is ready later than
+    # the others.
     first = caller + min(slots, schedule.pieces) * others / calibration.pieces_copy + device
     return pace.seconds(schedule.pieces, slots) + max(first - latency, 0.0), slots
 
 
-def _device_seconds(
+def _forecast_device(
     calibration: Calibration, into: float, back: float, schedule: Schedule
 ) -> tuple[float, float]:
-    """Seconds of a piece on the device, and of the engine of the device that is busiest with it."""
+    """Return the seconds of a piece on the device, and the seconds of the busiest engine of the
+    device.
+    """
     if schedule.path == "host-visible":
         seconds = (into + back) / calibration.kernel_mapped
         return seconds, seconds
@@ -112,8 +115,8 @@ def _device_seconds(
     return seconds, max(into / calibration.copy_in, back / calibration.copy_out, both, computing)
 
 
-def _piece_seconds(calibration: Calibration, schedule: Schedule) -> float:
-    """The fixed cost of a piece in seconds, independent of its size."""
+def _find_piece_cost(calibration: Calibration, schedule: Schedule) -> float:
+    """Return the fixed cost of a piece in seconds, independent of its size."""
     if schedule.path == "host-visible":
         return calibration.piece_mapped
     seconds = {

@@ -31,7 +31,7 @@ LARGE_CALL = 1 << 18
 def choose_work_groups(
     kernel: Kernel, count: int, device: DeviceInfo, reasons: list[str]
 ) -> tuple[int, int]:
-    """The work-group size and the elements per invocation, where the kernel does not fix them."""
+    """Choose the work-group size and the elements per invocation, unless the kernel fixes them."""
     spec_id = kernel.interface.local_size.spec_ids[0]
     size, y, z = kernel.local_size()
     if min(size, y, z) < 1:
@@ -42,17 +42,17 @@ def choose_work_groups(
     if spec_id is None or spec_id in dict(kernel.constants):
         reasons.append(f"work-group: {size}, fixed by the kernel")
     else:
-        size, why = _work_group_size(kernel, count, y * z, device)
+        size, why = _choose_work_group_size(kernel, count, y * z, device)
         reasons.append(f"work-group: {size} of {WORK_GROUP_SIZES}, {why}")
     if kernel.per_invocation is None:
         return size, 1
-    return size, _elements_per_invocation(count, device)
+    return size, _choose_elements_per_invocation(count, device)
 
 
-def _work_group_size(
+def _choose_work_group_size(
     kernel: Kernel, count: int, others: int, device: DeviceInfo
 ) -> tuple[int, str]:
-    """The size along x, and its reason; `others` is the product of the sizes along y and z."""
+    """Choose the size along x, with a reason; `others` is the size along y times that along z."""
     limits = device.limits
     limit = min(limits.max_work_group_invocations // others, limits.max_work_group_size[0])
     limit = max(limit, 1)  # if even 1 is too large, creating the pipeline raises
@@ -67,8 +67,10 @@ def _work_group_size(
     return max((size for size in WORK_GROUP_SIZES if size <= wanted), default=wanted), why
 
 
-def _elements_per_invocation(count: int, device: DeviceInfo) -> int:
-    """2 for large calls on a GPU: 381-bit additions move 4.0 TB/s, and 3.7 TB/s with 1 (H200)."""
+def _choose_elements_per_invocation(count: int, device: DeviceInfo) -> int:
+    """Choose 2 for large calls on a GPU: 381-bit additions move 4.0 TB/s with 2 and 3.7 TB/s with 1
+    (H200).
+    """
     return 2 if count >= LARGE_CALL and device.kind != "cpu" else 1
 
 
@@ -93,7 +95,7 @@ class Plan:
     chunk: int
     """Elements in every piece but the last."""
     capacity: int
-    """Elements a slot has memory for: the chunk rounded up, so that similar sizes share slots."""
+    """Elements that fit into a slot: the chunk, rounded up so that similar sizes share slots."""
     slots: int
     queues: QueueUse
     work_group: int
@@ -108,20 +110,20 @@ class Plan:
             yield Piece(start, min(self.chunk, self.count - start))
 
     def groups(self, count: int) -> int:
-        """The number of work-groups for `count` elements."""
+        """Return the number of work-groups for `count` elements."""
         return -(-count // (self.work_group * self.per_invocation))
 
     def __str__(self) -> str:
         pieces = -(-self.count // self.chunk)
         head = (
-            f"{self.count:,} elements on the {self.path} path: {_count_of(pieces, 'piece')} of "
-            f"up to {self.chunk:,}, {_count_of(self.slots, 'slot')}, "
+            f"{self.count:,} elements on the {self.path} path: {_format_count(pieces, 'piece')} of "
+            f"up to {self.chunk:,}, {_format_count(self.slots, 'slot')}, "
             f"work-groups of {self.work_group} x {self.per_invocation} elements"
         )
         return "\n".join([head, *(f"  - {reason}" for reason in self.reasons)])
 
 
-def _count_of(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -171,7 +173,8 @@ def plan_on_device(signature: Signature, device: DeviceInfo) -> Plan:
         largest = max(operand.type.nbytes for operand in signature.operands)
         chunk = min(
             count,
-            # A multiple of the alignment of bindings, for every element type.
+            # Multiples of CHUNK_MULTIPLE elements satisfy the alignment of bindings for every
+            # element type.
             device.limits.max_storage_buffer_range // largest // CHUNK_MULTIPLE * CHUNK_MULTIPLE
             or count,
             device.limits.max_work_group_count[0] * per_group,
@@ -182,7 +185,9 @@ def plan_on_device(signature: Signature, device: DeviceInfo) -> Plan:
 
 
 def shrink_plan(plan: Plan) -> Plan | None:
-    """The same plan with half the chunk, after an allocation failed; None at the minimum chunk."""
+    """Return the same plan with half the chunk, after an allocation failed; None at the minimum
+    chunk.
+    """
     if plan.chunk < 2 * MIN_CHUNK:
         return None
     chunk = plan.chunk // 2

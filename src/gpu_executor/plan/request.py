@@ -46,9 +46,9 @@ class Request:
     jobs: int = 1
     options: RunOptions = RunOptions()
     in_place: bool = False
-    """Whether the inputs are in memory that the device accesses, so that the host copies none."""
+    """Whether the inputs are in mapped memory, so that the host copies none of them."""
     recycled: bool = False
-    """Whether the outputs are in recycled mapped memory, so that the host copies none."""
+    """Whether the outputs are in recycled mapped memory, so that the host copies none of them."""
 
     @classmethod
     def of(
@@ -60,9 +60,10 @@ class Request:
         in_place: bool = False,
         recycled: bool = False,
     ) -> Request:
-        """A request for `jobs` calls, none larger than this signature.
+        """Return a request for `jobs` calls, none larger than this signature.
 
-        An empty call is planned like a call of one element, since a forecast needs some bytes.
+        An empty call is planned like a call of one element, because a forecast divides by the
+        number of bytes.
         """
         operands = signature.operands
         if signature.count == 0:
@@ -87,5 +88,5 @@ class Request:
         return Work(into, back, 0 if self.in_place else into, 0 if self.recycled else back)
 
     def pieces(self, chunk: int) -> int:
-        """The number of pieces of all jobs together."""
+        """Return the number of pieces of all jobs together."""
         return self.jobs * -(-self.count // chunk)

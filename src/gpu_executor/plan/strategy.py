@@ -1,7 +1,7 @@
 """Strategies: how path, chunk, slots and queues are chosen within the bounds of a request.
 
 `choose_by_thresholds` serves devices without a calibration: fixed numbers of elements and bytes
-decide. `choose_by_calibration` forecasts every schedule that the bounds allow, and takes the
+decide. `choose_by_calibration` forecasts every schedule that the bounds allow, and chooses the
 fastest.
 """
 
@@ -40,9 +40,9 @@ def explain_requested_slots(slots: int, *, pipelined: bool | None) -> str:
 
 
 STREAM_CHUNK_ELEMS = 524_288
-"""Elements in a chunk at most, unless the settings say otherwise."""
+"""The default of the largest chunk, in elements."""
 AUTO_DEVICE_LOCAL_THRESHOLD = 1 << 20
-"""Elements from which a single call is staged through device-local memory."""
+"""The number of elements from which a single call is staged through device-local memory."""
 BATCH_DEVICE_LOCAL_THRESHOLD = 1 << 12
 """The same for a batch, where the copies of one job overlap with the dispatches of others."""
 SPLIT_BYTES = 1 << 20
@@ -55,19 +55,19 @@ take 3.4 ms on one queue and 3.1 ms on three from mapped arrays, 8.1 and 9.9 ms 
 def choose_by_thresholds(bounds: Bounds) -> Choice:
     """Choose by fixed thresholds, for a device without a calibration."""
     request = bounds.request
-    path, reason = _path(bounds)
+    path, reason = _choose_path(bounds)
     most, why = bounds.limit_chunk(path, STREAM_CHUNK_ELEMS)
     reasons = [reason, why]
     chunk = min(request.count, most)
-    slots = _slots(request, request.pieces(chunk), reasons)
+    slots = _choose_slots(request, request.pieces(chunk), reasons)
     queues: QueueUse = "one"
     if path == "device-local" and slots > 1:
-        queues, why = _queues(bounds, chunk)
+        queues, why = _choose_queues(bounds, chunk)
         reasons.append(why)
     return Choice(path, chunk, slots, queues, tuple(reasons))
 
 
-def _path(bounds: Bounds) -> tuple[DataPath, str]:
+def _choose_path(bounds: Bounds) -> tuple[DataPath, str]:
     paths, reason = bounds.paths()
     if len(paths) == 1:
         return paths[0], reason
@@ -79,7 +79,7 @@ def _path(bounds: Bounds) -> tuple[DataPath, str]:
     return ("device-local" if large else "host-visible"), reason
 
 
-def _slots(request: Request, pieces: int, reasons: list[str]) -> int:
+def _choose_slots(request: Request, pieces: int, reasons: list[str]) -> int:
     options = request.options
     if options.slots is not None:
         reasons.append(explain_requested_slots(options.slots, pipelined=options.pipelined))
@@ -91,8 +91,8 @@ def _slots(request: Request, pieces: int, reasons: list[str]) -> int:
     return slots
 
 
-def _queues(bounds: Bounds, chunk: int) -> tuple[QueueUse, str]:
-    """One queue or three, for overlapped pieces on the device-local path."""
+def _choose_queues(bounds: Bounds, chunk: int) -> tuple[QueueUse, str]:
+    """Choose one queue or three, for overlapped pieces on the device-local path."""
     request = bounds.request
     if not bounds.has_copy_queues:
         return "one", "queues: one, the device has no transfer-only queues"
@@ -105,18 +105,20 @@ def _queues(bounds: Bounds, chunk: int) -> tuple[QueueUse, str]:
 
 
 MIN_PIECE_BYTES, MAX_PIECE_BYTES = 256 << 10, 64 << 20
-"""Input and output bytes of a piece, where a call is split because the forecast favours it."""
+"""Minimum and maximum of the input and output bytes of a piece, if a call is split only for
+speed."""
 MIN_FILL_BYTES, MAX_FILL_BYTES = 3 << 20, 8 << 20
 """Input bytes of an overlapped piece that the host copies. In this range the staging memory of all
 slots stays in the processor's cache: 4 M additions take 19 ms in pieces of 64 K elements, 26 ms in
 pieces of 256 K and 31 ms in pieces of 512 K, with 8 slots (NVIDIA H200). Smaller pieces cost more
 to hand to the copy threads than they gain: 150 us for 16 K elements, 200 for 32 K, 290 for 64 K."""
 SCHEDULE_TOLERANCE = 1.03
-"""Forecasts within this ratio are taken to be equal; the simpler schedule wins."""
+"""Forecasts within this ratio count as equal; the simpler schedule is chosen."""
 CHUNK_TOLERANCE = 1.1
-"""The same among chunk sizes of one kind of schedule; the size nearest the default wins."""
+"""The same for the chunk sizes of one kind of schedule; the size nearest the default is chosen."""
 SPLIT_GAIN = 1.1
-"""Gain that justifies splitting a call into pieces: slots cost memory, and forecasts are rough."""
+"""The gain that justifies splitting a call into pieces: slots cost memory, and forecasts are
+rough."""
 OVERLAP_TOLERANCE = 1.15
 """Overlapped jobs are preferred within this ratio: they suffer less from a wrong forecast."""
 
@@ -139,7 +141,9 @@ def choose_by_calibration(bounds: Bounds, calibration: Calibration) -> Choice:
     options = [
         TimedSchedule(*forecast(calibration, work, request.jobs, schedule), schedule, chunk)
         for path in paths
-        for schedule, chunk in _schedules(bounds, calibration, path, _chunks(bounds, path))
+        for schedule, chunk in _iter_schedules(
+            bounds, calibration, path, _list_chunks(bounds, path)
+        )
     ]
     chosen = _select(request, options)
     schedule = chosen.schedule
@@ -167,8 +171,10 @@ def choose_by_calibration(bounds: Bounds, calibration: Calibration) -> Choice:
     )
 
 
-def _chunks(bounds: Bounds, path: DataPath) -> list[int]:
-    """Chunk sizes to try: the largest, then powers of two below it; one where it is given."""
+def _list_chunks(bounds: Bounds, path: DataPath) -> list[int]:
+    """Return the chunk sizes to try: the largest, then smaller powers of two; only one if the
+    settings give it.
+    """
     request = bounds.request
     most, _ = bounds.limit_chunk(path, None)
     if request.kernel.split == "whole" or bounds.settings.stream_chunk_elems is not None:
@@ -186,10 +192,10 @@ def _chunks(bounds: Bounds, path: DataPath) -> list[int]:
     return chunks
 
 
-def _schedules(
+def _iter_schedules(
     bounds: Bounds, calibration: Calibration, path: DataPath, chunks: list[int]
 ) -> Iterator[tuple[Schedule, int]]:
-    """Every schedule that the caller's options allow, with its chunk size."""
+    """Yield every schedule that the caller's options allow, with its chunk size."""
     request = bounds.request
     options = request.options
     left_open = options.slots is None and not options.pipelined
@@ -211,7 +217,7 @@ def _schedules(
 
 
 def _select(request: Request, options: list[TimedSchedule]) -> TimedSchedule:
-    """The fastest schedule; among equals the simplest, with the chunk nearest the default."""
+    """Select the fastest schedule; among equals the simplest, then the default chunk size."""
     fastest = min(option.seconds for option in options)
     if request.jobs == 1:
         undivided = [option for option in options if option.schedule.pieces == 1]
@@ -223,24 +229,28 @@ def _select(request: Request, options: list[TimedSchedule]) -> TimedSchedule:
         best = min(overlapping, key=lambda option: option.seconds, default=None)
         if best is not None and best.seconds <= fastest * OVERLAP_TOLERANCE:
             options, fastest = overlapping, best.seconds
-    kind = _class_of(
-        min((o for o in options if o.seconds <= fastest * SCHEDULE_TOLERANCE), key=_class_of)
+    kind = _rank_kind(
+        min((o for o in options if o.seconds <= fastest * SCHEDULE_TOLERANCE), key=_rank_kind)
     )
-    alike = [option for option in options if _class_of(option) == kind]
+    alike = [option for option in options if _rank_kind(option) == kind]
     fastest = min(option.seconds for option in alike)
     return min(
-        (o for o in alike if o.seconds <= fastest * CHUNK_TOLERANCE), key=_distance_from_usual_chunk
+        (o for o in alike if o.seconds <= fastest * CHUNK_TOLERANCE), key=_compute_chunk_ratio
     )
 
 
-def _class_of(option: TimedSchedule) -> tuple[bool, bool, str, str]:
-    """The kind of a schedule regardless of its chunk. The smallest is preferred: one queue."""
+def _rank_kind(option: TimedSchedule) -> tuple[bool, bool, str, str]:
+    """Return a sort key for the kind of a schedule, regardless of its chunk; simpler kinds sort
+    first.
+    """
     schedule = option.schedule
     return option.slots == 1, schedule.queues != "one", schedule.queues, schedule.path
 
 
-def _distance_from_usual_chunk(option: TimedSchedule) -> float:
-    """The ratio between its chunk size and the default, 1 or more."""
+def _compute_chunk_ratio(option: TimedSchedule) -> float:
+    """Return the ratio between a schedule's chunk size and the default, or its inverse: at least
+    1.
+    """
     ratio = option.chunk / STREAM_CHUNK_ELEMS
     return max(ratio, 1 / ratio)
 

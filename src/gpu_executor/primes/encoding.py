@@ -25,7 +25,7 @@ BYTE_BITS = 8
 
 
 def byte_width(prime: Prime) -> int:
-    """ceil(bits / 8): the fewest bytes that every element fits into."""
+    """Return ceil(bits / 8), the number of bytes that every element fits into."""
     return -(-prime.bits // BYTE_BITS)
 
 
@@ -35,7 +35,7 @@ def byte_width(prime: Prime) -> int:
 def ints_to_words(
     prime: Prime, ints: SupportsIndex | Iterable[Any], *, reduce: bool = False
 ) -> Elements:
-    """The canonical words of integers in 0 .. p-1; with `reduce`, of any integers modulo p.
+    """Return the canonical words of integers in 0 .. p-1; with `reduce`, of any integers modulo p.
 
     `ints` is an integer, an iterable of integers, nested lists whose rows have equal lengths, or a
     NumPy array of integers or objects. The shape is kept.
@@ -53,7 +53,9 @@ def ints_to_words(
 
 
 def words_to_ints(prime: Prime, elements: Elements) -> npt.NDArray[np.object_]:
-    """Canonical words as an object array of Python integers; `.tolist()` converts it to lists."""
+    """Return canonical words as an object array of Python integers; `.tolist()` converts it to
+    lists.
+    """
     flat = words.to_ints(prime, elements)
     shape = elements.shape[: elements.ndim - len(prime.element_shape)]
     ints = np.empty(len(flat), np.object_)
@@ -64,7 +66,7 @@ def words_to_ints(prime: Prime, elements: Elements) -> npt.NDArray[np.object_]:
 def _flatten(
     prime: Prime, ints: SupportsIndex | Iterable[Any]
 ) -> tuple[list[Any], tuple[int, ...]]:
-    """The values in flat order, and their shape. The values' types are not checked yet."""
+    """Return the values in flat order, and their shape. The values' types are not checked yet."""
     if isinstance(ints, np.ndarray):
         if ints.dtype.kind not in "iuO":
             raise ArgumentTypeError(f"{prime.name}: expected integers, found {ints.dtype}")
@@ -89,7 +91,9 @@ def _flatten(
 
 
 def _convert_valid(prime: Prime, values: list[Any]) -> Elements | None:
-    """The words if all values are Python integers in 0 .. p-1 (the fast path); None otherwise."""
+    """Return the words if all values are Python integers in 0 .. p-1 (the fast path); None
+    otherwise.
+    """
     try:
         elements = words.from_ints(prime, values)
     except (OverflowError, TypeError):
@@ -98,7 +102,7 @@ def _convert_valid(prime: Prime, values: list[Any]) -> Elements | None:
 
 
 def _to_python_ints(prime: Prime, values: list[Any]) -> list[int]:
-    """Values of any integer type (NumPy scalars, say) as Python integers."""
+    """Return values of any integer type, such as NumPy scalars, as Python integers."""
     ints = []
     for at, value in enumerate(values):
         try:
@@ -122,7 +126,7 @@ def _check_range(prime: Prime, values: list[int]) -> None:
 def bytes_to_words(
     prime: Prime, data: BytesLike, *, byteorder: ByteOrder = "big", width: int | None = None
 ) -> Elements:
-    """The canonical words of elements of `width` bytes each, by default `byte_width(prime)`.
+    """Return the canonical words of elements of `width` bytes each, by default `byte_width(prime)`.
 
     A bytes-like object holds the elements one after another. An array of `uint8` holds one element
     along its last axis. An element that is not below p raises ElementRangeError.
@@ -139,7 +143,7 @@ def bytes_to_words(
         padded = np.zeros((len(rows), size), np.uint8)
         padded[:, :width] = upwards[:, :size]
         elements = padded.view(prime.column_dtype)
-        too_large = _first_nonzero(upwards[:, size:])
+        too_large = _find_first_nonzero(upwards[:, size:])
     bad = [at for at in (too_large, words.first_not_below(prime, elements)) if at is not None]
     if bad:
         raise ElementRangeError(f"{prime.name} from bytes", 0, min(bad))
@@ -149,7 +153,7 @@ def bytes_to_words(
 def words_to_bytes(
     prime: Prime, elements: Elements, *, byteorder: ByteOrder = "big", width: int | None = None
 ) -> Bytes:
-    """Canonical words as `uint8`, the bytes of an element along the last axis."""
+    """Return canonical words as `uint8`, the bytes of an element along the last axis."""
     size = prime.element_bytes
     width = _check_width(prime, width)
     shape = elements.shape[: elements.ndim - len(prime.element_shape)]
@@ -160,7 +164,7 @@ def words_to_bytes(
         out = ordered.view(np.uint8)
     else:
         upwards = columns.view(np.uint8)
-        too_large = _first_nonzero(upwards[:, width:])
+        too_large = _find_first_nonzero(upwards[:, width:])
         if too_large is not None:
             raise ArgumentShapeError(
                 f"{prime.name}: element {too_large} does not fit into {width} bytes; "
@@ -173,7 +177,9 @@ def words_to_bytes(
 
 
 def _to_byte_rows(prime: Prime, data: BytesLike, width: int) -> tuple[Bytes, tuple[int, ...]]:
-    """The bytes as a contiguous array with one element per row, and the shape of the elements."""
+    """Return the bytes as a contiguous array with one element per row, and the shape of the
+    elements.
+    """
     if not isinstance(data, np.ndarray):
         try:
             flat = np.frombuffer(data, np.uint8)
@@ -214,12 +220,14 @@ def _is_little(prime: Prime, byteorder: str) -> bool:
 
 
 def _reverse_bytes(columns: Elements) -> Elements:
-    """Each row with its bytes in reverse order: reversed columns, each byte-swapped (fast)."""
+    """Return each row with its bytes in reverse order: reversed columns, each byte-swapped
+    (fast).
+    """
     return columns[:, ::-1].byteswap()
 
 
-def _first_nonzero(rows: Bytes) -> int | None:
-    """The index of the first row that is not all zeros."""
+def _find_first_nonzero(rows: Bytes) -> int | None:
+    """Return the index of the first row that is not all zeros."""
     if not np.ascontiguousarray(rows).any():
         return None
     return int(rows.any(axis=1).argmax())
@@ -239,6 +247,6 @@ def from_form(prime: Prime, elements: Elements) -> Elements:
 
 
 def _multiply(prime: Prime, elements: Elements, factor: int) -> Elements:
-    """The Montgomery product of every element with the same factor."""
+    """Return the Montgomery product of every element with the same factor."""
     column = words.from_ints(prime, [factor]).reshape(prime.element_shape)
     return words.mul(prime, elements, np.broadcast_to(column, elements.shape))

@@ -1,7 +1,7 @@
 """The well-known moduli p, each by its formula, and the odd primes that divide each p - 1.
 
-The primes of p - 1 are what finding a generator takes. They are written down here because finding
-them takes up to half a minute. The tests prove that they and the moduli are prime.
+Finding a generator requires the prime factors of p - 1. They are listed here because factoring
+takes up to half a minute. The tests prove that these factors and the moduli are prime.
 """
 
 # --- BLS curves of embedding degree 12 ---

@@ -1,4 +1,4 @@
-"""The named primes: `NAMED["bls12_381_fr"]` and `BLS12_381_FR` are the same.
+"""The named primes: `NAMED["bls12_381_fr"]` and `BLS12_381_FR` are the same object.
 
 Roots of unity are powers of the smallest generator. For all of these primes, other libraries agree
 on that generator. A prime's docstring says where some libraries use other roots.

@@ -19,7 +19,9 @@ _HASHED_BASES = 40
 
 
 def is_prime(number: int) -> bool:
-    """Miller-Rabin: a proof below 3.3 * 10^24, wrong with probability at most 2^-80 above."""
+    """Return whether a number is prime, by Miller-Rabin: a proof below 3.3 * 10^24; above, wrong
+    with probability at most 2^-80.
+    """
     if number < 2:
         return False
     for prime in _PROVING_BASES:
@@ -30,7 +32,7 @@ def is_prime(number: int) -> bool:
 
 
 def _hash_to_bases(number: int) -> tuple[int, ...]:
-    """Bases derived from a hash of the number.
+    """Return bases derived from a hash of the number.
 
     They are deterministic, so the same number always gets the same answer. They depend on the
     number, so nobody can construct a composite that passes a known set of bases.
@@ -65,13 +67,16 @@ The budget is a number of steps and not a time, so the same number always gets t
 search that uses the whole budget took 0.9, 1.5, 2.4 and 6.8 s at 128, 256, 384 and 768 bits (one
 Neoverse-N1 core).
 """
-# Differences multiplied together before one gcd is taken: this makes the gcd's cost negligible.
+# The number of differences multiplied together before one gcd is taken, which makes the gcd's cost
+# negligible.
 _RHO_BATCH = 256
 
 
 @lru_cache
 def find_odd_prime_factors(number: int) -> tuple[int, ...] | None:
-    """The odd primes that divide `number`, ascending; None if `RHO_STEPS` did not suffice."""
+    """Return the odd primes that divide `number`, ascending; None if `RHO_STEPS` did not
+    suffice.
+    """
     rest = divide_out(number, 2)
     primes = set()
     for divisor in TRIAL_DIVISORS:
@@ -95,14 +100,14 @@ def find_odd_prime_factors(number: int) -> tuple[int, ...] | None:
 
 
 def divide_out(number: int, divisor: int) -> int:
-    """`number` without its factors `divisor`: divided until `divisor` no longer divides it."""
+    """Divide `number` by `divisor` until `divisor` no longer divides it; return the quotient."""
     while number % divisor == 0:
         number //= divisor
     return number
 
 
 def two_adicity(number: int) -> int:
-    """The exponent of 2 in the factorization of `number`."""
+    """Return the exponent of 2 in the factorization of `number`."""
     return (number & -number).bit_length() - 1
 
 
@@ -113,7 +118,7 @@ class _PollardRho:
         self._steps = steps
 
     def find_divisor(self, composite: int) -> int | None:
-        """A proper divisor of an odd composite; None when the budget is used up."""
+        """Return a proper divisor of an odd composite; None when the budget is used up."""
         constant = 1
         # A walk that closes its cycle modulo every prime factor at once finds only the composite
         # itself. Another constant gives another walk.
@@ -158,9 +163,9 @@ class _PollardRho:
 
 
 def check_factors(name: str, modulus: int, factors: Iterable[int]) -> tuple[int, ...]:
-    """The odd ones of a caller's prime factors of p - 1, ascending.
+    """Check a caller's prime factors of p - 1 and return the odd ones, ascending.
 
-    KernelError unless each is prime, each divides p - 1 and together they are all of them.
+    Raises KernelError unless each factor is prime and they are all the prime factors of p - 1.
     """
     odd = sorted({factor for factor in factors if factor != 2})
     rest = divide_out(modulus - 1, 2)
@@ -178,7 +183,7 @@ def check_factors(name: str, modulus: int, factors: Iterable[int]) -> tuple[int,
 
 
 def find_generator(modulus: int, odd_factors: Iterable[int]) -> int:
-    """The smallest generator of the multiplicative group, given the odd primes of p - 1."""
+    """Return the smallest generator of the multiplicative group, given the odd primes of p - 1."""
     # The order of an element divides p - 1; it is p - 1 unless it divides some (p - 1) / prime.
     exponents = [(modulus - 1) // prime for prime in (2, *odd_factors)]
     return next(
@@ -189,5 +194,7 @@ def find_generator(modulus: int, odd_factors: Iterable[int]) -> int:
 
 
 def find_non_residue(modulus: int) -> int:
-    """The smallest quadratic non-residue: an x with x^((p - 1) / 2) != 1 (Euler's criterion)."""
+    """Return the smallest quadratic non-residue: an x with x^((p - 1) / 2) != 1 (Euler's
+    criterion).
+    """
     return next(element for element in count(2) if pow(element, modulus // 2, modulus) != 1)

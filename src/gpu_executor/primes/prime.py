@@ -57,7 +57,9 @@ LIMB_BITS = range(28, 31)
 
 @dataclass(frozen=True, slots=True)
 class LimbLayout:
-    """`count` limbs of `bits` bits: `shift` bits more than the words they are made from."""
+    """`count` limbs of `bits` bits each; together they have `shift` bits more than the element's
+    words.
+    """
 
     bits: int
     count: int
@@ -65,31 +67,29 @@ class LimbLayout:
 
     @classmethod
     def covering(cls, words: int, bits: int) -> "LimbLayout":
-        """The fewest limbs of `bits` bits that hold `words` 32-bit words."""
+        """Return the layout with the fewest limbs of `bits` bits that hold `words` 32-bit words."""
         count = -(-WORD_BITS * words // bits)
         return cls(bits, count, count * bits - WORD_BITS * words)
 
     def split(self, value: int) -> tuple[int, ...]:
-        """`value` as limbs, the least significant first."""
+        """Return `value` as limbs, the least significant first."""
         if not 0 <= value < 1 << (self.bits * self.count):
             raise ValueError(f"{value:#x} does not fit {self.count} limbs of {self.bits} bits")
         mask = (1 << self.bits) - 1
         return tuple(value >> (self.bits * limb) & mask for limb in range(self.count))
 
     def negative_inverse(self, modulus: int) -> int:
-        """-1/modulus mod 2^bits.
-
-        Multiplied by the lowest limb of x, it gives the m for which x + m * modulus has a lowest
-        limb of zero.
+        """Return -1/modulus mod 2^bits. Multiplied by the lowest limb of x, it gives the m for
+        which x + m * modulus has a lowest limb of zero.
         """
         return -pow(modulus, -1, 1 << self.bits) % (1 << self.bits)
 
 
 def choose_limb_layout(words: int) -> LimbLayout:
-    """The layout that kernels use for elements of `words` 32-bit words."""
+    """Return the layout that kernels use for elements of `words` 32-bit words."""
     # The fewest limbs give the fewest products (2 L^2 + L for a Montgomery product). Of the widths
-    # with that many limbs, the narrowest leaves the most room above a product in a 64-bit
-    # accumulator and so needs the fewest carry passes. On an NVIDIA H200, in 10^9 products a
+    # with that many limbs, the narrowest leaves the most free bits above a product in a 64-bit
+    # accumulator, so it needs the fewest carry passes. On an NVIDIA H200, in 10^9 products a
     # second: at 381 bits 23.9 with 30-bit limbs (13 of them), 21.5 with 28-bit, 16.6 with 32-bit;
     # at 255 bits 53.3 with 29-bit limbs (9), 38.0 with 32-bit.
     layouts = (LimbLayout.covering(words, bits) for bits in LIMB_BITS)
@@ -163,12 +163,14 @@ class Prime:
         return "canonical" if self.canonical else "montgomery"
 
     def in_form(self, value: int) -> int:
-        """What the words of the element `value` mod p hold; `value` is any integer."""
+        """Return the integer that the words of the element `value` mod p hold; `value` is any
+        integer.
+        """
         return (value if self.canonical else value * self.r) % self.modulus
 
     @cached_property
     def one(self) -> int:
-        """What the words of the element 1 hold."""
+        """The integer that the words of the element 1 hold."""
         return self.in_form(1)
 
     @cached_property
@@ -222,8 +224,8 @@ class Prime:
     def odd_factors(self) -> tuple[int, ...] | None:
         """The odd primes that divide p - 1; None if they are not known.
 
-        They are those given as `factors`, those of a well-known modulus, or what
-        `find_odd_prime_factors` finds within its budget of a few seconds.
+        The source is `factors`, the table of well-known moduli, or `find_odd_prime_factors` within
+        its budget of a few seconds.
         """
         if self.factors:
             return self.factors
@@ -231,16 +233,19 @@ class Prime:
 
     @cached_property
     def generator(self) -> int:
-        """The smallest generator of the multiplicative group, whose powers are all but zero."""
+        """The smallest generator of the multiplicative group: its powers are all elements except
+        zero.
+        """
         if self.odd_factors is None:
             raise KernelError(
-                f"{self.name}: finding a generator takes the prime factors of p - 1, which were "
+                f"{self.name}: finding a generator requires the prime factors of p - 1, which were "
                 "not found within the factoring budget; give factors="
             )
         return find_generator(self.modulus, self.odd_factors)
 
     def root_of_unity(self, log2_order: int) -> int:
-        """The root of unity of order 2^log2_order, an integer: generator^((p-1) / 2^log2_order).
+        """Return the root of unity of order 2^log2_order, an integer: generator^((p-1) /
+        2^log2_order).
 
         The root of order 2^n is the square of the root of order 2^(n+1). If the prime factors of
         p - 1 are not known, the smallest quadratic non-residue replaces the generator; its powers
@@ -251,13 +256,13 @@ class Prime:
                 f"{self.name}: there is no root of unity of order 2^{log2_order}; "
                 f"the largest power of two that divides p - 1 is 2^{self.two_adicity}"
             )
-        if log2_order <= 1:  # 1 and -1 for every generator: do not search for one
+        if log2_order <= 1:  # 1 and -1 do not depend on the generator, so none is searched for
             return (1, self.modulus - 1)[log2_order]
         return pow(self._non_residue, self.modulus - 1 >> log2_order, self.modulus)
 
     @cached_property
     def _non_residue(self) -> int:
-        """The non-residue whose powers are the roots of unity: the generator where it is known."""
+        """The non-residue whose powers are the roots of unity: the generator if it is known."""
         if self.odd_factors is None:
             return find_non_residue(self.modulus)
         return self.generator

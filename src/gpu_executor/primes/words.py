@@ -36,7 +36,7 @@ _LITTLE: Literal["little"] = "little"
 
 
 def to_ints(prime: Prime, array: Elements) -> list[int]:
-    """The elements as Python integers, in the array's flat order."""
+    """Return the elements as Python integers, in the array's flat order."""
     rows = np.ascontiguousarray(element_rows(prime, array))
     if prime.columns == 1:
         return rows.ravel().tolist()
@@ -50,7 +50,9 @@ def to_ints(prime: Prime, array: Elements) -> list[int]:
 
 
 def from_ints(prime: Prime, ints: Iterable[int]) -> Elements:
-    """A one-dimensional array of elements from integers in 0 .. R-1; OverflowError for others."""
+    """Return a one-dimensional array of elements from integers in 0 .. R-1; OverflowError for
+    others.
+    """
     columns: Elements
     if prime.columns == 1:
         packed = machine_array(_ARRAY_CODES[prime.words], iter(ints))
@@ -64,11 +66,11 @@ def from_ints(prime: Prime, ints: Iterable[int]) -> Elements:
 
 
 def first_not_below(prime: Prime, a: Elements) -> int | None:
-    """The flat index of the first element that is not below the modulus; None if all are."""
+    """Return the flat index of the first element that is not below the modulus; None if all are."""
     rows = element_rows(prime, a)
-    modulus = _modulus_columns(prime)
-    for block in _blocks(len(rows)):
-        found = np.flatnonzero(_not_below(rows[block], modulus))
+    modulus = _make_modulus_columns(prime)
+    for block in _split_into_blocks(len(rows)):
+        found = np.flatnonzero(_compare_with_modulus(rows[block], modulus))
         if found.size:
             return int(block.start + found[0])
     return None
@@ -76,7 +78,7 @@ def first_not_below(prime: Prime, a: Elements) -> int | None:
 
 def add(prime: Prime, a: Elements, b: Elements) -> Elements:
     """a + b mod p."""
-    modulus = _modulus_columns(prime)
+    modulus = _make_modulus_columns(prime)
 
     def add_block(a: Elements, b: Elements, out: Elements) -> None:
         total, carry = _ripple_add(_to_columns(a), _to_columns(b))
@@ -89,7 +91,7 @@ def add(prime: Prime, a: Elements, b: Elements) -> Elements:
 
 def sub(prime: Prime, a: Elements, b: Elements) -> Elements:
     """a - b mod p."""
-    modulus = _modulus_columns(prime)
+    modulus = _make_modulus_columns(prime)
 
     def sub_block(a: Elements, b: Elements, out: Elements) -> None:
         difference, borrow = _ripple_sub(_to_columns(a), _to_columns(b))
@@ -100,7 +102,7 @@ def sub(prime: Prime, a: Elements, b: Elements) -> Elements:
 
 
 def mul(prime: Prime, a: Elements, b: Elements) -> Elements:
-    """The Montgomery product a * b / R mod p."""
+    """Return the Montgomery product a * b / R mod p."""
     return _apply_blockwise(prime, a, b, _Multiplier(prime))
 
 
@@ -108,7 +110,7 @@ def mul(prime: Prime, a: Elements, b: Elements) -> Elements:
 
 
 def element_rows(prime: Prime, array: Elements) -> Elements:
-    """The array reshaped to one row per element; a view where the strides allow one."""
+    """Return the array reshaped to one row per element; a view where the strides allow one."""
     if array.dtype != prime.column_dtype:
         raise ArgumentTypeError(
             f"{prime.name}: expected elements of {prime.column_dtype}, found {array.dtype}"
@@ -121,7 +123,7 @@ def element_rows(prime: Prime, array: Elements) -> Elements:
     return array.reshape(-1, prime.columns)
 
 
-def _blocks(count: int) -> Iterable[slice]:
+def _split_into_blocks(count: int) -> Iterable[slice]:
     return (slice(at, min(at + BLOCK, count)) for at in range(0, count, BLOCK))
 
 
@@ -137,7 +139,7 @@ def _apply_blockwise(
         )
     a_rows, b_rows = element_rows(prime, a), element_rows(prime, b)
     out: Elements = np.empty(a_rows.shape, prime.column_dtype)
-    for block in _blocks(len(out)):
+    for block in _split_into_blocks(len(out)):
         operation(a_rows[block], b_rows[block], out[block])
     return out.reshape(a.shape)
 
@@ -146,20 +148,20 @@ def _apply_blockwise(
 
 
 @lru_cache
-def _modulus_columns(prime: Prime) -> Elements:
-    """The modulus as one column vector, which broadcasts over any number of elements."""
+def _make_modulus_columns(prime: Prime) -> Elements:
+    """Return the modulus as one column vector, which broadcasts over any number of elements."""
     columns = from_ints(prime, [prime.modulus]).reshape(prime.columns, 1)
     columns.flags.writeable = False
     return columns
 
 
 def _to_columns(rows: Elements) -> Elements:
-    """The transpose, contiguous: NumPy's loops are fast along a contiguous column."""
+    """Return the transpose, contiguous: NumPy's loops are fast along a contiguous column."""
     return np.ascontiguousarray(rows.T)
 
 
 def _ripple_add(a: Elements, b: Elements) -> tuple[Elements, Bits]:
-    """a + b with carries from the least significant column up, and the carry out."""
+    """Return a + b and the carry out; carries propagate from the least significant column up."""
     total = np.empty_like(a)
     carry = np.zeros(a.shape[1], np.bool_)
     for x, y, s in zip(a, b, total, strict=True):
@@ -172,7 +174,7 @@ def _ripple_add(a: Elements, b: Elements) -> tuple[Elements, Bits]:
 
 
 def _ripple_sub(a: Elements, b: Elements) -> tuple[Elements, Bits]:
-    """a - b with borrows from the least significant column up, and the borrow out."""
+    """Return a - b and the borrow out; borrows propagate from the least significant column up."""
     difference = np.empty_like(a)
     borrow = np.zeros(a.shape[1], np.bool_)
     for x, y, d in zip(a, b, difference, strict=True):
@@ -184,8 +186,10 @@ def _ripple_sub(a: Elements, b: Elements) -> tuple[Elements, Bits]:
     return difference, borrow
 
 
-def _not_below(rows: Elements, modulus: Elements) -> Bits:
-    """For each row, whether it is at least the modulus: compares from the highest column down."""
+def _compare_with_modulus(rows: Elements, modulus: Elements) -> Bits:
+    """Return, for each row, whether it is at least the modulus; compare from the highest column
+    down.
+    """
     above = np.zeros(len(rows), np.bool_)
     equal = ~above
     for column, limit in zip(rows.T[::-1], modulus[::-1], strict=True):
@@ -238,13 +242,15 @@ def _make_reducer(prime: Prime) -> _Reducer:
     return _Reducer(
         layout,
         modulus=np.array(modulus, np.float64).reshape(count, 1),
-        inverse=_product_matrix(inverse, range(count)),
-        multiple=_product_matrix(modulus, range(count - 2, 2 * count)),
+        inverse=_make_product_matrix(inverse, range(count)),
+        multiple=_make_product_matrix(modulus, range(count - 2, 2 * count)),
     )
 
 
-def _product_matrix(limbs: tuple[int, ...], powers: range) -> Planes:
-    """The matrix that multiplies a vector of limbs by `limbs`; row i gives limb `powers[i]`."""
+def _make_product_matrix(limbs: tuple[int, ...], powers: range) -> Planes:
+    """Return the matrix that multiplies a vector of limbs by `limbs`; row i gives limb
+    `powers[i]`.
+    """
     count = len(limbs)
     return np.array(
         [
@@ -283,7 +289,9 @@ class _Multiplier:
         self._to_words(self._reduce(), out)
 
     def _limb_view(self) -> npt.NDArray[np.uint32]:
-        """The bytes as limb planes; each item also covers the first byte of the next limb."""
+        """Return the bytes as limb planes; each item also covers the first byte of the next
+        limb.
+        """
         shape = (self._reducer.layout.count, self._size)
         strides = (_LIMB_BYTES, self._bytes.shape[1])
         return np.ndarray(shape, np.uint32, self._bytes, strides=strides)
@@ -295,7 +303,8 @@ class _Multiplier:
         planes[:] = self._limb_view() & np.uint32(_LIMB_RADIX - 1)
 
     def _to_words(self, planes: Planes, out: Elements) -> None:
-        # In ascending order: the fourth byte of an item is zero and lies on the next limb's first.
+        # In ascending order: the fourth byte of an item is zero and overlaps the first byte of the
+        # next limb.
         for limbs, plane in zip(self._limb_view(), planes, strict=True):
             np.copyto(limbs, plane, casting="unsafe")
         out.view(np.uint8)[:] = self._bytes[:, : self._element_bytes]
@@ -340,7 +349,9 @@ class _Multiplier:
 
 
 def _carry(planes: Planes) -> None:
-    """Propagate carries: each plane but the last into 0 .. 2^24 - 1; the last keeps the sign."""
+    """Propagate carries, so that each plane but the last is in 0 .. 2^24 - 1; the last keeps the
+    sign.
+    """
     carried = np.empty(planes.shape[1])
     for plane, above in pairwise(planes):
         np.multiply(plane, 1 / _LIMB_RADIX, out=carried)

@@ -27,12 +27,12 @@ CANCELLED_ERRORS = (concurrent.futures.CancelledError, asyncio.CancelledError)
 
 
 class FutureOutcome(enum.Enum):
-    """What a future came to where it gave neither a result nor an exception of its job."""
+    """The outcome of a future that returned neither a result nor an exception of its job."""
 
     CANCELLED = enum.auto()
     TIMED_OUT = enum.auto()
     COMPLETED_AFTER_CANCEL = enum.auto()
-    """The future accepted `cancel()` and gave a result or an exception nevertheless."""
+    """The future accepted `cancel()` but returned a result or an exception nevertheless."""
 
 
 Outcomes = Iterator[tuple[CheckedCall, Any]]
@@ -142,7 +142,7 @@ class CallMethod:
     name: str
     call: Callable[[GpuExecutor, Sequence[CheckedCall], Generator], Outcomes]
     max_calls: int
-    """Calls at once."""
+    """The number of calls made at once."""
     mixed: bool = True
     """Whether the calls may be of several kernels and some of them invalid."""
 
@@ -160,7 +160,7 @@ CALL_METHODS = (
 
 
 def _catch(function: Callable[[], Any]) -> Any:
-    """The function's result or exception; a timeout is `FutureOutcome.TIMED_OUT`."""
+    """Return the function's result or exception; a timeout is `FutureOutcome.TIMED_OUT`."""
     try:
         return function()
     except TimeoutError:

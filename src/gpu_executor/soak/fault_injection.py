@@ -41,9 +41,9 @@ FAILING_CALLS = (
     "vkBeginCommandBuffer",
     "vkEndCommandBuffer",
 )
-"""Functions that may fail in the other ways."""
+"""Functions that may fail with the other error codes."""
 MAX_CALLS_BEFORE = 19
-"""Calls of a function that succeed before the one that fails."""
+"""The maximum number of calls of a function that succeed before the call that fails."""
 DRIVER_ERROR_CODES = (
     "VK_ERROR_TOO_MANY_OBJECTS",
     "VK_ERROR_INITIALIZATION_FAILED",
@@ -59,7 +59,7 @@ class Fault:
     call: str
     code: str
     calls_before: int
-    """Calls that still succeed."""
+    """The number of calls that succeed before the fault fires."""
 
 
 class FaultInjector:
@@ -77,9 +77,9 @@ class FaultInjector:
         self._device_of_queue: dict[Handle, Handle] = {}
         self._lost: set[Handle] = set()
         self.fired: Counter[tuple[str, str]] = Counter()
-        """By kind and call."""
+        """Counts of the faults that have fired, by kind and call."""
         self.count = 0
-        """Faults that have fired."""
+        """The number of faults that have fired."""
 
     def __enter__(self) -> FaultInjector:
         wrappers: dict[str, Callable[[Any], Any]] = dict.fromkeys(FAILING_CALLS, self._wrap_call)
@@ -132,7 +132,8 @@ class FaultInjector:
         real = self._real[name]
 
         def submit(queue: Handle, *arguments: Any) -> Any:
-            # Under the lock: nothing may be submitted to a device while it becomes idle.
+            # Under the lock, so that nothing is submitted to a device while a call waits for that
+            # device to become idle.
             with self._lock:
                 device = self._device_of_queue.get(queue)
                 fault = self._take_due_fault(name) if device is not None else None
@@ -158,7 +159,7 @@ class FaultInjector:
         return wait
 
     def _raise_if_lost(self, device: Handle | None, fault: Fault | None, call: str) -> None:
-        """Raise for a lost device; a fault makes the device a lost one."""
+        """Raise if the device is lost; a due fault makes it lost."""
         if fault is not None and device is not None and device not in self._lost:
             self._lost.add(device)
             vk.vkDeviceWaitIdle(device)
@@ -191,7 +192,7 @@ class FaultInjector:
         return destroy_device
 
     def _take_due_fault(self, name: str) -> Fault | None:
-        """The armed fault that this call of the function must raise, if any; it fires once."""
+        """Return the armed fault that this call must raise, if any, and disarm it."""
         with self._lock:
             fault = self._armed.get(name)
             if fault is None:
@@ -206,7 +207,7 @@ class FaultInjector:
 
 
 def _make_error(fault: Fault) -> GpuError:
-    """The exception that the binding raises for the fault's result code."""
+    """Return the exception that the binding raises for the fault's result code."""
     if fault.kind == OUT_OF_MEMORY:
         return OutOfMemoryError(f"{fault.call} failed: injected fault, out of memory")
     error = DeviceLostError if fault.kind == DEVICE_LOST else VulkanError

@@ -1,4 +1,5 @@
-"""Random sequences of field operations on device arrays, compared with the same on the host."""
+"""Random sequences of field operations on device arrays, compared with the same operations on the
+host."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 FIELDS = (fields.BLS12_381_FR, fields.GOLDILOCKS, fields.BABYBEAR)
 MAX_ELEMENTS = 4_096
 MAX_OPERATIONS = 11
-"""Operations of a sequence."""
+"""The number of operations in a sequence."""
 MAX_RESTARTS = 20
-"""Restarts of one sequence, each after an injected fault."""
+"""The maximum number of restarts of one sequence, each after an injected fault."""
 RETRIED_ERRORS = (VulkanError, OutOfMemoryError)
 
 Operation = Callable[[Field, FieldArray, FieldArray], FieldArray]
@@ -49,7 +50,9 @@ class FieldOperationRunner:
         self.restarts = 0
 
     def run_sequence(self, rng: Generator) -> tuple[int, str | None]:
-        """Run one random sequence; the number of elements, and a description of a wrong result."""
+        """Run one random sequence; return the number of elements, and a description of a wrong
+        result.
+        """
         field = FIELDS[rng.integers(len(FIELDS))]
         transforms = rng.random() < 0.5
         count = draw_size(rng, MAX_ELEMENTS)
@@ -73,7 +76,9 @@ class FieldOperationRunner:
     def _apply_on_device(
         self, field: Field, operations: list[Operation], x: FieldArray, y: FieldArray
     ) -> FieldArray:
-        """Apply the operations; restart after a fault, which loses the device's arrays."""
+        """Apply the operations; restart them after a fault, because the device's arrays are
+        lost.
+        """
         for _ in range(MAX_RESTARTS):
             with contextlib.suppress(*RETRIED_ERRORS):
                 return self._apply_once(field, operations, x, y)
@@ -91,7 +96,7 @@ class FieldOperationRunner:
             raise
 
     def stats(self) -> Any:
-        """The device's statistics; None where none is open."""
+        """Return the device's statistics; None if no device is open."""
         return None if self._gpu is None else self._gpu.stats()
 
     def close(self) -> None:

@@ -29,10 +29,11 @@ FIELD_OPERATIONS = "device-resident fields"
 FIELD_OPERATIONS_SHARE = 0.1
 INVALID_SHARE = 0.03
 RETAINED_RESULTS = 32
-"""Results that are kept and checked a second time later. A device that writes to an array after
-it was handed to the caller is detected by this."""
+"""Results that are retained and checked again later. This detects a device that writes to an array
+after the caller received it."""
 FATAL_FAULTS = 2
-"""Faults during a call that may make it fail: a single fault is always recovered from."""
+"""The number of faults during a call from which on the call may fail: a single fault must always be
+recovered from."""
 
 
 class LoadGenerator:
@@ -53,7 +54,7 @@ class LoadGenerator:
         self._retained: deque[tuple[str, CheckedCall, Any]] = deque()
         self.field_operations = FieldOperationRunner()
         self.activity = "nothing"
-        """What the thread is doing, in words."""
+        """A description of what the thread is doing."""
 
     def run(self, until: float) -> None:
         """Make calls until that time of the monotonic clock."""
@@ -65,7 +66,7 @@ class LoadGenerator:
                 self._call_executor()
 
     def recheck_results(self, retain: int = 0) -> None:
-        """Check the oldest retained results a second time and drop them, all but `retain`."""
+        """Check the retained results again and drop them, except the newest `retain`."""
         while len(self._retained) > retain:
             method, call, result = self._retained.popleft()
             error = call.find_error(result)

@@ -17,22 +17,23 @@ from gpu_executor.vulkan.stats import Stats
 from gpu_executor.webgpu.stats import WgpuStats
 
 WARM_UP_SHARE, MIN_WARM_UP_SECONDS = 0.25, 120.0
-"""The part of a run in which caches still fill, and its least duration. Dozens of kernels are
-compiled for each device, and the memory kept for batches follows the largest batch so far."""
+"""The share of a run in which caches still fill, and the minimum duration of that part. Dozens of
+kernels are compiled for each device, and the memory kept for batches follows the largest batch so
+far."""
 MIN_SAMPLES = 20
-"""Samples after the warm-up that a judgement needs. Two samples in a row may differ by 200 MiB, so
-growth is judged by the medians of the first and the last quarter. With twelve samples a run that
-did not grow was reported to have grown (701 to 820 MiB; 806 to 744 after ten minutes of the same
-jobs)."""
+"""The number of samples after the warm-up that a judgement needs. Two samples in a row may differ
+by 200 MiB, so growth is judged by the medians of the first and the last quarter. With twelve
+samples a run that did not grow was reported to have grown (701 to 820 MiB; 806 to 744 after ten
+minutes of the same jobs)."""
 MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySample:
-    """What the process and its devices hold at one moment."""
+    """Memory of the process and its devices at one moment."""
 
     seconds: float
-    """Since the run began."""
+    """Seconds since the run began."""
     resident: int
     """The process's resident set size in bytes."""
     vulkan: int
@@ -47,7 +48,9 @@ class MemorySample:
 
 
 def sample_memory(begun: float, backends: Iterable[Any], *, software: bool) -> MemorySample:
-    """Take a sample, with the statistics of all backends; `software` if no device is a GPU."""
+    """Take a sample from the process and the statistics of all backends; `software` means that no
+    device is a GPU.
+    """
     gc.collect()
     _trim_heap()
     vulkan = webgpu = 0
@@ -68,7 +71,7 @@ def sample_memory(begun: float, backends: Iterable[Any], *, software: bool) -> M
 
 
 def read_resident_bytes() -> int:
-    """The resident set size of this process."""
+    """Return the resident set size of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -100,17 +103,17 @@ class MemoryTrend:
 
 
 ALLOWED_GROWTH = {
-    # A reopened device has no compiled kernels yet, which is tens of megabytes less.
+    # A reopened device has no compiled kernels yet, so it holds tens of megabytes less.
     "other": (64 * MIB, 0.15),
     "vulkan": (96 * MIB, 0.5),
     "webgpu": (256 * MIB, 0.5),
     "objects": (200, 0.5),
 }
-"""By quantity: an amount, and a share of the first median. The larger of the two is allowed."""
+"""The growth allowed for each quantity: the larger of an amount and a share of the first median."""
 
 
 def find_trends(samples: Sequence[MemorySample]) -> list[MemoryTrend]:
-    """The trend of each quantity; empty without samples."""
+    """Return the trend of each quantity; empty without samples."""
     if not samples:
         return []
     begun = WARM_UP_SHARE * samples[-1].seconds

@@ -32,7 +32,7 @@ JOIN_TIMEOUT = 120.0
 
 @dataclass(frozen=True, slots=True)
 class SoakReport:
-    """What a soak run did and what it found."""
+    """The counts and defects of a soak run."""
 
     seed: int
     seconds: float
@@ -42,7 +42,7 @@ class SoakReport:
     restarts: int
     """Sequences of field operations that were restarted after a fault."""
     executors: tuple[ExecutorStats, ...]
-    """Of the executors open at the end, then of those that had been replaced."""
+    """Statistics of the executors open at the end, then of those that had been replaced."""
     absent: tuple[str, ...]
     """Backends that could not be opened, and why."""
     samples: tuple[MemorySample, ...]
@@ -82,7 +82,8 @@ EXECUTOR_CONFIGS = (
     ExecutorConfig("webgpu", small_on_cpu=True),
     ExecutorConfig("cpu", queued_bytes=1 << 18),
 )
-"""Every option is used by one of them. The threads reach the limits of `queued_bytes` at times."""
+"""Every option is used by at least one executor. The threads sometimes reach the limits of
+`queued_bytes`."""
 
 
 class ExecutorSet:
@@ -131,7 +132,7 @@ class ExecutorSet:
         self.executors.clear()
 
     def stats(self) -> Iterator[ExecutorStats]:
-        """Of the open executors, then of the replaced ones."""
+        """Return the statistics of the open executors, then of the replaced ones."""
         yield from (executor.stats() for executor in self.executors)
         yield from self._replaced
 
@@ -153,7 +154,7 @@ def soak(
     with _report_thread_deaths(tally), faults, ExecutorSet() as executors:
         generators = [LoadGenerator(rng, executors.executors, faults, tally) for rng in rngs]
         opened, samples = time.monotonic(), []
-        for end in _phase_ends(opened, 60 * minutes):
+        for end in _list_phase_ends(opened, 60 * minutes):
             if not _run_phase(generators, end, tally):
                 executors.abandon()
                 break
@@ -188,14 +189,14 @@ def soak(
     )
 
 
-def _phase_ends(begun: float, seconds: float) -> Iterator[float]:
-    """The times, on the monotonic clock, at which the phases end."""
+def _list_phase_ends(begun: float, seconds: float) -> Iterator[float]:
+    """Yield the times, on the monotonic clock, at which the phases end."""
     number = max(MIN_PHASES, round(seconds / MAX_PHASE_SECONDS))
     yield from (begun + seconds * (index + 1) / number for index in range(number))
 
 
 def _run_phase(generators: Sequence[LoadGenerator], end: float, tally: Tally) -> bool:
-    """Run every generator in a thread until `end`; whether all of them returned."""
+    """Run every generator in a thread until `end`; return whether all threads finished."""
     threads = [
         threading.Thread(target=generator.run, args=(end,), name=f"load {index}", daemon=True)
         for index, generator in enumerate(generators)
@@ -215,7 +216,7 @@ def _run_phase(generators: Sequence[LoadGenerator], end: float, tally: Tally) ->
 def _sample(
     begun: float, executors: ExecutorSet, generators: Sequence[LoadGenerator]
 ) -> MemorySample:
-    """Drop retained results, after a second check, and sample memory."""
+    """Check the retained results again, drop them, and sample memory."""
     for generator in generators:
         generator.recheck_results()
     devices = [device for each in executors.executors for device in each.stats().devices]
@@ -229,7 +230,7 @@ def _sample(
 
 @contextlib.contextmanager
 def _report_thread_deaths(tally: Tally) -> Iterator[None]:
-    """Report every exception that ends a thread, of this package or not, as a defect."""
+    """Report every exception that ends any thread as a defect."""
     before = threading.excepthook
 
     def report(details: threading.ExceptHookArgs) -> None:

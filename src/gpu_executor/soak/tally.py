@@ -1,4 +1,4 @@
-"""Counts of what came of all calls, with descriptions of the defects among them."""
+"""Counts of the outcomes of all calls, with descriptions of the defects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_DESCRIPTIONS = 20
 
 @dataclass(slots=True)
 class CallCounts:
-    """Calls by one method."""
+    """Counts of the calls by one method."""
 
     jobs: int = 0
     elements: int = 0
@@ -40,7 +40,7 @@ class Tally:
         """The first `MAX_DESCRIPTIONS` defects in words."""
 
     def count(self, method: str, elements: int, verdict: Verdict | None) -> None:
-        """Count one call; without a verdict if it has a defect, which `report` counts."""
+        """Count one call; `verdict` is None for a call with a defect, which `report` counts."""
         with self._lock:
             counts = self.calls[method]
             counts.jobs += 1

@@ -1,4 +1,4 @@
-"""Random kernel calls, each with the result that it must give.
+"""Random kernel calls, each with its expected result.
 
 The expected result is computed before the call, so that a device which overwrites its inputs is
 detected too. Small field results come from Python integers, all others from the kernels' NumPy
@@ -31,7 +31,8 @@ MAX_MATRIX_SIDE = 96
 MAX_EXACT_ELEMENTS = 64
 """Field results of up to this many elements are computed with Python integers."""
 RANDOM_FIELD_ELEMENTS = 1_024
-"""Random elements of each field that operands are drawn from, beside the edge values."""
+"""The number of random elements of each field that operands are drawn from, in addition to the edge
+values."""
 
 FIELDS = ("bls12_381_fq", "bls12_381_fr", "secp256k1", "goldilocks", "babybear")
 FIELD_KERNELS = tuple(f"{field}_{operation}" for field in FIELDS for operation in ("add", "mul"))
@@ -51,7 +52,9 @@ EXACT_OPERATIONS: dict[str, Callable[[Prime, list[int], list[int]], list[int]]] 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRefusal:
-    """The element that is not below the modulus, which the call must be refused for."""
+    """The position of an element that is not below the modulus, for which the call must be
+    refused.
+    """
 
     argument: int
     index: int
@@ -67,13 +70,13 @@ class CheckedCall:
 
     @property
     def elements(self) -> int:
-        """Elements of the first input."""
+        """The number of elements of the first input."""
         types = self.kernel.types
         assert types is not None
         return self.arrays[0].size // math.prod(types[0].shape)
 
     def make_output(self) -> Array:
-        """An array for the result, filled with wrong values."""
+        """Return an array for the result, filled with wrong values."""
         assert not isinstance(self.expected, ExpectedRefusal)
         output: Array = self.expected + 1
         return output
@@ -107,7 +110,7 @@ def _check_result(expected: Array, outcome: Any) -> str | None:
 def draw_call(
     rng: Generator, name: str, max_elements: int = MAX_ELEMENTS, *, invalid: bool = False
 ) -> CheckedCall:
-    """A random call of the named kernel.
+    """Return a random call of the named kernel.
 
     With `invalid`, which only field kernels take, one element is not below the modulus.
     """
@@ -127,12 +130,12 @@ def draw_call(
 
 
 def draw_size(rng: Generator, largest: int) -> int:
-    """A log-uniform size from 1: 1 to 10 is as likely as 1,000 to 10,000."""
+    """Return a log-uniform size from 1: 1 to 10 is as likely as 1,000 to 10,000."""
     return int(math.exp(rng.uniform(0, math.log(largest + 0.999))))
 
 
 def _draw_count(rng: Generator, largest: int) -> int:
-    """A log-uniform size, or sometimes 0: empty calls are valid."""
+    """Return a log-uniform size, or sometimes 0: empty calls are valid."""
     return 0 if rng.random() < EMPTY_SHARE else draw_size(rng, largest)
 
 
@@ -155,7 +158,9 @@ def _draw_field_call(
 
 @functools.cache
 def field_elements(prime: Prime) -> Array:
-    """Elements to draw operands from: random ones, and edge values of carry and reduction."""
+    """Return the elements to draw operands from: random elements, and edge values for carries and
+    reductions.
+    """
     rng, p = np.random.default_rng(prime.modulus % (1 << 32)), prime.modulus
     edges = [0, 1, 2, p // 2, p // 2 + 1, p - 2, p - 1] * 20
     drawn = (rng.bytes(4 * prime.words) for _ in range(RANDOM_FIELD_ELEMENTS))
@@ -172,7 +177,7 @@ def _draw_matrices(rng: Generator, name: str, max_elements: int) -> tuple[Array,
 
 
 def _draw_numbers(rng: Generator, name: str, shape: tuple[int, ...], below: int = 1 << 32) -> Array:
-    """Random uint32 or float32 values, by the suffix of the kernel's name.
+    """Return random uint32 or float32 values; the suffix of the kernel's name selects the type.
 
     Floats with a bound are integers. A float matrix product whose sums stay below 2^24 is then
     exact in any summation order; the other float kernels have a fixed order.

@@ -23,7 +23,7 @@ from gpu_executor.spirv.module import (
 # Spec, "Storage Class"
 _UNIFORM_CONSTANT, _UNIFORM, _PUSH_CONSTANT, _STORAGE_BUFFER = 0, 2, 9, 12
 _PHYSICAL_STORAGE_BUFFER = 5349
-_DEEPEST_TYPE = 64  # far beyond what compilers emit, and well within Python's recursion limit
+_DEEPEST_TYPE = 64  # far more than compilers emit, and well within Python's recursion limit
 _RESOURCE_NAMES = {
     "OpTypeImage": "an image",
     "OpTypeSampler": "a sampler",
@@ -39,7 +39,7 @@ _RESOURCE_NAMES = {
 
 
 def read_storage_buffers(module: Module) -> dict[int, bool]:
-    """The bindings of set 0; for each, whether the shader declares it writable."""
+    """Return the bindings of set 0 and, for each, whether the shader declares it writable."""
     writable: dict[int, bool] = {}
     for variable in module.all("OpVariable"):
         if variable[2] in (_UNIFORM_CONSTANT, _UNIFORM, _STORAGE_BUFFER):
@@ -85,14 +85,16 @@ def _is_read_only(module: Module, variable: int, block: int) -> bool:
 
 
 def read_push_constant_bytes(module: Module) -> int:
-    """The size of the largest push-constant block in bytes, rounded up to a multiple of 4."""
+    """Return the size of the largest push-constant block in bytes, rounded up to a multiple of
+    4.
+    """
     variables = [v for v in module.all("OpVariable") if v[2] == _PUSH_CONSTANT]
-    size = max((_type_size(module, module.pointee(v)) for v in variables), default=0)
+    size = max((_get_type_size(module, module.pointee(v)) for v in variables), default=0)
     return -(-size // 4) * 4
 
 
-def _type_size(module: Module, type_id: int, depth: int = 0) -> int:
-    """The size of a type in bytes; cached, because a type can be a member many times."""
+def _get_type_size(module: Module, type_id: int, depth: int = 0) -> int:
+    """Return the size of a type in bytes; cached, because a type can be a member many times."""
     if depth > _DEEPEST_TYPE:
         raise SpirvError(
             f"type %{type_id} of the push constants is nested too deep, or contains itself"
@@ -108,12 +110,12 @@ def _compute_size(module: Module, type_id: int, depth: int) -> int:
     if scalar is not None:
         return scalar[1] // 8
     if name == "OpTypeVector":
-        return operands[2] * _type_size(module, operands[1], depth + 1)
+        return operands[2] * _get_type_size(module, operands[1], depth + 1)
     if name == "OpTypeArray":
-        return _array_size(module, type_id, operands[2])
+        return _compute_array_size(module, type_id, operands[2])
     if name == "OpTypeStruct":
         members = enumerate(operands[1:])
-        return max((_member_end(module, type_id, at, m, depth) for at, m in members), default=0)
+        return max((_get_member_end(module, type_id, at, m, depth) for at, m in members), default=0)
     if name == "OpTypePointer" and operands[1] == _PHYSICAL_STORAGE_BUFFER:
         return 8
     raise SpirvError(
@@ -122,7 +124,7 @@ def _compute_size(module: Module, type_id: int, depth: int) -> int:
     )
 
 
-def _array_size(module: Module, type_id: int, length_id: int) -> int:
+def _compute_array_size(module: Module, type_id: int, length_id: int) -> int:
     length, stride = read_constant(module, length_id), module.decoration(type_id, ARRAY_STRIDE)
     if length is None or length.kind not in ("int", "uint") or length.value < 1 or stride is None:
         raise SpirvError(
@@ -132,15 +134,15 @@ def _array_size(module: Module, type_id: int, length_id: int) -> int:
     return int(length.value) * stride
 
 
-def _member_end(module: Module, block: int, member: int, type_id: int, depth: int) -> int:
-    """The offset of the first byte behind a member."""
+def _get_member_end(module: Module, block: int, member: int, type_id: int, depth: int) -> int:
+    """Return the offset of the first byte after a member."""
     offset = module.decoration(block, OFFSET, member)
     if offset is None:
         raise SpirvError(f"member {member} of the push constants' struct %{block} has no Offset")
     name, operands = module.definition(type_id)
     stride = module.decoration(block, MATRIX_STRIDE, member)
     if name != "OpTypeMatrix" or stride is None:
-        return offset + _type_size(module, type_id, depth + 1)
+        return offset + _get_type_size(module, type_id, depth + 1)
     # One stride per column, or per row where the rows are contiguous.
     column_name, column = module.definition(operands[1])
     if module.decoration(block, ROW_MAJOR, member) is not None and column_name == "OpTypeVector":

@@ -33,11 +33,11 @@ class SpecConstant:
     def encode(self, value: int | float | bool) -> bytes:
         """`value` as the little-endian bytes of Vulkan's specialization data."""
         if not self._is_of_kind(value):
-            raise self._refusal(value)
+            raise self._make_refusal(value)
         try:
             return struct.pack(_FORMATS[self.kind, self.bits], value)
         except (struct.error, OverflowError):
-            raise self._refusal(value) from None
+            raise self._make_refusal(value) from None
 
     def _is_of_kind(self, value: object) -> bool:
         if self.kind == "bool" or isinstance(value, bool):
@@ -45,7 +45,7 @@ class SpecConstant:
         # NumPy's scalars are registered with these abstract types.
         return isinstance(value, numbers.Real if self.kind == "float" else numbers.Integral)
 
-    def _refusal(self, value: object) -> SpirvError:
+    def _make_refusal(self, value: object) -> SpirvError:
         fits = {
             "bool": "True or False",
             "int": f"an int in {-1 << (self.bits - 1)} .. {(1 << (self.bits - 1)) - 1}",
@@ -72,7 +72,7 @@ class Constant(NamedTuple):
 
 
 def read_spec_constants(module: Module) -> tuple[SpecConstant, ...]:
-    """The specialization constants, each SpecId once, sorted by SpecId."""
+    """Return the specialization constants, each SpecId once, sorted by SpecId."""
     found: dict[int, SpecConstant] = {}
     for target in module.definitions:
         spec_id = find_spec_id(module, target)
@@ -93,7 +93,7 @@ def read_spec_constants(module: Module) -> tuple[SpecConstant, ...]:
 
 
 def read_constant(module: Module, target: int) -> Constant | None:
-    """The scalar constant with that id; None if the id is anything else."""
+    """Return the scalar constant with that id; None if the id is anything else."""
     name, operands = module.definition(target)
     if name.endswith(("ConstantTrue", "ConstantFalse")):
         return Constant("bool", 32, name.endswith("True"))
@@ -127,6 +127,6 @@ def read_scalar_type(module: Module, type_id: int) -> tuple[Kind, int] | None:
 
 
 def find_spec_id(module: Module, target: int) -> int | None:
-    """The SpecId of a specialization constant; None for other ids."""
+    """Return the SpecId of a specialization constant; None for other ids."""
     is_spec = module.definition(target)[0].startswith("OpSpecConstant")
     return module.decoration(target, SPEC_ID) if is_spec else None

@@ -80,16 +80,16 @@ class ShaderInterface:
     capabilities: frozenset[int]
 
     def constant(self, spec_id: int) -> SpecConstant | None:
-        """The specialization constant with that SpecId; None if there is none."""
+        """Return the specialization constant with that SpecId; None if there is none."""
         return next((c for c in self.constants if c.spec_id == spec_id), None)
 
     def capability_names(self) -> tuple[str, ...]:
-        """The names of the capabilities, in the order of their numbers."""
+        """Return the names of the capabilities, in the order of their numbers."""
         return tuple(CAPABILITY_NAMES.get(c, f"capability {c}") for c in sorted(self.capabilities))
 
 
 def read_interface(code: bytes) -> ShaderInterface:
-    """The interface of the one compute shader in `code`; SpirvError if it cannot be run."""
+    """Return the interface of the one compute shader in `code`; SpirvError if it cannot be run."""
     module = read_module(code)
     capabilities = frozenset(operands[0] for operands in module.all("OpCapability"))
     for capability, advice in _REFUSED_CAPABILITIES.items():
@@ -115,7 +115,7 @@ def read_interface(code: bytes) -> ShaderInterface:
 
 
 def _find_entry_point(module: Module) -> tuple[int, str]:
-    """The id of the entry point's function, and its name."""
+    """Return the id of the entry point's function, and its name."""
     entries = [(o[0], o[1], _decode_string(o[2:])) for o in module.all("OpEntryPoint")]
     compute = [(function, name) for model, function, name in entries if model == _GL_COMPUTE]
     if not compute:
@@ -149,7 +149,9 @@ def _decode_string(words: tuple[int, ...]) -> str:
 
 
 def _read_local_size(module: Module, entry: int) -> LocalSize:
-    """The local size; a WorkgroupSize constant overrides both execution modes (Spec, BuiltIn)."""
+    """Return the local size; a WorkgroupSize constant overrides both execution modes (Spec,
+    BuiltIn).
+    """
     for (target, _), decorations in module.decorations.items():
         if decorations.get(BUILT_IN) == _WORKGROUP_SIZE:
             name, operands = module.definition(target)

@@ -56,19 +56,21 @@ class Module:
     type_sizes: dict[int, int] = field(default_factory=dict)
 
     def all(self, name: str) -> list[tuple[int, ...]]:
-        """The operands of every instruction with that name, in order."""
+        """Return the operands of every instruction with that name, in order."""
         return self.instructions.get(name, [])
 
     def definition(self, target: int) -> tuple[str, tuple[int, ...]]:
-        """The name and operands of the instruction that defines an id."""
+        """Return the name and operands of the instruction that defines an id."""
         return self.definitions.get(target, ("an id that is not defined", ()))
 
     def decoration(self, target: int, decoration: int, member: int = _WHOLE) -> int | None:
-        """The operand of a decoration, 1 if it has no operand; None if the target lacks it."""
+        """Return the operand of a decoration, 1 if it has no operand; None if the target lacks
+        it.
+        """
         return self.decorations.get((target, member), {}).get(decoration)
 
     def pointee(self, variable: tuple[int, ...]) -> int:
-        """The type id that a variable's pointer type points to."""
+        """Return the type id that a variable's pointer type points to."""
         name, operands = self.definition(variable[0])
         if name != "OpTypePointer":
             raise SpirvError(f"variable %{variable[1]} is of {name}: its type must be a pointer")
@@ -79,7 +81,7 @@ def read_module(code: bytes) -> Module:
     """Parse the module in `code`; SpirvError if it is not SPIR-V or damaged."""
     version, bound, words = _read_header(code)
     module = Module(version)
-    for offset, opcode, operands in _instructions(words):
+    for offset, opcode, operands in _iterate_instructions(words):
         if opcode not in _LAYOUTS:
             continue
         name, required, rest = _LAYOUTS[opcode]
@@ -134,7 +136,7 @@ def _looks_like_text(code: bytes) -> bool:
     return bool(text) and all(c >= " " or c in "\t\n\v\f\r" for c in text)
 
 
-def _instructions(words: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+def _iterate_instructions(words: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Word offset, opcode and operands of every instruction."""
     offset = _HEADER_WORDS
     while offset < len(words):

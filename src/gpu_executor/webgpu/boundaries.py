@@ -1,8 +1,8 @@
 """Bucket boundaries: which bucket a number of elements falls into, and the file that saves them.
 
 Each bucket ends at a boundary. The fixed boundaries are the powers of two. Adaptive boundaries are
-added to them: where the observed sizes leave more than a quarter of a bucket's room as padding, a
-boundary is placed among the sizes so that the padding becomes least.
+added to them: if more than a quarter of a bucket is padding for the observed sizes, a boundary is
+placed between these sizes, where it minimizes the padding.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ log = logging.getLogger("gpu_executor.webgpu")
 
 SMALLEST_BUCKET = 16_384
 MAX_PADDING = 0.25
-"""The share of a bucket's room that may be padding before another boundary is worth it."""
+"""The share of a bucket that may be padding before another boundary is added."""
 SIZES_OBSERVED = 128
-"""How many recent sizes are remembered for each bucket."""
+"""Recent sizes that are remembered for each bucket."""
 MIN_SIZES = 16
-"""How many sizes must be observed before a bucket is divided."""
+"""Sizes that must be observed before a bucket is divided."""
 STEPS_PER_POWER = 16
 """Learned boundaries lie at sixteenths of a power of two, so that similar loads share them."""
 MAX_BOUNDARIES = 24
-"""How many boundaries are learned at most."""
+"""The maximum number of learned boundaries."""
 
 
 def size_bucket(count: int) -> int:
-    """Return the next power of two, 16,384 at least."""
+    """Return the next power of two, at least 16,384."""
     return max(SMALLEST_BUCKET, 1 << max(count - 1, 0).bit_length())
 
 
@@ -49,7 +49,7 @@ class BucketBoundaries:
     def __init__(self, *, adaptive: bool = False, learned: Iterable[int] = ()) -> None:
         self.adaptive = adaptive
         self._learned = sorted({boundary for boundary in learned if boundary >= SMALLEST_BUCKET})
-        """The boundaries beside the powers of two."""
+        """The learned boundaries, in addition to the powers of two."""
         self._sizes: dict[int, deque[int]] = {}
         """The sizes observed most recently, by bucket."""
         self._lock = threading.Lock()
@@ -58,11 +58,11 @@ class BucketBoundaries:
 
     @property
     def learned(self) -> list[int]:
-        """A copy of the boundaries beside the powers of two."""
+        """A copy of the learned boundaries, which supplement the powers of two."""
         return list(self._learned)
 
     def find_bucket(self, count: int) -> int:
-        """Return the bucket of `count` elements; adaptive boundaries observe the count."""
+        """Return the bucket of `count` elements; if adaptive, learn from this count."""
         if not self.adaptive:
             return size_bucket(count)
         with self._lock:
@@ -77,9 +77,9 @@ class BucketBoundaries:
     def measure_padding(self) -> float:
         """Return the share of padding in the sizes observed most recently; 0 unless adaptive."""
         with self._lock:
-            room = sum(bucket * len(sizes) for bucket, sizes in self._sizes.items())
+            capacity = sum(bucket * len(sizes) for bucket, sizes in self._sizes.items())
             used = sum(sum(sizes) for sizes in self._sizes.values())
-        return 1 - used / room if room else 0.0
+        return 1 - used / capacity if capacity else 0.0
 
     def _find(self, count: int) -> int:
         power = size_bucket(count)
@@ -89,24 +89,26 @@ class BucketBoundaries:
     def _divide(self, bucket: int) -> bool:
         """Add a boundary inside a bucket if that saves enough padding; return whether it did."""
         sizes = sorted(self._sizes[bucket])
-        room = bucket * len(sizes)
-        if bucket <= SMALLEST_BUCKET or room - sum(sizes) <= MAX_PADDING * room:
+        capacity = bucket * len(sizes)
+        if bucket <= SMALLEST_BUCKET or capacity - sum(sizes) <= MAX_PADDING * capacity:
             return False
         step = max(size_bucket(bucket) // STEPS_PER_POWER, 1)
         boundaries = {-(-size // step) * step for size in sizes} - {bucket}
 
-        def room_with(boundary: int) -> int:
+        def capacity_with(boundary: int) -> int:
             below = bisect.bisect_right(sizes, boundary)
             return below * boundary + (len(sizes) - below) * bucket
 
-        best = min((each for each in boundaries if each < bucket), key=room_with, default=None)
-        if best is None or best < SMALLEST_BUCKET or room_with(best) > (1 - MAX_PADDING / 2) * room:
+        best = min((each for each in boundaries if each < bucket), key=capacity_with, default=None)
+        if best is None or best < SMALLEST_BUCKET:
+            return False
+        if capacity_with(best) > (1 - MAX_PADDING / 2) * capacity:
             return False
         bisect.insort(self._learned, best)
         if len(self._learned) > MAX_BOUNDARIES:
             others = [boundary for boundary in self._learned if boundary != best]
             self._learned.remove(min(others, key=lambda each: len(self._sizes.get(each, ()))))
-        self._sizes.pop(bucket)  # what remains of the bucket is judged by the sizes to come
+        self._sizes.pop(bucket)  # only later sizes decide whether to divide the bucket again
         self.changes += 1
         return True
 
@@ -130,7 +132,7 @@ def history_path(folder: Path, device: str) -> Path:
 
 
 def read_history(path: Path) -> BucketHistory:
-    """Read a history; an empty one where there is no file, or none that can be read."""
+    """Return the saved history; an empty one if the file is missing or invalid."""
     try:
         return _parse_history(parse_json(path.read_text("utf-8")))
     except OSError:
@@ -141,7 +143,7 @@ def read_history(path: Path) -> BucketHistory:
 
 
 def write_history(path: Path, history: BucketHistory) -> None:
-    """Write a history atomically; where that fails, log a warning."""
+    """Write a history atomically; log a warning if that fails."""
     content = json.dumps({"borders": history.boundaries, "used": history.used}, indent=1)
     try:
         write_atomically(path, content.encode())
@@ -150,7 +152,7 @@ def write_history(path: Path, history: BucketHistory) -> None:
 
 
 def _parse_history(content: Any) -> BucketHistory:
-    # The key "borders" is what boundaries were called when the first files were written.
+    # Files call the boundaries "borders", their name when the first files were written.
     if not isinstance(content, dict) or content.keys() != {"borders", "used"}:
         raise ValueError("the keys are not 'borders' and 'used'")
     used = content["used"]

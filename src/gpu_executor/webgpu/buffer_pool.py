@@ -14,7 +14,7 @@ from gpu_executor.webgpu.stats import PoolStats
 MAX_IDLE_BYTES = 512 << 20
 SMALLEST_UNITS = 64
 UNIT = 4
-"""Bytes of one unit: sizes of buffers are multiples of it."""
+"""Buffer sizes are multiples of this many bytes."""
 
 BufferDescriptor = tuple[int, int]
 """The size in bytes and the usage flags of a buffer."""
@@ -23,8 +23,8 @@ BufferDescriptor = tuple[int, int]
 class BufferPool:
     """Lends buffers by size class and usage. Thread-safe.
 
-    All buffers together, lent and idle, have no more than `limit` bytes. The least recently used
-    idle buffer is destroyed first.
+    All buffers together, lent and idle, have at most `limit` bytes. The least recently used idle
+    buffer is destroyed first.
     """
 
     def __init__(
@@ -35,18 +35,18 @@ class BufferPool:
         max_idle_bytes: int = MAX_IDLE_BYTES,
         limit: int | None = None,
     ) -> None:
-        """`largest` is the largest buffer of the device in bytes."""
+        """`largest` is the size of the largest buffer that the device can create, in bytes."""
         self._device, self._largest, self._max_idle_bytes = device, largest, max_idle_bytes
         self.limit = limit
         self.reclaim: Callable[[], bool] = lambda: False
-        """Called where there is no room: releases a cached buffer set to the pool, and returns
-        whether there was one."""
+        """Called when the memory limit is reached: releases a cached buffer set to the pool, and
+        returns whether there was one."""
         self._idle: OrderedDict[Any, BufferDescriptor] = OrderedDict()
         """Idle buffers, the least recently used first."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._changes = 0
-        """How often something changed that a waiting thread may need to see."""
+        """Incremented at every change that may let a waiting thread continue."""
         self._waiting: list[object] = []
         """Tickets of the waiting threads, in order of arrival: without an order, small requests
         could overtake a large one for ever."""
@@ -58,14 +58,14 @@ class BufferPool:
         return max(nbytes, min(size, self._largest))
 
     def acquire(self, wanted: Sequence[BufferDescriptor], *, wait: bool = True) -> list[Any]:
-        """Lend a buffer of at least each size and of each usage: all of them or none.
+        """Lend one buffer for each wanted size and usage: all of them or none.
 
-        With `wait`, wait for buffers that others use where the limit leaves no room. A thread that
-        holds buffers must not wait: two such threads would wait for each other.
+        With `wait`, wait until other threads release buffers if the memory limit is reached. A
+        thread that holds buffers must not wait: two such threads would wait for each other.
         """
         descriptors = [(self.round_up(nbytes), usage) for nbytes, usage in wanted]
         buffers: list[Any] = [None] * len(descriptors)
-        reserved: list[int] = []  # filled where the bytes are counted: Ctrl-C may follow at once
+        reserved: list[int] = []  # filled inside `_reserve`: Ctrl-C may interrupt its return
         try:
             self._reserve(sum(size for size, _ in descriptors), reserved, wait=wait)
             self._take_idle(descriptors, buffers)
@@ -79,7 +79,7 @@ class BufferPool:
         return buffers
 
     def release(self, buffer: Any) -> None:
-        """Take back a lent buffer, idle from now on. No submission may still use it."""
+        """Take back a lent buffer and make it idle. No submission may still use it."""
         with self._lock:
             self._bytes_in_use -= buffer.size
             self._idle[buffer] = buffer.size, buffer.usage
@@ -93,8 +93,11 @@ class BufferPool:
         self._unreserve(buffer.size)
 
     def offer(self) -> None:
-        """Offer what a cache just got back to the threads that wait for room."""
-        # Reclaimed here, or this thread could take it again before the waiting threads wake up.
+        """Offer a buffer set that was just put back into a cache to the threads that wait for
+        memory.
+        """
+        # Reclaim it now: otherwise this thread could take it again before the waiting threads wake
+        # up.
         while self._waiting and self.reclaim():
             pass
         if self.limit is not None:
@@ -112,10 +115,10 @@ class BufferPool:
             return PoolStats(self._hits, self._misses, self._bytes_idle, self._bytes_in_use)
 
     def _reserve(self, nbytes: int, reserved: list[int], *, wait: bool) -> None:
-        """Count bytes as used once there is room for them, and append them to `reserved`."""
+        """Count bytes as used as soon as the limit allows it, and note them in `reserved`."""
         ticket = object()
         if self.limit is not None and nbytes > self.limit:
-            raise self._over_limit(nbytes)
+            raise self._make_limit_error(nbytes)
         try:
             while True:
                 seen = self._changes  # read before the attempt, so that later changes are noticed
@@ -127,7 +130,7 @@ class BufferPool:
                     if self._changes != seen:
                         continue
                     if not wait:
-                        raise self._over_limit(nbytes)
+                        raise self._make_limit_error(nbytes)
                     if ticket not in self._waiting:
                         self._waiting.append(ticket)
                     self._changed.wait()
@@ -150,7 +153,7 @@ class BufferPool:
     def _is_first(self, ticket: object) -> bool:
         return self._waiting[:1] in ([], [ticket])
 
-    def _over_limit(self, nbytes: int) -> OutOfMemoryError:
+    def _make_limit_error(self, nbytes: int) -> OutOfMemoryError:
         return OutOfMemoryError(
             f"{nbytes:,} bytes of buffers exceed GPU_MEMORY_LIMIT: {self._bytes_in_use:,} "
             f"of {self.limit:,} bytes are in use"
@@ -174,7 +177,9 @@ class BufferPool:
                 self.release(buffer)
 
     def _take_idle(self, descriptors: Sequence[BufferDescriptor], buffers: list[Any]) -> None:
-        """Take idle buffers into `buffers` where they match, and make room for the others."""
+        """Put idle buffers that match into `buffers`, and destroy others to stay within the
+        limit.
+        """
         with self._lock:
             for index, descriptor in enumerate(descriptors):
                 buffers[index] = self._take(descriptor)
@@ -198,11 +203,11 @@ class BufferPool:
                 f"WebGPU could not create a buffer of {size:,} bytes: {error}"
             ) from error
 
-    def _destroy_idle(self, most: int) -> None:
-        """Destroy idle buffers until at most `most` bytes are idle and all is within the limit."""
+    def _destroy_idle(self, max_idle_bytes: int) -> None:
+        """Destroy idle buffers beyond `max_idle_bytes` or beyond the memory limit."""
         if self.limit is not None:
-            most = min(most, self.limit - self._bytes_in_use)
-        while self._bytes_idle > most:
+            max_idle_bytes = min(max_idle_bytes, self.limit - self._bytes_in_use)
+        while self._bytes_idle > max_idle_bytes:
             oldest, (size, _) = self._idle.popitem(last=False)
             self._bytes_idle -= size
             oldest.destroy()

@@ -1,8 +1,9 @@
-"""Buffer sets: all buffers that one task needs, with the bind group made for them once.
+"""Buffer sets: all buffers that one task needs, with the bind group for them, which is created
+once.
 
 upload     the host writes the inputs here, one after the other
-inputs     what the kernel binds as inputs
-outputs    what the kernel binds as outputs: the status word, then the outputs
+inputs the buffer that the kernel binds as its inputs
+outputs the buffer that the kernel binds as its outputs: the status word, then the outputs
 staging    the host reads the status word and the outputs here
 uniform    the parameters, where the device has no immediates
 
@@ -31,17 +32,18 @@ from gpu_executor.webgpu.device_queue import BoundDispatch, BufferCopy, DeviceQu
 from gpu_executor.webgpu.pipelines import PARAMETER_BYTES, TunedPipeline
 
 ALIGNMENT = 256
-"""Every device allows bindings at multiples of this many bytes."""
+"""Alignment in bytes that every device accepts for the offset of a binding."""
 VECTOR_BYTES = 16
-"""Kernels may access whole vectors of four words, so arrays are padded to these."""
+"""Kernels may access whole vectors of four words, so arrays are padded to multiples of this size in
+bytes."""
 STATUS_CLEAR = b"\xff\xff\xff\xff"
 MAX_PREPARED = 64
-"""How many `TaskCommands` a buffer set remembers."""
+"""The number of `TaskCommands` that a buffer set caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferLayout:
-    """Where arrays lie in a buffer, in bytes."""
+    """The offsets and sizes of arrays in a buffer, in bytes."""
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -49,7 +51,7 @@ class BufferLayout:
 
     @classmethod
     def pack(cls, sizes: Iterable[int], *, start: int = 0) -> BufferLayout:
-        """Lay arrays of these sizes one after the other, from the byte `start` on."""
+        """Place arrays of these sizes one after the other, from the byte `start` on."""
         offsets, rounded, end = [], [], start
         for size in sizes:
             offset = _round_up(end, ALIGNMENT)
@@ -102,9 +104,9 @@ class TaskCommands:
     copies_in: tuple[BufferCopy, ...]
     copies_out: tuple[BufferCopy, ...]
     read_bytes: int
-    """How many bytes the host reads back."""
+    """Bytes that the host reads back."""
     grid: tuple[int, int] | None
-    """The work-groups, if the kernel computes their number; else the pipeline does."""
+    """The grid in work-groups if the kernel computes it; None if the pipeline does."""
 
 
 class BufferSet:
@@ -121,7 +123,7 @@ class BufferSet:
         *,
         wait: bool = True,
     ) -> None:
-        """With `wait`, wait for buffers that others use where the memory limit leaves no room."""
+        """With `wait`, wait until other threads release buffers if the memory limit is reached."""
         self._device, self._pool, self._kernel = device, pool, kernel
         sizes = [operand.nbytes for operand in operands]
         self._input_layout, self._output_layout = lay_out_buffers(kernel, sizes)
@@ -131,7 +133,7 @@ class BufferSet:
         )
         self._buffers = pool.acquire(list(described.values()), wait=wait)
         self.nbytes = 0
-        """Bytes of the buffers; 0 once the set has given them back."""
+        """Size of the buffers in bytes; 0 once they are released."""
         try:
             self.nbytes = sum(buffer.size for buffer in self._buffers)
             buffers = dict(zip(described, self._buffers, strict=True))
@@ -149,10 +151,10 @@ class BufferSet:
         self._queue = self._device.device.queue
         self._status_is_clear = not self._kernel.status
         self._bind_group = self._device.device.create_bind_group(
-            layout=bind_group_layout, entries=self._bind_group_entries()
+            layout=bind_group_layout, entries=self._make_bind_group_entries()
         )
 
-    def _bind_group_entries(self) -> list[dict[str, Any]]:
+    def _make_bind_group_entries(self) -> list[dict[str, Any]]:
         bindings = [
             (buffer, offset, size)
             for buffer, layout in (
@@ -200,7 +202,9 @@ class BufferSet:
         return BoundDispatch(self._bind_group, None, grid)
 
     def begin_map(self, commands: TaskCommands, submission: Any) -> None:
-        """Begin to map the results, and the upload buffer, for when the submission is done."""
+        """Begin to map the results and the upload buffer; the mapping completes after the
+        submission.
+        """
         self.reader.begin_map(commands.read_bytes, submission)
         self.writer.begin_map(submission)
 
@@ -284,7 +288,7 @@ def _round_up(nbytes: int, unit: int) -> int:
 def _make_copies(
     source: Any, target: Any, ranges: Iterable[tuple[int, int]]
 ) -> tuple[BufferCopy, ...]:
-    """Return a copy for each range of offset and size; none if both are the same buffer."""
+    """Return a copy for each pair of offset and size; none if both buffers are the same."""
     if source is target:
         return ()
     return tuple(

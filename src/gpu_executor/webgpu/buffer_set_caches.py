@@ -1,10 +1,10 @@
 """Two caches of idle buffer sets: by bucket, and by exact size.
 
-A bucket is a number of elements. Its buffer sets have room for that many, so a task of any smaller
-size in the bucket can use any of them, with the bind group that was made with the set. Tasks of
-different sizes therefore share sets, and a new size makes nothing new.
+The size of a bucket is a number of elements. Its buffer sets hold that many, so a task of any size
+in the bucket can use any of these sets with its existing bind group. Tasks of different sizes
+therefore share sets, and a new size creates no new objects.
 
-The exact-size cache is for single tasks whose size repeats: one look-up finds all that they need.
+The exact-size cache is for single tasks whose size repeats: one look-up finds everything they need.
 
 A set that a task uses is in neither cache, so it cannot be evicted while it is in flight.
 """
@@ -25,9 +25,9 @@ from gpu_executor.webgpu.stats import BucketStats
 MAX_BUCKETS = 32
 MAX_EXACT_SETS = 16
 MAX_IDLE_BYTES = 512 << 20
-"""How many bytes of idle buffer sets each of the two caches holds."""
+"""The maximum size in bytes of the idle buffer sets in each of the two caches."""
 SIGNATURES_OBSERVED = 64
-"""How many recent calls the exact-size cache remembers to find sizes that repeat."""
+"""Recent calls that the exact-size cache remembers, to find sizes that repeat."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,12 +38,12 @@ class Bucket:
     size: int
     idle: list[BufferSet] = field(default_factory=list)
     busy: int = 0
-    """How many sets tasks are using."""
+    """Buffer sets of this bucket that tasks are using."""
     hits: int = 0
     misses: int = 0
 
     def stats(self, evictions: int) -> BucketStats:
-        """Return the bucket's counters; the cache counts its evictions."""
+        """Return the bucket's counters. The cache passes `evictions`, which it counts itself."""
         held = sum(each.nbytes for each in self.idle)
         return BucketStats(self.kernel.name, self.size, self.hits, self.misses, evictions, held)
 
@@ -51,8 +51,8 @@ class Bucket:
 class BucketCache:
     """Buckets by kernel and size, created when they are first used. Thread-safe.
 
-    The least recently used bucket without a task in flight is evicted first. Where idle sets would
-    hold more than `max_bytes`, sets are evicted too; a larger set than that is held alone.
+    The least recently used bucket without a task in flight is evicted first. If idle sets hold more
+    than `max_bytes`, sets are evicted too; a single set may be larger than that.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class BucketCache:
         self._evictions: Counter[tuple[str, int]] = Counter()
 
     def get_or_create(self, size: int, kernel: Kernel) -> Bucket:
-        """Return the bucket of that size for a kernel."""
+        """Return a kernel's bucket of that size; create it if there is none."""
         key = kernel, size
         with self._lock:
             bucket = self._buckets.use(key)
@@ -111,7 +111,7 @@ class BucketCache:
             self._evict_buckets()
 
     def forget_set(self, bucket: Bucket) -> None:
-        """Note that a set that was taken will not be put back."""
+        """Stop counting a set as in use: it was taken and will not be put back."""
         with self._lock:
             bucket.busy -= 1
             self._evict_buckets()
@@ -178,9 +178,9 @@ class BucketCache:
 class ExactSizeCache:
     """Idle buffer sets by the signature of a call: its kernel, shapes and dtypes. Thread-safe.
 
-    The least recently used set is evicted first, where there are more than `max_sets` sets or they
-    hold more than `max_bytes`; the last set always stays. A signature can have several sets: a
-    batch of calls that cannot share a bucket needs them.
+    While there are more than `max_sets` sets, or they hold more than `max_bytes`, the least
+    recently used one is evicted; one set always stays. A signature can have several sets: a batch
+    of calls that cannot share a bucket needs them.
     """
 
     def __init__(self, *, max_sets: int = MAX_EXACT_SETS, max_bytes: int = MAX_IDLE_BYTES) -> None:
@@ -204,7 +204,7 @@ class ExactSizeCache:
             return taken
 
     def observe(self, signature: Signature) -> bool:
-        """Remember a call's signature; return whether a recent call had the same."""
+        """Remember a call's signature; return whether a recent call had the same signature."""
         with self._lock:
             if signature in self._observed:
                 return True

@@ -40,7 +40,7 @@ class ChunkPlanner:
         kernel, sizes = signature.kernel, [operand.nbytes for operand in signature.operands]
         if self._fits_device(kernel, sizes) and self._fits_limit(kernel, sizes):
             return [Piece(0, signature.count)]
-        chunk = 0 if kernel.split == "whole" else self._max_count(kernel)
+        chunk = 0 if kernel.split == "whole" else self._compute_max_count(kernel)
         if not chunk:
             self._refuse(kernel, sizes)
         starts = range(0, signature.count, chunk)
@@ -53,12 +53,12 @@ class ChunkPlanner:
         return self.find_bucket(signature.kernel, count)
 
     def find_bucket(self, kernel: Kernel, count: int) -> int:
-        """Return the bucket of `count` elements, or of as many as a buffer set can hold."""
-        most = self._max_count(kernel)
+        """Return the bucket of `count` elements, at most the largest that a buffer set can hold."""
+        most = self._compute_max_count(kernel)
         count = min(count, most)
         return max(count, min(self._boundaries.find_bucket(count), most))
 
-    def _max_count(self, kernel: Kernel) -> int:
+    def _compute_max_count(self, kernel: Kernel) -> int:
         """Return how many elements a buffer set can hold."""
         known = self._max_counts.get(kernel)
         if known is None:
@@ -85,9 +85,9 @@ class ChunkPlanner:
     def _fits_limit(self, kernel: Kernel, sizes: Sequence[int]) -> bool:
         """Return whether the memory limit allows a buffer set for arrays of these sizes."""
         limit = self._pool.limit
-        return limit is None or self._set_bytes(kernel, sizes) <= limit
+        return limit is None or self._count_bytes(kernel, sizes) <= limit
 
-    def _set_bytes(self, kernel: Kernel, sizes: Sequence[int]) -> int:
+    def _count_bytes(self, kernel: Kernel, sizes: Sequence[int]) -> int:
         layouts = lay_out_buffers(kernel, sizes)
         buffers = describe_buffers(*layouts, self._device, maps_inputs=self._maps_inputs)
         return sum(self._pool.round_up(nbytes) for nbytes, _ in buffers.values())
@@ -95,10 +95,10 @@ class ChunkPlanner:
     def _refuse(self, kernel: Kernel, sizes: Sequence[int]) -> NoReturn:
         reason = "this kernel cannot be chunked"
         if kernel.split != "whole":
-            reason = "a chunk is one element at least"
+            reason = "even one element does not fit"
         if self._fits_device(kernel, sizes):
             raise OutOfMemoryError(
-                f"{kernel.name}: these arrays need {self._set_bytes(kernel, sizes):,} bytes of "
+                f"{kernel.name}: these arrays need {self._count_bytes(kernel, sizes):,} bytes of "
                 f"buffers; GPU_MEMORY_LIMIT allows {self._pool.limit:,}, and {reason}"
             )
         raise DeviceLacksError(

@@ -1,4 +1,4 @@
-"""WebGPU devices: selects an adapter and opens it with the features and limits that it has."""
+"""WebGPU devices: selects an adapter and opens it with the features and limits that it supports."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ LIMITS = (
 """The limits requested at the adapter's full values."""
 IMMEDIATES, IMMEDIATE_SIZE, IMMEDIATE_BYTES = "immediates", "max-immediate-size", 128
 MAPPABLE = "mappable-primary-buffers"
-"""The feature that lets kernels bind buffers that the host maps. It is not requested on a GPU with
-memory of its own, where every access of a kernel to such a buffer would cross the bus."""
+"""The feature that lets kernels bind buffers that the host maps. It is not requested on a discrete
+GPU, where every access of a kernel to such a buffer would cross the bus."""
 SHARING_KINDS = ("IntegratedGPU", "CPU")
 """Adapter types that share the host's memory."""
 
@@ -40,7 +40,8 @@ _used = _used_by_parent = False
 class WebGpuDevice:
     """An open WebGPU device. Closing it frees everything that was made from it.
 
-    `wanted` is the index of an adapter or a part of its name; without it the best one is opened.
+    `wanted` is the index of an adapter or a part of its name; without it the best adapter is
+    opened.
     """
 
     def __init__(self, wanted: str | int | None = None) -> None:
@@ -84,7 +85,7 @@ class WebGpuDevice:
         return self.limits["max-buffer-size"]
 
     def is_lost(self) -> bool:
-        """Test whether the device is lost: creating a small buffer then fails with that reason."""
+        """Test whether the device is lost, by creating a small buffer."""
         try:
             self.device.create_buffer(size=4, usage="COPY_DST").destroy()
         except Exception as error:

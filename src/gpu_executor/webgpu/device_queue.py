@@ -23,7 +23,7 @@ class BoundDispatch(NamedTuple):
 
     bind_group: Any
     parameters: bytes | None
-    """The immediates; None where the device has none, and the parameters are in a uniform buffer.
+    """The immediates; None if the device has none and the parameters are in a uniform buffer.
     """
     groups: tuple[int, int]
     """Work-groups in x and y."""
@@ -48,10 +48,12 @@ class BufferWriter(Protocol):
         """Copy an array of any layout into the buffer; the array may change afterwards."""
 
     def finish(self) -> None:
-        """All inputs are written: make the buffer ready for a submission."""
+        """Make the buffer ready for a submission, after all inputs are written."""
 
     def begin_map(self, submission: Any) -> None:
-        """Begin to map the buffer again, for use when the submission that reads it is done."""
+        """Begin to map the buffer again; the mapping completes after the submission that reads
+        it.
+        """
 
     def close(self) -> None:
         """Leave the buffer unmapped. No submission may still use it."""
@@ -61,10 +63,10 @@ class BufferReader(Protocol):
     """Reads results from one buffer, task after task."""
 
     def begin_map(self, nbytes: int, submission: Any) -> None:
-        """Begin to map the first `nbytes`, to be read when the submission is done."""
+        """Begin to map the first `nbytes`; the mapping completes after the submission."""
 
     def wait(self) -> memoryview:
-        """Wait until the buffer is mapped; the view is valid until `unmap`."""
+        """Wait until the buffer is mapped and return a view of it, which is valid until `unmap`."""
 
     def unmap(self) -> None:
         """Unmap the buffer. No view of its bytes may be used any more."""
@@ -85,7 +87,7 @@ class DeviceQueue(Protocol):
     ) -> Any:
         """Submit the copies in, one compute pass and the copies out as one command buffer.
 
-        Returns the submission, as the readers and writers of this queue take it.
+        Returns the submission, which the readers and writers of this queue take as an argument.
         """
 
     def make_writer(self, buffer: Any) -> BufferWriter:
@@ -97,8 +99,8 @@ class DeviceQueue(Protocol):
 
 MAP_READ, MAP_READ_NOSYNC = "READ", "READ_NOSYNC"
 """Modes of wgpu-py's `map_async`. For READ wgpu-py makes an empty submission first. READ_NOSYNC,
-which its own `read_buffer` uses, saves that. In both modes the mapping waits for all earlier
-submissions."""
+which its own `read_buffer` uses, avoids that submission. In both modes the mapping waits for all
+earlier submissions."""
 
 MAX_GATHERED_BYTES = 64 << 10
 """Inputs up to this size are gathered on the host and written to the queue in one call."""
@@ -194,8 +196,9 @@ class _PromiseReader:
 
 
 def _pad_to_words(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array as `write_buffer` takes it: contiguous, little-endian, in multiples of four
-    bytes."""
+    """Return the array in the form that `write_buffer` requires: contiguous, little-endian, a
+    multiple of four bytes.
+    """
     plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     if plain.nbytes % 4 == 0:
         return plain

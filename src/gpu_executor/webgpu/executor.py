@@ -1,4 +1,5 @@
-"""WgpuExecutor: runs kernels on NumPy arrays through WebGPU, with caches for all that is costly."""
+"""WgpuExecutor: runs kernels on NumPy arrays through WebGPU, with caches for everything that is
+expensive to create."""
 
 from __future__ import annotations
 
@@ -37,16 +38,16 @@ from gpu_executor.webgpu.stats import BucketStats, WgpuStats
 DEVICE_LOST = -4
 """VK_ERROR_DEVICE_LOST: a lost WebGPU device is reported with Vulkan's error code."""
 MAX_RESULT_BYTES = 256 << 20
-"""How much memory of results is remembered for later results."""
+"""Bytes of dropped results whose memory is kept for later results."""
 
 
 class WgpuExecutor:
     """Runs kernels on a WebGPU device that stays open. Calls may come from any thread.
 
     Use it in a `with` statement, or `close()` it. `device` is the index of an adapter or a part of
-    its name; without it GPU_DEVICE decides. With `adaptive=True` the bucket boundaries follow the
-    sizes of the calls. With `private=False` only wgpu-py's public API is used. `settings` replaces
-    the settings read from the environment.
+    its name; without it GPU_DEVICE selects the adapter. With `adaptive=True` the bucket boundaries
+    follow the sizes of the calls. With `private=False` only wgpu-py's public API is used.
+    `settings` replaces the settings read from the environment.
     """
 
     def __init__(
@@ -129,10 +130,11 @@ class WgpuExecutor:
         return [call.result() for call in calls]
 
     def warm_up(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
-        """Compile a kernel for calls of these numbers of elements, and make a buffer set for each.
+        """Compile a kernel for calls of these sizes in elements, and make a buffer set for each
+        size.
 
-        Without a kernel: do so for the kernels of this package and the sizes that earlier processes
-        used, as saved in the cache folder.
+        Without a kernel, do this for the package's kernels and sizes that earlier processes used;
+        the cache folder has a list of them.
         """
         with self._active:
             if kernel is not None:
@@ -144,7 +146,7 @@ class WgpuExecutor:
 
     def _warm_up(self, kernel: Kernel, sizes: Sequence[int]) -> None:
         buckets = {self._chunks.find_bucket(kernel, size) for size in sizes}
-        # A bucket of 0 elements: the memory limit does not allow even one.
+        # A bucket of 0 elements: the memory limit does not allow even one element.
         for bucket in sorted(buckets - {0}):
             self._pipelines.compile(kernel, bucket)
             self._scheduler.warm_up(kernel, bucket)
@@ -209,8 +211,9 @@ class WgpuExecutor:
         return nbytes
 
     def _disown_after_fork(self) -> None:
-        # When wgpu-py's objects are collected, they call the library, which would wait here for
-        # threads of the parent. One reference too many keeps them from ever being collected.
+        # When wgpu-py's objects are garbage-collected, they call the library, which would wait for
+        # threads that exist only in the parent. An extra reference keeps them from ever being
+        # collected.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(vars(self).copy()))
         self._finalizer.detach()
         self._active = self._pipelines = self._scheduler = DISOWNED
@@ -261,7 +264,7 @@ class ActiveCalls:
         with self._changed:
             self._count -= 1
             self._changed.notify_all()
-        # A lost device raises errors of many types, so the device itself is asked.
+        # A lost device raises errors of many types, so test the device itself.
         if isinstance(error, Exception) and self._device.is_lost():
             # Nothing may be submitted from now on: wgpu-native would end the process.
             self._lost = True
@@ -282,7 +285,7 @@ class ActiveCalls:
 
 
 class OutputAllocator:
-    """Allocates the arrays of results. Large ones reuse the memory of results that were dropped."""
+    """Allocates the arrays of results. Large arrays reuse the memory of dropped results."""
 
     def __init__(self, *, max_bytes: int = MAX_RESULT_BYTES) -> None:
         self._memory: ResultMemoryPool[None] = ResultMemoryPool()
@@ -302,7 +305,7 @@ class OutputAllocator:
         )
 
     def clear(self) -> None:
-        """Forget the memory of earlier results."""
+        """Free the memory that is kept from earlier results."""
         self._memory.clear()
 
     def _allocate(self, shape: Shape, dtype: np.dtype[Any], nbytes: int) -> Array:

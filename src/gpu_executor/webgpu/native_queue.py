@@ -29,8 +29,8 @@ WGPU_VERSION = "0.32.0"
 """The version of wgpu-py whose private names this module uses."""
 SPIN_SECONDS = 100e-6
 """How long a thread polls a GPU before it sleeps. On an H200 a task of 1 K elements took 94 us with
-polling and 121 asleep. A software device needs the processor itself: 512 K elements took lavapipe
-23.3 ms with polling and 11.3 asleep."""
+polling and 121 us with sleeping. A software device needs the processor itself: 512 K elements took
+lavapipe 23.3 ms with polling and 11.3 ms with sleeping."""
 
 
 def open_queue(device: WebGpuDevice, *, private: bool = True) -> DeviceQueue:
@@ -152,7 +152,7 @@ class _BufferMapping:
         self._lib.wgpuBufferUnmap(self._handle)
 
     def _note_interrupt(self, _kind: object, error: object, _trace: object) -> None:
-        """Answer in place of the callback, which an exception ended.
+        """Set the status in place of the callback, which an exception ended.
 
         cffi cannot raise through the C library, so an interrupt is noted for the polling thread.
         """

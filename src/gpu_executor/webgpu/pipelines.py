@@ -1,7 +1,7 @@
 """Compute pipelines: a kernel's WGSL compiled once for each work-group tuning, never evicted.
 
 All pipelines of a kernel compute the same results and share one bind group layout. So while the
-pipeline tuned for a bucket is compiled in the background, another pipeline of the kernel serves.
+pipeline tuned for a bucket is compiled in the background, another pipeline of the kernel is used.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class PipelineCompiler:
         self._background = ThreadPoolExecutor(1, thread_name_prefix="gpu-executor compiles")
 
     def get(self, kernel: Kernel, bucket: int) -> TunedPipeline:
-        """Return the pipeline tuned for a bucket, or another of the kernel while it is compiled."""
+        """Return the pipeline tuned for a bucket; until it is compiled, another one of the
+        kernel.
+        """
         tuning = self._tune(kernel, bucket)
         compiled = self._compiled.get(kernel)
         if compiled is not None:
@@ -76,7 +78,7 @@ class PipelineCompiler:
         with self._lock:
             layout = self._layouts.get(kernel)
             if layout is None:
-                entries = _layout_entries(kernel, self._uniform_binding(kernel))
+                entries = _make_layout_entries(kernel, self._find_uniform_binding(kernel))
                 layout = self._device.device.create_bind_group_layout(entries=entries)
                 self._layouts[kernel] = layout
             return layout
@@ -118,7 +120,7 @@ class PipelineCompiler:
         if kernel.wgsl is None:
             raise KernelError(f"kernel {kernel.name!r} has no WGSL, so WebGPU cannot run it")
         begun = time.perf_counter()
-        text = kernel.wgsl.with_prelude(uniform_binding=self._uniform_binding(kernel))
+        text = kernel.wgsl.with_prelude(uniform_binding=self._find_uniform_binding(kernel))
         device = self._device.device
         immediate_size = PARAMETER_BYTES if self._device.immediates else 0
         try:
@@ -126,14 +128,14 @@ class PipelineCompiler:
                 bind_group_layouts=[self.get_layout(kernel)], immediate_size=immediate_size
             )
             module = device.create_shader_module(code=text, label=kernel.name)
-            constants = _override_constants(text, *tuning)
+            constants = _find_override_constants(text, *tuning)
             stage = {"module": module, "entry_point": "main", "constants": constants}
             pipeline = device.create_compute_pipeline(layout=layout, compute=stage)
         except self._device.wgpu.GPUError as error:
             raise KernelError(f"kernel {kernel.name!r}: {_renumber_lines(str(error))}") from None
         return TunedPipeline(pipeline, *tuning, kernel.wgsl.packed, time.perf_counter() - begun)
 
-    def _uniform_binding(self, kernel: Kernel) -> int | None:
+    def _find_uniform_binding(self, kernel: Kernel) -> int | None:
         """Return the binding of the uniform buffer; None where parameters are immediates."""
         return None if self._device.immediates else kernel.bindings
 
@@ -154,10 +156,10 @@ class PipelineCompiler:
         return min(work_group, most), 2 if large else 1
 
 
-def _override_constants(text: str, work_group: int, per_invocation: int) -> dict[str, int]:
-    """Return the values of the text's `override` constants that it uses.
+def _find_override_constants(text: str, work_group: int, per_invocation: int) -> dict[str, int]:
+    """Return the values of those `override` constants that the text uses.
 
-    wgpu refuses a value for an override that is declared and not used.
+    wgpu refuses a value for an `override` that is declared but not used.
     """
     own = text.split("\n", PRELUDE_LINES)[PRELUDE_LINES]
     values = {"work_group": work_group, "per_invocation": per_invocation}
@@ -166,7 +168,7 @@ def _override_constants(text: str, work_group: int, per_invocation: int) -> dict
     return {name: value for name, value in values.items() if re.search(rf"\b{name}\b", own)}
 
 
-def _layout_entries(kernel: Kernel, uniform_binding: int | None) -> list[dict[str, Any]]:
+def _make_layout_entries(kernel: Kernel, uniform_binding: int | None) -> list[dict[str, Any]]:
     types = ["read-only-storage"] * kernel.inputs + ["storage"] * (kernel.bindings - kernel.inputs)
     if uniform_binding is not None:
         types.append("uniform")
@@ -177,7 +179,9 @@ def _layout_entries(kernel: Kernel, uniform_binding: int | None) -> list[dict[st
 
 
 def _renumber_lines(message: str) -> str:
-    """Subtract the prelude's lines from a compiler message: users count lines of their own text."""
+    """Make the line numbers in a compiler message count from the start of the user's text, not of
+    the prelude.
+    """
 
     def renumber(match: re.Match[str]) -> str:
         return f"{int(match[1]) - PRELUDE_LINES}{match[2]}"

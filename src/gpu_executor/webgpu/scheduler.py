@@ -28,7 +28,7 @@ from gpu_executor.webgpu.device_queue import DeviceQueue
 from gpu_executor.webgpu.pipelines import PipelineCompiler, TunedPipeline
 
 MAX_IN_FLIGHT_BYTES = 256 << 20
-"""Bytes of the buffers of tasks that one call has submitted and not read yet."""
+"""The maximum size in bytes of the buffers of one call's tasks in flight."""
 
 BucketKey = tuple[Kernel, int]
 CallPiece = tuple[Call, Piece]
@@ -76,7 +76,8 @@ class TaskScheduler:
         self.buckets = BucketCache(self._make_bucket_set)
         self.exact = ExactSizeCache()
         self._discarded: list[BufferSet] = []
-        """Referenced until the device is closed: their mappings may still call back."""
+        """Buffer sets that were discarded. They are referenced until the device is closed, because
+        callbacks of their mappings may still run."""
         self._counters = threading.Lock()
         self.calls = self.elements = self.tasks = self.submissions = self.sets_made = 0
 
@@ -123,7 +124,7 @@ class TaskScheduler:
             for group in in_flight:
                 self._discard(group)
             raise
-        if errors:  # groups are ordered by size, and the caller counts jobs
+        if errors:  # groups are ordered by size, so the first error need not be of the first job
             raise min(errors, key=lambda error: (error.job or 0, error.index))
         self._count(len(calls), sum(call.signature.count for call in calls))
 
@@ -165,14 +166,14 @@ class TaskScheduler:
     ) -> int:
         """Submit the first group as one submission; return the bytes of its buffers.
 
-        Where memory is short, submit as many tasks as there are buffer sets for; the others become
-        the first group. Submit nothing and return 0 where there is not one set and other groups are
-        in flight, which must be read first.
+        If memory is short, submit only the tasks that get buffer sets; the other tasks become the
+        first group. If no task gets a set and other groups are in flight, submit nothing and return
+        0: the caller must read those groups first.
         """
         (kernel, size), members = groups.popleft()
         pipeline, wait = self._pipelines.get(kernel, size), not in_flight
         tasks: list[Task] = []
-        in_flight.append(tasks)  # before they own sets, so that an interrupt finds them all
+        in_flight.append(tasks)  # before the tasks get sets, so that an interrupt discards them all
         try:
             for call, piece in members:
                 task = Task(call, piece)
@@ -211,7 +212,7 @@ class TaskScheduler:
             commands = [task.buffers.prepare(task.call, task.piece) for task in tasks]
         except BaseException:
             for task in tasks:
-                self._put_back(task)  # the sets are still as they were
+                self._put_back(task)  # nothing was written or mapped yet
             raise
         dispatches = []
         for task, each in zip(tasks, commands, strict=True):
@@ -249,8 +250,9 @@ class TaskScheduler:
         self._pool.offer()
 
     def _discard(self, group: list[Task]) -> None:
-        """Discard the sets of tasks that an error or an interrupt ended: it is unknown which of
-        their buffers are mapped."""
+        """Discard the buffer sets of tasks that an error or an interrupt ended: it is unknown which
+        of the buffers are mapped.
+        """
         for task in group:
             buffers = task.detach()
             if buffers is None:
@@ -278,7 +280,7 @@ class TaskScheduler:
 
 
 def _estimate_set_bytes(signature: Signature, size: int) -> int:
-    """Return about how many bytes of arrays a buffer set holds."""
+    """Return the approximate size in bytes of the arrays in a buffer set."""
     if signature.kernel.split == "whole":
         return sum(operand.nbytes for operand in signature.operands)
     return size * sum(operand.type.nbytes for operand in signature.operands)

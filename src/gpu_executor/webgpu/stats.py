@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BucketStats:
-    """What one bucket of one kernel has done and holds."""
+    """Counters and memory of one bucket of one kernel."""
 
     kernel: str
     bucket: int
-    """Its size in elements."""
+    """The bucket's size in elements."""
     hits: int
     """Tasks that found an idle buffer set."""
     misses: int
@@ -19,22 +19,23 @@ class BucketStats:
     evictions: int
     """How often the bucket was evicted from the cache."""
     bytes_held: int
-    """Bytes of its idle buffer sets."""
+    """Bytes of the bucket's idle buffer sets."""
     pipelines: int = 0
-    """1 if the pipeline tuned for it is compiled; 0 while another of the kernel serves it."""
+    """1 if the pipeline tuned for the bucket is compiled; 0 while another one of the kernel is
+    used."""
     compile_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
-    """What the buffer pool has done and holds. A hit is a request served by an idle buffer."""
+    """Counters and memory of the buffer pool. A hit is a request served by an idle buffer."""
 
     hits: int
     misses: int
     bytes_idle: int
     """Bytes of the buffers in the pool."""
     bytes_in_use: int
-    """Bytes of the buffers outside the pool: those of tasks and of cached buffer sets."""
+    """Bytes of the lent buffers: those of tasks and of cached buffer sets."""
 
     @property
     def hit_rate(self) -> float:
@@ -65,7 +66,7 @@ class WgpuStats:
     buckets: tuple[BucketStats, ...]
     bucket_evictions: int
     borders: tuple[int, ...]
-    """The learned bucket boundaries, beside the powers of two; empty unless adaptive."""
+    """The learned bucket boundaries, in addition to the powers of two; empty unless adaptive."""
     padding: float
     """The share of padding in the sizes observed most recently; 0 unless adaptive."""
     pool: PoolStats
