@@ -9,7 +9,7 @@ The contract is that of SPIR-V kernels (`kernel.py`), in WebGPU's terms:
   immediates if the device has them, else a uniform buffer.
 - `first_element(group, groups, local)` is the index of an invocation's first element. The
   invocation processes `per_invocation` elements at a distance of `work_group`. With `packed`, these
-  indices count vectors of that many elements; every buffer has room for whole vectors.
+  indices count vectors of that many elements; every buffer is padded to whole vectors.
 
 The prelude defines these names and `params`; a text must not.
 """
@@ -51,8 +51,8 @@ class WgslCode:
         object.__setattr__(self, "digest", digest)
 
     def with_prelude(self, *, uniform_binding: int | None) -> str:
-        """Return the complete text. Parameters are a uniform buffer at that binding; None:
-        immediates.
+        """Return the complete text. Parameters are in a uniform buffer at the given binding;
+        without a binding, they are immediates.
         """
         variable = "var<immediate>"
         if uniform_binding is not None:

@@ -112,7 +112,7 @@ def measure_hot_path(gpu: PersistentVulkanBackend) -> list[HotPath]:
     """Measure the host time of a piece on one queue, and on three if the device has transfer
     queues.
     """
-    session = gpu._session  # the backend's internals: one slot by itself, without a ring
+    session = gpu._session  # uses the backend's internals: a single slot without a ring
     split = session.resources.upload is not None
     uses: list[QueueUse] = ["one", "split"] if split else ["one"]
     return [_measure_queues(session, queues) for queues in uses]

@@ -67,7 +67,7 @@ def _make_batches_table(rows: Sequence[BatchRow]) -> Table:
 
 
 def _summarize(rows: Sequence[BatchRow]) -> str:
-    """What the columns are, and where the plan is worst."""
+    """Explain the columns, and name the batch for which the plan is worst."""
     worst = min(rows, key=lambda row: row.of_best)
     return (
         "size: elements of a job. a job: one job of the pipelined batch. faster: pipelined over "
@@ -80,7 +80,7 @@ def _summarize(rows: Sequence[BatchRow]) -> str:
 
 
 def _format_digits(value: float) -> str:
-    """Three significant digits."""
+    """Format with three significant digits."""
     decimals = sum(value < limit for limit in (0.9995, 9.995, 99.95))
     return f"{value:.{decimals}f}"
 

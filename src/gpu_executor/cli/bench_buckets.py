@@ -94,7 +94,7 @@ def _make_single_tasks_table(singles: Sequence[SingleTaskRow]) -> Table:
 
 
 def _describe_created(rows: Sequence[BucketRow], singles: Sequence[SingleTaskRow]) -> str:
-    """What the executors created while they were timed."""
+    """Describe the objects that the executors created while they were timed."""
     created = sum([*(row.made for row in rows), *(each.made for each in singles)], NOTHING)
     return (
         f"Created in steady state: {created.total} ({created.pipelines} pipelines, "
@@ -103,7 +103,7 @@ def _describe_created(rows: Sequence[BucketRow], singles: Sequence[SingleTaskRow
 
 
 def _analyse(rows: Sequence[BucketRow], singles: Sequence[SingleTaskRow]) -> Iterator[str]:
-    """A paragraph for each row of the tables."""
+    """Return a paragraph for each row of the tables."""
     for row in rows:
         yield f"{row.name}: {_judge_gain(row.over_pipelines)}. {_explain_gain(row)}"
     for each in singles:
@@ -124,7 +124,7 @@ def _judge_gain(gain: Spread) -> str:
 
 
 def _explain_gain(row: BucketRow) -> str:
-    """What each improvement saves, and how much there was to save."""
+    """Explain how much each improvement saves, and how much there was to save."""
     saved, phases = row.saved, row.parts
     times = "once" if row.submissions == 1 else f"{row.submissions} times"
     share = (saved.reuse_ms + saved.private_ms) / saved.beside_kernel_ms
@@ -148,6 +148,6 @@ def _format_met(met: bool) -> str:
 
 
 def _format_digits(value: float) -> str:
-    """Three significant digits, at most two decimals."""
+    """Format with three significant digits and at most two decimals."""
     decimals = sum(abs(value) < limit for limit in (9.995, 99.95))
     return f"{value:.{decimals}f}"

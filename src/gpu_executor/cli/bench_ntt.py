@@ -73,7 +73,7 @@ def bench_ntt(largest: int | None, json_file: Path | None) -> None:
 
 
 def _make_transforms_table(rows: Sequence[TransformRow]) -> Table:
-    """Every size of one field."""
+    """Make a table of all sizes of one field."""
     table = make_table(
         f"Number-theoretic transforms in {rows[0].field}",
         *("size", "to reversed\norder", "to natural\norder"),

@@ -1,4 +1,4 @@
-"""What all benchmarks print and write: the device, targets, and a JSON file."""
+"""Output of all benchmarks: the device, the targets, and a JSON file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DescribedDevice(Protocol):
 
 
 def select_device() -> DeviceInfo:
-    """The device that backends open: the best, or the one that GPU_DEVICE names."""
+    """Return the device that backends open: the best, or the one that GPU_DEVICE selects."""
     instance = Instance()
     try:
         return choose_device(instance.devices(), Settings.from_environment().device)[1]
@@ -49,7 +49,7 @@ def print_device(device: DeviceInfo) -> None:
 
 
 def print_targets(targets: Sequence[Target], absent: Sequence[str] = ()) -> None:
-    """Print the targets, after a line for each package that there was no comparison with."""
+    """Print a line for each package that is not installed, then the targets."""
     for package in absent:
         console.print(f"{package} is not installed: no comparison with it\n")
     if not targets:
@@ -67,12 +67,12 @@ def print_targets(targets: Sequence[Target], absent: Sequence[str] = ()) -> None
 
 
 def targets_as_dicts(targets: Sequence[Target]) -> list[dict[str, Any]]:
-    """The targets, for JSON."""
+    """Return the targets as dictionaries, for JSON."""
     return [dataclasses.asdict(each) | {"met": each.met} for each in targets]
 
 
 def write_json(path: Path, device: DescribedDevice, measured: dict[str, Any]) -> None:
-    """Write the measurements, with where and when they were made, to a file."""
+    """Write the measurements to a file, with machine, device, commit and date."""
     path.write_text(json.dumps(_describe_environment(device) | measured, indent=2) + "\n")
     console.print(f"written to {path}")
 

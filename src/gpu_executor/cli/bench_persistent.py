@@ -26,7 +26,7 @@ from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import STAGES
 
 STAGE_HEADINGS = {"descriptors": "sets", "recording": "record"}
-"""Stages whose names are too long for a heading."""
+"""Short headings for stages whose names are too long."""
 OVERHEAD_LEGEND = (
     "floor: the same work in its barest form. Of the small call, its recorded commands, submitted "
     "and waited for through the Vulkan binding; of the large one, its copies and its kernel, each "
@@ -62,7 +62,7 @@ def bench_persistent(json_file: Path | None) -> None:
 
 
 def print_comparison(rows: Sequence[PersistentRow]) -> None:
-    """Print one-shot and persistent calls side by side, and what the columns are."""
+    """Print one-shot and persistent calls side by side, and explain the columns."""
     table = make_table(
         "BLS12-381 base-field additions, NumPy to NumPy",
         *("size", "path", "one-shot", "open", "first", "call", "speed-up", "Rust", "adds"),

@@ -45,7 +45,7 @@ def doctor() -> None:
 
 
 def examine() -> Iterator[Finding]:
-    """Check one thing after the other, from the Vulkan loader up."""
+    """Run all checks, from the Vulkan loader up."""
     yield Finding("Python", sys.version_info >= (3, 11), sys.version.split()[0])
     yield _check("Vulkan loader", _read_loader_version)
     yield _check("devices", _list_devices)
@@ -60,7 +60,7 @@ def examine() -> Iterator[Finding]:
 
 
 def _check(subject: str, check: Callable[[], str]) -> Finding:
-    """The finding of a function that returns details, or raises where something is missing."""
+    """Return the finding of a check, which returns details or raises if something is missing."""
     try:
         return Finding(subject, True, check())
     except GpuError as error:

@@ -1,4 +1,4 @@
-"""What the commands print with: one console, tables, a progress bar and formatted numbers."""
+"""Output of the commands: one console, tables, a progress bar and formatted numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ Item = TypeVar("Item")
 
 
 def make_table(title: str, *columns: str) -> Table:
-    """A table within 80 characters: the first column left-aligned, the others right-aligned."""
+    """Make a table of at most 80 characters: the first column left-aligned, the others
+    right-aligned.
+    """
     table = Table(
         title=title,
         title_justify="left",
@@ -30,7 +32,7 @@ def make_table(title: str, *columns: str) -> Table:
 
 
 def show_progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Pass the items on and show a progress bar of how many have come."""
+    """Yield the items and show a progress bar."""
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task(what, total=total)
         for item in items:
@@ -39,7 +41,7 @@ def show_progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item
 
 
 def format_milliseconds(value: float) -> str:
-    """About three significant digits in us, ms or s."""
+    """Format with about three significant digits, in us, ms or s."""
     if value < 1:
         return f"{value * 1e3:.0f} us"
     if value < 1_000:
@@ -48,7 +50,7 @@ def format_milliseconds(value: float) -> str:
 
 
 def format_rate(value: float) -> str:
-    """A rate per second with an SI prefix."""
+    """Format a rate per second with an SI prefix."""
     for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
         if value >= factor:
             return f"{value / factor:.3g} {prefix}/s"
@@ -60,7 +62,7 @@ def format_gibibytes(value: int) -> str:
 
 
 def format_count(count: int) -> str:
-    """Multiples of 2^10 and 2^20 as 4 K and 1 M, other counts in full."""
+    """Format multiples of 2^10 and 2^20 as 4 K or 1 M, other counts in full."""
     for factor, suffix in ((1 << 20, " M"), (1 << 10, " K")):
         if count >= factor and count % factor == 0:
             return f"{count // factor}{suffix}"

@@ -40,7 +40,7 @@ def smoke(size: int) -> None:
 
 
 def check_every_path(size: int) -> Iterator[tuple[str, bool]]:
-    """For each backend and data path: a description, and whether its sums are right."""
+    """Yield a description of each backend and data path, and whether its sums are right."""
     prime = BLS12_381_FQ
     a, b = tile_elements(prime, size, 1), tile_elements(prime, size, 2)
     sums = field_oracle.add(prime, words.to_ints(prime, a), words.to_ints(prime, b))
@@ -51,7 +51,9 @@ def check_every_path(size: int) -> Iterator[tuple[str, bool]]:
 
 
 def _open_adders(size: int) -> Iterator[tuple[str, Adder]]:
-    """Field addition by each backend and data path; a backend is open until the next one."""
+    """Yield a function for field addition by each backend and data path; a backend is closed before
+    the next one opens.
+    """
     yield "cpu", CpuBackend().run_field_add
     settings = Settings.from_environment()
     in_chunks = dataclasses.replace(settings, stream_chunk_elems=max(size // 3, 1))
@@ -65,7 +67,9 @@ def _open_adders(size: int) -> Iterator[tuple[str, Adder]]:
 
 
 def _check_batches(a: Array, b: Array, expected: Array) -> Iterator[tuple[str, bool]]:
-    """Jobs of different sizes, taken from the end of the arrays so that no two start alike."""
+    """Check batches of jobs of different sizes, taken from the end of the arrays so that no two
+    jobs start with the same elements.
+    """
     starts = [len(a) - max(len(a) * share // 6, 1) for share in JOB_SHARES]
     jobs = [(a[start:], b[start:]) for start in starts]
     with PersistentVulkanBackend() as gpu:

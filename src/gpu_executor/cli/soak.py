@@ -1,4 +1,4 @@
-"""`gpu-executor soak`: random calls with injected faults for a while, and a report on them."""
+"""`gpu-executor soak`: random calls with injected faults for some minutes, and a report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MEMORY_LABELS = {
     "vulkan": "Vulkan backends",
     "webgpu": "WebGPU backends",
 }
-"""Quantities in bytes, as the table names them."""
+"""Labels in the table of the quantities in bytes."""
 JSON_METHOD_NAMES = {FIELD_OPERATIONS: "fields on the card"}
 """Call methods whose key in the JSON file differs from their name."""
 DEVICE_STATS = ("device", "backend", "calls", "batches", "retries", "reopened", "errors", "failed")
@@ -78,7 +78,7 @@ def soak(minutes: float, seed: int | None, faults: float, json_file: Path | None
         console.print(f"written to {json_file}")
     if report.tally.defects["lost"]:
         console.file.flush()
-        os._exit(1)  # threads that wait for a lost result would keep the process alive for ever
+        os._exit(1)  # threads that wait for a lost result would keep the process alive forever
     if not report.passed:
         sys.exit(1)
 
@@ -96,7 +96,7 @@ def _quiet_log() -> Iterator[None]:
 
 
 def as_dict(report: SoakReport) -> dict[str, Any]:
-    """The whole report, for JSON."""
+    """Return the whole report as a dictionary, for JSON."""
     tally = report.tally
     return {
         "seed": report.seed,

@@ -71,7 +71,7 @@ def load(name: str) -> Kernel:
 
 @functools.cache
 def vector_kernel(type_: str) -> Kernel:
-    """a + b, element by element; integers modulo 2^32."""
+    """Return the kernel of a + b, element by element; integers modulo 2^32."""
     dtype = TYPES[type_]
     return Kernel.from_spirv(
         load_spirv(f"vector_add_{type_}"),
@@ -91,8 +91,10 @@ COPY_UNIT_BYTES = 16
 
 @functools.cache
 def copy_kernel() -> Kernel:
-    """Copies elements of 16 bytes. It measures memory bandwidth and copies between device arrays:
-    `vkCmdCopyBuffer` moves 0.83 TB/s on an NVIDIA H200, a fifth of what kernels reach."""
+    """Return a kernel that copies elements of 16 bytes. It measures memory bandwidth and copies
+    between device arrays: `vkCmdCopyBuffer` moves 0.83 TB/s on an NVIDIA H200, a fifth of a
+    kernel's rate.
+    """
     unit = np.dtype((np.uint64, (2,)))
     return Kernel.from_spirv(
         load_spirv("copy"),
@@ -111,7 +113,7 @@ def copy_kernel() -> Kernel:
 
 @functools.cache
 def matmul_kernel(type_: str) -> Kernel:
-    """a @ b; integers modulo 2^32."""
+    """Return the kernel of a @ b; integers modulo 2^32."""
     dtype = TYPES[type_]
     return Kernel.from_spirv(
         load_spirv(f"matmul_{type_}"),
@@ -155,7 +157,9 @@ _COMBINE: dict[str, np.ufunc] = {"sum": np.add, "min": np.minimum, "max": np.max
 
 @functools.cache
 def reduction_kernel(operation: str, type_: str) -> Kernel:
-    """One pass of a reduction: one result per block of `REDUCTION_BLOCK` elements."""
+    """Return the kernel of one pass of a reduction: one result per block of `REDUCTION_BLOCK`
+    elements.
+    """
     dtype = TYPES[type_]
     return Kernel.from_spirv(
         load_spirv(f"reduce_{operation}_{type_}"),
@@ -210,7 +214,9 @@ WORK_GROUPS = {"add": 512, "sub": 512, "mul": 128}
 
 @functools.cache
 def field_kernel(prime: Prime, operation: str) -> Kernel:
-    """Addition, subtraction or Montgomery product modulo any prime; one SPIR-V serves them all."""
+    """Return the kernel of addition, subtraction or Montgomery product; each SPIR-V module serves
+    every prime.
+    """
     multiplies = operation == "mul"
     modulus = prime.limbs.split(prime.modulus) if multiplies else prime.modulus_words
     constants = limb_constants(prime) if multiplies else {WORDS: prime.words}
@@ -232,8 +238,8 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
 
 @functools.cache
 def mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False) -> Kernel:
-    """`length` dependent products by the same factor, to measure the multiplier alone; `length` is
-    even.
+    """Return a kernel of `length` dependent products by the same factor, to measure the multiplier
+    alone; `length` is even.
     """
     kind = module_family(prime, "field_mul_chain", f64_limbs=f64_limbs)
     if kind == "f64_limbs":

@@ -25,7 +25,8 @@ from gpu_executor.primes.prime import WORD_BITS, LimbLayout, Prime
 from gpu_executor.spirv import ShaderInterface
 
 FAMILIES = ("wide", "f64_limbs", "monty31", "mersenne31", "goldilocks")
-"""`f64_limbs` serves primes of `wide` on devices with fast float64, in kernels that multiply."""
+"""The family `f64_limbs` serves the same primes as `wide`, on devices with fast float64, in kernels
+that multiply."""
 MONTGOMERY_FAMILIES = ("wide", "f64_limbs", "monty31")
 """The families whose elements are in Montgomery form; in the others they are in canonical form."""
 

@@ -72,18 +72,20 @@ def f64_limb_constants(prime: Prime, limbs: LimbLayout) -> dict[int, int]:
 
 
 def encode_words(numbers: Sequence[int]) -> bytes:
-    """32-bit words as push constants."""
+    """Encode 32-bit words as push constants."""
     return struct.pack(f"<{len(numbers)}I", *numbers)
 
 
 def encode_modulus(modulus: Sequence[int]) -> bytes:
-    """Return the words or short limbs of the modulus, zero-padded to the array in
+    """Encode the words or short limbs of the modulus, zero-padded to the size of the array in
     glsl/push.glsl.
     """
     return encode_words(modulus).ljust(MAX_MODULUS_BYTES, b"\0")
 
 
 def encode_f64_modulus(modulus: Sequence[int]) -> bytes:
-    """Return the f64 limbs of the modulus as float64, after 4 bytes that align them to 8."""
+    """Encode the f64 limbs of the modulus as float64, after 4 bytes of padding that align them to 8
+    bytes.
+    """
     limbs = [*modulus, *[0] * (MAX_F64_LIMBS - len(modulus))]
     return struct.pack(f"<4x{MAX_F64_LIMBS}d", *limbs)

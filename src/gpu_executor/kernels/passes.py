@@ -67,8 +67,9 @@ def pass_kernel(
     direct: bool,
     reverses: bool = False,
 ) -> Kernel:
-    """One pass of a transform. Inputs: x, roots, low and high twiddles; push words: log_m, low_bits
-    and log_n. `glsl/transform.glsl` describes the parameters."""
+    """Return the kernel of one pass of a transform. Inputs: x, roots, low and high twiddles; push
+    words: log_m, low_bits and log_n. `glsl/transform.glsl` describes the parameters.
+    """
     name = "dit_pass" if decimation_in_time else "dif_pass"
     parameters = {
         LEVELS: levels,
@@ -82,8 +83,9 @@ def pass_kernel(
 
 @functools.cache
 def powers_kernel(prime: Prime) -> Kernel:
-    """Multiplies x[i] by g^i. Inputs: x, low and high powers; push words: log_n, low_bits and
-    whether x is in bit-reversed order."""
+    """Return the kernel that multiplies x[i] by g^i. Inputs: x, low and high powers; push words:
+    log_n, low_bits and whether x is in bit-reversed order.
+    """
     return _make_transform_kernel(prime, "powers", inputs=3)
 
 
@@ -106,7 +108,7 @@ def lazy_limbs(prime: Prime) -> LimbLayout:
 
 
 def encode_twiddles(prime: Prime, values: Iterable[int]) -> words.Elements:
-    """Integers as the factors that transform kernels multiply by (glsl/lazy.glsl)."""
+    """Encode integers as the factors that transform kernels multiply by (glsl/lazy.glsl)."""
     kind, modulus = family(prime), prime.modulus
     if kind == "wide":
         limbs = lazy_limbs(prime)
@@ -131,7 +133,7 @@ def _make_transform_kernel(
     return _make_kernel(prime, kind, module, inputs=inputs, constants=constants, push=push)
 
 
-# --- both ---
+# --- shared by scans and transforms ---
 
 
 def _make_kernel(

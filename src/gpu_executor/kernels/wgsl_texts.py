@@ -50,12 +50,12 @@ _COMMENTS = re.compile(r"^ *//(?!repeat |end\n).*\n|^\n", re.MULTILINE)
 
 
 def render_vector_add(dtype: npt.DTypeLike) -> WgslCode:
-    """c[i] = a[i] + b[i] for uint32 or float32."""
+    """Render c[i] = a[i] + b[i] for uint32 or float32."""
     return _render_vector_add(_get_type_name(dtype))
 
 
 def render_field_operation(prime: Prime, operation: str) -> WgslCode:
-    """Sum, difference or Montgomery product modulo a prime, with a status word.
+    """Render the sum, difference or Montgomery product modulo a prime, with a status word.
 
     The data are the words of the modulus and, for "mul", -1/p mod 2^13.
     """
@@ -72,7 +72,8 @@ def render_field_operation(prime: Prime, operation: str) -> WgslCode:
 
 
 def render_reduction(operation: str, dtype: npt.DTypeLike) -> WgslCode:
-    """Sum, minimum or maximum of each block of 4096 elements; dispatch it until one value is left.
+    """Render the sum, minimum or maximum of each block of 4096 elements; dispatch it until one
+    value is left.
 
     A work-group has 256 invocations whatever the plan chooses, and any number of work-groups
     reduces all blocks. Minimum and maximum are NaN if any element is NaN.
@@ -85,7 +86,7 @@ def render_reduction(operation: str, dtype: npt.DTypeLike) -> WgslCode:
 
 
 def render_matrix_product(dtype: npt.DTypeLike) -> WgslCode:
-    """a @ b in row-major order for uint32 (modulo 2^32) or float32; the data are m, n and k.
+    """Render a @ b in row-major order for uint32 (modulo 2^32) or float32; the data are m, n and k.
 
     A work-group has 16 x 16 invocations. The grid's x covers the columns of the product, its y the
     rows.

@@ -13,8 +13,8 @@ from gpu_executor.errors import KernelError
 # Miller-Rabin with these bases is a proof below this bound (Sorenson and Webster, 2015).
 _PROVING_BASES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
 _PROVED_BELOW = 3_317_044_064_679_887_385_961_981
-# Above the bound: a composite passes at most one base in four, so 40 bases with chance
-# 4^-40 = 2^-80.
+# Above the bound, a composite passes for at most one base in four, so it passes for 40 bases with a
+# probability of at most 4^-40 = 2^-80.
 _HASHED_BASES = 40
 
 

@@ -275,7 +275,7 @@ class _Multiplier:
         self._a = np.empty((count, size))
         self._b = np.empty((count, size))
         self._product = np.zeros((2 * count, size))
-        # One plane more than the quotient has: it takes the carry that mod W discards.
+        # One more plane than the quotient needs, for the carry that the reduction mod W discards.
         self._quotient = np.empty((count + 1, size))
         self._multiple = np.empty((count + 2, size))
         self._bytes = np.zeros((size, count * _LIMB_BYTES + _SPILL_BYTES), np.uint8)

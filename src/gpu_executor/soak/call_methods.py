@@ -40,7 +40,7 @@ Outcomes = Iterator[tuple[CheckedCall, Any]]
 
 
 def call_run(executor: GpuExecutor, calls: Sequence[CheckedCall], _rng: Generator) -> Outcomes:
-    """`run`, one call after the other in the calling thread."""
+    """Call `run` for one call after the other, in the calling thread."""
     for call in calls:
         yield call, _catch(partial(executor.run, call.kernel, *call.arrays))
 
@@ -48,7 +48,7 @@ def call_run(executor: GpuExecutor, calls: Sequence[CheckedCall], _rng: Generato
 def call_run_with_out(
     executor: GpuExecutor, calls: Sequence[CheckedCall], _rng: Generator
 ) -> Outcomes:
-    """`run` with `out=`."""
+    """Call `run` with `out=`."""
     for call in calls:
         out = _make_output(call)
         outcome = _catch(partial(executor.run, call.kernel, *call.arrays, out=out))
@@ -56,7 +56,9 @@ def call_run_with_out(
 
 
 def call_submit(executor: GpuExecutor, calls: Sequence[CheckedCall], rng: Generator) -> Outcomes:
-    """`submit` all calls at once, some with `out=`; then cancel some of those not yet started."""
+    """Call `submit` for all calls at once, some with `out=`; then cancel some that have not
+    started.
+    """
     submitted = []
     for call in calls:
         out = _make_output(call) if rng.random() < 0.2 else None
@@ -75,7 +77,7 @@ def call_submit(executor: GpuExecutor, calls: Sequence[CheckedCall], rng: Genera
 
 
 def call_map(executor: GpuExecutor, calls: Sequence[CheckedCall], rng: Generator) -> Outcomes:
-    """`map`, with and without a limit on how far it reads ahead."""
+    """Call `map`, with and without a limit on how far it reads ahead."""
     columns = zip(*(call.arrays for call in calls), strict=True)
     buffersize = None if rng.random() < 0.5 else int(rng.integers(1, 9))
     results = executor.map(calls[0].kernel, *columns, timeout=RESULT_TIMEOUT, buffersize=buffersize)
@@ -85,7 +87,7 @@ def call_map(executor: GpuExecutor, calls: Sequence[CheckedCall], rng: Generator
 def call_map_partially(
     executor: GpuExecutor, calls: Sequence[CheckedCall], rng: Generator
 ) -> Outcomes:
-    """`map`, of which only the first results are consumed."""
+    """Call `map`, and consume only the first results."""
     wanted = calls[: int(rng.integers(len(calls) + 1))]
     columns = zip(*(call.arrays for call in calls), strict=True)
 
@@ -100,7 +102,9 @@ def call_map_partially(
 def call_from_callback(
     executor: GpuExecutor, calls: Sequence[CheckedCall], _rng: Generator
 ) -> Outcomes:
-    """`run_batch` from a done callback of another job, possibly on a device's worker thread."""
+    """Call `run_batch` from a done callback of another job, possibly on a device's worker
+    thread.
+    """
     jobs, answers = [call.arrays for call in calls], queue.SimpleQueue[Any]()
     run_batch = partial(executor.run_batch, calls[0].kernel, jobs)
     first = executor.submit(calls[0].kernel, *calls[0].arrays)
@@ -115,7 +119,7 @@ def call_from_callback(
 def call_run_async(
     executor: GpuExecutor, calls: Sequence[CheckedCall], _rng: Generator
 ) -> Outcomes:
-    """`run_async` from an event loop, all calls at once."""
+    """Call `run_async` from an event loop, for all calls at once."""
 
     async def gather() -> list[Any]:
         started = [executor.run_async(call.kernel, *call.arrays) for call in calls]
@@ -129,7 +133,7 @@ def call_run_async(
 
 
 def call_run_batch(executor: GpuExecutor, calls: Sequence[CheckedCall], rng: Generator) -> Outcomes:
-    """`run_batch`, with and without `out=`."""
+    """Call `run_batch`, with and without `out=`."""
     jobs = [call.arrays for call in calls]
     out = None if rng.random() < 0.5 else [call.make_output() for call in calls]
     yield from _pair_outcomes(calls, lambda: executor.run_batch(calls[0].kernel, jobs, out=out))

@@ -24,7 +24,7 @@ from gpu_executor.kernels import load
 from gpu_executor.primes import NAMED, Prime, words
 
 MAX_ELEMENTS = 100_000
-"""Elements of the largest call."""
+"""The number of elements of the largest call."""
 EMPTY_SHARE = 0.02
 """Share of the calls that have no elements."""
 MAX_MATRIX_SIDE = 96

@@ -49,7 +49,7 @@ class BufferPool:
         """Incremented at every change that may let a waiting thread continue."""
         self._waiting: list[object] = []
         """Tickets of the waiting threads, in order of arrival: without an order, small requests
-        could overtake a large one for ever."""
+        could overtake a large one forever."""
         self._hits = self._misses = self._bytes_idle = self._bytes_in_use = 0
 
     def round_up(self, nbytes: int) -> int:

@@ -96,7 +96,9 @@ def describe_buffers(
 
 @dataclass(frozen=True, slots=True)
 class TaskCommands:
-    """What is submitted for a task of one size in a buffer set: parameters, copies and grid."""
+    """The commands to submit for a task of one size in a buffer set: parameters, copies and
+    grid.
+    """
 
     count: int
     """Elements of the task."""
