@@ -132,7 +132,7 @@ def child():
     things.clear()
     gpu = stream = imported = None
     gc.collect()
-    assert binding.live_objects() == {}
+    assert binding.count_live_objects() == {}
 
 fork(child)
 check(gpu)
@@ -140,7 +140,7 @@ stream.close()
 imported.close()
 gpu.close()
 things.clear()
-assert binding.live_objects() == {}, binding.live_objects()
+assert binding.count_live_objects() == {}, binding.count_live_objects()
 print("parent")
 """
 
@@ -154,10 +154,10 @@ def child():
         check(own, LARGE)
         assert own.validation_messages() == []
 
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     for _ in range(2):
         use_own_device(gx.PersistentVulkanBackend, use, gpu.device.kind != "cpu")
-        assert binding.live_objects() == before == {}
+        assert binding.count_live_objects() == before == {}
     expect_refused(lambda: gpu.run(ADD, X, X))
 
 fork(child)

@@ -11,7 +11,7 @@ from tests.support.executor_scripts import BEGIN, check_script
 # --- Ctrl-C ---
 
 CTRL_C = """
-before = binding.live_objects()
+before = binding.count_live_objects()
 with gx.GpuExecutor("vulkan") as executor:
     executor.run(LONG, WORDS, WORDS)
     for way in (
@@ -36,7 +36,7 @@ with gx.GpuExecutor("vulkan") as executor:
     assert executor.stats().devices[0].failed is None
 del way
 gc.collect()  # tracebacks refer to the arrays
-assert binding.live_objects() == before
+assert binding.count_live_objects() == before
 print("right")
 """
 
@@ -102,7 +102,7 @@ wait(futures)
 assert all(future.exception() is None for future in futures)
 executor.shutdown()
 del futures  # their results may be mapped memory
-assert binding.live_objects() == {}
+assert binding.count_live_objects() == {}
 print("right")
 """
 
@@ -152,7 +152,7 @@ gc.collect()
 for thread in threading.enumerate():
     if thread.name.startswith("gpu-executor"):
         thread.join(30)
-assert binding.live_objects() == {}, binding.live_objects()
+assert binding.count_live_objects() == {}, binding.count_live_objects()
 print("right")
 """
 

@@ -275,18 +275,18 @@ def test_a_shutdown_may_cancel_the_queued_jobs(held: HeldKernel) -> None:
 
 
 def test_after_a_shutdown_without_waiting_jobs_run_and_the_device_closes() -> None:
-    alive = binding.live_objects()
+    alive = binding.count_live_objects()
     executor = gx.GpuExecutor("vulkan")
     jobs = [words(1 + 50 * n) for n in range(50)]
     futures = [executor.submit(ADD, *job) for job in jobs]
     executor.shutdown(wait=False)
     check_sums([each.result(PATIENCE) for each in futures], jobs)
     executor.shutdown()
-    assert binding.live_objects() == alive
+    assert binding.count_live_objects() == alive
 
 
 def test_a_garbage_collected_executor_runs_its_queue_and_closes() -> None:
-    alive = binding.live_objects()
+    alive = binding.count_live_objects()
     executor = gx.GpuExecutor("vulkan")
     workers, gone = executor._workers, weakref.ref(executor)
     future = executor.submit(ADD, *words(1000))
@@ -296,7 +296,7 @@ def test_a_garbage_collected_executor_runs_its_queue_and_closes() -> None:
     np.testing.assert_array_equal(future.result(PATIENCE), total(words(1000)))
     for worker in workers:
         worker.join()
-    assert binding.live_objects() == alive
+    assert binding.count_live_objects() == alive
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from gpu_executor.soak.load_generator import LoadGenerator
 from gpu_executor.soak.memory import MIB, MemorySample, MemoryTrend, find_trends
 from gpu_executor.soak.runner import ExecutorConfig, soak
 from gpu_executor.soak.tally import Tally
-from gpu_executor.vulkan.binding import live_objects, vk
+from gpu_executor.vulkan.binding import count_live_objects, vk
 
 ADD = gx.kernels.load("vector_add_u32")
 X = np.arange(50, dtype=np.uint32)
@@ -168,7 +168,7 @@ def test_a_future_that_is_completed_twice_is_reported() -> None:
 def test_a_fault_fires_once_and_a_lost_device_stays_lost(
     kind: str, call: str, error: type[Exception]
 ) -> None:
-    before, real = live_objects(), vk.vkQueueSubmit
+    before, real = count_live_objects(), vk.vkQueueSubmit
     with FaultInjector(make_rng(), 0) as faults:
         with gx.PersistentVulkanBackend() as gpu, gx.PersistentVulkanBackend() as other:
             faults._armed[call] = Fault(kind, call, "VK_ERROR_UNKNOWN", 0)
@@ -184,7 +184,7 @@ def test_a_fault_fires_once_and_a_lost_device_stays_lost(
         with gx.PersistentVulkanBackend() as gpu:
             np.testing.assert_array_equal(gpu.run(ADD, X, X), 2 * X)
     assert vk.vkQueueSubmit is real
-    assert live_objects() == before
+    assert count_live_objects() == before
 
 
 def test_growth_is_detected_and_the_warm_up_is_ignored() -> None:

@@ -20,7 +20,7 @@ def count_resources(gpu: gx.PersistentVulkanBackend) -> dict[str, Any]:
         "pipelines": stats.pipelines.misses,
         "slots": stats.slots.misses,
         "sets": stats.descriptors,
-        "objects": binding.live_objects(),
+        "objects": binding.count_live_objects(),
     }
 
 

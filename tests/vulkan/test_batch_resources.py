@@ -151,7 +151,7 @@ def test_a_single_call_shrinks_like_a_batch(
 def test_a_device_without_memory_fails_the_batch(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, jobs = binding.live_objects(), word_jobs(9000, 0, 70)
+    before, jobs = binding.count_live_objects(), word_jobs(9000, 0, 70)
     gpu = fresh_gpu()
     refuse_above(monkeypatch, 0)
     with pytest.raises(gx.OutOfMemoryError, match=re.escape(gpu.device.name)):
@@ -160,7 +160,7 @@ def test_a_device_without_memory_fails_the_batch(
     monkeypatch.undo()
     check_sums(gpu.run_batch(ADD_U32, jobs, depth=3), jobs)
     gpu.close()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 def lose(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
@@ -207,7 +207,7 @@ ERRORS = [bad_element, bad_job, ctrl_c, lost_device]
 def test_an_error_in_a_batch_leaves_no_slot_in_use_and_leaks_nothing(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, error: Any, depth: int
 ) -> None:
-    before, jobs = binding.live_objects(), field_jobs(*SIZES)
+    before, jobs = binding.count_live_objects(), field_jobs(*SIZES)
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
     in_flight = InFlightTracker(gpu, monkeypatch)
     for _ in range(2):
@@ -216,7 +216,7 @@ def test_an_error_in_a_batch_leaves_no_slot_in_use_and_leaks_nothing(
     check_sums(gpu.run_batch(FQ_ADD, jobs, depth=depth), jobs)
     assert in_flight.touched == []
     gpu.close()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 def test_later_batches_do_not_change_earlier_results(fresh_gpu: OpenGpu) -> None:

@@ -300,7 +300,7 @@ def test_results_under_a_calibrated_plan_are_exact(
 
 
 def test_calibration_leaves_nothing_behind(tmp_path: Path) -> None:
-    before, threads = binding.live_objects(), set(threading.enumerate())
+    before, threads = binding.count_live_objects(), set(threading.enumerate())
     settings = gx.Settings(cache_dir=tmp_path, validation=True)
     with gx.PersistentVulkanBackend(settings=settings) as gpu:
         gpu.run(ADD_U32, X, X)
@@ -311,12 +311,12 @@ def test_calibration_leaves_nothing_behind(tmp_path: Path) -> None:
         assert after.memory.bytes_in_arrays == 0
         assert after.descriptors.sets_used == used.descriptors.sets_used
         assert (after.slots, after.calls) == (used.slots, used.calls)
-        objects = binding.live_objects()
+        objects = binding.count_live_objects()
         gpu.calibrate()
-        assert binding.live_objects() == objects
+        assert binding.count_live_objects() == objects
         gpu.trim()
         assert gpu.stats().memory.bytes_held == 0
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
     assert set(threading.enumerate()) <= threads
 
 
@@ -328,7 +328,7 @@ def test_ctrl_c_during_calibration_leaves_nothing_behind(
         if waits < len(waited) <= waits + times:
             raise KeyboardInterrupt
 
-    before, threads = binding.live_objects(), set(threading.enumerate())
+    before, threads = binding.count_live_objects(), set(threading.enumerate())
     settings = gx.Settings(cache_dir=tmp_path, validation=True)
     with gx.PersistentVulkanBackend(settings=settings) as gpu:
         with monkeypatch.context() as patch:
@@ -344,7 +344,7 @@ def test_ctrl_c_during_calibration_leaves_nothing_behind(
         FakeMeasure(monkeypatch)
         batch(gpu)
         assert gpu.calibration == LAVAPIPE
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
     assert set(threading.enumerate()) <= threads
 
 

@@ -288,7 +288,7 @@ def test_pipelines_are_given_up_when_nothing_in_flight_needs_them(
 
 
 def test_a_closed_chain_frees_what_is_in_flight(fresh_gpu: OpenGpu) -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu = fresh_gpu()
     device = devices(gpu)
     x = device.put(numbers(1, 1 << 20))
@@ -300,7 +300,7 @@ def test_a_closed_chain_frees_what_is_in_flight(fresh_gpu: OpenGpu) -> None:
     gpu.close()
     del x, y, graph
     gc.collect()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 @pytest.mark.parametrize("handed_over", [True, False])

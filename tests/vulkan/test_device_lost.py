@@ -110,10 +110,10 @@ def list_uses(used: Used) -> dict[str, Callable[[], object]]:
 def check_no_leaks() -> Iterator[None]:
     """Fail if the test leaves objects or threads behind."""
     gc.collect()  # tracebacks keep the arrays of their frames alive
-    objects, threads = binding.live_objects(), set(threading.enumerate())
+    objects, threads = binding.count_live_objects(), set(threading.enumerate())
     yield
     gc.collect()
-    assert binding.live_objects() == objects
+    assert binding.count_live_objects() == objects
     assert set(threading.enumerate()) <= threads
 
 

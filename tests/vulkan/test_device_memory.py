@@ -90,7 +90,7 @@ def test_memory_on_the_card_goes_back_with_the_array(fresh_gpu: OpenGpu) -> None
 
 
 def test_an_array_of_a_closed_or_other_backend_says_so(fresh_gpu: OpenGpu) -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu, other = fresh_gpu(), fresh_gpu()
     there = gpu.to_device(np.arange(9, dtype=np.uint32))
     with pytest.raises(gx.GpuError, match="another backend"):
@@ -99,7 +99,7 @@ def test_an_array_of_a_closed_or_other_backend_says_so(fresh_gpu: OpenGpu) -> No
     other.close()
     with pytest.raises(gx.errors.ClosedError):
         there.numpy()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 def test_what_does_not_fit_on_the_card_is_refused_as_elsewhere(fresh_gpu: OpenGpu) -> None:
@@ -153,14 +153,14 @@ def test_what_cannot_be_imported_is_refused_in_words(importing: OpenGpu) -> None
 
 
 def test_an_import_may_outlive_the_backend(importing: OpenGpu) -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu, array = importing(), np.arange(5000, dtype=np.uint32)
     imported = gpu.import_array(array)
     gpu.run(ADD_U32, array, array)
     gpu.close()
-    assert binding.live_objects()["Device"] > before.get("Device", 0)
+    assert binding.count_live_objects()["Device"] > before.get("Device", 0)
     imported.close()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
     assert array.sum() == 4999 * 2500
 
 

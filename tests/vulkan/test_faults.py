@@ -75,7 +75,7 @@ def test_a_failing_vulkan_call_raises_and_leaks_nothing(
     fresh_gpu: OpenGpu, fail: Fail, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """One backend for all faults of an entry point: until a call succeeds, each one gets there."""
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu = fresh_gpu()
     for (code, error), call in product(FAULTS.items(), WAYS.values()):
         fail(name, getattr(vk, code))
@@ -88,7 +88,7 @@ def test_a_failing_vulkan_call_raises_and_leaks_nothing(
         assert gpu.stats().slots.in_use == 0
     check_works(gpu)
     gpu.close()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 def test_an_allocation_error_names_the_device_and_what_it_holds(
@@ -124,11 +124,11 @@ def test_idle_slots_are_closed_when_memory_is_short(fresh_gpu: OpenGpu, fail: Fa
 def test_a_failing_open_leaks_nothing(
     fail: Fail, monkeypatch: pytest.MonkeyPatch, kind: Any, name: str
 ) -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     fail(name, vk.VK_ERROR_INITIALIZATION_FAILED)
     with pytest.raises(gx.GpuError, match=name), kind() as backend:
         backend.run(ADD_U32, X, X)
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
     monkeypatch.undo()
     monkeypatch.setenv("GPU_CACHE", "0")
     with kind() as backend:
@@ -139,18 +139,18 @@ def test_an_instance_without_its_messenger_leaks_nothing(monkeypatch: pytest.Mon
     def refuse(*_arguments: object) -> None:
         raise binding._make_error("vkCreateDebugUtilsMessengerEXT", vk.VK_ERROR_OUT_OF_HOST_MEMORY)
 
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     monkeypatch.setattr(vk, "load_extension", lambda *_: refuse)
     with pytest.raises(gx.OutOfMemoryError):
         gx.PersistentVulkanBackend()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 @pytest.mark.parametrize("name", ["vkQueueSubmit", "vkWaitSemaphores"])
 def test_a_lost_device_raises_and_can_be_closed(
     fresh_gpu: OpenGpu, fail: Fail, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu = fresh_gpu()
     check_works(gpu)
     fail(name, vk.VK_ERROR_DEVICE_LOST)
@@ -161,7 +161,7 @@ def test_a_lost_device_raises_and_can_be_closed(
     if name == "vkWaitSemaphores":  # the device is not really lost: wait for its work
         vk.vkDeviceWaitIdle(gpu._session.resources.device.handle)
     gpu.close()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 def test_a_missing_barrier_is_reported(

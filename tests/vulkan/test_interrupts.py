@@ -52,7 +52,7 @@ def test_the_call_after_an_interrupted_one_is_exact(
 def test_close_may_follow_an_interrupted_call(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu = fresh_gpu()
     interrupt_waits(monkeypatch, times)
     in_flight = InFlightTracker(gpu, monkeypatch)
@@ -60,7 +60,7 @@ def test_close_may_follow_an_interrupted_call(
         check_long_call(gpu, device_local=True)
     gpu.close()
     assert in_flight.touched == []
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 def test_an_interrupted_call_leaves_no_status_word_to_the_next(

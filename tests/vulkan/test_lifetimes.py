@@ -22,13 +22,13 @@ X = np.arange(50, dtype=np.uint32)
 
 
 def test_closing_twice_is_allowed_and_a_closed_backend_raises() -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu = gx.PersistentVulkanBackend()
     gpu.run(ADD_U32, X, X)
     assert "open" in repr(gpu)
     gpu.close()
     gpu.close()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
     assert "closed" in repr(gpu)
     uses: list[Callable[[], object]] = [
         lambda: gpu.run(ADD_U32, X, X),
@@ -52,36 +52,36 @@ def test_a_closed_backend_raises_also_without_needing_the_device() -> None:
 
 
 def test_an_error_inside_with_closes_the_backend() -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     with pytest.raises(ZeroDivisionError), gx.PersistentVulkanBackend() as gpu:
         gpu.run(ADD_U32, X, X)
         _ = 1 // 0
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
     with pytest.raises(gx.errors.ClosedError):
         gpu.run(ADD_U32, X, X)
 
 
 def test_a_garbage_collected_backend_frees_everything() -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu = gx.PersistentVulkanBackend()
     gpu.run(ADD_U32, X, X)
-    assert binding.live_objects() != before
+    assert binding.count_live_objects() != before
     del gpu
     gc.collect()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 ENDS_WITHOUT_CLOSE = """
 import atexit
 from gpu_executor.vulkan import binding
-atexit.register(lambda: print("at the end", binding.live_objects()))
+atexit.register(lambda: print("at the end", binding.count_live_objects()))
 import numpy as np, gpu_executor as gx
 gpu = gx.PersistentVulkanBackend()
 x = np.arange(500, dtype=np.uint32)
 for device_local in (True, False):
     total = gpu.run(gx.kernels.load("vector_add_u32"), x, x, device_local=device_local)
     assert (total == 2 * x).all()
-assert binding.live_objects()
+assert binding.count_live_objects()
 """
 
 
@@ -124,11 +124,11 @@ USES = [use_normally, use_with_a_bad_kernel, use_with_a_bad_element, use_with_to
 @pytest.mark.parametrize("kind", [gx.PersistentVulkanBackend, gx.VulkanSpirvBackend])
 def test_opening_and_closing_leaks_nothing(kind: Any, use: Callable[[Any], None]) -> None:
     limit = 2000 if use is use_with_too_little_memory else None
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     for _ in range(5):
         with kind(settings=gx.Settings(memory_limit=limit, validation=True)) as backend:
             use(backend)
-        assert binding.live_objects() == before
+        assert binding.count_live_objects() == before
 
 
 def test_ten_thousand_calls_do_not_grow_the_process() -> None:
@@ -142,9 +142,9 @@ def test_ten_thousand_calls_do_not_grow_the_process() -> None:
                 gpu.run(ADD_U32, x, x, device_local=at % 2 == 0)
 
         calls(1000)
-        objects, resident = binding.live_objects(), resident_bytes()
+        objects, resident = binding.count_live_objects(), resident_bytes()
         calls(10_000)
         grown = resident_bytes() - resident
-        assert binding.live_objects() == objects
+        assert binding.count_live_objects() == objects
         assert gpu.stats().calls == 11_000
         assert grown < 1 << 19, f"{grown:,} bytes more after ten thousand calls"

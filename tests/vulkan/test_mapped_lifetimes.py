@@ -100,24 +100,24 @@ def test_released_memory_serves_the_next_array(fresh_gpu: OpenGpu) -> None:
 
 
 def test_views_stay_valid_after_close() -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu, (a, b) = gx.PersistentVulkanBackend(), field_job(70)
     mapped_a, mapped_b, c = gpu.asarray(a), gpu.asarray(b), gpu.empty((70, 6))
     gpu.run(FQ_ADD, mapped_a, mapped_b, out=c)
     gpu.close()
-    alive = binding.live_objects()
+    alive = binding.count_live_objects()
     grown = {kind for kind, count in alive.items() if count > before.get(kind, 0)}
     assert {"Instance", "Device", "Buffer", "Memory"} <= grown <= OF_A_BLOCK
     check_sums([c], [(mapped_a, mapped_b)])
     mapped_a[...] = 7
     part = mapped_a[3:5, ::2]
     del mapped_a, mapped_b, c
-    assert binding.live_objects() == alive
+    assert binding.count_live_objects() == alive
     part[0] = 9
     assert part.tolist() == [[9] * 3, [7] * 3]
     assert gpu.stats().memory.bytes_in_arrays > 0
     del part
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
     assert gpu.stats().memory.bytes_in_arrays == 0
     for use in (gpu.empty, gpu.zeros):
         with pytest.raises(gx.errors.ClosedError):
@@ -127,23 +127,23 @@ def test_views_stay_valid_after_close() -> None:
 
 
 def test_the_last_view_may_be_dropped_in_another_thread() -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu = gx.PersistentVulkanBackend()
     held = [gpu.asarray(X)]
     gpu.close()
     thread = threading.Thread(target=held.clear)
     thread.start()
     thread.join()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 def test_views_stay_valid_after_the_backend_is_garbage_collected() -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     view = gx.PersistentVulkanBackend().asarray(X)[5:]
     gc.collect()
     np.testing.assert_array_equal(view, X[5:])
     del view
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 def test_arrays_in_reference_cycles_may_be_collected_anywhere(

@@ -214,7 +214,7 @@ def test_results_are_plain_arrays_when_memory_is_short(fresh_gpu: OpenGpu) -> No
 
 
 def test_held_results_stay_valid_after_close() -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu = gx.PersistentVulkanBackend()
     held, dropped = make_result(gpu, 9), make_result(gpu, 8)
     part = held[5:7]
@@ -223,18 +223,18 @@ def test_held_results_stay_valid_after_close() -> None:
     assert part.tolist() == [9, 9]
     part[0] = 4
     assert part.tolist() == [4, 9]
-    assert binding.live_objects()["Memory"] == before.get("Memory", 0) + 1
+    assert binding.count_live_objects()["Memory"] == before.get("Memory", 0) + 1
     del part
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 def test_close_frees_results_that_nobody_holds() -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     with gx.PersistentVulkanBackend() as gpu:
         for number in range(3):
             make_result(gpu, number)
         assert gpu.stats().memory.bytes_in_arrays > 0
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
     assert gpu.stats().memory.bytes_in_arrays == 0
 
 

@@ -103,11 +103,11 @@ def test_thousands_of_jobs_need_bounded_memory() -> None:
                 assert np.array_equal(result, a + b)
 
         run(500)
-        objects, resident, held = binding.live_objects(), resident_bytes(), gpu.stats().memory
+        objects, resident, held = binding.count_live_objects(), resident_bytes(), gpu.stats().memory
         run(5000)
         assert gpu.stats().memory.bytes_held == held.bytes_held
         assert gpu.stats().memory.bytes_used == held.bytes_used
-        assert binding.live_objects() == objects
+        assert binding.count_live_objects() == objects
         assert resident_bytes() - resident < 1 << 20
         assert gpu.stats().calls == 5500
 
@@ -168,7 +168,7 @@ def check_still_works(gpu: Gpu) -> None:
 def test_a_stream_may_be_left_early(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, device_local: bool, taken: int
 ) -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu, jobs = fresh_gpu(stream_chunk_elems=CHUNK), field_jobs(*[170] * 20)
     in_flight, counted = InFlightTracker(gpu, monkeypatch), CountedJobs(jobs)
     stream: Any = gpu.stream(FQ_ADD, counted, device_local=device_local, depth=3)
@@ -179,7 +179,7 @@ def test_a_stream_may_be_left_early(
     check_still_works(gpu)
     assert in_flight.touched == []
     gpu.close()
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 @on_both_paths

@@ -94,7 +94,7 @@ def test_an_out_of_range_element_is_reported_to_its_own_thread(fresh_gpu: OpenGp
 
 @pytest.mark.parametrize("limit", [None, 100_000])
 def test_close_waits_for_calls_and_refuses_new_ones(fresh_gpu: OpenGpu, limit: int | None) -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu, cases = fresh_gpu(stream_chunk_elems=150, memory_limit=limit), make_cases(1000)
     turned_away = threading.Semaphore(0)
 
@@ -117,11 +117,11 @@ def test_close_waits_for_calls_and_refuses_new_ones(fresh_gpu: OpenGpu, limit: i
     in_threads(work)
     for _ in range(THREADS - 1):
         assert turned_away.acquire(blocking=False)
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 def test_backends_may_open_and_close_in_many_threads() -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
 
     def work(number: int) -> None:
         x = np.full(70, number, np.uint32)
@@ -130,7 +130,7 @@ def test_backends_may_open_and_close_in_many_threads() -> None:
                 assert (backend.run(gx.kernels.load("vector_add_u32"), x, x) == 2 * number).all()
 
     in_threads(work)
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 ENDS_WHILE_THREADS_RUN = """

@@ -273,7 +273,7 @@ def use_until_it_gets_through(gpu: gx.PersistentVulkanBackend, use: Use, times: 
 def test_an_interrupt_can_be_followed_by_close(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, use: Use, times: int
 ) -> None:
-    before = binding.live_objects()
+    before = binding.count_live_objects()
     gpu = fresh_gpu()
     in_flight = InFlightTracker(gpu, monkeypatch)
     interrupt_waits(monkeypatch, 1)
@@ -286,7 +286,7 @@ def test_an_interrupt_can_be_followed_by_close(
     gpu.close()
     gc.collect()
     assert in_flight.touched == []
-    assert binding.live_objects() == before
+    assert binding.count_live_objects() == before
 
 
 def test_a_put_while_a_graph_is_recorded_is_done_at_once(gpu: gx.PersistentVulkanBackend) -> None:

@@ -13,7 +13,7 @@ from gpu_executor.cli.output import console
 from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.errors import GpuError
 from gpu_executor.settings import Settings
-from gpu_executor.vulkan.binding import out, vk
+from gpu_executor.vulkan.binding import allocate_out, vk
 from gpu_executor.vulkan.instance import VALIDATION_LAYER, find_devices, list_layers
 from gpu_executor.vulkan.physical_device import unpack_version
 from gpu_executor.vulkan.session import Session
@@ -68,7 +68,7 @@ def _check(subject: str, check: Callable[[], str]) -> Finding:
 
 
 def _read_loader_version() -> str:
-    version = out("uint32_t")
+    version = allocate_out("uint32_t")
     vk.vkEnumerateInstanceVersion(version)
     return f"Vulkan {'.'.join(map(str, unpack_version(version[0])))}"
 

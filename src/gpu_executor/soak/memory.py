@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_executor.vulkan.binding import live_objects
+from gpu_executor.vulkan.binding import count_live_objects
 from gpu_executor.vulkan.stats import Stats
 from gpu_executor.webgpu.stats import WgpuStats
 
@@ -66,7 +66,7 @@ def sample_memory(begun: float, backends: Iterable[Any], *, software: bool) -> M
         vulkan=vulkan,
         webgpu=webgpu,
         other=resident - (vulkan + webgpu if software else 0),
-        objects=sum(live_objects().values()),
+        objects=sum(count_live_objects().values()),
     )
 
 

@@ -21,7 +21,7 @@ from gpu_executor.soak.fault_injection import FaultInjector
 from gpu_executor.soak.load_generator import LoadGenerator
 from gpu_executor.soak.memory import MemorySample, MemoryTrend, find_trends, sample_memory
 from gpu_executor.soak.tally import Tally
-from gpu_executor.vulkan.binding import live_objects
+from gpu_executor.vulkan.binding import count_live_objects
 
 THREADS = 3
 MIN_PHASES = 24
@@ -149,7 +149,7 @@ def soak(
     tally = Tally()
     faults = FaultInjector(np.random.default_rng(fault_seed), faults_per_minute)
     gc.collect()
-    before = live_objects()
+    before = count_live_objects()
     begun = time.monotonic()
     with _report_thread_deaths(tally), faults, ExecutorSet() as executors:
         generators = [LoadGenerator(rng, executors.executors, faults, tally) for rng in rngs]
@@ -171,7 +171,7 @@ def soak(
     for each in trends:
         if each.grew:
             tally.report("growth", f"{each.what}: {each.first:,.0f} to {each.last:,.0f}")
-    leaked = {kind: count - before.get(kind, 0) for kind, count in live_objects().items()}
+    leaked = {kind: count - before.get(kind, 0) for kind, count in count_live_objects().items()}
     leaked = {kind: count for kind, count in leaked.items() if count}
     if leaked:
         tally.report("growth", f"Vulkan objects exist after closing: {leaked}")

@@ -35,7 +35,7 @@ _live: Counter[str] = Counter()
 _live_lock = threading.RLock()  # reentrant: the garbage collector may close a backend anywhere
 
 
-def live_objects() -> dict[str, int]:
+def count_live_objects() -> dict[str, int]:
     """Count the objects of each kind that `vk` created in this process and has not destroyed."""
     with _live_lock:
         return {kind: count for kind, count in sorted(_live.items()) if count}
@@ -126,14 +126,14 @@ class Arena:
         return self.array("char *", [self.text(value) for value in values])
 
 
-def out(kind: str) -> Handle:
+def allocate_out(kind: str) -> Handle:
     """Allocate one value for a Vulkan call to write."""
     return vk.ffi.new(f"{kind} *")
 
 
 def enumerate_with(call: Callable[..., Any], kind: str, *arguments: Any) -> list[Handle]:
     """Call a vkEnumerate or vkGet function twice: once for the count, once for the items."""
-    count = out("uint32_t")
+    count = allocate_out("uint32_t")
     call(*arguments, count, vk.ffi.NULL)
     items = vk.ffi.new(f"{kind}[]", count[0])
     call(*arguments, count, items)

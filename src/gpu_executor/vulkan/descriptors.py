@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from gpu_executor.vulkan.binding import Arena, Handle, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.pipeline import Pipeline
 
@@ -121,7 +121,7 @@ class DescriptorPools:
             poolSizeCount=1,
             pPoolSizes=size,
         )
-        pool = out("VkDescriptorPool")
+        pool = allocate_out("VkDescriptorPool")
         vk.vkCreateDescriptorPool(self._device.handle, info, vk.ffi.NULL, pool)
         return pool[0]
 
@@ -133,7 +133,7 @@ class DescriptorPools:
             descriptorSetCount=1,
             pSetLayouts=arena.array("VkDescriptorSetLayout", [set_layout]),
         )
-        handles = out("VkDescriptorSet")
+        handles = allocate_out("VkDescriptorSet")
         vk.vkAllocateDescriptorSets(self._device.handle, info, handles)
         return handles[0]
 

@@ -15,7 +15,7 @@ from gpu_executor.fork import (
     register_fork_handler,
     skip_driver_cleanup_at_exit,
 )
-from gpu_executor.vulkan.binding import Arena, Handle, loader_lock, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, loader_lock, vk
 from gpu_executor.vulkan.physical_device import (
     CORE_FEATURES,
     VULKAN11_FEATURES,
@@ -116,7 +116,7 @@ class Device:
 
     def queue(self, address: QueueAddress) -> Handle:
         """Return the VkQueue at an address; the handle is the same every time."""
-        queue = out("VkQueue")
+        queue = allocate_out("VkQueue")
         vk.vkGetDeviceQueue(self.handle, address.family, address.index, queue)
         return queue[0]
 
@@ -182,7 +182,7 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
         enabledExtensionCount=len(extensions),
         ppEnabledExtensionNames=arena.texts(extensions),
     )
-    device = out("VkDevice")
+    device = allocate_out("VkDevice")
     try:
         with loader_lock:
             vk.vkCreateDevice(physical, create, vk.ffi.NULL, device)
@@ -199,6 +199,6 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
 
 
 def _read_memory_flags(physical: Handle) -> tuple[int, ...]:
-    memory = out("VkPhysicalDeviceMemoryProperties")
+    memory = allocate_out("VkPhysicalDeviceMemoryProperties")
     vk.vkGetPhysicalDeviceMemoryProperties(physical, memory)
     return tuple(memory.memoryTypes[i].propertyFlags for i in range(memory.memoryTypeCount))

@@ -15,7 +15,7 @@ from pathlib import Path
 from gpu_executor.calibration import Calibration
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.files import write_atomically
-from gpu_executor.vulkan.binding import Arena, Handle, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
 MAGIC = b"gxpipe1\n"
@@ -46,7 +46,7 @@ class DriverCache:
             initialDataSize=len(data),
             pInitialData=vk.ffi.from_buffer(data) if data else vk.ffi.NULL,
         )
-        cache = out("VkPipelineCache")
+        cache = allocate_out("VkPipelineCache")
         vk.vkCreatePipelineCache(device.handle, info, vk.ffi.NULL, cache)
         self.handle: Handle = cache[0]
 
@@ -70,7 +70,7 @@ class DriverCache:
         return DiskCacheStats(path, self._loaded, self._saved)
 
     def _read_data(self) -> bytes:
-        size = out("size_t")
+        size = allocate_out("size_t")
         vk.vkGetPipelineCacheData(self._device.handle, self.handle, size, vk.ffi.NULL)
         data = vk.ffi.new("char[]", size[0])
         vk.vkGetPipelineCacheData(self._device.handle, self.handle, size, data)

@@ -19,7 +19,7 @@ from gpu_executor.errors import DeviceLacksError, KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.plan.plan import choose_work_groups
-from gpu_executor.vulkan.binding import Arena, Handle, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.pipeline import Pipeline, make_set_layout
@@ -115,7 +115,7 @@ def _make_template(device: Device, layout: Handle, bindings: int) -> Handle:
         templateType=vk.VK_DESCRIPTOR_UPDATE_TEMPLATE_TYPE_DESCRIPTOR_SET,
         descriptorSetLayout=layout,
     )
-    template = out("VkDescriptorUpdateTemplate")
+    template = allocate_out("VkDescriptorUpdateTemplate")
     vk.vkCreateDescriptorUpdateTemplate(device.handle, info, vk.ffi.NULL, template)
     return template[0]
 

@@ -10,7 +10,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceNotFoundError, NoDeviceError, VulkanError
 from gpu_executor.fork import check_no_parent_gpus
 from gpu_executor.version import __version__
-from gpu_executor.vulkan.binding import Arena, Handle, enumerate_with, loader_lock, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, enumerate_with, loader_lock, vk
 from gpu_executor.vulkan.physical_device import describe_device
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
@@ -85,7 +85,7 @@ class Instance:
 
     def _add_messenger(self, info: Handle) -> Handle:
         create = vk.load_extension(self.handle, "vkCreateDebugUtilsMessengerEXT")
-        messenger = out("VkDebugUtilsMessengerEXT")
+        messenger = allocate_out("VkDebugUtilsMessengerEXT")
         create(self.handle, info, vk.ffi.NULL, messenger)
         return messenger[0]
 
@@ -153,7 +153,7 @@ def _create(arena: Arena, messenger: Handle, *, validation: bool) -> Handle:
         enabledExtensionCount=len(extensions),
         ppEnabledExtensionNames=arena.texts(extensions),
     )
-    instance = out("VkInstance")
+    instance = allocate_out("VkInstance")
     try:
         vk.vkCreateInstance(info, vk.ffi.NULL, instance)
     except VulkanError as error:

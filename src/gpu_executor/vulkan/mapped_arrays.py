@@ -45,7 +45,7 @@ from gpu_executor.fork import register_fork_handler
 from gpu_executor.kernel import Shape
 from gpu_executor.plan import Piece
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
-from gpu_executor.vulkan.binding import Arena, Handle, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.memory import (
     HOST_COHERENT,
@@ -242,7 +242,7 @@ def _make_buffer(device: Device, nbytes: int) -> Handle:
     )
     info = make_buffer_info(arena, device, nbytes)
     info.pNext = external
-    buffer = out("VkBuffer")
+    buffer = allocate_out("VkBuffer")
     vk.vkCreateBuffer(device.handle, info, vk.ffi.NULL, buffer)
     return buffer[0]
 
@@ -254,7 +254,7 @@ def _import_memory(device: Device, buffer: Handle, address: int, nbytes: int) ->
     found = arena.new("VkMemoryHostPointerPropertiesEXT")
     ask = vk.load_device_extension(device.handle, "vkGetMemoryHostPointerPropertiesEXT")
     ask(device.handle, handle_type, pointer, found)
-    requirements = out("VkMemoryRequirements")
+    requirements = allocate_out("VkMemoryRequirements")
     vk.vkGetBufferMemoryRequirements(device.handle, buffer, requirements)
     allowed = found.memoryTypeBits & requirements.memoryTypeBits
     kinds = [i for i, flags in enumerate(device.memory_flags) if allowed >> i & 1]
@@ -269,7 +269,7 @@ def _import_memory(device: Device, buffer: Handle, address: int, nbytes: int) ->
     info = arena.new(
         "VkMemoryAllocateInfo", pNext=source, allocationSize=nbytes, memoryTypeIndex=kinds[0]
     )
-    memory = out("VkDeviceMemory")
+    memory = allocate_out("VkDeviceMemory")
     vk.vkAllocateMemory(device.handle, info, vk.ffi.NULL, memory)
     return memory[0]
 

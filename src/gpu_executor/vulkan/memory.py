@@ -23,7 +23,7 @@ from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.fork import register_fork_handler
 from gpu_executor.kernel import ElementType
 from gpu_executor.plan import round_up_to_class
-from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, out, vk
+from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
 SMALLEST_BLOCK = 4 << 20
@@ -328,7 +328,7 @@ def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
     buffer = _make_buffer(device, nbytes)
     memory = None
     try:
-        requirements = out("VkMemoryRequirements")
+        requirements = allocate_out("VkMemoryRequirements")
         vk.vkGetBufferMemoryRequirements(device.handle, buffer, requirements)
         kind = choose_memory_type(device.memory_flags, requirements.memoryTypeBits, purpose)
         memory = _allocate_memory(device, requirements.size, kind)
@@ -336,7 +336,7 @@ def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
         flags = device.memory_flags[kind]
         address = 0
         if flags & HOST_VISIBLE and purpose is not Purpose.DEVICE:
-            mapped = out("void *")
+            mapped = allocate_out("void *")
             vk.vkMapMemory(device.handle, memory, 0, WHOLE_SIZE, 0, mapped)
             address = int(vk.ffi.cast("uintptr_t", mapped[0]))
     except BaseException:
@@ -350,7 +350,7 @@ def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
 
 def _make_buffer(device: Device, nbytes: int) -> Handle:
     arena = Arena()
-    buffer = out("VkBuffer")
+    buffer = allocate_out("VkBuffer")
     vk.vkCreateBuffer(device.handle, make_buffer_info(arena, device, nbytes), vk.ffi.NULL, buffer)
     return buffer[0]
 
@@ -376,7 +376,7 @@ def make_buffer_info(arena: Arena, device: Device, nbytes: int) -> Handle:
 def _allocate_memory(device: Device, nbytes: int, kind: int) -> Handle:
     arena = Arena()
     info = arena.new("VkMemoryAllocateInfo", allocationSize=nbytes, memoryTypeIndex=kind)
-    memory = out("VkDeviceMemory")
+    memory = allocate_out("VkDeviceMemory")
     vk.vkAllocateMemory(device.handle, info, vk.ffi.NULL, memory)
     return memory[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, QueueFamily
-from gpu_executor.vulkan.binding import Arena, Handle, enumerate_with, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, enumerate_with, vk
 
 KINDS: tuple[Kind, ...] = ("other", "integrated", "discrete", "virtual", "cpu")
 """Indexed by VkPhysicalDeviceType."""
@@ -126,7 +126,7 @@ def _read_limits(limits: Handle, allocation: Handle, subgroup: Handle, imports: 
 
 
 def _read_heaps(device: Handle) -> tuple[MemoryHeap, ...]:
-    memory = out("VkPhysicalDeviceMemoryProperties")
+    memory = allocate_out("VkPhysicalDeviceMemoryProperties")
     vk.vkGetPhysicalDeviceMemoryProperties(device, memory)
     types = [memory.memoryTypes[i] for i in range(memory.memoryTypeCount)]
     return tuple(

@@ -15,7 +15,7 @@ from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernel import Kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.spirv import CAPABILITY_NAMES
-from gpu_executor.vulkan.binding import Arena, Handle, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
 NO_FEATURE_NEEDED = {"Shader", "Matrix", "GroupNonUniform", "GroupNonUniformVote"} | {
@@ -94,7 +94,7 @@ def _make_module(device: Device, kernel: Kernel) -> Handle:
     code = arena.array("uint32_t", len(kernel.spirv) // 4)
     vk.ffi.memmove(code, kernel.spirv, len(kernel.spirv))
     info = arena.new("VkShaderModuleCreateInfo", codeSize=len(kernel.spirv), pCode=code)
-    module = out("VkShaderModule")
+    module = allocate_out("VkShaderModule")
     vk.vkCreateShaderModule(device.handle, info, vk.ffi.NULL, module)
     return module[0]
 
@@ -232,7 +232,7 @@ def make_set_layout(device: Device, bindings: int) -> Handle:
         entries[binding].descriptorCount = 1
         entries[binding].stageFlags = vk.VK_SHADER_STAGE_COMPUTE_BIT
     info = arena.new("VkDescriptorSetLayoutCreateInfo", bindingCount=bindings, pBindings=entries)
-    layout = out("VkDescriptorSetLayout")
+    layout = allocate_out("VkDescriptorSetLayout")
     vk.vkCreateDescriptorSetLayout(device.handle, info, vk.ffi.NULL, layout)
     return layout[0]
 
@@ -249,7 +249,7 @@ def _make_layout(device: Device, set_layout: Handle, push_bytes: int) -> Handle:
         pushConstantRangeCount=1,
         pPushConstantRanges=push,
     )
-    layout = out("VkPipelineLayout")
+    layout = allocate_out("VkPipelineLayout")
     vk.vkCreatePipelineLayout(device.handle, info, vk.ffi.NULL, layout)
     return layout[0]
 
@@ -269,7 +269,7 @@ def _make_pipeline(
     info.stage.module = module
     info.stage.pName = arena.text(kernel.interface.entry_point)
     info.stage.pSpecializationInfo = _make_specialization_info(arena, constants)
-    pipelines = out("VkPipeline")
+    pipelines = allocate_out("VkPipeline")
     vk.vkCreateComputePipelines(device.handle, driver_cache, 1, info, vk.ffi.NULL, pipelines)
     return pipelines[0]
 

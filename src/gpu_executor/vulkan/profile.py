@@ -16,7 +16,7 @@ from typing import Any
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.spans import Span
-from gpu_executor.vulkan.binding import Arena, Handle, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
 
@@ -36,7 +36,7 @@ class Timestamps:
         info = arena.new(
             "VkQueryPoolCreateInfo", queryType=vk.VK_QUERY_TYPE_TIMESTAMP, queryCount=count
         )
-        pool = out("VkQueryPool")
+        pool = allocate_out("VkQueryPool")
         vk.vkCreateQueryPool(device.handle, info, vk.ffi.NULL, pool)
         self.handle: Handle = pool[0]
 

@@ -13,7 +13,7 @@ from time import perf_counter_ns
 
 from gpu_executor.errors import DeviceLostError, GpuError
 from gpu_executor.fork import DISOWNED, register_fork_handler
-from gpu_executor.vulkan.binding import Arena, Handle, out, vk
+from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device, QueueAddress
 
 WAIT_SLICE_NS = 100_000_000
@@ -101,7 +101,7 @@ class Timeline:
             initialValue=0,
         )
         info = arena.new("VkSemaphoreCreateInfo", pNext=kind)
-        semaphore = out("VkSemaphore")
+        semaphore = allocate_out("VkSemaphore")
         vk.vkCreateSemaphore(device.handle, info, vk.ffi.NULL, semaphore)
         self._semaphore = semaphore[0]
         register_fork_handler(self._disown_after_fork)
