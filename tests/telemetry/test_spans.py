@@ -112,9 +112,9 @@ def test_spans_of_a_batch_have_its_number_of_calls(
         wait(futures)
         results = list(executor.map(ADD, [A] * 3, [A] * 3))
     assert len(results) == 3
-    told = [attributes(span) for span in spans.of("vector_add_u32")]
-    assert [(each["calls"], each["batch_calls"]) for each in told] == [(1, 4)] * 4 + [(3, 3)]
-    assert told[-1]["elements"] == 3 * COUNT
+    found = [attributes(span) for span in spans.of("vector_add_u32")]
+    assert [(each["calls"], each["batch_calls"]) for each in found] == [(1, 4)] * 4 + [(3, 3)]
+    assert found[-1]["elements"] == 3 * COUNT
 
 
 def test_each_part_of_a_shared_job_has_a_span(spans: Spans) -> None:

@@ -139,7 +139,7 @@ class GpuExecutor(Executor):
     backend       "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend
     device        one device: its place in the ranking, a prefix of its UUID or a part of its name
     devices       several devices: a list, or "all" devices of the best kind
-    settings      `Settings`; without them the environment's
+    settings      `Settings`; by default those of the environment
     tries         how often a call runs before its error is raised
     check         the fraction of each result that is recomputed on the CPU, such as 0.01
     small_on_cpu  whether small calls run on the CPU where that is measured to be faster

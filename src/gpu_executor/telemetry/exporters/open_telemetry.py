@@ -65,7 +65,7 @@ def get_tracer() -> Tracer | None:
     if not api.may_be_set():
         return None
     provider = api.get_provider()
-    # While no provider is set, nobody would receive the spans. A process sets its provider once,
+    # While no provider is set, spans would be dropped. A process sets its provider once,
     # so the tracer is cached.
     if not isinstance(provider, api.no_provider):
         api.tracer = provider.get_tracer("gpu_executor", __version__)

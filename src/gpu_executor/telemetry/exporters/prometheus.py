@@ -169,7 +169,7 @@ def serve_metrics(
     except BaseException:
         collector.remove(number)
         raise
-    # The server is closed when its source is garbage-collected. The collector is not told: it
+    # The server is closed when its source is garbage-collected. The collector is not notified: it
     # notices the dead weak reference, and its lock must not be taken in a finalizer.
     weakref.finalize(source, server.close)
     return ServedMetrics(collector, number, server)
