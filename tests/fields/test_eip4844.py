@@ -1,5 +1,4 @@
-"""EIP-4844's blobs on the host and on the card, against c-kzg: its values of a blob's polynomial,
-its roots and its bit-reversed order."""
+"""Blobs of EIP-4844 on the host and on a device, compared with c-kzg."""
 
 from __future__ import annotations
 
@@ -15,24 +14,24 @@ import gpu_executor as gx
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, eip4844
 from tests.support.fields_under_test import (
     Place,
-    edges,
+    draw_elements,
     in_both_places,
-    in_reverse,
-    ints,
-    made,
-    some,
+    list_edge_values,
+    make_array,
+    reverse_bits,
+    to_ints,
 )
 
 Gpu = gx.PersistentVulkanBackend
 FR = BLS12_381_FR
-POINTS = [0, 1, FR.modulus - 1, *some(FR, 5, 2)]
+POINTS = [0, 1, FR.modulus - 1, *draw_elements(FR, 5, 2)]
 
 
 @pytest.fixture(scope="module")
 def setup(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """c-kzg's setup whose secret is 1: values and cells do not depend on the secret.
+    """A trusted setup for c-kzg with the secret 1: values and cells do not depend on the secret.
 
-    All powers of 1 are 1; of the Lagrange polynomials the first is 1 there, and the others are 0.
+    All powers of 1 are 1. At 1 the first Lagrange polynomial is 1, and all others are 0.
     """
     one, zero, other = (
         point.to_compressed_bytes().hex() for point in (G1Point(), G1Point.identity(), G2Point())
@@ -45,7 +44,7 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def values() -> list[int]:
-    return [*edges(FR), *some(FR, 4096 - len(edges(FR)), 1)]
+    return [*list_edge_values(FR), *draw_elements(FR, 4096 - len(list_edge_values(FR)), 1)]
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +52,17 @@ def blob(values: list[int]) -> bytes:
     return b"".join(value.to_bytes(32, "big") for value in values)
 
 
-def in_place(gpu: Gpu, place: Place, blob: bytes) -> gx.fields.FieldArray:
+def make_blob_array(gpu: Gpu, place: Place, blob: bytes) -> gx.fields.FieldArray:
     array = eip4844.from_blob(blob)
-    return gpu.to_device(array) if place == "card" else array
+    return gpu.to_device(array) if place == "device" else array
 
 
 @in_both_places
-def test_blobs_come_back_as_they_were(
+def test_blobs_survive_conversion_to_values_and_coefficients_and_back(
     gpu: Gpu, place: Place, blob: bytes, values: list[int]
 ) -> None:
-    array = in_place(gpu, place, blob)
-    assert (array.field, ints(array)) == (FR, values)
+    array = make_blob_array(gpu, place, blob)
+    assert (array.field, to_ints(array)) == (FR, values)
     assert eip4844.to_blob(array).tobytes() == blob
     again = eip4844.values_of(eip4844.coefficients(array))
     assert eip4844.to_blob(again).tobytes() == blob
@@ -71,61 +70,61 @@ def test_blobs_come_back_as_they_were(
 
 @pytest.fixture(scope="module")
 def known_values(blob: bytes, setup: Any) -> list[tuple[int, int]]:
-    """Points and the blob's values there by c-kzg, which takes a fifth of a second for each."""
-    roots = ints(eip4844.domain())
+    """Points, and the values of the blob there by c-kzg, which takes 0.2 s per point."""
+    roots = to_ints(eip4844.domain())
     points = [*POINTS, roots[0], roots[1], roots[4095]]
     proofs = [ckzg.compute_kzg_proof(blob, z.to_bytes(32, "big"), setup) for z in points]
     return [(z, int.from_bytes(y, "big")) for z, (_, y) in zip(points, proofs, strict=True)]
 
 
 @in_both_places
-def test_values_at_any_points_are_those_of_c_kzg(
+def test_values_at_any_points_equal_those_of_c_kzg(
     gpu: Gpu, place: Place, blob: bytes, known_values: list[tuple[int, int]]
 ) -> None:
-    at = made(gpu, place, FR, [z for z, _ in known_values])
-    found = eip4844.evaluate(in_place(gpu, place, blob), at)
-    assert ints(found) == [y for _, y in known_values]
-    assert ints(found[-3:]) == [ints(eip4844.from_blob(blob))[i] for i in (0, 1, 4095)]
+    at = make_array(gpu, place, FR, [z for z, _ in known_values])
+    found = eip4844.evaluate(make_blob_array(gpu, place, blob), at)
+    assert to_ints(found) == [y for _, y in known_values]
+    assert to_ints(found[-3:]) == [to_ints(eip4844.from_blob(blob))[i] for i in (0, 1, 4095)]
 
 
 @in_both_places
-def test_values_at_twice_as_many_roots_are_the_cells_of_c_kzg(
+def test_values_at_8192_roots_equal_the_cells_of_c_kzg(
     gpu: Gpu, place: Place, blob: bytes, setup: Any
 ) -> None:
-    """EIP-7594's cells: a polynomial at the 8192nd roots of unity, bit-reversed, whole."""
-    coefficients = ints(eip4844.coefficients(in_place(gpu, place, blob)))
-    longer = made(gpu, place, FR, [*coefficients, *[0] * 4096])
+    """The cells of EIP-7594: the values at the 8192nd roots of unity, in bit-reversed order."""
+    coefficients = to_ints(eip4844.coefficients(make_blob_array(gpu, place, blob)))
+    longer = make_array(gpu, place, FR, [*coefficients, *[0] * 4096])
     found = FR.to_bytes(FR.ntt(longer, order_out="reversed"))
     assert found.tobytes() == b"".join(ckzg.compute_cells(blob, setup))
 
 
-def test_the_domain_is_the_powers_of_the_root_from_7() -> None:
+def test_the_domain_is_the_powers_of_the_root_of_generator_7() -> None:
     root = pow(7, (FR.modulus - 1) // 4096, FR.modulus)
     powers = [pow(root, i, FR.modulus) for i in range(4096)]
-    assert ints(eip4844.domain()) == in_reverse(powers)
+    assert to_ints(eip4844.domain()) == reverse_bits(powers)
 
 
 @in_both_places
-def test_several_blobs_are_a_batch(gpu: Gpu, place: Place, blob: bytes) -> None:
+def test_an_array_of_blobs_is_a_batch(gpu: Gpu, place: Place, blob: bytes) -> None:
     other = bytes(eip4844.BLOB_BYTES - 1) + b"\5"
     both = np.frombuffer(blob + other, np.uint8).reshape(2, -1)
     array = eip4844.from_blob(both)
     assert array.shape == (2, 4096)
-    there = eip4844.coefficients(gpu.to_device(array) if place == "card" else array)
-    assert ints(there[1]) == ints(eip4844.coefficients(eip4844.from_blob(other)))
+    there = eip4844.coefficients(gpu.to_device(array) if place == "device" else array)
+    assert to_ints(there[1]) == to_ints(eip4844.coefficients(eip4844.from_blob(other)))
     assert eip4844.to_blob(eip4844.values_of(there)).tobytes() == blob + other
 
 
-def test_elements_that_are_not_below_the_modulus_are_refused(blob: bytes, setup: Any) -> None:
+def test_elements_not_below_the_modulus_are_rejected(blob: bytes, setup: Any) -> None:
     bad = bytearray(blob)
     bad[32 * 17 : 32 * 18] = FR.modulus.to_bytes(32, "big")
-    with pytest.raises(RuntimeError):  # nor does c-kzg take it
+    with pytest.raises(RuntimeError):  # c-kzg rejects it too
         ckzg.compute_kzg_proof(bytes(bad), bytes(32), setup)
     with pytest.raises(gx.ElementRangeError, match=r"element 17 .* not below the modulus"):
         eip4844.from_blob(bad)
 
 
-def test_what_is_no_blob_is_refused_in_words() -> None:
+def test_arguments_that_are_not_blobs_are_rejected() -> None:
     for data in (b"", bytes(131071), bytes(131073), np.zeros((2, 4096), np.uint8)):
         with pytest.raises(gx.errors.ArgumentShapeError, match="a blob is 131072 bytes"):
             eip4844.from_blob(data)

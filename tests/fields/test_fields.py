@@ -1,4 +1,4 @@
-"""Fields: which are alike, chains on the card that nobody waits for, what is kept there."""
+"""Fields: equality, asynchronous operations on a device, cached operands, limits of the device."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.conftest import OpenGpu
 from tests.support.fields_under_test import (
     FULL768,
     Place,
-    count_puts,
+    draw_elements,
+    get_root,
     in_both_places,
-    ints,
-    inverse_of,
-    made,
-    polynomial,
-    products_along,
-    root_of,
-    some,
+    invert,
+    make_array,
+    make_polynomial,
+    multiply_prefixes,
+    record_puts,
+    to_ints,
 )
 
 FR = BLS12_381_FR
@@ -41,7 +41,7 @@ Gpu = gx.PersistentVulkanBackend
 # --- fields ---
 
 
-def test_arrays_say_what_they_are(gpu: Gpu) -> None:
+def test_repr_names_shape_field_place_and_form(gpu: Gpu) -> None:
     host = FR.encode([[1, 2], [3, 4]])
     assert repr(host) == "<FieldArray (2, 2) of bls12_381_fr on the host, canonical form>"
     there = gpu.to_device(host)
@@ -49,32 +49,30 @@ def test_arrays_say_what_they_are(gpu: Gpu) -> None:
     assert repr(FR) == "<Field bls12_381_fr>"
 
 
-def test_fields_of_one_prime_are_one_field(gpu: Gpu) -> None:
+def test_fields_of_the_same_prime_are_equal(gpu: Gpu) -> None:
     again = Field(FR.modulus)
     assert again == FR
     assert hash(again) == hash(FR)
     assert again != BABYBEAR
-    assert ints(again.add(gpu.to_device(FR.encode([1])), 1)) == [2]
+    assert to_ints(again.add(gpu.to_device(FR.encode([1])), 1)) == [2]
 
 
 @pytest.mark.parametrize("field", [GOLDILOCKS, MERSENNE31], ids=lambda field: field.name)
 @in_both_places
-def test_fields_with_kernels_of_their_own_may_have_any_name(
-    gpu: Gpu, field: Field, place: Place
-) -> None:
+def test_special_primes_work_under_any_name(gpu: Gpu, field: Field, place: Place) -> None:
     for own in (
         Field(field.modulus, name="own"),
         Field(field.modulus, factors=field.prime.odd_factors or ()),
     ):
-        x = made(gpu, place, own, [1, 2])
-        assert ints(x * 3) == [3, 6]
+        x = make_array(gpu, place, own, [1, 2])
+        assert to_ints(x * 3) == [3, 6]
 
 
-# --- chains ---
+# --- asynchronous operations ---
 
 
-def long_chain(field: Field, x: FieldArray, y: FieldArray) -> FieldArray:
-    """Fifty operations, each on what the one before it made."""
+def run_long_chain(field: Field, x: FieldArray, y: FieldArray) -> FieldArray:
+    """Fifty operations, each on the result of the one before."""
     for step in range(10):
         x = x * y
         x = field.fma(x, y, x)
@@ -84,12 +82,12 @@ def long_chain(field: Field, x: FieldArray, y: FieldArray) -> FieldArray:
     return x
 
 
-def exact_chain(field: Field, x: list[int], y: list[int]) -> list[int]:
+def run_exact_chain(field: Field, x: list[int], y: list[int]) -> list[int]:
     p = field.modulus
     for step in range(10):
         x = [(a * b * b + a * b - 7) % p for a, b in zip(x, y, strict=True)]
-        x = products_along(field, x) if step == 4 else [a * a % p for a in x]
-        x = [inverse_of(field, a) if step % 5 == 0 else -a % p for a in x]
+        x = multiply_prefixes(field, x) if step == 4 else [a * a % p for a in x]
+        x = [invert(field, a) if step % 5 == 0 else -a % p for a in x]
     return x
 
 
@@ -98,58 +96,58 @@ def test_fifty_operations_are_submitted_without_a_wait(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, field: Field
 ) -> None:
     gpu = fresh_gpu()
-    values, others = some(field, 300, 1), some(field, 300, 2)
+    values, others = draw_elements(field, 300, 1), draw_elements(field, 300, 2)
     x, y = (gpu.to_device(field.encode(each)) for each in (values, others))
-    _ = x - 7, x**2, field.inverse(x)  # an integer and an exponent come to the card once
-    chain, waits, wait = x.device.stream, [], Timeline.wait  # type: ignore[attr-defined]
+    _ = x - 7, x**2, field.inverse(x)  # uploads the integer and the exponents
+    stream, waits, wait = x.device.stream, [], Timeline.wait  # type: ignore[attr-defined]
 
     def counted(self: Timeline, *arguments: Any, **options: Any) -> None:
         waits.append(arguments)
         wait(self, *arguments, **options)
 
-    chain.wait()
+    stream.wait()
     monkeypatch.setattr(Timeline, "wait", counted)
-    before = chain.submissions
-    result = long_chain(field, x, y)
-    assert (chain.submissions - before, len(waits)) == (50, 0)
-    assert ints(result) == exact_chain(field, values, others)
+    before = stream.submissions
+    result = run_long_chain(field, x, y)
+    assert (stream.submissions - before, len(waits)) == (50, 0)
+    assert to_ints(result) == run_exact_chain(field, values, others)
     assert len(waits) > 0
 
 
-# --- what comes to the card, and stays ---
+# --- cached operands ---
 
 
-def test_an_integer_comes_to_the_card_once(
+def test_an_integer_operand_is_uploaded_once(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = fresh_gpu()
     x = gpu.to_device(BABYBEAR.encode([1, 2, 3]))
     y = gpu.to_device(BABYBEAR.encode([4]))
-    puts = count_puts(monkeypatch)
+    puts = record_puts(monkeypatch)
     for _ in range(3):
-        assert ints((x + 7) * 7 - (7 + BABYBEAR.modulus)) == [49, 56, 63]
-        assert ints(y + 7) == [11]
-        assert ints(x**7) == [1, 128, 2187]
+        assert to_ints((x + 7) * 7 - (7 + BABYBEAR.modulus)) == [49, 56, 63]
+        assert to_ints(y + 7) == [11]
+        assert to_ints(x**7) == [1, 128, 2187]
     assert len(puts) == 2
 
 
-def test_integers_do_not_drive_out_tables(
+def test_integer_operands_do_not_evict_tables(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = fresh_gpu()
-    x = made(gpu, "card", BABYBEAR, [1] * 512)
+    x = make_array(gpu, "device", BABYBEAR, [1] * 512)
     BABYBEAR.ntt(x)
     for number in range(64):
         x = x + number
-    puts = count_puts(monkeypatch)
+    puts = record_puts(monkeypatch)
     BABYBEAR.ntt(x)
     assert puts == []
 
 
-# --- the device's limits ---
+# --- limits of the device ---
 
 
-def test_more_elements_than_work_groups_take_at_once(
+def test_more_elements_than_one_grid_covers(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch_cache, "choose_work_groups", lambda *_: (64, 1))
@@ -169,21 +167,22 @@ def test_more_elements_than_work_groups_take_at_once(
     np.testing.assert_array_equal(x == y, a == b)
     np.testing.assert_array_equal(words(x**2), wide_a * wide_a % p)
     np.testing.assert_array_equal(words(field.inverse(x) * x), (a != 0).astype(np.uint32))
-    assert ints(field.sum(x)) == int(wide_a.sum()) % p
+    assert to_ints(field.sum(x)) == int(wide_a.sum()) % p
 
 
-def test_powers_by_more_bits_than_a_loop_has_turns(gpu: Gpu) -> None:
-    x, e = made(gpu, "card", BABYBEAR, [3, 4, 0]), (1 << 70_000) | 12345
-    assert ints(x**e) == [pow(v, e, BABYBEAR.modulus) for v in (3, 4, 0)]
+def test_exponents_of_more_bits_than_a_software_driver_loops(gpu: Gpu) -> None:
+    x, e = make_array(gpu, "device", BABYBEAR, [3, 4, 0]), (1 << 70_000) | 12345
+    assert to_ints(x**e) == [pow(v, e, BABYBEAR.modulus) for v in (3, 4, 0)]
 
 
-def test_passes_fit_the_shared_memory_of_the_device(gpu: Gpu) -> None:
-    """Of primes longer than 628 bits on 32 KiB; on 16 KiB, the least there is, from 299 on."""
-    values = some(FULL768, 256, 1)
-    x = made(gpu, "card", FULL768, values)
-    y, at, root = FULL768.ntt(x), polynomial(FULL768, values), root_of(FULL768, 8)
-    found = ints(y)
+def test_transform_passes_fit_the_shared_memory_of_the_device(gpu: Gpu) -> None:
+    """Primes of more than 628 bits need smaller passes on 32 KiB of shared memory, primes of 299
+    bits and more on 16 KiB, which is the least that Vulkan allows."""
+    values = draw_elements(FULL768, 256, 1)
+    x = make_array(gpu, "device", FULL768, values)
+    y, at, root = FULL768.ntt(x), make_polynomial(FULL768, values), get_root(FULL768, 8)
+    found = to_ints(y)
     assert [found[i] for i in (1, 200)] == [
         int(at(pow(root, i, FULL768.modulus))) for i in (1, 200)
     ]
-    assert ints(FULL768.intt(y)) == values  # and the validation layer is silent
+    assert to_ints(FULL768.intt(y)) == values  # without a message of the validation layer

@@ -1,4 +1,4 @@
-"""Fields against libraries that others wrote: FLINT, arkworks, py_ecc."""
+"""Fields compared with independent libraries: FLINT, arkworks, py_ecc."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tests.support.fields_under_test import (
     ONE_OF_EACH,
     THREE,
     Place,
-    edges,
+    draw_elements,
     in_both_places,
-    ints,
-    made,
-    some,
+    list_edge_values,
+    make_array,
+    to_ints,
 )
 
 Gpu = gx.PersistentVulkanBackend
 Element = Callable[[int], Any]
 
 
-def py_ecc_fields() -> Any:
-    """py_ecc raises the recursion limit when it is imported, which is none of its business."""
+def import_py_ecc_fields() -> Any:
+    """Import py_ecc and restore the recursion limit, which its import raises."""
     limit = sys.getrecursionlimit()
     try:
         return importlib.import_module("py_ecc.fields")
@@ -39,14 +39,17 @@ def py_ecc_fields() -> Any:
         sys.setrecursionlimit(limit)
 
 
-PY_ECC = py_ecc_fields()
+PY_ECC = import_py_ecc_fields()
 
 
-def check_against(gpu: Gpu, place: Place, field: Field, element: Element) -> None:
-    """All that every oracle's elements can: sums, differences, products, quotients."""
-    values, others = [*edges(field), *some(field, 40, 1)], some(field, 40 + len(edges(field)), 2)
+def check_against_oracle(gpu: Gpu, place: Place, field: Field, element: Element) -> None:
+    """Compare sums, differences, products and quotients, which every oracle computes."""
+    values, others = (
+        [*list_edge_values(field), *draw_elements(field, 40, 1)],
+        draw_elements(field, 40 + len(list_edge_values(field)), 2),
+    )
     nonzero = [value or 1 for value in others]
-    a, b, c = (made(gpu, place, field, each) for each in (values, others, nonzero))
+    a, b, c = (make_array(gpu, place, field, each) for each in (values, others, nonzero))
     x, y, z = ([element(each) for each in row] for row in (values, others, nonzero))
     for found, exact in (
         (a + b, map(operator.add, x, y)),
@@ -55,20 +58,20 @@ def check_against(gpu: Gpu, place: Place, field: Field, element: Element) -> Non
         (a * field.inverse(c), map(operator.truediv, x, z)),
         (-a, map(operator.neg, x)),
     ):
-        assert ints(found) == [int(each) for each in exact]
+        assert to_ints(found) == [int(each) for each in exact]
 
 
 @in_both_places
 @pytest.mark.parametrize(
     "field", [*ONE_OF_EACH, BLS12_381_FQ, FULL96, THREE], ids=lambda field: field.name
 )
-def test_fields_are_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
-    check_against(gpu, place, field, fmpz_mod_ctx(field.modulus))
+def test_operations_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
+    check_against_oracle(gpu, place, field, fmpz_mod_ctx(field.modulus))
 
 
 @in_both_places
-def test_bls12_381_fr_is_that_of_arkworks(gpu: Gpu, place: Place) -> None:
-    check_against(gpu, place, BLS12_381_FR, Scalar)
+def test_bls12_381_fr_equals_that_of_arkworks(gpu: Gpu, place: Place) -> None:
+    check_against_oracle(gpu, place, BLS12_381_FR, Scalar)
 
 
 @in_both_places
@@ -77,17 +80,17 @@ def test_bls12_381_fr_is_that_of_arkworks(gpu: Gpu, place: Place) -> None:
     [(BLS12_381_FQ, PY_ECC.bls12_381_FQ), (BN254_FQ, PY_ECC.bn128_FQ)],
     ids=["bls12_381_fq", "bn254_fq"],
 )
-def test_coordinates_of_curves_are_those_of_py_ecc(
+def test_base_fields_of_curves_equal_those_of_py_ecc(
     gpu: Gpu, field: Field, element: Element, place: Place
 ) -> None:
-    check_against(gpu, place, field, element)
+    check_against_oracle(gpu, place, field, element)
 
 
 @in_both_places
-def test_montgomery_form_is_that_of_arkworks(gpu: Gpu, place: Place) -> None:
-    """Words in Montgomery form are x R, and R is an element that arkworks multiplies by."""
-    values = some(BLS12_381_FR, 20, 3)
+def test_montgomery_form_equals_a_product_by_arkworks(gpu: Gpu, place: Place) -> None:
+    """Words in Montgomery form equal the product x R by arkworks."""
+    values = draw_elements(BLS12_381_FR, 20, 3)
     r = Scalar(2**256 % BLS12_381_FR.modulus)
-    words = made(gpu, place, BLS12_381_FR, values).in_form("montgomery").numpy()
+    words = make_array(gpu, place, BLS12_381_FR, values).in_form("montgomery").numpy()
     wanted = b"".join((Scalar(value) * r).to_le_bytes() for value in values)
     assert words.astype("<u8").tobytes() == wanted

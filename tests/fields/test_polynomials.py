@@ -1,5 +1,5 @@
-"""Polynomials over fields, on the host and on the card: products, values, interpolation, division
-by X^n - 1, against FLINT and plain integers."""
+"""Polynomials on the host and on a device, compared with FLINT: products, values, interpolation,
+division by X^n - 1."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from gpu_executor.ops import polynomials
 from tests.support.fields_under_test import (
     FULL96,
     Place,
-    edges,
+    draw_elements,
     in_both_places,
-    ints,
-    made,
-    points,
-    polynomial,
-    some,
+    list_edge_values,
+    list_points,
+    make_array,
+    make_polynomial,
+    to_ints,
 )
 
 Gpu = gx.PersistentVulkanBackend
@@ -41,8 +41,8 @@ with_few_roots = pytest.mark.parametrize(
 )
 
 
-def product_of(field: Field, a: Sequence[int], b: Sequence[int]) -> list[int]:
-    exact = polynomial(field, a) * polynomial(field, b)
+def multiply_with_flint(field: Field, a: Sequence[int], b: Sequence[int]) -> list[int]:
+    exact = make_polynomial(field, a) * make_polynomial(field, b)
     return [int(exact[i]) for i in range(len(a) + len(b) - 1)]
 
 
@@ -51,22 +51,29 @@ def product_of(field: Field, a: Sequence[int], b: Sequence[int]) -> list[int]:
 
 @in_both_places
 @each_field
-def test_products_are_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
-    # lavapipe compiles the transforms of each length anew, those of many limbs for a second.
+def test_products_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
+    # lavapipe compiles the passes of each length anew, which takes a second for many limbs.
     lengths = [(1, 1), (5, 1), (16, 17), (100, 37)]
     for long, short in lengths if field in (GOLDILOCKS, BABYBEAR) else lengths[1::2]:
-        a, b = some(field, long, 1), some(field, short, 2)
-        x, y = (made(gpu, place, field, each) for each in (a, b))
-        assert ints(field.poly_mul(x, y)) == ints(field.poly_mul(y, x)) == product_of(field, a, b)
+        a, b = draw_elements(field, long, 1), draw_elements(field, short, 2)
+        x, y = (make_array(gpu, place, field, each) for each in (a, b))
+        assert (
+            to_ints(field.poly_mul(x, y))
+            == to_ints(field.poly_mul(y, x))
+            == multiply_with_flint(field, a, b)
+        )
 
 
 @in_both_places
 def test_every_row_is_multiplied(gpu: Gpu, place: Place) -> None:
-    rows, other = [some(BABYBEAR, 7, seed) for seed in range(3)], some(BABYBEAR, 4, 9)
-    x, y = (made(gpu, place, BABYBEAR, each) for each in (rows, other))
-    wanted = [product_of(BABYBEAR, row, other) for row in rows]
-    assert ints(BABYBEAR.poly_mul(x, y)) == wanted
-    assert ints(BABYBEAR.poly_mul(x, made(gpu, place, BABYBEAR, [other] * 3))) == wanted
+    rows, other = (
+        [draw_elements(BABYBEAR, 7, seed) for seed in range(3)],
+        draw_elements(BABYBEAR, 4, 9),
+    )
+    x, y = (make_array(gpu, place, BABYBEAR, each) for each in (rows, other))
+    wanted = [multiply_with_flint(BABYBEAR, row, other) for row in rows]
+    assert to_ints(BABYBEAR.poly_mul(x, y)) == wanted
+    assert to_ints(BABYBEAR.poly_mul(x, make_array(gpu, place, BABYBEAR, [other] * 3))) == wanted
 
 
 @settings(max_examples=5)
@@ -76,11 +83,11 @@ def test_every_row_is_multiplied(gpu: Gpu, place: Place) -> None:
 def test_values_of_a_product_are_products_of_values(
     gpu: Gpu, field: Field, place: Place, data: st.DataObject
 ) -> None:
-    element = st.one_of(st.sampled_from(edges(field)), st.integers(0, field.modulus - 1))
+    element = st.one_of(st.sampled_from(list_edge_values(field)), st.integers(0, field.modulus - 1))
     rows = st.lists(element, min_size=3, max_size=6)
-    a, b, at = (made(gpu, place, field, data.draw(rows)) for _ in range(3))
+    a, b, at = (make_array(gpu, place, field, data.draw(rows)) for _ in range(3))
     found = field.poly_eval(field.poly_mul(a, b), at)
-    assert ints(found) == ints(field.poly_eval(a, at) * field.poly_eval(b, at))
+    assert to_ints(found) == to_ints(field.poly_eval(a, at) * field.poly_eval(b, at))
 
 
 # --- values ---
@@ -88,17 +95,17 @@ def test_values_of_a_product_are_products_of_values(
 
 @in_both_places
 @with_few_roots
-def test_values_are_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
-    at = [0, 1, field.modulus - 1, *some(field, 18, 2)]
-    y = made(gpu, place, field, at)
+def test_values_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
+    at = [0, 1, field.modulus - 1, *draw_elements(field, 18, 2)]
+    y = make_array(gpu, place, field, at)
     for count in (1, 2, 7, 100):
-        a = some(field, count, 1)
-        x, exact = made(gpu, place, field, a), polynomial(field, a)
+        a = draw_elements(field, count, 1)
+        x, exact = make_array(gpu, place, field, a), make_polynomial(field, a)
         wanted = [int(exact(point)) for point in at]
-        assert ints(field.poly_eval(x, y)) == wanted
+        assert to_ints(field.poly_eval(x, y)) == wanted
         in_rows = np.array(wanted, object).reshape(3, 7).tolist()
-        assert ints(field.poly_eval(x, y.reshape(3, 7))) == in_rows
-        assert ints(field.poly_eval(x, y[5])) == wanted[5]
+        assert to_ints(field.poly_eval(x, y.reshape(3, 7))) == in_rows
+        assert to_ints(field.poly_eval(x, y[5])) == wanted[5]
 
 
 @in_both_places
@@ -107,32 +114,32 @@ def test_long_polynomials_are_evaluated_in_parts(
 ) -> None:
     monkeypatch.setattr(polynomials, "MAX_COEFFICIENTS", 16)
     monkeypatch.setattr(polynomials, "HOST_TERMS", 300)
-    a, at = some(FR, 100, 1), some(FR, 20, 2)
-    x, y = (made(gpu, place, FR, each) for each in (a, at))
-    exact = polynomial(FR, a)
-    assert ints(FR.poly_eval(x, y)) == [int(exact(point)) for point in at]
+    a, at = draw_elements(FR, 100, 1), draw_elements(FR, 20, 2)
+    x, y = (make_array(gpu, place, FR, each) for each in (a, at))
+    exact = make_polynomial(FR, a)
+    assert to_ints(FR.poly_eval(x, y)) == [int(exact(point)) for point in at]
 
 
 @in_both_places
-def test_no_points_have_no_values(gpu: Gpu, place: Place) -> None:
+def test_no_points_give_no_values(gpu: Gpu, place: Place) -> None:
     for shape in ((0,), (3, 0)):
-        at = made(gpu, place, FR, np.zeros(shape, object))
-        assert FR.poly_eval(made(gpu, place, FR, [1, 2, 3]), at).shape == shape
+        at = make_array(gpu, place, FR, np.zeros(shape, object))
+        assert FR.poly_eval(make_array(gpu, place, FR, [1, 2, 3]), at).shape == shape
 
 
-# --- interpolation on the domain ---
+# --- interpolation at roots of unity ---
 
 
 @in_both_places
 @each_field
 @pytest.mark.parametrize("coset", [None, 5])
-def test_the_polynomial_through_values_has_them(
+def test_interpolated_polynomials_have_the_given_values(
     gpu: Gpu, field: Field, place: Place, coset: int | None
 ) -> None:
-    values = some(field, 16, 3)
-    found = field.intt(made(gpu, place, field, values), coset=coset)
-    at = made(gpu, place, field, points(field, 4, coset or 1))
-    assert ints(field.poly_eval(found, at)) == values
+    values = draw_elements(field, 16, 3)
+    found = field.intt(make_array(gpu, place, field, values), coset=coset)
+    at = make_array(gpu, place, field, list_points(field, 4, coset or 1))
+    assert to_ints(field.poly_eval(found, at)) == values
 
 
 # --- division by X^n - 1 ---
@@ -140,30 +147,30 @@ def test_the_polynomial_through_values_has_them(
 
 @in_both_places
 @with_few_roots
-def test_quotient_and_remainder_are_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
+def test_quotient_and_remainder_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
     for n in (1, 3, 8, 64, 99, 100, 128):
-        a = some(field, 100, n)
-        found = field.poly_divide_vanishing(made(gpu, place, field, a), n)
-        quotient, remainder = (ints(each) for each in found)
-        exact = divmod(polynomial(field, a), polynomial(field, [-1, *[0] * (n - 1), 1]))
+        a = draw_elements(field, 100, n)
+        found = field.poly_divide_vanishing(make_array(gpu, place, field, a), n)
+        quotient, remainder = (to_ints(each) for each in found)
+        exact = divmod(make_polynomial(field, a), make_polynomial(field, [-1, *[0] * (n - 1), 1]))
         assert quotient == [int(exact[0][i]) for i in range(max(100 - n, 0))]
         assert remainder == [int(exact[1][i]) for i in range(n)]
 
 
 @in_both_places
-def test_no_coefficients_leave_nothing(gpu: Gpu, place: Place) -> None:
-    x = made(gpu, place, FR, [])
+def test_the_empty_polynomial_has_quotient_and_remainder_zero(gpu: Gpu, place: Place) -> None:
+    x = make_array(gpu, place, FR, [])
     quotient, remainder = FR.poly_divide_vanishing(x, 3)
-    assert (ints(quotient), ints(remainder)) == ([], [0, 0, 0])
+    assert (to_ints(quotient), to_ints(remainder)) == ([], [0, 0, 0])
 
 
-# --- what cannot be ---
+# --- rejected arguments ---
 
 
 @in_both_places
-def test_what_is_no_polynomial_is_refused_in_words(gpu: Gpu, place: Place) -> None:
-    rows, single = made(gpu, place, FR, [[1, 2], [3, 4]]), made(gpu, place, FR, 5)
-    none = made(gpu, place, FR, [])
+def test_arguments_that_are_not_polynomials_are_rejected(gpu: Gpu, place: Place) -> None:
+    rows, single = make_array(gpu, place, FR, [[1, 2], [3, 4]]), make_array(gpu, place, FR, 5)
+    none = make_array(gpu, place, FR, [])
     for a in (rows, single, none):
         with pytest.raises(gx.errors.ArgumentShapeError, match="expected one polynomial"):
             FR.poly_eval(a, rows)
@@ -183,13 +190,13 @@ def test_what_is_no_polynomial_is_refused_in_words(gpu: Gpu, place: Place) -> No
 
 
 @in_both_places
-def test_products_that_need_more_roots_than_there_are_are_refused(gpu: Gpu, place: Place) -> None:
-    x = made(gpu, place, MERSENNE31, [1, 2, 3])
+def test_products_longer_than_the_largest_transform_are_rejected(gpu: Gpu, place: Place) -> None:
+    x = make_array(gpu, place, MERSENNE31, [1, 2, 3])
     with pytest.raises(gx.errors.ArgumentShapeError, match=r"at most 2\^1 elements.*not 2\^3"):
         MERSENNE31.poly_mul(x, x)
 
 
-def test_polynomials_and_points_in_two_places_are_refused(gpu: Gpu) -> None:
+def test_operands_in_different_places_are_rejected(gpu: Gpu) -> None:
     host = FR.encode([1, 2])
     there = gpu.to_device(host)
     for a, b in ((host, there), (there, host)):

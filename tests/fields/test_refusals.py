@@ -1,4 +1,4 @@
-"""What cannot be is refused in words, wherever the arrays are."""
+"""Invalid operands, elements and options are rejected alike on the host and on a device."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.conftest import OpenGpu
 from tests.support.fields_under_test import (
     Place,
     in_both_places,
-    ints,
-    made,
+    make_array,
     on_every_field,
-    words_of,
+    to_ints,
+    to_words,
 )
 
 FR = BLS12_381_FR
@@ -53,12 +53,12 @@ OF_ANOTHER_FIELD: dict[str, Use] = {
 
 
 @pytest.mark.parametrize("use", OF_ANOTHER_FIELD.values(), ids=OF_ANOTHER_FIELD.keys())
-def test_an_array_of_another_field_is_refused(use: Use) -> None:
+def test_an_array_of_another_field_is_rejected(use: Use) -> None:
     with pytest.raises(gx.errors.ArgumentTypeError, match="was given to an operation of"):
         use(FR.encode([1, 2, 3, 4]))
 
 
-def test_operands_in_two_places_are_refused(fresh_gpu: OpenGpu) -> None:
+def test_operands_in_different_places_are_rejected(fresh_gpu: OpenGpu) -> None:
     gpu, other = fresh_gpu(), fresh_gpu()
     host = BABYBEAR.encode([1, 2])
     here, there = gpu.to_device(host), other.to_device(host)
@@ -74,16 +74,16 @@ def test_operands_in_two_places_are_refused(fresh_gpu: OpenGpu) -> None:
         _ = host.device
 
 
-def test_an_array_of_a_closed_backend_is_refused(fresh_gpu: OpenGpu) -> None:
+def test_an_array_of_a_closed_backend_is_rejected(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     x = gpu.to_device(BABYBEAR.encode([1, 2]))
     gpu.close()
-    for use in (lambda: x + x, lambda: ints(x), lambda: BABYBEAR.ntt(x)):
+    for use in (lambda: x + x, lambda: to_ints(x), lambda: BABYBEAR.ntt(x)):
         with pytest.raises(gx.errors.ClosedError):
             use()
 
 
-def test_operations_want_arrays(gpu: Gpu) -> None:
+def test_operations_require_a_field_array(gpu: Gpu) -> None:
     wanted = "expected a FieldArray, found int; encode"
     for use in (FR.inverse, FR.sum, FR.prefix_product, FR.ntt, FR.decode, FR.to_bytes):
         with pytest.raises(gx.errors.ArgumentTypeError, match=wanted):
@@ -93,21 +93,21 @@ def test_operations_want_arrays(gpu: Gpu) -> None:
 
 
 @in_both_places
-def test_shapes_that_do_not_go_together_are_refused(gpu: Gpu, place: Place) -> None:
+def test_shapes_that_cannot_be_broadcast_are_rejected(gpu: Gpu, place: Place) -> None:
     for one, other in (((4,), (3,)), ((2, 4), (2,)), ((2, 4), (2, 1)), ((2, 4), (4, 2))):
-        x, y = (made(gpu, place, FR, np.zeros(shape, object)) for shape in (one, other))
+        x, y = (make_array(gpu, place, FR, np.zeros(shape, object)) for shape in (one, other))
         for use in (FR.add, FR.sub, FR.mul, FR.equal, FR.dot):
             with pytest.raises(gx.errors.ArgumentShapeError, match="cannot be broadcast together"):
                 use(x, y)
         with pytest.raises(gx.errors.ArgumentShapeError, match="cannot be broadcast together"):
             FR.fma(x, x, y)
-    x = made(gpu, place, FR, [[1, 2], [3, 4]])
+    x = make_array(gpu, place, FR, [[1, 2], [3, 4]])
     for axis in (0, 1, -2):
         with pytest.raises(gx.errors.ArgumentShapeError, match="axis must be -1"):
             FR.sum(x, axis=axis)  # type: ignore[arg-type]
 
 
-def test_indices_that_an_array_does_not_have_are_refused(gpu: Gpu) -> None:
+def test_invalid_indices_are_rejected(gpu: Gpu) -> None:
     host = FR.encode([[1, 2], [3, 4]])
     with pytest.raises(IndexError, match="3 indices for an array of shape"):
         host[0, 0, 0]
@@ -121,9 +121,9 @@ def test_indices_that_an_array_does_not_have_are_refused(gpu: Gpu) -> None:
 
 
 @in_both_places
-def test_single_elements_have_no_rows(gpu: Gpu, place: Place) -> None:
+def test_arrays_without_axes_cannot_be_indexed(gpu: Gpu, place: Place) -> None:
     with pytest.raises((IndexError, gx.errors.ArgumentShapeError)):
-        made(gpu, place, FR, 9)[0]
+        make_array(gpu, place, FR, 9)[0]
 
 
 # --- elements and moduli ---
@@ -131,8 +131,10 @@ def test_single_elements_have_no_rows(gpu: Gpu, place: Place) -> None:
 
 @in_both_places
 @pytest.mark.parametrize("operand", [0.5, 2.0, True, np.True_, None, "7", [1, 2], np.arange(3)])
-def test_operands_that_are_no_elements_are_refused(gpu: Gpu, place: Place, operand: Any) -> None:
-    x = made(gpu, place, FR, [1, 2, 3])
+def test_operands_that_are_neither_arrays_nor_integers_are_rejected(
+    gpu: Gpu, place: Place, operand: Any
+) -> None:
+    x = make_array(gpu, place, FR, [1, 2, 3])
     uses: list[Callable[[], object]] = [
         lambda: x + operand,
         lambda: operand - x,
@@ -146,7 +148,7 @@ def test_operands_that_are_no_elements_are_refused(gpu: Gpu, place: Place, opera
 
 
 @on_every_field
-def test_elements_that_are_not_below_the_modulus_are_refused(field: Field) -> None:
+def test_elements_not_below_the_modulus_are_rejected(field: Field) -> None:
     p, words, message = field.modulus, field.prime.words, "element 2 .* not below the modulus"
     for bad in (p, p + 1, 2 ** (32 * words) - 1):
         values = [0, p - 1, bad, 1]
@@ -155,7 +157,7 @@ def test_elements_that_are_not_below_the_modulus_are_refused(field: Field) -> No
         forms: set[Form] = {"canonical", field.form}
         for form in forms:
             with pytest.raises(gx.ElementRangeError, match=message):
-                field.from_words(words_of(field, values), form)
+                field.from_words(to_words(field, values), form)
         data = b"".join(value.to_bytes(4 * words, "big") for value in values)
         with pytest.raises(gx.ElementRangeError, match=message):
             field.from_bytes(data, width=4 * words)
@@ -163,7 +165,7 @@ def test_elements_that_are_not_below_the_modulus_are_refused(field: Field) -> No
         field.encode([0, -1])
 
 
-def test_words_that_are_no_elements_are_refused() -> None:
+def test_words_of_the_wrong_form_dtype_or_shape_are_rejected() -> None:
     zeros = np.zeros((3, 4), np.uint64)
     with pytest.raises(
         gx.errors.ArgumentTypeError, match="'canonical' or 'montgomery', not 'mont'"
@@ -203,7 +205,7 @@ def test_words_that_are_no_elements_are_refused() -> None:
         (2**769 - 1, "769 bits; at most 768 are supported"),
     ],
 )
-def test_moduli_that_are_no_odd_primes_of_a_size_that_fits_are_refused(
+def test_moduli_that_are_not_odd_primes_of_at_most_768_bits_are_rejected(
     modulus: int, reason: str
 ) -> None:
     with pytest.raises(gx.errors.KernelError, match=reason):
@@ -214,38 +216,38 @@ def test_moduli_that_are_no_odd_primes_of_a_size_that_fits_are_refused(
 
 
 @in_both_places
-def test_there_are_two_forms(gpu: Gpu, place: Place) -> None:
+def test_unknown_forms_are_rejected(gpu: Gpu, place: Place) -> None:
     with pytest.raises(
         gx.errors.ArgumentTypeError, match="'canonical' or 'montgomery', not 'bogus'"
     ):
-        made(gpu, place, FR, [1]).in_form("bogus")  # type: ignore[arg-type]
+        make_array(gpu, place, FR, [1]).in_form("bogus")  # type: ignore[arg-type]
 
 
 @in_both_places
-def test_there_are_two_orders(gpu: Gpu, place: Place) -> None:
-    x = made(gpu, place, BABYBEAR, [1, 2, 3, 4])
+def test_unknown_orders_are_rejected(gpu: Gpu, place: Place) -> None:
+    x = make_array(gpu, place, BABYBEAR, [1, 2, 3, 4])
     for way in ({"order_in": "bit-reversed"}, {"order_out": "bit-reversed"}):
         with pytest.raises(gx.errors.ArgumentTypeError, match="'natural' or 'reversed'"):
             BABYBEAR.ntt(x, **way)  # type: ignore[arg-type]
 
 
 @in_both_places
-def test_zeros_are_inverted_in_two_ways(gpu: Gpu, place: Place) -> None:
+def test_unknown_policies_for_zero_are_rejected(gpu: Gpu, place: Place) -> None:
     with pytest.raises(gx.errors.ArgumentTypeError, match="'zero' or 'error', not 'raise'"):
-        BABYBEAR.inverse(made(gpu, place, BABYBEAR, [1]), zero="raise")  # type: ignore[arg-type]
+        BABYBEAR.inverse(make_array(gpu, place, BABYBEAR, [1]), zero="raise")  # type: ignore[arg-type]
 
 
 @in_both_places
-def test_a_coset_is_no_multiple_of_the_modulus(gpu: Gpu, place: Place) -> None:
-    x = made(gpu, place, BABYBEAR, [1, 2, 3, 4])
+def test_cosets_that_are_zero_modulo_the_prime_are_rejected(gpu: Gpu, place: Place) -> None:
+    x = make_array(gpu, place, BABYBEAR, [1, 2, 3, 4])
     for change in (BABYBEAR.ntt, BABYBEAR.intt):
         for coset in (0, BABYBEAR.modulus, 0.5, True):
             with pytest.raises(gx.errors.ArgumentTypeError, match="coset must"):
                 change(x, coset=coset)  # type: ignore[arg-type]
 
 
-def test_these_are_refused_in_words(gpu: Gpu) -> None:
-    x, host = made(gpu, "card", BABYBEAR, [1, 2]), BABYBEAR.encode([1, 2])
+def test_wrong_types_raise_errors_of_the_package(gpu: Gpu) -> None:
+    x, host = make_array(gpu, "device", BABYBEAR, [1, 2]), BABYBEAR.encode([1, 2])
     uses: list[Callable[[], object]] = [
         lambda: x**0.5,  # type: ignore[operator]
         lambda: x**x,  # type: ignore[operator]
@@ -254,7 +256,7 @@ def test_these_are_refused_in_words(gpu: Gpu) -> None:
         lambda: BABYBEAR.from_words([1, 2], "canonical"),  # type: ignore[arg-type]
         lambda: BABYBEAR.from_words(x.data, "montgomery"),  # type: ignore[arg-type]
         lambda: host.reshape(3),
-        lambda: made(gpu, "card", BABYBEAR, []).reshape(0, -1),
+        lambda: make_array(gpu, "device", BABYBEAR, []).reshape(0, -1),
     ]
     said = []
     for use in uses:

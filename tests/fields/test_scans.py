@@ -1,4 +1,4 @@
-"""Sums, running products and inverses in several passes: exact for every number of elements."""
+"""Sums, prefix products and inverses on a device, in one and several passes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gpu_executor.ops import scans
 from gpu_executor.ops.scans import CHUNK, DIRECT_INVERSES_ON_CPU
 from gpu_executor.ops.scans import ELEMENTS_PER_INVOCATION as GROUP
 from tests.conftest import OpenGpu
-from tests.support.fields_under_test import devices, ints, on_one_of_each, some
+from tests.support.device_arrays import get_device_memory
+from tests.support.fields_under_test import draw_elements, on_one_of_each, to_ints
 
 SHORT = [
     1,
@@ -28,18 +29,18 @@ TWICE = GROUP * GROUP
 AROUND_TWICE = [TWICE - 1, TWICE, TWICE + 1]
 
 
-def values_of(field: Field, count: int, seed: int = 1) -> list[int]:
-    """Elements without zeros, which would leave nothing of a product."""
-    return [value or 1 for value in some(field, count, seed)]
+def draw_nonzero(field: Field, count: int, seed: int = 1) -> list[int]:
+    """Elements without zeros, which would make products zero."""
+    return [value or 1 for value in draw_elements(field, count, seed)]
 
 
-def with_zeros(values: Sequence[int], at: Sequence[int]) -> list[int]:
+def put_zeros(values: Sequence[int], at: Sequence[int]) -> list[int]:
     places = set(at)
     return [0 if index in places else value for index, value in enumerate(values)]
 
 
 def check_inverses(gpu: gx.PersistentVulkanBackend, field: Field, values: Sequence[int]) -> None:
-    inverses = ints(field.inverse(gpu.to_device(field.encode(values))))
+    inverses = to_ints(field.inverse(gpu.to_device(field.encode(values))))
     assert inverses == [pow(value, -1, field.modulus) if value else 0 for value in values]
 
 
@@ -47,19 +48,19 @@ def check_sums(
     gpu: gx.PersistentVulkanBackend, field: Field, rows: Sequence[Sequence[int]]
 ) -> None:
     array = gpu.to_device(field.encode(rows))
-    assert ints(field.sum(array, axis=-1)) == [sum(row) % field.modulus for row in rows]
-    assert ints(field.sum(array)) == sum(map(sum, rows)) % field.modulus
+    assert to_ints(field.sum(array, axis=-1)) == [sum(row) % field.modulus for row in rows]
+    assert to_ints(field.sum(array)) == sum(map(sum, rows)) % field.modulus
 
 
 def check_products(
     gpu: gx.PersistentVulkanBackend, field: Field, rows: Sequence[Sequence[int]]
 ) -> None:
-    products = ints(field.prefix_product(gpu.to_device(field.encode(rows))))
+    products = to_ints(field.prefix_product(gpu.to_device(field.encode(rows))))
     assert products == [list(accumulate(row, lambda x, y: x * y % field.modulus)) for row in rows]
 
 
-def rows_of(field: Field, rows: int, columns: int) -> list[list[int]]:
-    return [values_of(field, columns, seed) for seed in range(rows)]
+def draw_rows(field: Field, rows: int, columns: int) -> list[list[int]]:
+    return [draw_nonzero(field, columns, seed) for seed in range(rows)]
 
 
 # --- sums ---
@@ -71,7 +72,7 @@ def test_sums_of_rows_are_exact(
     gpu: gx.PersistentVulkanBackend, field: Field, columns: int
 ) -> None:
     for rows in (1, 3):
-        check_sums(gpu, field, rows_of(field, rows, columns))
+        check_sums(gpu, field, draw_rows(field, rows, columns))
 
 
 @pytest.mark.parametrize("field", [BABYBEAR, GOLDILOCKS], ids=lambda field: field.name)
@@ -82,40 +83,40 @@ def test_sums_of_the_largest_elements_are_exact(
         check_sums(gpu, field, [[field.modulus - 1] * columns] * 2)
 
 
-def test_many_short_rows_are_summed_each(gpu: gx.PersistentVulkanBackend) -> None:
+def test_many_short_rows_are_summed_separately(gpu: gx.PersistentVulkanBackend) -> None:
     check_sums(gpu, BABYBEAR, [[row % 7, row, 1] for row in range(5000)])
 
 
-# --- running products ---
+# --- prefix products ---
 
 
 @pytest.mark.parametrize("columns", [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK, *AROUND_TWICE])
 @on_one_of_each
-def test_running_products_are_exact(
+def test_prefix_products_are_exact(
     gpu: gx.PersistentVulkanBackend, field: Field, columns: int
 ) -> None:
     for rows in (1, 3):
-        check_products(gpu, field, rows_of(field, rows, columns))
+        check_products(gpu, field, draw_rows(field, rows, columns))
 
 
-def test_running_products_of_three_passes_are_exact(gpu: gx.PersistentVulkanBackend) -> None:
+def test_prefix_products_of_three_passes_are_exact(gpu: gx.PersistentVulkanBackend) -> None:
     for columns in (CHUNK**3 - 1, CHUNK**3, CHUNK**3 + 1):
-        check_products(gpu, BABYBEAR, rows_of(BABYBEAR, 2, columns))
+        check_products(gpu, BABYBEAR, draw_rows(BABYBEAR, 2, columns))
 
 
 @pytest.mark.parametrize("at", [[0], [CHUNK - 1], [CHUNK], [100], [1199], [40, 700]], ids=str)
-def test_behind_a_zero_all_products_of_its_row_are_zero(
+def test_prefix_products_after_a_zero_are_zero_in_its_row_only(
     gpu: gx.PersistentVulkanBackend, at: Sequence[int]
 ) -> None:
-    first, second, third = rows_of(BLS12_381_FR, 3, 1200)
-    check_products(gpu, BLS12_381_FR, [first, with_zeros(second, at), third])
+    first, second, third = draw_rows(BLS12_381_FR, 3, 1200)
+    check_products(gpu, BLS12_381_FR, [first, put_zeros(second, at), third])
 
 
 # --- inverses ---
 
 
-def invert_alone(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    """So many each by itself, on any device."""
+def set_direct_inverses(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """Invert up to this many elements directly, on any device."""
     monkeypatch.setattr(scans, "DIRECT_INVERSES", few)
     monkeypatch.setattr(scans, "DIRECT_INVERSES_ON_CPU", few)
 
@@ -125,25 +126,25 @@ def invert_alone(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     [1, 2, *(DIRECT_INVERSES_ON_CPU + i for i in (-1, 0, 1)), 4099],
 )
 @on_one_of_each
-def test_inverses_are_exact_however_many(
+def test_any_number_of_inverses_is_exact(
     gpu: gx.PersistentVulkanBackend, field: Field, count: int
 ) -> None:
-    check_inverses(gpu, field, some(field, count, 1))
+    check_inverses(gpu, field, draw_elements(field, count, 1))
 
 
-def test_inverses_of_inverses_of_products_are_exact(
+def test_inverses_of_two_levels_of_products_are_exact(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    invert_alone(monkeypatch, 1000)
+    set_direct_inverses(monkeypatch, 1000)
     for count in (1000 * GROUP, 1000 * GROUP + 1):
-        check_inverses(gpu, BABYBEAR, some(BABYBEAR, count, 1))
+        check_inverses(gpu, BABYBEAR, draw_elements(BABYBEAR, count, 1))
 
 
 @on_one_of_each
-def test_few_elements_take_as_many_passes_where_fewer_are_inverted_alone(
+def test_inverses_of_several_levels_are_exact_for_few_elements(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, field: Field
 ) -> None:
-    invert_alone(monkeypatch, 4)
+    set_direct_inverses(monkeypatch, 4)
     for count in (
         3,
         4,
@@ -152,7 +153,7 @@ def test_few_elements_take_as_many_passes_where_fewer_are_inverted_alone(
         4 * GROUP + 1,
         4 * TWICE + 1,
     ):
-        check_inverses(gpu, field, some(field, count, 1))
+        check_inverses(gpu, field, draw_elements(field, count, 1))
 
 
 ZEROS = {
@@ -170,47 +171,50 @@ ZEROS = {
 
 @pytest.mark.parametrize("at", ZEROS.values(), ids=ZEROS.keys())
 @pytest.mark.parametrize("field", [BLS12_381_FR, BABYBEAR], ids=lambda field: field.name)
-def test_zeros_stay_and_the_others_are_inverted(
+def test_zeros_do_not_spoil_the_inverses_of_other_elements(
     gpu: gx.PersistentVulkanBackend,
     monkeypatch: pytest.MonkeyPatch,
     field: Field,
     at: Sequence[int],
 ) -> None:
-    invert_alone(monkeypatch, 32)
-    check_inverses(gpu, field, with_zeros(values_of(field, 1000), at))
+    set_direct_inverses(monkeypatch, 32)
+    check_inverses(gpu, field, put_zeros(draw_nonzero(field, 1000), at))
 
 
-# --- how many at once ---
+# --- elements per invocation ---
 
 
 @pytest.mark.parametrize("together", [2, 3, 7])
-def test_any_number_of_elements_may_be_taken_together(
+def test_any_number_of_elements_per_invocation_is_exact(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     monkeypatch.setattr(scans, "ELEMENTS_PER_INVOCATION", together)
     monkeypatch.setattr(scans, "CHUNK", together)
-    invert_alone(monkeypatch, 1)
+    set_direct_inverses(monkeypatch, 1)
     for count in (1, 2, 3, 7, 8, 49, 50, 343):
-        rows = rows_of(GOLDILOCKS, 3, count)
+        rows = draw_rows(GOLDILOCKS, 3, count)
         check_sums(gpu, GOLDILOCKS, rows)
         check_products(gpu, GOLDILOCKS, rows)
-        check_inverses(gpu, GOLDILOCKS, with_zeros(rows[0], [count // 2]))
+        check_inverses(gpu, GOLDILOCKS, put_zeros(rows[0], [count // 2]))
 
 
-def test_each_pass_takes_a_fraction_of_the_one_before(
+def test_each_level_has_a_fraction_of_the_elements_of_the_one_before(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    invert_alone(monkeypatch, 8)
+    set_direct_inverses(monkeypatch, 8)
     gpu = fresh_gpu()
-    x = gpu.to_device(BABYBEAR.encode(values_of(BABYBEAR, TWICE)))
-    BABYBEAR.inverse(x)  # its exponent comes to the card once
-    chain = devices(gpu).stream
+    x = gpu.to_device(BABYBEAR.encode(draw_nonzero(BABYBEAR, TWICE)))
+    BABYBEAR.inverse(x)  # uploads the exponent
+    stream = get_device_memory(gpu).stream
 
-    def dispatches_of(use: Callable[[FieldArray], FieldArray]) -> tuple[int, int]:
-        submissions, dispatches = chain.submissions, chain.dispatches
+    def count_dispatches(use: Callable[[FieldArray], FieldArray]) -> tuple[int, int]:
+        submissions, dispatches = stream.submissions, stream.dispatches
         use(x)
-        return chain.submissions - submissions, chain.dispatches - dispatches
+        return stream.submissions - submissions, stream.dispatches - dispatches
 
-    assert dispatches_of(BABYBEAR.sum) == (1, 2)  # 1024 elements, 32 sums, 1
-    assert dispatches_of(BABYBEAR.prefix_product) == (1, 3)  # up, and there and back above it
-    assert dispatches_of(BABYBEAR.inverse) == (1, 5)  # 1024 to 32 to 8, and back
+    assert count_dispatches(BABYBEAR.sum) == (1, 2)  # 1024 elements to 32 sums to 1
+    assert count_dispatches(BABYBEAR.prefix_product) == (
+        1,
+        3,
+    )  # products of chunks, one level above, products inside chunks
+    assert count_dispatches(BABYBEAR.inverse) == (1, 5)  # 1024 to 32 to 8, and back

@@ -1,4 +1,4 @@
-"""Chains on the card: in order, not waited for, what is in use kept, errors in words."""
+"""The command stream: order, barriers, lifetimes, limits, interrupts, copies."""
 
 from __future__ import annotations
 
@@ -11,46 +11,27 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayCopy, Dispatch
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
-from gpu_executor.vulkan import binding, device_memory, dispatch_cache
-from gpu_executor.vulkan import command_stream as chain_module
-from gpu_executor.vulkan.device_memory import DeviceMemory
+from gpu_executor.vulkan import binding, command_stream, device_memory, dispatch_cache
 from gpu_executor.vulkan.timeline import Submission
 from tests.conftest import OpenGpu
+from tests.support.device_arrays import COUNT, WORD, draw_words, get_device_memory, submit_sum
 from tests.support.interrupts import interrupt_submissions
 from tests.support.jobs import ADD_U32, FQ_ADD
 
-WORD = np.dtype(np.uint32)
-COUNT = 5000
 
-
-def devices(gpu: gx.PersistentVulkanBackend) -> DeviceMemory:
-    return gpu._session.device_memory
-
-
-def numbers(seed: int, count: int = COUNT) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
-    return np.random.default_rng(seed).integers(0, 1 << 32, count, dtype=np.uint32)
-
-
-def sum_of(device: DeviceMemory, a: DeviceArray, b: DeviceArray) -> DeviceArray:
-    result = device.empty(a.shape, WORD)
-    device.submit([Dispatch(ADD_U32, (a, b, result), a.size)])
-    return result
-
-
-def test_each_dispatch_sees_what_the_one_before_it_wrote(gpu: gx.PersistentVulkanBackend) -> None:
-    device, a, b = devices(gpu), numbers(1), numbers(2)
+def test_each_dispatch_sees_the_results_of_earlier_ones(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a, b = get_device_memory(gpu), draw_words(1), draw_words(2)
     x, step = device.put(a), device.put(b)
     for _ in range(200):
-        x = sum_of(device, x, step)
+        x = submit_sum(device, x, step)
     np.testing.assert_array_equal(x.numpy(), a + np.uint32(200) * b)
 
 
-def test_one_submission_has_barriers_only_where_they_are_needed(fresh_gpu: OpenGpu) -> None:
-    device = devices(fresh_gpu())
-    a, b = device.put(numbers(1)), device.put(numbers(2))
+def test_a_submission_has_barriers_only_between_dependent_steps(fresh_gpu: OpenGpu) -> None:
+    device = get_device_memory(fresh_gpu())
+    a, b = device.put(draw_words(1)), device.put(draw_words(2))
     apart = [device.empty((COUNT,), WORD) for _ in range(3)]
     device.submit([Dispatch(ADD_U32, (a, b, c), COUNT) for c in apart])
     assert device.stream.barriers == 0
@@ -64,20 +45,20 @@ def test_one_submission_has_barriers_only_where_they_are_needed(fresh_gpu: OpenG
         ]
     )
     assert device.stream.barriers == 3
-    np.testing.assert_array_equal(y.numpy(), numbers(1) + 2 * numbers(2))
-    np.testing.assert_array_equal(x.numpy(), 2 * numbers(2))
+    np.testing.assert_array_equal(y.numpy(), draw_words(1) + 2 * draw_words(2))
+    np.testing.assert_array_equal(x.numpy(), 2 * draw_words(2))
     for c in apart:
-        np.testing.assert_array_equal(c.numpy(), numbers(1) + numbers(2))
+        np.testing.assert_array_equal(c.numpy(), draw_words(1) + draw_words(2))
 
 
-def test_arrays_that_nobody_holds_live_until_the_device_is_done(fresh_gpu: OpenGpu) -> None:
+def test_unreferenced_arrays_live_until_the_device_has_finished(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    device = devices(gpu)
-    a, b = numbers(3, 1 << 20), numbers(4, 1 << 20)
+    device = get_device_memory(gpu)
+    a, b = draw_words(3, 1 << 20), draw_words(4, 1 << 20)
     x, step = device.put(a), device.put(b)
     for _ in range(20):
-        x = sum_of(device, x, step)  # the one before it is dropped at once
-        gpu.run(ADD_U32, numbers(5), numbers(6))  # takes memory meanwhile
+        x = submit_sum(device, x, step)  # drops the last reference to the earlier result
+        gpu.run(ADD_U32, draw_words(5), draw_words(6))  # allocates memory meanwhile
     np.testing.assert_array_equal(x.numpy(), a + np.uint32(20) * b)
     storage = weakref.ref(x.storage)
     del x, step
@@ -86,38 +67,40 @@ def test_arrays_that_nobody_holds_live_until_the_device_is_done(fresh_gpu: OpenG
     assert storage() is None
 
 
-def test_more_submissions_than_commands_wait_for_the_oldest(
+def test_submissions_beyond_the_limit_wait_for_the_oldest(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain_module, "MAX_IN_FLIGHT", 2)
-    device, a, b = devices(fresh_gpu()), numbers(1), numbers(2)
+    monkeypatch.setattr(command_stream, "MAX_IN_FLIGHT", 2)
+    device, a, b = get_device_memory(fresh_gpu()), draw_words(1), draw_words(2)
     x, step = device.put(a), device.put(b)
     held = [x]
     for _ in range(30):
-        x = sum_of(device, x, step)
+        x = submit_sum(device, x, step)
         held.append(x)
     assert len(device.stream._buffers) <= 2
     for number, each in enumerate(held):
         np.testing.assert_array_equal(each.numpy(), a + np.uint32(number) * b)
 
 
-def test_calls_and_chains_see_each_others_results(gpu: gx.PersistentVulkanBackend) -> None:
-    device, a, b = devices(gpu), numbers(1, 100_000), numbers(2, 100_000)
+def test_calls_and_the_command_stream_see_each_others_results(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    device, a, b = get_device_memory(gpu), draw_words(1, 100_000), draw_words(2, 100_000)
     x, step = device.put(a), device.put(b)
     for _ in range(5):
-        x = sum_of(device, x, step)
+        x = submit_sum(device, x, step)
         x = gpu.run(ADD_U32, x, step, keep=True)
     np.testing.assert_array_equal(gpu.run(ADD_U32, x, step), a + np.uint32(11) * b)
 
 
-def test_many_threads_share_a_chain(gpu: gx.PersistentVulkanBackend) -> None:
-    device, wrong = devices(gpu), []
+def test_many_threads_share_the_command_stream(gpu: gx.PersistentVulkanBackend) -> None:
+    device, wrong = get_device_memory(gpu), []
 
     def work(seed: int) -> None:
-        a, b = numbers(seed), numbers(seed + 100)
+        a, b = draw_words(seed), draw_words(seed + 100)
         x, step = device.put(a), device.put(b)
         for _ in range(30):
-            x = sum_of(device, x, step)
+            x = submit_sum(device, x, step)
         if not np.array_equal(x.numpy(), a + np.uint32(30) * b):
             wrong.append(seed)
 
@@ -129,15 +112,17 @@ def test_many_threads_share_a_chain(gpu: gx.PersistentVulkanBackend) -> None:
     assert wrong == []
 
 
-def test_slices_and_shapes_are_views(gpu: gx.PersistentVulkanBackend) -> None:
-    device, a = devices(gpu), numbers(7, 4096)
+def test_slices_and_reshaped_arrays_are_views(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a = get_device_memory(gpu), draw_words(7, 4096)
     x = device.put(a)
     np.testing.assert_array_equal(x[1024:3072].numpy(), a[1024:3072])
     np.testing.assert_array_equal(x.reshape(4, -1)[2].numpy(), a.reshape(4, -1)[2])
     np.testing.assert_array_equal(x.reshape(2, 2, 1024)[-1].numpy(), a.reshape(2, 2, 1024)[-1])
-    np.testing.assert_array_equal(sum_of(device, x[:2048], x[2048:]).numpy(), a[:2048] + a[2048:])
-    np.testing.assert_array_equal(  # where none can be bound, a copy is
-        sum_of(device, x[1:-1], x[2:]).numpy(), a[1:-1] + a[2:]
+    np.testing.assert_array_equal(
+        submit_sum(device, x[:2048], x[2048:]).numpy(), a[:2048] + a[2048:]
+    )
+    np.testing.assert_array_equal(  # unaligned inputs are copied first
+        submit_sum(device, x[1:-1], x[2:]).numpy(), a[1:-1] + a[2:]
     )
     y = device.put(np.zeros(10, np.uint32))
     device.submit([ArrayCopy(x[3:8], y[1:6]), ArrayCopy(x[:2], y[8:])])
@@ -151,10 +136,10 @@ def test_slices_and_shapes_are_views(gpu: gx.PersistentVulkanBackend) -> None:
         x[4096]
 
 
-def test_what_cannot_be_bound_is_refused_in_words(fresh_gpu: OpenGpu) -> None:
+def test_arrays_that_cannot_be_bound_are_rejected(fresh_gpu: OpenGpu) -> None:
     gpu, other = fresh_gpu(), fresh_gpu()
-    device = devices(gpu)
-    x = device.put(numbers(1))
+    device = get_device_memory(gpu)
+    x = device.put(draw_words(1))
     with pytest.raises(gx.errors.ArgumentShapeError, match="begins 4 bytes into another"):
         gpu.run(ADD_U32, x[1:], x[1:])
     with pytest.raises(gx.errors.ArgumentShapeError, match="begins 4 bytes into another"):
@@ -162,38 +147,38 @@ def test_what_cannot_be_bound_is_refused_in_words(fresh_gpu: OpenGpu) -> None:
     with pytest.raises(gx.errors.ArgumentShapeError, match="cannot be copied"):
         device.submit([ArrayCopy(x, x[1:])])
     with pytest.raises(gx.errors.ClosedError, match="another backend"):
-        sum_of(device, x, devices(other).put(numbers(1)))
+        submit_sum(device, x, get_device_memory(other).put(draw_words(1)))
     with pytest.raises(gx.errors.KernelError, match="push constants"):
         device.submit([Dispatch(ADD_U32, (x, x, x), COUNT, push_words=tuple(range(40)))])
     with pytest.raises(gx.errors.DeviceLacksError, match="work-groups"):
         device.submit([Dispatch(ADD_U32, (x, x, x), COUNT, groups=1 << 31)])
-    np.testing.assert_array_equal(sum_of(device, x, x).numpy(), 2 * numbers(1))
+    np.testing.assert_array_equal(submit_sum(device, x, x).numpy(), 2 * draw_words(1))
 
 
-def test_a_closed_backend_takes_no_more(fresh_gpu: OpenGpu) -> None:
+def test_a_closed_backend_rejects_dispatches(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    device = devices(gpu)
-    x = device.put(numbers(1))
-    y = sum_of(device, x, x)
+    device = get_device_memory(gpu)
+    x = device.put(draw_words(1))
+    y = submit_sum(device, x, x)
     gpu.close()
     with pytest.raises(gx.errors.ClosedError):
-        sum_of(device, x, y)
+        submit_sum(device, x, y)
 
 
-def test_a_kernel_with_a_status_word_is_for_calls(gpu: gx.PersistentVulkanBackend) -> None:
-    device = devices(gpu)
+def test_a_kernel_with_a_status_word_is_rejected(gpu: gx.PersistentVulkanBackend) -> None:
+    device = get_device_memory(gpu)
     x = device.put(np.zeros((10, 6), np.uint64))
     with pytest.raises(gx.errors.KernelError, match="status"):
         device.submit([Dispatch(FQ_ADD, (x, x, x), 10)])
 
 
-def test_a_submission_that_fails_forgets_nothing_that_is_in_flight(
+def test_a_failed_submission_keeps_track_of_what_is_in_flight(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device, a, b = devices(fresh_gpu()), numbers(1, 1 << 20), numbers(2, 1 << 20)
+    device, a, b = get_device_memory(fresh_gpu()), draw_words(1, 1 << 20), draw_words(2, 1 << 20)
     x, step = device.put(a), device.put(b)
     for _ in range(5):
-        x = sum_of(device, x, step)
+        x = submit_sum(device, x, step)
 
     def fails(*_: object) -> None:
         raise gx.OutOfMemoryError("no more")
@@ -201,7 +186,7 @@ def test_a_submission_that_fails_forgets_nothing_that_is_in_flight(
     with monkeypatch.context() as patch:
         patch.setattr(device.stream._timeline, "submit", fails)
         with pytest.raises(gx.OutOfMemoryError):
-            sum_of(device, x, step)
+            submit_sum(device, x, step)
     waited: list[object] = []
     wait = device.stream._timeline.wait
     with monkeypatch.context() as patch:
@@ -212,19 +197,19 @@ def test_a_submission_that_fails_forgets_nothing_that_is_in_flight(
 
         patch.setattr(device.stream._timeline, "wait", counted)
         device.stream.wait()
-    assert {link.submission for link in device.stream._buffers} >= set(waited)
-    assert not any(link.in_flight or link.keep_alive for link in device.stream._buffers)
-    x = sum_of(device, x, step)
+    assert {buffer.submission for buffer in device.stream._buffers} >= set(waited)
+    assert not any(buffer.in_flight or buffer.keep_alive for buffer in device.stream._buffers)
+    x = submit_sum(device, x, step)
     np.testing.assert_array_equal(x.numpy(), a + np.uint32(6) * b)
 
 
-def test_a_steady_loop_takes_no_new_memory_and_no_new_sets(fresh_gpu: OpenGpu) -> None:
+def test_a_steady_loop_allocates_no_memory_and_no_descriptor_sets(fresh_gpu: OpenGpu) -> None:
     gpu, field = fresh_gpu(), gx.fields.BLS12_381_FR
     values = [pow(3, index, field.modulus) for index in range(200)]
     x = gpu.to_device(field.encode(values))
 
     def loop() -> None:
-        for _ in range(3 * chain_module.MAX_IN_FLIGHT):
+        for _ in range(3 * command_stream.MAX_IN_FLIGHT):
             y = field.mul(x, x)
         assert y.ints()[7] == values[7] ** 2 % field.modulus
 
@@ -235,35 +220,37 @@ def test_a_steady_loop_takes_no_new_memory_and_no_new_sets(fresh_gpu: OpenGpu) -
     after = gpu.stats()
     assert after.memory.misses == before.memory.misses
     assert after.memory.bytes_held == before.memory.bytes_held
-    assert after.descriptors.sets_used <= chain_module.MAX_IN_FLIGHT + 1
+    assert after.descriptors.sets_used <= command_stream.MAX_IN_FLIGHT + 1
     assert after.pipelines.misses == before.pipelines.misses
 
 
-def test_results_made_faster_than_the_device_runs_stay_within_a_limit(fresh_gpu: OpenGpu) -> None:
+def test_results_submitted_faster_than_the_device_runs_stay_within_the_memory_limit(
+    fresh_gpu: OpenGpu,
+) -> None:
     gpu = fresh_gpu(memory_limit=24 << 20)
-    device, count = devices(gpu), 1 << 18
-    x = device.put(numbers(1, count))
+    device, count = get_device_memory(gpu), 1 << 18
+    x = device.put(draw_words(1, count))
     for _ in range(100):
-        y = sum_of(device, x, x)  # a megabyte each, dropped when the next one is there
-    np.testing.assert_array_equal(y.numpy(), 2 * numbers(1, count))
+        y = submit_sum(device, x, x)  # one megabyte each; each drops the one before
+    np.testing.assert_array_equal(y.numpy(), 2 * draw_words(1, count))
     assert gpu.stats().memory.bytes_held <= 24 << 20
 
 
-def test_sets_of_dispatches_in_flight_are_their_own(fresh_gpu: OpenGpu) -> None:
-    device = devices(fresh_gpu())
-    arrays = [device.put(numbers(seed)) for seed in range(20)]
-    results = [sum_of(device, a, b) for a in arrays for b in arrays]
-    expected = [numbers(a) + numbers(b) for a in range(20) for b in range(20)]
+def test_dispatches_in_flight_do_not_share_descriptor_sets(fresh_gpu: OpenGpu) -> None:
+    device = get_device_memory(fresh_gpu())
+    arrays = [device.put(draw_words(seed)) for seed in range(20)]
+    results = [submit_sum(device, a, b) for a in arrays for b in arrays]
+    expected = [draw_words(a) + draw_words(b) for a in range(20) for b in range(20)]
     for result, sums in zip(results, expected, strict=True):
         np.testing.assert_array_equal(result.numpy(), sums)
 
 
-def test_pipelines_are_given_up_when_nothing_in_flight_needs_them(
+def test_pipelines_are_evicted_only_when_nothing_in_flight_uses_them(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch_cache, "MAX_CACHED_DISPATCHES", 2)
     gpu = fresh_gpu()
-    device, fields = devices(gpu), (gx.fields.BABYBEAR, gx.fields.GOLDILOCKS)
+    device, fields = get_device_memory(gpu), (gx.fields.BABYBEAR, gx.fields.GOLDILOCKS)
     gpu._session._pipelines._capacity = 2
     for _ in range(3):
         for field in fields:
@@ -277,26 +264,26 @@ def test_pipelines_are_given_up_when_nothing_in_flight_needs_them(
             device.stream.wait()
             del graph
     gc.collect()
-    device.submit([])  # frees what the last graph had
-    kept = device.stream._dispatches._prepared
-    assert sum(launch.uses for launch in kept.values()) == 0
+    device.submit([])  # frees the last graph
+    prepared = device.stream._dispatches._prepared
+    assert sum(each.uses for each in prepared.values()) == 0
     assert gpu.stats().pipelines.evictions > 0
-    gpu.to_device(numbers(1))
-    sum_of(device, *[device.put(numbers(1))] * 2)
-    assert len(kept) == 2
+    gpu.to_device(draw_words(1))
+    submit_sum(device, *[device.put(draw_words(1))] * 2)
+    assert len(prepared) == 2
     assert gpu.stats().pipelines.kept <= 4
 
 
-def test_a_closed_chain_frees_what_is_in_flight(fresh_gpu: OpenGpu) -> None:
+def test_close_frees_what_is_in_flight(fresh_gpu: OpenGpu) -> None:
     before = binding.count_live_objects()
     gpu = fresh_gpu()
-    device = devices(gpu)
-    x = device.put(numbers(1, 1 << 20))
+    device = get_device_memory(gpu)
+    x = device.put(draw_words(1, 1 << 20))
     with gpu.graph(x) as graph:
-        y = sum_of(device, x, x)
+        y = submit_sum(device, x, x)
     graph()
     for _ in range(10):
-        y = sum_of(device, y, x)
+        y = submit_sum(device, y, x)
     gpu.close()
     del x, y, graph
     gc.collect()
@@ -305,26 +292,26 @@ def test_a_closed_chain_frees_what_is_in_flight(fresh_gpu: OpenGpu) -> None:
 
 @pytest.mark.parametrize("handed_over", [True, False])
 @pytest.mark.parametrize("times", [1, 3])
-def test_an_interrupt_while_submitting_leaves_the_chain_in_order(
+def test_an_interrupt_while_submitting_leaves_the_command_stream_usable(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, handed_over: bool, times: int
 ) -> None:
-    device, a, b = devices(fresh_gpu()), numbers(1, 1 << 20), numbers(2, 1 << 20)
+    device, a, b = get_device_memory(fresh_gpu()), draw_words(1, 1 << 20), draw_words(2, 1 << 20)
     x, step, y = device.put(a), device.put(b), device.empty((1 << 20,), WORD)
     for _ in range(3):
-        x = sum_of(device, x, step)
+        x = submit_sum(device, x, step)
     with monkeypatch.context() as patch:
         interrupt_submissions(patch, times, handed_over=handed_over)
         with pytest.raises(KeyboardInterrupt):
             device.submit([Dispatch(ADD_U32, (x, step, y), x.size)])
-    assert device.stream._buffers[-1].keep_alive  # the device may have it
+    assert device.stream._buffers[-1].keep_alive  # the device may run it
     device.submit([Dispatch(ADD_U32, (x, x, y), x.size)])
     np.testing.assert_array_equal(y.numpy(), 2 * (a + np.uint32(3) * b))
     device.stream.wait()
-    assert not any(link.keep_alive for link in device.stream._buffers)
+    assert not any(buffer.keep_alive for buffer in device.stream._buffers)
 
 
-def test_a_kernel_copies(gpu: gx.PersistentVulkanBackend) -> None:
-    device, a = devices(gpu), numbers(1, 10_000)
+def test_the_copy_kernel_copies(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a = get_device_memory(gpu), draw_words(1, 10_000)
     x, y = device.put(a), device.empty((10_000,), WORD)
     device.submit([Dispatch(copy_kernel(), (x, y), x.nbytes // COPY_UNIT_BYTES, grid_stride=True)])
     np.testing.assert_array_equal(y.numpy(), a)
@@ -332,11 +319,11 @@ def test_a_kernel_copies(gpu: gx.PersistentVulkanBackend) -> None:
 
 @pytest.mark.parametrize("begin", [0, 4, 12, 16, 64, 256])
 @pytest.mark.parametrize("size", [0, 1, 4, 5, 64, 1000])
-def test_copies_are_right_by_kernel_or_by_the_driver(
+def test_copies_by_kernel_and_by_the_driver_are_exact(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, begin: int, size: int
 ) -> None:
-    """Words: aligned for a kernel or not, whole units or not; and nothing beside them changes."""
-    device, a = devices(fresh_gpu()), numbers(1, 2000)
+    """Aligned for the kernel or not, whole units or not; words outside the copy do not change."""
+    device, a = get_device_memory(fresh_gpu()), draw_words(1, 2000)
     monkeypatch.setattr(device_memory, "KERNEL_COPY_BYTES", 16)
     monkeypatch.setattr(device, "info", dataclasses.replace(device.info, kind="discrete"))
     x, y = device.put(a), device.put(np.zeros(2000, np.uint32))

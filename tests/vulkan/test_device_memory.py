@@ -1,4 +1,4 @@
-"""Arrays on the card, and arrays whose own memory the device was given."""
+"""Device arrays as arguments and results of calls, and imported arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def field(count: int, seed: int) -> words.Elements:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_an_array_comes_back_from_the_card_as_it_went(fresh_gpu: OpenGpu, size: int) -> None:
+def test_arrays_survive_the_way_to_the_device_and_back(fresh_gpu: OpenGpu, size: int) -> None:
     gpu = fresh_gpu()
     for array in (field(size, 1), np.arange(2 * size, dtype=">i2")[::2], np.ones((2, size), "f4")):
         there = gpu.to_device(array)
@@ -39,7 +39,7 @@ def test_an_array_comes_back_from_the_card_as_it_went(fresh_gpu: OpenGpu, size: 
 
 @on_both_paths
 @pytest.mark.parametrize("size", SIZES)
-def test_chains_of_calls_stay_on_the_card(
+def test_results_of_calls_stay_on_the_device(
     fresh_gpu: OpenGpu, device_local: bool, size: int
 ) -> None:
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
@@ -49,7 +49,7 @@ def test_chains_of_calls_stay_on_the_card(
     kept = gpu.run(MUL, gpu.to_device(a), gpu.to_device(b), keep=True, device_local=device_local)
     assert isinstance(kept, DeviceArray)
     np.testing.assert_array_equal(kept.numpy(), once)
-    # Kept, host and mapped arrays in one call, the result kept, fetched or put where one wants it.
+    # Device, host and mapped arrays in one call; the result kept, fetched or written to `out`.
     mixed = gpu.run(MUL, kept, b, keep=True, device_local=device_local)
     np.testing.assert_array_equal(mixed.numpy(), twice)
     np.testing.assert_array_equal(gpu.run(MUL, kept, b, device_local=device_local), twice)
@@ -58,7 +58,7 @@ def test_chains_of_calls_stay_on_the_card(
     np.testing.assert_array_equal(out, twice)
 
 
-def test_a_call_on_the_card_moves_nothing(
+def test_a_call_on_device_arrays_copies_nothing(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu, x = fresh_gpu(), np.arange(5000, dtype=np.uint32)
@@ -77,7 +77,7 @@ def test_a_call_on_the_card_moves_nothing(
     assert plan.chunk == 5000
 
 
-def test_memory_on_the_card_goes_back_with_the_array(fresh_gpu: OpenGpu) -> None:
+def test_device_memory_returns_to_the_pool_with_the_array(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     gpu.to_device(np.zeros(1000, np.uint32)).numpy()
     gc.collect()
@@ -85,11 +85,11 @@ def test_memory_on_the_card_goes_back_with_the_array(fresh_gpu: OpenGpu) -> None
     arrays = [gpu.to_device(np.zeros(1000, np.uint32)) for _ in range(20)]
     assert gpu.stats().memory.bytes_used >= before + 20 * 4000
     arrays.clear()
-    gpu._session.device_memory.stream.wait()  # the device may still be filling some
+    gpu._session.device_memory.stream.wait()  # uploads may still be in flight
     assert gpu.stats().memory.bytes_used == before
 
 
-def test_an_array_of_a_closed_or_other_backend_says_so(fresh_gpu: OpenGpu) -> None:
+def test_an_array_of_a_closed_or_other_backend_is_rejected(fresh_gpu: OpenGpu) -> None:
     before = binding.count_live_objects()
     gpu, other = fresh_gpu(), fresh_gpu()
     there = gpu.to_device(np.arange(9, dtype=np.uint32))
@@ -102,7 +102,7 @@ def test_an_array_of_a_closed_or_other_backend_says_so(fresh_gpu: OpenGpu) -> No
     assert binding.count_live_objects() == before
 
 
-def test_what_does_not_fit_on_the_card_is_refused_as_elsewhere(fresh_gpu: OpenGpu) -> None:
+def test_device_arrays_of_the_wrong_dtype_or_shape_are_rejected(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     there = gpu.to_device(np.zeros(4, np.float32))
     with pytest.raises(ArgumentTypeError, match="argument 0 has dtype float32"):
@@ -124,7 +124,7 @@ def importing(fresh_gpu: OpenGpu) -> Callable[..., gx.PersistentVulkanBackend]:
 
 @on_both_paths
 @pytest.mark.parametrize("size", SIZES)
-def test_imported_arrays_are_used_where_they_lie(
+def test_imported_arrays_are_used_in_place(
     importing: OpenGpu, device_local: bool, size: int
 ) -> None:
     gpu = importing(stream_chunk_elems=CHUNK)
@@ -142,7 +142,7 @@ def test_imported_arrays_are_used_where_they_lie(
     np.testing.assert_array_equal(gpu.run(MUL, a, b), c)
 
 
-def test_what_cannot_be_imported_is_refused_in_words(importing: OpenGpu) -> None:
+def test_arrays_that_cannot_be_imported_are_rejected(importing: OpenGpu) -> None:
     gpu, array = importing(), np.zeros(100)
     for wrong in (array[::2], array[:0]):
         with pytest.raises(ArgumentShapeError, match="contiguous array"):
@@ -164,7 +164,7 @@ def test_an_import_may_outlive_the_backend(importing: OpenGpu) -> None:
     assert array.sum() == 4999 * 2500
 
 
-def test_backends_that_do_not_reach_the_card_ask_for_a_copy(
+def test_other_backends_reject_device_arrays_and_name_numpy(
     gpu: gx.PersistentVulkanBackend, open_webgpu: OpenWebGpu
 ) -> None:
     webgpu, cpu, x = open_webgpu(), gx.CpuBackend(), np.arange(1000, dtype=np.uint32)

@@ -1,4 +1,4 @@
-"""Graphs: recorded once, run with other inputs, freed with what they hold."""
+"""Graphs: recording, calls with other inputs, lifetimes."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import gpu_executor as gx
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.vulkan.timeline import Timeline
 from tests.conftest import OpenGpu
+from tests.support.device_arrays import COUNT, draw_words, get_device_memory, submit_sum
 from tests.support.jobs import ADD_U32
-from tests.vulkan.test_command_stream import COUNT, devices, numbers, sum_of
 
 FR, MANY = gx.fields.BLS12_381_FR, 64
 
 
-def test_what_is_recorded_is_done_when_it_is_called(gpu: gx.PersistentVulkanBackend) -> None:
-    device, a, b = devices(gpu), numbers(1), numbers(2)
+def test_recorded_operations_run_when_the_graph_is_called(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a, b = get_device_memory(gpu), draw_words(1), draw_words(2)
     x, step = device.put(a), device.put(b)
     submitted = device.stream.submissions
     with gpu.graph(x) as graph:
         y = x
         for _ in range(10):
-            y = sum_of(device, y, step)
+            y = submit_sum(device, y, step)
     assert (len(graph), device.stream.submissions) == (10, submitted)
     graph()
     assert device.stream.submissions == submitted + 1
     np.testing.assert_array_equal(y.numpy(), a + np.uint32(10) * b)
 
 
-def test_other_inputs_give_other_results(gpu: gx.PersistentVulkanBackend) -> None:
+def test_a_call_takes_other_inputs(gpu: gx.PersistentVulkanBackend) -> None:
     p = FR.modulus
     x = gpu.to_device(FR.encode(range(MANY)))
     with gpu.graph(x) as graph:
@@ -49,23 +49,23 @@ def test_other_inputs_give_other_results(gpu: gx.PersistentVulkanBackend) -> Non
     assert list(y.ints()) == [20] * MANY
 
 
-def test_many_runs_in_a_row_are_in_order(gpu: gx.PersistentVulkanBackend) -> None:
-    device, a, b = devices(gpu), numbers(1), numbers(2)
+def test_repeated_calls_run_in_order(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a, b = get_device_memory(gpu), draw_words(1), draw_words(2)
     x, step = device.put(a), device.put(b)
     with gpu.graph() as graph:
-        y = sum_of(device, x, step)
+        y = submit_sum(device, x, step)
         device.submit([Dispatch(ADD_U32, (y, step, x), COUNT)])
     for _ in range(50):
         graph()
     np.testing.assert_array_equal(x.numpy(), a + np.uint32(100) * b)
 
 
-def test_other_threads_go_on_while_one_records(gpu: gx.PersistentVulkanBackend) -> None:
-    device, a = devices(gpu), numbers(1)
+def test_other_threads_are_not_recorded(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a = get_device_memory(gpu), draw_words(1)
     x, results = device.put(a), []
     with gpu.graph(x) as graph:
-        y = sum_of(device, x, x)
-        thread = threading.Thread(target=lambda: results.append(sum_of(device, x, x).numpy()))
+        y = submit_sum(device, x, x)
+        thread = threading.Thread(target=lambda: results.append(submit_sum(device, x, x).numpy()))
         thread.start()
         thread.join()
     np.testing.assert_array_equal(results[0], 2 * a)
@@ -73,12 +73,12 @@ def test_other_threads_go_on_while_one_records(gpu: gx.PersistentVulkanBackend) 
     np.testing.assert_array_equal(y.numpy(), 2 * a)
 
 
-def test_a_graph_keeps_its_arrays_and_frees_them(fresh_gpu: OpenGpu) -> None:
+def test_a_graph_keeps_its_arrays_alive_until_it_is_dropped(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    device, a = devices(gpu), numbers(1)
+    device, a = get_device_memory(gpu), draw_words(1)
     x = device.put(a)
     with gpu.graph(x) as graph:
-        y = sum_of(device, sum_of(device, x, x), x)
+        y = submit_sum(device, submit_sum(device, x, x), x)
     sets = gpu.stats().descriptors.sets_used
     inputs = weakref.ref(x.storage)
     del x
@@ -88,22 +88,22 @@ def test_a_graph_keeps_its_arrays_and_frees_them(fresh_gpu: OpenGpu) -> None:
     assert inputs() is not None
     del graph
     gc.collect()
-    sum_of(device, y, y)
+    submit_sum(device, y, y)
     device.stream.wait()
     gc.collect()
     assert inputs() is None
     assert gpu.stats().descriptors.sets_used < sets + 1
 
 
-def test_what_a_graph_cannot_do_is_said_in_words(fresh_gpu: OpenGpu) -> None:
+def test_wrong_uses_of_a_graph_are_rejected(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    device = devices(gpu)
-    x = device.put(numbers(1))
+    device = get_device_memory(gpu)
+    x = device.put(draw_words(1))
     graph = gpu.graph(x)
     with pytest.raises(gx.GpuError, match="not recorded yet"):
         graph()
     with graph:
-        y = sum_of(device, x, x)
+        y = submit_sum(device, x, x)
         with pytest.raises(gx.GpuError, match="no result to fetch"):
             y.numpy()
         with pytest.raises(gx.GpuError, match="being recorded already"), gpu.graph():
@@ -115,23 +115,23 @@ def test_what_a_graph_cannot_do_is_said_in_words(fresh_gpu: OpenGpu) -> None:
     with pytest.raises(gx.errors.ArgumentShapeError, match="shape"):
         graph(x[:100])
     with pytest.raises(gx.errors.ArgumentTypeError, match="are device arrays"):
-        gpu.graph(numbers(1))
+        gpu.graph(draw_words(1))
     with pytest.raises(ZeroDivisionError), gpu.graph(x) as broken:
-        sum_of(device, x, x)
+        submit_sum(device, x, x)
         raise ZeroDivisionError
     with pytest.raises(gx.GpuError, match="not recorded yet"):
         broken()
-    np.testing.assert_array_equal(sum_of(device, x, x).numpy(), 2 * numbers(1))
+    np.testing.assert_array_equal(submit_sum(device, x, x).numpy(), 2 * draw_words(1))
     gpu.close()
     with pytest.raises(gx.errors.ClosedError):
         graph()
 
 
-def test_a_graph_that_is_dropped_while_it_runs_is_not_waited_for(
+def test_dropping_a_running_graph_does_not_wait(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = fresh_gpu()
-    device, a = devices(gpu), numbers(1, 1 << 20)
+    device, a = get_device_memory(gpu), draw_words(1, 1 << 20)
     x = device.put(a)
     device.stream.wait()
     waits: list[object] = []
@@ -139,11 +139,11 @@ def test_a_graph_that_is_dropped_while_it_runs_is_not_waited_for(
         patch.setattr(Timeline, "wait", lambda *arguments: waits.append(arguments))
         for _ in range(3):
             with gpu.graph(x) as graph:
-                y = sum_of(device, sum_of(device, x, x), x)
+                y = submit_sum(device, submit_sum(device, x, x), x)
             graph()
             del graph
             gc.collect()
-        z = sum_of(device, y, x)
+        z = submit_sum(device, y, x)
     assert waits == []
     np.testing.assert_array_equal(z.numpy(), 4 * a)
     device.stream.wait()

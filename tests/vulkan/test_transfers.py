@@ -1,4 +1,4 @@
-"""Data to the card and back: in parts, in order, without waits that nobody needs."""
+"""Transfers to and from a device: in parts, in order, without needless waits, with interrupts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from gpu_executor.vulkan.timeline import Timeline
 from gpu_executor.vulkan.transfers import MAX_INLINE_BYTES
 from tests.conftest import LAYER_SETTINGS, OpenGpu, RunPython
+from tests.support.device_arrays import draw_words, get_device_memory, submit_sum
 from tests.support.interrupts import InFlightTracker, interrupt_waits
 from tests.support.jobs import ADD_U32
-from tests.vulkan.test_command_stream import devices, numbers, sum_of
 
 PART = MAX_INLINE_BYTES
 MANY = 11 * PART + 20
-"""Bytes of many parts and a bit."""
+"""Bytes of eleven parts and a fraction of one."""
 SIZES = [0, 1, 3, 4, PART - 1, PART, PART + 1, 4 * PART, 5 * PART + 7, MANY]
 
 
@@ -41,7 +41,7 @@ def not_recycled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Every wait for a submission from now on."""
+    """A list of the waits for submissions from now on."""
     made: list[object] = []
     wait = Timeline.wait
 
@@ -53,14 +53,14 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return made
 
 
-def some_bytes(count: int, seed: int = 1) -> Array:
+def draw_bytes(count: int, seed: int = 1) -> Array:
     return np.random.default_rng(seed).integers(0, 256, count, np.uint8)
 
 
 @pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("recycled", [True, False], ids=["recycled", "staged"])
 @pytest.mark.parametrize("size", SIZES)
-def test_any_number_of_bytes_goes_and_comes_back(
+def test_any_number_of_bytes_survives_the_way_to_the_device_and_back(
     gpu: gx.PersistentVulkanBackend,
     request: pytest.FixtureRequest,
     size: int,
@@ -68,18 +68,18 @@ def test_any_number_of_bytes_goes_and_comes_back(
 ) -> None:
     if not recycled:
         request.getfixturevalue("not_recycled")
-    data = some_bytes(size)
+    data = draw_bytes(size)
     mapped = gpu.asarray(data)
-    for array in (data, mapped, some_bytes(2 * size)[::2]):
+    for array in (data, mapped, draw_bytes(2 * size)[::2]):
         there = gpu.to_device(array)
         for _ in range(3):
             np.testing.assert_array_equal(there.numpy(), array)
         np.testing.assert_array_equal(there[size // 3 :].numpy(), array[size // 3 :])
 
 
-def test_large_arrays_go_and_come_back_in_parts_of_the_usual_size(fresh_gpu: OpenGpu) -> None:
+def test_large_arrays_are_transferred_in_parts_of_the_default_size(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    data = numbers(1, (3 * transfers.PART_BYTES + 100) // 4)
+    data = draw_words(1, (3 * transfers.PART_BYTES + 100) // 4)
     there = gpu.to_device(data)
     for _ in range(2):
         np.testing.assert_array_equal(there.numpy(), data)
@@ -88,7 +88,7 @@ def test_large_arrays_go_and_come_back_in_parts_of_the_usual_size(fresh_gpu: Ope
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f8", "c16", "M8"])
 @pytest.mark.parametrize("size", [100, 100_000])
-def test_elements_of_any_fixed_size_go_and_come_back(
+def test_any_dtype_of_fixed_size_survives_the_way_to_the_device_and_back(
     gpu: gx.PersistentVulkanBackend, dtype: str, size: int
 ) -> None:
     kind = np.dtype(dtype)
@@ -102,27 +102,27 @@ def test_elements_of_any_fixed_size_go_and_come_back(
 
 @pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("size", [4, PART, 3 * PART])
-def test_putting_does_not_wait_for_the_device(
+def test_put_does_not_wait_for_the_device(
     fresh_gpu: OpenGpu, waits: list[object], size: int
 ) -> None:
-    device, a, b = devices(fresh_gpu()), numbers(1, 1 << 20), numbers(2, 1 << 20)
+    device, a, b = get_device_memory(fresh_gpu()), draw_words(1, 1 << 20), draw_words(2, 1 << 20)
     x, step, puts = device.put(a), device.put(b), []
     device.stream.wait()
     for _ in range(5):
-        x = sum_of(device, x, step)
+        x = submit_sum(device, x, step)
     waits.clear()
-    data = [some_bytes(size, seed) for seed in range(2)]
+    data = [draw_bytes(size, seed) for seed in range(2)]
     for each in data[: 1 if size > PART else 2]:
         puts.append(device.put(each))
         each_before = each.copy()
-        each[...] = 0  # the caller's again
+        each[...] = 0  # the caller may change it
         assert waits == []
         np.testing.assert_array_equal(puts[-1].numpy(), each_before)
         waits.clear()
     np.testing.assert_array_equal(x.numpy(), a + np.uint32(5) * b)
 
 
-def test_an_integer_that_is_new_is_not_waited_for(fresh_gpu: OpenGpu, waits: list[object]) -> None:
+def test_new_integer_operands_are_not_waited_for(fresh_gpu: OpenGpu, waits: list[object]) -> None:
     field = gx.fields.BLS12_381_FR
     x = fresh_gpu().to_device(field.encode(range(50)))
     _ = x + 1, x**2
@@ -139,36 +139,39 @@ def test_an_integer_that_is_new_is_not_waited_for(fresh_gpu: OpenGpu, waits: lis
 
 
 @pytest.mark.parametrize("size", [100, MAX_INLINE_BYTES + 4])
-def test_a_mapped_array_is_its_owners_again_when_put_returns(
+def test_a_mapped_array_may_be_changed_when_put_returns(
     gpu: gx.PersistentVulkanBackend, size: int
 ) -> None:
-    device = devices(gpu)
+    device = get_device_memory(gpu)
     for seed in range(20):
-        data = some_bytes(size, seed)
+        data = draw_bytes(size, seed)
         mapped = gpu.asarray(data)
         there = device.put(mapped)
         mapped[...] = 0
         np.testing.assert_array_equal(there.numpy(), data)
 
 
-def test_what_is_put_comes_after_what_still_reads_the_memory(fresh_gpu: OpenGpu) -> None:
-    device, count = devices(fresh_gpu()), 16_000  # as many bytes as commands can have, nearly
+def test_put_does_not_overwrite_memory_that_earlier_dispatches_read(fresh_gpu: OpenGpu) -> None:
+    device, count = (
+        get_device_memory(fresh_gpu()),
+        16_000,
+    )  # just below MAX_INLINE_BYTES
     results = []
     for seed in range(100):
-        a = device.put(numbers(seed, count))  # in memory that an earlier one had
-        results.append((seed, sum_of(device, a, a)))
+        a = device.put(draw_words(seed, count))  # in the memory of an earlier array
+        results.append((seed, submit_sum(device, a, a)))
     for seed, result in results:
-        np.testing.assert_array_equal(result.numpy(), 2 * numbers(seed, count))
+        np.testing.assert_array_equal(result.numpy(), 2 * draw_words(seed, count))
 
 
 @pytest.mark.usefixtures("in_parts")
-def test_a_few_parts_are_under_way_at_once(
+def test_the_number_of_parts_in_flight_is_limited(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfers, "PARTS_IN_FLIGHT", 2)
     gpu = fresh_gpu()
-    parts = devices(gpu)._upload._parts
-    data = [some_bytes(MANY, seed) for seed in range(10)]
+    parts = get_device_memory(gpu)._upload._parts
+    data = [draw_bytes(MANY, seed) for seed in range(10)]
     there = []
     for each in data:
         there.append(gpu.to_device(each))
@@ -177,9 +180,9 @@ def test_a_few_parts_are_under_way_at_once(
         np.testing.assert_array_equal(array.numpy(), each)
 
 
-def test_results_lie_in_memory_that_earlier_ones_had(fresh_gpu: OpenGpu) -> None:
+def test_results_reuse_the_memory_of_earlier_ones(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    data = [numbers(seed, 100_000) for seed in range(4)]
+    data = [draw_words(seed, 100_000) for seed in range(4)]
     there = [gpu.to_device(each) for each in data]
     first = there[0].numpy()
     assert gpu._session.mapped.find(first) is not None
@@ -195,9 +198,9 @@ def test_results_lie_in_memory_that_earlier_ones_had(fresh_gpu: OpenGpu) -> None
     assert gpu.stats().memory.misses <= misses + 1
 
 
-def test_results_come_back_where_there_is_little_memory(fresh_gpu: OpenGpu) -> None:
+def test_results_are_fetched_when_memory_is_short(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu(memory_limit=14 << 20)
-    data = numbers(1, 1 << 20)
+    data = draw_words(1, 1 << 20)
     there = gpu.to_device(data)
     for result in [there.numpy() for _ in range(5)]:
         np.testing.assert_array_equal(result, data)
@@ -206,25 +209,25 @@ def test_results_come_back_where_there_is_little_memory(fresh_gpu: OpenGpu) -> N
 Use = Callable[[gx.PersistentVulkanBackend], None]
 
 
-def fetched(gpu: gx.PersistentVulkanBackend) -> None:
-    there = gpu.to_device(some_bytes(MANY))
-    np.testing.assert_array_equal(there.numpy(), some_bytes(MANY))
+def fetch(gpu: gx.PersistentVulkanBackend) -> None:
+    there = gpu.to_device(draw_bytes(MANY))
+    np.testing.assert_array_equal(there.numpy(), draw_bytes(MANY))
 
 
-def put_from_mapped(gpu: gx.PersistentVulkanBackend) -> None:
-    there = gpu.to_device(gpu.asarray(some_bytes(MANY)))
-    np.testing.assert_array_equal(there[:100].numpy(), some_bytes(MANY)[:100])
+def put_mapped(gpu: gx.PersistentVulkanBackend) -> None:
+    there = gpu.to_device(gpu.asarray(draw_bytes(MANY)))
+    np.testing.assert_array_equal(there[:100].numpy(), draw_bytes(MANY)[:100])
 
 
-def computed(gpu: gx.PersistentVulkanBackend) -> None:
-    device, a = devices(gpu), numbers(1, 1 << 18)
+def compute(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a = get_device_memory(gpu), draw_words(1, 1 << 18)
     x = device.put(a)
     for _ in range(5):
-        x = sum_of(device, x, x)
+        x = submit_sum(device, x, x)
     np.testing.assert_array_equal(x.numpy(), 32 * a)
 
 
-@pytest.fixture(params=[fetched, put_from_mapped, computed])
+@pytest.fixture(params=[fetch, put_mapped, compute])
 def use(request: pytest.FixtureRequest) -> Use:
     found: Use = request.param
     return found
@@ -239,7 +242,7 @@ def either_way(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("in_parts", "either_way")
 @pytest.mark.parametrize("times", [1, 2, 4])
-def test_an_interrupt_leaves_nothing_that_the_device_may_touch(
+def test_an_interrupt_frees_nothing_that_the_device_may_use(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, use: Use, times: int
 ) -> None:
     gpu = fresh_gpu()
@@ -251,14 +254,14 @@ def test_an_interrupt_leaves_nothing_that_the_device_may_touch(
             with pytest.raises(KeyboardInterrupt):
                 use(gpu)
                 pytest.fail("no wait was interrupted")
-            use_until_it_gets_through(gpu, use, times)
+            use_until_not_interrupted(gpu, use, times)
         assert in_flight.touched == []
     gc.collect()
-    devices(gpu).stream.wait()
+    get_device_memory(gpu).stream.wait()
     assert gpu.stats().memory.bytes_used == gpu.stats().memory.bytes_in_arrays
 
 
-def use_until_it_gets_through(gpu: gx.PersistentVulkanBackend, use: Use, times: int) -> None:
+def use_until_not_interrupted(gpu: gx.PersistentVulkanBackend, use: Use, times: int) -> None:
     for _ in range(times):
         try:
             use(gpu)
@@ -289,12 +292,17 @@ def test_an_interrupt_can_be_followed_by_close(
     assert binding.count_live_objects() == before
 
 
-def test_a_put_while_a_graph_is_recorded_is_done_at_once(gpu: gx.PersistentVulkanBackend) -> None:
-    device, a, b, large = devices(gpu), numbers(1), numbers(2), numbers(3, 100_000)
+def test_put_runs_at_once_while_a_graph_is_recorded(gpu: gx.PersistentVulkanBackend) -> None:
+    device, a, b, large = (
+        get_device_memory(gpu),
+        draw_words(1),
+        draw_words(2),
+        draw_words(3, 100_000),
+    )
     x = device.put(a)
     with gpu.graph(x) as graph:
         step, more = device.put(b), device.put(large)
-        y = sum_of(device, x, step)
+        y = submit_sum(device, x, step)
     assert len(graph) == 1
     np.testing.assert_array_equal(step.numpy(), b)
     np.testing.assert_array_equal(more.numpy(), large)
@@ -303,9 +311,9 @@ def test_a_put_while_a_graph_is_recorded_is_done_at_once(gpu: gx.PersistentVulka
         np.testing.assert_array_equal(y.numpy(), a + b)
 
 
-def test_what_is_kept_is_made_at_once_while_a_graph_is_recorded(fresh_gpu: OpenGpu) -> None:
+def test_cached_values_are_made_at_once_while_a_graph_is_recorded(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
-    device, a = devices(gpu), numbers(1)
+    device, a = get_device_memory(gpu), draw_words(1)
     x = device.put(a)
 
     def table() -> Any:
@@ -314,15 +322,17 @@ def test_what_is_kept_is_made_at_once_while_a_graph_is_recorded(fresh_gpu: OpenG
         return made
 
     with gpu.graph(x) as graph:
-        y = sum_of(device, x, device.cache("twice", table))
-        z = sum_of(device, y, device.cache("twice", table))
+        y = submit_sum(device, x, device.cache("twice", table))
+        z = submit_sum(device, y, device.cache("twice", table))
     assert len(graph) == 2
-    np.testing.assert_array_equal(device.cache("twice", table).numpy(), 2 * a)  # no run of it yet
+    np.testing.assert_array_equal(
+        device.cache("twice", table).numpy(), 2 * a
+    )  # before the graph has run
     graph()
     np.testing.assert_array_equal(z.numpy(), 5 * a)
 
 
-CHAIN = """
+SCRIPT = """
 import numpy as np
 import gpu_executor as gx
 from gpu_executor.dispatch import ArrayCopy, Dispatch
@@ -334,16 +344,16 @@ add = gx.kernels.load("vector_add_u32")
 with gx.PersistentVulkanBackend() as gpu:
     if not {barriers}:
         Recorder.barrier_all = lambda self: None
-    card = gpu._session.device_memory
-    x, step = card.put(np.ones(50_000, np.uint32)), card.put(np.arange(50_000, dtype=np.uint32))
+    memory = gpu._session.device_memory
+    x, step = memory.put(np.ones(50_000, np.uint32)), memory.put(np.arange(50_000, dtype=np.uint32))
     for number in range(10):
-        few = card.put(np.full(1_000, number, np.uint32))
-        card.submit([ArrayCopy(few, x[3_000:4_000])])
-        y = card.empty(x.shape, x.dtype)
-        card.submit([Dispatch(add, (x, step, y), 50_000)])
+        few = memory.put(np.full(1_000, number, np.uint32))
+        memory.submit([ArrayCopy(few, x[3_000:4_000])])
+        y = memory.empty(x.shape, x.dtype)
+        memory.submit([Dispatch(add, (x, step, y), 50_000)])
         x = y
     with gpu.graph(x) as graph:
-        card.submit([Dispatch(add, (x, step, y), 50_000)])
+        memory.submit([Dispatch(add, (x, step, y), 50_000)])
     for _ in range(3):
         graph(step)
     print(len(gpu.validation_messages()), x.numpy()[[0, 3_000, 4_000]].tolist())
@@ -351,14 +361,17 @@ with gx.PersistentVulkanBackend() as gpu:
 
 
 @pytest.mark.parametrize("barriers", [True, False])
-def test_submissions_race_with_none_before_them(
+def test_submissions_have_no_hazards_with_earlier_ones(
     run_python: RunPython, tmp_path: Path, barriers: bool
 ) -> None:
-    """The layer compares each with all before it; without barriers it has something to say."""
+    """Synchronization validation compares each submission with all earlier ones.
+
+    Without the barriers it reports hazards, so with them it would have found any.
+    """
     compared = "VALIDATION_CHECK_ENABLE_SYNCHRONIZATION_VALIDATION_QUEUE_SUBMIT"
     settings = f"{LAYER_SETTINGS.rstrip()},{compared}\n"
     (tmp_path / "vk_layer_settings.txt").write_text(settings)
-    script = CHAIN.format(barriers=barriers)
+    script = SCRIPT.format(barriers=barriers)
     done = run_python(script, VK_LAYER_SETTINGS_PATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     said, values = done.stdout.split(" ", 1)
