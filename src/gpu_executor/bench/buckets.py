@@ -219,7 +219,7 @@ class AdapterInfo:
     """The version of wgpu-py."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return dataclasses.asdict(self)
 
 

@@ -134,7 +134,7 @@ def _explain_gain(row: BucketRow) -> str:
         f"{_format_digits(saved.private_ms)}. Pipelines spend {_format_digits(phases.making_ms)} "
         f"creating buffers, {_format_digits(phases.submitting_ms)} recording and submitting, "
         f"{_format_digits(phases.reading_ms)} waiting and reading; the executor submits {times}. "
-        f"Of the {_format_digits(saved.beside_kernel_ms)} ms beside the kernel, buckets save "
+        f"Of the {_format_digits(saved.beside_kernel_ms)} ms outside the kernel, buckets save "
         f"{share:.0%}; all of it would be a gain of {row.most:.2f}x."
     )
 

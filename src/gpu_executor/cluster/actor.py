@@ -1,4 +1,4 @@
-"""The Ray actor: a process beside each device that keeps a persistent executor open."""
+"""The Ray actor: a process on the node of a device that keeps a persistent executor open."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ class Dispatcher:
     def _handle_reply(self, message: Message, reply: Future[Any]) -> None:
         actor = message.actor
         if message not in self._sent:
-            return  # its jobs failed when Ray was shut down
+            return  # already handled: its jobs failed when Ray was shut down
         error = reply.exception()
         actor_died = error is not None and _is_actor_death(error)
         if error is not None and actor_died:
@@ -291,7 +291,7 @@ class Dispatcher:
         """Replace a dead actor. Each of its other messages gets an error reply of its own."""
         slot = actor.slot
         if slot.actor is not actor:
-            return  # another message has reported the death
+            return  # the reply to another message has already reported the death
         slot.deaths += 1
         self._replace_actor(slot, error)
 
@@ -337,7 +337,7 @@ class Dispatcher:
             if job.future.cancel():
                 job.start()
                 self.admission.release(job.nbytes)
-            else:  # it is running: it was sent before, and waits to be sent again
+            else:  # its future is running: the job was sent before and waits to be sent again
                 self._waiting.append(job)
 
     def _fail_waiting(self, error: BaseException) -> None:

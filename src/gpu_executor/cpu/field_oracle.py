@@ -10,12 +10,12 @@ from gpu_executor.primes.prime import Prime
 
 
 def add(prime: Prime, xs: Sequence[int], ys: Sequence[int]) -> list[int]:
-    """x + y mod p."""
+    """Return x + y mod p."""
     return [(x + y) % prime.modulus for x, y in zip(xs, ys, strict=True)]
 
 
 def sub(prime: Prime, xs: Sequence[int], ys: Sequence[int]) -> list[int]:
-    """x - y mod p."""
+    """Return x - y mod p."""
     return [(x - y) % prime.modulus for x, y in zip(xs, ys, strict=True)]
 
 

@@ -97,7 +97,7 @@ def sources() -> list[Source]:
 
 
 def source_digest(source: Source | Path) -> str:
-    """SHA-256 of the compiler options, a source and all files it includes."""
+    """Return the SHA-256 of the compiler options, a source and all files it includes."""
     source = Source(source) if isinstance(source, Path) else source
     digest = hashlib.sha256(" ".join([*COMMAND, *source.options]).encode())
     for path in _list_includes(source.path):

@@ -87,8 +87,8 @@ def element_kernel(
     lavapipe is faster without it.
 
     With `f64_limbs`, the kernel multiplies f64 limbs if there is such a module
-    (glsl/f64_limbs.glsl). With `packed`, an invocation loads as many small elements as fill 16
-    bytes, unless `broadcast` (glsl/packed.glsl). A packed kernel is for dispatches on arrays that
+    (glsl/f64_limbs.glsl). With `packed` and without `broadcast`, an invocation loads 16 bytes of
+    small elements at once (glsl/packed.glsl). A packed kernel is for dispatches on arrays that
     begin at a multiple of 16 bytes.
     """
     if operation not in _SIGNATURES:

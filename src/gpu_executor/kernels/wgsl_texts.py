@@ -5,8 +5,8 @@ WGSL has no preprocessor, and pipeline constants cannot size arrays, so the text
 of values under that name. Comments explain the templates; a rendered text has none.
 
 `string.Template` and one regular expression are enough for this. Jinja2 would replace about fifteen
-lines (`_render`), and every program that loads a kernel would import it: about 40 ms, where the
-first text takes about 10 ms.
+lines (`_render`), but every program that loads a kernel would import it. That import takes about 40
+ms; rendering the first text takes about 10 ms.
 """
 
 from __future__ import annotations

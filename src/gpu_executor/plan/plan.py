@@ -105,7 +105,7 @@ class Plan:
     """Expected seconds for the whole call; None without a calibration."""
 
     def pieces(self) -> Iterator[Piece]:
-        """The pieces in order."""
+        """Yield the pieces in order."""
         for start in range(0, self.count, self.chunk):
             yield Piece(start, min(self.chunk, self.count - start))
 

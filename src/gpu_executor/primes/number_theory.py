@@ -45,7 +45,7 @@ def _hash_to_bases(number: int) -> tuple[int, ...]:
 
 
 def _is_strong_probable_prime(number: int, base: int) -> bool:
-    """One round of Miller-Rabin for an odd `number`."""
+    """Return whether an odd `number` passes one round of Miller-Rabin."""
     twos = two_adicity(number - 1)
     power = pow(base, number - 1 >> twos, number)
     if power in (1, number - 1):
@@ -120,8 +120,8 @@ class _PollardRho:
     def find_divisor(self, composite: int) -> int | None:
         """Return a proper divisor of an odd composite; None when the budget is used up."""
         constant = 1
-        # A walk that closes its cycle modulo every prime factor at once finds only the composite
-        # itself. Another constant gives another walk.
+        # If a walk closes its cycle modulo all prime factors at once, it finds only the composite
+        # itself. Then try another walk, with another constant.
         while (found := self._walk(composite, constant)) == composite:
             constant += 1
         return found

@@ -129,7 +129,8 @@ class Prime:
             raise KernelError(f"{self.name}: the modulus {self.modulus:#x} is not prime")
         if self.factors:
             checked = check_factors(self.name, self.modulus, self.factors)
-            # Sorted, so that primes with the same factors are equal. The dataclass is frozen.
+            # Sort the factors, so that primes with the same factors are equal. The dataclass is
+            # frozen, so its attributes cannot be assigned directly.
             object.__setattr__(self, "factors", checked)
 
     @cached_property

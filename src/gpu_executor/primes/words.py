@@ -77,7 +77,7 @@ def first_not_below(prime: Prime, a: Elements) -> int | None:
 
 
 def add(prime: Prime, a: Elements, b: Elements) -> Elements:
-    """a + b mod p."""
+    """Return a + b mod p."""
     modulus = _make_modulus_columns(prime)
 
     def add_block(a: Elements, b: Elements, out: Elements) -> None:
@@ -90,7 +90,7 @@ def add(prime: Prime, a: Elements, b: Elements) -> Elements:
 
 
 def sub(prime: Prime, a: Elements, b: Elements) -> Elements:
-    """a - b mod p."""
+    """Return a - b mod p."""
     modulus = _make_modulus_columns(prime)
 
     def sub_block(a: Elements, b: Elements, out: Elements) -> None:
@@ -310,7 +310,7 @@ class _Multiplier:
         out.view(np.uint8)[:] = self._bytes[:, : self._element_bytes]
 
     def _multiply(self) -> None:
-        """The 2L - 1 columns of the schoolbook product; the last plane is zero."""
+        """Compute the 2L - 1 columns of the schoolbook product; the last plane is zero."""
         count = self._reducer.layout.count
         b_reversed = self._b[::-1]
         for power in range(2 * count - 1):
@@ -321,7 +321,8 @@ class _Multiplier:
         self._product[-1] = 0
 
     def _reduce(self) -> Planes:
-        """Montgomery reduction: (T - m p) / W with m = T / p mod W, then into 0 .. p-1.
+        """Compute the Montgomery reduction (T - m p) / W with m = T / p mod W, then reduce it to 0
+        .. p-1.
 
         T is the product. The multiple of p is subtracted and not added, so that sums do not grow:
         the columns of T and of m p are both non-negative, so a difference is no larger than either.

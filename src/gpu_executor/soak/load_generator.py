@@ -32,8 +32,8 @@ RETAINED_RESULTS = 32
 """Results that are retained and checked again later. This detects a device that writes to an array
 after the caller received it."""
 FATAL_FAULTS = 2
-"""The number of faults during a call from which on the call may fail: a single fault must always be
-recovered from."""
+"""A call during which at least this many faults fire may fail; the executor must recover from a
+single fault."""
 
 
 class LoadGenerator:

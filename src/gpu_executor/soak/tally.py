@@ -56,7 +56,9 @@ class Tally:
                 self.descriptions.append(f"{defect}: {description}")
 
     def report_thread_death(self, details: threading.ExceptHookArgs) -> None:
-        """A `threading.excepthook`. Completing a future twice raises in the completing thread."""
+        """Report an exception that ended a thread; a `threading.excepthook`. Completing a future
+        twice raises such an exception.
+        """
         name = "a thread" if details.thread is None else details.thread.name
         twice = issubclass(details.exc_type, InvalidStateError)
         self.report(

@@ -31,7 +31,7 @@ class SpecConstant:
     default: int | float | bool
 
     def encode(self, value: int | float | bool) -> bytes:
-        """`value` as the little-endian bytes of Vulkan's specialization data."""
+        """Return `value` as the little-endian bytes of Vulkan's specialization data."""
         if not self._is_of_kind(value):
             raise self._make_refusal(value)
         try:
@@ -114,7 +114,9 @@ def read_constant(module: Module, target: int) -> Constant | None:
 
 
 def read_scalar_type(module: Module, type_id: int) -> tuple[Kind, int] | None:
-    """Kind and bits of an integer or float type that `_FORMATS` knows; None for other types."""
+    """Return the kind and the bits of an integer or float type of `_FORMATS`; None for other
+    types.
+    """
     name, operands = module.definition(type_id)
     kind: Kind = "float"
     if name == "OpTypeInt":

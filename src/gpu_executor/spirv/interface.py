@@ -89,7 +89,9 @@ class ShaderInterface:
 
 
 def read_interface(code: bytes) -> ShaderInterface:
-    """Return the interface of the one compute shader in `code`; SpirvError if it cannot be run."""
+    """Return the interface of the only compute shader in `code`; raise SpirvError if it cannot be
+    run.
+    """
     module = read_module(code)
     capabilities = frozenset(operands[0] for operands in module.all("OpCapability"))
     for capability, advice in _REFUSED_CAPABILITIES.items():

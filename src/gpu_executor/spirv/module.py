@@ -78,7 +78,7 @@ class Module:
 
 
 def read_module(code: bytes) -> Module:
-    """Parse the module in `code`; SpirvError if it is not SPIR-V or damaged."""
+    """Parse the module in `code`; raise SpirvError if it is damaged or not SPIR-V."""
     version, bound, words = _read_header(code)
     module = Module(version)
     for offset, opcode, operands in _iterate_instructions(words):
@@ -104,7 +104,7 @@ def read_module(code: bytes) -> Module:
 
 
 def _read_header(code: bytes) -> tuple[tuple[int, int], int, tuple[int, ...]]:
-    """Version, id bound and all words (Spec 2.3, Physical Layout)."""
+    """Return the version, the id bound and all words (Spec 2.3, Physical Layout)."""
     if _looks_like_text(code):
         raise SpirvError("found source text, not SPIR-V: compile it first (GLSL with glslc)")
     if len(code) < 4 * _HEADER_WORDS or len(code) % 4:
@@ -137,7 +137,7 @@ def _looks_like_text(code: bytes) -> bool:
 
 
 def _iterate_instructions(words: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Word offset, opcode and operands of every instruction."""
+    """Yield the word offset, the opcode and the operands of every instruction."""
     offset = _HEADER_WORDS
     while offset < len(words):
         count, opcode = words[offset] >> 16, words[offset] & 0xFFFF

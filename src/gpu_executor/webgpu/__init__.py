@@ -1,4 +1,4 @@
-"""The WebGPU backend: runs kernels' WGSL through wgpu-py, also where there is no Vulkan.
+"""The WebGPU backend: runs the WGSL of kernels through wgpu-py, also on machines without Vulkan.
 
 Importing this package does not import wgpu; `WgpuExecutor` does when it is opened.
 """

@@ -158,7 +158,7 @@ def _select_adapter(adapters: list[Any], wanted: str | int | None) -> Any:
 
 
 def _note_fork() -> None:
-    """In a forked child: refuse WebGPU if the parent had used it."""
+    """Refuse WebGPU in a forked child if the parent had used it."""
     global _used_by_parent  # noqa: PLW0603 - a process has one WebGPU instance
     _used_by_parent = _used
     if _used:

@@ -160,8 +160,8 @@ class _QueueWriter:
             self._queue.write_buffer(self._buffer, offset, _pad_to_words(data))
             return
         end = offset + data.nbytes
-        room = self._gathered[offset:end].view(data.dtype.newbyteorder("<"))
-        room.reshape(data.shape)[...] = data
+        target = self._gathered[offset:end].view(data.dtype.newbyteorder("<"))
+        target.reshape(data.shape)[...] = data
         self._end = max(self._end, -(-end // 4) * 4)
 
     def finish(self) -> None:
@@ -202,6 +202,6 @@ def _pad_to_words(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     if plain.nbytes % 4 == 0:
         return plain
-    room = np.zeros(-(-plain.nbytes // 4) * 4, np.uint8)
-    room[: plain.nbytes] = plain.reshape(-1).view(np.uint8)
-    return room
+    padded = np.zeros(-(-plain.nbytes // 4) * 4, np.uint8)
+    padded[: plain.nbytes] = plain.reshape(-1).view(np.uint8)
+    return padded

@@ -182,8 +182,8 @@ class _MappedWriter:
         self._mapped: npt.NDArray[np.uint8] | None = None
 
     def write(self, offset: int, data: npt.NDArray[Any]) -> None:
-        room = self._wait()[offset : offset + data.nbytes]
-        room.view(data.dtype.newbyteorder("<")).reshape(data.shape)[...] = data
+        target = self._wait()[offset : offset + data.nbytes]
+        target.view(data.dtype.newbyteorder("<")).reshape(data.shape)[...] = data
 
     def finish(self) -> None:
         self._mapped, self._begun = None, False

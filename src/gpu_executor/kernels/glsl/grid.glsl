@@ -7,7 +7,8 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint PER_INVOCATION = 1;
 
-// Whether a grid-stride loop covers `count` elements with fewer work-groups than they would take.
+// Whether a grid-stride loop covers all `count` elements when there are fewer work-groups than
+// elements need.
 layout(constant_id = 57) const bool GRID_STRIDE = true;
 
 uint first_element() {
@@ -27,8 +28,8 @@ uint grid_elements() {
              ++i##_k, i += gl_WorkGroupSize.x)
 
 #ifdef PACKED
-// The items are the full vectors, followed by the single elements that are left over. Two calls of
-// process_element, so that the code for vectors has no other condition.
+// The items are the full vectors, followed by the remaining single elements. process_element is
+// called in two places, so that the code for vectors has no further condition.
 #define ITEMS (count / PACKED + count % PACKED)
 #define PROCESS_ITEM(i)                                                                        \
     if (i < count / PACKED) { single = false; process_element(i); }                            \
@@ -39,8 +40,8 @@ uint grid_elements() {
 #endif
 
 // Defines main, which runs the block that follows for each element i. The condition is at the end
-// of the loop: where there is one element at most, drivers then see that the loop runs once. With
-// the condition first, lavapipe computes a third fewer 255-bit products a second.
+// of the loop, so that drivers see that the loop runs once if each invocation has at most one
+// element. With the condition first, lavapipe computes a third fewer 255-bit products per second.
 #define ELEMENTWISE(i)                                                                         \
     void process_element(uint i);                                                              \
     void main() {                                                                              \

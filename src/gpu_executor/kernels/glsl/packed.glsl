@@ -3,8 +3,8 @@
 // where it copies at 4.0 TB/s. Lavapipe becomes 1.5 times as fast with four 32-bit elements, 1.2
 // times with two 64-bit ones.
 //
-// Elements left over after the last full vector are processed singly, as vectors of which only the
-// first component is stored. Arrays must begin at a multiple of 16 bytes.
+// Elements after the last full vector are processed one at a time, as vectors whose first component
+// alone is stored. Arrays must begin at a multiple of 16 bytes.
 
 // Whether load and store access a single element by its own index (set by grid.glsl).
 bool single;

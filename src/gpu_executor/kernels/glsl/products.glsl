@@ -19,7 +19,7 @@ const uint SQUARE_ODD = SHIFT % 2;
 // takes no multiplication: 50.0 instead of 47.0 G products/s at 255 bits (NVIDIA H200).
 const bool LOW_LIMB_IS_ONE = NEGATIVE_INVERSE == LIMB_MASK;
 
-// 2^(64 - 2 * LIMB_BITS) = 256, 64 or 16: the sum of so many products of limbs may overflow 64
+// 2^(64 - 2 * LIMB_BITS) = 256, 64 or 16: the sum of this many products of limbs may overflow 64
 // bits.
 const uint OVERFLOW_COUNT = 1u << (64 - 2 * LIMB_BITS);
 

@@ -5,8 +5,8 @@
 // accumulator holds 64 products and a carry, which is below 2^32 / 2^13 = 2^19. The product of two
 // elements adds 2 * LIMBS products to an accumulator. Up to 32 limbs (13 words, 416 bits) need no
 // carry before the end, and up to 60 limbs (24 words) need one carry pass midway. Nearly all the
-// work then is multiply-adds of limbs. There would be one in fourteen fewer 14-bit limbs, but they
-// need a carry pass every 7 rows; with 16 bits, every product would have to be split.
+// work then is multiply-adds of limbs. 14-bit limbs would be about 7 % fewer, but they need a carry
+// pass every 7 rows; with 16 bits, every product would have to be split.
 
 const LIMBS = ${limbs}u;
 const BITS = ${bits}u;

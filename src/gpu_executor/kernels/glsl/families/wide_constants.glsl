@@ -1,4 +1,4 @@
-// R mod p and R^2 mod p as words. They do not fit into the push constants beside the modulus.
+// R mod p and R^2 mod p as words. The push constants are too small for them and the modulus.
 //
 // They are specialization constants, so the driver computes what depends only on them, such as
 // their limbs, when it compiles the pipeline. NEGATIVE_INVERSE already ties a pipeline to one
