@@ -68,7 +68,7 @@ class BatchRow:
     speed_up: float
     """The speed-up of pipelined over sequential."""
     of_best: float
-    """The time of the faster mode over the time as planned: 1 where the plan chose that mode."""
+    """The time of the faster mode over the time as planned: 1 if the plan chose that mode."""
     seed_speed_up: float | None
     """`speed_up` of the Rust original, if it was measured."""
 

@@ -217,9 +217,7 @@ def _open_probe(
 def _list_copies(
     session: Session, parts: Sequence[Array], area: Allocation, into: bool
 ) -> Iterator[Copy]:
-    """Yield copies between mapped arrays and device memory, where the arrays are one after the
-    other.
-    """
+    """Yield copies between mapped arrays and consecutive ranges of device memory."""
     offset = area.offset
     for part in parts:
         mapped = session.mapped.find(part)

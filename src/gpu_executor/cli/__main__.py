@@ -1,4 +1,5 @@
-"""`python -m gpu_executor.cli`, where the command `gpu-executor` is not installed."""
+"""`python -m gpu_executor.cli`, for machines on which the command `gpu-executor` is not
+installed."""
 
 from gpu_executor.cli.main import main
 

@@ -110,7 +110,7 @@ def mul(prime: Prime, a: Elements, b: Elements) -> Elements:
 
 
 def element_rows(prime: Prime, array: Elements) -> Elements:
-    """Return the array reshaped to one row per element; a view where the strides allow one."""
+    """Return the array reshaped to one row per element; a view if the strides allow it."""
     if array.dtype != prime.column_dtype:
         raise ArgumentTypeError(
             f"{prime.name}: expected elements of {prime.column_dtype}, found {array.dtype}"

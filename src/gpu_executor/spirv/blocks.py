@@ -143,7 +143,7 @@ def _get_member_end(module: Module, block: int, member: int, type_id: int, depth
     stride = module.decoration(block, MATRIX_STRIDE, member)
     if name != "OpTypeMatrix" or stride is None:
         return offset + _get_type_size(module, type_id, depth + 1)
-    # One stride per column, or per row where the rows are contiguous.
+    # One stride per column, or per row if the rows are contiguous.
     column_name, column = module.definition(operands[1])
     if module.decoration(block, ROW_MAJOR, member) is not None and column_name == "OpTypeVector":
         return offset + stride * column[2]

@@ -5,7 +5,7 @@ upload     the host writes the inputs here, one after the other
 inputs the buffer that the kernel binds as its inputs
 outputs the buffer that the kernel binds as its outputs: the status word, then the outputs
 staging    the host reads the status word and the outputs here
-uniform    the parameters, where the device has no immediates
+uniform    the parameters, if the device has no immediates
 
 Where the device shares the host's memory, upload and inputs are one buffer, and so are outputs and
 staging: the device copies nothing. With a `PublicQueue` there is no upload buffer either, since the
@@ -75,7 +75,7 @@ def describe_buffers(
 ) -> dict[str, BufferDescriptor]:
     """Return the descriptors of a set's buffers by name.
 
-    `upload` and `staging` are missing where they are the same buffers as `inputs` and `outputs`.
+    `upload` and `staging` are missing if they are the same buffers as `inputs` and `outputs`.
     """
     usage, shares = device.wgpu.BufferUsage, device.shares_memory
     bound = usage.STORAGE | usage.COPY_DST

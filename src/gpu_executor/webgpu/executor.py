@@ -219,7 +219,7 @@ class WgpuExecutor:
         self._active = self._pipelines = self._scheduler = DISOWNED
 
     def _merge_history(self) -> BucketHistory:
-        """Return the history that was read, with what this executor learned and used."""
+        """Return the saved history, with the boundaries and buckets of this executor added."""
         boundaries = self._history.boundaries
         if self._boundaries.adaptive:
             boundaries = self._boundaries.learned

@@ -54,7 +54,7 @@ class WgpuStats:
     calls: int
     elements: int
     tasks: int
-    """Pieces of calls that ran: one per call, several where a call was chunked."""
+    """Pieces of calls that ran: one per call, or several if the call was chunked."""
     submissions: int
     pipelines: int
     compile_seconds: float

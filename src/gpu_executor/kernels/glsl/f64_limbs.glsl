@@ -55,8 +55,8 @@ void mul_halves(double x, double y, out uint64_t low, out uint64_t high) {
     high = doubleBitsToUint64(upper);
 }
 #else
-// The same halves computed with integers: tests of everything else run on devices without
-// round-toward-zero for float64.
+// The same halves computed with integers, for devices without round-toward-zero for float64. With
+// this, tests of everything but the rounding run on such devices.
 #define FACTOR uint64_t
 
 uint64_t to_factor(uint64_t limb) {

@@ -1,7 +1,7 @@
 // Packed kernels: ELEMENT is a vector of PACKED adjacent elements, 16 bytes, the most that one load
-// instruction moves. With 4 elements an NVIDIA H200 added at 3.0 TB/s and squared at 2.2 TB/s,
-// where it copies at 4.0 TB/s. Lavapipe becomes 1.5 times as fast with four 32-bit elements, 1.2
-// times with two 64-bit ones.
+// instruction moves. With loads of 4 bytes, an NVIDIA H200 added at 3.0 TB/s and squared at 2.2
+// TB/s; it copies at 4.0 TB/s. With packing, lavapipe becomes 1.5 times as fast with four 32-bit
+// elements, 1.2 times with two 64-bit ones.
 //
 // Elements after the last full vector are processed one at a time, as vectors whose first component
 // alone is stored. Arrays must begin at a multiple of 16 bytes.

@@ -2,7 +2,7 @@
 //
 // In memory an element is $words little-endian 32-bit words. The modulus is data, so one text
 // serves every prime with that number of words. Lines are repeated for each word instead of a loop:
-// words are then variables in registers, where an array with a variable index would be in memory.
+// words are then variables in registers; an array with a variable index would be in memory.
 
 @group(0) @binding(0) var<storage, read> a: array<$stored>;
 @group(0) @binding(1) var<storage, read> b: array<$stored>;
