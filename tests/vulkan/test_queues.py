@@ -104,7 +104,7 @@ def three_timelines(resources: Resources, opened: ExitStack) -> Resources:
 def split_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> gx.PersistentVulkanBackend:
     """A backend that copies and computes on three timelines, in pieces of 100 elements."""
     make = Session._make_resources
-    monkeypatch.setattr(strategy, "_queues", lambda *_: ("split", "queues: three"))
+    monkeypatch.setattr(strategy, "_choose_queues", lambda *_: ("split", "queues: three"))
     monkeypatch.setattr(
         Session,
         "_make_resources",

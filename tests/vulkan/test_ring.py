@@ -139,7 +139,7 @@ def several_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """A backend that alternates between two compute queues."""
     make = Session._make_resources
     monkeypatch.setattr(recording, "LARGE_COPY_BYTES", MUCH)
-    monkeypatch.setattr(strategy, "_queues", lambda *_: ("several", "queues: several"))
+    monkeypatch.setattr(strategy, "_choose_queues", lambda *_: ("several", "queues: several"))
     monkeypatch.setattr(
         Session,
         "_make_resources",
