@@ -98,7 +98,7 @@ def _make_rates_table(rows: Sequence[FieldRow]) -> Table:
 
 def _make_bandwidth_table(rows: Sequence[FieldRow]) -> Table:
     table = make_table(
-        "Memory bandwidth in GB/s, read and written, and its share of the copy's",
+        "Memory bandwidth in GB/s (read and write), and share of the copy",
         *("field", "products", "share", "squares", "share", "additions", "share", "copy"),
     )
     for row in rows:

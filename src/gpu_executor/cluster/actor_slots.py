@@ -1,4 +1,5 @@
-"""Actor slots: a device of the cluster, the actor that serves it now, and what that actor has.
+"""Actor slots: a device of the cluster, the actor that serves it, and the messages in flight to
+that actor.
 
 Everything here belongs to the dispatcher's thread. Other threads may read it for statistics.
 """

@@ -136,7 +136,7 @@ class RayExecutor(Executor):
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays, and return the results in order.
 
-        Raises the exception of the first job that fails. Blocks while the executor is full, also
+        Raises the exception of the first job that fails. Blocks while the executor is full, even
         with `when_full="raise"`.
         """
         kernel, calls = _check_kernel(kernel), collect_calls(jobs, out)
@@ -152,8 +152,9 @@ class RayExecutor(Executor):
             raise
 
     async def run_async(self, kernel: Kernel, *arrays: Any, out: Any = None) -> Any:
-        """Run a kernel and await its result. The event loop is never blocked, also when the
-        executor is full."""
+        """Run a kernel and await its result. The event loop is never blocked, even when the
+        executor is full.
+        """
         kernel = _check_kernel(kernel)
         try:
             future = self._submit(kernel, arrays, out, "raise")

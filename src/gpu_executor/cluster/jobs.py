@@ -48,8 +48,8 @@ class ClusterJob:
     def suspected(self) -> bool:
         """Whether this job may have killed an actor.
 
-        All jobs of a dead actor are suspected, also those that it had finished: a reply that was
-        sent just before the death is lost.
+        All jobs of a dead actor are suspected, including those that it had finished: a reply that
+        was sent just before the death is lost.
         """
         return self.actor_deaths > 0
 
@@ -120,7 +120,7 @@ class AdmissionControl:
     def __init__(self) -> None:
         self.max_calls = self._max_bytes = 0
         # Reentrant: garbage collection may finalize, and so close, an executor on any thread at
-        # any time, also while that thread holds this lock.
+        # any time, even while that thread holds this lock.
         self._changed = threading.Condition(threading.RLock())
         self.closed = False
         self.calls = 0

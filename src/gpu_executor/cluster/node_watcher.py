@@ -163,7 +163,7 @@ class NodeWatcher:
     def _handle_failed_query(self, query: DeviceQuery, error: BaseException) -> None:
         self._failed_queries[query.node] += 1
         if self._failed_queries[query.node] < MAX_QUERIES_PER_NODE:
-            self._known.discard(query.node)  # so that it is asked again after the next listing
+            self._known.discard(query.node)  # query the node again after the next listing
         else:
             log.warning(
                 "node %s joined the cluster but is not used: it could not be asked for its "

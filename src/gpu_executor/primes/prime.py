@@ -160,7 +160,7 @@ class Prime:
 
     @cached_property
     def form(self) -> Form:
-        """What an element's words hold: "montgomery" is x * R mod p, "canonical" is x itself."""
+        """The form of an element's words: "montgomery" is x * R mod p, "canonical" is x itself."""
         return "canonical" if self.canonical else "montgomery"
 
     def in_form(self, value: int) -> int:

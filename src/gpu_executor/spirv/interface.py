@@ -68,7 +68,9 @@ class LocalSize:
 
 @dataclass(frozen=True, slots=True)
 class ShaderInterface:
-    """What a compute shader expects from the program that runs it."""
+    """The bindings, constants and sizes that a compute shader requires from the program that runs
+    it.
+    """
 
     version: tuple[int, int]
     entry_point: str

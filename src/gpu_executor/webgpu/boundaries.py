@@ -115,7 +115,7 @@ class BucketBoundaries:
 
 @dataclass(frozen=True, slots=True)
 class BucketHistory:
-    """What a process saves for the next one: learned boundaries, and the buckets it used.
+    """The data that a process saves for the next one: learned boundaries, and the buckets it used.
 
     Pipelines are not saved: wgpu has pipeline caches, but the wgpu-native under wgpu-py 0.32
     creates every pipeline without one (gfx-rs/wgpu-native, pull request 618).

@@ -152,7 +152,7 @@ class WgpuExecutor:
             self._scheduler.warm_up(kernel, bucket)
 
     def stats(self) -> WgpuStats:
-        """Return the counters of calls and caches, and what the caches hold."""
+        """Return the counters of calls and caches, and the contents of the caches."""
         pipelines, scheduler = self._pipelines.list_compiled(), self._scheduler
         return WgpuStats(
             device=self._device.name,
