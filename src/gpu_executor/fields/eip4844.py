@@ -58,7 +58,7 @@ def domain() -> FieldArray:
 
 
 def _check(array: FieldArray) -> FieldArray:
-    # The field refuses what is no array of its own.
+    # The field's own methods reject arrays of other fields and everything else.
     if isinstance(array, FieldArray) and array.shape[-1:] != (ELEMENTS,):
         raise ArgumentShapeError(f"a blob is {ELEMENTS} elements; the shape is {array.shape}")
     return array

@@ -30,15 +30,15 @@ class Field:
     """The integers modulo an odd prime of up to 768 bits.
 
     Operations take arrays of this field, and integers for single elements. All operands are in one
-    place, on the host or on one device, and the result is there too. On a device an operation is
-    submitted and returns at once; fetching a result waits for it. Shorter operands are repeated
+    place, on the host or on one device, and so is the result. On a device an operation is
+    submitted and returns at once; fetching its result waits for it. Shorter operands are repeated
     over leading axes, as NumPy broadcasts.
     """
 
     def __init__(
         self, modulus: int, *, name: str | None = None, factors: Sequence[int] = ()
     ) -> None:
-        """`factors` are the odd prime factors of modulus - 1, for when they are not found."""
+        """`factors` are the odd prime factors of modulus - 1; most moduli do not need them."""
         modulus = _as_int(modulus, "the modulus")
         known = {prime.modulus: prime for prime in NAMED.values()}.get(modulus)
         if known is not None and name is None and not factors:

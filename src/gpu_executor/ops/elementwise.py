@@ -60,9 +60,9 @@ def can_pack(arrays: Sequence[ElementData]) -> bool:
     first = arrays[0]
     if not isinstance(first, DeviceArray):
         return False
-    # Storage begins at a multiple of PACK_BYTES. An operand at an offset that the device cannot
-    # bind is copied to storage of its own. So only a device that binds at smaller offsets reads
-    # an operand where it is not aligned.
+    # Every storage begins at a multiple of PACK_BYTES, and an operand at an offset that the device
+    # cannot bind is copied to a new storage. So operands are unaligned only on a device that binds
+    # at offsets that are not multiples of PACK_BYTES.
     if first.storage.device.info.limits.buffer_offset_alignment % PACK_BYTES == 0:
         return True
     return not any(each.offset % PACK_BYTES for each in arrays if isinstance(each, DeviceArray))

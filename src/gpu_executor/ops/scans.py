@@ -29,9 +29,9 @@ ELEMENTS_PER_INVOCATION = 32
 DIRECT_INVERSES, DIRECT_INVERSES_ON_CPU = 16384, 4
 """Up to this many elements are inverted by exponentiation, all in parallel. 2^22 inverses in
 BLS12-381 Fr took an NVIDIA H200 0.509 ms with these figures; 0.561 ms with 16 elements per
-invocation, 0.512 ms with 64; 0.563 ms with 4,096 direct inverses. On lavapipe, which runs nothing
-else meanwhile, 1,000 inverses took 1.37 ms with 4 direct inverses; 1.54 ms with 1 or 8, 1.93 ms
-with 16, 3.81 ms with 128."""
+invocation, 0.512 ms with 64; 0.563 ms with 4,096 direct inverses. On lavapipe, where few direct
+inverses leave no core idle, 1,000 inverses took 1.37 ms with 4 of them; 1.54 ms with 1 or 8,
+1.93 ms with 16, 3.81 ms with 128."""
 HOST_DIRECT_INVERSES = 16
 """Up to this many elements are inverted on the host as Python integers."""
 CHUNK = 32
@@ -41,7 +41,7 @@ CHUNK = 32
 def sum_rows(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementData:
     """The sum of each row, as an array of `rows` elements: columns - 1 additions a row.
 
-    There is at least one column.
+    `columns` is at least 1.
     """
     if isinstance(x, DeviceArray):
         return _sum_rows_on_device(prime, x, rows, columns)
@@ -65,8 +65,8 @@ def multiply_prefixes(prime: Prime, x: ElementData, rows: int, columns: int) -> 
 def invert(prime: Prime, x: ElementData) -> ElementData:
     """1 / x, and 0 for 0, by Montgomery's trick: three products per element.
 
-    Only a few products of many elements each are inverted directly, on the device by raising them
-    to the power p - 2.
+    The products of groups of elements are inverted recursively. The last few are inverted directly,
+    on a device by raising them to the power p - 2.
     """
     if isinstance(x, DeviceArray):
         device: ArrayDevice = x.storage.device
