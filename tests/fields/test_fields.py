@@ -186,3 +186,11 @@ def test_transform_passes_fit_the_shared_memory_of_the_device(gpu: Gpu) -> None:
         int(at(pow(root, i, FULL768.modulus))) for i in (1, 200)
     ]
     assert to_ints(FULL768.intt(y)) == values  # without a message of the validation layer
+
+
+def test_names_of_earlier_versions_are_aliases(gpu: gx.PersistentVulkanBackend) -> None:
+    host = BLS12_381_FR.encode([1, 2, 3])
+    there = gpu.to_device(host)
+    assert (host.on_card, there.on_card) == (False, True)
+    assert there.card is there.device
+    assert list(host.to_card(there.card).ints()) == [1, 2, 3]

@@ -380,6 +380,9 @@ class FieldArray:
         copy = FieldArray(self.field, device.put(self.numpy()), self.form)
         return copy.in_form(self.field.form)
 
+    # Names of earlier versions, kept for users.
+    on_card, card, to_card = on_device, device, copy_to_device
+
     def in_form(self, form: Form) -> FieldArray:
         """The same elements in another form; the array itself if it has that form."""
         if self.form == form:
