@@ -137,6 +137,43 @@ def test_an_import_of_an_exporter_would_be_found(line: str) -> None:
     ]
 
 
+TESTS = Path(__file__).parent
+
+
+def find_test_imports(module: str, source: str) -> list[str]:
+    """The imports of test modules in a module under tests/, in words."""
+    return [
+        f"{module}, line {line}: imports {name}"
+        for line, name in list_imports(module, source)
+        if name.startswith("tests.") and any(part.startswith("test_") for part in name.split("."))
+    ]
+
+
+def test_no_test_module_is_imported() -> None:
+    found = [
+        line
+        for path in sorted(TESTS.rglob("*.py"))
+        for line in find_test_imports(
+            ".".join(path.relative_to(TESTS.parent).with_suffix("").parts), path.read_text()
+        )
+    ]
+    assert not found, "move what tests share to tests/support:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import tests.plan.test_plan",
+        "from tests.plan.test_plan import ADD",
+        "from tests.plan import test_plan",
+        "from . import test_plan",
+        "from .test_plan import ADD",
+    ],
+)
+def test_an_import_of_a_test_module_would_be_found(line: str) -> None:
+    assert len(find_test_imports("tests.plan.test_batch_plan", line)) == 1
+
+
 def list_loaded_modules(statement: str) -> set[str]:
     """The modules beyond NumPy's own that `import gpu_executor as gx` and a statement load, in an
     interpreter of their own."""

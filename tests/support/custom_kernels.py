@@ -8,25 +8,27 @@ import gpu_executor as gx
 from tests.support.glsl import compile_glsl
 
 HEAD = "layout(local_size_x_id = 0) in;"
-
-
+"""The work-group size is a specialization constant, which the plan sets."""
 COUNT = "layout(push_constant) uniform Push { uint count; };"
-
-
+"""The element count as the only push constant."""
 BODY = "uint i = gl_GlobalInvocationID.x; if (i >= count) return;"
+"""The beginning of a `main` with one invocation per element."""
 
 
 def buffer(binding: int, name: str, kind: str = "uint", qualifier: str = "") -> str:
+    """The declaration of a storage buffer with an array of that name."""
     where = f"layout(set = 0, binding = {binding}, std430) {qualifier}"
     return f"{where} buffer B{binding} {{ {kind} {name}[]; }};"
 
 
 def kernel(body: str, *declarations: str, pushed: str = COUNT, **options: Any) -> gx.Kernel:
+    """Compile a kernel; `declarations` are its buffers and `pushed` is its push constant block."""
     code = compile_glsl("\n".join([HEAD, pushed, *declarations, f"void main() {{ {body} }}"]))
     return gx.Kernel.from_spirv(code, **options)
 
 
 def sum_and_difference(**options: Any) -> gx.Kernel:
+    """A kernel of two inputs a and b, and two outputs a + b and a - b."""
     return kernel(
         BODY + "s[i] = a[i] + b[i]; d[i] = a[i] - b[i];",
         buffer(0, "a"),

@@ -13,19 +13,20 @@ from tests.support.jobs import Array
 
 COUNT = MIN_RECYCLED_BYTES // 4 + 70
 """Elements of a result that is large enough to be recycled."""
-
-
 ZEROS = np.zeros(COUNT, np.uint32)
 
 
 def filled(number: int) -> Array:
+    """An array of `COUNT` equal elements."""
     return np.full(COUNT, number, np.uint32)
 
 
 def address(array: Array) -> int:
+    """The address of the array's first element."""
     return int(array.__array_interface__["data"][0])
 
 
+# Each function makes an object that keeps the memory of a result alive.
 HOLDS: dict[str, Callable[[Any], Any]] = {
     "itself": lambda r: r,
     "a slice": lambda r: r[7:9],
