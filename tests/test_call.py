@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gpu_executor as gx
 from gpu_executor.call import Array, Call, Operand, check
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.kernel import ElementType, Kernel
@@ -66,6 +67,28 @@ def test_the_number_of_arrays_is_the_kernels(given: int) -> None:
 def test_an_argument_that_is_no_array_is_refused(kernel: Kernel, other: object) -> None:
     words = get_refusal(ArgumentTypeError, kernel, uints(2), other)
     assert words == f"k: argument 1 is a {type(other).__name__}; it takes a NumPy array"
+
+
+@pytest.mark.parametrize("kernel", [ANY, UINTS])
+def test_a_masked_array_is_refused(kernel: Kernel) -> None:
+    words = get_refusal(ArgumentTypeError, kernel, uints(2), np.ma.MaskedArray(uints(2), [1, 0]))
+    assert words == (
+        "k: argument 1 is a masked array, and kernels ignore masks; pass its .data, or "
+        ".filled(value)"
+    )
+
+
+def test_a_device_array_is_refused_by_backends_that_cannot_use_it(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    arrays = uints(2), gpu.to_device(uints(2))
+    assert check(UINTS, arrays).count == 2
+    with pytest.raises(ArgumentTypeError) as raised:
+        check(UINTS, arrays, on_device=False)
+    assert str(raised.value) == (
+        "k: argument 1 is a device array, which this backend cannot use; copy it to the host with "
+        ".numpy()"
+    )
 
 
 @pytest.mark.parametrize("other", [np.zeros(3), "bls12_381_fq_add", None])
