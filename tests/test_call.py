@@ -71,7 +71,9 @@ def test_an_argument_that_is_no_array_is_refused(kernel: Kernel, other: object) 
 
 @pytest.mark.parametrize("kernel", [ANY, UINTS])
 def test_a_masked_array_is_refused(kernel: Kernel) -> None:
-    words = get_refusal(ArgumentTypeError, kernel, uints(2), np.ma.MaskedArray(uints(2), [1, 0]))
+    words = get_refusal(
+        ArgumentTypeError, kernel, uints(2), np.ma.MaskedArray(uints(2), [True, False])
+    )
     assert words == (
         "k: argument 1 is a masked array, and kernels ignore masks; pass its .data, or "
         ".filled(value)"

@@ -166,7 +166,7 @@ def test_a_grid_stride_loop_covers_all_elements(
     per_invocation: int,
 ) -> None:
     monkeypatch.setattr(Plan, "groups", lambda _plan, _count: 2)
-    monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
+    monkeypatch.setattr(plan, "_choose_elements_per_invocation", lambda *_: per_invocation)
     gpu = fresh_gpu()
     for operation in names:
         kernel = element_kernel(prime, operation, grid_stride=True)
@@ -182,7 +182,7 @@ def test_a_grid_stride_loop_covers_all_elements(
 def test_without_a_grid_stride_the_plan_sets_the_elements_per_invocation(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, per_invocation: int
 ) -> None:
-    monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
+    monkeypatch.setattr(plan, "_choose_elements_per_invocation", lambda *_: per_invocation)
     gpu = fresh_gpu()
     kernel = element_kernel(BABYBEAR, "mul")
     for count in (1, 63, 64, 65, 1000):

@@ -88,7 +88,7 @@ def test_large_calls_are_exact(gpu: gx.PersistentVulkanBackend, prime: Prime, co
 def test_any_grid_processes_all_elements(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, prime: Prime, per_invocation: int
 ) -> None:
-    monkeypatch.setattr(plan, "_elements_per_invocation", lambda *_: per_invocation)
+    monkeypatch.setattr(plan, "_choose_elements_per_invocation", lambda *_: per_invocation)
     device = fresh_gpu()._session.device_memory
     for count in (5, 255, 256, 1001, 2047):
         ints, _ = make_operands(prime, "fma", [count] * 3)
