@@ -19,7 +19,6 @@ from gpu_executor.fields import (
     BABYBEAR,
     BLS12_377_FQ,
     BLS12_381_FR,
-    BN254_FR,
     GOLDILOCKS,
     KOALABEAR,
     MERSENNE31,
@@ -70,22 +69,21 @@ IN_EVERY_ORDER: list[Case] = [
     # lavapipe takes half a second to compile a pass of many limbs, for each order.
     *sizes("device", BABYBEAR, *range(7)),
     *sizes("device", GOLDILOCKS, 0, 1, 5),
-    *sizes("device", FULL64, 3),
-    *sizes("device", BLS12_381_FR, 0, 4),
+    *sizes("device", BLS12_381_FR, 4),
     *(case for field in (MERSENNE31, THREE, FIVE) for case in sizes("device", field, 0, 1, 2)),
     *sizes("device", FULL96, 3),
 ]
 SMALL: list[Case] = [
-    *(case for field in (BLS12_381_FR, GOLDILOCKS) for case in sizes("device", field, 1, 2, 3, 6)),
+    *sizes("device", GOLDILOCKS, 1, 2, 3, 6),
+    *sizes("device", BLS12_381_FR, 0, 6),
     *sizes("device", KOALABEAR, 1, 5),
-    *sizes("device", FULL64, 2, 6),
+    *sizes("device", FULL64, 3),
     *sizes("device", SECP256K1, 1),
 ]
 LARGE: list[Case] = [
     *sizes("device", GOLDILOCKS, 8, 9, 16),
     *sizes("device", BABYBEAR, 8, 9, 17),
-    *sizes("device", BLS12_381_FR, 9, 13),
-    *sizes("device", BN254_FR, 8),
+    *sizes("device", BLS12_381_FR, 13),
     *sizes("device", BLS12_377_FQ, 9),
     *sizes("device", FULL64, 13),
     *sizes("device", KOALABEAR, 12),

@@ -61,10 +61,12 @@ ALL_PRIMES = [prime for primes in PRIMES.values() for prime in primes]
 BROADCASTING = ("add", "sub", "mul", "fma", "equal", "select")
 ONE_OF_EACH = [GOLDILOCKS, MERSENNE31, BABYBEAR, BLS12_381_FR]
 # lavapipe takes seconds to compile products of many limbs. Another prime covers what is left out.
+PLAIN = {"neg", "equal", "select", "power", *CONVERSIONS}
 LEFT_OUT = {
-    "full 480 bits": {"fma", "power", *CONVERSIONS},
-    "2^521-1": {"fma", "to_montgomery"},
-    "full 768 bits": {"power", "from_montgomery"},
+    **dict.fromkeys(("33 bits", "full 64 bits", "full 224 bits", "secp256k1"), PLAIN),
+    "full 480 bits": PLAIN | {"fma"},
+    "2^521-1": {*OPERATIONS} - {"mul", "power"},
+    "full 768 bits": PLAIN | {"square"},
 }
 
 

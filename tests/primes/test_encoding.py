@@ -71,7 +71,7 @@ def as_bytes(values: list[int], width: int, order: ByteOrder) -> bytes:
 
 
 @on_every_prime
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(data=st.data())
 def test_integers_to_words_and_back(prime: Prime, data: st.DataObject) -> None:
     values = data.draw(st.lists(elements(prime)))
@@ -174,7 +174,7 @@ def test_the_first_index_is_reported_when_later_values_do_not_fit_the_words() ->
 
 
 @on_every_prime
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=8)
 @given(data=st.data())
 def test_reduce_accepts_any_integer(prime: Prime, data: st.DataObject) -> None:
     near = st.sampled_from(bad_values(prime))
@@ -267,7 +267,7 @@ def test_bytes_are_big_endian_and_of_minimal_width_by_default(prime: Prime) -> N
 
 
 @on_every_prime
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=8)
 @given(data=st.data(), order=st.sampled_from(["big", "little"]), extra=st.integers(0, 9))
 def test_random_elements_survive_conversion_to_bytes_and_back(
     prime: Prime, data: st.DataObject, order: ByteOrder, extra: int

@@ -77,7 +77,7 @@ def check(prime: Prime, fast: Fast, slow: Slow, xs: list[int], ys: list[int]) ->
 
 
 @on_every_prime
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(data=st.data())
 def test_random_and_edge_values_agree_with_exact_integers(
     prime: Prime, data: st.DataObject
@@ -159,7 +159,7 @@ def test_integers_that_do_not_fit_the_words_are_refused(value: int) -> None:
 
 
 @on_every_prime
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=12)
 @given(data=st.data())
 def test_first_not_below(prime: Prime, data: st.DataObject) -> None:
     p = prime.modulus

@@ -248,7 +248,7 @@ def test_a_repeated_spec_id_must_have_one_type() -> None:
         ("layout(push_constant) uniform P { uint a[2 * N]; };", "array .* push constants needs"),
     ],
 )
-@pytest.mark.parametrize("vulkan", VERSIONS)
+@pytest.mark.parametrize("vulkan", ["1.0", "1.3"])  # storage buffers have a class since 1.1
 def test_refused_resources(declaration: str, words: str, vulkan: str) -> None:
     constant = "layout(constant_id = 0) const uint N = 2;"
     body = f"layout(local_size_x = 1) in; {constant} {declaration} void main() {{}}"

@@ -101,7 +101,7 @@ def test_floats_add_exactly(
     choose_pairwise(NAMED, ("add", "sub", "mul"), (True, False)),
 )
 @given(size=st.sampled_from(WHOLE_SIZES + CUT_SIZES), seed=seeds)
-@settings(max_examples=8)
+@settings(max_examples=5)
 def test_field_kernels_are_exact_at_every_size(
     gpu: gx.PersistentVulkanBackend,
     chunking_gpu: gx.PersistentVulkanBackend,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_executor import webgpu
@@ -118,6 +118,7 @@ def test_the_smallest_bucket_is_never_divided() -> None:
     assert boundaries.changes == 0
 
 
+@settings(max_examples=40)
 @given(
     st.lists(
         st.one_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from gpu_executor.primes import words
 from gpu_executor.webgpu import device as device_module
 from gpu_executor.webgpu.native_queue import NativeQueue
 from tests.support.jobs import ADD_U32, FQ, FQ_ADD, Array, Job, check_sums, field_job, word_jobs
+from tests.support.pairwise import choose_pairwise
+
+Layout = Callable[[Array], Array]
 
 SIZES = (1, 3, 5, 16_385, 100_000)
 CONFIGURATIONS = {
@@ -23,7 +26,8 @@ CONFIGURATIONS = {
     "public queue, shared memory": (False, True),
     "public queue, device memory": (False, False),
 }
-on_both_kernels = pytest.mark.parametrize("kernel", [ADD_U32, FQ_ADD], ids=["words", "field"])
+KERNELS = {"words": ADD_U32, "field": FQ_ADD}
+on_both_kernels = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 
 
 @pytest.fixture(scope="module", params=list(CONFIGURATIONS.values()), ids=list(CONFIGURATIONS))
@@ -82,7 +86,7 @@ def unaligned(a: Array) -> Array:
     return copy
 
 
-WRITABLE: dict[str, Callable[[Array], Array]] = {
+WRITABLE: dict[str, Layout] = {
     "every third": every_third,
     "an inner slice": inner_slice,
     "inner columns": inner_columns,
@@ -90,7 +94,7 @@ WRITABLE: dict[str, Callable[[Array], Array]] = {
     "transposed": lambda a: a.T.copy().T,
     "unaligned": unaligned,
 }
-LAYOUTS: dict[str, Callable[[Array], Array]] = {
+LAYOUTS: dict[str, Layout] = {
     **WRITABLE,
     "read-only": read_only,
     "big-endian": lambda a: a.astype(a.dtype.newbyteorder(">")),
@@ -100,10 +104,23 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-@on_both_kernels
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def pairwise(layouts: Mapping[str, Layout]) -> pytest.MarkDecorator:
+    """Every pair of a configuration, a layout and a kernel."""
+    chosen = choose_pairwise(CONFIGURATIONS, layouts, KERNELS)
+    return pytest.mark.parametrize(
+        ("executor", "layout", "kernel"),
+        [
+            (CONFIGURATIONS[configuration], layouts[layout], KERNELS[kernel])
+            for configuration, layout, kernel in chosen
+        ],
+        ids=[" - ".join(each) for each in chosen],
+        indirect=["executor"],
+    )
+
+
+@pairwise(LAYOUTS)
 def test_inputs_may_have_any_memory_layout(
-    executor: gx.WgpuExecutor, kernel: Kernel, layout: Callable[[Array], Array]
+    executor: gx.WgpuExecutor, kernel: Kernel, layout: Layout
 ) -> None:
     jobs = [make_job(kernel, size) for size in SIZES]
     laid = [(layout(a), b) if index % 2 else (a, layout(b)) for index, (a, b) in enumerate(jobs)]
@@ -121,10 +138,9 @@ def test_inputs_may_have_any_memory_layout(
             np.testing.assert_array_equal(each, copy)
 
 
-@on_both_kernels
-@pytest.mark.parametrize("layout", WRITABLE.values(), ids=WRITABLE)
+@pairwise(WRITABLE)
 def test_out_may_have_any_memory_layout_and_nothing_else_is_written(
-    executor: gx.WgpuExecutor, kernel: Kernel, layout: Callable[[Array], Array]
+    executor: gx.WgpuExecutor, kernel: Kernel, layout: Layout
 ) -> None:
     jobs = [make_job(kernel, size) for size in SIZES]
     targets = [layout(np.zeros_like(a)) for a, _ in jobs]
