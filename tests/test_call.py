@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gpu_executor as gx
 from gpu_executor.call import Array, Call, Operand, check
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import ElementType, Kernel
 from tests.support.glsl import shader
 
@@ -267,6 +267,26 @@ def test_out_shape_that_does_not_fit_is_refused(asked: Any, outputs: int, words:
 def test_out_shape_with_two_negative_numbers_is_refused_too() -> None:
     words = get_refusal(ArgumentShapeError, declare_whole(lambda _shape: (-2, -3)), uints(3))
     assert words.startswith("k: out_shape returned (-2, -3)")
+
+
+@pytest.mark.parametrize("words", [[-1], [1.5], [1 << 32], [None], 7, None, "ab"], ids=repr)
+def test_push_of_that_does_not_return_32_bit_words_is_refused(words: Any) -> None:
+    code = shader("", "", push="uint count; uint a;")
+    kernel = Kernel.from_spirv(code, inputs=1, outputs=1, name="k", push_of=lambda _shape: words)
+    message = get_refusal(KernelError, kernel, uints(3))
+    assert message == (
+        f"kernel 'k': push_of returned {words!r}; it must return a sequence of whole numbers from "
+        "0 to 2^32 - 1"
+    )
+
+
+def test_push_of_may_return_numpy_integers() -> None:
+    code = shader("", "", push="uint count; uint a; uint b;")
+    for words in (np.array([7, 9]), (np.uint32(7), 9), iter([7, 9])):
+        kernel = Kernel.from_spirv(
+            code, inputs=1, outputs=1, push_of=lambda _shape, words=words: words
+        )
+        assert check(kernel, (uints(3),)).shape_words == bytes([7, 0, 0, 0, 9, 0, 0, 0])
 
 
 @pytest.mark.parametrize("empty", [0, 1])

@@ -225,6 +225,9 @@ def test_the_plan_may_choose_a_constant_that_is_not_fixed() -> None:
         (ONE_TO_ONE | {"push": bytes(7)}, "'add': push has 7 bytes; it must be a multiple of 4"),
         (ONE_TO_ONE | {"code": NO_PUSH, "push": bytes(4)}, "declares 0 bytes of push constants"),
         ({"constants": {1: 1, 7: 1}}, "'add': constants sets id 7, but the code has the ids [0, 1"),
+        ({"work_group": 0}, "'add': work_group is 0; it must be a whole number of invocations"),
+        ({"work_group": -64}, "'add': work_group is -64; it must be a whole number"),
+        ({"work_group": 64.0}, "'add': work_group is 64.0; it must be a whole number"),
         ({"per_invocation": 9}, "'add': per_invocation is constant 9; it must be an integer"),
         ({"per_invocation": 1, "constants": {1: 4}}, "nor the work-group size sets: []"),
         ({"per_invocation": 0}, "'add': per_invocation is constant 0"),
@@ -238,6 +241,14 @@ def test_an_invalid_declaration_is_refused_with_the_reason(
         declare(**declaration)
     assert isinstance(raised.value, GpuError)
     assert isinstance(raised.value, ValueError)
+
+
+@pytest.mark.parametrize("work_group", [0, -1, "64"])
+def test_a_wgsl_kernel_refuses_a_work_group_size_below_1(work_group: Any) -> None:
+    with pytest.raises(KernelError, match=f"'k': work_group is {work_group!r}; it must be"):
+        Kernel.from_wgsl(
+            "", inputs=1, outputs=1, dtypes=["u4"] * 2, name="k", work_group=work_group
+        )
 
 
 @pytest.mark.parametrize(

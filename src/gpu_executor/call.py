@@ -173,7 +173,7 @@ def check(kernel: Kernel, arrays: Sequence[Any], *, on_device: bool = True) -> S
 def _pack_shape_words(kernel: Kernel, arrays: Sequence[Any]) -> bytes:
     if kernel.push_of is None:
         return b""
-    words = kernel.push_of(*(array.shape for array in arrays))
+    words = _parse_shape_words(kernel, kernel.push_of(*(array.shape for array in arrays)))
     room = kernel.interface.push_constant_bytes - COUNT_BYTES - len(kernel.push)
     if kernel.spirv and 4 * len(words) != room:
         raise KernelError(
@@ -181,6 +181,21 @@ def _pack_shape_words(kernel: Kernel, arrays: Sequence[Any]) -> bytes:
             f"{room // 4} after the element count and push"
         )
     return struct.pack(f"<{len(words)}I", *words)
+
+
+def _parse_shape_words(kernel: Kernel, returned: Any) -> list[int]:
+    """Check what a kernel's `push_of` returned: numbers that fit 32-bit words."""
+    try:
+        words = [operator.index(word) for word in returned]
+        fits = all(0 <= word < 1 << 32 for word in words)
+    except TypeError:
+        fits = False
+    if not fits:
+        raise KernelError(
+            f"kernel {kernel.name!r}: push_of returned {returned!r}; it must return a sequence of "
+            "whole numbers from 0 to 2^32 - 1"
+        )
+    return words
 
 
 def _check_on_host(kernel: Kernel, arrays: Sequence[Any]) -> None:

@@ -19,6 +19,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -323,6 +324,12 @@ def _check_declaration(kernel: Kernel) -> None:
         raise KernelError(
             f"{where} has split='elements', so its outputs have its inputs' shape; drop out_shape "
             "or give split='whole'"
+        )
+    size = kernel.work_group
+    if size is not None and (not isinstance(size, Integral) or size < 1):
+        raise KernelError(
+            f"{where}: work_group is {size!r}; it must be a whole number of invocations, at least "
+            "1, or None"
         )
     if kernel.wgsl is not None and len(kernel.wgsl.data) % 4:
         raise KernelError(
