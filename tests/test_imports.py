@@ -23,7 +23,7 @@ LAYERS: list[set[str]] = [
     # Plain data; of telemetry, the events that hot code records.
     {"settings", "device_info", "device_array", "calibration", "result_memory", "telemetry"},
     {"fork"},  # refuses the use of devices after fork()
-    {"spirv", "wgsl"},  # readers of kernel code
+    {"spirv", "wgsl", "glsl"},  # readers of kernel code, and the compiler of GLSL
     {"primes"},  # a prime in, every constant out
     {"kernel"},  # one dispatch
     {"kernels"},  # the catalogue of kernels

@@ -16,13 +16,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_executor.errors import KernelError
+from gpu_executor.glsl import COMPILER, TARGET, find_compiler
 from gpu_executor.kernels.elements import PACKABLE
 from gpu_executor.kernels.families import (
     FAMILIES,
@@ -34,7 +35,7 @@ from gpu_executor.kernels.families import (
 GLSL = Path(__file__).parent / "glsl"
 SPIRV = Path(__file__).parent / "spirv"
 MANIFEST = SPIRV / "manifest.json"
-COMMAND = ("glslc", "-O", "--target-env=vulkan1.2")
+COMMAND = (COMPILER, "-O", TARGET)
 FOLDERS: dict[str, Sequence[str]] = {
     "elements": FAMILIES,
     "conversions": MONTGOMERY_FAMILIES,
@@ -107,8 +108,10 @@ def source_digest(source: Source | Path) -> str:
 
 def build() -> None:
     """Compile every kernel, write the manifest, delete modules without a source."""
-    if shutil.which(COMMAND[0]) is None:
-        sys.exit("glslc was not found: install it (Debian and Ubuntu: apt-get install glslc)")
+    try:
+        find_compiler()
+    except KernelError as error:
+        sys.exit(str(error))
     SPIRV.mkdir(exist_ok=True)
     manifest = {}
     for source in sources():
