@@ -357,6 +357,11 @@ def _check_against_code(kernel: Kernel) -> None:
             f"{where}: the code has the bindings {list(interface.bindings)}, but {roles} are the "
             f"bindings {list(range(kernel.bindings))}"
         )
+    if interface.uniform is not None:
+        raise KernelError(
+            f"{where}: binding {interface.uniform.binding} is a uniform buffer: only single "
+            "storage buffers are supported"
+        )
     last = kernel.bindings - 1
     for binding in range(kernel.inputs, kernel.bindings):
         if binding in interface.read_only:

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_executor.errors import SpirvError
-from gpu_executor.spirv import LocalSize, ShaderInterface, SpecConstant, read_interface
+from gpu_executor.spirv import (
+    BlockMember,
+    LocalSize,
+    ShaderInterface,
+    SpecConstant,
+    StorageBlock,
+    read_interface,
+)
 from tests.support.glsl import compile_glsl
 
 NONE = (None, None, None)
@@ -95,7 +102,24 @@ def test_a_compiled_kernel_in_every_spirv_version(vulkan: str) -> None:
             SpecConstant(3, "bool", 32, True),
         ),
         capabilities=frozenset({1}),
-    )
+        buffers=(
+            StorageBlock(
+                0, "Out", "out", True, False, np.dtype("u4"), 4, None, "{ uint b[] @0 stride 4; }"
+            ),
+            StorageBlock(
+                2, "A2", "inout", True, False, None, 4, None,
+                "{ uvec4 d[] @0 stride 16; } or { uint c[] @0 stride 4; }",
+            ),
+            StorageBlock(
+                4, "In", "in", False, False, None, 4, None,
+                "{ uint n @0; uint a[] @4 stride 4; }",
+            ),
+        ),
+        push_members=(
+            BlockMember("count", 0, np.dtype("u4"), (), ()),
+            BlockMember("moduli", 4, np.dtype("u4"), (26,), (4,)),
+        ),
+    )  # fmt: skip
     assert found.constant(1) == SpecConstant(1, "int", 32, -5)
     assert found.constant(9) is None
     assert found.capability_names() == ("Shader",)
@@ -240,12 +264,21 @@ def test_a_repeated_spec_id_must_have_one_type() -> None:
 @pytest.mark.parametrize(
     ("declaration", "words"),
     [
-        ("layout(set=0, binding=3) uniform U { uint a; } u;", "binding 3 is a uniform buffer"),
+        (
+            "layout(set=0, binding=3) uniform U { uint a; } u; "
+            "layout(set=0, binding=5) uniform V { uint a; } v;",
+            "bindings 3 and 5 are uniform buffers: .*one block",
+        ),
+        (
+            "layout(set=0, binding=3) uniform U { uint a; } u; "
+            "layout(set=0, binding=3) buffer V { uint a; } v;",
+            "binding 3 is both",
+        ),
         ("layout(set=0, binding=3, r32f) uniform image2D u;", "binding 3 is an image"),
         ("layout(set=0, binding=3) uniform sampler2D u;", "binding 3 is a combined image"),
         ("layout(set=0, binding=3) buffer U { uint a; } u[4];", "binding 3 is an array"),
         ("layout(set=2, binding=3) buffer U { uint a; } u;", "in descriptor set 2: use set 0"),
-        ("layout(push_constant) uniform P { uint a[2 * N]; };", "array .* push constants needs"),
+        ("layout(set=1, binding=3) uniform U { uint a; } u;", "in descriptor set 1: use set 0"),
     ],
 )
 @pytest.mark.parametrize("vulkan", ["1.0", "1.3"])  # storage buffers have a class since 1.1

@@ -6,10 +6,16 @@ the Khronos SPIR-V specification, unified edition.
 
     module.py     bytes -> instructions and decorations
     constants.py  scalar types, constants, specialization constants
-    blocks.py     storage buffers and push constants, and the layout of their types
+    types.py      the layout of types in memory, and the NumPy dtypes with that layout
+    access.py     what the code does through its variables: loads, stores, atomic operations
+    members.py    members of push constants and uniform buffers, and values encoded into them
+    blocks.py     storage buffers, the uniform buffer and push constants
+    shared_memory.py  the size of shared variables
     interface.py  entry point, work-group size, capabilities: all of it together
 """
 
+from gpu_executor.spirv.access import Access
+from gpu_executor.spirv.blocks import StorageBlock, UniformBlock
 from gpu_executor.spirv.constants import SpecConstant
 from gpu_executor.spirv.interface import (
     CAPABILITY_NAMES,
@@ -17,11 +23,16 @@ from gpu_executor.spirv.interface import (
     ShaderInterface,
     read_interface,
 )
+from gpu_executor.spirv.members import BlockMember
 
 __all__ = [
     "CAPABILITY_NAMES",
+    "Access",
+    "BlockMember",
     "LocalSize",
     "ShaderInterface",
     "SpecConstant",
+    "StorageBlock",
+    "UniformBlock",
     "read_interface",
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numbers
+import operator
 import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -19,6 +21,20 @@ _FORMATS: dict[tuple[Kind, int], str] = {
     **{("uint", bits): f"<{code}" for bits, code in ((8, "B"), (16, "H"), (32, "I"), (64, "Q"))},
     **{("float", bits): f"<{code}" for bits, code in ((16, "e"), (32, "f"), (64, "d"))},
 }
+_DEEPEST_EXPRESSION = 64  # far more than compilers emit, and well within Python's recursion limit
+_UCONVERT, _SCONVERT, _COMPOSITE_EXTRACT, _SELECT = 113, 114, 81, 169
+# Spec, OpSpecConstantOp: the operations on integers that array lengths are made of.
+_OPERATIONS: dict[int, Callable[[int, int], int]] = {
+    128: operator.add, 130: operator.sub, 132: operator.mul,
+    134: operator.floordiv, 137: operator.mod,  # OpUDiv, OpUMod
+    135: lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),  # OpSDiv
+    138: lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1),  # OpSRem
+    139: operator.mod,  # OpSMod
+    194: operator.rshift, 195: operator.rshift, 196: operator.lshift,
+    197: operator.or_, 198: operator.xor, 199: operator.and_,
+    170: operator.eq, 171: operator.ne, 172: operator.gt, 173: operator.gt, 174: operator.ge,
+    175: operator.ge, 176: operator.lt, 177: operator.lt, 178: operator.le, 179: operator.le,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +127,68 @@ def read_constant(module: Module, target: int) -> Constant | None:
         )
     raw = struct.pack(f"<{len(words)}I", *words)  # a narrow value is in the low bits (Spec 2.2.1)
     return Constant(kind, bits, struct.unpack_from(_FORMATS[kind, bits], raw)[0])
+
+
+def evaluate_integer(
+    module: Module, target: int, values: Mapping[int, int | float | bool], depth: int = 0
+) -> int | None:
+    """Return the value of an integer or bool constant, or of an expression of such constants.
+
+    `values` are the specialization constants that are set, by SpecId; the others have their
+    defaults. None if the id is anything else.
+    """
+    name, operands = module.definition(target)
+    if name != "OpSpecConstantOp":
+        constant = read_constant(module, target)
+        if constant is None or constant.kind == "float":
+            return None
+        spec_id = find_spec_id(module, target)
+        return int(constant.value if spec_id is None else values.get(spec_id, constant.value))
+    if depth > _DEEPEST_EXPRESSION:
+        return None
+    return _evaluate_operation(module, operands, values, depth)
+
+
+def _evaluate_operation(
+    module: Module,
+    operands: tuple[int, ...],
+    values: Mapping[int, int | float | bool],
+    depth: int,
+) -> int | None:
+    """Return the value of an OpSpecConstantOp with these operands."""
+    if operands[2] == _COMPOSITE_EXTRACT and len(operands) == 5:
+        composite, parts = module.definition(operands[3])
+        if not composite.endswith("ConstantComposite") or operands[4] >= len(parts) - 2:
+            return None
+        return evaluate_integer(module, parts[2 + operands[4]], values, depth + 1)
+    arguments = [evaluate_integer(module, each, values, depth + 1) for each in operands[3:]]
+    known = [each for each in arguments if each is not None]
+    if len(known) < len(arguments):
+        return None
+    result = _operate(operands[2], known)
+    scalar = read_scalar_type(module, operands[0])
+    if result is None or scalar is None:  # the result is a bool
+        return result
+    kind, bits = scalar
+    result &= (1 << bits) - 1
+    return result - (1 << bits) if kind == "int" and result >> (bits - 1) else result
+
+
+def _operate(opcode: int, arguments: list[int]) -> int | None:
+    """Return the result of one operation on integers; None if it is unknown or undefined."""
+    if opcode in (_UCONVERT, _SCONVERT) and len(arguments) == 1:
+        return arguments[0]
+    if opcode == _SELECT and len(arguments) == 3:
+        return arguments[1] if arguments[0] else arguments[2]
+    if opcode not in _OPERATIONS or len(arguments) != 2:
+        return None
+    try:
+        shifts = opcode in (194, 195, 196)
+        if shifts and not 0 <= arguments[1] < 64:
+            return None
+        return int(_OPERATIONS[opcode](*arguments))
+    except ZeroDivisionError:
+        return None
 
 
 def read_scalar_type(module: Module, type_id: int) -> tuple[Kind, int] | None:

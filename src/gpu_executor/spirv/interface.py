@@ -6,14 +6,17 @@ import struct
 from dataclasses import dataclass
 
 from gpu_executor.errors import SpirvError
-from gpu_executor.spirv.blocks import read_push_constant_bytes, read_storage_buffers
+from gpu_executor.spirv.access import read_uses
+from gpu_executor.spirv.blocks import StorageBlock, UniformBlock, read_blocks
 from gpu_executor.spirv.constants import (
     SpecConstant,
     find_spec_id,
     read_constant,
     read_spec_constants,
 )
+from gpu_executor.spirv.members import BlockMember
 from gpu_executor.spirv.module import BUILT_IN, Module, read_module
+from gpu_executor.spirv.shared_memory import find_shared_variables, measure_variables
 
 # fmt: off
 CAPABILITY_NAMES: dict[int, str] = {
@@ -80,6 +83,15 @@ class ShaderInterface:
     push_constant_bytes: int  # a multiple of 4, as VkPushConstantRange requires
     constants: tuple[SpecConstant, ...]  # sorted by spec_id, each once
     capabilities: frozenset[int]
+    buffers: tuple[StorageBlock, ...] = ()  # one for each of `bindings`
+    push_members: tuple[BlockMember, ...] = ()  # in the order of their offsets
+    uniform: UniformBlock | None = None
+    unusable_members: tuple[str, ...] = ()
+    """Declarations of the members of the push constants and the uniform buffer that take no values:
+    arrays of structs and references to buffers."""
+    has_barriers: bool = False  # whether the code waits for other invocations (OpControlBarrier)
+    has_shared_memory: bool = False  # whether the code uses `shared` variables
+    shared_memory_bytes: int = 0  # with the defaults of the specialization constants
 
     def constant(self, spec_id: int) -> SpecConstant | None:
         """Return the specialization constant with that SpecId; None if there is none."""
@@ -102,16 +114,25 @@ def read_interface(code: bytes) -> ShaderInterface:
                 f"the module declares capability {CAPABILITY_NAMES[capability]}: {advice}"
             )
     entry, name = _find_entry_point(module)
-    writable = read_storage_buffers(module)
+    uses = read_uses(module, entry)
+    blocks = read_blocks(module, uses)
+    shared = find_shared_variables(module, uses)
     return ShaderInterface(
         version=module.version,
         entry_point=name,
         local_size=_read_local_size(module, entry),
-        bindings=tuple(sorted(writable)),
-        read_only=frozenset(binding for binding in writable if not writable[binding]),
-        push_constant_bytes=read_push_constant_bytes(module),
+        bindings=tuple(buffer.binding for buffer in blocks.buffers),
+        read_only=blocks.read_only,
+        push_constant_bytes=blocks.push_constant_bytes,
         constants=read_spec_constants(module),
         capabilities=capabilities,
+        buffers=blocks.buffers,
+        push_members=blocks.push_members,
+        uniform=blocks.uniform,
+        unusable_members=blocks.unusable_members,
+        has_barriers=uses.has_barriers,
+        has_shared_memory=bool(shared),
+        shared_memory_bytes=measure_variables(module, shared, {}),
     )
 
 
