@@ -9,21 +9,24 @@ the code that copies them reads any memory layout.
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import struct
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any
 
 import numpy as np
 
+from gpu_executor.arguments import Argument, describe_dtype, have_same_layout
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
-from gpu_executor.kernel import COUNT_BYTES, ElementType, Kernel, Shape, to_native
+from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, parse_grid, to_native
 from gpu_executor.lru import remember
+from gpu_executor.parameters import NO_VALUES, ParameterLayout, ParameterValues
 
 Array = np.ndarray[Any, np.dtype[Any]]
 AnyArray = Array | DeviceArray
@@ -31,14 +34,20 @@ AnyArray = Array | DeviceArray
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One storage buffer of a call: its element type and how many elements it has."""
+    """One argument of a call: its element type, how many elements it has, and its access."""
 
     type: ElementType
     count: int
+    is_input: bool = True
+    is_output: bool = False
 
     @property
     def nbytes(self) -> int:
         return self.count * self.type.nbytes
+
+    def resize(self, count: int) -> Operand:
+        """The same operand with another number of elements."""
+        return Operand(self.type, count, self.is_input, self.is_output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,52 +59,85 @@ class Signature:
     count: int
     """The number of elements, which is the kernel's first push constant."""
     operands: tuple[Operand, ...]
-    """The inputs, then the outputs."""
+    """One per argument of the kernel."""
     is_flat: bool
     """Whether every array is a plain array of shape (elements, *element shape), so that none has to
     be reshaped; nearly every call is."""
     results: tuple[tuple[Shape, np.dtype[Any]], ...]
-    """The outputs' shapes and dtypes as the caller gets them."""
+    """The shapes and dtypes of the results as the caller gets them."""
+    parameters: ParameterLayout = field(repr=False, compare=False)
     shape_words: bytes = b""
-    """The push constants that the kernel's `push_of` computes from the inputs' shapes."""
+    """The push constants that the kernel's `push_of` computes from the shapes."""
+    grid: Grid | None = None
+    """The work-groups; None: one invocation for each of `invocations`, or a call sets the grid."""
+    invocations: int = 0
+    scratch_bytes: int = 0
+    inputs: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
+    """The operands that the caller passes."""
+    outputs: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
+    """The operands that the caller gets back."""
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Signatures are dictionary keys on the path of every call: hash once.
         identity = self.kernel, self.count, self.operands, self.is_flat, self.results
+        inputs = tuple(operand for operand in self.operands if operand.is_input)
+        outputs = tuple(operand for operand in self.operands if operand.is_output)
+        object.__setattr__(self, "inputs", inputs)
+        object.__setattr__(self, "outputs", outputs)
         object.__setattr__(self, "_hash", hash(identity))
 
     def __hash__(self) -> int:
         return self._hash
 
-    def make_call(self, arrays: Sequence[AnyArray]) -> Call:
+    def make_call(self, arrays: Sequence[AnyArray], params: Any = None) -> Call:
         """A call of this signature on arrays that have it. Its outputs are not allocated yet."""
-        if self.is_flat:
-            return Call(self, arrays)
-        inputs = self.operands[: self.kernel.inputs]
-        return Call(
-            self,
-            [
-                array
-                if isinstance(array, DeviceArray)
-                else np.asarray(array).reshape(operand.count, *operand.type.shape)
-                for array, operand in zip(arrays, inputs, strict=True)
-            ],
-        )
+        values = self.parameters.default_values if params is None else None
+        if values is None:
+            values = self.parameters.encode(params)
+        call = Call(self, arrays if self.is_flat else self._flatten(arrays))
+        call.values = values
+        if self.kernel.grid_takes_params:
+            call.grid = self._compute_grid(arrays, params)
+        return call
+
+    def _flatten(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
+        return [
+            array
+            if isinstance(array, DeviceArray)
+            else np.asarray(array).reshape(operand.count, *operand.type.shape)
+            for array, operand in zip(arrays, self.inputs, strict=True)
+        ]
+
+    def _compute_grid(self, arrays: Sequence[AnyArray], params: Any) -> Grid:
+        assert callable(self.kernel.grid)
+        keywords = self.parameters.as_keywords(params)
+        grid = self.kernel.grid(*(array.shape for array in arrays), params=keywords)
+        return parse_grid(self.kernel.name, grid)
 
 
 class Call:
     """A kernel on arrays. Inputs and outputs have shape (elements, *element shape)."""
 
-    __slots__ = ("buffer_ranges", "inputs", "job", "outputs", "results", "signature")
+    __slots__ = (
+        "buffer_ranges", "grid", "in_place", "inputs", "job", "outputs", "results", "signature",
+        "values",
+    )  # fmt: skip
 
     def __init__(self, signature: Signature, inputs: Sequence[Any]) -> None:
         self.signature = signature
         self.inputs = inputs
+        """The arrays of the operands that the caller passes."""
+        self.values: ParameterValues = NO_VALUES
+        self.grid: Grid | None = None
+        """The work-groups, where they depend on the parameters."""
         self.job: int | None = None
         """Its index in a batch, None outside batches."""
         self.buffer_ranges: Any = None
         """Where the backend can use the arrays in place; None where it copies all of them."""
+        self.in_place = False
+        """Whether a result overwrites the in-out argument that it is computed from, so that the
+        call cannot be repeated."""
         self.outputs: list[Any] = []
         self.results: list[Any] = []
         """The outputs in the shapes that the caller gets, over the same memory."""
@@ -108,17 +150,16 @@ class Call:
     def use_outputs(self, given: Any) -> None:
         """Check the caller's `out` (an array, or a tuple of several) and write into it."""
         results = _check_outputs(self.signature, given)
-        _check_overlaps(self.signature.kernel.name, self.inputs, results)
+        self.in_place = _check_overlaps(self.signature, self.inputs, results)
         self.set_outputs(results)
 
     def set_outputs(self, results: list[Any]) -> None:
         """Write into these arrays, which have the signature's shapes and dtypes."""
         self.outputs = self.results = results
         if not self.signature.is_flat:
-            outputs = self.signature.operands[self.signature.kernel.inputs :]
             self.outputs = [
                 _flatten(self.signature.kernel, array, output)
-                for array, output in zip(results, outputs, strict=True)
+                for array, output in zip(results, self.signature.outputs, strict=True)
             ]
 
     def touches_device(self) -> bool:
@@ -134,11 +175,54 @@ class Call:
         return self.results[0] if len(self.results) == 1 else tuple(self.results)
 
 
-def check(kernel: Kernel, arrays: Sequence[Any], *, on_device: bool = True) -> Signature:
+def check(
+    kernel: Kernel, arrays: Sequence[Any], *, on_device: bool = True, out_shape: Any = None
+) -> Signature:
     """Check the arrays against the kernel; raises `GpuError` for the first that does not fit.
 
-    `on_device=False` refuses device arrays, for backends that cannot use them.
+    `on_device=False` refuses device arrays, for backends that cannot use them. `out_shape` takes
+    the place of the kernel's.
     """
+    _check_kernel(kernel, arrays)
+    if not on_device:
+        _check_on_host(kernel, arrays)
+    passed = [argument for argument in kernel.arguments if argument.is_input]
+    inputs = [
+        _check_input(kernel, index, array, argument)
+        for index, (array, argument) in enumerate(zip(arrays, passed, strict=True))
+    ]
+    if kernel.split == "elements":
+        _check_equal_shapes(kernel, arrays, inputs)
+    else:
+        _check_not_empty(kernel, inputs)
+    actual, operands = _derive_operands(kernel, arrays, inputs, out_shape)
+    is_flat = all(type(array) in (np.ndarray, DeviceArray) for array in arrays) and all(
+        shape == (operand.count, *operand.type.shape)
+        for shape, operand in zip(actual, operands, strict=True)
+    )
+    results = tuple(
+        (shape, operand.type.dtype)
+        for shape, operand in zip(actual, operands, strict=True)
+        if operand.is_output
+    )
+    count = inputs[0].count if inputs else operands[0].count
+    shapes = [array.shape for array in arrays]
+    shape_words = _pack_shape_words(kernel, shapes)
+    return Signature(
+        kernel,
+        count,
+        operands,
+        is_flat,
+        results,
+        kernel.make_parameters(shape_words),
+        shape_words,
+        _compute_static_grid(kernel, shapes),
+        count if kernel.split == "elements" else max(operand.count for operand in operands),
+        0 if kernel.scratch is None else 4 * kernel.scratch(*shapes),
+    )
+
+
+def _check_kernel(kernel: Any, arrays: Sequence[Any]) -> None:
     if not isinstance(kernel, Kernel):
         raise ArgumentTypeError(
             f"the first argument is {_describe_type(kernel)}, not a Kernel; load one with "
@@ -146,56 +230,34 @@ def check(kernel: Kernel, arrays: Sequence[Any], *, on_device: bool = True) -> S
         )
     if len(arrays) != kernel.inputs:
         raise ArgumentTypeError(f"{kernel.name} takes {kernel.inputs} arrays and got {len(arrays)}")
-    if not on_device:
-        _check_on_host(kernel, arrays)
-    types = kernel.types or (None,) * kernel.inputs
-    inputs = [
-        _check_input(kernel, index, array, types[index]) for index, array in enumerate(arrays)
-    ]
-    count = inputs[0].count
-    if kernel.split == "elements":
-        _check_equal_shapes(kernel, arrays, inputs)
-    else:
-        _check_not_empty(kernel, inputs)
-    shapes, outputs = _derive_outputs(kernel, arrays, inputs[0])
-    operands = (*inputs, *outputs)
-    actual = [*(array.shape for array in arrays), *shapes]
-    is_flat = all(type(array) in (np.ndarray, DeviceArray) for array in arrays) and all(
-        shape == (operand.count, *operand.type.shape)
-        for shape, operand in zip(actual, operands, strict=True)
-    )
-    results = tuple(
-        (shape, output.type.dtype) for shape, output in zip(shapes, outputs, strict=True)
-    )
-    return Signature(kernel, count, operands, is_flat, results, _pack_shape_words(kernel, arrays))
 
 
-def _pack_shape_words(kernel: Kernel, arrays: Sequence[Any]) -> bytes:
+def _compute_static_grid(kernel: Kernel, shapes: Sequence[Shape]) -> Grid | None:
+    """The work-groups, where the shapes alone determine them."""
+    if kernel.grid is None or kernel.grid_takes_params:
+        return None
+    grid = kernel.grid(*shapes) if callable(kernel.grid) else kernel.grid
+    return parse_grid(kernel.name, grid)
+
+
+def _pack_shape_words(kernel: Kernel, shapes: Sequence[Shape]) -> bytes:
     if kernel.push_of is None:
         return b""
-    words = _parse_shape_words(kernel, kernel.push_of(*(array.shape for array in arrays)))
-    room = kernel.interface.push_constant_bytes - COUNT_BYTES - len(kernel.push)
-    if kernel.spirv and 4 * len(words) != room:
+    words = kernel.push_of(*shapes)
+    try:
+        packed = struct.pack(f"<{len(words)}I", *words)
+    except (struct.error, TypeError):
+        raise KernelError(
+            f"kernel {kernel.name!r}: push_of returned {words!r}; it must return integers in "
+            "0 .. 2^32-1"
+        ) from None
+    room = kernel.interface.push_constant_bytes - len(kernel.push) - (4 if kernel.count else 0)
+    if kernel.spirv and len(packed) > room:
         raise KernelError(
             f"kernel {kernel.name!r}: push_of returned {len(words)} words; its code declares "
             f"{room // 4} after the element count and push"
         )
-    return struct.pack(f"<{len(words)}I", *words)
-
-
-def _parse_shape_words(kernel: Kernel, returned: Any) -> list[int]:
-    """Check what a kernel's `push_of` returned: numbers that fit 32-bit words."""
-    try:
-        words = [operator.index(word) for word in returned]
-        fits = all(0 <= word < 1 << 32 for word in words)
-    except TypeError:
-        fits = False
-    if not fits:
-        raise KernelError(
-            f"kernel {kernel.name!r}: push_of returned {returned!r}; it must return a sequence of "
-            "whole numbers from 0 to 2^32 - 1"
-        )
-    return words
+    return packed
 
 
 def _check_on_host(kernel: Kernel, arrays: Sequence[Any]) -> None:
@@ -218,34 +280,82 @@ def is_masked(array: object) -> bool:
     return isinstance(array, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
 
 
-def _check_input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> Operand:
-    if not isinstance(array, np.ndarray | DeviceArray):
+# --- scalars and lists ---
+
+
+def as_arrays(kernel: Kernel, arrays: Sequence[Any]) -> Sequence[Any]:
+    """The arrays, with scalars and lists among them converted to the kernel's dtypes."""
+    for array in arrays:
+        if not isinstance(array, np.ndarray | DeviceArray):
+            return _convert_arrays(kernel, arrays)
+    return arrays
+
+
+def _convert_arrays(kernel: Kernel, arrays: Sequence[Any]) -> list[Any]:
+    _check_kernel(kernel, arrays)
+    passed = [argument for argument in kernel.arguments if argument.is_input]
+    return [
+        _convert(kernel, index, array, argument.type.dtype)
+        if isinstance(array, list | tuple | Number | np.generic)
+        else array
+        for index, (array, argument) in enumerate(zip(arrays, passed, strict=True))
+    ]
+
+
+def _convert(kernel: Kernel, index: int, value: Any, dtype: np.dtype[Any]) -> Array:
+    """A scalar or a list as an array of that dtype; refuses a value that the dtype cannot hold."""
+    where = f"{kernel.name}: argument {index}"
+    try:
+        found = np.asarray(value)
+        with np.errstate(all="ignore"):
+            converted = found.astype(dtype)
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentTypeError(
-            f"{kernel.name}: argument {index} is {_describe_type(array)}; it takes a NumPy array"
+            f"{where} is {_describe_type(value)} that makes no array of {describe_dtype(dtype)}"
+        ) from None
+    kept = (
+        bool(np.all(np.isfinite(converted) | ~np.isfinite(found)))
+        if dtype.kind in "fc" and found.dtype.kind in "biuf" + ("c" if dtype.kind == "c" else "")
+        else dtype.kind in "biu" and converted.tolist() == found.tolist()
+    )
+    if dtype.names is None and not kept:
+        raise ArgumentTypeError(
+            f"{where} is {_describe_type(value)} with a value that {dtype} cannot hold"
         )
+    return converted
+
+
+# --- arrays ---
+
+
+def _check_input(kernel: Kernel, index: int, array: Any, argument: Argument) -> Operand:
+    where = f"{kernel.name}: argument {index}"
+    if argument.name:
+        where += f" ({argument.name})"
+    type_ = argument.type
+    if not isinstance(array, np.ndarray | DeviceArray):
+        raise ArgumentTypeError(f"{where} is {_describe_type(array)}; it takes a NumPy array")
     if is_masked(array):
         raise ArgumentTypeError(
-            f"{kernel.name}: argument {index} is a masked array, and kernels ignore masks; pass "
-            "its .data, or .filled(value)"
+            f"{where} is a masked array, and kernels ignore masks; pass its .data, or "
+            ".filled(value)"
         )
-    if type_ is None:
-        if array.dtype.kind not in "biufc":
-            raise ArgumentTypeError(
-                f"{kernel.name}: argument {index} has dtype {array.dtype}; a kernel takes numbers"
-            )
-        return Operand(ElementType(to_native(array.dtype)), array.size)
-    if to_native(array.dtype) != type_.dtype:
+    if not have_same_layout(to_native(array.dtype), type_.dtype):
+        advice = f" (convert with .astype(np.{type_.dtype}))" if type_.dtype.names is None else ""
         raise ArgumentTypeError(
-            f"{kernel.name}: argument {index} has dtype {array.dtype}; it takes {type_.dtype} "
-            f"(convert with .astype(np.{type_.dtype}))"
+            f"{where} has dtype {describe_dtype(array.dtype)}; it takes "
+            f"{describe_dtype(type_.dtype)}{advice}"
         )
     leading = array.ndim - len(type_.shape)
     if leading < 0 or array.shape[leading:] != type_.shape:
         wanted = ", ".join(["n", *map(str, type_.shape)])
+        raise ArgumentShapeError(f"{where} has shape {array.shape}; it takes ({wanted})")
+    count = math.prod(array.shape[:leading])
+    if argument.length is not None and count != argument.length:
         raise ArgumentShapeError(
-            f"{kernel.name}: argument {index} has shape {array.shape}; it takes ({wanted})"
+            f"{where} has {count} elements; the code has a fixed length of {argument.length}"
         )
-    return Operand(type_, math.prod(array.shape[:leading]))
+    return Operand(type_, count, True, argument.is_output)
 
 
 def _check_equal_shapes(kernel: Kernel, arrays: Sequence[Array], inputs: Sequence[Operand]) -> None:
@@ -278,30 +388,58 @@ def _check_not_empty(kernel: Kernel, inputs: Sequence[Operand]) -> None:
             )
 
 
+def _derive_operands(
+    kernel: Kernel, arrays: Sequence[Array], inputs: Sequence[Operand], out_shape: Any
+) -> tuple[list[Shape], tuple[Operand, ...]]:
+    """The shapes and operands of all arguments, in binding order."""
+    passed = iter(zip((array.shape for array in arrays), inputs, strict=True))
+    derived = iter(_derive_outputs(kernel, arrays, inputs, out_shape))
+    shapes, operands = [], []
+    for argument in kernel.arguments:
+        shape, operand = next(passed if argument.is_input else derived)
+        shapes.append(shape)
+        operands.append(operand)
+    return shapes, tuple(operands)
+
+
 def _derive_outputs(
-    kernel: Kernel, arrays: Sequence[Array], first: Operand
-) -> tuple[tuple[Shape, ...], tuple[Operand, ...]]:
-    """The outputs' shapes and operands: from the kernel's `out_shape`, or with the leading axes of
-    argument 0 where the kernel has none."""
-    types = (first.type,) * kernel.outputs
-    if kernel.types is not None:
-        types = kernel.types[kernel.inputs :]
-    if kernel.out_shape is not None:
-        returned = kernel.out_shape(*(array.shape for array in arrays))
-        shapes = _parse_out_shape(kernel, types, returned)
+    kernel: Kernel, arrays: Sequence[Array], inputs: Sequence[Operand], out_shape: Any
+) -> list[tuple[Shape, Operand]]:
+    """The shapes and operands of the pure outputs: from `out_shape`, or with the leading axes of
+    argument 0."""
+    outputs = [argument for argument in kernel.arguments if argument.access == "out"]
+    rule = kernel.out_shape if out_shape is None else out_shape
+    if out_shape is not None and (kernel.split == "elements" or not outputs):
+        raise ArgumentShapeError(
+            f"{kernel.name}: out_shape is for kernels with split='whole' that have an output of "
+            "their own"
+        )
+    if rule is not None and outputs:
+        returned = rule(*(array.shape for array in arrays)) if callable(rule) else rule
+        shapes = _parse_out_shape(kernel, outputs, returned)
+    elif inputs or all(argument.length is not None for argument in outputs):
+        leading = _get_leading_shape(arrays[0], inputs[0].type) if inputs else ()
+        shapes = [
+            (leading if argument.length is None else (argument.length,)) + argument.type.shape
+            for argument in outputs
+        ]
     else:
-        leading = _get_leading_shape(arrays[0], first.type)
-        shapes = [leading + type_.shape for type_ in types]
-    operands = (
-        Operand(type_, math.prod(shape[: len(shape) - len(type_.shape)]))
-        for shape, type_ in zip(shapes, types, strict=True)
+        raise ArgumentShapeError(
+            f"{kernel.name} has no inputs, so nothing says how large its outputs are; give "
+            "out_shape="
+        )
+    return [
+        (shape, Operand(type_, math.prod(shape[: len(shape) - len(type_.shape)]), False, True))
+        for shape, type_ in zip(shapes, (argument.type for argument in outputs), strict=True)
+    ]
+
+
+def _parse_out_shape(kernel: Kernel, outputs: Sequence[Argument], returned: Any) -> list[Shape]:
+    """The shapes that `out_shape` gives: one shape, or one for each output."""
+    several = isinstance(returned, list) or (
+        isinstance(returned, tuple) and any(isinstance(each, tuple | list) for each in returned)
     )
-    return tuple(shapes), tuple(operands)
-
-
-def _parse_out_shape(kernel: Kernel, types: tuple[ElementType, ...], returned: Any) -> list[Shape]:
-    """The shapes that `out_shape` returned: one shape, or a list of one for each output."""
-    given = returned if isinstance(returned, list) or kernel.outputs > 1 else [returned]
+    given = returned if several or len(outputs) > 1 else [returned]
     try:
         shapes = [
             tuple(map(operator.index, [shape] if isinstance(shape, Integral) else shape))
@@ -309,23 +447,33 @@ def _parse_out_shape(kernel: Kernel, types: tuple[ElementType, ...], returned: A
         ]
     except TypeError:
         raise ArgumentShapeError(
-            f"{kernel.name}: out_shape returned {returned!r}; it must return a shape, or a list of "
-            f"{kernel.outputs} shapes"
+            f"{kernel.name}: out_shape gives {returned!r}; it must be a shape, or a list of "
+            f"{len(outputs)} shapes"
         ) from None
-    if len(shapes) != kernel.outputs:
+    if len(shapes) != len(outputs):
         raise ArgumentShapeError(
-            f"{kernel.name}: out_shape returned {len(shapes)} shapes for {kernel.outputs} outputs"
+            f"{kernel.name}: out_shape gives {len(shapes)} shapes for {len(outputs)} outputs"
         )
-    for shape, type_ in zip(shapes, types, strict=True):
+    for shape, argument in zip(shapes, outputs, strict=True):
+        own = argument.type.shape
         if min(shape, default=1) < 1:
             raise ArgumentShapeError(
-                f"{kernel.name}: out_shape returned {shape}; every axis must be at least 1"
+                f"{kernel.name}: out_shape gives {shape}; every axis must be at least 1"
             )
-        if shape[len(shape) - len(type_.shape) :] != type_.shape:
+        if own and shape[-len(own) :] != own:
             raise ArgumentShapeError(
-                f"{kernel.name}: out_shape returned {shape}; its last axes must be {type_.shape}"
+                f"{kernel.name}: out_shape gives {shape}; its last axes must be {own}"
+            )
+        count = math.prod(shape[: len(shape) - len(own)])
+        if argument.length is not None and count != argument.length:
+            raise ArgumentShapeError(
+                f"{kernel.name}: out_shape gives {shape}; the code has a fixed length of "
+                f"{argument.length}"
             )
     return shapes
+
+
+# --- out= ---
 
 
 def _check_outputs(signature: Signature, given: Any) -> list[Array]:
@@ -336,7 +484,7 @@ def _check_outputs(signature: Signature, given: Any) -> list[Array]:
             f"{kernel.name} has {kernel.outputs} outputs and out has {len(arrays)} arrays"
         )
     for index, (array, (shape, dtype)) in enumerate(zip(arrays, signature.results, strict=True)):
-        if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        if not isinstance(array, np.ndarray) or not have_same_layout(array.dtype, dtype):
             is_array = isinstance(array, np.ndarray)
             found = f"has dtype {array.dtype}" if is_array else f"is {_describe_type(array)}"
             raise ArgumentTypeError(
@@ -353,24 +501,42 @@ def _check_outputs(signature: Signature, given: Any) -> list[Array]:
     return arrays
 
 
-def _check_overlaps(name: str, inputs: Sequence[Any], results: Sequence[Array]) -> None:
-    """An output may be the same array as an input: each element is read before it is written. An
-    output that overlaps an input otherwise would overwrite elements that are yet to be read."""
+def _check_overlaps(
+    signature: Signature, inputs: Sequence[Any], results: Sequence[Array]
+) -> bool:
+    """Refuse results that overwrite what is still to be read; return whether a call is in place.
+
+    A result may be the very array of its own in-out argument. In a kernel without in-out arguments
+    it may be the very array of any input: each element is read before it is written.
+    """
+    name = signature.kernel.name
+    passed = [operand for operand in signature.operands if operand.is_input]
+    returned = [operand for operand in signature.operands if operand.is_output]
+    has_inout = any(operand.is_output for operand in passed)
+    in_place = False
     for index, target in enumerate(results):
         for number, source in enumerate(inputs):
-            if isinstance(source, DeviceArray):
+            if isinstance(source, DeviceArray) or not _may_overlap(target, source):
                 continue
-            if _may_overlap(target, source) and not _is_same_view(target, source):
+            own = returned[index] is passed[number]
+            if not _is_same_view(target, source) or (has_inout and not own):
                 raise ArgumentShapeError(
-                    f"{name}: out {index} overlaps argument {number} without being the same array; "
-                    "pass that array itself or one with memory of its own"
+                    f"{name}: out {index} overlaps argument {number}"
+                    + (
+                        ", which is not its own in-out argument; "
+                        if has_inout and not own
+                        else " without being the same array; "
+                    )
+                    + "pass that array itself or one with memory of its own"
                 )
+            in_place = in_place or own
         for number, other in enumerate(results[:index]):
             if _may_overlap(target, other):
                 raise ArgumentShapeError(
                     f"{name}: out {index} overlaps out {number}; each output needs memory of its "
                     "own"
                 )
+    return in_place
 
 
 def _may_overlap(a: Array, b: Array) -> bool:
@@ -404,6 +570,26 @@ def _describe_type(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
+def freeze_shape(out_shape: Any) -> Hashable:
+    """The `out_shape` of a call as a hashable value."""
+    if isinstance(out_shape, list | tuple):
+        return tuple(map(freeze_shape, out_shape))
+    frozen: Hashable = out_shape
+    return frozen
+
+
+def iterate_params(params: Any, jobs: int | None = None) -> Iterator[Any]:
+    """The parameters of each job of a batch: a list has one entry per job, anything else serves
+    all jobs."""
+    if not isinstance(params, list):
+        return itertools.repeat(params)
+    if jobs is not None and len(params) != jobs:
+        raise ArgumentTypeError(
+            f"params lists {len(params)} entries for {jobs} jobs; it needs one for each job"
+        )
+    return iter(params)
+
+
 MAX_SIGNATURES = 1024
 """Signatures in a cache; a full cache is emptied."""
 
@@ -422,26 +608,37 @@ class SignatureCache:
         self._on_device = on_device
         self._known: dict[Hashable, Signature] = {}
 
-    def get(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> Signature:
+    def get(
+        self, kernel: Kernel, arrays: Sequence[AnyArray], out_shape: Any = None
+    ) -> Signature:
         """The signature of a call; raises as `check` does."""
         try:
-            key = (id(kernel), *describe_arrays(arrays))
+            key = (id(kernel), *describe_arrays(arrays), freeze_shape(out_shape))
         except AttributeError:
             # An argument is not an array: the check raises with its index.
-            return check(kernel, arrays, on_device=self._on_device)
+            return check(kernel, arrays, on_device=self._on_device, out_shape=out_shape)
         signature = self._known.get(key)
         if signature is None:
-            signature = check(kernel, arrays, on_device=self._on_device)
+            signature = check(kernel, arrays, on_device=self._on_device, out_shape=out_shape)
             # The signature refers to the kernel, so no other kernel can get the same id.
             remember(self._known, key, signature, MAX_SIGNATURES)
         return signature
 
-    def make_job_call(self, kernel: Kernel, job: Sequence[AnyArray], index: int, out: Any) -> Call:
+    def make_job_call(
+        self,
+        kernel: Kernel,
+        job: Sequence[Any],
+        index: int,
+        out: Any,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> Call:
         """A job of a batch as a call; errors begin with the job's index."""
         try:
             if not isinstance(job, tuple | list):
                 raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")
-            call = self.get(kernel, job).make_call(job)
+            job = as_arrays(kernel, job)
+            call = self.get(kernel, job, out_shape).make_call(job, params)
             call.job = index
             if out is not None:
                 call.use_outputs(out)

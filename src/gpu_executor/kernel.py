@@ -2,13 +2,17 @@
 
 The contract between a kernel's code and the executor:
 
-- Storage buffers of descriptor set 0: the inputs at bindings 0, 1, ..., then the outputs, then the
-  status word if the kernel declares one.
-- Push constants: the number of elements as a `uint32`, then the bytes of `push`, then the `uint32`
-  words that `push_of` computes from the inputs' shapes.
+- Storage buffers of descriptor set 0 are the arguments, in binding order. What the code does with a
+  buffer makes it an input, an output, or an in-out argument (`arguments.py`). Kernels of this
+  package may bind a scratch buffer and a status word behind their arguments.
+- Push constants: the number of elements as a 32-bit integer, if the first member is one; the bytes
+  of `push`; the `uint32` words that `push_of` computes from the shapes; then the parameters, which
+  a call sets with `params=` (`parameters.py`). A uniform buffer holds parameters too.
+- `grid` is the number of work-groups in x, y and z. Without it there is one invocation per element.
 - The plan chooses the work-group size if it is a specialization constant in the code
   (`local_size_x_id`). It chooses the number of elements per invocation if `per_invocation` names
   the constant for it.
+- Outputs hold the value of `init` when a dispatch begins.
 - A status word is 0xffffffff when a dispatch begins. The kernel lowers it to
   `element * inputs + argument` of the first input element that it cannot accept.
 """
@@ -16,6 +20,8 @@ The contract between a kernel's code and the executor:
 from __future__ import annotations
 
 import hashlib
+import inspect
+import pickle
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -26,52 +32,53 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arguments import (
+    Argument,
+    ElementType,
+    Shape,
+    make_arguments,
+    read_arguments,
+    to_native,
+)
 from gpu_executor.errors import KernelError, NotRunHereError, SpirvError
-from gpu_executor.spirv import LocalSize, ShaderInterface, read_interface
+from gpu_executor.glsl import compile_glsl
+from gpu_executor.parameters import ParameterLayout, WordParameter
+from gpu_executor.settings import Settings
+from gpu_executor.spirv import Access, LocalSize, ShaderInterface, read_interface
 from gpu_executor.wgsl import PARAMETER_WORDS, WgslCode
+
+__all__ = ["COUNT_BYTES", "Argument", "ElementType", "Grid", "Kernel", "Shape", "to_native"]
 
 Split = Literal["elements", "whole"]
 Constant = int | float | bool
-Shape = tuple[int, ...]
+Grid = tuple[int, int, int]
+"""Work-groups in x, y and z."""
+GridRule = tuple[int, ...] | Callable[..., Any]
 COUNT_BYTES = 4
+BY_SPLIT = object()
+"""The default of `init`: zeros for kernels that are not chunked, nothing for the others."""
 NO_INTERFACE = ShaderInterface(
     (0, 0), "", LocalSize((1, 1, 1), (None, None, None)), (), frozenset(), 0, (), frozenset()
 )
 """The interface of a kernel without SPIR-V."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElementType:
-    """The type of one array element: a scalar, or a block of scalars such as six limbs."""
-
-    dtype: np.dtype[Any]
-    shape: Shape = ()
-
-    @property
-    def nbytes(self) -> int:
-        size: int = self.dtype.itemsize
-        for extent in self.shape:
-            size *= extent
-        return size
-
-    def __str__(self) -> str:
-        return f"{self.dtype.name}{list(self.shape) if self.shape else ''}"
-
-
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """The code of one dispatch and its declaration; immutable and hashable.
 
-    Make one with `Kernel.from_spirv` or `Kernel.from_wgsl`, or load one with `kernels.load`.
+    Make one with `Kernel.from_spirv`, `Kernel.from_glsl` or `Kernel.from_wgsl`, or load one with
+    `kernels.load`.
     """
 
     name: str
     spirv: bytes = field(repr=False)
-    inputs: int
-    outputs: int
+    arguments: tuple[Argument, ...]
+    """In binding order."""
     split: Split
-    types: tuple[ElementType, ...] | None
-    out_shape: Callable[..., Any] | None
+    out_shape: Any
+    """The shapes of the pure outputs, or a function that computes them from the shapes of the
+    passed arrays."""
     constants: tuple[tuple[int, Constant], ...]
     push: bytes
     status: bool
@@ -84,25 +91,45 @@ class Kernel:
     digest: str = field(repr=False)
     """SHA-256 of the SPIR-V."""
     push_of: Callable[..., Sequence[int]] | None = field(default=None, repr=False)
-    """Computes the push words that follow `push` from the inputs' shapes."""
+    """Computes the push words that follow `push` from the shapes of the passed arrays."""
     wgsl: WgslCode | None = field(default=None, repr=False)
     """The same kernel for WebGPU."""
-    wgsl_grid: Callable[..., tuple[int, int]] | None = field(default=None, repr=False)
-    """Computes the two-dimensional WebGPU grid from the words of `push_of`; without it, the number
-    of elements determines the grid."""
+    grid: GridRule | None = None
+    """The work-groups, or a function that computes them from the shapes of the passed arrays."""
     packed: int = 1
     """Elements per vector that an invocation loads; elements left over are processed singly."""
+    init: tuple[bytes | None, ...] = ()
+    """For each pure output, the bytes of the element that fills it before a dispatch; None leaves
+    its memory as it is."""
+    count: bool = True
+    """Whether the push constants begin with the number of elements."""
+    params: Any = None
+    """Default values of the parameters: a tuple, or pairs of a name and a value."""
+    reference_at: Callable[..., Any] | None = field(default=None, repr=False)
+    """Computes single elements of the outputs: `reference_at(indices, *arrays, **params)`."""
+    scratch: Callable[..., int] | None = field(default=None, repr=False)
+    """Computes the number of 32-bit words of the scratch buffer from the shapes."""
 
     def __post_init__(self) -> None:
         identity = (
-            self.digest, self.name, self.inputs, self.outputs, self.split, self.types,
-            self.out_shape, self.encode_constants(), self.push, self.status,
-            self.per_invocation, self.work_group, self.reference, self.push_of, self.wgsl,
-            self.wgsl_grid, self.packed,
+            self.digest, self.name, self.arguments, self.split, self.out_shape,
+            self.encode_constants(), self.push, self.status, self.per_invocation, self.work_group,
+            self.reference, self.push_of, self.wgsl, self.grid, self.packed, self.init, self.count,
+            repr(self.params), self.reference_at, self.scratch,
         )  # fmt: skip
         object.__setattr__(self, "_identity", identity)
         # Every call looks its kernel up in dictionaries: compute the hash once.
         object.__setattr__(self, "_hash", hash(identity))
+        object.__setattr__(self, "inputs", sum(each.is_input for each in self.arguments))
+        object.__setattr__(self, "outputs", sum(each.is_output for each in self.arguments))
+        object.__setattr__(self, "grid_takes_params", _takes_params(self.grid))
+
+    inputs: int = field(init=False, repr=False)
+    """How many arrays a call passes: inputs and in-out arguments."""
+    outputs: int = field(init=False, repr=False)
+    """How many arrays a call returns: outputs and in-out arguments."""
+    grid_takes_params: bool = field(init=False, repr=False)
+    """Whether `grid` computes the work-groups from the parameters too."""
 
     def __hash__(self) -> int:
         value: int = self.__dict__["_hash"]
@@ -115,7 +142,7 @@ class Kernel:
             return NotImplemented
         return bool(self.__dict__["_identity"] == other.__dict__["_identity"])
 
-    def __call__(self, *_arrays: Any, out: Any = None) -> Any:
+    def __call__(self, *_arrays: Any, **_options: Any) -> Any:
         """Raise `NotRunHereError`: a kernel is callable only to satisfy the type of
         `Executor.submit`.
         """
@@ -126,7 +153,9 @@ class Kernel:
     def __reduce__(self) -> tuple[Any, ...]:
         # Hashes differ between processes, so unpickling calls the constructor, which computes the
         # hash again.
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+        packed = {name: _pack_function(self.name, name, value) for name, value in values.items()}
+        return _unpickle_kernel, (packed,)
 
     def encode_constants(self) -> tuple[tuple[int, bytes], ...]:
         """Return the constants as bytes. Bytes distinguish 0.0 from -0.0, which compare equal as
@@ -156,67 +185,108 @@ class Kernel:
         )
         return x, y, z
 
+    def make_parameters(self, shape_words: bytes) -> ParameterLayout:
+        """Return where the parameters lie behind the element count, `push` and `shape_words`."""
+        defaults = dict(self.params) if _is_pairs(self.params) else self.params
+        taken = (COUNT_BYTES if self.count else 0) + len(self.push) + len(shape_words)
+        if self.spirv:
+            return ParameterLayout.of_code(self.name, self.interface, taken, defaults)
+        names = () if self.wgsl is None else self.wgsl.params
+        words = [WordParameter(name, 4 * index) for index, name in enumerate(names)]
+        return ParameterLayout(self.name, words, 0, 4 * len(words), defaults=defaults)
+
+    @property
+    def types(self) -> tuple[ElementType, ...]:
+        """The element types of the arguments."""
+        return tuple(argument.type for argument in self.arguments)
+
     @property
     def push_bytes(self) -> int:
-        """The size of all push constants: the element count, `push` and the words of `push_of`."""
-        own = COUNT_BYTES + len(self.push)
-        return own if self.push_of is None else max(own, self.interface.push_constant_bytes)
+        """The size of all push constants."""
+        return self.interface.push_constant_bytes
 
     @property
     def bindings(self) -> int:
-        """The number of storage buffers, including the status word."""
-        return self.inputs + self.outputs + (1 if self.status else 0)
+        """The number of storage buffers, including the scratch buffer and the status word."""
+        return len(self.arguments) + self.hidden_buffers
+
+    @property
+    def hidden_buffers(self) -> int:
+        """The number of storage buffers behind the arguments: scratch buffer and status word."""
+        return (self.scratch is not None) + self.status
 
     @classmethod
     def from_spirv(
         cls,
         code_or_path: bytes | str | Path,
         *,
-        inputs: int,
-        outputs: int,
-        split: Split = "elements",
+        access: Sequence[Access] | None = None,
+        inputs: int | None = None,
+        outputs: int | None = None,
+        split: Split = "whole",
         dtypes: Sequence[npt.DTypeLike] | None = None,
-        out_shape: Callable[..., Any] | None = None,
+        out_shape: Any = None,
+        grid: GridRule | None = None,
+        init: Any = BY_SPLIT,
+        params: Mapping[str, Any] | tuple[Any, ...] | None = None,
+        count: bool | None = None,
         constants: Mapping[int, Constant] | None = None,
         push: bytes = b"",
         push_of: Callable[..., Sequence[int]] | None = None,
         status: bool = False,
+        scratch: Callable[..., int] | None = None,
         per_invocation: int | None = None,
         work_group: int | None = None,
         name: str | None = None,
         reference: Callable[..., Any] | None = None,
+        reference_at: Callable[..., Any] | None = None,
         wgsl: WgslCode | None = None,
-        wgsl_grid: Callable[..., tuple[int, int]] | None = None,
         packed: int = 1,
     ) -> Kernel:
         """Return a kernel from SPIR-V, given as bytes or as the path of a file.
 
+        The arguments, their types and their access are read from the code. `access` lists "in",
+        "out" or "inout" in binding order instead, `inputs` and `outputs` count inputs and then
+        outputs, and `dtypes` lists element types in binding order; a subarray dtype such as
+        `("u8", (6,))` makes six integers one element.
+
         `split="elements"` declares that output i depends only on elements i of the inputs, so a
         call may be split into chunks anywhere; calls of "whole" kernels are never split.
 
-        `dtypes` lists the types of the inputs, then of the outputs; a subarray dtype such as
-        `("u8", (6,))` makes six integers one element. Without `dtypes`, elements are scalars and an
-        output has the type of the first input. `out_shape` computes the outputs' shapes from the
-        inputs' shapes, and `push_of` the push words that follow `push`.
+        `out_shape` computes the shapes of the pure outputs from the shapes of the passed arrays, or
+        is a shape. Without it, outputs have the shape of the first array. `grid` is the number of
+        work-groups, as a tuple or as a function of the same shapes, and of `params` if it has a
+        keyword of that name. `init` is the value that pure outputs hold when a dispatch begins, or
+        a list of one per output; None leaves their memory as it is.
+
+        `params` are default values of the parameters. `count` says whether the push constants
+        begin with the number of elements; None: if their first member is a 32-bit integer. `push`
+        are the bytes that follow it, and `push_of` computes the words behind `push` from the
+        shapes.
 
         `constants` sets specialization constants by id. `per_invocation` is the id of the constant
         for the number of elements per invocation, and `work_group` a good work-group size for large
-        calls. `status=True` declares a status word. `packed` is the number of elements per vector
-        that an invocation loads; those left over are processed singly.
+        calls. `status=True` declares a status word and `scratch` a scratch buffer. `packed` is the
+        number of elements per vector that an invocation loads; those left over are processed
+        singly.
 
-        `reference` is the same computation on NumPy arrays, `wgsl` the same kernel for WebGPU, and
-        `wgsl_grid` computes its two-dimensional grid from the words of `push_of`.
+        `reference` is the same computation on NumPy arrays, with parameters as keywords;
+        `reference_at(indices, *arrays, **params)` computes single elements. `wgsl` is the same
+        kernel for WebGPU.
         """
         code = _read_code(code_or_path)
         interface = read_interface(code)
+        name = name or _choose_default_name(code_or_path, code)
+        where = f"kernel {name!r}"
+        arguments = read_arguments(
+            where, interface, status + (scratch is not None), access, (inputs, outputs), dtypes
+        )
         kernel = cls(
-            name=name or _choose_default_name(code_or_path, code),
+            name=name,
             spirv=code,
-            inputs=inputs,
-            outputs=outputs,
+            arguments=arguments,
             split=split,
-            types=None if dtypes is None else tuple(_parse_dtype(dtype) for dtype in dtypes),
-            out_shape=out_shape,
+            out_shape=_freeze(out_shape),
             constants=tuple(sorted((constants or {}).items())),
             push=bytes(memoryview(push)),
             status=status,
@@ -227,46 +297,82 @@ class Kernel:
             digest=hashlib.sha256(code).hexdigest(),
             push_of=push_of,
             wgsl=wgsl,
-            wgsl_grid=wgsl_grid,
+            grid=_parse_grid_rule(where, grid),
             packed=packed,
+            init=_encode_init(where, arguments, split, init),
+            count=_has_count(where, interface, count),
+            params=_freeze_params(params),
+            reference_at=reference_at,
+            scratch=scratch,
         )
         _check_declaration(kernel)
         _check_against_code(kernel)
         return kernel
 
     @classmethod
+    def from_glsl(
+        cls,
+        source_or_path: str | Path,
+        *,
+        include: Sequence[str | Path] = (),
+        defines: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        **declaration: Any,
+    ) -> Kernel:
+        """Return a kernel from a GLSL compute shader, given as text or as the path of a file.
+
+        `glslc` compiles it once; the result is cached by content. `include` lists folders for
+        `#include`, `defines` preprocessor macros. The other parameters are those of `from_spirv`.
+        """
+        cache_dir = Settings.from_environment().cache_dir
+        code, default_name = compile_glsl(
+            source_or_path, include=include, defines=defines or {}, cache_dir=cache_dir
+        )
+        return cls.from_spirv(code, name=name or default_name, **declaration)
+
+    @classmethod
     def from_wgsl(
         cls,
         text: str,
         *,
-        inputs: int,
-        outputs: int,
-        split: Split = "elements",
+        access: Sequence[Access] | None = None,
+        inputs: int | None = None,
+        outputs: int | None = None,
+        split: Split = "whole",
         dtypes: Sequence[npt.DTypeLike],
-        out_shape: Callable[..., Any] | None = None,
+        out_shape: Any = None,
+        grid: GridRule | None = None,
+        init: Any = BY_SPLIT,
+        params: Sequence[str] = (),
         data: bytes = b"",
         push_of: Callable[..., Sequence[int]] | None = None,
         status: bool = False,
+        scratch: Callable[..., int] | None = None,
         work_group: int | None = None,
-        grid: Callable[..., tuple[int, int]] | None = None,
         name: str | None = None,
         reference: Callable[..., Any] | None = None,
+        reference_at: Callable[..., Any] | None = None,
     ) -> Kernel:
         """Return a kernel from WGSL, for WebGPU only. `wgsl.py` describes the contract of the text.
 
-        `data` are the 32-bit words that follow the number of elements, and `grid` computes the
-        two-dimensional grid from the words of `push_of`. The other parameters are as in
-        `from_spirv`.
+        `data` are the 32-bit words that follow the number of elements, and `params` names the words
+        behind them that a call sets. `access`, or `inputs` and `outputs`, describe the arguments.
+        The other parameters are as in `from_spirv`.
         """
-        code = WgslCode(text, bytes(memoryview(data)))
+        code = WgslCode(text, bytes(memoryview(data)), params=tuple(params))
+        name = name or f"wgsl-{code.digest[:8]}"
+        where = f"kernel {name!r}"
+        if access is None:
+            if inputs is None or outputs is None:
+                raise KernelError(f"{where}: give access=, or inputs= and outputs=")
+            access = ("in",) * inputs + ("out",) * outputs
+        arguments = make_arguments(where, access, dtypes)
         kernel = cls(
-            name=name or f"wgsl-{code.digest[:8]}",
+            name=name,
             spirv=b"",
-            inputs=inputs,
-            outputs=outputs,
+            arguments=arguments,
             split=split,
-            types=tuple(_parse_dtype(dtype) for dtype in dtypes),
-            out_shape=out_shape,
+            out_shape=_freeze(out_shape),
             constants=(),
             push=b"",
             status=status,
@@ -277,11 +383,17 @@ class Kernel:
             digest="",
             push_of=push_of,
             wgsl=code,
-            wgsl_grid=grid,
+            grid=_parse_grid_rule(where, grid),
+            init=_encode_init(where, arguments, split, init),
+            reference_at=reference_at,
+            scratch=scratch,
         )
         _check_declaration(kernel)
         _check_work_group(kernel)
         return kernel
+
+
+# --- reading the declaration ---
 
 
 def _read_code(code_or_path: bytes | str | Path) -> bytes:
@@ -296,87 +408,188 @@ def _choose_default_name(code_or_path: bytes | str | Path, code: bytes) -> str:
     return f"spirv-{hashlib.sha256(code).hexdigest()[:8]}"
 
 
-def _parse_dtype(dtype: npt.DTypeLike) -> ElementType:
-    whole = np.dtype(dtype)
-    base, shape = whole.subdtype or (whole, ())
-    if base.kind not in "biufc" or 0 in shape:
+def _freeze(shape: Any) -> Any:
+    """Return a shape, or a list of shapes, as hashable tuples; a function as it is."""
+    if isinstance(shape, list):
+        return tuple(_freeze(each) for each in shape)
+    return shape
+
+
+def _freeze_params(params: Any) -> Any:
+    return tuple(params.items()) if isinstance(params, Mapping) else params
+
+
+def _is_pairs(params: Any) -> bool:
+    """Whether default parameters are pairs of a name and a value, as `_freeze_params` makes."""
+    return isinstance(params, tuple) and all(
+        isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str) for each in params
+    )
+
+
+def _takes_params(grid: GridRule | None) -> bool:
+    if not callable(grid):
+        return False
+    try:
+        return "params" in inspect.signature(grid).parameters
+    except (TypeError, ValueError):  # a builtin without a signature
+        return False
+
+
+def _parse_grid_rule(where: str, grid: Any) -> GridRule | None:
+    if grid is None or callable(grid):
+        return grid
+    return parse_grid(where, grid)
+
+
+def parse_grid(where: str, grid: Any) -> Grid:
+    """Return work-groups in x, y and z; missing dimensions are 1."""
+    given = (grid,) if isinstance(grid, Integral) else grid
+    fits = isinstance(given, tuple | list) and 1 <= len(given) <= 3
+    if not fits or not all(isinstance(each, Integral) and each >= 1 for each in given):
         raise KernelError(
-            f"dtypes has {whole}; an element is a number or a non-empty subarray of numbers"
+            f"{where}: grid is {grid!r}; it must be one to three numbers of work-groups, each at "
+            "least 1"
         )
-    return ElementType(to_native(base), tuple(shape))
+    x, y, z = (*map(int, given), 1, 1)[:3]
+    return x, y, z
 
 
-def to_native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype in native byte order: NumPy's singleton, so `is` can compare it."""
-    return np.dtype(dtype.type)
+def _has_count(where: str, interface: ShaderInterface, declared: bool | None) -> bool:
+    """Whether the push constants begin with the number of elements."""
+    members = interface.push_members
+    first = members[0] if members else None
+    fits = (
+        first is not None
+        and (first.offset, first.shape) == (0, ())
+        and first.dtype in (np.dtype(np.uint32), np.dtype(np.int32))
+    )
+    if declared and not fits:
+        raise KernelError(
+            f"{where}: count=True, but its push constants do not begin with a 32-bit integer"
+        )
+    return fits if declared is None else declared
+
+
+def _encode_init(
+    where: str, arguments: Sequence[Argument], split: Split, init: Any
+) -> tuple[bytes | None, ...]:
+    outputs = [argument for argument in arguments if argument.access == "out"]
+    if init is BY_SPLIT:
+        init = None if split == "elements" else 0
+    values = init if isinstance(init, list | tuple) else [init] * len(outputs)
+    if len(values) != len(outputs):
+        raise KernelError(
+            f"{where}: init lists {len(values)} values for {len(outputs)} outputs (in-out "
+            "arguments have none)"
+        )
+    return tuple(
+        None if value is None else _encode_element(where, argument.type, value)
+        for argument, value in zip(outputs, values, strict=True)
+    )
+
+
+def _encode_element(where: str, type_: ElementType, value: Any) -> bytes:
+    """Return the bytes of an element that consists of one number, repeated."""
+    try:
+        if type_.dtype.kind in "iu" and value != int(value):
+            raise ValueError
+        with np.errstate(over="raise"):
+            filled = np.full(type_.shape, value, type_.dtype)
+    except (TypeError, ValueError, OverflowError, FloatingPointError):
+        raise KernelError(f"{where}: init is {value!r}, which does not fit {type_}") from None
+    return filled.tobytes()
+
+
+# --- checks ---
 
 
 def _check_declaration(kernel: Kernel) -> None:
     where = f"kernel {kernel.name!r}"
-    if kernel.inputs < 1 or kernel.outputs < 1:
+    if kernel.outputs < 1:
         raise KernelError(
-            f"{where} has {kernel.inputs} inputs and {kernel.outputs} outputs; "
-            "it needs at least one of each"
+            f"{where} has no output and no in-out argument, so nothing comes back from it"
         )
     if kernel.split not in ("elements", "whole"):
         raise KernelError(f"{where}: split is {kernel.split!r}; it must be 'elements' or 'whole'")
-    if kernel.split == "elements" and kernel.out_shape is not None:
+    if kernel.split == "elements":
+        _check_splittable(kernel)
+    if kernel.wgsl is not None:
+        taken = len(kernel.wgsl.data) + 4 * len(kernel.wgsl.params)
+        if len(kernel.wgsl.data) % 4:
+            raise KernelError(
+                f"{where}: data has {len(kernel.wgsl.data)} bytes; it must be a multiple of 4"
+            )
+        if taken > 4 * (PARAMETER_WORDS - 1):
+            raise KernelError(
+                f"{where}: data and params have {taken} bytes; at most "
+                f"{4 * (PARAMETER_WORDS - 1)} fit after the number of elements"
+            )
+    if kernel.work_group is not None and (
+        not isinstance(kernel.work_group, int) or kernel.work_group < 1
+    ):
+        raise KernelError(
+            f"{where}: work_group is {kernel.work_group!r}; it must be an integer of at least 1"
+        )
+
+
+def _check_splittable(kernel: Kernel) -> None:
+    """Refuse split="elements" where a chunk cannot be computed by itself."""
+    where, interface = f"kernel {kernel.name!r}", kernel.interface
+    advice = "give split='whole'"
+    if kernel.out_shape is not None:
         raise KernelError(
             f"{where} has split='elements', so its outputs have its inputs' shape; drop out_shape "
-            "or give split='whole'"
+            f"or {advice}"
         )
-    size = kernel.work_group
-    if size is not None and (not isinstance(size, Integral) or size < 1):
+    if not kernel.inputs:
         raise KernelError(
-            f"{where}: work_group is {size!r}; it must be a whole number of invocations, at least "
-            "1, or None"
+            f"{where} has split='elements' and no inputs, so it can only depend on the index of "
+            f"an element, which starts anew in each chunk; {advice}"
         )
-    if kernel.wgsl is not None and len(kernel.wgsl.data) % 4:
+    if kernel.grid is not None:
+        raise KernelError(f"{where} has split='elements' and grid=; {advice}")
+    shared = "barriers" if interface.has_barriers else "shared memory"
+    if interface.has_barriers or interface.has_shared_memory:
         raise KernelError(
-            f"{where}: data has {len(kernel.wgsl.data)} bytes; it must be a multiple of 4"
+            f"{where} has split='elements', but its code has {shared}, so elements depend on "
+            f"each other; {advice}"
         )
-    if kernel.wgsl is not None and len(kernel.wgsl.data) > 4 * (PARAMETER_WORDS - 1):
-        raise KernelError(
-            f"{where}: data has {len(kernel.wgsl.data)} bytes; at most "
-            f"{4 * (PARAMETER_WORDS - 1)} fit after the number of elements"
-        )
-    arrays = kernel.inputs + kernel.outputs
-    if kernel.types is not None and len(kernel.types) != arrays:
-        raise KernelError(
-            f"{where}: dtypes lists {len(kernel.types)} types for {kernel.inputs} inputs and "
-            f"{kernel.outputs} outputs"
-        )
+    bindings = {argument.binding for argument in kernel.arguments}
+    for buffer in interface.buffers:
+        if buffer.atomics and buffer.binding in bindings:
+            raise KernelError(
+                f"{where} has split='elements', but its code has atomic operations on binding "
+                f"{buffer.binding}; {advice}"
+            )
 
 
 def _check_against_code(kernel: Kernel) -> None:
     where, interface = f"kernel {kernel.name!r}", kernel.interface
-    if interface.bindings != tuple(range(kernel.bindings)):
-        roles = f"{kernel.inputs} inputs, {kernel.outputs} outputs"
-        roles += ", a status word" if kernel.status else ""
+    hidden = interface.buffers[len(kernel.arguments) :]
+    if len(hidden) != kernel.hidden_buffers:
         raise KernelError(
-            f"{where}: the code has the bindings {list(interface.bindings)}, but {roles} are the "
-            f"bindings {list(range(kernel.bindings))}"
+            f"{where}: the code has the bindings {list(interface.bindings)}; the scratch buffer "
+            "and the status word are the last of them"
         )
-    if interface.uniform is not None:
+    if kernel.status and not hidden[-1].stores:
         raise KernelError(
-            f"{where}: binding {interface.uniform.binding} is a uniform buffer: only single "
-            "storage buffers are supported"
+            f"{where}: binding {hidden[-1].binding}, the status word, is never written by the code"
         )
-    last = kernel.bindings - 1
-    for binding in range(kernel.inputs, kernel.bindings):
-        if binding in interface.read_only:
-            role = "the status word" if kernel.status and binding == last else "an output"
-            raise KernelError(f"{where}: binding {binding}, {role}, is readonly in the code")
     if len(kernel.push) % 4:
         raise KernelError(f"{where}: push has {len(kernel.push)} bytes; it must be a multiple of 4")
-    given = COUNT_BYTES + len(kernel.push)
-    declared = interface.push_constant_bytes
-    # How many words `push_of` returns is only known when it is called with shapes.
-    grows = kernel.push_of is not None and declared > given
-    if not grows and given != declared and not (declared == 0 and not kernel.push):
+    given = (COUNT_BYTES if kernel.count else 0) + len(kernel.push)
+    if given > interface.push_constant_bytes:
         raise KernelError(
-            f"{where}: the code declares {declared} bytes of push constants, but the element count "
-            f"(4 bytes) and push ({len(kernel.push)} bytes) make {given}"
+            f"{where}: the code declares {interface.push_constant_bytes} bytes of push constants, "
+            f"but the element count and push ({len(kernel.push)} bytes) make {given}"
+        )
+    if kernel.push_of is None:  # otherwise a call finds out where the parameters begin
+        kernel.make_parameters(b"")
+    _, y, z = kernel.local_size()
+    if (y > 1 or z > 1) and kernel.grid is None:
+        raise KernelError(
+            f"{where} has work-groups of {kernel.local_size()}; say with grid= how many of them a "
+            "call has in x, y and z"
         )
     _check_per_invocation(kernel)
 
@@ -388,9 +601,7 @@ def _check_work_group(kernel: Kernel) -> None:
     assert kernel.wgsl is not None
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", kernel.wgsl.text, flags=re.DOTALL | re.MULTILINE)
     found = re.search(r"@workgroup_size\s*\(([^)]*)\)", text)
-    fixed = found is not None and not re.search(r"\bwork_group\b", found[1])
-    if fixed and kernel.split == "elements" and kernel.wgsl_grid is None:
-        assert found is not None
+    if found is not None and not re.search(r"\bwork_group\b", found[1]) and kernel.grid is None:
         raise KernelError(
             f"kernel {kernel.name!r}: the text has {found[0]}; write @workgroup_size(work_group), "
             "or give grid="
@@ -412,3 +623,38 @@ def _check_per_invocation(kernel: Kernel) -> None:
             f"kernel {kernel.name!r}: per_invocation is constant {tuned}; it must be an integer "
             f"constant that neither constants= nor the work-group size sets: {free}"
         )
+
+
+# --- pickling ---
+
+
+@dataclass(frozen=True, slots=True)
+class _ByValue:
+    """A function that pickle cannot find by name, as the bytes of cloudpickle."""
+
+    pickled: bytes
+
+
+def _pack_function(kernel_name: str, field_name: str, value: Any) -> Any:
+    if not callable(value):
+        return value
+    try:
+        pickle.dumps(value)
+    except Exception:  # lambdas and local functions; pickle raises several kinds
+        try:
+            import cloudpickle
+        except ImportError:
+            raise KernelError(
+                f"kernel {kernel_name!r}: its {field_name} is not a function of a module, so "
+                "sending the kernel to another process needs cloudpickle: pip install cloudpickle"
+            ) from None
+        return _ByValue(cloudpickle.dumps(value))
+    return value
+
+
+def _unpickle_kernel(packed: dict[str, Any]) -> Kernel:
+    values = {
+        name: pickle.loads(value.pickled) if isinstance(value, _ByValue) else value
+        for name, value in packed.items()
+    }
+    return Kernel(**values)

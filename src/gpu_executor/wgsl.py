@@ -5,8 +5,9 @@ The contract is that of SPIR-V kernels (`kernel.py`), in WebGPU's terms:
 - Storage buffers of group 0: the inputs at bindings 0, 1, ..., then the outputs, then the status
   word if the kernel declares one. The entry point is `main`, its work-group size
   `@workgroup_size(work_group)`.
-- `param(0u)` is the number of elements; `param(1u)` and so on are the words of `data`. They are
-  immediates if the device has them, else a uniform buffer.
+- `param(0u)` is the number of elements; `param(1u)` and so on are the words of `data`, then those of
+  `push_of`, then the parameters of the call. They are immediates if the device has them, else a
+  uniform buffer.
 - `first_element(group, groups, local)` is the index of an invocation's first element. The
   invocation processes `per_invocation` elements at a distance of `work_group`. With `packed`, these
   indices count vectors of that many elements; every buffer is padded to whole vectors.
@@ -43,6 +44,8 @@ class WgslCode:
     data: bytes = b""
     packed: int = 1
     """Elements per vector that an invocation loads: 4 if the text works on `vec4`."""
+    params: tuple[str, ...] = ()
+    """The names of the parameters of a kernel that has no SPIR-V."""
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,185 @@
+"""Parameters: values that a call passes to its kernel beside the arrays.
+
+They are the members of the kernel's push constants behind the element count, `push` and the words
+of `push_of`, and then the members of its uniform buffer. `ParameterLayout` encodes what a caller
+gives as `params=`. New values need no new kernel, pipeline or slot.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from gpu_executor.errors import ArgumentTypeError, KernelError
+from gpu_executor.spirv import ShaderInterface
+
+
+class Parameter(Protocol):
+    """One value that a call sets; `spirv.BlockMember` is one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def offset(self) -> int:
+        """In bytes, from the beginning of the block."""
+
+    def encode_into(self, buffer: bytearray, value: Any) -> None:
+        """Write a value at its offset; raises where the value does not fit the type."""
+
+
+class WordParameter(NamedTuple):
+    """A parameter of a WGSL text: one 32-bit word, which holds an integer or a float32."""
+
+    name: str
+    offset: int
+
+    def encode_into(self, buffer: bytearray, value: Any) -> None:
+        """Write an integer of 32 bits, signed or unsigned, or a number as a float32."""
+        try:
+            if isinstance(value, float):
+                struct.pack_into("<f", buffer, self.offset, value)
+            else:
+                struct.pack_into("<i" if value < 0 else "<I", buffer, self.offset, value)
+        except (struct.error, OverflowError, TypeError):
+            raise KernelError(
+                f"parameter {self.name!r} is {value!r}; it takes an integer of 32 bits or a float"
+            ) from None
+
+
+class ParameterValues(NamedTuple):
+    """The encoded values of one call. Hashable: calls with equal values can be gathered."""
+
+    push: bytes = b""
+    """The push constants behind the element count, `push` and the words of `push_of`."""
+    uniform: bytes = b""
+    """The contents of the uniform buffer."""
+
+
+NO_VALUES = ParameterValues()
+
+
+class ParameterLayout:
+    """Where the parameters of a kernel lie, and the values that calls may leave out."""
+
+    def __init__(
+        self,
+        kernel_name: str,
+        push: Sequence[Parameter],
+        start: int,
+        push_bytes: int,
+        uniform: Sequence[Parameter] = (),
+        uniform_bytes: int = 0,
+        defaults: Any = None,
+    ) -> None:
+        """`start` is the offset of the first push constant that is a parameter; offsets of `push`
+        count from the beginning of all `push_bytes`."""
+        self._kernel_name = kernel_name
+        self._start, self._push_bytes, self._uniform_bytes = start, push_bytes, uniform_bytes
+        self._members = [*push, *uniform]
+        self._in_push = len(push)
+        self._positions = {
+            member.name: position for position, member in enumerate(self._members) if member.name
+        }
+        self._defaults: dict[int, Any] = {}
+        self._defaults = self._match(defaults, "the kernel's default params")
+        self.default_values: ParameterValues | None = None
+        """The values of a call without `params=`; None where some have no default."""
+        if len(self._defaults) == len(self._members):
+            self.default_values = self._encode(self._defaults)
+
+    @classmethod
+    def of_code(
+        cls, kernel_name: str, interface: ShaderInterface, start: int, defaults: Any
+    ) -> ParameterLayout:
+        """The parameters of SPIR-V whose first `start` bytes of push constants are taken."""
+        for member in interface.push_members:
+            if member.offset < start < member.offset + member.nbytes:
+                raise KernelError(
+                    f"kernel {kernel_name!r}: the first {start} bytes of its push constants are "
+                    f"the element count, push and push_of; they end inside member "
+                    f"{member.name or 'at offset ' + str(member.offset)!r}"
+                )
+        uniform = interface.uniform
+        return cls(
+            kernel_name,
+            [member for member in interface.push_members if member.offset >= start],
+            start,
+            interface.push_constant_bytes,
+            () if uniform is None else uniform.members,
+            0 if uniform is None else uniform.nbytes,
+            defaults,
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """The parameters' names; "" for one whose name the compiler removed."""
+        return [member.name for member in self._members]
+
+    def encode(self, params: Any) -> ParameterValues:
+        """Encode what a caller gave: a dict by name, a tuple by position, or None."""
+        if params is None and self.default_values is not None:
+            return self.default_values
+        given = self._match(params, "params")
+        if len(given) < len(self._members):
+            given = {**self._defaults, **given}
+        return self._encode(given)
+
+    def as_keywords(self, params: Any) -> dict[str, Any]:
+        """The values by name, for a reference; a parameter without a name is `p<position>`."""
+        given = {**self._defaults, **self._match(params, "params")}
+        return {
+            member.name or f"p{position}": given[position]
+            for position, member in enumerate(self._members)
+            if position in given
+        }
+
+    def _encode(self, given: Mapping[int, Any]) -> ParameterValues:
+        push, uniform = bytearray(self._push_bytes), bytearray(self._uniform_bytes)
+        for position, member in enumerate(self._members):
+            if position not in given:
+                raise ArgumentTypeError(
+                    f"{self._kernel_name}: parameter {self._describe(position)} has no value and "
+                    "no default; give it in params="
+                )
+            try:
+                member.encode_into(push if position < self._in_push else uniform, given[position])
+            except KernelError as error:
+                raise ArgumentTypeError(f"{self._kernel_name}: {error}") from None
+        return ParameterValues(bytes(push[self._start :]), bytes(uniform))
+
+    def _match(self, params: Any, what: str) -> dict[int, Any]:
+        """The given values by position."""
+        if params is None:
+            return {}
+        if isinstance(params, Mapping):
+            unknown = [name for name in params if name not in self._positions]
+            if unknown:
+                raise ArgumentTypeError(
+                    f"{self._kernel_name}: {what} has {unknown[0]!r}; {self._describe_all()}"
+                )
+            return {self._positions[name]: value for name, value in params.items()}
+        if not isinstance(params, tuple):
+            raise ArgumentTypeError(
+                f"{self._kernel_name}: {what} is a {type(params).__name__}; it must be a dict by "
+                "name or a tuple by position (a list is one entry per job of a batch)"
+            )
+        if len(params) > len(self._members):
+            raise ArgumentTypeError(
+                f"{self._kernel_name}: {what} has {len(params)} values; {self._describe_all()}"
+            )
+        return dict(enumerate(params))
+
+    def _describe(self, position: int) -> str:
+        return repr(self._members[position].name or position)
+
+    def _describe_all(self) -> str:
+        if not self._members:
+            return "the kernel has no parameters"
+        if not self._positions:
+            return (
+                f"the code has {len(self._members)} parameters without names (glslc -O removes "
+                "them): pass a tuple"
+            )
+        return f"the parameters are {', '.join(map(self._describe, range(len(self._members))))}"
