@@ -34,6 +34,11 @@ class ElementType:
             size *= extent
         return size
 
+    @property
+    def copied_dtype(self) -> np.dtype[Any]:
+        """The dtype that copies use: a struct is copied as bytes, padding included."""
+        return self.dtype if self.dtype.names is None else np.dtype(f"V{self.dtype.itemsize}")
+
     def __str__(self) -> str:
         return f"{describe_dtype(self.dtype)}{list(self.shape) if self.shape else ''}"
 
@@ -62,9 +67,9 @@ class Argument:
 
 
 def to_native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype in native byte order; NumPy's singleton for a scalar, so `is` can compare
-    it."""
-    return np.dtype(dtype.type) if dtype.names is None else dtype.newbyteorder("=")
+    """Return a number's dtype in native byte order: NumPy's singleton, so `is` can compare it. A
+    struct is returned as it is: structs are copied as bytes."""
+    return np.dtype(dtype.type) if dtype.names is None else dtype
 
 
 def describe_dtype(dtype: np.dtype[Any]) -> str:

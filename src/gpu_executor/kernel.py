@@ -524,11 +524,11 @@ def _check_declaration(kernel: Kernel) -> None:
                 f"{where}: data and params have {taken} bytes; at most "
                 f"{4 * (PARAMETER_WORDS - 1)} fit after the number of elements"
             )
-    if kernel.work_group is not None and (
-        not isinstance(kernel.work_group, int) or kernel.work_group < 1
-    ):
+    size = kernel.work_group
+    if size is not None and (not isinstance(size, Integral) or size < 1):
         raise KernelError(
-            f"{where}: work_group is {kernel.work_group!r}; it must be an integer of at least 1"
+            f"{where}: work_group is {size!r}; it must be a whole number of invocations, at least "
+            "1, or None"
         )
 
 
@@ -547,7 +547,16 @@ def _check_splittable(kernel: Kernel) -> None:
             f"an element, which starts anew in each chunk; {advice}"
         )
     if kernel.grid is not None:
-        raise KernelError(f"{where} has split='elements' and grid=; {advice}")
+        raise KernelError(
+            f"{where} has split='elements', so the number of elements determines its work-groups; "
+            f"drop grid or {advice}"
+        )
+    fixed = [argument for argument in kernel.arguments if argument.length is not None]
+    if fixed:
+        raise KernelError(
+            f"{where} has split='elements', but binding {fixed[0].binding} has a fixed length of "
+            f"{fixed[0].length}; {advice}"
+        )
     shared = "barriers" if interface.has_barriers else "shared memory"
     if interface.has_barriers or interface.has_shared_memory:
         raise KernelError(

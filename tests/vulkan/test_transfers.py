@@ -16,13 +16,13 @@ from gpu_executor.dispatch import Dispatch
 from gpu_executor.vulkan import binding, transfers
 from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from gpu_executor.vulkan.timeline import Timeline
-from gpu_executor.vulkan.transfers import MAX_INLINE_BYTES
+from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES
 from tests.conftest import LAYER_SETTINGS, OpenGpu, RunPython
 from tests.support.device_arrays import draw_words, get_device_memory, submit_sum
 from tests.support.interrupts import InFlightTracker, interrupt_waits
 from tests.support.jobs import ADD_U32
 
-PART = MAX_INLINE_BYTES
+PART = MAX_UPDATE_BYTES
 MANY = 11 * PART + 20
 """Bytes of eleven parts and a fraction of one."""
 SIZES = [0, 1, 3, 4, PART - 1, PART, PART + 1, 4 * PART, 5 * PART + 7, MANY]
@@ -138,7 +138,7 @@ def test_new_integer_operands_are_not_waited_for(fresh_gpu: OpenGpu, waits: list
     assert list(y.ints()) == expected
 
 
-@pytest.mark.parametrize("size", [100, MAX_INLINE_BYTES + 4])
+@pytest.mark.parametrize("size", [100, MAX_UPDATE_BYTES + 4])
 def test_a_mapped_array_may_be_changed_when_put_returns(
     gpu: gx.PersistentVulkanBackend, size: int
 ) -> None:
@@ -155,7 +155,7 @@ def test_put_does_not_overwrite_memory_that_earlier_dispatches_read(fresh_gpu: O
     device, count = (
         get_device_memory(fresh_gpu()),
         16_000,
-    )  # just below MAX_INLINE_BYTES
+    )  # just below MAX_UPDATE_BYTES
     results = []
     for seed in range(100):
         a = device.put(draw_words(seed, count))  # in the memory of an earlier array

@@ -50,16 +50,19 @@ def time_kernel(
             _fill(stack, resources, array, prime, count, seed)
         pipeline = resources.pipelines.acquire(kernel, work_group, per_invocation)
         stack.callback(resources.pipelines.release, pipeline)
-        ranges = [DescriptorRange(array.buffer, array.offset, nbytes) for array in arrays]
-        ranges.append(DescriptorRange(word.buffer, word.offset, 4))
+        ranges = [
+            DescriptorRange(binding, array.buffer, array.offset, nbytes)
+            for binding, array in enumerate(arrays)
+        ]
+        ranges.append(DescriptorRange(len(arrays), word.buffer, word.offset, 4))
         descriptors = resources.descriptors.allocate(pipeline, ranges)
         stack.callback(resources.descriptors.release, descriptors)
         push = struct.pack("<I", count) + kernel.push
-        groups = -(-count // (work_group * per_invocation))
+        grid = -(-count // (work_group * per_invocation)), 1, 1
         seconds = _time_recording(
             stack,
             resources,
-            lambda recorder: recorder.dispatch(pipeline, descriptors, push, groups),
+            lambda recorder: recorder.dispatch(pipeline, descriptors, push, grid),
             repeats,
         )
         if status[0] != STATUS_CLEAR:

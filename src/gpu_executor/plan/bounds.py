@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpu_executor.call import Operand
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.plan.forecast import DataPath
 from gpu_executor.plan.request import Request
 from gpu_executor.settings import Settings
@@ -58,7 +57,7 @@ class Bounds:
         bounds = {
             "the device's largest storage buffer": limits.max_storage_buffer_range // largest,
             "the device's work-group count": limits.max_work_group_count[0] * self.per_group,
-            "the range of a status word": STATUS_CODES // request.kernel.inputs,
+            "the range of a status word": STATUS_CODES // max(request.kernel.inputs, 1),
             memory: slot_bytes // per_element,
         }
         chunk = self.settings.stream_chunk_elems
@@ -99,33 +98,39 @@ class Bounds:
         return name, available // 2 // DEFAULT_SLOTS // (2 if path == "device-local" else 1)
 
 
-def check_unsplit_call(
-    kernel: Kernel,
-    operands: tuple[Operand, ...],
-    count: int,
-    per_group: int,
-    device: DeviceInfo,
-) -> None:
+def check_unsplit_call(request: Request, per_group: int, device: DeviceInfo) -> None:
     """Refuse a call that exceeds the device's limits and cannot be split by elements."""
-    limit = device.limits.max_storage_buffer_range
-    for index, operand in enumerate(operands):
+    kernel, limit = request.kernel, device.limits.max_storage_buffer_range
+    for argument, operand in zip(kernel.arguments, request.operands, strict=True):
         if operand.nbytes > limit:
-            output = index - kernel.inputs
-            which = f"argument {index}" if output < 0 else f"output {output}"
             raise DeviceLacksError(
-                f"{kernel.name}: {which} has {operand.nbytes:,} bytes; {device.name} "
-                f"binds at most {limit:,}, and this kernel cannot be split"
+                f"{kernel.name}: the array at binding {argument.binding} has {operand.nbytes:,} "
+                f"bytes; {device.name} binds at most {limit:,}, and this kernel cannot be split"
             )
-    if count >= 1 << 32:
+    if request.count >= 1 << 32:
         raise DeviceLacksError(
-            f"{kernel.name}: {count:,} elements; a kernel counts elements in 32 bits"
+            f"{kernel.name}: {request.count:,} elements; a kernel counts elements in 32 bits"
         )
+    if request.grid is not None:
+        check_grid(kernel, request.grid, device)
+        return
+    invocations = request.count if request.invocations is None else request.invocations
     most = device.limits.max_work_group_count[0] * per_group
-    if count > most:
+    if invocations > most and not kernel.grid_takes_params:
         raise DeviceLacksError(
-            f"{kernel.name}: {count:,} elements; {device.name} dispatches work-groups for at most "
-            f"{most:,}, and this kernel cannot be split"
+            f"{kernel.name}: {invocations:,} elements; {device.name} dispatches one-dimensional "
+            f"work-groups for at most {most:,}, and this kernel cannot be split; give grid="
         )
+
+
+def check_grid(kernel: Kernel, grid: Grid, device: DeviceInfo) -> None:
+    """Refuse a grid with more work-groups than the device takes in a dimension."""
+    for axis, groups, most in zip("xyz", grid, device.limits.max_work_group_count, strict=True):
+        if groups > most:
+            raise DeviceLacksError(
+                f"{kernel.name}: grid has {groups:,} work-groups in {axis}; {device.name} takes "
+                f"at most {most:,}; spread them over the other dimensions"
+            )
 
 
 def round_up_to_class(count: int) -> int:

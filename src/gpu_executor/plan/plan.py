@@ -18,7 +18,7 @@ from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan.bounds import Bounds, check_unsplit_call, round_up_to_class
 from gpu_executor.plan.forecast import DataPath, QueueUse
-from gpu_executor.plan.request import Request
+from gpu_executor.plan.request import Request, RunOptions
 from gpu_executor.plan.strategy import choose_by_calibration, choose_by_thresholds
 from gpu_executor.settings import Settings
 
@@ -39,12 +39,12 @@ def choose_work_groups(
             f"kernel {kernel.name!r}: its constants give work-groups of {size} x {y} x {z} "
             "invocations; every extent must be at least 1"
         )
-    if spec_id is None or spec_id in dict(kernel.constants):
+    if spec_id is None or spec_id in dict(kernel.constants) or kernel.grid is not None:
         reasons.append(f"work-group: {size}, fixed by the kernel")
     else:
         size, why = _choose_work_group_size(kernel, count, y * z, device)
         reasons.append(f"work-group: {size} of {WORK_GROUP_SIZES}, {why}")
-    if kernel.per_invocation is None:
+    if kernel.per_invocation is None or kernel.grid is not None:
         return size, 1
     return size, _choose_elements_per_invocation(count, device)
 
@@ -140,7 +140,10 @@ def make_plan(
     )
     per_group = work_group * per_invocation
     if kernel.split == "whole":
-        check_unsplit_call(kernel, request.operands, request.count, per_group, device)
+        check_unsplit_call(request, per_group, device)
+    if request.grid is not None:
+        x, y, z = request.grid
+        work_group_reasons.append(f"grid: {x} x {y} x {z} work-groups, given by the kernel")
     bounds = Bounds(request, device, settings, per_group)
     choice = (
         choose_by_calibration(bounds, calibration) if calibration else choose_by_thresholds(bounds)
@@ -168,7 +171,7 @@ def plan_on_device(signature: Signature, device: DeviceInfo) -> Plan:
     per_group = work_group * per_invocation
     chunk = count
     if kernel.split == "whole":
-        check_unsplit_call(kernel, signature.operands, count, per_group, device)
+        check_unsplit_call(Request.of(signature, 1, RunOptions()), per_group, device)
     else:
         largest = max(operand.type.nbytes for operand in signature.operands)
         chunk = min(

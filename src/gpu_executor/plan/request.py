@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpu_executor.call import Operand, Signature
 from gpu_executor.errors import SettingsError
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.plan.forecast import MAX_SLOTS, Work
 
 
@@ -49,6 +49,10 @@ class Request:
     """Whether the inputs are in mapped memory, so that the host copies none of them."""
     recycled: bool = False
     """Whether the outputs are in recycled mapped memory, so that the host copies none of them."""
+    grid: Grid | None = None
+    """The work-groups of the largest job, if the kernel or the call gives them."""
+    invocations: int | None = None
+    """The invocations of the largest job without a grid; None: one for each element."""
 
     @classmethod
     def of(
@@ -67,19 +71,28 @@ class Request:
         """
         operands = signature.operands
         if signature.count == 0:
-            operands = tuple(Operand(operand.type, 1) for operand in operands)
-        count = max(signature.count, 1)
-        return cls(signature.kernel, operands, count, jobs, options, in_place, recycled)
+            operands = tuple(operand.resize(1) for operand in operands)
+        return cls(
+            signature.kernel,
+            operands,
+            max(signature.count, 1),
+            jobs,
+            options,
+            in_place,
+            recycled,
+            signature.grid,
+            max(signature.invocations, 1),
+        )
 
     @property
     def bytes_in(self) -> int:
         """Input bytes of the largest job."""
-        return sum(operand.nbytes for operand in self.operands[: self.kernel.inputs])
+        return sum(operand.nbytes for operand in self.operands if operand.is_input)
 
     @property
     def bytes_out(self) -> int:
         """Output bytes of the largest job."""
-        return sum(operand.nbytes for operand in self.operands[self.kernel.inputs :])
+        return sum(operand.nbytes for operand in self.operands if operand.is_output)
 
     @property
     def work(self) -> Work:

@@ -185,7 +185,7 @@ def _list_chunks(bounds: Bounds, path: DataPath) -> list[int]:
     chunk = 1 << max((chunks[0] - 1).bit_length() - 1, 0)
     least = max(MIN_PIECE_BYTES / per_element, 1)
     if not request.in_place:
-        least = max(least, MIN_FILL_BYTES * request.count / request.bytes_in)
+        least = max(least, MIN_FILL_BYTES * request.count / max(request.bytes_in, 1))
     while least <= chunk < chunks[-1]:
         chunks.append(chunk)
         chunk //= 2

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
-from gpu_executor.call import Array, Call, Signature
+from gpu_executor.call import Array, Call, Signature, iterate_params
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
@@ -24,6 +24,7 @@ def run_batch(
     jobs: Sequence[Job],
     out: Sequence[Any] | None,
     options: RunOptions,
+    params: Any = None,
 ) -> list[Any]:
     """Run every job; results in the order of the jobs.
 
@@ -36,9 +37,9 @@ def run_batch(
         )
     calls = [
         session.call_preparer.signatures.make_job_call(
-            kernel, job, index, None if out is None else out[index]
+            kernel, job, index, None if out is None else out[index], own
         )
-        for index, job in enumerate(jobs)
+        for index, (job, own) in enumerate(zip(jobs, iterate_params(params, len(jobs))))  # noqa: B905
     ]
     busy = [call for call in calls if call.signature.count]
     if busy:
@@ -64,9 +65,10 @@ class Stream(Iterator[Any]):
         jobs: Iterable[Job],
         out: Iterable[Any] | None,
         options: RunOptions,
+        params: Any = None,
     ) -> None:
         self._session = session
-        calls = _check_jobs(session, kernel, jobs, out)
+        calls = _check_jobs(session, kernel, jobs, out, params)
         self._results = _stream_results(session, calls, options)
         session.streams.add(self)
 
@@ -83,17 +85,26 @@ class Stream(Iterator[Any]):
 
 
 def _check_jobs(
-    session: Session, kernel: Kernel, jobs: Iterable[Job], out: Iterable[Any] | None
+    session: Session,
+    kernel: Kernel,
+    jobs: Iterable[Job],
+    out: Iterable[Any] | None,
+    params: Any,
 ) -> Iterator[Call]:
     """Check each job as it comes, and yield it as a call."""
     targets = itertools.repeat(None) if out is None else iter(out)
+    given = iterate_params(params)
     for index, job in enumerate(jobs):
-        target = next(targets, _END)
+        target, own = next(targets, _END), next(given, _END)
+        if own is _END:
+            raise ArgumentTypeError(
+                f"job {index}: params has no entry for it; a list has one for each job"
+            )
         if target is _END:
             raise ArgumentTypeError(
                 f"job {index}: out has no array for it; out must yield one for each job"
             )
-        yield session.call_preparer.signatures.make_job_call(kernel, job, index, target)
+        yield session.call_preparer.signatures.make_job_call(kernel, job, index, target, own)
 
 
 def _stream_results(

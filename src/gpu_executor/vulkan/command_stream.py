@@ -297,5 +297,5 @@ class CommandStream:
         into.dispatches.append(prepared)
         bound = self._sets.acquire(bindings)
         into.sets.append(bound)
-        recorder.dispatch_prepared(prepared.pipeline, bound.handles, prepared.push, prepared.groups)
+        recorder.dispatch_prepared(prepared.pipeline, bound.handles, prepared.push, prepared.grid)
         self.dispatches += 1

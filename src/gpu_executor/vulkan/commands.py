@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import functools
+import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpu_executor.kernel import Grid
 from gpu_executor.vulkan.binding import Arena, Handle, vk
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.profile import Timestamps
+
+MAX_UPDATE_BYTES = 65_536
+"""The limit of vkCmdUpdateBuffer, which takes multiples of four bytes (Vulkan 1.3, 19.5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,16 @@ class Copy:
     target: Handle
     target_offset: int
     nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A fill of `nbytes`, a multiple of 4, with repetitions of `pattern`."""
+
+    buffer: Handle
+    offset: int
+    nbytes: int
+    pattern: bytes
 
 
 class CommandPool:
@@ -90,15 +106,36 @@ class Recorder:
                 region.size = copy.nbytes
             vk.vkCmdCopyBuffer(self._commands, source, target, len(among), regions)
 
+    def fill(self, fill: Fill) -> None:
+        """Fill a range of a buffer with a repeated pattern.
+
+        A pattern of other than 4 bytes is written once, and copied with twice the length each time.
+        """
+        word = _find_fill_word(fill.pattern)
+        commands, buffer = self._commands, fill.buffer
+        if word is not None:
+            vk.vkCmdFillBuffer(commands, buffer, fill.offset, fill.nbytes, word)
+            return
+        repeats = max(MAX_UPDATE_BYTES // len(fill.pattern) // 4 * 4, 4)
+        written = min(repeats * len(fill.pattern), fill.nbytes)
+        for start in range(0, written, MAX_UPDATE_BYTES):
+            part = (fill.pattern * repeats)[start : min(start + MAX_UPDATE_BYTES, written)]
+            self.write(buffer, fill.offset + start, part)
+        while written < fill.nbytes:
+            self.barrier_copies()
+            nbytes = min(written, fill.nbytes - written)
+            self.copy([Copy(buffer, fill.offset, buffer, fill.offset + written, nbytes)])
+            written += nbytes
+
     def dispatch(
-        self, pipeline: Pipeline, descriptors: DescriptorSet, push: bytes, groups: int
+        self, pipeline: Pipeline, descriptors: DescriptorSet, push: bytes, grid: Grid
     ) -> None:
         """Bind the pipeline, a descriptor set and push constants, and dispatch the work-groups."""
         sets = vk.ffi.new("VkDescriptorSet[]", [descriptors.handle])
-        self.dispatch_prepared(pipeline, sets, vk.ffi.from_buffer(push), groups)
+        self.dispatch_prepared(pipeline, sets, vk.ffi.from_buffer(push), grid)
 
     def dispatch_prepared(
-        self, pipeline: Pipeline, sets: Handle, push: Handle, groups: int
+        self, pipeline: Pipeline, sets: Handle, push: Handle, grid: Grid
     ) -> None:
         """Like `dispatch`, with a C array of one descriptor set and push constants in C memory."""
         commands, layout, null = self._commands, pipeline.layout, vk.ffi.NULL
@@ -106,11 +143,14 @@ class Recorder:
         vk.vkCmdBindPipeline(commands, compute, pipeline.handle)
         vk.vkCmdBindDescriptorSets(commands, compute, layout, 0, 1, sets, 0, null)
         stage = vk.VK_SHADER_STAGE_COMPUTE_BIT
-        vk.vkCmdPushConstants(commands, layout, stage, 0, len(push), push)
-        vk.vkCmdDispatch(commands, groups, 1, 1)
+        if len(push):
+            vk.vkCmdPushConstants(commands, layout, stage, 0, len(push), push)
+        vk.vkCmdDispatch(commands, *grid)
 
     def write(self, buffer: Handle, offset: int, data: Any) -> None:
-        """Record vkCmdUpdateBuffer: at most 65,536 bytes; offset and size are multiples of 4."""
+        """Record vkCmdUpdateBuffer: at most `MAX_UPDATE_BYTES`, at an offset and of a size that are
+        multiples of 4.
+        """
         held = vk.ffi.from_buffer(data)
         vk.vkCmdUpdateBuffer(self._commands, buffer, offset, len(held), held)
 
@@ -136,13 +176,19 @@ class Recorder:
         access = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT
         self._record_barrier(stage, vk.VK_ACCESS_SHADER_WRITE_BIT, stage, access)
 
+    def barrier_copies(self) -> None:
+        """Later copies and fills see what earlier ones wrote."""
+        stage = vk.VK_PIPELINE_STAGE_TRANSFER_BIT
+        access = vk.VK_ACCESS_TRANSFER_READ_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT
+        self._record_barrier(stage, vk.VK_ACCESS_TRANSFER_WRITE_BIT, stage, access)
+
     def barrier_copies_to_kernel(self) -> None:
-        """Later dispatches see what earlier copies wrote."""
+        """Later dispatches see, and may overwrite, what earlier copies and fills wrote."""
         self._record_barrier(
             vk.VK_PIPELINE_STAGE_TRANSFER_BIT,
             vk.VK_ACCESS_TRANSFER_WRITE_BIT,
             vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
-            vk.VK_ACCESS_SHADER_READ_BIT,
+            vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT,
         )
 
     def barrier_kernel_to_copies(self) -> None:
@@ -178,6 +224,14 @@ class Recorder:
     def _record_barrier(self, before: int, wrote: int, after: int, reads: int) -> None:
         null, barrier = vk.ffi.NULL, _make_memory_barrier(wrote, reads)
         vk.vkCmdPipelineBarrier(self._commands, before, after, 0, 1, barrier, 0, null, 0, null)
+
+
+def _find_fill_word(pattern: bytes) -> int | None:
+    """Return the 32-bit word whose repetitions are those of the pattern; None if there is none."""
+    unit = pattern[:4] if len(pattern) % 4 == 0 else (pattern * 4)[:4]
+    repeats = math.lcm(len(pattern), 4)
+    same = pattern * (repeats // len(pattern)) == unit * (repeats // 4)
+    return int.from_bytes(unit, sys.byteorder) if same else None
 
 
 # Vulkan only reads these structures during a call, so each is made once and shared.

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
+import numpy as np
+
 from gpu_executor.call import Array
 
 Pair = tuple[Array, Array]
@@ -45,7 +47,7 @@ class CopyThreads:
         helpers = min(self.threads, number) - 1
         if helpers < 1:
             for target, source in pairs:
-                target[...] = source
+                np.copyto(target, source, casting="equiv")
             return
         self._ensure_workers(helpers)
         parts = _SharedCopy(_split_pairs(pairs, nbytes, number))
@@ -105,7 +107,7 @@ class _SharedCopy:
             except IndexError:
                 return  # another thread took it
             for target, source in part:
-                target[...] = source
+                np.copyto(target, source, casting="equiv")
 
     def help(self) -> None:
         """Run `copy` in a helper thread, while the caller waits for it."""

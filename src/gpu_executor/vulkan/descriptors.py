@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.pipeline import Pipeline
+from gpu_executor.vulkan.pipeline import Pipeline, get_descriptor_type
 
 SETS_PER_POOL = 500
 BUFFERS_PER_POOL = 2_000
@@ -33,9 +33,12 @@ class DescriptorSet:
 class DescriptorRange:
     """The buffer range of one binding."""
 
+    binding: int
     buffer: Handle
     offset: int
     nbytes: int
+    uniform: bool = False
+    """Whether the binding is a uniform buffer; otherwise it is a storage buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +112,17 @@ class DescriptorPools:
 
     def _make_pool(self, buffers: int) -> Handle:
         arena = Arena()
-        size = arena.new(
-            "VkDescriptorPoolSize",
-            type=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-            descriptorCount=buffers,
-        )
+        sizes = arena.array("VkDescriptorPoolSize", 2)
+        # A kernel has at most one uniform buffer.
+        for size, uniform in zip(sizes, (False, True), strict=True):
+            size.type = get_descriptor_type(uniform=uniform)
+            size.descriptorCount = self._sets if uniform else buffers
         info = arena.new(
             "VkDescriptorPoolCreateInfo",
             flags=vk.VK_DESCRIPTOR_POOL_CREATE_FREE_DESCRIPTOR_SET_BIT,
             maxSets=self._sets,
-            poolSizeCount=1,
-            pPoolSizes=size,
+            poolSizeCount=len(sizes),
+            pPoolSizes=sizes,
         )
         pool = allocate_out("VkDescriptorPool")
         vk.vkCreateDescriptorPool(self._device.handle, info, vk.ffi.NULL, pool)
@@ -140,16 +143,15 @@ class DescriptorPools:
     def _write(self, handle: Handle, ranges: list[DescriptorRange]) -> None:
         arena = Arena()
         writes = arena.array("VkWriteDescriptorSet", len(ranges))
-        for binding, part in enumerate(ranges):
+        for write, part in zip(writes, ranges, strict=True):
             buffer = arena.new(
                 "VkDescriptorBufferInfo",
                 buffer=part.buffer,
                 offset=part.offset,
                 range=part.nbytes,
             )
-            write = writes[binding]
             write.sType = vk.VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET
-            write.dstSet, write.dstBinding, write.descriptorCount = handle, binding, 1
-            write.descriptorType = vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
+            write.dstSet, write.dstBinding, write.descriptorCount = handle, part.binding, 1
+            write.descriptorType = get_descriptor_type(uniform=part.uniform)
             write.pBufferInfo = buffer
         vk.vkUpdateDescriptorSets(self._device.handle, len(ranges), writes, 0, vk.ffi.NULL)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import DeviceLacksError, KernelError
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
@@ -92,7 +92,7 @@ class TransientSets:
 
 
 def _make_group(device: Device, bindings: int) -> _SetGroup:
-    layout = make_set_layout(device, bindings)
+    layout = make_set_layout(device, range(bindings))
     try:
         template = _make_template(device, layout, bindings)
     except BaseException:
@@ -122,11 +122,11 @@ def _make_template(device: Device, layout: Handle, bindings: int) -> Handle:
 
 @dataclass(slots=True, eq=False)
 class PreparedDispatch:
-    """A pipeline, push constants in C memory, and a number of work-groups."""
+    """A pipeline, push constants in C memory, and the work-groups."""
 
     pipeline: Pipeline
     push: Handle
-    groups: int
+    grid: Grid
     uses: int = 0
     """Recorded dispatches that use the pipeline and that the device may still run."""
 
@@ -200,7 +200,7 @@ class DispatchCache:
                 f"{kernel.interface.push_constant_bytes}"
             )
         pipeline = self._pipelines.acquire(kernel, size, per_invocation)
-        return PreparedDispatch(pipeline, vk.ffi.from_buffer(push), groups)
+        return PreparedDispatch(pipeline, vk.ffi.from_buffer(push), (groups, 1, 1))
 
     def _count_groups(self, dispatch: Dispatch, needed: int) -> int:
         groups = needed if dispatch.groups is None else dispatch.groups

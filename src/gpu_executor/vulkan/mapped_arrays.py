@@ -68,7 +68,8 @@ class BufferRange(NamedTuple):
 
 
 BufferRanges = tuple[BufferRange | None, ...]
-"""One range per operand, inputs then outputs; None for operands that the host copies."""
+"""The ranges of the arrays that a caller passes, then of those that it gets back; None for an array
+that the host copies."""
 
 
 def offset_to_piece(
@@ -81,7 +82,9 @@ def offset_to_piece(
         None
         if buffer_range is None
         else buffer_range._replace(offset=buffer_range.offset + piece.start * operand.type.nbytes)
-        for buffer_range, operand in zip(buffer_ranges, signature.operands, strict=True)
+        for buffer_range, operand in zip(
+            buffer_ranges, (*signature.inputs, *signature.outputs), strict=True
+        )
     )
 
 
@@ -286,8 +289,8 @@ LARGE_SIZES_SEEN = 64
 def can_recycle_results(signature: Signature) -> bool:
     """Whether all results of a call are large enough to be recycled."""
     return all(
-        output.nbytes >= MIN_RECYCLED_BYTES
-        for output in signature.operands[signature.kernel.inputs :]
+        output.nbytes >= MIN_RECYCLED_BYTES and output.type.dtype.names is None
+        for output in signature.outputs
     )
 
 
@@ -304,7 +307,7 @@ class RecycledResults:
 
     def make(self, signature: Signature) -> list[tuple[Array, BufferRange]]:
         """Make arrays for the results of a call, with their ranges; empty if memory is short."""
-        outputs = signature.operands[signature.kernel.inputs :]
+        outputs = signature.outputs
         made = []
         for (shape, dtype), output in zip(signature.results, outputs, strict=True):
             one = self.make_one(shape, dtype, output.nbytes)

@@ -365,6 +365,7 @@ def make_buffer_info(arena: Arena, device: Device, nbytes: int) -> Handle:
         "VkBufferCreateInfo",
         size=nbytes,
         usage=vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
+        | vk.VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT
         | vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
         | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT,
         sharingMode=vk.VK_SHARING_MODE_CONCURRENT if shared else vk.VK_SHARING_MODE_EXCLUSIVE,
@@ -395,7 +396,7 @@ def mapped_view(allocation: Allocation, offset: int, count: int, type_: ElementT
     """
     address = vk.ffi.cast("char *", allocation.address + offset)
     buffer = vk.ffi.buffer(address, count * type_.nbytes)
-    return np.frombuffer(buffer, type_.dtype).reshape(count, *type_.shape)
+    return np.frombuffer(buffer, type_.copied_dtype).reshape(count, *type_.shape)
 
 
 def invalidate_block(device: Device, block: Block) -> None:

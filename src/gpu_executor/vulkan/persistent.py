@@ -14,7 +14,7 @@ from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import CopiesToDevice
-from gpu_executor.kernel import ElementType, Kernel, Shape, to_native
+from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, RunOptions
 from gpu_executor.settings import Settings
@@ -55,8 +55,14 @@ class PersistentVulkanBackend:
         device_local: bool | None = None,
         out: Any = None,
         keep: bool = False,
+        params: Any = None,
+        out_shape: Any = None,
     ) -> Any:
         """Run a kernel on arrays; returns its output, or a tuple of several outputs.
+
+        The arrays are the kernel's inputs and in-out arguments; the results are its outputs and
+        in-out arguments, both in binding order. `params` are the kernel's parameters, a dict by
+        name or a tuple by position. `out_shape` replaces the kernel's.
 
         `device_local` selects the data path: True stages the data through device memory, False lets
         the kernel work on mapped host memory, None leaves the choice to the settings, the size and
@@ -64,7 +70,9 @@ class PersistentVulkanBackend:
         inputs. With `keep=True` the result stays on the device as a `DeviceArray`, which kernels
         take as well.
         """
-        return self._session.run(kernel, arrays, device_local, out, keep=keep)
+        return self._session.run(
+            kernel, arrays, device_local, out, keep=keep, params=params, out_shape=out_shape
+        )
 
     def run_field_add(
         self, a: Array, b: Array, device_local: bool | None = None, out: Array | None = None
@@ -83,8 +91,11 @@ class PersistentVulkanBackend:
         device_local: bool | None = None,
         pipelined: bool | None = None,
         depth: int | None = None,
+        params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays; returns their results in order.
+
+        `params` serves all jobs; a list has one entry for each job.
 
         `pipelined=False` runs one job after the other. True overlaps copies and dispatches in
         `depth` slots (two or more). None leaves the choice to the plan. Do not change the arrays
@@ -92,7 +103,7 @@ class PersistentVulkanBackend:
         submitted.
         """
         options = RunOptions(device_local, pipelined, depth)
-        return run_batch(self._session, kernel, jobs, out, options)
+        return run_batch(self._session, kernel, jobs, out, options, params)
 
     def run_field_add_batch(
         self,
@@ -122,9 +133,10 @@ class PersistentVulkanBackend:
         out: Iterable[Any] | None = None,
         device_local: bool | None = None,
         depth: int | None = None,
+        params: Any = None,
     ) -> Stream:
         """Run a kernel on a stream of jobs; yields results in order, with a bounded number in
-        flight.
+        flight. `params` serves all jobs; a list has one entry for each job.
 
         `out` yields an array (or a tuple of arrays) for each job, to write its result to. An array
         may come again after its result was taken. An exception in the iterable of jobs ends the
@@ -133,7 +145,7 @@ class PersistentVulkanBackend:
         """
         options = RunOptions(device_local, True, depth)
         self._check_open()
-        return Stream(self._session, kernel, jobs, out, options)
+        return Stream(self._session, kernel, jobs, out, options, params)
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
         """Make a NumPy array in memory that the device can access, with undefined contents."""
@@ -258,8 +270,5 @@ class PersistentVulkanBackend:
 
 def _make_placeholders(kernel: Kernel, count: int) -> list[Array]:
     """Make arrays of `count` elements for a kernel's inputs that need no memory."""
-    types = kernel.types or (ElementType(np.dtype(np.uint32)),) * kernel.inputs
-    return [
-        np.broadcast_to(np.zeros((), type_.dtype), (count, *type_.shape))
-        for type_ in types[: kernel.inputs]
-    ]
+    types = (argument.type for argument in kernel.arguments if argument.is_input)
+    return [np.broadcast_to(np.zeros((), each.dtype), (count, *each.shape)) for each in types]

@@ -8,6 +8,7 @@ kernel is checked against the device before its shader module is created.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_executor.device_info import DeviceInfo
@@ -105,7 +106,7 @@ def _format_version(version: tuple[int, int]) -> str:
 
 Constants = tuple[tuple[int, bytes], ...]
 """Specialization constants as (id, encoded value), sorted by id."""
-Key = tuple[str, Constants, int, int]
+Key = tuple[str, Constants]
 MAX_PIPELINES = 64
 
 
@@ -151,7 +152,7 @@ class PipelineCache:
         """
         constants = encode_specialization(kernel, work_group, per_invocation)
         check_work_group(kernel, work_group, self._device.info)
-        key = (kernel.digest, constants, kernel.bindings, kernel.push_bytes)
+        key = (kernel.digest, constants)
         with self._lock:
             pipeline = self._pipelines.use(key)
             if pipeline is None:
@@ -188,7 +189,9 @@ class PipelineCache:
     def _make(self, key: Key, kernel: Kernel, constants: Constants) -> Pipeline:
         check_device_runs(kernel, self._device.info)
         device, null = self._device.handle, vk.ffi.NULL
-        set_layout = make_set_layout(self._device, kernel.bindings)
+        interface = kernel.interface
+        uniform = None if interface.uniform is None else interface.uniform.binding
+        set_layout = make_set_layout(self._device, interface.bindings, uniform)
         layout = module = None
         try:
             layout = _make_layout(self._device, set_layout, kernel.push_bytes)
@@ -219,19 +222,32 @@ def encode_specialization(kernel: Kernel, work_group: int, per_invocation: int) 
     return tuple(sorted(values.items()))
 
 
-def make_set_layout(device: Device, bindings: int) -> Handle:
-    """Make a descriptor set layout of storage buffers.
+def get_descriptor_type(*, uniform: bool) -> int:
+    """Return the VkDescriptorType of a uniform buffer or of a storage buffer."""
+    kind: int = (
+        vk.VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER if uniform else vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
+    )
+    return kind
+
+
+def make_set_layout(
+    device: Device, bindings: Sequence[int], uniform: int | None = None
+) -> Handle:
+    """Make a descriptor set layout of storage buffers, and of one uniform buffer if there is one.
 
     Identically defined layouts are compatible (14.2.2).
     """
     arena = Arena()
-    entries = arena.array("VkDescriptorSetLayoutBinding", bindings)
-    for binding in range(bindings):
-        entries[binding].binding = binding
-        entries[binding].descriptorType = vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
-        entries[binding].descriptorCount = 1
-        entries[binding].stageFlags = vk.VK_SHADER_STAGE_COMPUTE_BIT
-    info = arena.new("VkDescriptorSetLayoutCreateInfo", bindingCount=bindings, pBindings=entries)
+    numbers = [*bindings, *(() if uniform is None else (uniform,))]
+    entries = arena.array("VkDescriptorSetLayoutBinding", len(numbers))
+    for entry, binding in zip(entries, numbers, strict=True):
+        entry.binding = binding
+        entry.descriptorType = get_descriptor_type(uniform=binding == uniform)
+        entry.descriptorCount = 1
+        entry.stageFlags = vk.VK_SHADER_STAGE_COMPUTE_BIT
+    info = arena.new(
+        "VkDescriptorSetLayoutCreateInfo", bindingCount=len(numbers), pBindings=entries
+    )
     layout = allocate_out("VkDescriptorSetLayout")
     vk.vkCreateDescriptorSetLayout(device.handle, info, vk.ffi.NULL, layout)
     return layout[0]
@@ -246,7 +262,7 @@ def _make_layout(device: Device, set_layout: Handle, push_bytes: int) -> Handle:
         "VkPipelineLayoutCreateInfo",
         setLayoutCount=1,
         pSetLayouts=arena.array("VkDescriptorSetLayout", [set_layout]),
-        pushConstantRangeCount=1,
+        pushConstantRangeCount=1 if push_bytes else 0,
         pPushConstantRanges=push,
     )
     layout = allocate_out("VkPipelineLayout")

@@ -20,11 +20,12 @@ from gpu_executor.call import (
     SignatureCache,
     check,
     describe_arrays,
+    freeze_shape,
 )
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.lru import remember
 from gpu_executor.plan import Piece, Plan, Request, RunOptions, make_plan, plan_on_device
 from gpu_executor.settings import Settings
@@ -95,18 +96,20 @@ class CallPreparer:
         *,
         keep: bool,
         profiled: bool,
+        out_shape: Any = None,
     ) -> PreparedCall:
         """Prepare a call on these arrays; `keep` leaves its results on the device."""
         try:
-            key = (id(kernel), device_local, keep, profiled, *describe_arrays(arrays))
+            shape = None if out_shape is None else freeze_shape(out_shape)
+            key = (id(kernel), device_local, keep, profiled, shape, *describe_arrays(arrays))
         except AttributeError:
             check(kernel, arrays)
             raise
         prepared = self._single.get(key)
         if prepared is None:
-            signature = check(kernel, arrays)
+            signature = check(kernel, arrays, out_shape=out_shape)
             there = [isinstance(array, DeviceArray) for array in arrays]
-            if keep and all(there):
+            if keep and there and all(there):
                 plan = plan_on_device(signature, self._info)
             else:
                 request = Request.of(
@@ -180,13 +183,16 @@ class CallPreparer:
         return make_plan(request, self._info, self._settings, self._calibration)
 
 
-def make_steps(plan: Plan, signature: Signature) -> tuple[Step, ...]:
-    """Split a call into pieces, each with its number of work-groups."""
+def make_steps(plan: Plan, signature: Signature, grid: Grid | None = None) -> tuple[Step, ...]:
+    """Split a call into pieces, each with its work-groups; `grid` replaces those of the
+    signature.
+    """
     count, chunk = max(signature.count, 1), plan.chunk
-    if count <= chunk:
-        return ((Piece(0, count), plan.groups(count)),)
+    if signature.kernel.split == "whole":
+        given = grid or signature.grid or (plan.groups(signature.invocations), 1, 1)
+        return ((Piece(0, count), given),)
     pieces = [Piece(start, min(chunk, count - start)) for start in range(0, count, chunk)]
-    return tuple((piece, plan.groups(piece.count)) for piece in pieces)
+    return tuple((piece, (plan.groups(piece.count), 1, 1)) for piece in pieces)
 
 
 def _get_count(signature: Signature) -> int:
@@ -219,18 +225,19 @@ class BufferRangeFinder:
 
         `results` are the ranges of recycled results, which are known already.
         """
-        inputs = call.signature.kernel.inputs
+        signature = call.signature
         found = [self.find(array) for array in call.inputs]
         if results:
             found += results
         elif call.outputs:
             found += [self.find(array) for array in call.outputs]
         else:
-            found += [None] * call.signature.kernel.outputs
+            found += [None] * signature.kernel.outputs
+        self._drop_odd_sizes(found, signature)
         if plan.path == "host-visible":
-            self._drop_unaligned(found, call.signature, plan)
-            if call.signature.kernel.split == "whole":
-                _drop_outputs_over_inputs(found, inputs)
+            self._drop_unaligned(found, signature, plan)
+            if signature.kernel.split == "whole":
+                _drop_outputs_over_inputs(found, signature)
         return tuple(found) if any(buffer_range is not None for buffer_range in found) else None
 
     def recycle_results(self, call: Call) -> Sequence[BufferRange]:
@@ -242,14 +249,24 @@ class BufferRangeFinder:
             call.set_outputs([array for array, _ in made])
         return [buffer_range for _, buffer_range in made]
 
+    def _drop_odd_sizes(self, found: list[BufferRange | None], signature: Signature) -> None:
+        """Drop ranges whose size is not a multiple of four bytes; the host copies these arrays.
+
+        Devices round the size of a binding up to four bytes when they check accesses, and fills
+        write whole words, so a kernel could write behind such an array.
+        """
+        for index, operand in enumerate((*signature.inputs, *signature.outputs)):
+            buffer_range = found[index]
+            if buffer_range is not None and not buffer_range.on_device and operand.nbytes % 4:
+                found[index] = None
+
     def _drop_unaligned(
         self, found: list[BufferRange | None], signature: Signature, plan: Plan
     ) -> None:
         """Drop ranges that are not aligned for binding in every piece; the host copies these."""
         several = plan.chunk < signature.count
-        for index, (buffer_range, operand) in enumerate(
-            zip(found, signature.operands, strict=True)
-        ):
+        arrays = (*signature.inputs, *signature.outputs)
+        for index, (buffer_range, operand) in enumerate(zip(found, arrays, strict=True)):
             step = plan.chunk * operand.type.nbytes if several else 0
             if buffer_range is None or buffer_range.on_device:
                 continue
@@ -257,9 +274,17 @@ class BufferRangeFinder:
                 found[index] = None
 
 
-def _drop_outputs_over_inputs(found: list[BufferRange | None], inputs: int) -> None:
-    """Drop output ranges that are also inputs: a kernel of split "whole" may still read them."""
-    read = {buffer_range[:2] for buffer_range in found[:inputs] if buffer_range is not None}
-    for index, buffer_range in enumerate(found[inputs:], inputs):
+def _drop_outputs_over_inputs(found: list[BufferRange | None], signature: Signature) -> None:
+    """Drop output ranges that are also inputs: a kernel of split "whole" may still read them. An
+    in-out argument that is its own result stays.
+    """
+    inputs = len(signature.inputs)
+    for index, output in enumerate(signature.outputs, inputs):
+        read = {
+            buffer_range[:2]
+            for buffer_range, operand in zip(found[:inputs], signature.inputs, strict=True)
+            if buffer_range is not None and operand is not output
+        }
+        buffer_range = found[index]
         if buffer_range is not None and buffer_range[:2] in read:
             found[index] = None

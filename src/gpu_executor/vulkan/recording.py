@@ -9,36 +9,57 @@ from dataclasses import dataclass
 
 from gpu_executor.calibration import LARGE_COPY_BYTES
 from gpu_executor.call import Array
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.plan import QueueUse
 from gpu_executor.vulkan.binding import Handle, vk
-from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
+from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.mapped_arrays import BufferRanges
 from gpu_executor.vulkan.pipeline import Pipeline
 from gpu_executor.vulkan.profile import StageTimestamps
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.slot_buffers import SlotBuffers
+from gpu_executor.vulkan.slot_buffers import SlotBuffers, pair_ranges
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Recording:
     """Recorded commands, and the mapped memory that the host fills before and drains after them."""
 
-    submissions: Sequence[tuple[Timeline, Submission]]
+    submissions: Sequence[tuple[Timeline, Submission]] = ()
     """In submission order; when the last one is done, all are."""
-    inputs: Sequence[Array | None]
-    outputs: Sequence[Array | None]
-    """Views of the elements that take part; None for an operand with a buffer range."""
-    in_place_set: DescriptorSet | None
-    """The descriptor set of a recording that binds the caller's arrays where they are."""
-    fills: bool = False
-    drains: bool = False
-    """Whether the host copies anything in, or out."""
-    large_fill: bool = False
-    large_drain: bool = False
-    """Whether the copy is large enough for the copy threads."""
+    fills: Sequence[Array | None] = ()
+    drains: Sequence[Array | None] = ()
+    """Views of the elements that the host copies, for each array that the caller passes or gets
+    back; None for an array with a buffer range."""
+    commands: PieceCommands | None = None
+    descriptors: DescriptorSet | None = None
+    fill_bytes: int = 0
+    drain_bytes: int = 0
+
+    @property
+    def large_fill(self) -> bool:
+        """Whether the fill is large enough for the copy threads."""
+        return self.fill_bytes >= LARGE_COPY_BYTES
+
+    @property
+    def large_drain(self) -> bool:
+        """Whether the drain is large enough for the copy threads."""
+        return self.drain_bytes >= LARGE_COPY_BYTES
+
+
+@dataclass(slots=True, eq=False)
+class PieceCommands:
+    """The commands of one piece: copies in, fills, a dispatch, copies out."""
+
+    uploads: Sequence[Copy]
+    clears: Sequence[Fill]
+    downloads: Sequence[Copy]
+    descriptors: DescriptorSet
+    count: int
+    grid: Grid
+    params: bytes
+    """The push constants that the call set as parameters."""
 
 
 class SlotRecorder:
@@ -48,21 +69,19 @@ class SlotRecorder:
         self,
         resources: Resources,
         kernel: Kernel,
-        push: bytes,
+        shape_words: bytes,
         pipeline: Pipeline,
         buffers: SlotBuffers,
         queues: QueueUse,
         timestamps: StageTimestamps | None = None,
     ) -> None:
-        self._kernel, self._push = kernel, push
+        self._kernel, self._fixed_push = kernel, kernel.push + shape_words
         self._pipeline, self._buffers = pipeline, buffers
         self._timestamps = None if timestamps is None else timestamps.timestamps
         self._descriptors = resources.descriptors
         self._compute = resources.choose_compute_queue(queues)
         self._upload, self._download = resources.upload, resources.download
         with contextlib.ExitStack() as undo:
-            self._set = self._descriptors.allocate(pipeline, buffers.list_descriptor_ranges())
-            undo.callback(self._descriptors.release, self._set)
             self._pool = CommandPool(resources.device, self._compute.family)
             undo.callback(self._pool.close)
             self._copies: CommandPool | None = None
@@ -72,7 +91,12 @@ class SlotRecorder:
             self._undo = undo.pop_all()
 
     def record(
-        self, count: int, groups: int, buffer_ranges: BufferRanges | None, oldest: Recording | None
+        self,
+        count: int,
+        grid: Grid,
+        params: bytes,
+        buffer_ranges: BufferRanges | None,
+        oldest: Recording | None,
     ) -> Recording:
         """Record the commands for `count` elements.
 
@@ -82,78 +106,95 @@ class SlotRecorder:
         if oldest is not None:
             reused = [submission.commands for _, submission in oldest.submissions]
             self.release(oldest)
-        inputs, outputs = self._buffers.inputs, self._buffers.outputs
-        buffer_ranges = buffer_ranges or (None,) * (len(inputs.operands) + len(outputs.operands))
-        sides = buffer_ranges[: len(inputs.operands)], buffer_ranges[len(inputs.operands) :]
+        operands = self._buffers.operands
+        ranges = pair_ranges([each.operand for each in operands], buffer_ranges)
         moved = None if self._kernel.split == "whole" else count
-        in_place_set = self._make_in_place_set(sides, moved)
+        pairs = list(zip(operands, ranges, strict=True))
+        fills = [each.make_fill(own, moved) for each, own in pairs] + [self._buffers.scratch_fill]
+        uploads = [each.make_upload(own, moved) for each, own in pairs]
+        downloads = [each.make_download(own, moved) for each, own in pairs]
+        descriptors = self._descriptors.allocate(
+            self._pipeline, self._buffers.list_descriptor_ranges(ranges, moved)
+        )
         try:
-            push = struct.pack("<I", count) + self._push
-            work = _PieceCommands(
-                uploads=inputs.make_uploads(sides[0], moved),
-                downloads=outputs.make_downloads(sides[1], moved),
-                dispatch=(self._pipeline, in_place_set or self._set, push, groups),
+            commands = PieceCommands(
+                [copy for copy in uploads if copy is not None],
+                [fill for fill in fills if fill is not None],
+                [copy for copy in downloads if copy is not None],
+                descriptors,
+                count,
+                grid,
+                params,
             )
             submissions = (
-                self._record_one_queue(work, reused)
+                self._record_one_queue(commands, reused)
                 if self._copies is None
-                else self._record_three_queues(work, self._copies, reused)
+                else self._record_three_queues(commands, self._copies, reused)
             )
         except BaseException:
-            if in_place_set is not None:
-                self._descriptors.release(in_place_set)
+            self._descriptors.release(descriptors)
             raise
-        filled, drained = (
-            inputs.make_host_views(sides[0], moved),
-            outputs.make_host_views(sides[1], moved),
-        )
-        into, back = _count_bytes(filled), _count_bytes(drained)
+        filled = [
+            each.view[:moved] if own.source is None else None
+            for each, own in pairs
+            if each.operand.is_input
+        ]
+        drained = [
+            each.view[:moved] if own.target is None else None
+            for each, own in pairs
+            if each.operand.is_output
+        ]
         return Recording(
             submissions,
             filled,
             drained,
-            in_place_set,
-            fills=into > 0,
-            drains=back > 0,
-            large_fill=into >= LARGE_COPY_BYTES,
-            large_drain=back >= LARGE_COPY_BYTES,
+            commands,
+            descriptors,
+            _count_bytes(filled),
+            _count_bytes(drained),
         )
+
+    def set_params(self, recording: Recording, params: bytes) -> None:
+        """Record the dispatch again with other parameters, in the same command buffers."""
+        commands = recording.commands
+        assert commands is not None
+        commands.params = params
+        try:
+            if self._copies is None:
+                self._write_one_queue(commands, recording.submissions[0][1].commands)
+            else:
+                self._write_dispatch(commands, recording.submissions[1][1].commands)
+        except BaseException:
+            commands.params = b""  # so that the next call records it again
+            raise
 
     def release(self, recording: Recording) -> None:
         """Release the descriptor set of a recording; its command buffers stay in their pools."""
-        if recording.in_place_set is not None:
-            self._descriptors.release(recording.in_place_set)
+        if recording.descriptors is not None:
+            self._descriptors.release(recording.descriptors)
 
     def close(self) -> None:
         self._undo.close()
 
-    def _make_in_place_set(
-        self, sides: tuple[BufferRanges, BufferRanges], moved: int | None
-    ) -> DescriptorSet | None:
-        """Make a descriptor set that binds the caller's arrays; None if it would bind none."""
-        inputs, outputs = self._buffers.inputs, self._buffers.outputs
-        if not (inputs.binds_in_place(sides[0]) or outputs.binds_in_place(sides[1])):
-            return None
-        ranges = [
-            *inputs.list_descriptor_ranges(sides[0], moved),
-            *outputs.list_descriptor_ranges(sides[1], moved),
-        ]
-        return self._descriptors.allocate(self._pipeline, [*ranges, *self._buffers.status_ranges])
-
     def _record_one_queue(
-        self, work: _PieceCommands, reused: list[Handle]
+        self, work: PieceCommands, reused: list[Handle]
     ) -> list[tuple[Timeline, Submission]]:
         """Record everything in one command buffer for one queue."""
         commands = reused[0] if reused else self._pool.allocate()
+        self._write_one_queue(work, commands)
+        return [(self._compute, self._compute.prepare(commands))]
+
+    def _write_one_queue(self, work: PieceCommands, commands: Handle) -> None:
         timestamps = self._timestamps
         with Recorder(commands) as recorder:
             if work.uploads:
                 recorder.write_timestamp(timestamps, 0)
                 recorder.copy(work.uploads)
-                recorder.barrier_copies_to_kernel()
+                if not work.clears:
+                    recorder.barrier_copies_to_kernel()
                 recorder.write_timestamp(timestamps, 1)
             recorder.write_timestamp(timestamps, 2)
-            recorder.dispatch(*work.dispatch)
+            self._dispatch(recorder, work)
             if work.downloads:
                 recorder.barrier_kernel_to_copies()
                 recorder.write_timestamp(timestamps, 3)
@@ -161,10 +202,26 @@ class SlotRecorder:
                 recorder.copy(work.downloads)
             recorder.barrier_all_to_host()
             recorder.write_timestamp(timestamps, 5 if work.downloads else 3)
-        return [(self._compute, self._compute.prepare(commands))]
 
+    def _dispatch(self, recorder: Recorder, work: PieceCommands) -> None:
+        """Record the fills and the dispatch."""
+        if work.clears:
+            for clear in work.clears:
+                recorder.fill(clear)
+            recorder.barrier_copies_to_kernel()
+        count = struct.pack("<I", work.count) if self._kernel.count else b""
+        push = count + self._fixed_push + work.params
+        recorder.dispatch(self._pipeline, work.descriptors, push, work.grid)
+
+    def _write_dispatch(self, work: PieceCommands, commands: Handle) -> None:
+        """Record the dispatch alone, for three queues."""
+        with Recorder(commands) as recorder:
+            recorder.write_timestamp(self._timestamps, 2)
+            self._dispatch(recorder, work)
+            recorder.barrier_all_to_host()
+            recorder.write_timestamp(self._timestamps, 3)
     def _record_three_queues(
-        self, work: _PieceCommands, copies: CommandPool, reused: list[Handle]
+        self, work: PieceCommands, copies: CommandPool, reused: list[Handle]
     ) -> list[tuple[Timeline, Submission]]:
         """Record copy in, dispatch and copy out for three queues, ordered by semaphores."""
         assert self._upload is not None
@@ -179,11 +236,7 @@ class SlotRecorder:
             recorder.write_timestamp(timestamps, 0)
             recorder.copy(work.uploads)
             recorder.write_timestamp(timestamps, 1)
-        with Recorder(compute) as recorder:
-            recorder.write_timestamp(timestamps, 2)
-            recorder.dispatch(*work.dispatch)
-            recorder.barrier_all_to_host()
-            recorder.write_timestamp(timestamps, 3)
+        self._write_dispatch(work, compute)
         with Recorder(back) as recorder:
             recorder.write_timestamp(timestamps, 4)
             recorder.copy(work.downloads)
@@ -200,9 +253,3 @@ class SlotRecorder:
 def _count_bytes(views: Sequence[Array | None]) -> int:
     return sum(view.nbytes for view in views if view is not None)
 
-
-@dataclass(frozen=True, slots=True)
-class _PieceCommands:
-    uploads: Sequence[Copy]
-    downloads: Sequence[Copy]
-    dispatch: tuple[Pipeline, DescriptorSet, bytes, int]

@@ -17,12 +17,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from gpu_executor.call import Call
+from gpu_executor.kernel import Grid
 from gpu_executor.plan import Piece
 from gpu_executor.vulkan.copy_threads import CopyThreads
 from gpu_executor.vulkan.slot import Slot
 
-Step = tuple[Piece, int]
-"""A piece and its number of work-groups."""
+Step = tuple[Piece, Grid]
+"""A piece and its work-groups."""
 
 
 class PieceInFlight:
@@ -62,14 +63,14 @@ class Ring:
     def feed(self, call: Call, steps: Sequence[Step]) -> Iterator[Call]:
         """Start every piece of a call; yields earlier calls as they complete."""
         last = len(steps) - 1
-        for number, (piece, groups) in enumerate(steps):
+        for number, (piece, grid) in enumerate(steps):
             if len(self._in_flight) == self._depth:
                 done = self._retire_oldest()
                 if done is not None:
                     yield done
             slot = self._slots[self._started % self._depth]
             self._started += 1
-            self._start(PieceInFlight(slot, call, last=number == last), piece, groups)
+            self._start(PieceInFlight(slot, call, last=number == last), piece, grid)
             if number == 0 and not call.results:
                 call.make_outputs()  # while the device works
 
@@ -117,9 +118,9 @@ class Ring:
 
         self._copy_threads.hand_over(task)
 
-    def _start(self, entry: PieceInFlight, piece: Piece, groups: int) -> None:
+    def _start(self, entry: PieceInFlight, piece: Piece, grid: Grid) -> None:
         slot = entry.slot
-        slot.prepare(entry.call, piece, groups)
+        slot.prepare(entry.call, piece, grid)
         self._in_flight.append(entry)
         if not self._unsubmitted and (self._depth == 1 or not slot.large_fill):
             slot.fill(entry.call)
@@ -203,8 +204,8 @@ class Ring:
 def run_in_slot(slot: Slot, call: Call, steps: Sequence[Step]) -> None:
     """Run one call in one slot: a ring of one slot without its overhead, for small calls."""
     try:
-        for piece, groups in steps:
-            slot.start(call, piece, groups)
+        for piece, grid in steps:
+            slot.start(call, piece, grid)
             if not call.results:
                 call.make_outputs()  # while the device works
             slot.finish(call)

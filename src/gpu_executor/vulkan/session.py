@@ -18,11 +18,11 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from gpu_executor.calibration import Calibration
-from gpu_executor.call import AnyArray, Array, Call
+from gpu_executor.call import AnyArray, Array, Call, as_arrays
 from gpu_executor.errors import ClosedError, DeviceLacksError, GpuError, OutOfMemoryError
 from gpu_executor.fork import raise_forked, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
-from gpu_executor.plan import Plan, RunOptions, shrink_plan
+from gpu_executor.plan import Plan, RunOptions, check_grid, shrink_plan
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import Record, sum_records
 from gpu_executor.vulkan.calibration import measure
@@ -43,7 +43,7 @@ from gpu_executor.vulkan.prepared_call import (
 )
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.ring import Ring, run_in_slot
+from gpu_executor.vulkan.ring import Ring, Step, run_in_slot
 from gpu_executor.vulkan.slot import Slot
 from gpu_executor.vulkan.slot_pool import SlotKey, SlotPool
 from gpu_executor.vulkan.stats import Stats
@@ -122,13 +122,14 @@ class Session:
         device_local: bool | None,
         *,
         keep: bool = False,
+        out_shape: Any = None,
     ) -> PreparedCall:
         """Prepare a call on these arrays."""
         if self.closed:
             self.check_open()
         profiled = self.profile is not None
         return self.call_preparer.prepare_single(
-            kernel, arrays, device_local, keep=keep, profiled=profiled
+            kernel, arrays, device_local, keep=keep, profiled=profiled, out_shape=out_shape
         )
 
     def prepare_batch(self, calls: Sequence[Call], options: RunOptions) -> PreparedCall:
@@ -173,14 +174,19 @@ class Session:
         out: Any = None,
         *,
         keep: bool = False,
+        params: Any = None,
+        out_shape: Any = None,
     ) -> Any:
         """Check, plan and run a call.
 
         The results go to `out`, to new arrays, or (keep) to device arrays.
         """
-        prepared = self.prepare(kernel, arrays, device_local, keep=keep)
-        signature = prepared.signature
-        call = signature.make_call(arrays)
+        arrays = as_arrays(kernel, arrays)
+        prepared = self.prepare(kernel, arrays, device_local, keep=keep, out_shape=out_shape)
+        signature, steps = prepared.signature, prepared.steps
+        call = signature.make_call(arrays, params)
+        if call.grid is not None:
+            steps = self.make_steps(prepared.plan, call)
         if keep:
             call.set_device_outputs(
                 [self.device_memory.empty(shape, dtype) for shape, dtype in signature.results]
@@ -206,12 +212,18 @@ class Session:
             return call.result()
         slot.profile = self.profile
         try:
-            run_in_slot(slot, call, prepared.steps)
+            run_in_slot(slot, call, steps)
             slot.record.calls += 1
             slot.record.elements += signature.count
         finally:
             self._slot_pool.put_back(prepared.slot_key, slot)
         return call.result()
+
+    def make_steps(self, plan: Plan, call: Call) -> tuple[Step, ...]:
+        """Split a call into pieces, with the grid of the call if it depends on the parameters."""
+        if call.grid is not None:
+            check_grid(call.signature.kernel, call.grid, self.info)
+        return make_steps(plan, call.signature, call.grid)
 
     def run_jobs(self, calls: Sequence[Call], prepared: PreparedCall) -> Iterator[Call]:
         """Run the calls of a batch in order; yields each when it is done."""
@@ -237,8 +249,8 @@ class Session:
                 for call in calls:
                     steps = (
                         prepared.steps
-                        if call.signature is signature
-                        else make_steps(plan, call.signature)
+                        if call.signature is signature and call.grid is None
+                        else self.make_steps(plan, call)
                     )
                     recycled = (
                         self._range_finder.recycle_results(call)

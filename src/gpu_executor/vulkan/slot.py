@@ -15,9 +15,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 
+import numpy as np
+
 from gpu_executor.call import Array, Call, Operand, Signature
 from gpu_executor.errors import DeviceLostError, ElementRangeError, GpuError
-from gpu_executor.kernel import Kernel
+from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.plan import DataPath, Piece, Plan, QueueUse
 from gpu_executor.telemetry.stages import Record
@@ -31,7 +33,7 @@ MAX_RECORDINGS = 64
 """Recordings that a slot caches: one for each element count and set of buffer ranges."""
 
 
-NO_RECORDING = Recording((), (), (), None)
+NO_RECORDING = Recording()
 TRACKS: dict[QueueUse, tuple[str, str, str]] = {
     "one": ("queue", "queue", "queue"),
     "split": ("copy-in queue", "queue", "copy-out queue"),
@@ -55,13 +57,14 @@ class SlotLayout:
     """Whether the commands write timestamps."""
     shape_words: bytes = b""
     """Appended to the kernel's push constants."""
+    scratch_bytes: int = 0
 
     @classmethod
     def of(cls, plan: Plan, signature: Signature, *, profiled: bool = False) -> SlotLayout:
         """Make the layout for calls of a signature under a plan."""
         kernel, operands = signature.kernel, signature.operands
         if kernel.split == "elements":
-            operands = tuple(Operand(operand.type, plan.capacity) for operand in operands)
+            operands = tuple(operand.resize(plan.capacity) for operand in operands)
         return cls(
             kernel,
             plan.path,
@@ -71,6 +74,7 @@ class SlotLayout:
             operands,
             profiled,
             signature.shape_words,
+            signature.scratch_bytes,
         )
 
 
@@ -101,7 +105,9 @@ class Slot:
                 )
                 undo.callback(resources.pipelines.release, pipeline)
             with self.record.stage("descriptors"):
-                self._buffers = SlotBuffers(resources.memory, kernel, layout.operands, layout.path)
+                self._buffers = SlotBuffers(
+                    resources.memory, kernel, layout.operands, layout.path, layout.scratch_bytes
+                )
                 undo.callback(self._buffers.release)
             with self.record.stage("recording"):
                 self._timestamps: StageTimestamps | None = None
@@ -110,11 +116,10 @@ class Slot:
                         resources.device, resources.list_families(layout.queues)
                     )
                     undo.callback(self._timestamps.close)
-                push = kernel.push + layout.shape_words
                 self._recorder = SlotRecorder(
                     resources,
                     kernel,
-                    push,
+                    layout.shape_words,
                     pipeline,
                     self._buffers,
                     layout.queues,
@@ -124,26 +129,36 @@ class Slot:
             self._undo = undo.pop_all()
 
     def find_recording(
-        self, count: int, groups: int, buffer_ranges: BufferRanges | None = None
+        self,
+        count: int,
+        grid: Grid,
+        buffer_ranges: BufferRanges | None = None,
+        params: bytes = b"",
     ) -> Recording:
-        """Return the commands for `count` elements and those ranges; record them if not cached."""
-        key = count if buffer_ranges is None else (count, buffer_ranges)
+        """Return the commands for `count` elements and those ranges; record them if not cached.
+
+        Other parameters overwrite a recording.
+        """
+        key = (count, grid) if buffer_ranges is None else (count, grid, buffer_ranges)
         known = self._recordings.get(key)
         if known is None:
             with self.record.stage("recording"):
                 # Evict the oldest recording first: its command buffers are recorded again.
                 evicted = self._recordings.evict(MAX_RECORDINGS - 1)
                 oldest = evicted[0] if evicted else None
-                known = self._recorder.record(count, groups, buffer_ranges, oldest)
+                known = self._recorder.record(count, grid, params, buffer_ranges, oldest)
                 self._recordings[key] = known
             self.record.recordings += 1
-        elif buffer_ranges is not None:
+            return known
+        if buffer_ranges is not None:
             self._recordings.move_to_end(key)
+        if params and known.commands is not None and known.commands.params != params:
+            self._recorder.set_params(known, params)
         return known
 
-    def start(self, call: Call, piece: Piece, groups: int) -> None:
+    def start(self, call: Call, piece: Piece, grid: Grid) -> None:
         """Fill the slot with a piece of the call and submit it; returns without waiting."""
-        self.prepare(call, piece, groups)
+        self.prepare(call, piece, grid)
         self.fill(call)
         self.submit()
 
@@ -152,7 +167,7 @@ class Slot:
         self.wait(spin=spin)
         self.drain(call)
 
-    def prepare(self, call: Call, piece: Piece, groups: int) -> None:
+    def prepare(self, call: Call, piece: Piece, grid: Grid) -> None:
         """Find or record the commands for a piece of the call.
 
         The call owns the slot from now on.
@@ -165,10 +180,11 @@ class Slot:
             if call.buffer_ranges is None
             else offset_to_piece(call.buffer_ranges, call.signature, piece)
         )
-        self._recording, self._piece = (
-            self.find_recording(piece.count, groups, buffer_ranges),
-            piece,
-        )
+        values = call.values
+        self._recording = self.find_recording(piece.count, grid, buffer_ranges, values.push)
+        self._piece = piece
+        if values.uniform:
+            self._buffers.write_uniform(values.uniform)
         if self.profile is not None:
             self._piece_number = self.profile.next_piece()
 
@@ -188,14 +204,14 @@ class Slot:
         `single_threaded` does not use the copy threads.
         """
         recording = self._recording
-        if not recording.fills:
+        if not recording.fill_bytes:
             return
         begun = perf_counter_ns()
-        pairs = _pair_views(recording.inputs, call.inputs, call, self._piece)
+        pairs = _pair_views(recording.fills, call.inputs, call, self._piece)
         if single_threaded or not recording.large_fill:
             for target, source in pairs:
                 if target is not None:
-                    target[...] = source
+                    np.copyto(target, source, casting="equiv")  # bytes, never values
         else:
             self._copy_threads.copy(
                 [(target, source) for target, source in pairs if target is not None]
@@ -241,16 +257,16 @@ class Slot:
         code = self._buffers.take_status()
         if code is not None:
             kernel = self.layout.kernel
-            element, argument = divmod(code, kernel.inputs)
+            element, argument = divmod(code, max(kernel.inputs, 1))
             raise ElementRangeError(kernel.name, argument, piece.start + element, call.job)
         if not self._buffers.coherent:
             self._buffers.make_outputs_visible(self._device)
-        if recording.drains:
-            pairs = _pair_views(recording.outputs, call.outputs, call, piece)
+        if recording.drain_bytes:
+            pairs = _pair_views(recording.drains, call.outputs, call, piece)
             if single_threaded or not recording.large_drain:
                 for source, target in pairs:
                     if source is not None:
-                        target[...] = source
+                        np.copyto(target, source, casting="equiv")
             else:
                 among = [(target, source) for source, target in pairs if source is not None]
                 self._copy_threads.copy(among)

@@ -23,7 +23,7 @@ from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, to_native
 from gpu_executor.vulkan.binding import Handle
 from gpu_executor.vulkan.command_stream import CommandStream
-from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
+from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES, CommandPool, Copy, Recorder
 from gpu_executor.vulkan.mapped_arrays import MappedArrays
 from gpu_executor.vulkan.memory import (
     Allocation,
@@ -39,8 +39,6 @@ PART_BYTES = 32 << 20
 PARTS_IN_FLIGHT = 2
 """In each direction. 128 MiB to an NVIDIA H200 took 5.5 ms in parts of 32 MiB, 6.7 ms in parts of
 16 MiB and 10.9 ms in parts of 8 MiB: eight threads copy a large part, one or two a small one."""
-MAX_INLINE_BYTES = 65_536
-"""The limit of vkCmdUpdateBuffer, which takes multiples of four bytes (Vulkan 1.3, 19.5)."""
 BYTES = ElementType(np.dtype(np.uint8))
 
 
@@ -83,7 +81,7 @@ class Upload:
         """
         if not array.nbytes:
             return
-        if array.nbytes <= MAX_INLINE_BYTES:
+        if array.nbytes <= MAX_UPDATE_BYTES:
             data = np.ascontiguousarray(array, to_native(array.dtype)).tobytes()
             data += bytes(-len(data) % 4)  # every allocation has room for the padding
             self._stream.write(target.buffer, target.offset, data, (storage,))
