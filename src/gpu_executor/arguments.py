@@ -161,6 +161,11 @@ def make_arguments(
     )
 
 
+def count_access(inputs: int, outputs: int) -> tuple[Access, ...]:
+    """Return the access of arguments of which the first are inputs and the others outputs."""
+    return tuple("in" if index < inputs else "out" for index in range(inputs + outputs))
+
+
 def _parse_access(
     where: str,
     access: Sequence[Access] | None,
@@ -181,7 +186,7 @@ def _parse_access(
             outputs = len(buffers) - inputs
         if min(inputs, outputs) < 0:
             raise KernelError(f"{where} has {inputs} inputs and {outputs} outputs")
-        given = ("in",) * inputs + ("out",) * outputs
+        given = count_access(inputs, outputs)
     else:
         return [None] * len(buffers)
     if len(given) != len(buffers):

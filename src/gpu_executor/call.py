@@ -101,7 +101,469 @@ class Signature:
             call.grid = self._compute_grid(arrays, params)
         return call
 
-    def _flatten(kernel: Kernel, array: Array, operand: Operand, *, is_output: bool = False) -> Array:
+    def _flatten(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
+        return [
+            array
+            if isinstance(array, DeviceArray)
+            else _flatten(self.kernel, np.asarray(array), operand)
+            for array, operand in zip(arrays, self.inputs, strict=True)
+        ]
+
+    def _compute_grid(self, arrays: Sequence[AnyArray], params: Any) -> Grid:
+        assert callable(self.kernel.grid)
+        keywords = self.parameters.as_keywords(params)
+        grid = self.kernel.grid(*(array.shape for array in arrays), params=keywords)
+        return parse_grid(self.kernel.name, grid)
+
+
+class Call:
+    """A kernel on arrays. Inputs and outputs have shape (elements, *element shape)."""
+
+    __slots__ = (
+        "buffer_ranges", "grid", "in_place", "inputs", "job", "outputs", "results", "signature",
+        "values",
+    )  # fmt: skip
+
+    def __init__(self, signature: Signature, inputs: Sequence[Any]) -> None:
+        self.signature = signature
+        self.inputs = inputs
+        """The arrays of the operands that the caller passes."""
+        self.values: ParameterValues = NO_VALUES
+        self.grid: Grid | None = None
+        """The work-groups, where they depend on the parameters."""
+        self.job: int | None = None
+        """Its index in a batch, None outside batches."""
+        self.buffer_ranges: Any = None
+        """Where the backend can use the arrays in place; None where it copies all of them."""
+        self.in_place = False
+        """Whether a result overwrites the in-out argument that it is computed from, so that the
+        call cannot be repeated."""
+        self.outputs: list[Any] = []
+        self.results: list[Any] = []
+        """The outputs in the shapes that the caller gets, over the same memory."""
+
+    def make_outputs(self) -> None:
+        """Allocate the outputs if the call has none yet. Backends do it while the device works."""
+        if not self.results:
+            self.set_outputs([np.empty(shape, dtype) for shape, dtype in self.signature.results])
+
+    def use_outputs(self, given: Any) -> None:
+        """Check the caller's `out` (an array, or a tuple of several) and write into it."""
+        results = _check_outputs(self.signature, given)
+        self.in_place = _check_overlaps(self.signature, self.inputs, results)
+        self.set_outputs(results)
+
+    def set_outputs(self, results: list[Any]) -> None:
+        """Write into these arrays, which have the signature's shapes and dtypes."""
+        self.outputs = self.results = results
+        if not self.signature.is_flat:
+            self.outputs = [
+                _flatten(self.signature.kernel, array, output, is_output=True)
+                for array, output in zip(results, self.signature.outputs, strict=True)
+            ]
+
+    def touches_device(self) -> bool:
+        """Whether any of its arrays is a device array."""
+        return any(isinstance(array, DeviceArray) for array in (*self.inputs, *self.results))
+
+    def set_device_outputs(self, results: Sequence[DeviceArray]) -> None:
+        """Write into these device arrays and leave the results in them."""
+        self.results = self.outputs = list(results)
+
+    def result(self) -> Any:
+        """What the caller gets: the output array, or a tuple where there are several."""
+        return self.results[0] if len(self.results) == 1 else tuple(self.results)
+
+
+def check(
+    kernel: Kernel, arrays: Sequence[Any], *, on_device: bool = True, out_shape: Any = None
+) -> Signature:
+    """Check the arrays against the kernel; raises `GpuError` for the first that does not fit.
+
+    `on_device=False` refuses device arrays, for backends that cannot use them. `out_shape` takes
+    the place of the kernel's.
+    """
+    _check_kernel(kernel, arrays)
+    if not on_device:
+        _check_on_host(kernel, arrays)
+    passed = [argument for argument in kernel.arguments if argument.is_input]
+    inputs = [
+        _check_input(kernel, index, array, argument)
+        for index, (array, argument) in enumerate(zip(arrays, passed, strict=True))
+    ]
+    if kernel.split == "elements":
+        _check_equal_shapes(kernel, arrays, inputs)
+    else:
+        _check_not_empty(kernel, inputs)
+    actual, operands = _derive_operands(kernel, arrays, inputs, out_shape)
+    is_flat = all(type(array) in (np.ndarray, DeviceArray) for array in arrays) and all(
+        shape == (operand.count, *operand.type.shape) and operand.type.dtype.names is None
+        for shape, operand in zip(actual, operands, strict=True)
+    )
+    results = tuple(
+        (shape, operand.type.dtype)
+        for shape, operand in zip(actual, operands, strict=True)
+        if operand.is_output
+    )
+    count = inputs[0].count if inputs else operands[0].count
+    shapes = [array.shape for array in arrays]
+    shape_words = _pack_shape_words(kernel, shapes)
+    return Signature(
+        kernel,
+        count,
+        operands,
+        is_flat,
+        results,
+        kernel.make_parameters(shape_words),
+        shape_words,
+        _compute_static_grid(kernel, shapes),
+        count if kernel.split == "elements" else max(operand.count for operand in operands),
+        0 if kernel.scratch is None else 4 * kernel.scratch(*shapes),
+    )
+
+
+def _check_kernel(kernel: Any, arrays: Sequence[Any]) -> None:
+    if not isinstance(kernel, Kernel):
+        raise ArgumentTypeError(
+            f"the first argument is {_describe_type(kernel)}, not a Kernel; load one with "
+            "gx.kernels.load(name) or make one with gx.Kernel.from_spirv(...)"
+        )
+    if len(arrays) != kernel.inputs:
+        raise ArgumentTypeError(f"{kernel.name} takes {kernel.inputs} arrays and got {len(arrays)}")
+
+
+def _compute_static_grid(kernel: Kernel, shapes: Sequence[Shape]) -> Grid | None:
+    """The work-groups, where the shapes alone determine them."""
+    if kernel.grid is None or kernel.grid_takes_params:
+        return None
+    grid = kernel.grid(*shapes) if callable(kernel.grid) else kernel.grid
+    return parse_grid(kernel.name, grid)
+
+
+def _pack_shape_words(kernel: Kernel, shapes: Sequence[Shape]) -> bytes:
+    if kernel.push_of is None:
+        return b""
+    words = _parse_shape_words(kernel, kernel.push_of(*shapes))
+    packed = struct.pack(f"<{len(words)}I", *words)
+    room = kernel.interface.push_constant_bytes - len(kernel.push) - (4 if kernel.count else 0)
+    if kernel.spirv and len(packed) > room:
+        raise KernelError(
+            f"kernel {kernel.name!r}: push_of returned {len(words)} words; its code declares "
+            f"{room // 4} after the element count and push"
+        )
+    return packed
+
+
+def _parse_shape_words(kernel: Kernel, returned: Any) -> list[int]:
+    """Check what a kernel's `push_of` returned: numbers that fit 32-bit words."""
+    try:
+        words = [operator.index(word) for word in returned]
+        fits = all(0 <= word < 1 << 32 for word in words)
+    except TypeError:
+        fits = False
+    if not fits:
+        raise KernelError(
+            f"kernel {kernel.name!r}: push_of returned {returned!r}; it must return a sequence of "
+            "whole numbers from 0 to 2^32 - 1"
+        )
+    return words
+
+
+def _check_on_host(kernel: Kernel, arrays: Sequence[Any]) -> None:
+    for index, array in enumerate(arrays):
+        if isinstance(array, DeviceArray):
+            raise ArgumentTypeError(
+                f"{kernel.name}: argument {index} is a device array, which this backend cannot "
+                "use; copy it to the host with .numpy()"
+            )
+
+
+def is_masked(array: object) -> bool:
+    """Whether an object is a NumPy masked array.
+
+    Does not import `numpy.ma`, which `import numpy` does not load either: without that module
+    there are no masked arrays.
+    """
+    if type(array) is np.ndarray:
+        return False
+    return isinstance(array, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
+
+
+# --- scalars and lists ---
+
+
+def as_arrays(kernel: Kernel, arrays: Sequence[Any]) -> Sequence[Any]:
+    """The arrays, with scalars and lists among them converted to the kernel's dtypes."""
+    for array in arrays:
+        if not isinstance(array, np.ndarray | DeviceArray):
+            return _convert_arrays(kernel, arrays)
+    return arrays
+
+
+def _convert_arrays(kernel: Kernel, arrays: Sequence[Any]) -> list[Any]:
+    _check_kernel(kernel, arrays)
+    passed = [argument for argument in kernel.arguments if argument.is_input]
+    return [
+        _convert(kernel, index, array, argument.type.dtype)
+        if isinstance(array, list | tuple | Number | np.generic)
+        else array
+        for index, (array, argument) in enumerate(zip(arrays, passed, strict=True))
+    ]
+
+
+def _convert(kernel: Kernel, index: int, value: Any, dtype: np.dtype[Any]) -> Array:
+    """A scalar or a list as an array of that dtype; refuses a value that the dtype cannot hold."""
+    where = f"{kernel.name}: argument {index}"
+    try:
+        found = np.asarray(value)
+        with np.errstate(all="ignore"):
+            converted = found.astype(dtype)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentTypeError(
+            f"{where} is {_describe_type(value)} that makes no array of {describe_dtype(dtype)}"
+        ) from None
+    kept = (
+        bool(np.all(np.isfinite(converted) | ~np.isfinite(found)))
+        if dtype.kind in "fc" and found.dtype.kind in "biuf" + ("c" if dtype.kind == "c" else "")
+        else dtype.kind in "biu" and converted.tolist() == found.tolist()
+    )
+    if dtype.names is None and not kept:
+        raise ArgumentTypeError(
+            f"{where} is {_describe_type(value)} with a value that {dtype} cannot hold"
+        )
+    return converted
+
+
+# --- arrays ---
+
+
+def _check_input(kernel: Kernel, index: int, array: Any, argument: Argument) -> Operand:
+    where = f"{kernel.name}: argument {index}"
+    if argument.name:
+        where += f" ({argument.name})"
+    type_ = argument.type
+    if not isinstance(array, np.ndarray | DeviceArray):
+        raise ArgumentTypeError(f"{where} is {_describe_type(array)}; it takes a NumPy array")
+    if is_masked(array):
+        raise ArgumentTypeError(
+            f"{where} is a masked array, and kernels ignore masks; pass its .data, or "
+            ".filled(value)"
+        )
+    if not have_same_layout(to_native(array.dtype), type_.dtype):
+        advice = f" (convert with .astype(np.{type_.dtype}))" if type_.dtype.names is None else ""
+        raise ArgumentTypeError(
+            f"{where} has dtype {describe_dtype(array.dtype)}; it takes "
+            f"{describe_dtype(type_.dtype)}{advice}"
+        )
+    leading = array.ndim - len(type_.shape)
+    if leading < 0 or array.shape[leading:] != type_.shape:
+        wanted = ", ".join(["n", *map(str, type_.shape)])
+        raise ArgumentShapeError(f"{where} has shape {array.shape}; it takes ({wanted})")
+    count = math.prod(array.shape[:leading])
+    if argument.length is not None and count != argument.length:
+        raise ArgumentShapeError(
+            f"{where} has {count} elements; the code has a fixed length of {argument.length}"
+        )
+    return Operand(type_, count, True, argument.is_output)
+
+
+def _check_equal_shapes(kernel: Kernel, arrays: Sequence[Array], inputs: Sequence[Operand]) -> None:
+    """The kernel combines element i of one argument with element i of the others, so all have
+    equally many, in equal leading axes."""
+    shapes = [
+        _get_leading_shape(array, operand.type)
+        for array, operand in zip(arrays, inputs, strict=True)
+    ]
+    for index, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ArgumentShapeError(
+                f"{kernel.name}: argument {index} has elements in shape {shape} and argument 0 in "
+                f"shape {shapes[0]}; they must be equal"
+            )
+
+
+def _get_leading_shape(array: Array, type_: ElementType) -> Shape:
+    """The array's shape without the trailing axes that belong to an element."""
+    shape: Shape = array.shape
+    return shape[: len(shape) - len(type_.shape)]
+
+
+def _check_not_empty(kernel: Kernel, inputs: Sequence[Operand]) -> None:
+    for index, operand in enumerate(inputs):
+        if operand.count == 0:
+            raise ArgumentShapeError(
+                f"{kernel.name}: argument {index} is empty; a kernel with split='whole' needs at "
+                "least one element"
+            )
+
+
+def _derive_operands(
+    kernel: Kernel, arrays: Sequence[Array], inputs: Sequence[Operand], out_shape: Any
+) -> tuple[list[Shape], tuple[Operand, ...]]:
+    """The shapes and operands of all arguments, in binding order."""
+    passed = iter(zip((array.shape for array in arrays), inputs, strict=True))
+    derived = iter(_derive_outputs(kernel, arrays, inputs, out_shape))
+    shapes, operands = [], []
+    for argument in kernel.arguments:
+        shape, operand = next(passed if argument.is_input else derived)
+        shapes.append(shape)
+        operands.append(operand)
+    return shapes, tuple(operands)
+
+
+def _derive_outputs(
+    kernel: Kernel, arrays: Sequence[Array], inputs: Sequence[Operand], out_shape: Any
+) -> list[tuple[Shape, Operand]]:
+    """The shapes and operands of the pure outputs: from `out_shape`, or with the leading axes of
+    argument 0."""
+    outputs = [argument for argument in kernel.arguments if argument.access == "out"]
+    rule = kernel.out_shape if out_shape is None else out_shape
+    if out_shape is not None and (kernel.split == "elements" or not outputs):
+        raise ArgumentShapeError(
+            f"{kernel.name}: out_shape is for kernels with split='whole' that have an output of "
+            "their own"
+        )
+    if rule is not None and outputs:
+        returned = rule(*(array.shape for array in arrays)) if callable(rule) else rule
+        shapes = _parse_out_shape(kernel, outputs, returned)
+    elif inputs or all(argument.length is not None for argument in outputs):
+        leading = _get_leading_shape(arrays[0], inputs[0].type) if inputs else ()
+        shapes = [
+            (leading if argument.length is None else (argument.length,)) + argument.type.shape
+            for argument in outputs
+        ]
+    else:
+        raise ArgumentShapeError(
+            f"{kernel.name} has no inputs, so nothing says how large its outputs are; give "
+            "out_shape="
+        )
+    return [
+        (shape, Operand(type_, math.prod(shape[: len(shape) - len(type_.shape)]), False, True))
+        for shape, type_ in zip(shapes, (argument.type for argument in outputs), strict=True)
+    ]
+
+
+def _parse_out_shape(kernel: Kernel, outputs: Sequence[Argument], returned: Any) -> list[Shape]:
+    """The shapes that `out_shape` gives: one shape, or one for each output."""
+    several = isinstance(returned, list) or (
+        isinstance(returned, tuple) and any(isinstance(each, tuple | list) for each in returned)
+    )
+    given = returned if several or len(outputs) > 1 else [returned]
+    try:
+        shapes = [
+            tuple(map(operator.index, [shape] if isinstance(shape, Integral) else shape))
+            for shape in given
+        ]
+    except TypeError:
+        raise ArgumentShapeError(
+            f"{kernel.name}: out_shape gives {returned!r}; it must be a shape, or a list of "
+            f"{len(outputs)} shapes"
+        ) from None
+    if len(shapes) != len(outputs):
+        raise ArgumentShapeError(
+            f"{kernel.name}: out_shape gives {len(shapes)} shapes for {len(outputs)} outputs"
+        )
+    for shape, argument in zip(shapes, outputs, strict=True):
+        own = argument.type.shape
+        if min(shape, default=1) < 1:
+            raise ArgumentShapeError(
+                f"{kernel.name}: out_shape gives {shape}; every axis must be at least 1"
+            )
+        if own and shape[-len(own) :] != own:
+            raise ArgumentShapeError(
+                f"{kernel.name}: out_shape gives {shape}; its last axes must be {own}"
+            )
+        count = math.prod(shape[: len(shape) - len(own)])
+        if argument.length is not None and count != argument.length:
+            raise ArgumentShapeError(
+                f"{kernel.name}: out_shape gives {shape}; the code has a fixed length of "
+                f"{argument.length}"
+            )
+    return shapes
+
+
+# --- out= ---
+
+
+def _check_outputs(signature: Signature, given: Any) -> list[Array]:
+    kernel = signature.kernel
+    arrays = list(given) if isinstance(given, tuple | list) else [given]
+    if len(arrays) != kernel.outputs:
+        raise ArgumentTypeError(
+            f"{kernel.name} has {kernel.outputs} outputs and out has {len(arrays)} arrays"
+        )
+    for index, (array, (shape, dtype)) in enumerate(zip(arrays, signature.results, strict=True)):
+        if not isinstance(array, np.ndarray) or not have_same_layout(array.dtype, dtype):
+            is_array = isinstance(array, np.ndarray)
+            found = f"has dtype {array.dtype}" if is_array else f"is {_describe_type(array)}"
+            raise ArgumentTypeError(
+                f"{kernel.name}: out {index} {found}; it must be a NumPy array of {dtype}"
+            )
+        if array.shape != shape:
+            raise ArgumentShapeError(
+                f"{kernel.name}: out {index} has shape {array.shape}; it must be {shape}"
+            )
+        if not array.flags.writeable:
+            raise ArgumentTypeError(
+                f"{kernel.name}: out {index} is read-only; pass an array that can be written"
+            )
+    return arrays
+
+
+def _check_overlaps(signature: Signature, inputs: Sequence[Any], results: Sequence[Array]) -> bool:
+    """Refuse results that overwrite what is still to be read; return whether a call is in place.
+
+    A result may be the very array of its own in-out argument. In a kernel without in-out arguments
+    it may be the very array of any input: each element is read before it is written.
+    """
+    name = signature.kernel.name
+    passed = [operand for operand in signature.operands if operand.is_input]
+    returned = [operand for operand in signature.operands if operand.is_output]
+    has_inout = any(operand.is_output for operand in passed)
+    in_place = False
+    for index, target in enumerate(results):
+        for number, source in enumerate(inputs):
+            if isinstance(source, DeviceArray) or not _may_overlap(target, source):
+                continue
+            own = returned[index] is passed[number]
+            if not _is_same_view(target, source) or (has_inout and not own):
+                raise ArgumentShapeError(
+                    f"{name}: out {index} overlaps argument {number}"
+                    + (
+                        ", which is not its own in-out argument; "
+                        if has_inout and not own
+                        else " without being the same array; "
+                    )
+                    + "pass that array itself or one with memory of its own"
+                )
+            in_place = in_place or own
+        for number, other in enumerate(results[:index]):
+            if _may_overlap(target, other):
+                raise ArgumentShapeError(
+                    f"{name}: out {index} overlaps out {number}; each output needs memory of its "
+                    "own"
+                )
+    return in_place
+
+
+def _may_overlap(a: Array, b: Array) -> bool:
+    """Whether two arrays share an element; True where that takes too long to find out."""
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return bool(np.shares_memory(a, b, max_work=10_000))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _is_same_view(a: Array, b: Array) -> bool:
+    """Whether element i of both arrays is the same memory, for every i."""
+    compared = ("data", "strides", "typestr")
+    one, other = a.__array_interface__, b.__array_interface__
+    return a.size == b.size and all(one[key] == other[key] for key in compared)
+
+
+def _flatten(kernel: Kernel, array: Array, operand: Operand, *, is_output: bool = False) -> Array:
     """An array with shape (elements, *element shape); a view of an output."""
     if operand.type.dtype.names is not None:
         array = array.view(operand.type.copied_dtype)
@@ -155,9 +617,7 @@ class SignatureCache:
         self._on_device = on_device
         self._known: dict[Hashable, Signature] = {}
 
-    def get(
-        self, kernel: Kernel, arrays: Sequence[AnyArray], out_shape: Any = None
-    ) -> Signature:
+    def get(self, kernel: Kernel, arrays: Sequence[AnyArray], out_shape: Any = None) -> Signature:
         """The signature of a call; raises as `check` does."""
         try:
             key = (id(kernel), *describe_arrays(arrays), freeze_shape(out_shape))

@@ -36,6 +36,7 @@ from gpu_executor.arguments import (
     Argument,
     ElementType,
     Shape,
+    count_access,
     make_arguments,
     read_arguments,
     to_native,
@@ -365,7 +366,7 @@ class Kernel:
         if access is None:
             if inputs is None or outputs is None:
                 raise KernelError(f"{where}: give access=, or inputs= and outputs=")
-            access = ("in",) * inputs + ("out",) * outputs
+            access = count_access(inputs, outputs)
         arguments = make_arguments(where, access, dtypes)
         kernel = cls(
             name=name,
@@ -436,16 +437,15 @@ def _takes_params(grid: GridRule | None) -> bool:
 
 
 def _parse_grid_rule(where: str, grid: Any) -> GridRule | None:
-    if grid is None or callable(grid):
-        return grid
-    return parse_grid(where, grid)
+    rule: GridRule | None = grid if grid is None or callable(grid) else parse_grid(where, grid)
+    return rule
 
 
 def parse_grid(where: str, grid: Any) -> Grid:
     """Return work-groups in x, y and z; missing dimensions are 1."""
     given = (grid,) if isinstance(grid, Integral) else grid
     fits = isinstance(given, tuple | list) and 1 <= len(given) <= 3
-    if not fits or not all(isinstance(each, Integral) and each >= 1 for each in given):
+    if not fits or not all(isinstance(each, Integral) and int(each) >= 1 for each in given):
         raise KernelError(
             f"{where}: grid is {grid!r}; it must be one to three numbers of work-groups, each at "
             "least 1"
@@ -651,7 +651,7 @@ def _pack_function(kernel_name: str, field_name: str, value: Any) -> Any:
         pickle.dumps(value)
     except Exception:  # lambdas and local functions; pickle raises several kinds
         try:
-            import cloudpickle
+            import cloudpickle  # type: ignore[import-untyped, import-not-found, unused-ignore]
         except ImportError:
             raise KernelError(
                 f"kernel {kernel_name!r}: its {field_name} is not a function of a module, so "

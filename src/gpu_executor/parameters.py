@@ -102,6 +102,11 @@ class ParameterLayout:
                     f"{member.name or 'at offset ' + str(member.offset)!r}"
                 )
         uniform = interface.uniform
+        if interface.unusable_members and (start < interface.push_constant_bytes or uniform):
+            raise KernelError(
+                f"kernel {kernel_name!r}: the parameter {interface.unusable_members[0]} cannot be "
+                "set by a call; give the push constants with push="
+            )
         return cls(
             kernel_name,
             [member for member in interface.push_members if member.offset >= start],

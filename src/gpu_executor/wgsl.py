@@ -5,8 +5,8 @@ The contract is that of SPIR-V kernels (`kernel.py`), in WebGPU's terms:
 - Storage buffers of group 0: the inputs at bindings 0, 1, ..., then the outputs, then the status
   word if the kernel declares one. The entry point is `main`, its work-group size
   `@workgroup_size(work_group)`.
-- `param(0u)` is the number of elements; `param(1u)` and so on are the words of `data`, then those of
-  `push_of`, then the parameters of the call. They are immediates if the device has them, else a
+- `param(0u)` is the number of elements; `param(1u)` and so on are the words of `data`, then those
+  of `push_of`, then the parameters of the call. They are immediates if the device has them, else a
   uniform buffer.
 - `first_element(group, groups, local)` is the index of an invocation's first element. The
   invocation processes `per_invocation` elements at a distance of `work_group`. With `packed`, these

@@ -179,14 +179,14 @@ def _measure_batch(
 
 def _measure_queues(session: Session, queues: QueueUse) -> HotPath:
     call, plan = _plan_small_pieces(session)
-    plan, groups = dataclasses.replace(plan, queues=queues), plan.groups(SMALL_PIECE)
+    plan, grid = dataclasses.replace(plan, queues=queues), (plan.groups(SMALL_PIECE), 1, 1)
     slot = Slot(session.resources, SlotLayout.of(plan, call.signature))
     with contextlib.closing(slot):
         pieces = [Piece(n * SMALL_PIECE, SMALL_PIECE) for n in range(SMALL_PIECES)]
         # Recorded before the timing, so that starting a piece finds its commands.
         recordings = [
             slot.find_recording(
-                piece.count, groups, offset_to_piece(call.buffer_ranges, call.signature, piece)
+                piece.count, grid, offset_to_piece(call.buffer_ranges, call.signature, piece)
             )
             for piece in pieces
         ]
@@ -194,7 +194,7 @@ def _measure_queues(session: Session, queues: QueueUse) -> HotPath:
         for _ in range(HOT_PATH_ROUNDS):
             for piece, recording in zip(pieces, recordings, strict=True):
                 begun = perf_counter_ns()
-                slot.start(call, piece, groups)
+                slot.start(call, piece, grid)
                 starts.append(perf_counter_ns() - begun)
                 timeline, submission = recording.submissions[-1]
                 timeline.wait(submission)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gpu_executor.call import Array, check
+from gpu_executor.call import Array, as_arrays, check, iterate_params
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel, to_native
 from gpu_executor.kernels import load
@@ -36,26 +37,44 @@ class CpuBackend:
         self._lock = threading.Lock()
         self._stats = CpuStats(0, 0, 0.0)
 
-    def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
+    def run(
+        self,
+        kernel: Kernel,
+        *arrays: Array,
+        out: Any = None,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> Any:
         """Run the kernel's reference on the arrays; returns its output, or a tuple of several."""
-        signature = check(kernel, arrays, on_device=False)
-        call = signature.make_call(arrays)
+        given = as_arrays(kernel, arrays)
+        signature = check(kernel, given, on_device=False, out_shape=out_shape)
+        call = signature.make_call(given, params)
         if out is not None:
             call.use_outputs(out)
         call.make_outputs()
         begun = time.perf_counter()
         whole = kernel.split == "whole"
-        inputs = arrays if whole else map(_to_native_order, call.inputs)
-        compute_reference(kernel, inputs, call.results if whole else call.outputs)
+        inputs = given if whole else list(map(_to_native_order, call.inputs))
+        keywords = signature.parameters.as_keywords(params)
+        compute_reference(kernel, inputs, call.results if whole else call.outputs, keywords)
         self._count(signature.count, time.perf_counter() - begun)
         return call.result()
 
     def run_batch(
-        self, kernel: Kernel, jobs: Sequence[Sequence[Array]], *, out: Sequence[Any] | None = None
+        self,
+        kernel: Kernel,
+        jobs: Sequence[Sequence[Array]],
+        *,
+        out: Sequence[Any] | None = None,
+        params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays, one after the other."""
         outs = [None] * len(jobs) if out is None else out
-        return [self.run(kernel, *job, out=each) for job, each in zip(jobs, outs, strict=True)]
+        given = itertools.islice(iterate_params(params, len(jobs)), len(jobs))
+        return [
+            self.run(kernel, *job, out=each, params=own)
+            for job, each, own in zip(jobs, outs, given, strict=True)
+        ]
 
     def run_field_add(self, a: Array, b: Array) -> Array:
         """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
@@ -81,15 +100,26 @@ class CpuBackend:
             self._stats = CpuStats(old.calls + 1, old.elements + elements, old.seconds + seconds)
 
 
-def compute_reference(kernel: Kernel, inputs: Iterable[Array], outputs: Sequence[Array]) -> None:
-    """Write the results of a kernel's reference to `outputs`.
+def compute_reference(
+    kernel: Kernel,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    params: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the results of a kernel's reference to `outputs`; `params` are keywords.
 
-    Results are cast to the dtypes of the outputs: integers wrap around, floats are rounded. A
-    single value is repeated over its output.
+    The reference gets copies of in-out arguments, because it may compute in place. Results are cast
+    to the dtypes of the outputs: integers wrap around, floats are rounded. A single value is
+    repeated over its output.
     """
     if kernel.reference is None:
         raise KernelError(f"kernel {kernel.name!r} has no reference, so the CPU cannot run it")
-    computed = kernel.reference(*inputs)
+    passed = [argument for argument in kernel.arguments if argument.is_input]
+    given = [
+        np.array(array) if argument.is_output else array
+        for array, argument in zip(inputs, passed, strict=True)
+    ]
+    computed = kernel.reference(*given, **(params or {}))
     results = computed if isinstance(computed, tuple | list) else (computed,)
     if len(results) != len(outputs):
         raise KernelError(

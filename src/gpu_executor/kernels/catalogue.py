@@ -77,6 +77,7 @@ def vector_kernel(type_: str) -> Kernel:
         load_spirv(f"vector_add_{type_}"),
         inputs=2,
         outputs=1,
+        split="elements",
         dtypes=[dtype] * 3,
         per_invocation=PER_INVOCATION,
         name=f"vector_add_{type_}",
@@ -100,6 +101,7 @@ def copy_kernel() -> Kernel:
         load_spirv("copy"),
         inputs=1,
         outputs=1,
+        split="elements",
         dtypes=[unit, unit],
         constants={GRID_STRIDE: True},
         per_invocation=PER_INVOCATION,
@@ -122,11 +124,12 @@ def matmul_kernel(type_: str) -> Kernel:
         split="whole",
         dtypes=[dtype] * 3,
         out_shape=_compute_product_shape,
+        init=None,
         push_of=_compute_product_sizes,
         name=f"matmul_{type_}",
+        grid=_compute_tile_grid,
         reference=np.matmul,
         wgsl=wgsl_texts.render_matrix_product(dtype),
-        wgsl_grid=_compute_tile_grid,
     )
 
 
@@ -142,8 +145,8 @@ def _compute_product_sizes(a: Shape, b: Shape) -> tuple[int, int, int]:
     return a[0], b[1], a[1]
 
 
-def _compute_tile_grid(m: int, n: int, _k: int) -> tuple[int, int]:
-    return -(-n // MATRIX_TILE), -(-m // MATRIX_TILE)
+def _compute_tile_grid(a: Shape, b: Shape) -> tuple[int, int]:
+    return -(-b[1] // MATRIX_TILE), -(-a[0] // MATRIX_TILE)
 
 
 # --- reductions ---
@@ -168,6 +171,7 @@ def reduction_kernel(operation: str, type_: str) -> Kernel:
         split="whole",
         dtypes=[dtype] * 2,
         out_shape=_count_blocks,
+        init=None,
         name=f"reduce_{operation}_{type_}",
         reference=functools.partial(_reduce_blocks, operation, dtype),
         wgsl=wgsl_texts.render_reduction(operation, dtype),
@@ -224,6 +228,7 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
         load_spirv(f"field_{operation}"),
         inputs=2,
         outputs=1,
+        split="elements",
         dtypes=[prime.element_dtype] * 3,
         constants=constants | {GRID_STRIDE: False},
         push=encode_modulus(modulus),
@@ -255,6 +260,7 @@ def mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False) -> K
         code,
         inputs=2,
         outputs=1,
+        split="elements",
         dtypes=[prime.element_dtype] * 3,
         constants=constants | {CHAIN_LENGTH: length, PER_INVOCATION: 1},
         push=push,

@@ -136,6 +136,7 @@ def _make_kernel(
         outputs=1,
         split="elements" if push_of is None else "whole",
         dtypes=[types[each] for each in inputs + output],
+        init=None,
         constants=constants,
         push=push,
         push_of=push_of,

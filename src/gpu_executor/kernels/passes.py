@@ -162,6 +162,7 @@ def _make_kernel(
         split="whole",
         dtypes=[prime.element_dtype] * (inputs + outputs),
         out_shape=_get_first_shape,
+        init=None,
         constants={spec_id: value for spec_id, value in known.items() if spec_id in present},
         push=family_push(prime, kind, interface) if push is None else push,
         push_of=_refuse_shapes,

@@ -134,9 +134,7 @@ class Recorder:
         sets = vk.ffi.new("VkDescriptorSet[]", [descriptors.handle])
         self.dispatch_prepared(pipeline, sets, vk.ffi.from_buffer(push), grid)
 
-    def dispatch_prepared(
-        self, pipeline: Pipeline, sets: Handle, push: Handle, grid: Grid
-    ) -> None:
+    def dispatch_prepared(self, pipeline: Pipeline, sets: Handle, push: Handle, grid: Grid) -> None:
         """Like `dispatch`, with a C array of one descriptor set and push constants in C memory."""
         commands, layout, null = self._commands, pipeline.layout, vk.ffi.NULL
         compute = vk.VK_PIPELINE_BIND_POINT_COMPUTE

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpu_executor.call import Array, check
+from gpu_executor.call import Array, as_arrays, check
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load
+from gpu_executor.plan import RunOptions
 from gpu_executor.settings import Settings
+from gpu_executor.vulkan.batch import run_batch
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.stats import Stats
 
@@ -29,18 +33,30 @@ class VulkanSpirvBackend:
         *arrays: Array,
         device_local: bool | None = None,
         out: Any = None,
+        params: Any = None,
+        out_shape: Any = None,
     ) -> Any:
         """Open a device, run the kernel on NumPy arrays, close the device."""
-        signature = check(kernel, arrays)
+        given = as_arrays(kernel, arrays)
+        call = check(kernel, given, out_shape=out_shape).make_call(given, params)
         if out is not None:
-            signature.make_call(arrays).use_outputs(out)  # checked before a device is opened
-        session = Session(self._settings, self._wanted, keep=False)
-        try:
-            return session.run(kernel, arrays, device_local, out)
-        finally:
-            self._last = session.stats()
-            session.close()
-            self._messages += session.instance.messages
+            call.use_outputs(out)  # checked before a device is opened
+        with self._open_session() as session:
+            return session.run(kernel, given, device_local, out, params=params, out_shape=out_shape)
+
+    def run_batch(
+        self,
+        kernel: Kernel,
+        jobs: Sequence[Sequence[Array]],
+        *,
+        out: Sequence[Any] | None = None,
+        device_local: bool | None = None,
+        params: Any = None,
+    ) -> list[Any]:
+        """Open a device, run a batch of jobs one after the other, close the device."""
+        options = RunOptions(device_local, pipelined=False)
+        with self._open_session() as session:
+            return run_batch(session, kernel, jobs, out, options, params)
 
     def run_field_add(self, a: Array, b: Array, device_local: bool | None = None) -> Array:
         """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
@@ -57,6 +73,16 @@ class VulkanSpirvBackend:
 
     def close(self) -> None:
         """Do nothing: each call frees what it created."""
+
+    @contextlib.contextmanager
+    def _open_session(self) -> Iterator[Session]:
+        session = Session(self._settings, self._wanted, keep=False)
+        try:
+            yield session
+        finally:
+            self._last = session.stats()
+            session.close()
+            self._messages += session.instance.messages
 
     def __enter__(self) -> VulkanSpirvBackend:
         return self

@@ -230,9 +230,7 @@ def get_descriptor_type(*, uniform: bool) -> int:
     return kind
 
 
-def make_set_layout(
-    device: Device, bindings: Sequence[int], uniform: int | None = None
-) -> Handle:
+def make_set_layout(device: Device, bindings: Sequence[int], uniform: int | None = None) -> Handle:
     """Make a descriptor set layout of storage buffers, and of one uniform buffer if there is one.
 
     Identically defined layouts are compatible (14.2.2).

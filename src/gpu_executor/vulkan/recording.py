@@ -220,6 +220,7 @@ class SlotRecorder:
             self._dispatch(recorder, work)
             recorder.barrier_all_to_host()
             recorder.write_timestamp(self._timestamps, 3)
+
     def _record_three_queues(
         self, work: PieceCommands, copies: CommandPool, reused: list[Handle]
     ) -> list[tuple[Timeline, Submission]]:
@@ -252,4 +253,3 @@ class SlotRecorder:
 
 def _count_bytes(views: Sequence[Array | None]) -> int:
     return sum(view.nbytes for view in views if view is not None)
-

@@ -173,9 +173,7 @@ class SlotBuffers:
             uniform = kernel.interface.uniform
             if uniform is not None:
                 block = self._allocate(Purpose.UPLOAD, uniform.nbytes)
-                self._uniform = vk.ffi.buffer(
-                    vk.ffi.cast("char *", block.address), uniform.nbytes
-                )
+                self._uniform = vk.ffi.buffer(vk.ffi.cast("char *", block.address), uniform.nbytes)
                 self.hidden_ranges.append(
                     DescriptorRange(
                         uniform.binding, block.buffer, block.offset, uniform.nbytes, uniform=True
@@ -227,10 +225,7 @@ class SlotBuffers:
         """
         made: dict[int, OperandBuffer] = {}
         init = iter(kernel.init)
-        values = [
-            None if operand.is_input else next(init)
-            for operand in operands
-        ]
+        values = [None if operand.is_input else next(init) for operand in operands]
         for purpose, is_output in ((Purpose.UPLOAD, False), (Purpose.READBACK, True)):
             group = [
                 (index, operand)
