@@ -22,13 +22,14 @@ LIMBS = ("u8", (6,))
 
 def declare(inputs: int = 2, outputs: int = 1, **more: Any) -> Kernel:
     code = shader(*[""] * (inputs + outputs))
+    more = {"split": "elements"} | more
     return Kernel.from_spirv(code, inputs=inputs, outputs=outputs, name="k", **more)
 
 
 ANY = declare()
 UINTS = declare(dtypes=["u4"] * 3)
 FIELD = declare(dtypes=[LIMBS] * 3)
-TO_FLAGS = declare(dtypes=[LIMBS, "u4", "u1"])
+TO_FLAGS = declare(dtypes=[LIMBS, "u4", "i4"])
 
 
 def uints(*shape: int) -> Array:
@@ -53,7 +54,7 @@ def make_call(kernel: Kernel, *arrays: Array) -> Call:
 def get_refusal(kind: type[GpuError], kernel: Any, *arrays: Any) -> str:
     with pytest.raises(kind) as raised:
         check(kernel, arrays)
-    return str(raised.value)
+    return re.sub(r" \(B\d\)", "", str(raised.value))  # without the names of blocks
 
 
 @pytest.mark.parametrize("given", [0, 1, 3])
@@ -102,7 +103,7 @@ def test_the_first_argument_is_a_kernel(other: object) -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", ["i4", "u8", "f4", "?", "O", "S4", "M8[s]", [("a", "u4")]])
+@pytest.mark.parametrize("dtype", ["i4", "u8", "f4", "?", "O", "S4", "M8[s]"])
 def test_an_array_of_another_dtype_is_refused(dtype: Any) -> None:
     words = get_refusal(ArgumentTypeError, UINTS, uints(3), np.zeros(3, dtype))
     assert words == (
@@ -114,7 +115,8 @@ def test_an_array_of_another_dtype_is_refused(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", ["O", "S4", "U2", "M8[s]", "m8[s]", "V4", [("a", "u4")]])
 def test_arrays_of_no_numbers_are_refused_also_without_dtypes(dtype: Any) -> None:
     words = get_refusal(ArgumentTypeError, ANY, np.zeros(3, dtype), uints(3))
-    assert words == f"k: argument 0 has dtype {np.dtype(dtype)}; a kernel takes numbers"
+    assert words.startswith("k: argument 0 has dtype ")
+    assert "; it takes uint32 (convert" in words
 
 
 def test_numpy_string_arrays_are_refused() -> None:
@@ -181,13 +183,13 @@ def test_a_single_element_has_no_leading_axis() -> None:
 
 def test_inputs_and_outputs_may_be_of_different_types() -> None:
     call = make_call(TO_FLAGS, limbs(2, 4), uints(2, 4))
-    assert (call.result().dtype, call.result().shape) == (np.uint8, (2, 4))
+    assert (call.result().dtype, call.result().shape) == (np.int32, (2, 4))
     assert call.signature.operands == (
         Operand(ElementType(np.dtype("u8"), (6,)), 8),
         Operand(ElementType(np.dtype("u4")), 8),
-        Operand(ElementType(np.dtype("u1")), 8),
+        Operand(ElementType(np.dtype("i4")), 8, False, True),
     )
-    assert [operand.nbytes for operand in call.signature.operands] == [384, 32, 8]
+    assert [operand.nbytes for operand in call.signature.operands] == [384, 32, 32]
 
 
 def test_empty_arrays_are_accepted() -> None:
@@ -205,10 +207,9 @@ def test_strided_and_read_only_arrays_are_not_copied() -> None:
     assert make_call(UINTS, across, across).inputs[0].tolist() == across.ravel().tolist()
 
 
-def test_without_dtypes_an_output_is_like_the_first_input() -> None:
-    kernel = declare(2, 2)
-    first, second = make_call(kernel, np.zeros((2, 3), ">f8"), np.zeros((2, 3), "i2")).result()
-    assert [(array.dtype, array.shape) for array in (first, second)] == [("=f8", (2, 3))] * 2
+def test_outputs_have_the_codes_types_and_the_shape_of_the_first_input() -> None:
+    first, second = make_call(declare(2, 2), uints(2, 3).astype(">u4"), uints(2, 3)).result()
+    assert [(array.dtype, array.shape) for array in (first, second)] == [("=u4", (2, 3))] * 2
     assert not np.shares_memory(first, second)
 
 
@@ -247,15 +248,15 @@ def test_out_shape_gives_one_shape_for_each_output() -> None:
 @pytest.mark.parametrize(
     ("asked", "outputs", "words"),
     [
-        ([(3,), (4,)], 1, "k: out_shape returned 2 shapes for 1 outputs"),
-        ([(3,)], 2, "k: out_shape returned 1 shapes for 2 outputs"),
-        ((3, 4, 5), 2, "k: out_shape returned 3 shapes for 2 outputs"),
-        ((0, 6), 1, "k: out_shape returned (0, 6); every axis must be at least 1"),
-        ((2, 5), 1, "k: out_shape returned (2, 5); its last axes must be (6,)"),
-        ((), 1, "k: out_shape returned (); its last axes must be (6,)"),
-        ((-1, 6), 1, "k: out_shape returned (-1, 6)"),
-        (None, 1, "k: out_shape returned None"),
-        (3, 2, "k: out_shape returned"),
+        ([(3,), (4,)], 1, "k: out_shape is 2 shapes for 1 outputs"),
+        ([(3,)], 2, "k: out_shape is 1 shapes for 2 outputs"),
+        ((3, 4, 5), 2, "k: out_shape is 3 shapes for 2 outputs"),
+        ((0, 6), 1, "k: out_shape is (0, 6); every axis must be at least 1"),
+        ((2, 5), 1, "k: out_shape is (2, 5); its last axes must be (6,)"),
+        ((), 1, "k: out_shape is (); its last axes must be (6,)"),
+        ((-1, 6), 1, "k: out_shape is (-1, 6)"),
+        (None, 1, "k: out_shape is None"),
+        (3, 2, "k: out_shape is"),
     ],
 )
 def test_out_shape_that_does_not_fit_is_refused(asked: Any, outputs: int, words: str) -> None:
@@ -266,7 +267,7 @@ def test_out_shape_that_does_not_fit_is_refused(asked: Any, outputs: int, words:
 
 def test_out_shape_with_two_negative_numbers_is_refused_too() -> None:
     words = get_refusal(ArgumentShapeError, declare_whole(lambda _shape: (-2, -3)), uints(3))
-    assert words.startswith("k: out_shape returned (-2, -3)")
+    assert words.startswith("k: out_shape is (-2, -3)")
 
 
 @pytest.mark.parametrize("words", [[-1], [1.5], [1 << 32], [None], 7, None, "ab"], ids=repr)
@@ -306,5 +307,6 @@ def test_calls_of_equal_dtypes_and_shapes_have_equal_signatures() -> None:
         assert hash(signature) == hash(check(kernel, (big_endian, uints(12)[::2])))
         assert signature != check(kernel, (uints(5), uints(5)))
         assert signature != check(kernel, (uints(2, 3), uints(2, 3)))
-    assert check(ANY, (uints(6), uints(6))) != check(ANY, (uints(6), limbs()))
-    assert check(ANY, (uints(6), uints(6))) != check(UINTS, (uints(6), uints(6)))
+    whole = declare(split="whole")
+    assert check(whole, (uints(6), uints(6))) != check(whole, (uints(6), uints(5)))
+    assert check(ANY, (uints(6), uints(6))) != check(whole, (uints(6), uints(6)))

@@ -33,21 +33,25 @@ ONE_TO_ONE = {"code": PUSHED, "inputs": 1}
 
 
 def declare(
-    code: bytes = ADD, inputs: int = 2, outputs: int = 1, name: str | None = "add", **more: Any
+    code: bytes = ADD,
+    inputs: int | None = 2,
+    outputs: int | None = 1,
+    name: str | None = "add",
+    **more: Any,
 ) -> Kernel:
     return Kernel.from_spirv(code, inputs=inputs, outputs=outputs, name=name, **more)
 
 
 def test_a_kernel_has_its_declaration_as_attributes() -> None:
-    kernel = declare(dtypes=[("u8", (6,)), "f4", "i2"], constants={2: 0.5, 0: 64}, reference=np.add)
-    assert (kernel.name, kernel.inputs, kernel.outputs, kernel.split) == ("add", 2, 1, "elements")
+    kernel = declare(dtypes=[("u8", (6,)), "f4", "i8"], constants={2: 0.5, 0: 64}, reference=np.add)
+    assert (kernel.name, kernel.inputs, kernel.outputs, kernel.split) == ("add", 2, 1, "whole")
     assert kernel.types == (
         ElementType(np.dtype("u8"), (6,)),
         ElementType(np.dtype("f4")),
-        ElementType(np.dtype("i2")),
+        ElementType(np.dtype("i8")),
     )
-    assert [type_.nbytes for type_ in kernel.types] == [48, 4, 2]
-    assert [str(type_) for type_ in kernel.types] == ["uint64[6]", "float32", "int16"]
+    assert [type_.nbytes for type_ in kernel.types] == [48, 4, 8]
+    assert [str(type_) for type_ in kernel.types] == ["uint64[6]", "float32", "int64"]
     assert kernel.constants == ((0, 64), (2, 0.5))
     assert kernel.reference is np.add
     assert (kernel.status, kernel.per_invocation, kernel.push) == (False, None, b"")
@@ -94,9 +98,12 @@ def shape_of_first(first: tuple[int, ...], _second: tuple[int, ...]) -> tuple[in
         {"constants": {0: 64}},
         {"constants": {1: 1}},
         {"per_invocation": 1},
-        {"dtypes": ["u4"] * 3},
+        {"dtypes": ["i4"] * 3},
         {"dtypes": ["f4"] * 3},
-        {"split": "whole"},
+        {"split": "elements"},
+        {"grid": (2, 3)},
+        {"init": 1},
+        {"access": ("in", "in", "inout"), "inputs": None, "outputs": None},
         {"split": "whole", "out_shape": shape_of_first},
         {"inputs": 1, "outputs": 2, "code": shader("readonly", "", "writeonly")},
         {"code": shader("readonly", "readonly", "", more=TUNABLE)},
@@ -193,35 +200,39 @@ def test_the_plan_may_choose_a_constant_that_is_not_fixed() -> None:
 @pytest.mark.parametrize(
     ("declaration", "words"),
     [
-        ({"inputs": 0}, "'add' has 0 inputs and 1 outputs; it needs at least one of each"),
-        ({"outputs": 0}, "'add' has 2 inputs and 0 outputs; it needs at least one of each"),
-        ({"inputs": -1, "outputs": 4}, "has -1 inputs and 4 outputs; it needs at least one"),
-        ({"dtypes": []}, "'add': dtypes lists 0 types for 2 inputs and 1 outputs"),
-        ({"dtypes": ["u4"] * 4}, "'add': dtypes lists 4 types for 2 inputs and 1 outputs"),
-        (
-            {"dtypes": ["u4", object, "u4"]},
-            "dtypes has object; an element is a number or a non-empty subarray of numbers",
-        ),
-        (
-            {"dtypes": ["u4", "u4", "S4"]},
-            "dtypes has |S4; an element is a number or a non-empty subarray of numbers",
-        ),
-        ({"dtypes": [[("a", "<u4")], "u4", "u4"]}, "dtypes has [('a', '<u4')]; an element is"),
+        ({"inputs": 0}, "'add': the declaration has 1 arguments, but the code has the bindings"),
+        ({"inputs": 3, "outputs": 0}, "'add' has no output and no in-out argument"),
+        ({"inputs": -1, "outputs": 4}, "has -1 inputs and 4 outputs"),
+        ({"access": ("in",) * 3}, "'add': give access= or inputs= and outputs=, not both"),
+        ({"dtypes": []}, "'add': dtypes lists 0 types for 3 arguments"),
+        ({"dtypes": ["u4"] * 4}, "'add': dtypes lists 4 types for 3 arguments"),
+        ({"dtypes": ["u4", "u4", "u2"]}, "'add': dtypes has uint16 for binding 2"),
+        ({"dtypes": ["u4", object, "u4"]}, "dtypes has object; an element is a number, a struct"),
+        ({"dtypes": ["u4", "u4", "S4"]}, "dtypes has |S4; an element is a number, a struct of"),
+        ({"dtypes": [[("a", "M8[s]")], "u4", "u4"]}, "dtypes has [('a', '<M8[s]')]; an element is"),
         ({"dtypes": ["u4", ("u4", (0,)), "u4"]}, "dtypes has"),
         ({"split": "element"}, "'add': split is 'element'; it must be 'elements' or 'whole'"),
         ({"split": None}, "'add': split is None; it must be 'elements' or 'whole'"),
         (
-            {"out_shape": shape_of_first},
+            {"out_shape": shape_of_first, "split": "elements"},
             "'add' has split='elements', so its outputs have its inputs'",
         ),
-        ({"out_shape": shape_of_first}, "drop out_shape"),
-        ({"inputs": 3}, "'add': the code has the bindings [0, 1, 2], but 3 inputs, 1 outputs are"),
-        ({"inputs": 1}, "but 1 inputs, 1 outputs are the bindings [0, 1]"),
-        ({"status": True}, "2 inputs, 1 outputs, a status word are the bindings [0, 1, 2, 3]"),
-        ({"code": LAST_READ_ONLY}, "'add': binding 2, an output, is readonly in the code"),
+        ({"out_shape": shape_of_first, "split": "elements"}, "drop out_shape"),
+        ({"grid": (1,), "split": "elements"}, "drop grid or give split='whole'"),
+        ({"inputs": 3}, "'add': the declaration has 4 arguments, but the code has the bindings"),
+        ({"inputs": 1}, "has 2 arguments, but the code has the bindings [0, 1, 2]"),
+        ({"status": True}, "has 3 arguments, but the code has the bindings [0, 1]"),
+        ({"code": LAST_READ_ONLY}, "'add': binding 2 (B2) is declared as an output, but it is"),
         ({"code": LAST_READ_ONLY, "inputs": 1, "status": True}, "2, the status word, is readonly"),
-        (ONE_TO_ONE, "'add': the code declares 12 bytes of push constants, but the element count"),
-        (ONE_TO_ONE | {"push": bytes(12)}, "(4 bytes) and push (12 bytes) make 16"),
+        (ONE_TO_ONE | {"push": bytes(12)}, "count and push (12 bytes) make 16"),
+        (ONE_TO_ONE | {"params": {"c": 1}}, "add: the kernel's default params has 'c'; the param"),
+        (ONE_TO_ONE | {"params": (1, 2, 3)}, "has 3 values; the parameters are 'a', 'b'"),
+        ({"code": shader("", push="float a;"), "inputs": 0, "count": True}, "count=True, but its"),
+        ({"grid": (1, 0)}, "'add': grid is (1, 0); it must be one to three numbers of work-groups"),
+        ({"grid": (1, 1, 1, 1)}, "'add': grid is (1, 1, 1, 1); it must be one to three numbers"),
+        ({"init": -1}, "'add': init is -1, which does not fit uint32"),
+        ({"init": 0.5}, "'add': init is 0.5, which does not fit uint32"),
+        ({"init": [0, 0]}, "'add': init lists 2 values for 1 outputs"),
         (ONE_TO_ONE | {"push": bytes(7)}, "'add': push has 7 bytes; it must be a multiple of 4"),
         (ONE_TO_ONE | {"code": NO_PUSH, "push": bytes(4)}, "declares 0 bytes of push constants"),
         ({"constants": {1: 1, 7: 1}}, "'add': constants sets id 7, but the code has the ids [0, 1"),
@@ -237,9 +248,9 @@ def test_the_plan_may_choose_a_constant_that_is_not_fixed() -> None:
 def test_an_invalid_declaration_is_refused_with_the_reason(
     declaration: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(KernelError, match=re.escape(words)) as raised:
+    with pytest.raises(GpuError, match=re.escape(words)) as raised:
         declare(**declaration)
-    assert isinstance(raised.value, GpuError)
+    assert isinstance(raised.value, KernelError)
     assert isinstance(raised.value, ValueError)
 
 

@@ -75,7 +75,7 @@ def to_native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def describe_dtype(dtype: np.dtype[Any]) -> str:
     """Return a dtype as messages print it: a name, or the fields with their offsets."""
     if dtype.names is None:
-        return dtype.name
+        return str(dtype)
     assert dtype.fields is not None
     parts = (f"{name}: {field[0]} at {field[1]}" for name, field in dtype.fields.items())
     return f"struct of {dtype.itemsize} bytes ({', '.join(parts)})"
@@ -139,7 +139,7 @@ def read_arguments(
     return tuple(
         Argument(
             buffer.binding,
-            _check_access(where, buffer, one),
+            _check_access(where, interface, buffer, one),
             _choose_type(where, buffer, type_),
             _count_elements(buffer, type_),
             buffer.name,
@@ -203,7 +203,9 @@ def _check_access_names(where: str, access: Sequence[Any]) -> None:
             raise KernelError(f"{where}: access has {one!r}; it must be 'in', 'out' or 'inout'")
 
 
-def _check_access(where: str, buffer: StorageBlock, declared: Access | None) -> Access:
+def _check_access(
+    where: str, interface: ShaderInterface, buffer: StorageBlock, declared: Access | None
+) -> Access:
     if declared is None:
         return buffer.access
     if declared == "in" and buffer.stores:
@@ -211,10 +213,9 @@ def _check_access(where: str, buffer: StorageBlock, declared: Access | None) -> 
             f"{where}: {_describe(buffer)} is declared as an input, but the code writes it; "
             "declare it 'inout' or 'out'"
         )
-    if declared != "in" and not buffer.stores:
+    if declared != "in" and buffer.binding in interface.read_only:
         raise KernelError(
-            f"{where}: {_describe(buffer)} is declared as an output, but the code never writes it; "
-            "declare it 'in'"
+            f"{where}: {_describe(buffer)} is declared as an output, but it is readonly in the code"
         )
     return declared
 

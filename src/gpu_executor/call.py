@@ -456,27 +456,27 @@ def _parse_out_shape(kernel: Kernel, outputs: Sequence[Argument], returned: Any)
         ]
     except TypeError:
         raise ArgumentShapeError(
-            f"{kernel.name}: out_shape gives {returned!r}; it must be a shape, or a list of "
+            f"{kernel.name}: out_shape is {returned!r}; it must be a shape, or a list of "
             f"{len(outputs)} shapes"
         ) from None
     if len(shapes) != len(outputs):
         raise ArgumentShapeError(
-            f"{kernel.name}: out_shape gives {len(shapes)} shapes for {len(outputs)} outputs"
+            f"{kernel.name}: out_shape is {len(shapes)} shapes for {len(outputs)} outputs"
         )
     for shape, argument in zip(shapes, outputs, strict=True):
         own = argument.type.shape
         if min(shape, default=1) < 1:
             raise ArgumentShapeError(
-                f"{kernel.name}: out_shape gives {shape}; every axis must be at least 1"
+                f"{kernel.name}: out_shape is {shape}; every axis must be at least 1"
             )
         if own and shape[-len(own) :] != own:
             raise ArgumentShapeError(
-                f"{kernel.name}: out_shape gives {shape}; its last axes must be {own}"
+                f"{kernel.name}: out_shape is {shape}; its last axes must be {own}"
             )
         count = math.prod(shape[: len(shape) - len(own)])
         if argument.length is not None and count != argument.length:
             raise ArgumentShapeError(
-                f"{kernel.name}: out_shape gives {shape}; the code has a fixed length of "
+                f"{kernel.name}: out_shape is {shape}; the code has a fixed length of "
                 f"{argument.length}"
             )
     return shapes

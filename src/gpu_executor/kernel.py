@@ -41,7 +41,7 @@ from gpu_executor.arguments import (
     read_arguments,
     to_native,
 )
-from gpu_executor.errors import KernelError, NotRunHereError, SpirvError
+from gpu_executor.errors import ArgumentTypeError, KernelError, NotRunHereError, SpirvError
 from gpu_executor.glsl import compile_glsl
 from gpu_executor.parameters import ParameterLayout, WordParameter
 from gpu_executor.settings import Settings
@@ -580,9 +580,9 @@ def _check_against_code(kernel: Kernel) -> None:
             f"{where}: the code has the bindings {list(interface.bindings)}; the scratch buffer "
             "and the status word are the last of them"
         )
-    if kernel.status and not hidden[-1].stores:
+    if kernel.status and hidden[-1].binding in interface.read_only:
         raise KernelError(
-            f"{where}: binding {hidden[-1].binding}, the status word, is never written by the code"
+            f"{where}: binding {hidden[-1].binding}, the status word, is readonly in the code"
         )
     if len(kernel.push) % 4:
         raise KernelError(f"{where}: push has {len(kernel.push)} bytes; it must be a multiple of 4")
@@ -593,7 +593,10 @@ def _check_against_code(kernel: Kernel) -> None:
             f"but the element count and push ({len(kernel.push)} bytes) make {given}"
         )
     if kernel.push_of is None:  # otherwise a call finds out where the parameters begin
-        kernel.make_parameters(b"")
+        try:
+            kernel.make_parameters(b"")
+        except ArgumentTypeError as error:
+            raise KernelError(str(error)) from None
     _, y, z = kernel.local_size()
     if (y > 1 or z > 1) and kernel.grid is None:
         raise KernelError(

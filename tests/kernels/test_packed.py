@@ -111,7 +111,7 @@ def test_work_groups_cover_the_vectors_and_the_elements_left_over(
             kernel = element_kernel(BABYBEAR.prime, "neg", packed=packed)
             launch = launches.acquire(Dispatch(kernel, (x, y), count))
             launches.release([launch])
-            assert launch.groups == wanted
+            assert launch.grid == (wanted, 1, 1)
 
 
 class RecordedKernels:

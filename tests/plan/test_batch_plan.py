@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpu_executor as gx
-from gpu_executor.call import Operand
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import SettingsError
 from gpu_executor.plan import MAX_SLOTS, Plan, Request, RunOptions, make_plan, shrink_plan
@@ -16,7 +15,14 @@ from gpu_executor.plan.bounds import DEFAULT_SLOTS
 from gpu_executor.plan.plan import MIN_CHUNK
 from gpu_executor.plan.strategy import SPLIT_BYTES
 from gpu_executor.settings import Settings
-from tests.support.plans import ADD, ELEMENT, WITH_TRANSFER_QUEUES, describe_device, find_reason
+from tests.support.plans import (
+    ADD,
+    ELEMENT,
+    WITH_TRANSFER_QUEUES,
+    add_operands,
+    describe_device,
+    find_reason,
+)
 
 INPUT_BYTES = 2 * ELEMENT.nbytes
 
@@ -34,7 +40,7 @@ def plan(
 ) -> Plan:
     """The plan for a batch of field additions."""
     options = RunOptions(device_local, pipelined, depth)
-    request = Request(ADD, (Operand(ELEMENT, count),) * 3, count, jobs, options, in_place)
+    request = Request(ADD, add_operands(count), count, jobs, options, in_place)
     return make_plan(request, on, Settings(stream_chunk_elems=chunk))
 
 

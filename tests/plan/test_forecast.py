@@ -11,7 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpu_executor.calibration import Calibration
-from gpu_executor.call import Operand
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.plan import MAX_SLOTS, DataPath, Plan, QueueUse, Request, RunOptions, make_plan
 from gpu_executor.plan.forecast import PipelinePace, Schedule, Work, forecast
@@ -29,6 +28,7 @@ from tests.support.plans import (
     ELEMENT,
     UNLIMITED,
     WITH_TRANSFER_QUEUES,
+    add_operands,
     describe_device,
     find_reason,
 )
@@ -56,7 +56,7 @@ def plan(
     **settings: Any,
 ) -> Plan:
     """The plan for field additions. `mapped`: the host copies neither inputs nor results."""
-    operands = (Operand(ELEMENT, count),) * 3
+    operands = add_operands(count)
     request = Request(ADD, operands, count, jobs, options, in_place=mapped, recycled=mapped)
     return make_plan(request, on, Settings(**settings), calibration)
 
@@ -306,7 +306,7 @@ def test_jobs_that_gain_nothing_by_overlap_run_in_one_slot() -> None:
 def test_a_whole_kernel_is_not_split_with_a_calibration() -> None:
     whole = dataclasses.replace(ADD, split="whole")
     count = 1 << 22
-    operands = (Operand(ELEMENT, count),) * 3
+    operands = add_operands(count)
     for jobs, chunk in ((1, None), (16, None), (1, 1000)):
         request = Request(whole, operands, count, jobs)
         found = make_plan(request, ROOMY, Settings(stream_chunk_elems=chunk), H200)

@@ -19,7 +19,14 @@ from gpu_executor.plan.bounds import DEFAULT_SLOTS
 from gpu_executor.plan.plan import WORK_GROUP_SIZES
 from gpu_executor.settings import Settings
 from tests.support.glsl import shader
-from tests.support.plans import ADD, ELEMENT, UNLIMITED, describe_device, find_reason
+from tests.support.plans import (
+    ADD,
+    ELEMENT,
+    UNLIMITED,
+    add_operands,
+    describe_device,
+    find_reason,
+)
 
 BYTES = 3 * ELEMENT.nbytes
 """Two inputs and an output of one element."""
@@ -31,14 +38,16 @@ LARGE = describe_device()
 
 def plan(count: int, on: DeviceInfo = LARGE, ask: bool | None = None, **settings: Any) -> Plan:
     """The plan for a field addition."""
-    request = Request(ADD, (Operand(ELEMENT, count),) * 3, count, options=RunOptions(ask))
+    request = Request(ADD, add_operands(count), count, options=RunOptions(ask))
     return make_plan(request, on, Settings(**settings))
 
 
 def plan_kernel(count: int, on: DeviceInfo, size: str = "local_size_x_id = 0", **more: Any) -> Plan:
     """The plan for a kernel of one input and one output, declared by the test."""
-    kernel = Kernel.from_spirv(shader("", "", size=size), inputs=1, outputs=1, name="own", **more)
-    return make_plan(Request(kernel, (Operand(WORD, count),) * 2, count), on, Settings())
+    code, more = shader("", "", size=size), {"split": "elements"} | more
+    kernel = Kernel.from_spirv(code, inputs=1, outputs=1, name="own", **more)
+    operands = Operand(WORD, count), Operand(WORD, count, False, True)
+    return make_plan(Request(kernel, operands, count), on, Settings())
 
 
 @pytest.mark.parametrize(
@@ -135,8 +144,8 @@ def test_a_whole_kernel_is_refused_where_a_buffer_cannot_hold_its_array() -> Non
     with pytest.raises(DeviceLacksError) as raised:
         plan_kernel(1001, describe_device(storage=4000), split="whole")
     assert str(raised.value) == (
-        "own: argument 0 has 4,004 bytes; Paper GPU binds at most 4,000, and this kernel cannot "
-        "be split"
+        "own: the array at binding 0 (B0) has 4,004 bytes; Paper GPU binds at most 4,000, and this "
+        "kernel cannot be split"
     )
 
 
@@ -188,24 +197,37 @@ def test_a_work_group_is_within_the_devices_limits(invocations: int) -> None:
     assert plan(1 << 20, narrow).work_group <= invocations
 
 
-def test_a_work_group_of_two_dimensions_is_within_the_devices_limit() -> None:
-    found = plan_kernel(
-        1 << 20, describe_device(invocations=256), size="local_size_x_id = 0, local_size_y = 4"
-    )
-    assert found.work_group == 64
-    too_large = plan_kernel(
-        9, describe_device(invocations=256), size="local_size_x_id = 0, local_size_y = 512"
-    )
-    assert (too_large.work_group, too_large.groups(9)) == (1, 9), "the pipeline is refused later"
+def test_a_work_group_is_the_codes_own_where_a_grid_is_given() -> None:
+    size = "local_size_x_id = 0, local_size_y = 4"
+    found = plan_kernel(1 << 20, describe_device(), size=size, split="whole", grid=(3, 4))
+    assert (found.work_group, found.per_invocation) == (1, 1)
+    in_code = plan_kernel(
+        1 << 20, describe_device(), size="local_size_x = 8, local_size_y = 8", split="whole",
+        grid=(1, 1),
+    )  # fmt: skip
+    assert in_code.work_group == 8
 
 
-@pytest.mark.parametrize("split", ["elements", "whole"])
+def test_a_work_group_of_two_dimensions_needs_a_grid() -> None:
+    with pytest.raises(KernelError, match=r"work-groups of \(8, 8, 1\); say with grid="):
+        plan_kernel(9, describe_device(), size="local_size_x = 8, local_size_y = 8", split="whole")
+
+
 @pytest.mark.parametrize(("spec_id", "shape"), [(0, "0 x 2 x 1"), (1, "1 x 0 x 1")])
-def test_an_empty_work_group_is_refused(split: str, spec_id: int, shape: str) -> None:
+def test_an_empty_work_group_is_refused(spec_id: int, shape: str) -> None:
     size = "local_size_x_id = 0, local_size_y_id = 1"
     constants = {0: 1, 1: 2} | {spec_id: 0}
     with pytest.raises(KernelError, match=f"'own': its constants give work-groups of {shape} "):
-        plan_kernel(9, describe_device(), size=size, constants=constants, split=split)
+        plan_kernel(9, describe_device(), size=size, constants=constants, split="whole", grid=(1,))
+
+
+def test_a_grid_over_the_devices_limit_is_refused() -> None:
+    kernel = Kernel.from_spirv(shader("", ""), inputs=1, outputs=1, name="own", grid=(2, 70_000))
+    operands = Operand(WORD, 9), Operand(WORD, 9, False, True)
+    request = Request(kernel, operands, 9, grid=(2, 70_000, 1))
+    limits = dataclasses.replace(LARGE.limits, max_work_group_count=(65_535,) * 3)
+    with pytest.raises(DeviceLacksError, match=r"own: grid has 70,000 work-groups in y; .* 65,535"):
+        make_plan(request, dataclasses.replace(LARGE, limits=limits), Settings())
 
 
 @pytest.mark.parametrize(("count", "groups"), [(1, 1), (64, 1), (65, 2), (128, 2), (129, 3)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import gpu_executor as gx
 from tests.support.glsl import compile_glsl
@@ -21,10 +21,16 @@ def buffer(binding: int, name: str, kind: str = "uint", qualifier: str = "") -> 
     return f"{where} buffer B{binding} {{ {kind} {name}[]; }};"
 
 
-def kernel(body: str, *declarations: str, pushed: str = COUNT, **options: Any) -> gx.Kernel:
+def kernel(
+    body: str,
+    *declarations: str,
+    pushed: str = COUNT,
+    split: Literal["elements", "whole"] = "elements",
+    **options: Any,
+) -> gx.Kernel:
     """Compile a kernel; `declarations` are its buffers and `pushed` is its push constant block."""
     code = compile_glsl("\n".join([HEAD, pushed, *declarations, f"void main() {{ {body} }}"]))
-    return gx.Kernel.from_spirv(code, **options)
+    return gx.Kernel.from_spirv(code, split=split, **options)
 
 
 def sum_and_difference(**options: Any) -> gx.Kernel:

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from gpu_executor.call import Operand
 from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, QueueFamily
 from gpu_executor.kernel import ElementType
 from gpu_executor.kernels import load
@@ -15,6 +16,11 @@ ADD = load("bls12_381_fq_add")
 ELEMENT = ElementType(np.dtype("u8"), (6,))
 """An element of the kernel `ADD`."""
 UNLIMITED = 1 << 60
+
+
+def add_operands(count: int) -> tuple[Operand, ...]:
+    """The operands of `ADD`: two inputs and an output."""
+    return Operand(ELEMENT, count), Operand(ELEMENT, count), Operand(ELEMENT, count, False, True)
 
 
 def describe_device(

@@ -14,6 +14,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.slot import MAX_RECORDINGS
 from tests.conftest import CHUNK, OpenGpu, on_both_paths
 from tests.support.interrupts import InFlightTracker, interrupt_waits
 from tests.support.jobs import (
@@ -92,7 +93,8 @@ def test_batches_of_many_threads_are_exact(fresh_gpu: OpenGpu, limit: int | None
 
     in_threads(work)
     stats = gpu.stats()
-    assert (stats.slots.in_use, stats.descriptors.sets_used) == (0, stats.slots.idle)
+    assert stats.slots.in_use == 0
+    assert stats.descriptors.sets_used <= MAX_RECORDINGS * stats.slots.idle
     assert stats.calls >= THREADS * 12
     assert limit is None or stats.memory.bytes_held <= limit
 

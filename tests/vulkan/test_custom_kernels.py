@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.errors import DeviceLacksError
+from gpu_executor.errors import ArgumentTypeError, DeviceLacksError
 from gpu_executor.vulkan.pipeline import check_device_runs
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.custom_kernels import (
@@ -40,13 +40,22 @@ def test_several_outputs_are_returned_as_a_tuple(
     np.testing.assert_array_equal(results[1], a - b)
 
 
-def test_a_kernel_without_dtypes_accepts_any_shape_and_type(
+def test_a_kernel_accepts_any_shape_of_the_type_in_its_code(
     chunking_gpu: gx.PersistentVulkanBackend,
 ) -> None:
-    double = kernel(BODY + "y[i] = 2 * x[i];", buffer(0, "x"), buffer(1, "y"), inputs=1, outputs=1)
+    double = kernel(BODY + "y[i] = 2 * x[i];", buffer(0, "x"), buffer(1, "y"))
     x = np.arange(2 * 3 * 40, dtype=np.uint32).reshape(2, 3, 40)
     np.testing.assert_array_equal(chunking_gpu.run(double, x), 2 * x)
-    floats = x.astype(np.float32)  # the kernel doubles the bit pattern as an integer
+    for other in (np.float32, np.int32, np.uint64):
+        with pytest.raises(ArgumentTypeError, match=r"argument 0 .* it takes uint32"):
+            chunking_gpu.run(double, x.astype(other))
+
+
+def test_declared_dtypes_replace_those_of_the_code(
+    chunking_gpu: gx.PersistentVulkanBackend,
+) -> None:
+    double = kernel(BODY + "y[i] = 2 * x[i];", buffer(0, "x"), buffer(1, "y"), dtypes=["f4", "f4"])
+    floats = np.arange(240, dtype=np.float32)  # the kernel doubles the bit pattern as an integer
     expected = (floats.view(np.uint32) * np.uint32(2)).view(np.float32)
     np.testing.assert_array_equal(chunking_gpu.run(double, floats), expected)
 
@@ -110,7 +119,7 @@ def test_a_whole_kernel_too_large_for_the_device_is_refused(
     limits = dataclasses.replace(gpu.device.limits, max_storage_buffer_range=4096)
     info = dataclasses.replace(gpu.device, limits=limits)
     monkeypatch.setattr(gpu._session.call_preparer, "_info", info)
-    with pytest.raises(DeviceLacksError, match=r"argument 0 has 4,100 bytes.*at most 4,096"):
+    with pytest.raises(DeviceLacksError, match=r"binding 0 .* has 4,100 bytes.*at most 4,096"):
         gpu.run(whole_sum(), np.zeros(1025, np.uint32))
     assert gpu.run(whole_sum(), np.ones(1024, np.uint32)).tolist() == [1024]
 

@@ -196,7 +196,7 @@ class SplitSlot:
         )
 
     def start(self) -> list[Submission]:
-        self.slot.start(self.call, Piece(0, 70), 2)
+        self.slot.start(self.call, Piece(0, 70), (2, 1, 1))
         return [submission for _, submission in self.slot._recording.submissions]
 
     def done(self, submission: Submission, timeout: int) -> bool:

@@ -14,9 +14,9 @@ import gpu_executor as gx
 from gpu_executor.call import Array
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.vulkan import binding, transfers
+from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES
 from gpu_executor.vulkan.mapped_arrays import RecycledResults
 from gpu_executor.vulkan.timeline import Timeline
-from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES
 from tests.conftest import LAYER_SETTINGS, OpenGpu, RunPython
 from tests.support.device_arrays import draw_words, get_device_memory, submit_sum
 from tests.support.interrupts import InFlightTracker, interrupt_waits

@@ -103,9 +103,11 @@ def check_unsplit_call(request: Request, per_group: int, device: DeviceInfo) -> 
     kernel, limit = request.kernel, device.limits.max_storage_buffer_range
     for argument, operand in zip(kernel.arguments, request.operands, strict=True):
         if operand.nbytes > limit:
+            which = f" ({argument.name})" if argument.name else ""
             raise DeviceLacksError(
-                f"{kernel.name}: the array at binding {argument.binding} has {operand.nbytes:,} "
-                f"bytes; {device.name} binds at most {limit:,}, and this kernel cannot be split"
+                f"{kernel.name}: the array at binding {argument.binding}{which} has "
+                f"{operand.nbytes:,} bytes; {device.name} binds at most {limit:,}, and this kernel "
+                "cannot be split"
             )
     if request.count >= 1 << 32:
         raise DeviceLacksError(
