@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,10 +25,25 @@ def has_module(module: str) -> bool:
     return _locate_file(module).is_file()
 
 
+def is_bundled(digest: str) -> bool:
+    """Return whether the SPIR-V with that SHA-256 is a module of this package, which is trusted."""
+    return digest in _list_digests()
+
+
+@functools.cache
+def _list_digests() -> frozenset[str]:
+    manifest = json.loads((_locate_folder() / "manifest.json").read_bytes())
+    return frozenset(module["spirv"] for module in manifest.values())
+
+
 def _locate_file(module: str) -> Traversable:
+    return _locate_folder() / f"{module}.spv"
+
+
+def _locate_folder() -> Traversable:
     from importlib import resources  # imported late: it imports `tempfile` and others
 
-    return resources.files(__package__) / "spirv" / f"{module}.spv"
+    return resources.files(__package__) / "spirv"
 
 
 # --- specialization constants ---

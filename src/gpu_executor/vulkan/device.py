@@ -16,12 +16,7 @@ from gpu_executor.fork import (
     skip_driver_cleanup_at_exit,
 )
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, loader_lock, vk
-from gpu_executor.vulkan.physical_device import (
-    CORE_FEATURES,
-    VULKAN11_FEATURES,
-    VULKAN12_FEATURES,
-    make_feature_chain,
-)
+from gpu_executor.vulkan.physical_device import make_feature_chain
 
 MAX_PARALLEL_QUEUES = 4
 """Compute queues that run small pieces in parallel. Queue families with graphics are not used for
@@ -165,12 +160,8 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
         asked.sType = vk.VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO
         asked.queueFamilyIndex, asked.queueCount = family, count
         asked.pQueuePriorities = arena.array("float", [1.0] * count)
-    core, vulkan11, vulkan12 = make_feature_chain(arena)
-    for structure, names in (
-        (core.features, CORE_FEATURES),
-        (vulkan11, VULKAN11_FEATURES),
-        (vulkan12, VULKAN12_FEATURES),
-    ):
+    core, chain = make_feature_chain(arena, info.extensions)
+    for structure, names in chain:
         for name in info.features.intersection(names):
             setattr(structure, name, 1)
     extensions = sorted(info.extensions)

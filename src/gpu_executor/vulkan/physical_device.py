@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 
 from gpu_executor.device_info import DeviceInfo, Kind, Limits, MemoryHeap, QueueFamily
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, enumerate_with, vk
@@ -31,17 +32,27 @@ QUEUE_BITS = (
     "video_encode",
 )
 
-EXTENSIONS = ("VK_EXT_external_memory_host", "VK_EXT_calibrated_timestamps")
-CORE_FEATURES = ("shaderInt64", "shaderInt16", "shaderFloat64")
+EXTENSIONS = (
+    "VK_EXT_external_memory_host",
+    "VK_EXT_calibrated_timestamps",
+    "VK_EXT_robustness2",
+    "VK_EXT_pipeline_robustness",
+    "VK_EXT_shader_atomic_float",
+    "VK_EXT_shader_atomic_float2",
+)
+CORE_FEATURES = ("robustBufferAccess", "shaderInt64", "shaderInt16", "shaderFloat64")
 VULKAN11_FEATURES = (
     "storageBuffer16BitAccess",
     "uniformAndStorageBuffer16BitAccess",
+    "storagePushConstant16",
     "variablePointersStorageBuffer",
     "variablePointers",
 )
 VULKAN12_FEATURES = (
     "storageBuffer8BitAccess",
     "uniformAndStorageBuffer8BitAccess",
+    "storagePushConstant8",
+    "shaderSubgroupExtendedTypes",
     "shaderInt8",
     "shaderFloat16",
     "shaderBufferInt64Atomics",
@@ -54,16 +65,68 @@ VULKAN12_FEATURES = (
     "vulkanMemoryModelDeviceScope",
 )
 
+EXTENSION_FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "VK_EXT_robustness2": ("VkPhysicalDeviceRobustness2FeaturesEXT", ("robustBufferAccess2",)),
+    "VK_EXT_pipeline_robustness": (
+        "VkPhysicalDevicePipelineRobustnessFeaturesEXT",
+        ("pipelineRobustness",),
+    ),
+    "VK_EXT_shader_atomic_float": (
+        "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT",
+        tuple(
+            f"shader{where}Float{bits}Atomic{kind}"
+            for where in ("Buffer", "Shared")
+            for bits in (32, 64)
+            for kind in ("s", "Add")
+        ),
+    ),
+    "VK_EXT_shader_atomic_float2": (
+        "VkPhysicalDeviceShaderAtomicFloat2FeaturesEXT",
+        tuple(
+            f"shader{where}Float{bits}AtomicMinMax"
+            for where in ("Buffer", "Shared")
+            for bits in (32, 64)
+        ),
+    ),
+}
+"""For each extension, the structure of its features and the features that are enabled."""
+
 FLOAT_CONTROLS = ("shaderRoundingModeRTZFloat64",)
 """Properties that a kernel can require like features. They need not be enabled."""
+SUBGROUP_OPERATIONS = (
+    "basic",
+    "vote",
+    "arithmetic",
+    "ballot",
+    "shuffle",
+    "shuffle relative",
+    "clustered",
+    "quad",
+)
+"""The bits of VkSubgroupFeatureFlagBits. A device that supports one in compute shaders has the
+feature `subgroup <name>`."""
 
 
-def make_feature_chain(arena: Arena) -> tuple[Handle, Handle, Handle]:
-    """Make the chained structures that query or enable the features listed above."""
-    vulkan12 = arena.new("VkPhysicalDeviceVulkan12Features")
-    vulkan11 = arena.new("VkPhysicalDeviceVulkan11Features", pNext=vulkan12)
-    core = arena.new("VkPhysicalDeviceFeatures2", pNext=vulkan11)
-    return core, vulkan11, vulkan12
+def make_feature_chain(
+    arena: Arena, extensions: Collection[str]
+) -> tuple[Handle, list[tuple[Handle, tuple[str, ...]]]]:
+    """Make the chained structures that query or enable features: the first one, and each structure
+    with the names of the features that this package uses.
+    """
+    core = arena.new("VkPhysicalDeviceFeatures2")
+    chain: list[tuple[Handle, tuple[str, ...]]] = [(core.features, CORE_FEATURES)]
+    wanted = [
+        ("VkPhysicalDeviceVulkan11Features", VULKAN11_FEATURES),
+        ("VkPhysicalDeviceVulkan12Features", VULKAN12_FEATURES),
+        *(features for name, features in EXTENSION_FEATURES.items() if name in extensions),
+    ]
+    last = core
+    for structure, names in wanted:
+        made = arena.new(structure)
+        last.pNext = made
+        last = made
+        chain.append((made, names))
+    return core, chain
 
 
 def describe_device(device: Handle) -> DeviceInfo:
@@ -93,8 +156,9 @@ def describe_device(device: Handle) -> DeviceInfo:
         heaps=_read_heaps(device),
         queue_families=_read_queue_families(device),
         limits=_read_limits(properties.limits, allocation, subgroup, imports),
-        features=_read_features(device)
-        | {name for name in FLOAT_CONTROLS if getattr(floats, name)},
+        features=_read_features(device, extensions)
+        | {name for name in FLOAT_CONTROLS if getattr(floats, name)}
+        | _read_subgroup_features(subgroup),
         extensions=extensions,
         pipeline_cache_uuid=bytes(properties.pipelineCacheUUID).hex(),
     )
@@ -153,18 +217,20 @@ def _read_queue_families(device: Handle) -> tuple[QueueFamily, ...]:
     )
 
 
-def _read_features(device: Handle) -> frozenset[str]:
+def _read_features(device: Handle, extensions: Collection[str]) -> frozenset[str]:
     arena = Arena()
-    core, vulkan11, vulkan12 = make_feature_chain(arena)
+    core, chain = make_feature_chain(arena, extensions)
     vk.vkGetPhysicalDeviceFeatures2(device, core)
-    asked = (
-        (core.features, CORE_FEATURES),
-        (vulkan11, VULKAN11_FEATURES),
-        (vulkan12, VULKAN12_FEATURES),
-    )
     return frozenset(
-        name for structure, names in asked for name in names if getattr(structure, name)
+        name for structure, names in chain for name in names if getattr(structure, name)
     )
+
+
+def _read_subgroup_features(subgroup: Handle) -> frozenset[str]:
+    if not subgroup.supportedStages & vk.VK_SHADER_STAGE_COMPUTE_BIT:
+        return frozenset()
+    found = _name_bits(SUBGROUP_OPERATIONS, subgroup.supportedOperations)
+    return frozenset(f"subgroup {name}" for name in found)
 
 
 def _name_bits(names: tuple[str, ...], flags: int) -> tuple[str, ...]:

@@ -14,16 +14,30 @@ from dataclasses import dataclass
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernel import Kernel
+from gpu_executor.kernels.modules import is_bundled
 from gpu_executor.lru import LruCache
 from gpu_executor.spirv import CAPABILITY_NAMES
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
-NO_FEATURE_NEEDED = {"Shader", "Matrix", "GroupNonUniform", "GroupNonUniformVote"} | {
-    f"GroupNonUniform{kind}"
-    for kind in ("Arithmetic", "Ballot", "Shuffle", "ShuffleRelative", "Clustered", "Quad")
-}
+NO_FEATURE_NEEDED = {"Shader", "Matrix"}
 FEATURE_OF_CAPABILITY = {
+    "GroupNonUniform": "subgroup basic",
+    "GroupNonUniformVote": "subgroup vote",
+    "GroupNonUniformArithmetic": "subgroup arithmetic",
+    "GroupNonUniformBallot": "subgroup ballot",
+    "GroupNonUniformShuffle": "subgroup shuffle",
+    "GroupNonUniformShuffleRelative": "subgroup shuffle relative",
+    "GroupNonUniformClustered": "subgroup clustered",
+    "GroupNonUniformQuad": "subgroup quad",
+    "SubgroupBallotKHR": "subgroup ballot",
+    "SubgroupVoteKHR": "subgroup vote",
+    "AtomicFloat32AddEXT": "shaderBufferFloat32AtomicAdd",
+    "AtomicFloat64AddEXT": "shaderBufferFloat64AtomicAdd",
+    "AtomicFloat32MinMaxEXT": "shaderBufferFloat32AtomicMinMax",
+    "AtomicFloat64MinMaxEXT": "shaderBufferFloat64AtomicMinMax",
+    "StoragePushConstant16": "storagePushConstant16",
+    "StoragePushConstant8": "storagePushConstant8",
     "Int64": "shaderInt64",
     "Int64Atomics": "shaderBufferInt64Atomics",
     "Int16": "shaderInt16",
@@ -278,6 +292,12 @@ def _make_pipeline(
 ) -> Handle:
     arena = Arena()
     info = arena.new("VkComputePipelineCreateInfo", layout=layout)
+    if "pipelineRobustness" in device.info.features and is_bundled(kernel.digest):
+        # The package's own kernels stay within their arrays, so the device need not check that.
+        unchecked = vk.VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DISABLED_EXT
+        info.pNext = arena.new(
+            "VkPipelineRobustnessCreateInfoEXT", storageBuffers=unchecked, uniformBuffers=unchecked
+        )
     info.stage.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO
     info.stage.stage = vk.VK_SHADER_STAGE_COMPUTE_BIT
     info.stage.module = module
