@@ -19,6 +19,7 @@ The contract between a kernel's code and the executor:
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import pickle
@@ -195,6 +196,11 @@ class Kernel:
         names = () if self.wgsl is None else self.wgsl.params
         words = [WordParameter(name, 4 * index) for index, name in enumerate(names)]
         return ParameterLayout(self.name, words, 0, 4 * len(words), defaults=defaults)
+
+    @functools.cached_property
+    def pushes_params(self) -> bool:
+        """Whether parameters are push constants at offsets that do not depend on the shapes."""
+        return bool(self.spirv) and self.push_of is None and self.make_parameters(b"").has_push
 
     @property
     def types(self) -> tuple[ElementType, ...]:

@@ -79,6 +79,8 @@ class ParameterLayout:
         self._start, self._push_bytes, self._uniform_bytes = start, push_bytes, uniform_bytes
         self._members = [*push, *uniform]
         self._in_push = len(push)
+        self.has_push = bool(push)
+        """Whether any parameter is a push constant."""
         self._positions = {
             member.name: position for position, member in enumerate(self._members) if member.name
         }

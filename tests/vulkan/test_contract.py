@@ -5,6 +5,7 @@ This file requires glslc.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -129,7 +130,8 @@ def test_scalars_and_lists_become_arrays_of_the_arguments_type(gpu: Gpu) -> None
         main=ID + "if (i < x.length()) z[i] = float(x[i]) + y[0];",
     )
     np.testing.assert_array_equal(gpu.run(total, [1, 2, 3], 0.5), [1.5, 2.5, 3.5])
-    for value in ([1, -2], [1 << 32], [1.5], ["a"], [[1], [2, 3]], [None]):
+    refused: list[Any] = [[1, -2], [1 << 32], [1.5], ["a"], [[1], [2, 3]], [None]]
+    for value in refused:
         with pytest.raises(ArgumentTypeError, match="argument 0"):
             gpu.run(total, value, 0.5)
     with pytest.raises(ArgumentTypeError, match=r"argument 1 .* float32 cannot hold"):
@@ -330,6 +332,19 @@ def test_new_parameters_need_no_new_pipeline_slot_or_recording(
     np.testing.assert_array_equal(found, 2 * x + 0.5)
     stats = gpu.stats()
     assert (stats.pipelines.misses, stats.slots.misses, stats.recordings) == (1, 1, 1)
+
+
+def test_parameters_are_pushed_where_uniform_buffers_cannot_hold_them(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, x = fresh_gpu(), np.arange(300, dtype=np.float32)
+    device = gpu._session.resources.device
+    features = device.info.features - {"uniformBufferStandardLayout"}
+    monkeypatch.setattr(device, "info", dataclasses.replace(device.info, features=features))
+    for factor in (1, 2, 1, 3):
+        found = gpu.run(scale(), x, params={"factor": factor})
+        np.testing.assert_array_equal(found, factor * x)
+    assert gpu.stats().recordings == 3
 
 
 @on_both_paths

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpu_executor.call import Array, as_arrays, check, iterate_params
 from gpu_executor.errors import KernelError
@@ -40,7 +41,7 @@ class CpuBackend:
     def run(
         self,
         kernel: Kernel,
-        *arrays: Array,
+        *arrays: npt.ArrayLike,
         out: Any = None,
         params: Any = None,
         out_shape: Any = None,

@@ -11,6 +11,7 @@ the Khronos SPIR-V specification, unified edition.
     members.py    members of push constants and uniform buffers, and values encoded into them
     blocks.py     storage buffers, the uniform buffer and push constants
     shared_memory.py  the size of shared variables
+    push_constants.py  push constants moved into a uniform buffer
     interface.py  entry point, work-group size, capabilities: all of it together
 """
 
@@ -24,6 +25,7 @@ from gpu_executor.spirv.interface import (
     read_interface,
 )
 from gpu_executor.spirv.members import BlockMember
+from gpu_executor.spirv.push_constants import move_to_uniform_buffer
 
 __all__ = [
     "CAPABILITY_NAMES",
@@ -34,5 +36,6 @@ __all__ = [
     "SpecConstant",
     "StorageBlock",
     "UniformBlock",
+    "move_to_uniform_buffer",
     "read_interface",
 ]

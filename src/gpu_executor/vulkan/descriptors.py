@@ -113,10 +113,10 @@ class DescriptorPools:
     def _make_pool(self, buffers: int) -> Handle:
         arena = Arena()
         sizes = arena.array("VkDescriptorPoolSize", 2)
-        # A kernel has at most one uniform buffer.
+        # A kernel has at most two uniform buffers: its own, and its push constants.
         for size, uniform in zip(sizes, (False, True), strict=True):
             size.type = get_descriptor_type(uniform=uniform)
-            size.descriptorCount = self._sets if uniform else buffers
+            size.descriptorCount = 2 * self._sets if uniform else buffers
         info = arena.new(
             "VkDescriptorPoolCreateInfo",
             flags=vk.VK_DESCRIPTOR_POOL_CREATE_FREE_DESCRIPTOR_SET_BIT,

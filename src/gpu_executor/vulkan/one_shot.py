@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy.typing as npt
+
 from gpu_executor.call import Array, as_arrays, check
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load
@@ -30,7 +32,7 @@ class VulkanSpirvBackend:
     def run(
         self,
         kernel: Kernel,
-        *arrays: Array,
+        *arrays: npt.ArrayLike,
         device_local: bool | None = None,
         out: Any = None,
         params: Any = None,

@@ -51,7 +51,7 @@ class PersistentVulkanBackend:
     def run(
         self,
         kernel: Kernel,
-        *arrays: Array | DeviceArray,
+        *arrays: npt.ArrayLike | DeviceArray,
         device_local: bool | None = None,
         out: Any = None,
         keep: bool = False,

@@ -53,6 +53,7 @@ VULKAN12_FEATURES = (
     "uniformAndStorageBuffer8BitAccess",
     "storagePushConstant8",
     "shaderSubgroupExtendedTypes",
+    "uniformBufferStandardLayout",
     "shaderInt8",
     "shaderFloat16",
     "shaderBufferInt64Atomics",

@@ -16,7 +16,7 @@ from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.modules import is_bundled
 from gpu_executor.lru import LruCache
-from gpu_executor.spirv import CAPABILITY_NAMES
+from gpu_executor.spirv import CAPABILITY_NAMES, move_to_uniform_buffer
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
@@ -104,11 +104,11 @@ def check_work_group(kernel: Kernel, work_group: int, info: DeviceInfo) -> None:
         )
 
 
-def _make_module(device: Device, kernel: Kernel) -> Handle:
+def _make_module(device: Device, spirv: bytes) -> Handle:
     arena = Arena()
-    code = arena.array("uint32_t", len(kernel.spirv) // 4)
-    vk.ffi.memmove(code, kernel.spirv, len(kernel.spirv))
-    info = arena.new("VkShaderModuleCreateInfo", codeSize=len(kernel.spirv), pCode=code)
+    code = arena.array("uint32_t", len(spirv) // 4)
+    vk.ffi.memmove(code, spirv, len(spirv))
+    info = arena.new("VkShaderModuleCreateInfo", codeSize=len(spirv), pCode=code)
     module = allocate_out("VkShaderModule")
     vk.vkCreateShaderModule(device.handle, info, vk.ffi.NULL, module)
     return module[0]
@@ -120,7 +120,7 @@ def _format_version(version: tuple[int, int]) -> str:
 
 Constants = tuple[tuple[int, bytes], ...]
 """Specialization constants as (id, encoded value), sorted by id."""
-Key = tuple[str, Constants]
+Key = tuple[str, Constants, bool]
 MAX_PIPELINES = 64
 
 
@@ -132,7 +132,9 @@ class Pipeline:
     set_layout: Handle
     layout: Handle
     handle: Handle
-    bindings: int
+    params_binding: int | None = None
+    """The binding of the uniform buffer that holds the push constants of a kernel with parameters,
+    so that new values are not recorded; None if they are pushed."""
     users: int = 0
 
 
@@ -166,7 +168,7 @@ class PipelineCache:
         """
         constants = encode_specialization(kernel, work_group, per_invocation)
         check_work_group(kernel, work_group, self._device.info)
-        key = (kernel.digest, constants)
+        key = (kernel.digest, constants, kernel.pushes_params)
         with self._lock:
             pipeline = self._pipelines.use(key)
             if pipeline is None:
@@ -203,13 +205,18 @@ class PipelineCache:
     def _make(self, key: Key, kernel: Kernel, constants: Constants) -> Pipeline:
         check_device_runs(kernel, self._device.info)
         device, null = self._device.handle, vk.ffi.NULL
-        interface = kernel.interface
-        uniform = None if interface.uniform is None else interface.uniform.binding
-        set_layout = make_set_layout(self._device, interface.bindings, uniform)
+        interface, code, push_bytes = kernel.interface, kernel.spirv, kernel.push_bytes
+        uniforms = [] if interface.uniform is None else [interface.uniform.binding]
+        params_binding = None
+        if kernel.pushes_params and "uniformBufferStandardLayout" in self._device.info.features:
+            params_binding = max([*interface.bindings, *uniforms]) + 1
+            uniforms.append(params_binding)
+            code, push_bytes = move_to_uniform_buffer(code, params_binding), 0
+        set_layout = make_set_layout(self._device, interface.bindings, uniforms)
         layout = module = None
         try:
-            layout = _make_layout(self._device, set_layout, kernel.push_bytes)
-            module = _make_module(self._device, kernel)
+            layout = _make_layout(self._device, set_layout, push_bytes)
+            module = _make_module(self._device, code)
             handle = _make_pipeline(
                 self._device, self._driver_cache, layout, module, kernel, constants
             )
@@ -221,7 +228,7 @@ class PipelineCache:
         finally:
             if module is not None:
                 vk.vkDestroyShaderModule(device, module, null)
-        return Pipeline(key, set_layout, layout, handle, kernel.bindings)
+        return Pipeline(key, set_layout, layout, handle, params_binding)
 
 
 def encode_specialization(kernel: Kernel, work_group: int, per_invocation: int) -> Constants:
@@ -244,17 +251,19 @@ def get_descriptor_type(*, uniform: bool) -> int:
     return kind
 
 
-def make_set_layout(device: Device, bindings: Sequence[int], uniform: int | None = None) -> Handle:
-    """Make a descriptor set layout of storage buffers, and of one uniform buffer if there is one.
+def make_set_layout(
+    device: Device, bindings: Sequence[int], uniforms: Sequence[int] = ()
+) -> Handle:
+    """Make a descriptor set layout of storage buffers and of uniform buffers.
 
     Identically defined layouts are compatible (14.2.2).
     """
     arena = Arena()
-    numbers = [*bindings, *(() if uniform is None else (uniform,))]
+    numbers = [*bindings, *uniforms]
     entries = arena.array("VkDescriptorSetLayoutBinding", len(numbers))
     for entry, binding in zip(entries, numbers, strict=True):
         entry.binding = binding
-        entry.descriptorType = get_descriptor_type(uniform=binding == uniform)
+        entry.descriptorType = get_descriptor_type(uniform=binding in uniforms)
         entry.descriptorCount = 1
         entry.stageFlags = vk.VK_SHADER_STAGE_COMPUTE_BIT
     info = arena.new(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +21,7 @@ from gpu_executor.vulkan.slot_buffers import SlotBuffers, pair_ranges
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Recording:
     """Recorded commands, and the mapped memory that the host fills before and drains after them."""
 
@@ -32,7 +31,6 @@ class Recording:
     drains: Sequence[Array | None] = ()
     """Views of the elements that the host copies, for each array that the caller passes or gets
     back; None for an array with a buffer range."""
-    commands: PieceCommands | None = None
     descriptors: DescriptorSet | None = None
     fill_bytes: int = 0
     drain_bytes: int = 0
@@ -48,7 +46,7 @@ class Recording:
         return self.drain_bytes >= LARGE_COPY_BYTES
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class PieceCommands:
     """The commands of one piece: copies in, fills, a dispatch, copies out."""
 
@@ -56,10 +54,8 @@ class PieceCommands:
     clears: Sequence[Fill]
     downloads: Sequence[Copy]
     descriptors: DescriptorSet
-    count: int
+    push: bytes
     grid: Grid
-    params: bytes
-    """The push constants that the call set as parameters."""
 
 
 class SlotRecorder:
@@ -69,13 +65,12 @@ class SlotRecorder:
         self,
         resources: Resources,
         kernel: Kernel,
-        shape_words: bytes,
         pipeline: Pipeline,
         buffers: SlotBuffers,
         queues: QueueUse,
         timestamps: StageTimestamps | None = None,
     ) -> None:
-        self._kernel, self._fixed_push = kernel, kernel.push + shape_words
+        self._kernel = kernel
         self._pipeline, self._buffers = pipeline, buffers
         self._timestamps = None if timestamps is None else timestamps.timestamps
         self._descriptors = resources.descriptors
@@ -94,11 +89,11 @@ class SlotRecorder:
         self,
         count: int,
         grid: Grid,
-        params: bytes,
+        push: bytes,
         buffer_ranges: BufferRanges | None,
         oldest: Recording | None,
     ) -> Recording:
-        """Record the commands for `count` elements.
+        """Record the commands for `count` elements; `push` are all push constants.
 
         The command buffers of `oldest` are recorded again.
         """
@@ -122,9 +117,8 @@ class SlotRecorder:
                 [fill for fill in fills if fill is not None],
                 [copy for copy in downloads if copy is not None],
                 descriptors,
-                count,
+                push,
                 grid,
-                params,
             )
             submissions = (
                 self._record_one_queue(commands, reused)
@@ -148,25 +142,10 @@ class SlotRecorder:
             submissions,
             filled,
             drained,
-            commands,
             descriptors,
             _count_bytes(filled),
             _count_bytes(drained),
         )
-
-    def set_params(self, recording: Recording, params: bytes) -> None:
-        """Record the dispatch again with other parameters, in the same command buffers."""
-        commands = recording.commands
-        assert commands is not None
-        commands.params = params
-        try:
-            if self._copies is None:
-                self._write_one_queue(commands, recording.submissions[0][1].commands)
-            else:
-                self._write_dispatch(commands, recording.submissions[1][1].commands)
-        except BaseException:
-            commands.params = b""  # so that the next call records it again
-            raise
 
     def release(self, recording: Recording) -> None:
         """Release the descriptor set of a recording; its command buffers stay in their pools."""
@@ -181,10 +160,6 @@ class SlotRecorder:
     ) -> list[tuple[Timeline, Submission]]:
         """Record everything in one command buffer for one queue."""
         commands = reused[0] if reused else self._pool.allocate()
-        self._write_one_queue(work, commands)
-        return [(self._compute, self._compute.prepare(commands))]
-
-    def _write_one_queue(self, work: PieceCommands, commands: Handle) -> None:
         timestamps = self._timestamps
         with Recorder(commands) as recorder:
             if work.uploads:
@@ -202,6 +177,7 @@ class SlotRecorder:
                 recorder.copy(work.downloads)
             recorder.barrier_all_to_host()
             recorder.write_timestamp(timestamps, 5 if work.downloads else 3)
+        return [(self._compute, self._compute.prepare(commands))]
 
     def _dispatch(self, recorder: Recorder, work: PieceCommands) -> None:
         """Record the fills and the dispatch."""
@@ -209,17 +185,7 @@ class SlotRecorder:
             for clear in work.clears:
                 recorder.fill(clear)
             recorder.barrier_copies_to_kernel()
-        count = struct.pack("<I", work.count) if self._kernel.count else b""
-        push = count + self._fixed_push + work.params
-        recorder.dispatch(self._pipeline, work.descriptors, push, work.grid)
-
-    def _write_dispatch(self, work: PieceCommands, commands: Handle) -> None:
-        """Record the dispatch alone, for three queues."""
-        with Recorder(commands) as recorder:
-            recorder.write_timestamp(self._timestamps, 2)
-            self._dispatch(recorder, work)
-            recorder.barrier_all_to_host()
-            recorder.write_timestamp(self._timestamps, 3)
+        recorder.dispatch(self._pipeline, work.descriptors, work.push, work.grid)
 
     def _record_three_queues(
         self, work: PieceCommands, copies: CommandPool, reused: list[Handle]
@@ -237,7 +203,11 @@ class SlotRecorder:
             recorder.write_timestamp(timestamps, 0)
             recorder.copy(work.uploads)
             recorder.write_timestamp(timestamps, 1)
-        self._write_dispatch(work, compute)
+        with Recorder(compute) as recorder:
+            recorder.write_timestamp(timestamps, 2)
+            self._dispatch(recorder, work)
+            recorder.barrier_all_to_host()
+            recorder.write_timestamp(timestamps, 3)
         with Recorder(back) as recorder:
             recorder.write_timestamp(timestamps, 4)
             recorder.copy(work.downloads)

@@ -169,7 +169,7 @@ class Session:
     def run(
         self,
         kernel: Kernel,
-        arrays: Sequence[AnyArray],
+        arrays: Sequence[Any],
         device_local: bool | None,
         out: Any = None,
         *,

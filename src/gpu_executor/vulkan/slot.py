@@ -11,6 +11,7 @@ submits them again. An array with a `BufferRange` is neither filled nor drained.
 from __future__ import annotations
 
 import contextlib
+import struct
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -106,8 +107,14 @@ class Slot:
                 undo.callback(resources.pipelines.release, pipeline)
             with self.record.stage("descriptors"):
                 self._buffers = SlotBuffers(
-                    resources.memory, kernel, layout.operands, layout.path, layout.scratch_bytes
+                    resources.memory,
+                    kernel,
+                    layout.operands,
+                    layout.path,
+                    layout.scratch_bytes,
+                    pipeline.params_binding,
                 )
+                self._params_in_buffer = pipeline.params_binding is not None
                 undo.callback(self._buffers.release)
             with self.record.stage("recording"):
                 self._timestamps: StageTimestamps | None = None
@@ -119,7 +126,6 @@ class Slot:
                 self._recorder = SlotRecorder(
                     resources,
                     kernel,
-                    layout.shape_words,
                     pipeline,
                     self._buffers,
                     layout.queues,
@@ -137,23 +143,23 @@ class Slot:
     ) -> Recording:
         """Return the commands for `count` elements and those ranges; record them if not cached.
 
-        Other parameters overwrite a recording.
+        `params` are parameters that are pushed: other values are other commands.
         """
-        key = (count, grid) if buffer_ranges is None else (count, grid, buffer_ranges)
+        key: Hashable = (count, grid)
+        if buffer_ranges is not None or params:
+            key = (count, grid, buffer_ranges, params)
         known = self._recordings.get(key)
         if known is None:
             with self.record.stage("recording"):
                 # Evict the oldest recording first: its command buffers are recorded again.
                 evicted = self._recordings.evict(MAX_RECORDINGS - 1)
                 oldest = evicted[0] if evicted else None
-                known = self._recorder.record(count, grid, params, buffer_ranges, oldest)
+                push = b"" if self._params_in_buffer else self._compose_push(count, params)
+                known = self._recorder.record(count, grid, push, buffer_ranges, oldest)
                 self._recordings[key] = known
             self.record.recordings += 1
-            return known
-        if buffer_ranges is not None:
+        elif buffer_ranges is not None or params:
             self._recordings.move_to_end(key)
-        if params and known.commands is not None and known.commands.params != params:
-            self._recorder.set_params(known, params)
         return known
 
     def start(self, call: Call, piece: Piece, grid: Grid) -> None:
@@ -181,12 +187,22 @@ class Slot:
             else offset_to_piece(call.buffer_ranges, call.signature, piece)
         )
         values = call.values
-        self._recording = self.find_recording(piece.count, grid, buffer_ranges, values.push)
+        if self._params_in_buffer:
+            self._recording = self.find_recording(piece.count, grid, buffer_ranges)
+            self._buffers.write_push(self._compose_push(piece.count, values.push))
+        else:
+            self._recording = self.find_recording(piece.count, grid, buffer_ranges, values.push)
         self._piece = piece
         if values.uniform:
             self._buffers.write_uniform(values.uniform)
         if self.profile is not None:
             self._piece_number = self.profile.next_piece()
+
+    def _compose_push(self, count: int, params: bytes) -> bytes:
+        """Return all push constants."""
+        kernel = self.layout.kernel
+        first = struct.pack("<I", count) if kernel.count else b""
+        return first + kernel.push + self.layout.shape_words + params
 
     @property
     def large_fill(self) -> bool:

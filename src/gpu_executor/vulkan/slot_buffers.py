@@ -142,7 +142,9 @@ class SlotBuffers:
         operands: Sequence[Operand],
         path: DataPath,
         scratch_bytes: int = 0,
+        params_binding: int | None = None,
     ) -> None:
+        """`params_binding` is the binding of a uniform buffer for the kernel's push constants."""
         self._memory = memory
         self._allocations: list[Allocation] = []
         try:
@@ -169,16 +171,12 @@ class SlotBuffers:
                 self.hidden_ranges.append(
                     DescriptorRange(bindings[-1], word.buffer, word.offset, STATUS_BYTES)
                 )
-            self._uniform: Handle | None = None
+            self._uniform = self._push = None
             uniform = kernel.interface.uniform
             if uniform is not None:
-                block = self._allocate(Purpose.UPLOAD, uniform.nbytes)
-                self._uniform = vk.ffi.buffer(vk.ffi.cast("char *", block.address), uniform.nbytes)
-                self.hidden_ranges.append(
-                    DescriptorRange(
-                        uniform.binding, block.buffer, block.offset, uniform.nbytes, uniform=True
-                    )
-                )
+                self._uniform = self._allocate_uniform(uniform.binding, uniform.nbytes)
+            if params_binding is not None:
+                self._push = self._allocate_uniform(params_binding, kernel.push_bytes)
         except BaseException:
             self.release()
             raise
@@ -195,9 +193,14 @@ class SlotBuffers:
         ] + self.hidden_ranges
 
     def write_uniform(self, data: bytes) -> None:
-        """Write the contents of the uniform buffer."""
-        if self._uniform is not None:
-            self._uniform[:] = data
+        """Write the contents of the kernel's uniform buffer."""
+        assert self._uniform is not None
+        self._uniform[:] = data
+
+    def write_push(self, data: bytes) -> None:
+        """Write the push constants that are in a uniform buffer."""
+        assert self._push is not None
+        self._push[:] = data
 
     def take_status(self) -> int | None:
         """Return the code that the kernel wrote, or None; the status word is cleared."""
@@ -244,6 +247,14 @@ class SlotBuffers:
                     operand, binding, mapped, bound, offset, view, values[index]
                 )
         return [made[index] for index in range(len(operands))]
+
+    def _allocate_uniform(self, binding: int, nbytes: int) -> Handle:
+        """Allocate a uniform buffer; return its mapped memory as a cffi buffer."""
+        block = self._allocate(Purpose.UPLOAD, nbytes)
+        self.hidden_ranges.append(
+            DescriptorRange(binding, block.buffer, block.offset, nbytes, uniform=True)
+        )
+        return vk.ffi.buffer(vk.ffi.cast("char *", block.address), nbytes)
 
     def _lay_out(self, operands: Sequence[Operand]) -> Iterator[int]:
         """Yield the offset of each operand, then the end of the last."""
