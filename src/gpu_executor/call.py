@@ -24,6 +24,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import COUNT_BYTES, ElementType, Kernel, Shape, to_native
 from gpu_executor.lru import remember
+from gpu_executor.overlaps import is_same_view, may_overlap
 
 Array = np.ndarray[Any, np.dtype[Any]]
 AnyArray = Array | DeviceArray
@@ -360,34 +361,17 @@ def _check_overlaps(name: str, inputs: Sequence[Any], results: Sequence[Array]) 
         for number, source in enumerate(inputs):
             if isinstance(source, DeviceArray):
                 continue
-            if _may_overlap(target, source) and not _is_same_view(target, source):
+            if may_overlap(target, source) and not is_same_view(target, source):
                 raise ArgumentShapeError(
                     f"{name}: out {index} overlaps argument {number} without being the same array; "
                     "pass that array itself or one with memory of its own"
                 )
         for number, other in enumerate(results[:index]):
-            if _may_overlap(target, other):
+            if may_overlap(target, other):
                 raise ArgumentShapeError(
                     f"{name}: out {index} overlaps out {number}; each output needs memory of its "
                     "own"
                 )
-
-
-def _may_overlap(a: Array, b: Array) -> bool:
-    """Whether two arrays share an element; True where that takes too long to find out."""
-    if not np.may_share_memory(a, b):
-        return False
-    try:
-        return bool(np.shares_memory(a, b, max_work=10_000))  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
-
-
-def _is_same_view(a: Array, b: Array) -> bool:
-    """Whether element i of both arrays is the same memory, for every i."""
-    compared = ("data", "strides", "typestr")
-    one, other = a.__array_interface__, b.__array_interface__
-    return a.size == b.size and all(one[key] == other[key] for key in compared)
 
 
 def _flatten(kernel: Kernel, array: Array, operand: Operand) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 from gpu_executor.call import Array, Call, Signature
 from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernel import Kernel
+from gpu_executor.overlaps import JobsInFlight, check_jobs_disjoint
 from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
 from gpu_executor.vulkan.session import Session
 
@@ -40,6 +41,7 @@ def run_batch(
         )
         for index, job in enumerate(jobs)
     ]
+    check_jobs_disjoint(jobs, out)
     busy = [call for call in calls if call.signature.count]
     if busy:
         prepared = session.prepare_batch(busy, options)
@@ -67,7 +69,7 @@ class Stream(Iterator[Any]):
     ) -> None:
         self._session = session
         calls = _check_jobs(session, kernel, jobs, out)
-        self._results = _stream_results(session, calls, options)
+        self._results = _stream_results(session, calls, options, has_out=out is not None)
         session.streams.add(self)
 
     def __next__(self) -> Any:
@@ -97,9 +99,16 @@ def _check_jobs(
 
 
 def _stream_results(
-    session: Session, calls: Iterator[Call], options: RunOptions
+    session: Session, calls: Iterator[Call], options: RunOptions, *, has_out: bool
 ) -> Generator[Any, None, None]:
     """Run the calls in slots that are as large as the largest job so far."""
+    in_flight = JobsInFlight()
+
+    def check_start(call: Call) -> None:
+        if has_out:
+            assert call.job is not None
+            in_flight.add(call.job, call.inputs, call.results)
+
     call = next(calls, None)
     while call is not None:
         if call.signature.count == 0:
@@ -111,8 +120,10 @@ def _stream_results(
         prepared = session.prepare_batch([call] * MAX_SLOTS, options)
         feed = _CallsThatFit(call, calls, prepared.plan)
         # Close it with the stream, so that its slots do not wait for the garbage collector.
-        with contextlib.closing(session.run_stream(feed, prepared)) as running:
+        with contextlib.closing(session.run_stream(feed, prepared, check_start)) as running:
             for done in running:
+                if has_out:
+                    in_flight.remove_oldest()
                 yield done.result()
         call = feed.next_call
 

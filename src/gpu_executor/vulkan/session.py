@@ -12,7 +12,7 @@ import logging
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy.typing as npt
@@ -223,11 +223,15 @@ class Session:
             yield from self.run_stream(alike, self.call_preparer.prepare_whole(prepared, signature))
 
     def run_stream(
-        self, calls: Iterable[Call], prepared: PreparedCall
+        self,
+        calls: Iterable[Call],
+        prepared: PreparedCall,
+        check_start: Callable[[Call], None] | None = None,
     ) -> Generator[Call, None, None]:
         """Run calls as they come; yields each when it is done.
 
-        No call may have larger pieces than `prepared`.
+        No call may have larger pieces than `prepared`. `check_start` is called before a call
+        starts, when the calls before it that had to be done first were yielded.
         """
         prepared, slots = self._take_slots(prepared)
         signature, plan = prepared.signature, prepared.plan
@@ -247,6 +251,9 @@ class Session:
                     )
                     if self.mapped.any or call.touches_device():
                         call.buffer_ranges = self._range_finder.find_ranges(call, plan, recycled)
+                    if check_start is not None:
+                        yield from ring.free_slot()
+                        check_start(call)
                     slots[0].record.calls += 1
                     slots[0].record.elements += call.signature.count
                     yield from ring.feed(call, steps)
