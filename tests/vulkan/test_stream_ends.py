@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -43,6 +46,91 @@ else:
 def test_an_open_stream_does_not_block_close(run_python: RunPython, ending: str) -> None:
     ran = run_python(HELD.format(count=500, limit=None, depth=3) + ending)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+# Each runs inside `jobs` or `out` of a stream with jobs in flight, and the stream then raises.
+CLOSED_INSIDE = """
+import faulthandler
+faulthandler.dump_traceback_later(60, exit=True)
+import numpy as np, gpu_executor as gx
+add, x = gx.kernels.load("vector_add_u32"), np.arange(500, dtype=np.uint32)
+gpu = gx.PersistentVulkanBackend()
+def close():
+    {close}
+def jobs(count, at):
+    for number in range(count):
+        if number == at:
+            close()
+        yield x, x
+def jobs_then_close(count):
+    yield from jobs(count, -1)
+    close()
+def outs(at):
+    for job in jobs(20, at):
+        yield np.empty_like(x)
+results = []
+try:
+    for result in {stream}:
+        results.append(result)
+except gx.errors.ClosedError as error:
+    assert "the backend is closed" in str(error)
+else:
+    raise SystemExit("the stream went on")
+assert all((result == 2 * x).all() for result in results)
+assert 1 <= len(results) < 12, len(results)
+assert repr(gpu).endswith("closed>")
+assert gpu.stats().slots.in_use == gpu.stats().slots.idle == 0
+assert gpu.stats().memory.bytes_used == 0
+gpu.close()
+with gx.PersistentVulkanBackend() as another:
+    assert (another.run(add, x, x) == 2 * x).all()
+"""
+IN_JOBS = "gpu.stream(add, jobs(20, 9), depth=3)"
+CLOSES = {
+    "in jobs": ("gpu.close()", IN_JOBS),
+    "in out": ("gpu.close()", "gpu.stream(add, jobs(20, -1), out=outs(9), depth=3)"),
+    "twice": ("gpu.close(); gpu.close()", IN_JOBS),
+    "with": ("with gpu: pass", IN_JOBS),
+    "before the last job": ("gpu.close()", "gpu.stream(add, jobs(10, 9), depth=3)"),
+    "after the last job": ("gpu.close()", "gpu.stream(add, jobs_then_close(10), depth=3)"),
+    "a stream in a stream": (
+        "gpu.close()",
+        "gpu.stream(add, ((y, np.zeros_like(y)) for y in gpu.stream(add, jobs(20, 11))), depth=3)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("close", "stream"), CLOSES.values(), ids=CLOSES)
+def test_closing_inside_a_streams_iterables_ends_the_stream(
+    run_python: RunPython, close: str, stream: str
+) -> None:
+    ran = run_python(CLOSED_INSIDE.format(close=close, stream=stream))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_a_stream_that_is_used_inside_its_own_iterable_says_so(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    job = word_jobs(70)[0]
+    for use in (next, lambda stream: stream.close()):
+
+        def jobs(use: Callable[[Any], Any] = use) -> Iterator[Any]:
+            yield job
+            use(stream)
+
+        stream = gpu.stream(ADD_U32, jobs(), depth=3)
+        with pytest.raises(gx.GpuError, match="the stream is being read, in another thread or by"):
+            list(stream)
+    assert gpu.stats().slots.in_use == 0
+
+
+def test_an_error_of_the_iterable_is_raised_as_it_is(gpu: gx.PersistentVulkanBackend) -> None:
+    def jobs() -> Iterator[Any]:
+        yield word_jobs(70)[0]
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="^mine$"):
+        list(gpu.stream(ADD_U32, jobs()))
 
 
 @pytest.mark.parametrize("depth", [None, 16])

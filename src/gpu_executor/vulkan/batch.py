@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpu_executor.call import Array, Call, Signature
-from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.kernel import Kernel
 from gpu_executor.overlaps import JobsInFlight, check_jobs_disjoint
 from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
@@ -73,15 +74,37 @@ class Stream(Iterator[Any]):
         session.streams.add(self)
 
     def __next__(self) -> Any:
-        self._session.check_open()
-        result = next(self._results)
-        if self._session.closed:
-            self._results.close()  # another thread is closing the backend and waits
+        session = self._session
+        session.check_open()
+        session.begin_iteration()
+        try:
+            result = next(self._results)
+            if session.closed:
+                self._results.close()  # the thread that closes the backend waits for the slots
+        except ValueError:
+            self._check_not_running()
+            raise
+        finally:
+            session.end_iteration()
         return result
 
     def close(self) -> None:
         """End the stream: wait for jobs in flight, discard their results and release the slots."""
-        self._results.close()
+        try:
+            self._results.close()
+        except ValueError:
+            self._check_not_running()
+            raise
+
+    def _check_not_running(self) -> None:
+        """Raise `GpuError` if a thread is inside the stream; `ValueError` may come from a user's
+        iterable too.
+        """
+        if inspect.getgeneratorstate(self._results) == inspect.GEN_RUNNING:
+            raise GpuError(
+                "the stream is being read, in another thread or by a call inside the iterable of "
+                "its jobs or of out; read and close it in one place"
+            ) from None
 
 
 def _check_jobs(
@@ -95,6 +118,7 @@ def _check_jobs(
             raise ArgumentTypeError(
                 f"job {index}: out has no array for it; out must yield one for each job"
             )
+        session.check_open()  # the iterables may close the backend
         yield session.call_preparer.signatures.make_job_call(kernel, job, index, target)
 
 

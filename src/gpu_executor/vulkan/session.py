@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from threading import get_ident
 from typing import Any, Protocol
 
 import numpy.typing as npt
@@ -69,6 +70,9 @@ class Session:
         self.closed = self.forked = False  # forked: in a child process, which cannot use it
         self.streams: weakref.WeakSet[Closeable] = weakref.WeakSet()
         """Open streams. A stream may hold slots while no thread iterates it."""
+        self._iterating: defaultdict[int, int] = defaultdict(int)
+        """How many streams a thread iterates, by its id: a stream may read another one."""
+        self._close_deferred = False
         self.profile: Profile | None = None
         self._profiling = threading.Lock()
         self._record = Record()
@@ -396,14 +400,34 @@ class Session:
             descriptors=self._descriptors.stats(),
         )
 
+    def begin_iteration(self) -> None:
+        """Note that this thread iterates a stream, which reads iterables of the user's."""
+        self._iterating[get_ident()] += 1
+
+    def end_iteration(self) -> None:
+        """Note that this thread has left a stream; finish a `close` that came from inside it."""
+        thread = get_ident()
+        self._iterating[thread] -= 1
+        if not self._iterating[thread]:
+            del self._iterating[thread]
+            if self._close_deferred:
+                self.close()
+
     def close(self) -> None:
-        """Wait for running calls and free everything. Closing twice does nothing."""
+        """Wait for running calls and free everything. Closing twice does nothing.
+
+        Inside an iterable that a stream reads, this returns at once, and the stream closes the
+        session when it ends: it holds slots, and waiting for them here would take forever.
+        """
         self.closed = True
         if self.forked:
             return
+        if get_ident() in self._iterating:
+            self._close_deferred = True
+            return
         for stream in list(self.streams):
             # A stream that another thread iterates cannot be closed from here; it ends by itself.
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(GpuError):
                 stream.close()
         with self._calibrating:
             self._opened.close()
