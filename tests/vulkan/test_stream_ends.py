@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.vulkan.batch import Stream
 from tests.conftest import OpenGpu, RunPython
 from tests.support.device_waits import HeldWait
 from tests.support.jobs import ADD_U32, check_sums, word_jobs
@@ -108,19 +109,19 @@ def test_closing_inside_a_streams_iterables_ends_the_stream(
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
+@pytest.mark.parametrize("use", [next, Stream.close])
 def test_a_stream_that_is_used_inside_its_own_iterable_says_so(
-    gpu: gx.PersistentVulkanBackend,
+    gpu: gx.PersistentVulkanBackend, use: Callable[[Stream], Any]
 ) -> None:
-    job = word_jobs(70)[0]
-    for use in (next, lambda stream: stream.close()):
+    streams: list[Stream] = []
 
-        def jobs(use: Callable[[Any], Any] = use) -> Iterator[Any]:
-            yield job
-            use(stream)
+    def jobs() -> Iterator[Any]:
+        yield word_jobs(70)[0]
+        use(streams[0])
 
-        stream = gpu.stream(ADD_U32, jobs(), depth=3)
-        with pytest.raises(gx.GpuError, match="the stream is being read, in another thread or by"):
-            list(stream)
+    streams.append(gpu.stream(ADD_U32, jobs(), depth=3))
+    with pytest.raises(gx.GpuError, match="the stream is being read, in another thread or by"):
+        list(streams[0])
     assert gpu.stats().slots.in_use == 0
 
 
@@ -129,7 +130,7 @@ def test_an_error_of_the_iterable_is_raised_as_it_is(gpu: gx.PersistentVulkanBac
         yield word_jobs(70)[0]
         raise ValueError("mine")
 
-    with pytest.raises(ValueError, match="^mine$"):
+    with pytest.raises(ValueError, match=r"^mine$"):
         list(gpu.stream(ADD_U32, jobs()))
 
 
@@ -143,6 +144,44 @@ assert [(result == 2 * x).all() for result in stream] == [True] * 49
 gpu.close()
 """
     ran = run_python(HELD.format(count=2000, limit=200_000, depth=depth) + others)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+LARGE_CALLS = {
+    "between two results": """
+try:
+    gpu.run(product, y, y)
+except gx.OutOfMemoryError:
+    pass
+else:
+    raise SystemExit("the limit was not kept")
+assert [(result == 2 * x).all() for result in stream] == [True] * 49
+assert (gpu.run(product, y, y) == y @ y).all()
+""",
+    "in the iterable": """
+stream.close()
+def jobs():
+    yield from [(x, x)] * 5
+    gpu.run(product, y, y)
+try:
+    list(gpu.stream(add, jobs(), depth=3))
+except gx.OutOfMemoryError:
+    pass
+else:
+    raise SystemExit("the limit was not kept")
+""",
+}
+
+
+@pytest.mark.parametrize("calls", LARGE_CALLS.values(), ids=LARGE_CALLS)
+def test_a_call_for_which_a_stream_leaves_no_memory_is_refused(
+    run_python: RunPython, calls: str
+) -> None:
+    """It must not wait for the stream, which waits for the thread that makes the call."""
+    setup = """
+product, y = gx.kernels.load("matmul_u32"), np.arange(110 * 110, dtype=np.uint32).reshape(110, 110)
+"""
+    ran = run_python(HELD.format(count=2000, limit=200_000, depth=3) + setup + calls)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 

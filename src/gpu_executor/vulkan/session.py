@@ -73,6 +73,8 @@ class Session:
         self._iterating: defaultdict[int, int] = defaultdict(int)
         """How many streams a thread iterates, by its id: a stream may read another one."""
         self._close_deferred = False
+        self._stream_slots = 0
+        """Slots that open streams hold."""
         self.profile: Profile | None = None
         self._profiling = threading.Lock()
         self._record = Record()
@@ -106,6 +108,7 @@ class Session:
                 self.info, self.mapped, self.device_memory, self._recycled
             )
             self._slot_pool = SlotPool(self.resources)
+            self._slot_pool.count_blocked = self._count_blocked_slots
             self.call_preparer = CallPreparer(
                 self.info, settings, self._slot_pool, self._calibrate_if_idle
             )
@@ -239,6 +242,8 @@ class Session:
         """
         prepared, slots = self._take_slots(prepared)
         signature, plan = prepared.signature, prepared.plan
+        if check_start is not None:
+            self._stream_slots += len(slots)
         try:
             ring = Ring(slots, self.resources.copy_threads)
             try:
@@ -267,6 +272,8 @@ class Session:
                     ring.abandon()
                 raise
         finally:
+            if check_start is not None:
+                self._stream_slots -= len(slots)
             # In reverse, so that they are taken in the same order again and their recordings match.
             for slot in reversed(() if self.forked else slots):
                 self._slot_pool.put_back(prepared.slot_key, slot)
@@ -303,6 +310,12 @@ class Session:
         for slot in slots:
             slot.profile = self.profile
         return prepared, slots
+
+    def _count_blocked_slots(self) -> int:
+        """Return how many slots are put back only after this thread has gone on: those of streams,
+        unless another thread iterates one.
+        """
+        return 0 if self._iterating.keys() - {get_ident()} else self._stream_slots
 
     def _leaves_room(self, slot_key: SlotKey, slots: int) -> bool:
         """Whether that many slots leave half of the memory limit to calls during a stream."""
