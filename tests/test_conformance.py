@@ -169,3 +169,21 @@ def test_a_call_is_counted_in_the_statistics(backend: Backend) -> None:
     # The one-shot backend's statistics are those of its last call.
     counted_before = 0 if isinstance(backend, gx.VulkanSpirvBackend) else before
     assert backend.stats().calls == counted_before + 1
+
+
+def test_an_out_that_two_jobs_of_a_batch_use_is_refused(backend: Backend) -> None:
+    if isinstance(backend, gx.VulkanSpirvBackend):
+        return  # it has no run_batch
+    kernel = gx.kernels.load("vector_add_u32")
+    jobs = [tuple(make_inputs(kernel, 50, seed)) for seed in range(3)]
+    outs = [np.zeros(50, np.uint32) for _ in jobs]
+    for wrong, message in (
+        ([outs[0], outs[1], outs[0]], "job 2: out 0 overlaps out 0 of job 0"),
+        ([outs[0], jobs[2][1], outs[2]], "job 2: argument 1 overlaps out 0 of job 1"),
+    ):
+        with pytest.raises(gx.errors.ArgumentShapeError, match=message):
+            backend.run_batch(kernel, jobs, out=wrong)
+    assert not np.any(outs)
+    rows = np.zeros((3, 50), np.uint32)
+    backend.run_batch(kernel, jobs, out=list(rows))
+    np.testing.assert_array_equal(rows, [compute_reference(kernel, *job) for job in jobs])

@@ -21,7 +21,8 @@ ROOT = Path(gpu_executor.__file__).parent
 LAYERS: list[set[str]] = [
     {"errors", "version", "files", "lru"},  # import nothing of gpu_executor
     # Plain data; of telemetry, the events that hot code records.
-    {"settings", "device_info", "device_array", "calibration", "result_memory", "telemetry"},
+    {"settings", "device_info", "device_array", "calibration", "result_memory", "telemetry"}
+    | {"overlaps"},  # which arrays share memory
     {"fork"},  # refuses the use of devices after fork()
     {"spirv", "wgsl", "glsl"},  # readers of kernel code, and the compiler of GLSL
     {"primes"},  # a prime in, every constant out

@@ -17,6 +17,16 @@ from gpu_executor.settings import Settings
 read = Settings.from_environment
 
 
+@pytest.mark.parametrize("value", [3, b"folder", True, Path("a\0b"), "a\0b"])
+def test_a_cache_dir_that_is_no_path_is_refused(value: Any) -> None:
+    with pytest.raises(SettingsError, match=r"cache_dir is .*; it must be the path of a folder"):
+        Settings(cache_dir=value)
+
+
+def test_a_cache_dir_may_be_a_string() -> None:
+    assert Settings(cache_dir="folder") == Settings(cache_dir=Path("folder"))  # type: ignore[arg-type]
+
+
 def test_an_empty_environment_gives_the_defaults() -> None:
     assert read({}) == Settings(
         device=None,

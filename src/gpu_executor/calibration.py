@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,9 @@ VERSION = 1
 """The version of the JSON format, whose keys are the names of `Calibration`'s fields."""
 OPTIONAL_FIELDS = ("piece_split", "piece_several")
 """Fields that are None where the device lacks such queues."""
+SMALLEST, LARGEST = 1e-12, 1e18
+"""Times in seconds and rates in bytes per second are between these numbers. Forecasts multiply and
+divide them, which must not overflow."""
 LARGE_COPY_BYTES = 1 << 20
 """Bytes from which the copy threads share a copy instead of the calling thread making it alone."""
 
@@ -116,6 +118,6 @@ def _check_threads(value: int) -> int:
 
 
 def _check_positive(value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{value} is not a positive, finite number")
+    if not SMALLEST <= value <= LARGEST:
+        raise ValueError(f"{value} is neither a time nor a rate: not from {SMALLEST} to {LARGEST}")
     return float(value)

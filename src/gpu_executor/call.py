@@ -26,6 +26,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, parse_grid, to_native
 from gpu_executor.lru import remember
+from gpu_executor.overlaps import is_same_view, may_overlap
 from gpu_executor.parameters import NO_VALUES, ParameterLayout, ParameterValues
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -523,10 +524,10 @@ def _check_overlaps(signature: Signature, inputs: Sequence[Any], results: Sequen
     in_place = False
     for index, target in enumerate(results):
         for number, source in enumerate(inputs):
-            if isinstance(source, DeviceArray) or not _may_overlap(target, source):
+            if isinstance(source, DeviceArray) or not may_overlap(target, source):
                 continue
             own = returned[index] is passed[number]
-            if not _is_same_view(target, source) or (has_inout and not own):
+            if not is_same_view(target, source) or (has_inout and not own):
                 raise ArgumentShapeError(
                     f"{name}: out {index} overlaps argument {number}"
                     + (
@@ -538,29 +539,12 @@ def _check_overlaps(signature: Signature, inputs: Sequence[Any], results: Sequen
                 )
             in_place = in_place or own
         for number, other in enumerate(results[:index]):
-            if _may_overlap(target, other):
+            if may_overlap(target, other):
                 raise ArgumentShapeError(
                     f"{name}: out {index} overlaps out {number}; each output needs memory of its "
                     "own"
                 )
     return in_place
-
-
-def _may_overlap(a: Array, b: Array) -> bool:
-    """Whether two arrays share an element; True where that takes too long to find out."""
-    if not np.may_share_memory(a, b):
-        return False
-    try:
-        return bool(np.shares_memory(a, b, max_work=10_000))  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
-
-
-def _is_same_view(a: Array, b: Array) -> bool:
-    """Whether element i of both arrays is the same memory, for every i."""
-    compared = ("data", "strides", "typestr")
-    one, other = a.__array_interface__, b.__array_interface__
-    return a.size == b.size and all(one[key] == other[key] for key in compared)
 
 
 def _flatten(kernel: Kernel, array: Array, operand: Operand, *, is_output: bool = False) -> Array:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
 MAX_BRACKETS = 5_000
+MAX_JSON_BYTES = 1 << 20
+"""The largest JSON file of the cache folder that is read; they have a few kilobytes."""
+OPEN_FLAGS = os.O_RDONLY | sum(
+    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
+)
 
 
 def parse_json(text: str) -> Any:
@@ -22,13 +29,40 @@ def parse_json(text: str) -> Any:
     return json.loads(text)
 
 
+def read_own_file(path: Path, max_bytes: int) -> bytes:
+    """Read a regular file of the user's own, or of root's, of at most `max_bytes`.
+
+    Raises `OSError` for everything else that the path may lead to. A FIFO or a device is neither
+    waited for nor read, and a symbolic link is not followed: whoever can write to the folder could
+    have put it there.
+    """
+    try:
+        handle = os.open(path, OPEN_FLAGS)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a symbolic link", str(path)) from None
+        raise
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if hasattr(os, "geteuid") and info.st_uid not in (0, os.geteuid()):
+            raise OSError(errno.EPERM, f"it belongs to user {info.st_uid}", str(path))
+        if info.st_size > max_bytes:
+            raise OSError(errno.EFBIG, f"it has more than {max_bytes:,} bytes", str(path))
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read(max_bytes)
+    finally:
+        os.close(handle)
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file's content in one step: a concurrent reader sees either all of the old content
-    or all of the new. Missing folders are made."""
+    or all of the new. The file, and folders that are missing, are made for the user alone."""
     import tempfile
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    _make_folder(path.parent)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # with mode 0600
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -36,3 +70,10 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder and the folders above it that are missing, with mode 0700."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)

@@ -58,6 +58,12 @@ class Settings:
         if self.queued_bytes is not None:
             check_positive("queued_bytes", self.queued_bytes, TAKES_BYTES)
         _check_when_full("when_full", self.when_full)
+        if isinstance(self.cache_dir, str):
+            object.__setattr__(self, "cache_dir", Path(self.cache_dir))
+        if self.cache_dir is not None and not _is_path(self.cache_dir):
+            raise SettingsError(
+                f"cache_dir is {self.cache_dir!r}; it must be the path of a folder, or None"
+            )
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -90,6 +96,10 @@ def check_positive(name: str, value: object, takes: str) -> None:
     """Raise `SettingsError` unless the value is a whole number of 1 or more."""
     if not isinstance(value, Integral) or value < 1:
         raise SettingsError(f"{name} is {value!r}; {takes}")
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, Path) and "\0" not in str(value)
 
 
 def _check_when_full(name: str, value: object) -> None:

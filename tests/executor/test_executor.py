@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.errors import ArgumentTypeError, ClosedError, NotRunHereError
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ClosedError, NotRunHereError
 from gpu_executor.vulkan import binding
 from tests.conftest import RunPython
 from tests.support.executors import (
@@ -222,6 +222,16 @@ def test_the_error_of_a_batch_names_its_job(executor: gx.GpuExecutor) -> None:
     with pytest.raises(ArgumentTypeError, match="out has 1 entries for 2 jobs"):
         executor.run_batch(ADD, [words(2)] * 2, out=[None])
     assert executor.run_batch(ADD, []) == []
+
+
+def test_an_out_that_two_jobs_of_a_batch_use_is_refused(executor: gx.GpuExecutor) -> None:
+    jobs, out = [words(4, n) for n in range(5)], np.zeros(4, np.uint32)
+    outs = [None, out, None, out, None]
+    with pytest.raises(ArgumentShapeError, match="job 3: out 0 overlaps out 0 of job 1"):
+        executor.run_batch(ADD, jobs, out=outs)
+    with pytest.raises(ArgumentShapeError, match="job 1: out 0 overlaps argument 0 of job 0"):
+        executor.run_batch(ADD, jobs, out=[None, jobs[0][0], None, None, None])
+    assert not np.any(out)
 
 
 def test_a_batch_that_overwrites_its_inputs_runs_once(executor: gx.GpuExecutor) -> None:

@@ -88,6 +88,10 @@ INVALID_NUMBERS: list[Any] = [
     0,
     0.0,
     -0.0,
+    5e-324,
+    1e-13,
+    1.1e18,
+    1e308,
     "1",
     "",
     [],
@@ -242,9 +246,10 @@ def test_a_missing_file_is_no_calibration_and_no_warning(
     info: DeviceInfo, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert read_calibration(tmp_path, info) is None
+    assert caplog.text == ""
     calibration_path(tmp_path, info).mkdir()
     assert read_calibration(tmp_path, info) is None
-    assert caplog.text == ""
+    assert "the calibration was not read: " in caplog.text
 
 
 @pytest.mark.parametrize(

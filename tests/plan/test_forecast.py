@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpu_executor.calibration import Calibration
+from gpu_executor.calibration import LARGEST, SMALLEST, Calibration
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.plan import MAX_SLOTS, DataPath, Plan, QueueUse, Request, RunOptions, make_plan
 from gpu_executor.plan.forecast import PipelinePace, Schedule, Work, forecast
@@ -44,6 +44,9 @@ any_options = st.one_of(
     st.builds(RunOptions, st.none() | st.booleans(), st.just(False), st.none() | st.just(1)),
 )
 
+extremes = st.sampled_from([SMALLEST, 1e-9, 1.0, 1e9, LARGEST])
+"""What a file may hold that somebody has forged."""
+
 
 def plan(
     count: int,
@@ -59,6 +62,27 @@ def plan(
     operands = add_operands(count)
     request = Request(ADD, operands, count, jobs, options, in_place=mapped, recycled=mapped)
     return make_plan(request, on, Settings(**settings), calibration)
+
+
+@given(
+    times_and_rates=st.fixed_dictionaries(dict.fromkeys([*RATES, *TIMES, *MAYBE_TIMES], extremes)),
+    threads=st.lists(extremes, min_size=1, max_size=4),
+    count=st.sampled_from([1, 1000, 1 << 26]),
+    jobs=st.sampled_from([1, 100]),
+    options=any_options,
+)
+def test_every_calibration_that_is_read_gives_a_plan(
+    times_and_rates: dict[str, Any],
+    threads: list[float],
+    count: int,
+    jobs: int,
+    options: RunOptions,
+) -> None:
+    pairs = tuple((1 << at, rate) for at, rate in enumerate(threads))
+    calibration = dataclasses.replace(H200, host_copy=pairs, **times_and_rates)
+    made = plan(count, jobs, Calibration.from_json(calibration.to_json()), options=options)
+    assert 1 <= made.chunk <= count
+    assert 1 <= made.slots <= MAX_SLOTS
 
 
 def forecast_seconds(

@@ -44,7 +44,7 @@ def assemble(*instructions: Instruction, version: int = 0x10300, bound: int = 10
 CAPABILITY = (17, 1)
 ENTRY = (15, 5, 1, *name_words(b"main"))
 SIZE = (16, 1, 17, 8, 4, 2)
-FUNCTION = ((54, 2, 1, 0, 3), (56,))
+FUNCTION = ((54, 2, 1, 0, 3), (248, 4), (253,), (56,))
 # %10 = uint, %11 = a struct of two uints, %12 = pointer to it, %13 = a variable of it.
 BUFFER = ((71, 13, 33, 7), (71, 13, 34, 0), (21, 10, 32, 0), (30, 11, 10, 10))
 BUFFER_VARIABLE = ((32, 12, 12, 11), (59, 12, 13, 12))
@@ -57,6 +57,11 @@ WORKGROUP: tuple[Instruction, ...] = (
 
 def kernel(*extra: Instruction, size: tuple[Instruction, ...] = (SIZE,)) -> bytes:
     return assemble(CAPABILITY, ENTRY, *size, *extra, *FUNCTION)
+
+
+def code_kernel(*code: Instruction) -> bytes:
+    """A kernel with `code` in the only block of its main function."""
+    return assemble(CAPABILITY, ENTRY, SIZE, *FUNCTION[:2], *code, *FUNCTION[2:])
 
 
 VALID = kernel(*WORKGROUP, *BUFFER[:2], *BUFFER[3:], *BUFFER_VARIABLE)
@@ -325,6 +330,20 @@ HEADER = assemble()
         (assemble(ENTRY, SIZE), "'main' has no function"),
         (assemble(ENTRY, SIZE, FUNCTION[0]), "ends inside a function"),
         (kernel(size=()), "no local size"),
+        (assemble(ENTRY, SIZE, FUNCTION[0], (56,)), "OpFunctionEnd at word .* is out of place"),
+        (assemble(ENTRY, SIZE, *FUNCTION[1:]), "248 at word 16 is outside of a function"),
+        (assemble(ENTRY, SIZE, *FUNCTION[:2], (56,)), "OpFunctionEnd .* out of place: a function"),
+        (
+            assemble(ENTRY, SIZE, *FUNCTION[:3], (0,), (56,)),
+            "instruction 0 at word .* out of place",
+        ),
+        (assemble(ENTRY, SIZE, *FUNCTION[:3], (253,), (56,)), "253 at word .* is out of place"),
+        (assemble(ENTRY, SIZE, *FUNCTION[:3]), "ends inside a function"),
+        (code_kernel((61, 2, 7)), "the instruction 61 at word .* lacks 1 of its operands"),
+        (code_kernel((61, 2, 7, 200)), "the instruction 61 at word .* uses id 200"),
+        (code_kernel((128, 2, 7, 4, 0)), "the instruction 128 at word .* uses id 0"),
+        (code_kernel((61, 4, 7, 8)), "the instruction 61 at word .* uses %8, which is not defined"),
+        (code_kernel((248, 4)), "the instruction 248 at word .* defines %4, which is defined"),
         (kernel(size=((16, 1, 17, 8, 0, 1),)), r"\(8, 0, 1\)"),
         (kernel(size=((16, 1, 17, 8),)), "three dimensions"),
         (kernel(size=((331, 1, 38, 5, 5, 5),)), "given by an id that is not defined"),
@@ -342,11 +361,32 @@ def test_malformed_modules_are_refused(code: bytes, words: str) -> None:
         read_interface(code)
 
 
+def test_of_two_blocks_of_push_constants_the_used_one_counts() -> None:
+    types = ((21, 10, 32, 0), (30, 11, 10), (30, 12, 10, 10), (32, 13, 9, 11), (32, 14, 9, 12))
+    offsets = ((72, 11, 0, 35, 8), (72, 12, 0, 35, 0), (72, 12, 1, 35, 20))
+    variables = ((59, 13, 15, 9), (59, 14, 16, 9))
+    load = (FUNCTION[0], FUNCTION[1], (61, 11, 17, 15), *FUNCTION[2:])
+    code = assemble(CAPABILITY, ENTRY, SIZE, *offsets, *types, *variables, *load)
+    found = read_interface(code)
+    assert [member.offset for member in found.push_members] == [8]
+    assert found.push_constant_bytes == 24
+
+
 def test_a_type_nested_repeatedly_is_sized_in_linear_time() -> None:
     types: list[Instruction] = [(21, 9, 32, 0)]
     for outer in range(10, 51):
         types += [(72, outer, 0, 35, 0), (72, outer, 1, 35, 4), (30, outer, outer - 1, outer - 1)]
     assert read_interface(push_kernel(*types)).push_constant_bytes == 4 + 41 * 4
+
+
+def test_debug_lines_and_unknown_instructions_are_accepted_anywhere() -> None:
+    line, no_line, unknown, debug = (8, 5, 1, 1), (317,), (6000, 4, 9, 77), (12, 4, 6, 5, 1, 77)
+    text = (7, 5, 0)
+    code = assemble(
+        CAPABILITY, ENTRY, SIZE, text, line, FUNCTION[0], line, FUNCTION[1], line, unknown,
+        (128, 4, 10, 9, 9), no_line, FUNCTION[2], line, FUNCTION[3], debug, no_line,
+    )  # fmt: skip
+    assert read_interface(code).entry_point == "main"
 
 
 def test_a_module_truncated_at_any_word_is_refused() -> None:

@@ -7,11 +7,21 @@ import subprocess
 
 
 @functools.cache
-def compile_glsl(body: str, vulkan: str = "1.1", stage: str = "compute") -> bytes:
+def compile_glsl(
+    body: str, vulkan: str = "1.1", stage: str = "compute", options: tuple[str, ...] = ()
+) -> bytes:
     """SPIR-V of a shader's body; a missing glslc or a mistake in the body fails the test."""
-    command = ["glslc", f"-fshader-stage={stage}", f"--target-env=vulkan{vulkan}", "-", "-o", "-"]
+    command = ["glslc", *options, f"-fshader-stage={stage}", f"--target-env=vulkan{vulkan}"]
+    command += ["-", "-o", "-"]
     source = f"#version 450\n{body}".encode()
     return subprocess.run(command, input=source, stdout=subprocess.PIPE, check=True).stdout
+
+
+@functools.cache
+def assemble_spirv(text: str, version: str = "1.3") -> bytes:
+    """SPIR-V of an assembly text; spirv-as is installed with glslc's libraries."""
+    command = ["spirv-as", "--target-env", f"spv{version}", "-", "-o", "-"]
+    return subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, check=True).stdout
 
 
 def shader(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -140,6 +141,48 @@ def test_a_damaged_file_is_ignored_and_replaced(
     gpu.close()
     assert len(read_cache(path, gpu.device)) == gpu.stats().disk_cache.bytes_saved > 0
     assert list(tmp_path.iterdir()) == [path]
+
+
+OPEN_WITH_UNSAFE_FILES = """
+import faulthandler
+faulthandler.dump_traceback_later(60, exit=True)
+import logging, os, pathlib, sys
+import numpy as np, gpu_executor as gx
+from gpu_executor.vulkan.disk_cache import cache_path, calibration_path
+from gpu_executor.webgpu.boundaries import history_path
+folder = pathlib.Path(os.environ["GPU_CACHE_DIR"])
+os.mkfifo(folder / "fifo")
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+info = gx.devices()[0]
+with gx.WgpuExecutor() as gpu:
+    name = gpu.device_name
+paths = cache_path(folder, info), calibration_path(folder, info), history_path(folder, name)
+for path in paths:
+    path.unlink(missing_ok=True)
+    {put}
+x = np.arange(50, dtype=np.uint32)
+for open_one in (gx.PersistentVulkanBackend, gx.WgpuExecutor, gx.GpuExecutor):
+    with open_one() as gpu:
+        assert (gpu.run(gx.kernels.load("vector_add_u32"), x, x) == 2 * x).all()
+assert paths[0].is_file() and paths[2].is_file(), "they are replaced"
+"""
+UNSAFE_FILES = {
+    "a FIFO": ("os.mkfifo(path)", "not a regular file"),
+    "a link to a FIFO": ("path.symlink_to('fifo')", "a symbolic link"),
+    "a link to a device": ("path.symlink_to('/dev/zero')", "a symbolic link"),
+    "20 GB": ("path.touch(); os.truncate(path, 20 << 30)", "more than"),
+}
+
+
+@pytest.mark.parametrize(("put", "words"), UNSAFE_FILES.values(), ids=UNSAFE_FILES)
+def test_what_is_not_a_file_of_the_cache_is_neither_waited_for_nor_read(
+    run_python: RunPython, tmp_path: Path, put: str, words: str
+) -> None:
+    script = OPEN_WITH_UNSAFE_FILES.format(put=put)
+    ran = run_python(script, GPU_CACHE_DIR=str(tmp_path), GPU_CALIBRATE="1")
+    assert ran.returncode == 0, ran.stderr
+    for kind in ("pipeline cache", "calibration", "bucket history"):
+        assert re.search(f"the {kind} was not read: .*{words}", ran.stdout)
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["a file itself", "inside a file"])

@@ -57,10 +57,24 @@ def test_a_stream_writes_to_out(gpu: Gpu, device_local: bool) -> None:
 
 def test_out_arrays_of_a_stream_may_come_again(gpu: Gpu) -> None:
     jobs = word_jobs(*[70] * 40)
-    targets = itertools.cycle([np.zeros(70, np.uint32) for _ in range(20)])
+    targets = itertools.cycle([np.zeros(70, np.uint32) for _ in range(3)])
     stream = gpu.stream(ADD_U32, jobs, out=targets, depth=3)
     for result, (a, b) in zip(stream, jobs, strict=True):
         np.testing.assert_array_equal(result, a + b)
+
+
+@pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "plain"])
+def test_an_out_array_that_comes_again_too_early_is_refused(gpu: Gpu, mapped: bool) -> None:
+    jobs = word_jobs(*[70] * 9)
+    make = gpu.empty if mapped else np.empty
+    targets = [make(70, np.uint32) for _ in range(2)]
+    stream = gpu.stream(ADD_U32, jobs, out=itertools.cycle(targets), depth=3)
+    with pytest.raises(gx.errors.ArgumentShapeError, match="job 2: out 0 overlaps out 0 of job 0"):
+        list(stream)
+    stream = gpu.stream(ADD_U32, [jobs[0], (targets[0], jobs[1][1])], out=targets, depth=3)
+    with pytest.raises(gx.errors.ArgumentShapeError, match="job 1: argument 0 overlaps out 0"):
+        list(stream)
+    check_sums(list(gpu.stream(ADD_U32, jobs, depth=3)), jobs)
 
 
 def test_a_stream_whose_out_ends_early_names_the_job(gpu: Gpu) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.vulkan.batch import Stream
 from tests.conftest import OpenGpu, RunPython
 from tests.support.device_waits import HeldWait
 from tests.support.jobs import ADD_U32, check_sums, word_jobs
@@ -45,6 +49,91 @@ def test_an_open_stream_does_not_block_close(run_python: RunPython, ending: str)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
+# Each runs inside `jobs` or `out` of a stream with jobs in flight, and the stream then raises.
+CLOSED_INSIDE = """
+import faulthandler
+faulthandler.dump_traceback_later(60, exit=True)
+import numpy as np, gpu_executor as gx
+add, x = gx.kernels.load("vector_add_u32"), np.arange(500, dtype=np.uint32)
+gpu = gx.PersistentVulkanBackend()
+def close():
+    {close}
+def jobs(count, at):
+    for number in range(count):
+        if number == at:
+            close()
+        yield x, x
+def jobs_then_close(count):
+    yield from jobs(count, -1)
+    close()
+def outs(at):
+    for job in jobs(20, at):
+        yield np.empty_like(x)
+results = []
+try:
+    for result in {stream}:
+        results.append(result)
+except gx.errors.ClosedError as error:
+    assert "the backend is closed" in str(error)
+else:
+    raise SystemExit("the stream went on")
+assert all((result == 2 * x).all() for result in results)
+assert 1 <= len(results) < 12, len(results)
+assert repr(gpu).endswith("closed>")
+assert gpu.stats().slots.in_use == gpu.stats().slots.idle == 0
+assert gpu.stats().memory.bytes_used == 0
+gpu.close()
+with gx.PersistentVulkanBackend() as another:
+    assert (another.run(add, x, x) == 2 * x).all()
+"""
+IN_JOBS = "gpu.stream(add, jobs(20, 9), depth=3)"
+CLOSES = {
+    "in jobs": ("gpu.close()", IN_JOBS),
+    "in out": ("gpu.close()", "gpu.stream(add, jobs(20, -1), out=outs(9), depth=3)"),
+    "twice": ("gpu.close(); gpu.close()", IN_JOBS),
+    "with": ("with gpu: pass", IN_JOBS),
+    "before the last job": ("gpu.close()", "gpu.stream(add, jobs(10, 9), depth=3)"),
+    "after the last job": ("gpu.close()", "gpu.stream(add, jobs_then_close(10), depth=3)"),
+    "a stream in a stream": (
+        "gpu.close()",
+        "gpu.stream(add, ((y, np.zeros_like(y)) for y in gpu.stream(add, jobs(20, 11))), depth=3)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("close", "stream"), CLOSES.values(), ids=CLOSES)
+def test_closing_inside_a_streams_iterables_ends_the_stream(
+    run_python: RunPython, close: str, stream: str
+) -> None:
+    ran = run_python(CLOSED_INSIDE.format(close=close, stream=stream))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("use", [next, Stream.close])
+def test_a_stream_that_is_used_inside_its_own_iterable_says_so(
+    gpu: gx.PersistentVulkanBackend, use: Callable[[Stream], Any]
+) -> None:
+    streams: list[Stream] = []
+
+    def jobs() -> Iterator[Any]:
+        yield word_jobs(70)[0]
+        use(streams[0])
+
+    streams.append(gpu.stream(ADD_U32, jobs(), depth=3))
+    with pytest.raises(gx.GpuError, match="the stream is being read, in another thread or by"):
+        list(streams[0])
+    assert gpu.stats().slots.in_use == 0
+
+
+def test_an_error_of_the_iterable_is_raised_as_it_is(gpu: gx.PersistentVulkanBackend) -> None:
+    def jobs() -> Iterator[Any]:
+        yield word_jobs(70)[0]
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match=r"^mine$"):
+        list(gpu.stream(ADD_U32, jobs()))
+
+
 @pytest.mark.parametrize("depth", [None, 16])
 def test_other_calls_run_while_a_stream_is_open(run_python: RunPython, depth: int | None) -> None:
     others = """
@@ -55,6 +144,44 @@ assert [(result == 2 * x).all() for result in stream] == [True] * 49
 gpu.close()
 """
     ran = run_python(HELD.format(count=2000, limit=200_000, depth=depth) + others)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+LARGE_CALLS = {
+    "between two results": """
+try:
+    gpu.run(product, y, y)
+except gx.OutOfMemoryError:
+    pass
+else:
+    raise SystemExit("the limit was not kept")
+assert [(result == 2 * x).all() for result in stream] == [True] * 49
+assert (gpu.run(product, y, y) == y @ y).all()
+""",
+    "in the iterable": """
+stream.close()
+def jobs():
+    yield from [(x, x)] * 5
+    gpu.run(product, y, y)
+try:
+    list(gpu.stream(add, jobs(), depth=3))
+except gx.OutOfMemoryError:
+    pass
+else:
+    raise SystemExit("the limit was not kept")
+""",
+}
+
+
+@pytest.mark.parametrize("calls", LARGE_CALLS.values(), ids=LARGE_CALLS)
+def test_a_call_for_which_a_stream_leaves_no_memory_is_refused(
+    run_python: RunPython, calls: str
+) -> None:
+    """It must not wait for the stream, which waits for the thread that makes the call."""
+    setup = """
+product, y = gx.kernels.load("matmul_u32"), np.arange(110 * 110, dtype=np.uint32).reshape(110, 110)
+"""
+    ran = run_python(HELD.format(count=2000, limit=200_000, depth=3) + setup + calls)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 

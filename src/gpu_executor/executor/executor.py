@@ -214,8 +214,8 @@ class GpuExecutor(Executor):
         self, kernel: Kernel, jobs: Iterable[Arrays], *, out: Sequence[Any] | None = None
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays. Returns their results in order, or
-        raises the exception of the first job that failed. Jobs run concurrently: no job may read
-        what another job writes."""
+        raises the exception of the first job that failed. Jobs run concurrently: a job that reads
+        or writes what another one writes is refused."""
         calls = collect_calls(jobs, out)
         job = self._make_batch(check_kernel(kernel), calls, None if out is None else list(out))
         self._queue.put(job)
@@ -249,7 +249,7 @@ class GpuExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Queue a call of a kernel on arrays, and return its future. `out=` gives the output
-        arrays."""
+        arrays, which no other call may use until the future is done."""
         job = self._make_job(check_kernel(fn), args, take_out(kwargs))
         self._queue.put(job)
         return job.future

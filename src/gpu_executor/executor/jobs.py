@@ -28,6 +28,7 @@ from gpu_executor.errors import (
 from gpu_executor.executor.future_internals import renew_lock
 from gpu_executor.executor.work_stealing import WorkSplit
 from gpu_executor.kernel import Kernel
+from gpu_executor.overlaps import check_jobs_disjoint
 from gpu_executor.telemetry import load_exporter
 
 # Bound once: it is called for every job.
@@ -59,7 +60,7 @@ def take_out(options: dict[str, Any]) -> Any:
 def collect_calls(
     jobs: Iterable[Sequence[Any]], out: Sequence[Any] | None
 ) -> list[tuple[Any, ...]]:
-    """Return the jobs of a batch as tuples of arrays; check them and the length of `out`."""
+    """Return the jobs of a batch as tuples of arrays; check them and `out`."""
     calls: list[tuple[Any, ...]] = []
     for index, arrays in enumerate(jobs):
         if not isinstance(arrays, tuple | list):
@@ -68,6 +69,7 @@ def collect_calls(
         calls.append(tuple(arrays))
     if out is not None and len(out) != len(calls):
         raise ArgumentTypeError(f"out has {len(out)} entries for {len(calls)} jobs")
+    check_jobs_disjoint(calls, out)
     return calls
 
 

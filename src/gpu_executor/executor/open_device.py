@@ -12,17 +12,15 @@ lost device.
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpu_executor.backend import Backend
-from gpu_executor.call import Array
 from gpu_executor.errors import (
     ClosedError,
     DeviceLostError,
@@ -39,36 +37,8 @@ from gpu_executor.executor.device_metrics import DeviceCounts, DeviceMetrics, De
 from gpu_executor.executor.jobs import Arrays, copy_exception, copy_exception_for_each
 from gpu_executor.executor.result_check import ResultChecker, ResultSample
 from gpu_executor.kernel import Kernel
+from gpu_executor.overlaps import find_conflict, list_outputs, select_host_arrays
 from gpu_executor.settings import Settings
-
-
-class OverwrittenRanges:
-    """The address ranges of the outputs of several calls."""
-
-    def __init__(self, outs: Iterable[Any]) -> None:
-        ranges = sorted(
-            _find_address_range(each)
-            for out in outs
-            for each in _select_outputs(out)
-            if each.nbytes
-        )
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        for start, end in ranges:
-            if self._ends and start <= self._ends[-1]:
-                self._ends[-1] = max(self._ends[-1], end)
-            else:
-                self._starts.append(start)
-                self._ends.append(end)
-
-    def overlap(self, arrays: Arrays) -> bool:
-        """Whether an array may overlap an output. Only address ranges are compared, not strides."""
-        return any(map(self._overlaps_array, _select_host_arrays(arrays)))
-
-    def _overlaps_array(self, array: Array) -> bool:
-        start, end = _find_address_range(array)
-        before = bisect.bisect_left(self._starts, end) - 1
-        return bool(array.nbytes) and before >= 0 and self._ends[before] > start
 
 
 def find_retry_obstacle(arrays: Arrays, out: Any, *, reopened: bool = True) -> str | None:
@@ -81,41 +51,15 @@ def find_retry_obstacle(arrays: Arrays, out: Any, *, reopened: bool = True) -> s
     return None
 
 
-def find_batch_retry_obstacle(
-    arrays: Arrays, out: Any, overwritten: OverwrittenRanges, *, reopened: bool
-) -> str | None:
-    """The same for one call of a batch that failed."""
-    if overwritten.overlap(arrays):
-        return "an output of its batch overlaps one of its inputs, which may be overwritten already"
-    return find_retry_obstacle(arrays, out, reopened=reopened)
-
-
 def writes_in_place(arrays: Arrays, out: Any) -> bool:
     """Whether an output of a call may overlap one of its inputs."""
     if out is None:
         return False
     return any(
         np.may_share_memory(target, each)
-        for target in _select_outputs(out)
-        for each in _select_host_arrays(arrays)
+        for target in select_host_arrays(list_outputs(out))
+        for each in select_host_arrays(arrays)
     )
-
-
-def _select_outputs(out: Any) -> Iterator[Array]:
-    """The NumPy arrays that a call writes to."""
-    return _select_host_arrays(out if isinstance(out, tuple | list) else [out])
-
-
-def _select_host_arrays(arrays: Sequence[Any]) -> Iterator[Array]:
-    return (each for each in arrays if isinstance(each, np.ndarray))
-
-
-def _find_address_range(array: Array) -> tuple[int, int]:
-    """The address of an array's first byte, and the address after its last byte."""
-    start: int = array.__array_interface__["data"][0]
-    steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
-    first = start + sum(step for step in steps if step < 0)
-    return first, start + sum(step for step in steps if step > 0) + array.itemsize
 
 
 CallWithOut = tuple[Arrays, Any]
@@ -180,8 +124,10 @@ class OpenDevice:
         if len(calls) == 1:
             return [self._run_to_outcome(kernel, calls[0], outs[0])]
         pairs = list(zip(calls, outs, strict=True))
-        if any(writes_in_place(arrays, out) for arrays, out in pairs):
-            # A retry of the batch would run these calls on inputs that are overwritten.
+        in_place = any(writes_in_place(arrays, out) for arrays, out in pairs)
+        if in_place or find_conflict(calls, outs) is not None:
+            # A retry of the batch would run calls on inputs that are overwritten. Calls of several
+            # `submit`s may overlap: these run in the order in which they were submitted.
             return [self._run_to_outcome(kernel, arrays, out) for arrays, out in pairs]
         self.counts.batches += 1
         samples = self._draw_samples(kernel, pairs)
@@ -271,12 +217,8 @@ class OpenDevice:
         so."""
         if not isinstance(error, TRANSIENT_ERRORS) or tried >= min(BATCH_TRIES, self._tries):
             return False
-        overwritten = OverwrittenRanges(out for _, out in pairs)
         reopened = isinstance(error, LOSS_ERRORS)
-        if any(
-            find_batch_retry_obstacle(arrays, out, overwritten, reopened=reopened)
-            for arrays, out in pairs
-        ):
+        if any(find_retry_obstacle(arrays, out, reopened=reopened) for arrays, out in pairs):
             return False
         self._recover(backend, error)
         self.metrics.count_retry(kernel, error)
@@ -294,10 +236,10 @@ class OpenDevice:
         if isinstance(error, TRANSIENT_ERRORS):
             self._recover(backend, error)
             self.metrics.count_retry(kernel, error)
-        overwritten, outcomes = OverwrittenRanges(out for _, out in pairs), list[Any]()
+        outcomes: list[Any] = []
         lost = False
         for arrays, out in pairs:
-            obstacle = find_batch_retry_obstacle(arrays, out, overwritten, reopened=reopened)
+            obstacle = find_retry_obstacle(arrays, out, reopened=reopened)
             if obstacle is None and lost and self._should_be_quarantined():
                 # Other devices will run this call: it fails like the call before it.
                 outcomes.append(copy_exception(outcomes[-1]))
@@ -306,12 +248,7 @@ class OpenDevice:
                 outcomes.append(self._run_to_outcome(kernel, arrays, out))
                 lost = isinstance(outcomes[-1], DeviceLostError)
                 continue
-            # An error that is not transient belongs to one call. The other calls only refer to it.
-            failure = (
-                copy_exception(error)
-                if transient
-                else GpuError(f"another call of its batch failed: {error}")
-            )
+            failure = copy_exception(error)
             failure.add_note(f"not retried: {obstacle}")
             self.counts.errors += 1
             outcomes.append(failure)
@@ -387,15 +324,10 @@ class OpenDevice:
     def _draw_samples(
         self, kernel: Kernel, pairs: Sequence[CallWithOut]
     ) -> list[ResultSample | Exception | None] | None:
-        """The samples of a batch to check, None for a call that is not checked. A call whose inputs
-        another call overwrites is not: its inputs are unknown until it runs."""
+        """The samples of a batch to check, None for a call that is not checked."""
         if not self._checker.fraction:
             return None
-        overwritten = OverwrittenRanges(out for _, out in pairs)
-        return [
-            None if overwritten.overlap(arrays) else self._draw_sample(kernel, arrays)
-            for arrays, _ in pairs
-        ]
+        return [self._draw_sample(kernel, arrays) for arrays, _ in pairs]
 
     def _draw_sample(self, kernel: Kernel, arrays: Arrays) -> ResultSample | Exception | None:
         """The sample of one call in a batch. An exception is returned: it is this call's only."""

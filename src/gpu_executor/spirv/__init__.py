@@ -4,7 +4,8 @@
 of a shader. For any bytes it returns an interface or raises `SpirvError`. "Spec" in these files is
 the Khronos SPIR-V specification, unified edition.
 
-    module.py     bytes -> instructions and decorations
+    instructions.py  where each instruction begins, and checks that cost little
+    module.py     bytes -> declarations, decorations and functions
     constants.py  scalar types, constants, specialization constants
     types.py      the layout of types in memory, and the NumPy dtypes with that layout
     access.py     what the code does through its variables: loads, stores, atomic operations

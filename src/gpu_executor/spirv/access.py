@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.module import Module
 
 Access = Literal["in", "out", "inout"]
@@ -38,12 +39,9 @@ _USES: dict[int, tuple[int, int]] = {
 # Access chains, OpCopyObject, OpBitcast, OpCopyLogical, OpRawAccessChainNV: result and base.
 _DERIVATIONS = frozenset((65, 66, 67, 70, 83, 124, 400, 5398))
 _COPY_MEMORY = frozenset((63, 64))
-_EXTENDED, _FUNCTION_CALL, _VARIABLE, _SELECT, _PHI, _RETURN_VALUE = 12, 57, 59, 169, 245, 254
+_EXTENDED, _FUNCTION_CALL, _SELECT, _PHI, _RETURN_VALUE = 12, 57, 169, 245, 254
 _CONTROL_BARRIER = 224
 _GLSL_MODF, _GLSL_FREXP = 35, 51  # GLSL.std.450: both store through their last operand
-# Instructions that take pointers or arbitrary words, and neither load nor store: debug lines,
-# OpArrayLength, barriers, pointer comparisons, control flow, lifetimes.
-_NEUTRAL = frozenset((0, 1, 8, 68, 225, *range(246, 254), 255, 256, 257, 317, 401, 402, 403))
 
 
 @dataclass(slots=True)
@@ -74,21 +72,21 @@ class CodeUses:
 def read_uses(module: Module, entry: int) -> CodeUses:
     """Return what the code reachable from the function `entry` does through pointers."""
     found = CodeUses()
+    for variable in module.all("OpVariable"):
+        for initializer in variable[3:]:  # a pointer in memory is not followed
+            found.uses[initializer] = UNKNOWN
     returned: dict[int, list[int]] = {}  # the values that a function returns
     results: dict[int, list[int]] = {}  # the results of the calls of a function
     reached, waiting = {entry}, [entry]
     while waiting:
         function = waiting.pop()
-        body = module.functions.get(function)
-        if body is None:
-            continue
-        for opcode, operands in body.instructions:
+        for opcode, operands in module.functions[function].instructions:
             if opcode == _FUNCTION_CALL:
                 called = operands[2]
+                if called not in module.functions:
+                    raise SpirvError(f"the code calls %{called}, which is not a function")
                 results.setdefault(called, []).append(operands[1])
-                parameters = (
-                    module.functions[called].parameters if (called in module.functions) else ()
-                )
+                parameters = module.functions[called].parameters
                 for argument, parameter in zip(operands[3:], parameters, strict=False):
                     found.derived.setdefault(argument, []).append(parameter)
                 if called not in reached:
@@ -105,9 +103,8 @@ def read_uses(module: Module, entry: int) -> CodeUses:
 
 
 def _add_use(module: Module, found: CodeUses, opcode: int, operands: tuple[int, ...]) -> None:
+    """Add what one instruction does with its operands that may be pointers."""
     uses, derived = found.uses, found.derived
-    if opcode in _NEUTRAL:
-        return
     if opcode in _USES:
         flags, at = _USES[opcode]
         uses[operands[at]] = uses.get(operands[at], 0) | flags
@@ -126,7 +123,7 @@ def _add_use(module: Module, found: CodeUses, opcode: int, operands: tuple[int, 
     elif opcode == _EXTENDED:
         _add_extended_use(module, found, operands)
     else:
-        for value in operands[3:] if opcode == _VARIABLE else operands:  # 3: an initializer
+        for value in operands:
             uses[value] = uses.get(value, 0) | UNKNOWN
 
 

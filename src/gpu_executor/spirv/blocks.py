@@ -6,8 +6,8 @@ Any other resource is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from gpu_executor.spirv.module import (
     DESCRIPTOR_SET,
     NON_READABLE,
     NON_WRITABLE,
+    WHOLE,
     Module,
 )
 from gpu_executor.spirv.types import TypeLayout, TypeReader, make_dtype
@@ -72,32 +73,41 @@ class Blocks:
     unusable_members: tuple[str, ...]
 
 
+class _Variable(NamedTuple):
+    """The variable of a storage buffer, and whether it or all its members are decorated so."""
+
+    target: int
+    block: int  # the struct's id
+    read_only: bool
+    write_only: bool
+
+
 def read_blocks(module: Module, uses: CodeUses) -> Blocks:
     """Return the interface blocks; raise SpirvError if the shader needs anything else."""
     types = TypeReader(module)
-    variables: dict[int, list[tuple[int, int]]] = {}
+    variables: dict[int, list[_Variable]] = {}
     uniforms: list[tuple[int, int]] = []
     for variable in module.all("OpVariable"):
         if variable[2] in (_UNIFORM_CONSTANT, _UNIFORM, _STORAGE_BUFFER):
-            pointee = module.pointee(variable)
-            binding = _read_binding(module, variable, pointee)
-            if _is_storage_buffer(module, variable, pointee):
-                variables.setdefault(binding, []).append((variable[1], pointee))
+            block = module.pointee(variable)
+            binding = _read_binding(module, variable[1], block)
+            if variable[2] == _STORAGE_BUFFER or module.decoration(block, BUFFER_BLOCK) is not None:
+                decorations = _get_decorations(module, variable[1], block)
+                found = _Variable(
+                    variable[1], block, NON_WRITABLE in decorations, NON_READABLE in decorations
+                )
+                variables.setdefault(binding, []).append(found)
             else:
-                uniforms.append((binding, pointee))
-    buffers = {
-        binding: _read_storage_block(module, types, uses, binding, found)
-        for binding, found in sorted(variables.items())
-    }
-    read_only = frozenset(
-        binding
-        for binding, found in variables.items()
-        if all(_is_decorated(module, each, NON_WRITABLE) for each in found)
-    )
+                uniforms.append((binding, block))
+    buffers = [
+        _read_storage_block(module, types, uses, binding, variables[binding])
+        for binding in sorted(variables)
+    ]
+    read_only = [at for at, found in variables.items() if all(each.read_only for each in found)]
     uniform, unusable = _read_uniform(types, uniforms, variables)
     push_bytes, push_members, unusable_push = _read_push_constants(module, types, uses)
     return Blocks(
-        tuple(buffers.values()), read_only, uniform, push_bytes, push_members,
+        tuple(buffers), frozenset(read_only), uniform, push_bytes, push_members,
         unusable_push + unusable,
     )  # fmt: skip
 
@@ -105,8 +115,7 @@ def read_blocks(module: Module, uses: CodeUses) -> Blocks:
 # --- bindings ---
 
 
-def _read_binding(module: Module, variable: tuple[int, ...], pointee: int) -> int:
-    target = variable[1]
+def _read_binding(module: Module, target: int, pointee: int) -> int:
     binding = module.decoration(target, BINDING)
     descriptor_set = module.decoration(target, DESCRIPTOR_SET)
     if binding is None or descriptor_set is None:
@@ -128,110 +137,89 @@ def _read_binding(module: Module, variable: tuple[int, ...], pointee: int) -> in
     return binding
 
 
-def _is_storage_buffer(module: Module, variable: tuple[int, ...], pointee: int) -> bool:
-    return variable[2] == _STORAGE_BUFFER or module.decoration(pointee, BUFFER_BLOCK) is not None
-
-
-def _is_decorated(module: Module, variable_and_block: tuple[int, int], decoration: int) -> bool:
-    """Return whether a variable, or every member of its block, has a decoration."""
-    variable, block = variable_and_block
-    members = range(len(module.definition(block)[1]) - 1)
-    return module.decoration(variable, decoration) is not None or (
-        all(module.decoration(block, decoration, at) is not None for at in members)
-        and len(members) > 0
-    )
+def _get_decorations(module: Module, variable: int, block: int) -> set[int]:
+    """Return the decorations that a variable or every member of its block has."""
+    found = set(module.decorations.get((variable, WHOLE), ()))
+    members = len(module.definition(block)[1]) - 1
+    of_members = [module.decorations.get((block, at), {}) for at in range(members)]
+    return found.union(set(of_members[0]).intersection(*of_members[1:]) if of_members else ())
 
 
 # --- storage buffers ---
 
 
 def _read_storage_block(
-    module: Module, types: TypeReader, uses: CodeUses, binding: int, found: list[tuple[int, int]]
+    module: Module, types: TypeReader, uses: CodeUses, binding: int, variables: list[_Variable]
 ) -> StorageBlock:
     """Return the block of a binding; several variables may share it."""
-    flags, blocks = 0, []
-    for variable, pointee in found:
-        flags |= _read_flags(module, uses, binding, (variable, pointee))
-        name = module.name(variable) or module.name(pointee)
-        blocks.append(_describe_block(binding, name, types.read(pointee)))
-    write_only = all(_is_decorated(module, each, NON_READABLE) for each in found)
+    flags = 0
+    for variable in variables:
+        flags |= _read_flags(uses, binding, variable)
     access: Access = "in"
-    if flags & STORE or write_only:
+    if flags & STORE or all(variable.write_only for variable in variables):
         access = "inout" if flags & LOAD else "out"
-    return replace(
-        _combine_blocks(blocks),
+    elements = [_describe_elements(types.read(variable.block)) for variable in variables]
+    element, stride, length, layout = _combine_elements(list(dict.fromkeys(elements)))
+    first = variables[0]
+    return StorageBlock(
+        binding=binding,
+        name=module.name(first.target) or module.name(first.block),
         access=access,
         stores=bool(flags & STORE),
         atomics=bool(flags & ATOMIC),
+        element=element,
+        stride=stride,
+        length=length,
+        layout=layout,
     )
 
 
-def _read_flags(
-    module: Module, uses: CodeUses, binding: int, variable_and_block: tuple[int, int]
-) -> int:
+def _read_flags(uses: CodeUses, binding: int, variable: _Variable) -> int:
     """Return what the code does through a variable; raise SpirvError if its decorations forbid
     it.
     """
-    flags = uses.through(variable_and_block[0])
-    read_only = _is_decorated(module, variable_and_block, NON_WRITABLE)
-    write_only = _is_decorated(module, variable_and_block, NON_READABLE)
-    if flags & STORE and read_only:
+    flags = uses.through(variable.target)
+    if flags & STORE and variable.read_only:
         raise SpirvError(
             f"binding {binding} is readonly, but the code stores to it: remove the qualifier"
         )
-    if flags & LOAD and write_only:
+    if flags & LOAD and variable.write_only:
         raise SpirvError(
             f"binding {binding} is writeonly, but the code loads from it: remove the qualifier"
         )
     if flags & UNKNOWN:
-        flags |= (0 if write_only else LOAD) | (0 if read_only else STORE)
+        flags |= (0 if variable.write_only else LOAD) | (0 if variable.read_only else STORE)
     return flags
 
 
-def _describe_block(binding: int, name: str, layout: TypeLayout) -> StorageBlock:
-    """Return a block with the element type, stride and length of a struct's layout."""
-    members = layout.members
-    element: np.dtype[Any] | None = None
-    stride, length = 0, None
-    first = members[0].layout if len(members) == 1 and members[0].offset == 0 else layout
-    last = members[-1].layout if members else layout
-    if first.element is not None:
-        element, stride = make_dtype(first.element, first.stride), first.stride
+_Elements = tuple[np.dtype[Any] | None, int, int | None, str]
+"""The element type, stride, length and layout of a storage buffer."""
+
+
+def _describe_elements(block: TypeLayout) -> _Elements:
+    members = block.members
+    layout = "{" + block.text.partition("{")[2]
+    last = members[-1].layout if members else block
+    # A block of one member, be it an array or not, is not a struct for NumPy.
+    only = members[0].layout if len(members) == 1 and members[0].offset == 0 else block
+    if only.element is not None:
+        element = None if block.problem else make_dtype(only.element, only.stride)
         # A length that can be specialized is not fixed by the code.
-        length = None if first.specialized else first.length
-    elif last.element is not None and last.length is None:  # other members before the elements
-        stride = last.stride
-    else:
-        element = make_dtype(first, first.padded_nbytes)
-        stride, length = (0, None) if element is None else (element.itemsize, 1)
-    return StorageBlock(
-        binding=binding,
-        name=name,
-        access="in",
-        stores=False,
-        atomics=False,
-        element=element,
-        stride=stride,
-        length=length,
-        layout="{" + layout.text.partition("{")[2],
-    )
+        return element, only.stride, None if only.specialized else only.length, layout
+    if last.element is not None and last.length is None:  # other members before the elements
+        return None, last.stride, None, layout
+    element = None if block.problem else make_dtype(only, only.padded_nbytes)
+    return (None, 0, None, layout) if element is None else (element, element.itemsize, 1, layout)
 
 
-def _combine_blocks(blocks: list[StorageBlock]) -> StorageBlock:
-    """Return one block for the variables of a binding, with what they have in common."""
-    first = blocks[0]
-    layouts = list(dict.fromkeys(block.layout for block in blocks))
-    if len(layouts) == 1:
-        return first
-    same = all(block.element == first.element for block in blocks)
-    lengths = {block.length for block in blocks}
-    return replace(
-        first,
-        element=first.element if same else None,
-        stride=min(block.stride for block in blocks),
-        length=first.length if same and len(lengths) == 1 else None,
-        layout=" or ".join(layouts),
-    )
+def _combine_elements(elements: list[_Elements]) -> _Elements:
+    """Return what the variables of one binding have in common."""
+    if len(elements) == 1:
+        return elements[0]
+    types, strides, lengths, layouts = zip(*elements, strict=True)
+    element = types[0] if all(each == types[0] for each in types) else None
+    length = lengths[0] if element is not None and len(set(lengths)) == 1 else None
+    return element, min(strides), length, " or ".join(dict.fromkeys(layouts))
 
 
 # --- parameters ---

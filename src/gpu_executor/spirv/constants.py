@@ -90,8 +90,9 @@ class Constant(NamedTuple):
 def read_spec_constants(module: Module) -> tuple[SpecConstant, ...]:
     """Return the specialization constants, each SpecId once, sorted by SpecId."""
     found: dict[int, SpecConstant] = {}
-    for target in module.definitions:
-        spec_id = find_spec_id(module, target)
+    decorated = {target for (target, _), each in module.decorations.items() if SPEC_ID in each}
+    for target in module.definitions if decorated else ():
+        spec_id = find_spec_id(module, target) if target in decorated else None
         if spec_id is None:
             continue
         constant = read_constant(module, target)

@@ -16,13 +16,14 @@ from gpu_executor.errors import KernelError
 from gpu_executor.spirv.types import TypeLayout
 
 _MOST_MEMBERS = 4096  # of one block; a 64 KiB uniform buffer of vec4s has 4096
-# The packer of a scalar by the dtype's kind and size; the layout of SPIR-V is little-endian.
+# What packs a scalar, by the dtype's char; the layout of SPIR-V is little-endian.
+_FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _PACKERS = {
-    f"{kind}{size}": struct.Struct(f"<{code}").pack_into
-    for kind, codes in (("i", "bhiq"), ("u", "BHIQ"), ("f", " efd"))
-    for size, code in zip((1, 2, 4, 8), codes, strict=True)
-    if code != " "
+    char: struct.Struct("<" + _FORMATS.get(np.dtype(char).str[1:], char)).pack_into
+    for char in "bBhHiIlLqQefd"
 }
+_TEXTS = (str, bytes, bytearray)
+_FLOAT_PACKERS = {char: _PACKERS[char] for char in "efd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,8 @@ class BlockMember:
         """
         if self.shape:
             self._encode_axis(buffer, value, self.offset, 0)
-            return
-        # The types that most calls pass, without the checks of `_encode_scalar`.
-        kind = type(value)
-        if kind is int or (kind is float and self.dtype.kind == "f"):
-            try:
-                _PACKERS[self.dtype.str[1:]](buffer, self.offset, value)
-                return
-            except (struct.error, OverflowError):
-                raise self._make_refusal(value) from None
-        self._encode_scalar(buffer, value, self.offset)
+        else:
+            self._encode_scalar(buffer, value, self.offset)
 
     def _encode_axis(self, buffer: bytearray, value: Any, offset: int, axis: int) -> None:
         """Write `value` as the numbers along `axis` and the axes after it."""
@@ -77,7 +70,8 @@ class BlockMember:
         if isinstance(value, np.ndarray):
             self._encode_array(buffer, value, offset, axis)
             return
-        if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
+        # The abstract class last: checking it is slow.
+        if not isinstance(value, (list, tuple, Sequence)) or isinstance(value, _TEXTS):
             raise self._make_refusal(value)
         if len(value) != self.shape[axis]:
             raise self._make_refusal(value, f"{len(value)} entries along axis {axis}")
@@ -105,6 +99,14 @@ class BlockMember:
         target[...] = converted
 
     def _encode_scalar(self, buffer: bytearray, value: Any, offset: int) -> None:
+        given = type(value)
+        if given is int or given is float:  # what most calls pass, without the checks below
+            packers = _PACKERS if given is int else _FLOAT_PACKERS
+            try:
+                packers[self.dtype.char](buffer, offset, value)
+            except (KeyError, struct.error, OverflowError):
+                raise self._make_refusal(value) from None
+            return
         if isinstance(value, np.ndarray) and value.shape == ():
             value = value[()]
         expected = numbers.Real if self._is_float else numbers.Integral  # NumPy's scalars too
@@ -112,7 +114,7 @@ class BlockMember:
             raise self._make_refusal(value)
         try:
             number: float = float(value) if self._is_float else operator.index(value)
-            _PACKERS[self.dtype.str[1:]](buffer, offset, number)
+            _PACKERS[self.dtype.char](buffer, offset, number)
         except (struct.error, OverflowError):
             raise self._make_refusal(value) from None
         if math.isinf(number) and not np.isinf(value):  # of a type wider than a Python float

@@ -31,8 +31,10 @@ _GLSL_NAMES: dict[tuple[Kind, int], tuple[str, str]] = {
     ("uint", 64): ("uint64_t", "u64"),
 }  # fmt: skip
 
+_DTYPES = {(kind, bits): np.dtype(f"{kind[0]}{bits // 8}") for kind, bits in _GLSL_NAMES}
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True, eq=False)
 class Member:
     """A member of a struct."""
 
@@ -41,7 +43,7 @@ class Member:
     layout: TypeLayout
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class TypeLayout:
     """A type in memory.
 
@@ -79,7 +81,7 @@ class TypeLayout:
             strides.append(innermost.strides[0])
         where = "" if offset is None else f" @{offset}"
         where += f" stride {', '.join(map(str, strides))}" if strides else ""
-        return f"{innermost.text} {name or '(unnamed)'}{extents}{where};"
+        return f"{innermost.text}{' ' if name else ''}{name}{extents}{where};"
 
 
 class TypeReader:
@@ -106,7 +108,7 @@ class TypeReader:
         name, operands = self._module.definition(type_id)
         scalar = read_scalar_type(self._module, type_id)
         if scalar is not None:
-            dtype = np.dtype(f"{scalar[0][0]}{scalar[1] // 8}")
+            dtype = _DTYPES[scalar]
             return TypeLayout(_GLSL_NAMES[scalar][0], dtype.itemsize, dtype.itemsize, dtype=dtype)
         if name == "OpTypeVector":
             return self._read_vector(operands)
@@ -130,7 +132,7 @@ class TypeReader:
                 "vector", 0, 1, problem=f"hold a vector (%{operands[0]}) of no number"
             )
         size, count = scalar[1] // 8, operands[2]
-        dtype = np.dtype(f"{scalar[0][0]}{size}")
+        dtype = _DTYPES[scalar]
         return TypeLayout(
             f"{_GLSL_NAMES[scalar][1]}vec{count}", count * size, (2 if count == 2 else 4) * size,
             dtype=dtype, shape=(count,), strides=(size,),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpu_executor.call import Array, Call, Signature, iterate_params
-from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.kernel import Kernel
+from gpu_executor.overlaps import JobsInFlight, check_jobs_disjoint
 from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
 from gpu_executor.vulkan.session import Session
 
@@ -41,6 +43,7 @@ def run_batch(
         )
         for index, (job, own) in enumerate(zip(jobs, iterate_params(params, len(jobs))))  # noqa: B905
     ]
+    check_jobs_disjoint(jobs, out)
     busy = [call for call in calls if call.signature.count]
     if busy:
         prepared = session.prepare_batch(busy, options)
@@ -69,19 +72,41 @@ class Stream(Iterator[Any]):
     ) -> None:
         self._session = session
         calls = _check_jobs(session, kernel, jobs, out, params)
-        self._results = _stream_results(session, calls, options)
+        self._results = _stream_results(session, calls, options, has_out=out is not None)
         session.streams.add(self)
 
     def __next__(self) -> Any:
-        self._session.check_open()
-        result = next(self._results)
-        if self._session.closed:
-            self._results.close()  # another thread is closing the backend and waits
+        session = self._session
+        session.check_open()
+        session.begin_iteration()
+        try:
+            result = next(self._results)
+            if session.closed:
+                self._results.close()  # the thread that closes the backend waits for the slots
+        except ValueError:
+            self._check_not_running()
+            raise
+        finally:
+            session.end_iteration()
         return result
 
     def close(self) -> None:
         """End the stream: wait for jobs in flight, discard their results and release the slots."""
-        self._results.close()
+        try:
+            self._results.close()
+        except ValueError:
+            self._check_not_running()
+            raise
+
+    def _check_not_running(self) -> None:
+        """Raise `GpuError` if a thread is inside the stream; `ValueError` may come from a user's
+        iterable too.
+        """
+        if inspect.getgeneratorstate(self._results) == inspect.GEN_RUNNING:
+            raise GpuError(
+                "the stream is being read, in another thread or by a call inside the iterable of "
+                "its jobs or of out; read and close it in one place"
+            ) from None
 
 
 def _check_jobs(
@@ -104,13 +129,21 @@ def _check_jobs(
             raise ArgumentTypeError(
                 f"job {index}: out has no array for it; out must yield one for each job"
             )
+        session.check_open()  # the iterables may close the backend
         yield session.call_preparer.signatures.make_job_call(kernel, job, index, target, own)
 
 
 def _stream_results(
-    session: Session, calls: Iterator[Call], options: RunOptions
+    session: Session, calls: Iterator[Call], options: RunOptions, *, has_out: bool
 ) -> Generator[Any, None, None]:
     """Run the calls in slots that are as large as the largest job so far."""
+    in_flight = JobsInFlight()
+
+    def check_start(call: Call) -> None:
+        if has_out:
+            assert call.job is not None
+            in_flight.add(call.job, call.inputs, call.results)
+
     call = next(calls, None)
     while call is not None:
         if call.signature.count == 0:
@@ -122,8 +155,10 @@ def _stream_results(
         prepared = session.prepare_batch([call] * MAX_SLOTS, options)
         feed = _CallsThatFit(call, calls, prepared.plan)
         # Close it with the stream, so that its slots do not wait for the garbage collector.
-        with contextlib.closing(session.run_stream(feed, prepared)) as running:
+        with contextlib.closing(session.run_stream(feed, prepared, check_start)) as running:
             for done in running:
+                if has_out:
+                    in_flight.remove_oldest()
                 yield done.result()
         call = feed.next_call
 

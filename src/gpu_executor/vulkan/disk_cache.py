@@ -2,11 +2,13 @@
 
 A pipeline cache file starts with a magic word and a SHA-256 of the device's identity and the
 driver's data. A file that is truncated, corrupted or written for another device or driver does not
-match and is replaced. Both files are written atomically: readers see the old file or the new one.
+match and is replaced. The digest protects against corruption, not against whoever can write to the
+folder. Both files are written atomically: readers see the old file or the new one.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 from dataclasses import dataclass
@@ -14,12 +16,14 @@ from pathlib import Path
 
 from gpu_executor.calibration import Calibration
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.files import write_atomically
+from gpu_executor.files import MAX_JSON_BYTES, read_own_file, write_atomically
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
 MAGIC = b"gxpipe1\n"
 DIGEST_BYTES = 32
+MAX_CACHE_BYTES = 256 << 20
+"""A larger file is neither read nor written."""
 log = logging.getLogger("gpu_executor.vulkan")
 
 
@@ -89,8 +93,11 @@ def fingerprint(info: DeviceInfo) -> str:
 def read_cache(path: Path, info: DeviceInfo) -> bytes:
     """Read the driver's data; empty if the file is missing, damaged or of another device."""
     try:
-        content = path.read_bytes()
-    except OSError:
+        content = read_own_file(path, MAX_CACHE_BYTES)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        log.warning("the pipeline cache was not read: %s", error)
         return b""
     start = len(MAGIC) + DIGEST_BYTES
     data = content[start:]
@@ -102,7 +109,10 @@ def read_cache(path: Path, info: DeviceInfo) -> bytes:
 
 def write_cache(path: Path, info: DeviceInfo, data: bytes) -> int:
     """Write the file atomically; return the number of bytes of driver data."""
-    write_atomically(path, MAGIC + _hash_data(info, data) + data)
+    content = MAGIC + _hash_data(info, data) + data
+    if len(content) > MAX_CACHE_BYTES:
+        raise OSError(errno.EFBIG, f"it would have more than {MAX_CACHE_BYTES:,} bytes", str(path))
+    write_atomically(path, content)
     return len(data)
 
 
@@ -124,8 +134,11 @@ def read_calibration(folder: Path, info: DeviceInfo) -> Calibration | None:
     """Read the stored calibration; None if there is none or it cannot be read."""
     path = calibration_path(folder, info)
     try:
-        return Calibration.from_json(path.read_text("utf-8"))
-    except OSError:
+        return Calibration.from_json(read_own_file(path, MAX_JSON_BYTES).decode())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("the calibration was not read: %s", error)
         return None
     except ValueError as error:
         log.warning(

@@ -43,6 +43,7 @@ from gpu_executor.errors import (
 )
 from gpu_executor.fork import register_fork_handler
 from gpu_executor.kernel import Shape
+from gpu_executor.overlaps import OWNER_MARK
 from gpu_executor.plan import Piece
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
@@ -129,6 +130,7 @@ class MappedArrays:
         nbytes = math.prod(extents) * kind.itemsize
         allocation = self._memory.allocate(Purpose.ARRAY, max(nbytes, 1))
         memory: Any = (ctypes.c_char * max(nbytes, 1)).from_address(allocation.address)
+        setattr(memory, OWNER_MARK, True)
         block = allocation.block
         self.add(allocation.address, nbytes, block.buffer, allocation.offset, block.serial)
         # Not at exit: a view may still be in use then.

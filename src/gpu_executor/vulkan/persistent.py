@@ -100,7 +100,7 @@ class PersistentVulkanBackend:
         `pipelined=False` runs one job after the other. True overlaps copies and dispatches in
         `depth` slots (two or more). None leaves the choice to the plan. Do not change the arrays
         before the batch returns. An invalid job is refused, by its index, before anything is
-        submitted.
+        submitted, and so is a job that reads or writes the `out` of another one.
         """
         options = RunOptions(device_local, pipelined, depth)
         return run_batch(self._session, kernel, jobs, out, options, params)
@@ -139,9 +139,9 @@ class PersistentVulkanBackend:
         flight. `params` serves all jobs; a list has one entry for each job.
 
         `out` yields an array (or a tuple of arrays) for each job, to write its result to. An array
-        may come again after its result was taken. An exception in the iterable of jobs ends the
-        stream, and so does leaving it early. Jobs that are in flight then are waited for and
-        discarded, and the backend can still be used.
+        may come again after its result was taken; earlier it is refused. An exception in the
+        iterable of jobs ends the stream, and so does leaving it early. Jobs that are in flight then
+        are waited for and discarded, and the backend can still be used.
         """
         options = RunOptions(device_local, True, depth)
         self._check_open()

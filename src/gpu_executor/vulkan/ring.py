@@ -65,14 +65,19 @@ class Ring:
         last = len(steps) - 1
         for number, (piece, grid) in enumerate(steps):
             if len(self._in_flight) == self._depth:
-                done = self._retire_oldest()
-                if done is not None:
-                    yield done
+                yield from self.free_slot()
             slot = self._slots[self._started % self._depth]
             self._started += 1
             self._start(PieceInFlight(slot, call, last=number == last), piece, grid)
             if number == 0 and not call.results:
                 call.make_outputs()  # while the device works
+
+    def free_slot(self) -> Iterator[Call]:
+        """Finish the oldest piece if every slot is in use; yields its call if that is complete."""
+        if len(self._in_flight) == self._depth:
+            done = self._retire_oldest()
+            if done is not None:
+                yield done
 
     def flush(self) -> Iterator[Call]:
         """Finish all pieces in flight; yields the calls as they complete."""

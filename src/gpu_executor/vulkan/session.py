@@ -12,7 +12,8 @@ import logging
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from threading import get_ident
 from typing import Any, Protocol
 
 import numpy.typing as npt
@@ -69,6 +70,11 @@ class Session:
         self.closed = self.forked = False  # forked: in a child process, which cannot use it
         self.streams: weakref.WeakSet[Closeable] = weakref.WeakSet()
         """Open streams. A stream may hold slots while no thread iterates it."""
+        self._iterating: defaultdict[int, int] = defaultdict(int)
+        """How many streams a thread iterates, by its id: a stream may read another one."""
+        self._close_deferred = False
+        self._stream_slots = 0
+        """Slots that open streams hold."""
         self.profile: Profile | None = None
         self._profiling = threading.Lock()
         self._record = Record()
@@ -102,6 +108,7 @@ class Session:
                 self.info, self.mapped, self.device_memory, self._recycled
             )
             self._slot_pool = SlotPool(self.resources)
+            self._slot_pool.count_blocked = self._count_blocked_slots
             self.call_preparer = CallPreparer(
                 self.info, settings, self._slot_pool, self._calibrate_if_idle
             )
@@ -235,14 +242,20 @@ class Session:
             yield from self.run_stream(alike, self.call_preparer.prepare_whole(prepared, signature))
 
     def run_stream(
-        self, calls: Iterable[Call], prepared: PreparedCall
+        self,
+        calls: Iterable[Call],
+        prepared: PreparedCall,
+        check_start: Callable[[Call], None] | None = None,
     ) -> Generator[Call, None, None]:
         """Run calls as they come; yields each when it is done.
 
-        No call may have larger pieces than `prepared`.
+        No call may have larger pieces than `prepared`. `check_start` is called before a call
+        starts, when the calls before it that had to be done first were yielded.
         """
         prepared, slots = self._take_slots(prepared)
         signature, plan = prepared.signature, prepared.plan
+        if check_start is not None:
+            self._stream_slots += len(slots)
         try:
             ring = Ring(slots, self.resources.copy_threads)
             try:
@@ -259,6 +272,9 @@ class Session:
                     )
                     if self.mapped.any or call.touches_device():
                         call.buffer_ranges = self._range_finder.find_ranges(call, plan, recycled)
+                    if check_start is not None:
+                        yield from ring.free_slot()
+                        check_start(call)
                     slots[0].record.calls += 1
                     slots[0].record.elements += call.signature.count
                     yield from ring.feed(call, steps)
@@ -268,6 +284,8 @@ class Session:
                     ring.abandon()
                 raise
         finally:
+            if check_start is not None:
+                self._stream_slots -= len(slots)
             # In reverse, so that they are taken in the same order again and their recordings match.
             for slot in reversed(() if self.forked else slots):
                 self._slot_pool.put_back(prepared.slot_key, slot)
@@ -304,6 +322,12 @@ class Session:
         for slot in slots:
             slot.profile = self.profile
         return prepared, slots
+
+    def _count_blocked_slots(self) -> int:
+        """Return how many slots are put back only after this thread has gone on: those of streams,
+        unless another thread iterates one.
+        """
+        return 0 if self._iterating.keys() - {get_ident()} else self._stream_slots
 
     def _leaves_room(self, slot_key: SlotKey, slots: int) -> bool:
         """Whether that many slots leave half of the memory limit to calls during a stream."""
@@ -401,14 +425,34 @@ class Session:
             descriptors=self._descriptors.stats(),
         )
 
+    def begin_iteration(self) -> None:
+        """Note that this thread iterates a stream, which reads iterables of the user's."""
+        self._iterating[get_ident()] += 1
+
+    def end_iteration(self) -> None:
+        """Note that this thread has left a stream; finish a `close` that came from inside it."""
+        thread = get_ident()
+        self._iterating[thread] -= 1
+        if not self._iterating[thread]:
+            del self._iterating[thread]
+            if self._close_deferred:
+                self.close()
+
     def close(self) -> None:
-        """Wait for running calls and free everything. Closing twice does nothing."""
+        """Wait for running calls and free everything. Closing twice does nothing.
+
+        Inside an iterable that a stream reads, this returns at once, and the stream closes the
+        session when it ends: it holds slots, and waiting for them here would take forever.
+        """
         self.closed = True
         if self.forked:
             return
+        if get_ident() in self._iterating:
+            self._close_deferred = True
+            return
         for stream in list(self.streams):
             # A stream that another thread iterates cannot be closed from here; it ends by itself.
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(GpuError):
                 stream.close()
         with self._calibrating:
             self._opened.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpu_executor.errors import ClosedError, OutOfMemoryError
@@ -52,6 +53,8 @@ class SlotPool:
         self._changes = 0
         """How often a slot was put back or could not be made."""
         self._closed = False
+        self.count_blocked: Callable[[], int] = int
+        """Returns how many slots in use are put back only after the calling thread has gone on."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
 
@@ -64,7 +67,7 @@ class SlotPool:
         """Take an idle slot, or make one.
 
         Return it with `put_back`. Where memory is short, idle slots are closed; if slots in use
-        hold the memory, this waits for them.
+        hold the memory, this waits for them, unless they wait for this thread.
         """
         with self._lock:
             if self._closed:
@@ -160,7 +163,7 @@ class SlotPool:
             if self._changes != changes and wait:
                 return
             self._end_use()
-            if not (self._busy and wait):
+            if not wait or self._busy <= self.count_blocked():
                 raise error
             self._wait_for_change()
             if self._closed:

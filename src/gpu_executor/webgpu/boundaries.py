@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpu_executor.files import parse_json, write_atomically
+from gpu_executor.files import MAX_JSON_BYTES, parse_json, read_own_file, write_atomically
 
 log = logging.getLogger("gpu_executor.webgpu")
 
@@ -134,8 +134,11 @@ def history_path(folder: Path, device: str) -> Path:
 def read_history(path: Path) -> BucketHistory:
     """Return the saved history; an empty one if the file is missing or invalid."""
     try:
-        return _parse_history(parse_json(path.read_text("utf-8")))
-    except OSError:
+        return _parse_history(parse_json(read_own_file(path, MAX_JSON_BYTES).decode()))
+    except FileNotFoundError:
+        return BucketHistory()
+    except OSError as error:
+        log.warning("the bucket history was not read: %s", error)
         return BucketHistory()
     except ValueError as error:
         log.warning("%s is not a valid bucket history and will be replaced: %s", path, error)

@@ -18,6 +18,7 @@ from gpu_executor.errors import ArgumentTypeError, ClosedError, DeviceLostError
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load, names
+from gpu_executor.overlaps import check_jobs_disjoint
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
 from gpu_executor.settings import Settings
 from gpu_executor.webgpu.boundaries import (
@@ -123,6 +124,7 @@ class WgpuExecutor:
             self._signatures.make_job_call(kernel, job, index, None if out is None else out[index])
             for index, job in enumerate(jobs)
         ]
+        check_jobs_disjoint(jobs, out)
         with self._active:
             for call in calls:
                 self._outputs.allocate(call)
