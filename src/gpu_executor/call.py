@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import operator
 import struct
-import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_executor.arguments import check_is_kernel, describe, is_masked
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import COUNT_BYTES, ElementType, Kernel, Shape, to_native
@@ -140,11 +140,7 @@ def check(kernel: Kernel, arrays: Sequence[Any], *, on_device: bool = True) -> S
 
     `on_device=False` refuses device arrays, for backends that cannot use them.
     """
-    if not isinstance(kernel, Kernel):
-        raise ArgumentTypeError(
-            f"the first argument is {_describe_type(kernel)}, not a Kernel; load one with "
-            "gx.kernels.load(name) or make one with gx.Kernel.from_spirv(...)"
-        )
+    check_is_kernel(kernel)
     if len(arrays) != kernel.inputs:
         raise ArgumentTypeError(f"{kernel.name} takes {kernel.inputs} arrays and got {len(arrays)}")
     if not on_device:
@@ -208,21 +204,10 @@ def _check_on_host(kernel: Kernel, arrays: Sequence[Any]) -> None:
             )
 
 
-def is_masked(array: object) -> bool:
-    """Whether an object is a NumPy masked array.
-
-    Does not import `numpy.ma`, which `import numpy` does not load either: without that module
-    there are no masked arrays.
-    """
-    if type(array) is np.ndarray:
-        return False
-    return isinstance(array, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
-
-
 def _check_input(kernel: Kernel, index: int, array: Any, type_: ElementType | None) -> Operand:
     if not isinstance(array, np.ndarray | DeviceArray):
         raise ArgumentTypeError(
-            f"{kernel.name}: argument {index} is {_describe_type(array)}; it takes a NumPy array"
+            f"{kernel.name}: argument {index} is {describe(array)}; it takes a NumPy array"
         )
     if is_masked(array):
         raise ArgumentTypeError(
@@ -339,7 +324,7 @@ def _check_outputs(signature: Signature, given: Any) -> list[Array]:
     for index, (array, (shape, dtype)) in enumerate(zip(arrays, signature.results, strict=True)):
         if not isinstance(array, np.ndarray) or array.dtype != dtype:
             is_array = isinstance(array, np.ndarray)
-            found = f"has dtype {array.dtype}" if is_array else f"is {_describe_type(array)}"
+            found = f"has dtype {array.dtype}" if is_array else f"is {describe(array)}"
             raise ArgumentTypeError(
                 f"{kernel.name}: out {index} {found}; it must be a NumPy array of {dtype}"
             )
@@ -382,10 +367,6 @@ def _flatten(kernel: Kernel, array: Array, operand: Operand) -> Array:
             f"{kernel.name}: an out array with several leading axes must be contiguous"
         )
     return flat
-
-
-def _describe_type(value: Any) -> str:
-    return f"a {type(value).__name__}"
 
 
 MAX_SIGNATURES = 1024

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from gpu_executor.arguments import collect_jobs
 from gpu_executor.call import Array, check
-from gpu_executor.errors import ArgumentTypeError, KernelError
+from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel, to_native
 from gpu_executor.kernels import load
-from gpu_executor.overlaps import check_jobs_disjoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class CpuBackend:
         self, kernel: Kernel, jobs: Sequence[Sequence[Array]], *, out: Sequence[Any] | None = None
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays, one after the other."""
-        if out is not None and len(out) != len(jobs):
-            raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
-        check_jobs_disjoint(jobs, out)
-        outs = [None] * len(jobs) if out is None else out
-        return [self.run(kernel, *job, out=each) for job, each in zip(jobs, outs, strict=True)]
+        calls, outs = collect_jobs(jobs, out)
+        targets = outs or [None] * len(calls)
+        return [
+            self.run(kernel, *call, out=each) for call, each in zip(calls, targets, strict=True)
+        ]
 
     def run_field_add(self, a: Array, b: Array) -> Array:
         """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""

@@ -8,10 +8,11 @@ import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
+from gpu_executor.arguments import collect_jobs, iterate
 from gpu_executor.call import Array, Call, Signature
 from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.kernel import Kernel
-from gpu_executor.overlaps import JobsInFlight, check_jobs_disjoint
+from gpu_executor.overlaps import JobsInFlight
 from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
 from gpu_executor.vulkan.session import Session
 
@@ -23,8 +24,8 @@ _END = object()
 def run_batch(
     session: Session,
     kernel: Kernel,
-    jobs: Sequence[Job],
-    out: Sequence[Any] | None,
+    jobs: Iterable[Job],
+    out: Iterable[Any] | None,
     options: RunOptions,
 ) -> list[Any]:
     """Run every job; results in the order of the jobs.
@@ -32,17 +33,11 @@ def run_batch(
     All jobs are checked before the first is submitted.
     """
     session.check_open()
-    if out is not None and len(out) != len(jobs):
-        raise ArgumentTypeError(
-            f"out has {len(out)} entries for {len(jobs)} jobs; it needs one for each job"
-        )
+    given, outs = collect_jobs(jobs, out)
     calls = [
-        session.call_preparer.signatures.make_job_call(
-            kernel, job, index, None if out is None else out[index]
-        )
-        for index, job in enumerate(jobs)
+        session.call_preparer.signatures.make_job_call(kernel, job, index, outs and outs[index])
+        for index, job in enumerate(given)
     ]
-    check_jobs_disjoint(jobs, out)
     busy = [call for call in calls if call.signature.count]
     if busy:
         prepared = session.prepare_batch(busy, options)
@@ -69,7 +64,8 @@ class Stream(Iterator[Any]):
         options: RunOptions,
     ) -> None:
         self._session = session
-        calls = _check_jobs(session, kernel, jobs, out)
+        outs = itertools.repeat(None) if out is None else iterate("out", out)
+        calls = _check_jobs(session, kernel, iterate("jobs", jobs), outs)
         self._results = _stream_results(session, calls, options, has_out=out is not None)
         session.streams.add(self)
 
@@ -108,12 +104,11 @@ class Stream(Iterator[Any]):
 
 
 def _check_jobs(
-    session: Session, kernel: Kernel, jobs: Iterable[Job], out: Iterable[Any] | None
+    session: Session, kernel: Kernel, jobs: Iterator[Job], outs: Iterator[Any]
 ) -> Iterator[Call]:
     """Check each job as it comes, and yield it as a call."""
-    targets = itertools.repeat(None) if out is None else iter(out)
     for index, job in enumerate(jobs):
-        target = next(targets, _END)
+        target = next(outs, _END)
         if target is _END:
             raise ArgumentTypeError(
                 f"job {index}: out has no array for it; out must yield one for each job"

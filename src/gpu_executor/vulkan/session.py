@@ -20,7 +20,13 @@ import numpy.typing as npt
 
 from gpu_executor.calibration import Calibration
 from gpu_executor.call import AnyArray, Array, Call
-from gpu_executor.errors import ClosedError, DeviceLacksError, GpuError, OutOfMemoryError
+from gpu_executor.errors import (
+    ArgumentTypeError,
+    ClosedError,
+    DeviceLacksError,
+    GpuError,
+    OutOfMemoryError,
+)
 from gpu_executor.fork import raise_forked, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.plan import Plan, RunOptions, shrink_plan
@@ -189,6 +195,11 @@ class Session:
         signature = prepared.signature
         call = signature.make_call(arrays)
         if keep:
+            if out is not None:
+                raise ArgumentTypeError(
+                    f"{kernel.name}: out= and keep=True contradict each other: the result goes to "
+                    "an array on the host, or stays on the device; give one of them"
+                )
             call.set_device_outputs(
                 [self.device_memory.empty(shape, dtype) for shape, dtype in signature.results]
             )
