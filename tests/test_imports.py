@@ -28,6 +28,7 @@ LAYERS: list[set[str]] = [
     {"primes"},  # a prime in, every constant out
     {"kernel"},  # one dispatch
     {"kernels"},  # the catalogue of kernels
+    {"arguments"},  # checks of what callers pass
     {"call", "dispatch"},  # checked calls; dispatches on device arrays
     {"plan"},  # decisions made before a call runs
     {"backend"},  # the interface; names the backends in strings only

@@ -1,274 +1,170 @@
-"""Arguments: the storage buffers of a kernel that its callers see, with their access and types.
+"""Arguments: checks of what callers pass to executors and backends, apart from the arrays of a
+kernel, which `call.py` checks.
 
-A kernel's code says for each buffer what it does with it and which elements it holds. A declaration
-(`access=`, `inputs=` and `outputs=`, `dtypes=`) may replace what was read, except where the code
-contradicts it.
+An argument that cannot be used raises an error that names it, what was found and what it takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import operator
+import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.errors import KernelError
-from gpu_executor.spirv import Access, ShaderInterface, StorageBlock
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, OutOfMemoryError
+from gpu_executor.kernel import Kernel, Shape
+from gpu_executor.overlaps import check_jobs_disjoint
 
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ElementType:
-    """The type of one array element: a scalar, a struct, or a block of them such as six limbs."""
-
-    dtype: np.dtype[Any]
-    shape: Shape = ()
-
-    @property
-    def nbytes(self) -> int:
-        size: int = self.dtype.itemsize
-        for extent in self.shape:
-            size *= extent
-        return size
-
-    @property
-    def copied_dtype(self) -> np.dtype[Any]:
-        """The dtype that copies use: a struct is copied as bytes, padding included."""
-        return self.dtype if self.dtype.names is None else np.dtype(f"V{self.dtype.itemsize}")
-
-    def __str__(self) -> str:
-        return f"{describe_dtype(self.dtype)}{list(self.shape) if self.shape else ''}"
+Array = np.ndarray[Any, np.dtype[Any]]
+NUMBERS = "biufc"
+"""The kinds of NumPy's dtypes of numbers."""
+MAX_AXES = 64
+"""The most axes that an array of NumPy has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One storage buffer that callers pass, get back, or both."""
-
-    binding: int
-    access: Access
-    type: ElementType
-    length: int | None = None
-    """The number of elements, where the code fixes it."""
-    name: str = ""
-    """Its name in the code; "" where the compiler removed it."""
-
-    @property
-    def is_input(self) -> bool:
-        """Whether callers pass it."""
-        return self.access != "out"
-
-    @property
-    def is_output(self) -> bool:
-        """Whether callers get it back."""
-        return self.access != "in"
-
-
-def to_native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a number's dtype in native byte order: NumPy's singleton, so `is` can compare it. A
-    struct is returned as it is: structs are copied as bytes."""
-    return np.dtype(dtype.type) if dtype.names is None else dtype
-
-
-def describe_dtype(dtype: np.dtype[Any]) -> str:
-    """Return a dtype as messages print it: a name, or the fields with their offsets."""
-    if dtype.names is None:
-        return str(dtype)
-    assert dtype.fields is not None
-    parts = (f"{name}: {field[0]} at {field[1]}" for name, field in dtype.fields.items())
-    return f"struct of {dtype.itemsize} bytes ({', '.join(parts)})"
-
-
-def have_same_layout(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
-    """Whether two dtypes have the same fields at the same offsets; the fields' names may differ."""
-    if one.names is None or other.names is None:
-        return one == other
-    if one.itemsize != other.itemsize or len(one.names) != len(other.names):
-        return False
-    assert one.fields is not None
-    assert other.fields is not None
-    pairs = [(one.fields[a], other.fields[b]) for a, b in zip(one.names, other.names, strict=True)]
-    return all(
-        a[1] == b[1] and a[0].shape == b[0].shape and have_same_layout(a[0].base, b[0].base)
-        for a, b in pairs
-    )
-
-
-def parse_dtype(dtype: npt.DTypeLike) -> ElementType:
-    """Return the element type that a dtype declares; a subarray dtype is one element."""
-    whole = np.dtype(dtype)
-    base, shape = whole.subdtype or (whole, ())
-    if not is_numeric(base) or 0 in shape or not base.itemsize:
-        raise KernelError(
-            f"dtypes has {whole}; an element is a number, a struct of numbers, or a non-empty "
-            "subarray of them"
+def check_is_kernel(kernel: Any) -> None:
+    """Raise `ArgumentTypeError` unless the argument is a kernel."""
+    if not isinstance(kernel, Kernel):
+        raise ArgumentTypeError(
+            f"the first argument is a {type(kernel).__name__}, not a Kernel; load one with "
+            "gx.kernels.load(name) or make one with gx.Kernel.from_spirv(...)"
         )
-    return ElementType(to_native(base), tuple(shape))
 
 
-def is_numeric(dtype: np.dtype[Any]) -> bool:
-    """Whether a dtype consists of numbers alone, so that its bytes are its value."""
-    if dtype.fields is not None:
-        return all(is_numeric(field[0].base) for field in dtype.fields.values())
-    return dtype.kind in "biufc"
+def is_masked(array: object) -> bool:
+    """Whether an object is a NumPy masked array.
 
-
-def read_arguments(
-    where: str,
-    interface: ShaderInterface,
-    hidden: int,
-    access: Sequence[Access] | None,
-    counts: tuple[int | None, int | None],
-    dtypes: Sequence[npt.DTypeLike] | None,
-) -> tuple[Argument, ...]:
-    """Return a kernel's arguments in binding order.
-
-    The last `hidden` storage buffers are no arguments: the scratch buffer and the status word.
-    `counts` are the numbers of inputs and outputs, if the declaration gives them.
+    Does not import `numpy.ma`, which `import numpy` does not load either: without that module
+    there are no masked arrays.
     """
-    buffers = interface.buffers[: len(interface.buffers) - hidden]
-    declared = _parse_access(where, access, counts, buffers)
-    if dtypes is not None and len(dtypes) != len(buffers):
-        raise KernelError(
-            f"{where}: dtypes lists {len(dtypes)} types for {len(buffers)} arguments "
-            f"(bindings {[buffer.binding for buffer in buffers]})"
+    if type(array) is np.ndarray:
+        return False
+    return isinstance(array, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
+
+
+def as_numbers(call: str, array: Any) -> Array:
+    """The argument of a call as a NumPy array of numbers: the array itself where it is one."""
+    if isinstance(array, DeviceArray):
+        raise ArgumentTypeError(
+            f"{call}: the array is on a device already; array.numpy() copies it to the host"
         )
-    types = [None] * len(buffers) if dtypes is None else [parse_dtype(dtype) for dtype in dtypes]
-    return tuple(
-        Argument(
-            buffer.binding,
-            _check_access(where, interface, buffer, one),
-            _choose_type(where, buffer, type_),
-            _count_elements(buffer, type_),
-            buffer.name,
+    if is_masked(array):
+        raise ArgumentTypeError(
+            f"{call}: the array is masked, and devices ignore masks; pass its .data, or "
+            ".filled(value)"
         )
-        for buffer, one, type_ in zip(buffers, declared, types, strict=True)
+    try:
+        found = np.asarray(array)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{call}: the argument is no array: {error}") from None
+    if found.dtype.kind in NUMBERS:
+        return found
+    if not isinstance(array, np.ndarray):
+        raise ArgumentTypeError(
+            f"{call}: the argument is {describe(array)}, which is no array of numbers"
+        )
+    raise ArgumentTypeError(
+        f"{call}: the array has dtype {array.dtype}; it takes numbers: pass the fields of a "
+        "structured array one by one, and other data as array.view(dtype)"
     )
 
 
-def make_arguments(
-    where: str, access: Sequence[Access], dtypes: Sequence[npt.DTypeLike]
-) -> tuple[Argument, ...]:
-    """Return the arguments of a kernel without SPIR-V: at the bindings 0, 1, ..."""
-    if len(dtypes) != len(access):
-        raise KernelError(f"{where}: dtypes lists {len(dtypes)} types for {len(access)} arguments")
-    _check_access_names(where, access)
-    return tuple(
-        Argument(binding, one, parse_dtype(dtype))
-        for binding, (one, dtype) in enumerate(zip(access, dtypes, strict=True))
-    )
-
-
-def count_access(inputs: int, outputs: int) -> tuple[Access, ...]:
-    """Return the access of arguments of which the first are inputs and the others outputs."""
-    return tuple("in" if index < inputs else "out" for index in range(inputs + outputs))
-
-
-def _parse_access(
-    where: str,
-    access: Sequence[Access] | None,
-    counts: tuple[int | None, int | None],
-    buffers: Sequence[StorageBlock],
-) -> Sequence[Access | None]:
-    """The declared access of each buffer; None for one that the declaration leaves to the code."""
-    inputs, outputs = counts
-    if access is not None and counts != (None, None):
-        raise KernelError(f"{where}: give access= or inputs= and outputs=, not both")
-    if access is not None:
-        _check_access_names(where, access)
-        given: Sequence[Access] = access
-    elif inputs is not None or outputs is not None:
-        if inputs is None:
-            inputs = len(buffers) - (outputs or 0)
-        if outputs is None:
-            outputs = len(buffers) - inputs
-        if min(inputs, outputs) < 0:
-            raise KernelError(f"{where} has {inputs} inputs and {outputs} outputs")
-        given = count_access(inputs, outputs)
-    else:
-        return [None] * len(buffers)
-    if len(given) != len(buffers):
-        raise KernelError(
-            f"{where}: the declaration has {len(given)} arguments, but the code has the bindings "
-            f"{[buffer.binding for buffer in buffers]}"
+def parse_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """The dtype, which must be one of numbers."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError as error:
+        raise ArgumentTypeError(f"dtype is {dtype!r}: {error}") from None
+    if found.kind not in NUMBERS:
+        raise ArgumentTypeError(
+            f"dtype {found} cannot lie in device memory; only numeric dtypes can"
         )
-    return given
+    return found
 
 
-def _check_access_names(where: str, access: Sequence[Any]) -> None:
-    for one in access:
-        if one not in ("in", "out", "inout"):
-            raise KernelError(f"{where}: access has {one!r}; it must be 'in', 'out' or 'inout'")
-
-
-def _check_access(
-    where: str, interface: ShaderInterface, buffer: StorageBlock, declared: Access | None
-) -> Access:
-    if declared is None:
-        return buffer.access
-    if declared == "in" and buffer.stores:
-        raise KernelError(
-            f"{where}: {_describe(buffer)} is declared as an input, but the code writes it; "
-            "declare it 'inout' or 'out'"
+def parse_shape(shape: Any, itemsize: int) -> Shape:
+    """The shape of a new array, given as one length or as a sequence of lengths."""
+    try:
+        lengths = (_as_length(shape),) if _is_scalar(shape) else tuple(map(_as_length, shape))
+    except TypeError:
+        raise ArgumentTypeError(
+            f"shape is {shape!r}; it must be a whole number, or a tuple of whole numbers"
+        ) from None
+    if min(lengths, default=0) < 0:
+        raise ArgumentShapeError(f"shape {shape} has a negative extent; extents must be 0 or more")
+    if len(lengths) > MAX_AXES:
+        raise ArgumentShapeError(f"shape has {len(lengths)} axes; an array has at most {MAX_AXES}")
+    nbytes = itemsize
+    for length in lengths:
+        nbytes *= length
+    if nbytes > sys.maxsize:
+        raise OutOfMemoryError(
+            f"an array of shape {shape} has {nbytes:,} bytes, more than any memory; make a smaller "
+            "one"
         )
-    if declared != "in" and buffer.binding in interface.read_only:
-        raise KernelError(
-            f"{where}: {_describe(buffer)} is declared as an output, but it is readonly in the code"
+    return lengths
+
+
+def parse_count(call: str, count: Any, least: int = 0) -> int:
+    """A number of elements."""
+    try:
+        number = _as_length(count)
+    except TypeError:
+        number = -1
+    if not least <= number < 1 << 40:
+        raise ArgumentShapeError(
+            f"{call}: the number of elements is {count!r}; it must be a whole number from {least} "
+            "to 2^40 - 1"
         )
-    return declared
+    return number
 
 
-def _choose_type(where: str, buffer: StorageBlock, declared: ElementType | None) -> ElementType:
-    if declared is None:
-        if buffer.element is None:
-            raise KernelError(
-                f"{where}: {_describe(buffer)} has the layout {buffer.layout}, which no NumPy "
-                "dtype has; declare its elements with dtypes=, or give the buffer one array"
+def iterate(name: str, argument: Any) -> Iterator[Any]:
+    """An iterator over an argument."""
+    try:
+        return iter(argument)
+    except TypeError:
+        raise ArgumentTypeError(f"{name} is {describe(argument)}; it must be an iterable") from None
+
+
+def collect_jobs(
+    jobs: Iterable[Any], out: Iterable[Any] | None
+) -> tuple[list[tuple[Any, ...]], list[Any] | None]:
+    """The jobs of a batch as tuples of arrays, and their outputs; no job may use what another one
+    writes to."""
+    calls: list[tuple[Any, ...]] = []
+    for index, arrays in enumerate(iterate("jobs", jobs)):
+        if not isinstance(arrays, tuple | list):
+            raise ArgumentTypeError(
+                f"job {index}: a job is a tuple of arrays, not {describe(arrays)}"
             )
-        base, shape = buffer.element.subdtype or (buffer.element, ())
-        return ElementType(base, tuple(shape))
-    found = buffer.element
-    if found is None:
-        return declared
-    scalar = found.base
-    if declared.nbytes % _align_of(found):
-        raise KernelError(
-            f"{where}: dtypes has {declared} for {_describe(buffer)}, whose elements are "
-            f"{_describe_element(found)}; the sizes do not fit"
+        calls.append(tuple(arrays))
+    if out is None:
+        return calls, None
+    outs = list(iterate("out", out))
+    if len(outs) != len(calls):
+        raise ArgumentTypeError(
+            f"out has {len(outs)} entries for {len(calls)} jobs; it needs one for each job"
         )
-    same = have_same_layout(to_native(declared.dtype), scalar)
-    if scalar.kind == "f" and not same and not _is_complex_of(declared.dtype, scalar):
-        raise KernelError(
-            f"{where}: dtypes has {declared} for {_describe(buffer)}, but the code computes with "
-            f"{_describe_element(found)}"
-        )
-    return declared
+    check_jobs_disjoint(calls, outs)
+    return calls, outs
 
 
-def _align_of(found: np.dtype[Any]) -> int:
-    """The bytes of which a declared element must be a multiple: a scalar of the code, or a whole
-    struct."""
-    return found.itemsize if found.base.names is not None else found.base.itemsize
+def describe(value: Any) -> str:
+    """The type of an object, in words."""
+    return f"a {type(value).__name__}"
 
 
-def _is_complex_of(declared: np.dtype[Any], scalar: np.dtype[Any]) -> bool:
-    return declared.kind == "c" and declared.itemsize == 2 * scalar.itemsize
+def _is_scalar(shape: Any) -> bool:
+    return isinstance(shape, str | bytes) or not hasattr(shape, "__len__")
 
 
-def _describe_element(found: np.dtype[Any]) -> str:
-    base, shape = found.subdtype or (found, ())
-    return str(ElementType(base, tuple(shape)))
-
-
-def _count_elements(buffer: StorageBlock, declared: ElementType | None) -> int | None:
-    """The fixed number of elements, in elements of the declared type."""
-    if buffer.length is None or declared is None:
-        return buffer.length
-    return buffer.length * buffer.stride // declared.nbytes
-
-
-def _describe(buffer: StorageBlock) -> str:
-    name = f" ({buffer.name})" if buffer.name else ""
-    return f"binding {buffer.binding}{name}"
+def _as_length(value: Any) -> int:
+    """A whole number of any type except bool; raises `TypeError`."""
+    if isinstance(value, bool | np.bool_):
+        raise TypeError
+    return operator.index(value)

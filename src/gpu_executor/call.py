@@ -13,7 +13,6 @@ import itertools
 import math
 import operator
 import struct
-import sys
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Number
@@ -21,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.arguments import Argument, describe_dtype, have_same_layout
+from gpu_executor.arguments import check_is_kernel, describe, is_masked
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, parse_grid, to_native
+from gpu_executor.kernel_arguments import Argument, describe_dtype, have_same_layout
 from gpu_executor.lru import remember
 from gpu_executor.overlaps import is_same_view, may_overlap
 from gpu_executor.parameters import NO_VALUES, ParameterLayout, ParameterValues
@@ -224,11 +224,7 @@ def check(
 
 
 def _check_kernel(kernel: Any, arrays: Sequence[Any]) -> None:
-    if not isinstance(kernel, Kernel):
-        raise ArgumentTypeError(
-            f"the first argument is {_describe_type(kernel)}, not a Kernel; load one with "
-            "gx.kernels.load(name) or make one with gx.Kernel.from_spirv(...)"
-        )
+    check_is_kernel(kernel)
     if len(arrays) != kernel.inputs:
         raise ArgumentTypeError(f"{kernel.name} takes {kernel.inputs} arrays and got {len(arrays)}")
 
@@ -279,17 +275,6 @@ def _check_on_host(kernel: Kernel, arrays: Sequence[Any]) -> None:
             )
 
 
-def is_masked(array: object) -> bool:
-    """Whether an object is a NumPy masked array.
-
-    Does not import `numpy.ma`, which `import numpy` does not load either: without that module
-    there are no masked arrays.
-    """
-    if type(array) is np.ndarray:
-        return False
-    return isinstance(array, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
-
-
 # --- scalars and lists ---
 
 
@@ -321,7 +306,7 @@ def _convert(kernel: Kernel, index: int, value: Any, dtype: np.dtype[Any]) -> Ar
             converted = found.astype(dtype)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentTypeError(
-            f"{where} is {_describe_type(value)} that makes no array of {describe_dtype(dtype)}"
+            f"{where} is {describe(value)} that makes no array of {describe_dtype(dtype)}"
         ) from None
     kept = (
         bool(np.all(np.isfinite(converted) | ~np.isfinite(found)))
@@ -330,7 +315,7 @@ def _convert(kernel: Kernel, index: int, value: Any, dtype: np.dtype[Any]) -> Ar
     )
     if dtype.names is None and not kept:
         raise ArgumentTypeError(
-            f"{where} is {_describe_type(value)} with a value that {dtype} cannot hold"
+            f"{where} is {describe(value)} with a value that {dtype} cannot hold"
         )
     return converted
 
@@ -344,7 +329,7 @@ def _check_input(kernel: Kernel, index: int, array: Any, argument: Argument) -> 
         where += f" ({argument.name})"
     type_ = argument.type
     if not isinstance(array, np.ndarray | DeviceArray):
-        raise ArgumentTypeError(f"{where} is {_describe_type(array)}; it takes a NumPy array")
+        raise ArgumentTypeError(f"{where} is {describe(array)}; it takes a NumPy array")
     if is_masked(array):
         raise ArgumentTypeError(
             f"{where} is a masked array, and kernels ignore masks; pass its .data, or "
@@ -496,7 +481,7 @@ def _check_outputs(signature: Signature, given: Any) -> list[Array]:
     for index, (array, (shape, dtype)) in enumerate(zip(arrays, signature.results, strict=True)):
         if not isinstance(array, np.ndarray) or not have_same_layout(array.dtype, dtype):
             is_array = isinstance(array, np.ndarray)
-            found = f"has dtype {array.dtype}" if is_array else f"is {_describe_type(array)}"
+            found = f"has dtype {array.dtype}" if is_array else f"is {describe(array)}"
             raise ArgumentTypeError(
                 f"{kernel.name}: out {index} {found}; it must be a NumPy array of {dtype}"
             )
@@ -557,10 +542,6 @@ def _flatten(kernel: Kernel, array: Array, operand: Operand, *, is_output: bool 
             f"{kernel.name}: an out array with several leading axes must be contiguous"
         )
     return flat
-
-
-def _describe_type(value: Any) -> str:
-    return f"a {type(value).__name__}"
 
 
 def freeze_shape(out_shape: Any) -> Hashable:

@@ -3,8 +3,8 @@
 The contract between a kernel's code and the executor:
 
 - Storage buffers of descriptor set 0 are the arguments, in binding order. What the code does with a
-  buffer makes it an input, an output, or an in-out argument (`arguments.py`). Kernels of this
-  package may bind a scratch buffer and a status word behind their arguments.
+  buffer makes it an input, an output, or an in-out argument (`kernel_arguments.py`). A scratch
+  buffer and a status word may be bound behind the arguments.
 - Push constants: the number of elements as a 32-bit integer, if the first member is one; the bytes
   of `push`; the `uint32` words that `push_of` computes from the shapes; then the parameters, which
   a call sets with `params=` (`parameters.py`). A uniform buffer holds parameters too.
@@ -33,7 +33,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import (
+from gpu_executor.errors import ArgumentTypeError, KernelError, NotRunHereError, SpirvError
+from gpu_executor.glsl import compile_glsl
+from gpu_executor.kernel_arguments import (
     Argument,
     ElementType,
     Shape,
@@ -42,8 +44,6 @@ from gpu_executor.arguments import (
     read_arguments,
     to_native,
 )
-from gpu_executor.errors import ArgumentTypeError, KernelError, NotRunHereError, SpirvError
-from gpu_executor.glsl import compile_glsl
 from gpu_executor.parameters import ParameterLayout, WordParameter
 from gpu_executor.settings import Settings
 from gpu_executor.spirv import Access, LocalSize, ShaderInterface, read_interface

@@ -92,6 +92,18 @@ class Settings:
         )
 
 
+def resolve_settings(settings: Settings | None) -> Settings:
+    """The settings that a caller gave, or else those of the environment."""
+    if settings is None:
+        return Settings.from_environment()
+    if not isinstance(settings, Settings):
+        raise SettingsError(
+            f"settings is a {type(settings).__name__}; it must be gx.Settings(...), or None for "
+            "the settings of the environment"
+        )
+    return settings
+
+
 def check_positive(name: str, value: object, takes: str) -> None:
     """Raise `SettingsError` unless the value is a whole number of 1 or more."""
     if not isinstance(value, Integral) or value < 1:

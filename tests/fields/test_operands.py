@@ -4,12 +4,15 @@ without axes, slices."""
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import gpu_executor as gx
+from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.fields import (
     BLS12_381_FR,
     Field,
 )
+from gpu_executor.primes import words
 from tests.support.fields_under_test import (
     Place,
     draw_elements,
@@ -198,3 +201,24 @@ def test_an_index_may_have_several_axes(gpu: Gpu, place: Place) -> None:
 @in_both_places
 def test_reshape_takes_a_tuple(gpu: Gpu, place: Place) -> None:
     assert make_array(gpu, place, FR, [1, 2, 3, 4]).reshape((2, 2)).shape == (2, 2)
+
+
+# --- words ---
+
+
+def test_from_words_copies_what_it_has_checked() -> None:
+    data = words.from_ints(FR.prime, [1, 2, 3])
+    array = FR.from_words(data, "canonical")
+    data[...] = np.iinfo(data.dtype).max
+    assert to_ints(array) == [1, 2, 3]
+    with pytest.raises(ArgumentTypeError, match="words is a masked array"):
+        FR.from_words(np.ma.MaskedArray(data), "canonical")
+
+
+def test_the_words_of_an_array_on_the_host_are_read_only() -> None:
+    array = FR.encode([1, 2, 3])
+    with pytest.raises(ValueError, match="read-only"):
+        array.numpy()[0] = 5
+    with pytest.raises(ValueError, match="read-only"):
+        array[1].to_host().numpy()[...] = 5
+    assert to_ints(array) == [1, 2, 3]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -162,6 +162,55 @@ def test_an_import_may_outlive_the_backend(importing: OpenGpu) -> None:
     imported.close()
     assert binding.count_live_objects() == before
     assert array.sum() == 4999 * 2500
+
+
+def test_an_array_may_be_imported_twice(importing: OpenGpu) -> None:
+    gpu, array = importing(), np.arange(5000, dtype=np.uint32)
+    before = binding.count_live_objects()
+    imports = [gpu.import_array(array), gpu.import_array(array[:4000]), gpu.import_array(array)]
+    for imported in imports:
+        np.testing.assert_array_equal(gpu.run(ADD_U32, array, array), 2 * array)
+        imported.close()
+        imported.close()
+    assert gpu._session.mapped.find(array) is None
+    np.testing.assert_array_equal(gpu.run(ADD_U32, array, array), 2 * array)
+    gpu.trim()
+    assert binding.count_live_objects()["Buffer"] == before["Buffer"]
+
+
+def test_a_mapped_array_may_be_imported(importing: OpenGpu) -> None:
+    gpu = importing()
+    array = gpu.asarray(np.arange(5000, dtype=np.uint32))
+    gpu.import_array(array).close()
+    assert gpu._session.mapped.find(array) is not None
+    np.testing.assert_array_equal(gpu.run(ADD_U32, array, array), 2 * array)
+
+
+def test_an_import_that_is_not_closed_ends_with_its_array(importing: OpenGpu) -> None:
+    """Another array at the same address must not be taken for it."""
+    gpu = importing()
+    before = binding.count_live_objects()
+    array = np.zeros(5000, np.uint32)
+    gpu.import_array(array)
+    view = array[10:]
+    assert gpu._session.mapped.find(view) is not None
+    del array, view
+    assert binding.count_live_objects() == before
+    assert gpu._session.mapped.find(np.zeros(5000, np.uint32)) is None
+    assert not gpu._session.mapped.any
+
+
+def test_imports_made_for_the_jobs_of_a_stream_last_as_long_as_the_jobs(importing: OpenGpu) -> None:
+    gpu = importing()
+
+    def jobs() -> Iterator[tuple[Any, Any]]:
+        for number in range(20):
+            array = np.full(5000, number, np.uint32)
+            gpu.import_array(array)
+            yield array, array
+
+    for number, result in enumerate(gpu.stream(ADD_U32, jobs(), depth=4)):
+        np.testing.assert_array_equal(result, 2 * number)
 
 
 def test_other_backends_reject_device_arrays_and_name_numpy(

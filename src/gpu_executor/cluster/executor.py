@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Literal
 
+from gpu_executor.arguments import collect_jobs
 from gpu_executor.cluster.actor import DeviceOptions
 from gpu_executor.cluster.actor_slots import ActorSlot, InFlightLimits
 from gpu_executor.cluster.dispatcher import Dispatcher
@@ -32,7 +33,6 @@ from gpu_executor.executor.jobs import (
     add_index,
     check_kernel,
     check_map_sizes,
-    collect_calls,
     take_out,
 )
 from gpu_executor.kernel import Kernel
@@ -139,11 +139,12 @@ class RayExecutor(Executor):
         Raises the exception of the first job that fails. Blocks while the executor is full, even
         with `when_full="raise"`.
         """
-        kernel, calls = _check_kernel(kernel), collect_calls(jobs, out)
+        kernel = _check_kernel(kernel)
+        calls, outs = collect_jobs(jobs, out)
         futures: list[Future[Any]] = []
         try:
             for index, arrays in enumerate(calls):
-                target = None if out is None else out[index]
+                target = None if outs is None else outs[index]
                 futures.append(self._submit(kernel, arrays, target, "block"))
             return [_wait_for_job(index, future) for index, future in enumerate(futures)]
         except BaseException:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arguments import collect_jobs
 from gpu_executor.call import Array, as_arrays, check, iterate_params
-from gpu_executor.errors import ArgumentTypeError, KernelError
+from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Kernel, to_native
 from gpu_executor.kernels import load
-from gpu_executor.overlaps import check_jobs_disjoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +71,12 @@ class CpuBackend:
         params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays, one after the other."""
-        if out is not None and len(out) != len(jobs):
-            raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
-        check_jobs_disjoint(jobs, out)
-        outs = [None] * len(jobs) if out is None else out
-        given = itertools.islice(iterate_params(params, len(jobs)), len(jobs))
+        calls, outs = collect_jobs(jobs, out)
+        targets = outs or [None] * len(calls)
+        given = itertools.islice(iterate_params(params, len(calls)), len(calls))
         return [
-            self.run(kernel, *job, out=each, params=own)
-            for job, each, own in zip(jobs, outs, given, strict=True)
+            self.run(kernel, *call, out=each, params=own)
+            for call, each, own in zip(calls, targets, given, strict=True)
         ]
 
     def run_field_add(self, a: Array, b: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gpu_executor.backend import Backend, open_backend
 from gpu_executor.errors import DeviceNotFoundError, GpuError, NoDeviceError, SettingsError
-from gpu_executor.settings import Settings
+from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.vulkan.disk_cache import read_calibration
 from gpu_executor.vulkan.instance import find_devices
 from gpu_executor.webgpu.device import find_adapters
@@ -93,7 +93,7 @@ class DeviceRanking(Sequence[DeviceCandidate]):
 def rank_devices(backend: BackendName, settings: Settings | None = None) -> DeviceRanking:
     """Rank every device of a backend, or of all backends for "auto". A backend that is named and
     has no device is an error."""
-    settings = settings or Settings.from_environment()
+    settings = resolve_settings(settings)
     if backend != "auto" and backend not in FINDERS:
         names = ", ".join(["auto", *FINDERS])
         raise SettingsError(f"there is no backend {backend!r}; there are {names}")

@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
+from gpu_executor.arguments import collect_jobs, parse_count
 from gpu_executor.call import Array
 from gpu_executor.errors import ClosedError
 from gpu_executor.executor.candidates import (
@@ -32,7 +33,6 @@ from gpu_executor.executor.jobs import (
     SharedJob,
     check_kernel,
     chunk_call,
-    collect_calls,
     find_first_error,
     make_batch_job,
     make_job,
@@ -45,7 +45,7 @@ from gpu_executor.executor.stats import ExecutorStats
 from gpu_executor.executor.work_stealing import DeviceRates
 from gpu_executor.executor.worker import Worker, join_all, register_atexit
 from gpu_executor.kernel import Kernel
-from gpu_executor.settings import Settings, WhenFull, check_positive
+from gpu_executor.settings import Settings, WhenFull, check_positive, resolve_settings
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.families import MetricsEndpoint
 from gpu_executor.telemetry.spans import Span
@@ -59,6 +59,7 @@ def explain(ranking: DeviceRanking, pool: DevicePool, kernel: Kernel, count: int
     elements."""
     pool.queue.check_open()
     check_kernel(kernel)
+    count = parse_count("explain", count)
     opened = {id(device.candidate) for device in pool.devices}
     lines = ["devices, best first (* is open):"]
     for place, candidate in enumerate(ranking):
@@ -164,7 +165,7 @@ class GpuExecutor(Executor):
         queued_bytes: int | None = None,
         when_full: WhenFull | None = None,
     ) -> None:
-        settings = settings or Settings.from_environment()
+        settings = resolve_settings(settings)
         settings = settings.replace_limits(memory_limit, queued_bytes, when_full)
         check_positive("tries", tries, "it must be a whole number, at least 1")
         self._checker = ResultChecker(check)
@@ -216,8 +217,8 @@ class GpuExecutor(Executor):
         """Run a kernel on many jobs, each a tuple of arrays. Returns their results in order, or
         raises the exception of the first job that failed. Jobs run concurrently: a job that reads
         or writes what another one writes is refused."""
-        calls = collect_calls(jobs, out)
-        job = self._make_batch(check_kernel(kernel), calls, None if out is None else list(out))
+        calls, outs = collect_jobs(jobs, out)
+        job = self._make_batch(check_kernel(kernel), calls, outs)
         self._queue.put(job)
         error: BaseException | None = None
         try:

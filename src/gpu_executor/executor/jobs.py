@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gpu_executor.arguments import check_is_kernel
 from gpu_executor.call import Array, Call, check
 from gpu_executor.errors import (
     ArgumentTypeError,
@@ -28,7 +29,6 @@ from gpu_executor.errors import (
 from gpu_executor.executor.future_internals import renew_lock
 from gpu_executor.executor.work_stealing import WorkSplit
 from gpu_executor.kernel import Kernel
-from gpu_executor.overlaps import check_jobs_disjoint
 from gpu_executor.telemetry import load_exporter
 
 # Bound once: it is called for every job.
@@ -41,7 +41,7 @@ def check_kernel(
     """Return `fn` if it is a kernel, else raise. `by` names the executor in the message."""
     if not isinstance(fn, Kernel):
         if not callable(fn):
-            check(fn, ())  # raises an error that says what a kernel is
+            check_is_kernel(fn)
         name = getattr(fn, "__name__", type(fn).__name__)
         raise ArgumentTypeError(
             f"{by} runs kernels, and {name!r} is not a kernel; use {functions_by} for functions"
@@ -55,22 +55,6 @@ def take_out(options: dict[str, Any]) -> Any:
     if options:
         raise ArgumentTypeError(f"submit accepts out= only, not {', '.join(options)}")
     return out
-
-
-def collect_calls(
-    jobs: Iterable[Sequence[Any]], out: Sequence[Any] | None
-) -> list[tuple[Any, ...]]:
-    """Return the jobs of a batch as tuples of arrays; check them and `out`."""
-    calls: list[tuple[Any, ...]] = []
-    for index, arrays in enumerate(jobs):
-        if not isinstance(arrays, tuple | list):
-            found = type(arrays).__name__
-            raise ArgumentTypeError(f"job {index}: a job is a tuple of arrays, not a {found}")
-        calls.append(tuple(arrays))
-    if out is not None and len(out) != len(calls):
-        raise ArgumentTypeError(f"out has {len(out)} entries for {len(calls)} jobs")
-    check_jobs_disjoint(calls, out)
-    return calls
 
 
 def check_map_sizes(chunksize: int, buffersize: int | None) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arguments import is_masked
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
@@ -114,7 +115,7 @@ class Field:
         return encoding.words_to_bytes(self.prime, found, byteorder=byteorder, width=width)
 
     def from_words(self, data: Words, form: Form) -> FieldArray:
-        """Words as they lie in memory; the caller states their form."""
+        """Elements on the host from a copy of their words, in the form that the caller states."""
         _check_form(form)
         if form == "montgomery" and self.form == "canonical":
             raise ArgumentTypeError(_no_montgomery_form(self))
@@ -122,10 +123,17 @@ class Field:
             raise ArgumentTypeError(
                 f"{self.name}: words must be a NumPy array, not {type(data).__name__}"
             )
-        bad = words.first_not_below(self.prime, data)
+        if is_masked(data):
+            raise ArgumentTypeError(
+                f"{self.name}: words is a masked array, and fields ignore masks; pass its .data, "
+                "or .filled(value)"
+            )
+        # What was checked must not change any more: an operation takes the elements to be below p.
+        own = np.array(data)
+        bad = words.first_not_below(self.prime, own)
         if bad is not None:
             raise ElementRangeError(self.name, 0, bad)
-        return FieldArray(self, data, form)
+        return FieldArray(self, own, form)
 
     # --- element-wise operations ---
 
@@ -364,8 +372,14 @@ class FieldArray:
         return self.data.nbytes
 
     def numpy(self) -> Words:
-        """The words, shape (..., columns), in the array's form."""
-        return self.data.numpy() if isinstance(self.data, DeviceArray) else self.data
+        """The words, shape (..., columns), in the array's form; read-only for an array on the host,
+        whose words they are.
+        """
+        if isinstance(self.data, DeviceArray):
+            return self.data.numpy()
+        found = np.asarray(self.data).view()
+        found.flags.writeable = False  # the elements must stay below the modulus
+        return found
 
     def to_host(self) -> FieldArray:
         """The same elements in host memory."""

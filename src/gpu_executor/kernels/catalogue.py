@@ -51,9 +51,18 @@ def names() -> list[str]:
     return [*VECTOR_KERNELS, *MATRIX_KERNELS, *REDUCTION_KERNELS, *fields]
 
 
-@functools.cache
 def load(name: str) -> Kernel:
     """Return the kernel of that name; the same object every time."""
+    if not isinstance(name, str):
+        raise KernelError(
+            f"a kernel's name is a string, not a {type(name).__name__}; the names are "
+            f"{', '.join(names())}"
+        )
+    return _load(name)
+
+
+@functools.cache
+def _load(name: str) -> Kernel:
     prefix, _, suffix = name.rpartition("_")
     if name in VECTOR_KERNELS:
         return vector_kernel(suffix)

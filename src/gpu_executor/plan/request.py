@@ -19,6 +19,11 @@ class RunOptions:
     depth: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("device_local", "pipelined"):
+            if getattr(self, name) not in (None, True, False):
+                raise SettingsError(
+                    f"{name} is {getattr(self, name)!r}; it must be True, False or None"
+                )
         if self.depth is None:
             return
         least = 2 if self.pipelined else 1

@@ -8,10 +8,11 @@ import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
+from gpu_executor.arguments import collect_jobs, iterate
 from gpu_executor.call import Array, Call, Signature, iterate_params
 from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.kernel import Kernel
-from gpu_executor.overlaps import JobsInFlight, check_jobs_disjoint
+from gpu_executor.overlaps import JobsInFlight
 from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
 from gpu_executor.vulkan.session import Session
 
@@ -23,8 +24,8 @@ _END = object()
 def run_batch(
     session: Session,
     kernel: Kernel,
-    jobs: Sequence[Job],
-    out: Sequence[Any] | None,
+    jobs: Iterable[Job],
+    out: Iterable[Any] | None,
     options: RunOptions,
     params: Any = None,
 ) -> list[Any]:
@@ -33,17 +34,13 @@ def run_batch(
     All jobs are checked before the first is submitted.
     """
     session.check_open()
-    if out is not None and len(out) != len(jobs):
-        raise ArgumentTypeError(
-            f"out has {len(out)} entries for {len(jobs)} jobs; it needs one for each job"
-        )
+    given, outs = collect_jobs(jobs, out)
     calls = [
         session.call_preparer.signatures.make_job_call(
-            kernel, job, index, None if out is None else out[index], own
+            kernel, job, index, outs and outs[index], own
         )
-        for index, (job, own) in enumerate(zip(jobs, iterate_params(params, len(jobs))))  # noqa: B905
+        for index, (job, own) in enumerate(zip(given, iterate_params(params, len(given))))  # noqa: B905
     ]
-    check_jobs_disjoint(jobs, out)
     busy = [call for call in calls if call.signature.count]
     if busy:
         prepared = session.prepare_batch(busy, options)
@@ -71,7 +68,8 @@ class Stream(Iterator[Any]):
         params: Any = None,
     ) -> None:
         self._session = session
-        calls = _check_jobs(session, kernel, jobs, out, params)
+        outs = itertools.repeat(None) if out is None else iterate("out", out)
+        calls = _check_jobs(session, kernel, iterate("jobs", jobs), outs, params)
         self._results = _stream_results(session, calls, options, has_out=out is not None)
         session.streams.add(self)
 
@@ -110,17 +108,12 @@ class Stream(Iterator[Any]):
 
 
 def _check_jobs(
-    session: Session,
-    kernel: Kernel,
-    jobs: Iterable[Job],
-    out: Iterable[Any] | None,
-    params: Any,
+    session: Session, kernel: Kernel, jobs: Iterator[Job], outs: Iterator[Any], params: Any
 ) -> Iterator[Call]:
     """Check each job as it comes, and yield it as a call."""
-    targets = itertools.repeat(None) if out is None else iter(out)
     given = iterate_params(params)
     for index, job in enumerate(jobs):
-        target, own = next(targets, _END), next(given, _END)
+        target, own = next(outs, _END), next(given, _END)
         if own is _END:
             raise ArgumentTypeError(
                 f"job {index}: params has no entry for it; a list has one for each job"

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arguments import as_numbers, describe, parse_dtype, parse_shape
 from gpu_executor.call import Array, Signature
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
@@ -89,7 +90,7 @@ def offset_to_piece(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Region:
     start: int
     end: int
@@ -106,8 +107,8 @@ class MappedArrays:
         self._lock = threading.Lock()
         self._starts: list[int] = []
         self._regions: list[_Region] = []
-        self._freed: deque[int] = deque()
-        """Start addresses of regions that finalizers released."""
+        self._freed: deque[_Region] = deque()
+        """Regions that finalizers released."""
         self.any = False
         """Whether there are any mapped or imported arrays; calls check this first."""
 
@@ -117,24 +118,16 @@ class MappedArrays:
 
     def make(self, shape: int | Shape, dtype: npt.DTypeLike) -> tuple[Array, BufferRange]:
         """Make an array of that shape; return it and its buffer range."""
-        kind = np.dtype(dtype)
-        if kind.kind not in "biufc":
-            raise ArgumentTypeError(
-                f"dtype {kind} cannot lie in device memory; only numeric dtypes can"
-            )
-        extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-        if min(extents, default=0) < 0:
-            raise ArgumentShapeError(
-                f"shape {shape} has a negative extent; extents must be 0 or more"
-            )
+        kind = parse_dtype(dtype)
+        extents = parse_shape(shape, kind.itemsize)
         nbytes = math.prod(extents) * kind.itemsize
         allocation = self._memory.allocate(Purpose.ARRAY, max(nbytes, 1))
         memory: Any = (ctypes.c_char * max(nbytes, 1)).from_address(allocation.address)
         setattr(memory, OWNER_MARK, True)
         block = allocation.block
-        self.add(allocation.address, nbytes, block.buffer, allocation.offset, block.serial)
+        region = self.add(allocation.address, nbytes, block.buffer, allocation.offset, block.serial)
         # Not at exit: a view may still be in use then.
-        weakref.finalize(memory, self._release, allocation).atexit = False
+        weakref.finalize(memory, self._release, allocation, region).atexit = False
         array: Array = np.ndarray(extents, kind, memory)
         return array, BufferRange(block.buffer, allocation.offset, False, block.serial)
 
@@ -152,29 +145,32 @@ class MappedArrays:
         offset = region.offset + address - region.start
         return BufferRange(region.buffer, offset, False, region.serial)
 
-    def add(self, address: int, nbytes: int, buffer: Handle, offset: int, serial: int) -> None:
+    def add(self, address: int, nbytes: int, buffer: Handle, offset: int, serial: int) -> _Region:
         """Register host addresses: data at `address` lies at `offset` of `buffer`."""
+        region = _Region(address, address + nbytes, buffer, offset, serial)
         with self._lock:
             self._remove_freed()
             index = bisect.bisect(self._starts, address)
             self._starts.insert(index, address)
-            self._regions.insert(index, _Region(address, address + nbytes, buffer, offset, serial))
+            self._regions.insert(index, region)
             self.any = True
+        return region
 
-    def remove(self, address: int) -> None:
-        """Remove the registration that starts at `address`."""
-        self._freed.append(address)
-        with self._lock:
-            self._remove_freed()
-
-    def _release(self, allocation: Allocation) -> None:
+    def remove(self, region: _Region) -> None:
+        """Remove what `add` has registered."""
         # A finalizer may run while this thread holds the lock; the next user does the rest.
-        self._freed.append(allocation.address)
+        self._freed.append(region)
+
+    def _release(self, allocation: Allocation, region: _Region) -> None:
+        self.remove(region)
         self._memory.release_when_possible(allocation)
 
     def _remove_freed(self) -> None:
         while self._freed:
-            index = bisect.bisect(self._starts, self._freed.popleft()) - 1
+            region = self._freed.popleft()
+            index = bisect.bisect_left(self._starts, region.start)
+            while self._regions[index] is not region:  # several begin here if one was imported
+                index += 1
             del self._starts[index], self._regions[index]
         self.any = bool(self._starts)
 
@@ -187,37 +183,21 @@ _serials = itertools.count(-1, -1)
 class ImportedArray:
     """An imported array, valid until `close()` or the end of a `with`.
 
-    Do not resize the array meanwhile.
+    Do not resize the array meanwhile, and close it when no call uses the array. The import ends
+    with the array if it is not closed.
     """
 
     def __init__(self, device: Device, mapped: MappedArrays, array: Array) -> None:
         _check_importable(device, array)
         self.array = array
-        self._mapped = mapped
-        self._address: int = array.__array_interface__["data"][0]
-        alignment = device.info.limits.host_import_alignment
-        start = self._address // alignment * alignment
-        end = -(-(self._address + array.nbytes) // alignment) * alignment
-        with contextlib.ExitStack() as undo:
-            device.retain()
-            undo.callback(device.release)
-            buffer = _make_buffer(device, end - start)
-            undo.callback(vk.vkDestroyBuffer, device.handle, buffer, vk.ffi.NULL)
-            memory = _import_memory(device, buffer, start, end - start)
-            undo.callback(vk.vkFreeMemory, device.handle, memory, vk.ffi.NULL)
-            vk.vkBindBufferMemory(device.handle, buffer, memory, 0)
-            offset, serial = self._address - start, next(_serials)
-            mapped.add(self._address, array.nbytes, buffer, offset, serial)
-            undo.callback(mapped.remove, self._address)
-            self._undo = undo.pop_all()
-        register_fork_handler(self._disown_after_fork)
+        address: int = array.__array_interface__["data"][0]
+        # Not with this object: a running call refers to the array only.
+        self._end = weakref.finalize(array, _Import(device, mapped, address, array.nbytes).close)
+        self._end.atexit = False
 
     def close(self) -> None:
         """End the import: the device no longer accesses the array's memory."""
-        self._undo.close()
-
-    def _disown_after_fork(self) -> None:
-        self._undo.pop_all()  # the parent still owns these handles
+        self._end()
 
     def __enter__(self) -> ImportedArray:
         return self
@@ -226,7 +206,39 @@ class ImportedArray:
         self.close()
 
 
-def _check_importable(device: Device, array: Array) -> None:
+class _Import:
+    """Host memory that the device was given."""
+
+    def __init__(self, device: Device, mapped: MappedArrays, address: int, nbytes: int) -> None:
+        alignment = device.info.limits.host_import_alignment
+        start = address // alignment * alignment
+        end = -(-(address + nbytes) // alignment) * alignment
+        with contextlib.ExitStack() as undo:
+            device.retain()
+            undo.callback(device.release)
+            buffer = _make_buffer(device, end - start)
+            undo.callback(vk.vkDestroyBuffer, device.handle, buffer, vk.ffi.NULL)
+            memory = _import_memory(device, buffer, start, end - start)
+            undo.callback(vk.vkFreeMemory, device.handle, memory, vk.ffi.NULL)
+            vk.vkBindBufferMemory(device.handle, buffer, memory, 0)
+            region = mapped.add(address, nbytes, buffer, address - start, next(_serials))
+            undo.callback(mapped.remove, region)
+            self._undo = undo.pop_all()
+        register_fork_handler(self._disown_after_fork)
+
+    def close(self) -> None:
+        self._undo.close()
+
+    def _disown_after_fork(self) -> None:
+        self._undo.pop_all()  # the parent still owns these handles
+
+
+def _check_importable(device: Device, array: Any) -> None:
+    if not isinstance(array, np.ndarray):
+        raise ArgumentTypeError(
+            f"import_array: the argument is {describe(array)}; it takes a NumPy array"
+        )
+    as_numbers("import_array", array)
     if EXTENSION not in device.info.extensions:
         raise DeviceLacksError(
             f"{device.info.name} does not support {EXTENSION}; use gpu.asarray, which copies once"

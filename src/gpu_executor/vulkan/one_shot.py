@@ -12,7 +12,7 @@ from gpu_executor.call import Array, as_arrays, check
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load
 from gpu_executor.plan import RunOptions
-from gpu_executor.settings import Settings
+from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.vulkan.batch import run_batch
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.stats import Stats
@@ -25,7 +25,7 @@ class VulkanSpirvBackend:
         self, device: str | int | None = None, *, settings: Settings | None = None
     ) -> None:
         self._wanted = device
-        self._settings = settings or Settings.from_environment()
+        self._settings = resolve_settings(settings)
         self._last: Stats | None = None
         self._messages: list[str] = []
 

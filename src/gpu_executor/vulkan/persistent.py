@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arguments import as_numbers, check_is_kernel, parse_count
 from gpu_executor.calibration import Calibration
 from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray
@@ -17,7 +19,7 @@ from gpu_executor.dispatch import CopiesToDevice
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, RunOptions
-from gpu_executor.settings import Settings
+from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.vulkan.batch import Job, Stream, run_batch
 from gpu_executor.vulkan.graph import Graph
 from gpu_executor.vulkan.mapped_arrays import ImportedArray
@@ -38,7 +40,7 @@ class PersistentVulkanBackend:
     def __init__(
         self, device: str | int | None = None, *, settings: Settings | None = None
     ) -> None:
-        self._session = Session(settings or Settings.from_environment(), device)
+        self._session = Session(resolve_settings(settings), device)
         # Also frees everything when the backend is garbage-collected, or when the interpreter exits
         # without close().
         self._finalizer = weakref.finalize(self, self._session.close)
@@ -67,8 +69,8 @@ class PersistentVulkanBackend:
         `device_local` selects the data path: True stages the data through device memory, False lets
         the kernel work on mapped host memory, None leaves the choice to the settings, the size and
         the device. `out` is the array to write to, or a tuple of arrays; it may be one of the
-        inputs. With `keep=True` the result stays on the device as a `DeviceArray`, which kernels
-        take as well.
+        inputs. With `keep=True` and without `out` the result stays on the device as a
+        `DeviceArray`, which kernels take as well.
         """
         return self._session.run(
             kernel, arrays, device_local, out, keep=keep, params=params, out_shape=out_shape
@@ -161,8 +163,8 @@ class PersistentVulkanBackend:
         """Copy an array into memory that the device can access; returns it unchanged if it is there
         already.
         """
-        source = np.asarray(array)
         self._check_open()
+        source = as_numbers("asarray", array)
         if self._session.mapped.any and self._session.mapped.find(source) is not None:
             return source
         copy = self.empty(source.shape, to_native(source.dtype))
@@ -183,7 +185,7 @@ class PersistentVulkanBackend:
         self._check_open()
         if isinstance(array, CopiesToDevice):
             return array.copy_to_device(self._session.device_memory)
-        return self._session.device_memory.put(np.asarray(array))
+        return self._session.device_memory.put(as_numbers("to_device", array))
 
     def graph(self, *inputs: Any) -> Graph:
         """Record the operations on device arrays inside its `with`, to run them again with other
@@ -209,8 +211,9 @@ class PersistentVulkanBackend:
         Print it for its reasons.
         """
         given: list[Any] = list(arrays)
-        if len(given) == 1 and isinstance(given[0], int):
-            given = _make_placeholders(kernel, given[0])
+        if len(given) == 1 and isinstance(given[0], Integral):
+            check_is_kernel(kernel)
+            given = _make_placeholders(kernel, parse_count("explain", given[0]))
         return self._session.explain(kernel, given, device_local)
 
     @property

@@ -20,7 +20,13 @@ import numpy.typing as npt
 
 from gpu_executor.calibration import Calibration
 from gpu_executor.call import AnyArray, Array, Call, as_arrays
-from gpu_executor.errors import ClosedError, DeviceLacksError, GpuError, OutOfMemoryError
+from gpu_executor.errors import (
+    ArgumentTypeError,
+    ClosedError,
+    DeviceLacksError,
+    GpuError,
+    OutOfMemoryError,
+)
 from gpu_executor.fork import raise_forked, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.plan import Plan, RunOptions, check_grid, shrink_plan
@@ -195,6 +201,11 @@ class Session:
         if call.grid is not None:
             steps = self.make_steps(prepared.plan, call)
         if keep:
+            if out is not None:
+                raise ArgumentTypeError(
+                    f"{kernel.name}: out= and keep=True contradict each other: the result goes to "
+                    "an array on the host, or stays on the device; give one of them"
+                )
             call.set_device_outputs(
                 [self.device_memory.empty(shape, dtype) for shape, dtype in signature.results]
             )

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from gpu_executor.arguments import check_is_kernel, collect_jobs, iterate, parse_count
 from gpu_executor.call import Array, Call, SignatureCache
-from gpu_executor.errors import ArgumentTypeError, ClosedError, DeviceLostError
+from gpu_executor.errors import ClosedError, DeviceLostError, KernelError
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load, names
-from gpu_executor.overlaps import check_jobs_disjoint
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
-from gpu_executor.settings import Settings
+from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.webgpu.boundaries import (
     BucketBoundaries,
     BucketHistory,
@@ -59,7 +59,7 @@ class WgpuExecutor:
         private: bool = True,
         settings: Settings | None = None,
     ) -> None:
-        settings = settings or Settings.from_environment()
+        settings = resolve_settings(settings)
         self._device = WebGpuDevice(settings.device if device is None else device)
         self._queue = open_queue(self._device, private=private)
         self._pool = BufferPool(
@@ -118,13 +118,11 @@ class WgpuExecutor:
         Jobs are grouped by bucket, and each group is one submission. The results of the first
         groups are read while the device computes the later ones.
         """
-        if out is not None and len(out) != len(jobs):
-            raise ArgumentTypeError(f"out has {len(out)} entries for {len(jobs)} jobs")
+        given, outs = collect_jobs(jobs, out)
         calls = [
-            self._signatures.make_job_call(kernel, job, index, None if out is None else out[index])
-            for index, job in enumerate(jobs)
+            self._signatures.make_job_call(kernel, job, index, outs and outs[index])
+            for index, job in enumerate(given)
         ]
-        check_jobs_disjoint(jobs, out)
         with self._active:
             for call in calls:
                 self._outputs.allocate(call)
@@ -138,9 +136,14 @@ class WgpuExecutor:
         Without a kernel, do this for the package's kernels and sizes that earlier processes used;
         the cache folder has a list of them.
         """
+        if kernel is not None:
+            check_is_kernel(kernel)
+            if kernel.wgsl is None:
+                raise KernelError(f"kernel {kernel.name!r} has no WGSL, so WebGPU cannot run it")
+        counts = [parse_count("warm_up", size, least=1) for size in iterate("sizes", sizes)]
         with self._active:
             if kernel is not None:
-                self._warm_up(kernel, sizes)
+                self._warm_up(kernel, counts)
                 return
             for name, buckets in self._history.used.items():
                 if name in names():

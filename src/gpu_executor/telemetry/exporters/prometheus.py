@@ -160,6 +160,10 @@ def serve_metrics(
         raise SettingsError(
             f"registry= must be a CollectorRegistry of prometheus_client, not a {found}"
         )
+    if port is not None and (not isinstance(port, int) or not 0 <= port < 1 << 16):
+        raise SettingsError(f"port is {port!r}; it must be a number from 0 to 65535, or None")
+    if not isinstance(address, str):
+        raise SettingsError(f"address is {address!r}; it must be a string, such as '127.0.0.1'")
     collector = _get_collector(served_registry, source)
     number = collector.add(source)
     if registry is not None and port is None:
