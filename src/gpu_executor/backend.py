@@ -25,14 +25,28 @@ BACKENDS = {
 class Backend(Protocol):
     """The methods that every backend has."""
 
-    def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
-        """Run a kernel on arrays. Returns the output array, or a tuple of several; they are
-        written to `out` if it is given."""
+    def run(
+        self,
+        kernel: Kernel,
+        *arrays: Array,
+        out: Any = None,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> Any:
+        """Run a kernel on its inputs and in-out arguments. Returns its output or in-out argument,
+        or a tuple of several; they are written to `out` if it is given. `params` are the values of
+        the kernel's parameters, and `out_shape` replaces the kernel's."""
 
     def run_batch(
-        self, kernel: Kernel, jobs: Sequence[Sequence[Array]], *, out: Sequence[Any] | None = None
+        self,
+        kernel: Kernel,
+        jobs: Sequence[Sequence[Array]],
+        *,
+        out: Sequence[Any] | None = None,
+        params: Any = None,
     ) -> list[Any]:
-        """Run a kernel on jobs, each a tuple of arrays. Returns one result per job, in order."""
+        """Run a kernel on jobs, each a tuple of arrays. Returns one result per job, in order.
+        `params` serves all jobs; a list has one entry for each job."""
 
     def run_field_add(self, a: Array, b: Array) -> Array:
         """Add elements of the BLS12-381 base field, arrays of shape (n, 6) and dtype `uint64`."""

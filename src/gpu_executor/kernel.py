@@ -19,8 +19,10 @@ The contract between a kernel's code and the executor:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import importlib
 import inspect
 import pickle
 import re
@@ -659,15 +661,23 @@ def _pack_function(kernel_name: str, field_name: str, value: Any) -> Any:
     try:
         pickle.dumps(value)
     except Exception:  # lambdas and local functions; pickle raises several kinds
-        try:
-            import cloudpickle  # type: ignore[import-untyped, import-not-found, unused-ignore]
-        except ImportError:
+        cloudpickle = _import_cloudpickle()
+        if cloudpickle is None:
             raise KernelError(
                 f"kernel {kernel_name!r}: its {field_name} is not a function of a module, so "
-                "sending the kernel to another process needs cloudpickle: pip install cloudpickle"
+                "sending the kernel to another process needs cloudpickle: "
+                "pip install 'gpu-executor[pickle]'"
             ) from None
         return _ByValue(cloudpickle.dumps(value))
     return value
+
+
+def _import_cloudpickle() -> Any:
+    """Return cloudpickle, or the copy that Ray brings; None if neither is installed."""
+    for name in ("cloudpickle", "ray.cloudpickle"):
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name)
+    return None
 
 
 def _unpickle_kernel(packed: dict[str, Any]) -> Kernel:

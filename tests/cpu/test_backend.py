@@ -178,8 +178,8 @@ def test_the_output_of_a_whole_kernel_has_the_shape_that_out_shape_returns() -> 
         out_shape=lambda shape: shape[:1],
         reference=lambda a: a.sum(axis=1),
     )
-    found = CpuBackend().run(kernel, np.arange(6).reshape(2, 3))
-    assert (found.tolist(), found.dtype) == ([3, 12], np.int64)
+    found = CpuBackend().run(kernel, np.arange(6, dtype=np.uint32).reshape(2, 3))
+    assert (found.tolist(), found.dtype) == ([3, 12], np.uint32)
 
 
 def test_stats_count_calls_elements_and_time() -> None:

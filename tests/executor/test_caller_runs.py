@@ -14,7 +14,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.executor.coalescing import coalesce
 from gpu_executor.executor.job_queue import JobQueue
-from gpu_executor.executor.jobs import make_job
+from gpu_executor.executor.jobs import CallArguments, make_job
 from gpu_executor.executor.work_stealing import DeviceRates
 from tests.support.executors import ADD, HeldKernel, make_addition, make_kernel, total, words
 from tests.support.threads import PATIENCE, in_background
@@ -128,7 +128,7 @@ def test_each_of_many_threads_gets_its_own_result(executor: gx.GpuExecutor) -> N
 
 def test_an_interrupt_in_mark_idle_leaves_no_worker_waiting() -> None:
     queue = JobQueue(DeviceRates([None]))
-    own, other = (make_job(ADD, words(3), None, Future()) for _ in range(2))
+    own, other = (make_job(ADD, CallArguments(words(3)), Future()) for _ in range(2))
     queue.put(own)
     assert queue.take_in_caller(own)
     worker, taken = in_background(queue.take)
@@ -142,5 +142,6 @@ def test_an_interrupt_in_mark_idle_leaves_no_worker_waiting() -> None:
 
 
 def test_a_call_without_arrays_is_not_coalesced() -> None:
-    assert coalesce(ADD, [(), words(3)]) is None
-    assert coalesce(ADD, [words(3), ()]) is None
+    calls = [CallArguments(()), CallArguments(words(3))]
+    assert coalesce(ADD, calls) is None
+    assert coalesce(ADD, calls[::-1]) is None

@@ -14,6 +14,7 @@ import gpu_executor as gx
 from gpu_executor.errors import ArgumentShapeError, DeviceLostError, NoDeviceError
 from gpu_executor.executor import jobs
 from gpu_executor.executor.candidates import DeviceCandidate
+from gpu_executor.executor.jobs import CallArguments
 from tests.support.executors import (
     ADD,
     FQ_ADD,
@@ -318,7 +319,8 @@ def test_a_device_that_is_lost_in_every_call_is_quarantined(
     jobs = word_jobs(*[3] * 20)
     end = time.monotonic() + PATIENCE
     while cpus.stats().devices[1].failed is None and time.monotonic() < end:
-        with cpus._pool.reserve_device(ADD, jobs[0]):  # as in another thread: device 0 is busier
+        # As in another thread: device 0 is busier.
+        with cpus._pool.reserve_device(ADD, CallArguments(jobs[0])):
             check_by(way, cpus, jobs)
     stats = cpus.stats().devices
     assert stats[0].failed is None

@@ -127,7 +127,8 @@ def test_a_callback_may_submit_another_job(executor: gx.GpuExecutor) -> None:
 def test_anything_but_a_kernel_is_refused(executor: gx.GpuExecutor) -> None:
     with pytest.raises(ArgumentTypeError, match="'len' is not a kernel; use a ThreadPool"):
         executor.submit(len, [])
-    with pytest.raises(ArgumentTypeError, match="submit accepts out= only, not into"):
+    accepted = "submit accepts out=, params=, out_shape=; it got into"
+    with pytest.raises(ArgumentTypeError, match=accepted):
         executor.submit(ADD, *words(1), into=None)
     with pytest.raises(NotRunHereError):
         ADD(*words(1))

@@ -15,6 +15,7 @@ import gpu_executor as gx
 from gpu_executor.errors import ClosedError, GpuError
 from gpu_executor.executor.candidates import BackendName
 from gpu_executor.executor.device_metrics import DeviceProfile
+from gpu_executor.executor.jobs import CallArguments
 from gpu_executor.primes import BLS12_381_FQ, words
 from tests.conftest import elements
 from tests.support.backend_faults import delay_calls
@@ -155,15 +156,15 @@ def test_no_device_is_profiled_if_one_refuses() -> None:
         taken.start_profile(own)
         with pytest.raises(GpuError, match="is being profiled already"), executor.profile():
             pass
-        free.run(MUL, (A, B))
-        taken.run(MUL, (A, B))
+        free.run(MUL, CallArguments((A, B)))
+        taken.run(MUL, CallArguments((A, B)))
         assert free.backend._session.profile is None  # type: ignore[attr-defined]
         assert own.stages()["compute"] > 0
         taken.stop_profile(own)
         own.stop()
         with executor.profile() as profile:
-            free.run(MUL, (A, B))
-            taken.run(MUL, (A, B))
+            free.run(MUL, CallArguments((A, B)))
+            taken.run(MUL, CallArguments((A, B)))
     assert [each["compute"] > 0 for each in profile.stages()] == [True, True]
 
 

@@ -51,11 +51,11 @@ class Spoiling:
     def __init__(self, backend: Any, index: int, output: int = 0) -> None:
         self._backend, self._index, self._output = backend, index, output
 
-    def run(self, kernel: gx.Kernel, *arrays: Array, out: Any = None) -> Any:
-        return self._spoiled(self._backend.run(kernel, *arrays, out=out))
+    def run(self, kernel: gx.Kernel, *arrays: Array, **options: Any) -> Any:
+        return self._spoiled(self._backend.run(kernel, *arrays, **options))
 
-    def run_batch(self, kernel: gx.Kernel, jobs: Any, *, out: Any = None) -> list[Any]:
-        return [self._spoiled(each) for each in self._backend.run_batch(kernel, jobs, out=out)]
+    def run_batch(self, kernel: gx.Kernel, jobs: Any, **options: Any) -> list[Any]:
+        return [self._spoiled(each) for each in self._backend.run_batch(kernel, jobs, **options)]
 
     def _spoiled(self, result: Any) -> Any:
         spoiled = result[self._output] if isinstance(result, tuple) else result
@@ -298,10 +298,10 @@ def test_an_error_in_sampling_fails_only_its_own_call(
 ) -> None:
     sample = checked._checker.sample
 
-    def fail_for_five(kernel: gx.Kernel, arrays: Sequence[Array]) -> Any:
+    def fail_for_five(kernel: gx.Kernel, arrays: Sequence[Array], *options: Any) -> Any:
         if len(arrays[0]) == 5:
             raise MemoryError("no room for a copy")
-        return sample(kernel, arrays)
+        return sample(kernel, arrays, *options)
 
     monkeypatch.setattr(checked._checker, "sample", fail_for_five)
     jobs = word_jobs(3, 5, 7)

@@ -28,7 +28,7 @@ FQ_ADD = gx.kernels.load("bls12_381_fq_add")
 
 def make_kernel(reference: Callable[..., Any], **changes: Any) -> gx.Kernel:
     """A kernel of two arrays of 32-bit words, with the given CPU reference."""
-    options: dict[str, Any] = {"inputs": 2, "outputs": 1, "dtypes": ["u4"] * 3, **changes}
+    options = {"inputs": 2, "outputs": 1, "dtypes": ["u4"] * 3, "split": "elements", **changes}
     return gx.Kernel.from_spirv(load_spirv("vector_add_u32"), reference=reference, **options)
 
 
@@ -102,13 +102,13 @@ class InterposedBackend:
     def __init__(self, backend: Backend, before: Callable[[int], object]) -> None:
         self._backend, self._before = backend, before
 
-    def run(self, kernel: gx.Kernel, *arrays: Array, out: Any = None) -> Any:
+    def run(self, kernel: gx.Kernel, *arrays: Array, **options: Any) -> Any:
         self._before(len(arrays[0]))
-        return self._backend.run(kernel, *arrays, out=out)
+        return self._backend.run(kernel, *arrays, **options)
 
-    def run_batch(self, kernel: gx.Kernel, jobs: Any, *, out: Any = None) -> list[Any]:
+    def run_batch(self, kernel: gx.Kernel, jobs: Any, **options: Any) -> list[Any]:
         self._before(sum(len(job[0]) for job in jobs))
-        return self._backend.run_batch(kernel, jobs, out=out)
+        return self._backend.run_batch(kernel, jobs, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)

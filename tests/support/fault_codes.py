@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.executor.jobs import CallArguments
 from gpu_executor.vulkan.binding import vk
 
 JOBS = 200
@@ -37,4 +38,5 @@ def run_as_batch(
     executor: gx.GpuExecutor, kernel: gx.Kernel, calls: list[Any], outs: list[Any]
 ) -> list[Any]:
     """Run calls as one batch on the executor's device; the result or exception of each call."""
-    return executor._devices[0].run_calls(kernel, calls, outs)
+    pairs = zip(calls, outs, strict=True)
+    return executor._devices[0].run_calls(kernel, [CallArguments(*pair) for pair in pairs])

@@ -60,7 +60,10 @@ class DeviceActor:
         if isinstance(kernel, RemoteFailure):
             return [kernel] * len(calls)
         futures = [
-            self._executor.submit(kernel, *arrays) for arrays in unpack_calls(calls, top_level)
+            self._executor.submit(
+                kernel, *call.arrays, params=call.params, out_shape=call.out_shape
+            )
+            for call in unpack_calls(calls, top_level)
         ]
         return [_wait_for_outcome(future) for future in futures]
 

@@ -69,7 +69,7 @@ class ActorClient:
         if kernel_id not in self._sent_kernels:
             self._handle.add_kernel.remote(kernel_id, pickled)
             self._sent_kernels.add(kernel_id)
-        calls, top_level = pack_calls([job.arrays for job in jobs])
+        calls, top_level = pack_calls([job.call for job in jobs])
         reply = self._handle.run.remote(kernel_id, calls, *top_level)
         message = Message(self, jobs, sum(job.nbytes for job in jobs))
         self.messages.add(message)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Literal
 
-from gpu_executor.arguments import collect_jobs
 from gpu_executor.cluster.actor import DeviceOptions
 from gpu_executor.cluster.actor_slots import ActorSlot, InFlightLimits
 from gpu_executor.cluster.dispatcher import Dispatcher
@@ -30,10 +29,13 @@ from gpu_executor.errors import (
 )
 from gpu_executor.executor.candidates import BackendName
 from gpu_executor.executor.jobs import (
+    CallArguments,
     add_index,
     check_kernel,
     check_map_sizes,
-    take_out,
+    collect_calls,
+    iterate_calls,
+    read_submission,
 )
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings, WhenFull
@@ -127,49 +129,70 @@ class RayExecutor(Executor):
 
     # --- blocking calls and asyncio ---
 
-    def run(self, kernel: Kernel, *arrays: Any, out: Any = None) -> Any:
-        """Run a kernel on one of the devices and return its result."""
-        return self.submit(kernel, *arrays, out=out).result()
+    def run(
+        self,
+        kernel: Kernel,
+        *arrays: Any,
+        out: Any = None,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> Any:
+        """Run a kernel on one of the devices and return its result. `params` are the kernel's
+        parameters, a dict by name or a tuple by position; `out_shape` replaces the kernel's."""
+        return self.submit(kernel, *arrays, out=out, params=params, out_shape=out_shape).result()
 
     def run_batch(
-        self, kernel: Kernel, jobs: Sequence[Sequence[Any]], *, out: Sequence[Any] | None = None
+        self,
+        kernel: Kernel,
+        jobs: Sequence[Sequence[Any]],
+        *,
+        out: Sequence[Any] | None = None,
+        params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays, and return the results in order.
+        `params` serves all jobs; a list has one entry for each job.
 
         Raises the exception of the first job that fails. Blocks while the executor is full, even
         with `when_full="raise"`.
         """
-        kernel = _check_kernel(kernel)
-        calls, outs = collect_jobs(jobs, out)
+        calls = collect_calls(_check_kernel(kernel), jobs, out, params)
         futures: list[Future[Any]] = []
         try:
-            for index, arrays in enumerate(calls):
-                target = None if outs is None else outs[index]
-                futures.append(self._submit(kernel, arrays, target, "block"))
+            for call in calls:
+                futures.append(self._submit(kernel, call, "block"))
             return [_wait_for_job(index, future) for index, future in enumerate(futures)]
         except BaseException:
             for future in futures:
                 future.cancel()
             raise
 
-    async def run_async(self, kernel: Kernel, *arrays: Any, out: Any = None) -> Any:
+    async def run_async(
+        self,
+        kernel: Kernel,
+        *arrays: Any,
+        out: Any = None,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> Any:
         """Run a kernel and await its result. The event loop is never blocked, even when the
         executor is full.
         """
-        kernel = _check_kernel(kernel)
+        call = CallArguments.of(_check_kernel(kernel), arrays, out, params, out_shape).detach()
         try:
-            future = self._submit(kernel, arrays, out, "raise")
+            future = self._submit(kernel, call, "raise")
         except QueueFullError:
             if self._when_full == "raise":
                 raise
-            future = await asyncio.to_thread(self._submit, kernel, arrays, out, "block")
+            future = await asyncio.to_thread(self._submit, kernel, call, "block")
         return await asyncio.wrap_future(future)
 
     # --- concurrent.futures.Executor ---
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Schedule a kernel on arrays and return a future; `out=` is the array for the result."""
-        return self._submit(_check_kernel(fn), args, take_out(kwargs), self._when_full)
+        """Schedule a kernel on arrays and return a future. The keywords are `out=`, the array for
+        the result, `params=` and `out_shape=`."""
+        kernel = _check_kernel(fn)
+        return self._submit(kernel, read_submission(kernel, args, kwargs), self._when_full)
 
     def map(
         self,
@@ -178,8 +201,10 @@ class RayExecutor(Executor):
         timeout: float | None = None,
         chunksize: int = 1,
         buffersize: int | None = None,
+        params: Any = None,
     ) -> Iterator[Any]:
         """Return an iterator over the results of a kernel on arrays from iterables, in order.
+        `params` serves all calls; a list has one entry for each call.
 
         The iterables are read `buffersize` calls ahead of the results, by default the number of
         calls that may be in flight, so the iterables may be infinite. Calls that wait share
@@ -194,10 +219,11 @@ class RayExecutor(Executor):
         def get_read_ahead() -> int:
             return buffersize or max(admission.max_calls, chunksize)
 
-        def submit(arrays: tuple[Any, ...]) -> Future[Any]:
-            return self._submit(kernel, arrays, None, "block")
+        def submit(call: CallArguments) -> Future[Any]:
+            return self._submit(kernel, call, "block")
 
-        return ClusterMapIterator(submit, zip(*iterables, strict=False), get_read_ahead, timeout)
+        calls = iterate_calls(kernel, zip(*iterables, strict=False), params)
+        return ClusterMapIterator(submit, calls, get_read_ahead, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more jobs, and end the actors when the pending jobs are answered.
@@ -231,12 +257,10 @@ class RayExecutor(Executor):
         if self._dispatcher.admission.closed:
             raise ClosedError("the executor is shut down; open another one")
 
-    def _submit(
-        self, kernel: Kernel, arrays: Sequence[Any], out: Any, when_full: WhenFull
-    ) -> Future[Any]:
+    def _submit(self, kernel: Kernel, call: CallArguments, when_full: WhenFull) -> Future[Any]:
         self._check_open()
         try:
-            job = create_job(kernel, arrays, out)
+            job = create_job(kernel, call)
         except GpuError as error:
             failed: Future[Any] = Future()
             failed.set_exception(error)
@@ -260,8 +284,8 @@ class ClusterMapIterator(Iterator[Any]):
 
     def __init__(
         self,
-        submit: Callable[[tuple[Any, ...]], Future[Any]],
-        calls: Iterator[tuple[Any, ...]],
+        submit: Callable[[CallArguments], Future[Any]],
+        calls: Iterator[CallArguments],
         get_read_ahead: Callable[[], int],
         timeout: float | None,
     ) -> None:
@@ -300,8 +324,8 @@ class ClusterMapIterator(Iterator[Any]):
         """Submit calls up to the read-ahead, which changes as actors join and fail."""
         read_ahead = self._get_read_ahead()
         try:
-            for arrays in itertools.islice(self._calls, max(read_ahead - len(self._futures), 0)):
-                self._futures.append(self._submit(arrays))
+            for call in itertools.islice(self._calls, max(read_ahead - len(self._futures), 0)):
+                self._futures.append(self._submit(call))
         except Exception as error:
             self._final_error = error
         if len(self._futures) < read_ahead:

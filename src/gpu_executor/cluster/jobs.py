@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from ray import ObjectRef
 
-from gpu_executor.call import Array, check
+from gpu_executor.call import Array, as_arrays, check
 from gpu_executor.errors import ArgumentTypeError, ClosedError, QueueFullError
+from gpu_executor.executor.jobs import CallArguments
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import WhenFull
 
@@ -25,15 +26,14 @@ class ClusterJob:
     """One call of a kernel, from `submit` until its future is done."""
 
     kernel: Kernel
-    arrays: Sequence[Any]
-    """NumPy arrays, and Ray references to arrays in the object store."""
-    out: Any
+    call: CallArguments
+    """Its arrays are NumPy arrays, and Ray references to arrays in the object store."""
     nbytes: int
     """Size of the inputs and results in bytes. References, and the results of a job that has
     references, count as 0."""
     future: Future[Any] = field(default_factory=Future)
     has_references: bool = False
-    """Whether `arrays` contains references, any of which may resolve to an exception."""
+    """Whether there are references among the arrays, any of which may resolve to an exception."""
     actor_deaths: int = 0
     """Actors that died while they had this job."""
     last_slot: object = None
@@ -59,37 +59,40 @@ class ClusterJob:
 
     def complete(self, result: Any) -> None:
         """Set the future's result, after copying it into `out` if that was given."""
-        if self.out is None:
+        if self.call.out is None:
             self.future.set_result(result)
             return
         try:
-            for target, value in zip(_as_sequence(self.out), _as_sequence(result), strict=True):
-                np.copyto(target, value, casting="no")
+            targets = _as_sequence(self.call.out)
+            for target, value in zip(targets, _as_sequence(result), strict=True):
+                np.copyto(_view_as(target, value.dtype), value, casting="no")
         except Exception as error:
             self.future.set_exception(error)
         else:
-            self.future.set_result(self.out)
+            self.future.set_result(self.call.out)
 
 
-def create_job(kernel: Kernel, arrays: Sequence[Any], out: Any) -> ClusterJob:
+def create_job(kernel: Kernel, call: CallArguments) -> ClusterJob:
     """Check a call against its kernel and return it as a job, without sending anything."""
-    if any(isinstance(each, ObjectRef) for each in arrays):
-        return _create_job_with_references(kernel, arrays, out)
-    signature = check(kernel, arrays, on_device=False)
-    if out is not None:
-        signature.make_call(arrays).use_outputs(out)
+    as_arrays(kernel, call.arrays)  # raises for a scalar or list that could not be converted
+    if any(isinstance(each, ObjectRef) for each in call.arrays):
+        return _create_job_with_references(kernel, call)
+    signature = check(kernel, call.arrays, on_device=False, out_shape=call.out_shape)
+    checked = signature.make_call(call.arrays, call.params)
+    if call.out is not None:
+        checked.use_outputs(call.out)
     results = sum(math.prod(shape) * dtype.itemsize for shape, dtype in signature.results)
-    return ClusterJob(kernel, arrays, out, _count_bytes(arrays) + results)
+    return ClusterJob(kernel, call, call.count_input_bytes() + results)
 
 
-def _create_job_with_references(kernel: Kernel, arrays: Sequence[Any], out: Any) -> ClusterJob:
+def _create_job_with_references(kernel: Kernel, call: CallArguments) -> ClusterJob:
     """Return a job with references; the actor checks the arrays when it reads them."""
-    if out is not None:
+    if call.out is not None:
         raise ArgumentTypeError(
             f"{kernel.name}: out= cannot be used with references to Ray's object store, because "
             "the shapes of references are not known here; use the returned result"
         )
-    for index, each in enumerate(arrays):
+    for index, each in enumerate(call.arrays):
         if isinstance(each, ObjectRef):
             continue
         if not isinstance(each, np.ndarray) or each.dtype.hasobject:
@@ -97,15 +100,16 @@ def _create_job_with_references(kernel: Kernel, arrays: Sequence[Any], out: Any)
                 f"{kernel.name}: argument {index} is a {type(each).__name__}; it must be a NumPy "
                 "array of numbers, or a reference to one in Ray's object store"
             )
-    return ClusterJob(kernel, arrays, None, _count_bytes(arrays), has_references=True)
-
-
-def _count_bytes(arrays: Sequence[Any]) -> int:
-    return sum(each.nbytes for each in arrays if isinstance(each, np.ndarray))
+    return ClusterJob(kernel, call, call.count_input_bytes(), has_references=True)
 
 
 def _as_sequence(result: Any) -> Sequence[Array]:
     return result if isinstance(result, tuple | list) else (result,)
+
+
+def _view_as(array: Array, dtype: np.dtype[Any]) -> Array:
+    """An array of structs with other names of its fields; any other array as it is."""
+    return array if dtype.names is None else array.view(dtype)
 
 
 # --- all jobs ---

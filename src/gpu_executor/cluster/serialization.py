@@ -11,13 +11,14 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from ray import cloudpickle
 
 from gpu_executor.call import Array
 from gpu_executor.errors import GpuError
+from gpu_executor.executor.jobs import CallArguments
 from gpu_executor.kernel import Kernel
 
 MAX_INLINE_BYTES = 100 << 10
@@ -51,10 +52,18 @@ class TopLevelArgument:
     index: int
 
 
-PackedCalls = list[tuple["Array | TopLevelArgument", ...]]
+class PackedCall(NamedTuple):
+    """A call as it is sent, without its `out`: actors return new arrays."""
+
+    arrays: tuple[Array | TopLevelArgument, ...]
+    params: Any
+    out_shape: Any
 
 
-def pack_calls(calls: Sequence[Sequence[Any]]) -> tuple[PackedCalls, list[Any]]:
+PackedCalls = list[PackedCall]
+
+
+def pack_calls(calls: Sequence[CallArguments]) -> tuple[PackedCalls, list[Any]]:
     """Split the arrays of several calls into the packed calls and the top-level arguments."""
     top_level: list[Any] = []
 
@@ -64,16 +73,21 @@ def pack_calls(calls: Sequence[Sequence[Any]]) -> tuple[PackedCalls, list[Any]]:
         top_level.append(_make_contiguous(each) if isinstance(each, np.ndarray) else each)
         return TopLevelArgument(len(top_level) - 1)
 
-    return [tuple(map(pack, arrays)) for arrays in calls], top_level
+    packed = [
+        PackedCall(tuple(map(pack, call.arrays)), call.params, call.out_shape) for call in calls
+    ]
+    return packed, top_level
 
 
-def unpack_calls(calls: PackedCalls, top_level: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Return the arrays of each call; large ones are read-only views of the object store."""
+def unpack_calls(calls: PackedCalls, top_level: Sequence[Any]) -> list[CallArguments]:
+    """Return the calls; large arrays are read-only views of the object store."""
+
+    def unpack(each: Any) -> Any:
+        return top_level[each.index] if isinstance(each, TopLevelArgument) else each
+
     return [
-        tuple(
-            top_level[each.index] if isinstance(each, TopLevelArgument) else each for each in arrays
-        )
-        for arrays in calls
+        CallArguments(tuple(map(unpack, call.arrays)), params=call.params, out_shape=call.out_shape)
+        for call in calls
     ]
 
 

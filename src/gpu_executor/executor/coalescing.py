@@ -14,7 +14,8 @@ import numpy as np
 
 from gpu_executor.arguments import is_masked
 from gpu_executor.call import Array
-from gpu_executor.executor.jobs import Arrays
+from gpu_executor.errors import GpuError
+from gpu_executor.executor.jobs import Arrays, CallArguments
 from gpu_executor.kernel import ElementType, Kernel, Shape
 
 MAX_COALESCED_BYTES = 1 << 20
@@ -22,19 +23,26 @@ MAX_COALESCED_BYTES = 1 << 20
 their copies with computing."""
 
 
-def coalesce(kernel: Kernel, calls: Sequence[Arrays]) -> tuple[Arrays, list[Shape]] | None:
-    """Concatenate the inputs of calls. Returns the inputs of one call, and the leading shape of
-    each call; None if the calls cannot be coalesced.
+def coalesce(
+    kernel: Kernel, calls: Sequence[CallArguments]
+) -> tuple[CallArguments, list[Shape]] | None:
+    """Concatenate the inputs of calls. Returns one call, and the leading shape of each of the
+    calls; None if the calls cannot be coalesced.
 
     Invalid arguments give None too: the calls then run one by one, and the backend raises.
     """
-    if kernel.split != "elements" or kernel.types is None or kernel.push_of is not None:
+    if kernel.split != "elements" or kernel.push_of is not None:
         return None
-    types = kernel.types[: kernel.inputs]
+    if any(call.out is not None or call.out_shape is not None for call in calls):
+        return None
+    if not _have_equal_params(kernel, calls):
+        return None
+    types = [argument.type for argument in kernel.arguments if argument.is_input]
     shapes: list[Shape] = []
     previous: Arrays | None = None
     shape, call_bytes, nbytes = None, 0, 0
-    for arrays in calls:
+    for call in calls:
+        arrays = call.arrays
         if previous is None or not _have_same_layout(arrays, previous):  # nearly always the same
             previous, shape = arrays, _find_call_shape(arrays, types)
             if shape is None:
@@ -45,17 +53,17 @@ def coalesce(kernel: Kernel, calls: Sequence[Arrays]) -> tuple[Arrays, list[Shap
         nbytes += call_bytes
     if nbytes > MAX_COALESCED_BYTES:
         return None
-    columns = zip(*calls, strict=True)
-    return tuple(
+    columns = zip(*(call.arrays for call in calls), strict=True)
+    arrays = tuple(
         np.concatenate([each.reshape(-1, *type_.shape) for each in column])
         for column, type_ in zip(columns, types, strict=True)
-    ), shapes
+    )
+    return CallArguments(arrays, params=calls[0].params), shapes
 
 
 def split_results(kernel: Kernel, result: Any, shapes: Sequence[Shape]) -> list[Any]:
     """Split the result of a coalesced call into the result of each call."""
-    assert kernel.types is not None
-    types = kernel.types[kernel.inputs :]
+    types = [argument.type for argument in kernel.arguments if argument.is_output]
     if not isinstance(result, tuple):
         return _split_output(result, shapes, types[0])
     outputs = zip(result, types, strict=True)
@@ -72,6 +80,20 @@ def _split_output(output: Array, shapes: Sequence[Shape], type_: ElementType) ->
         parts.append(output[first:end].reshape(shape + type_.shape).copy())
         first = end
     return parts
+
+
+def _have_equal_params(kernel: Kernel, calls: Sequence[CallArguments]) -> bool:
+    """Whether all calls have the same parameter values. The encoded values are compared: they tell
+    0.0 from -0.0, and equal values may be given by name in one call and by position in another."""
+    first = calls[0].params
+    if all(call.params is first for call in calls):
+        return True
+    try:
+        layout = kernel.make_parameters(b"")
+        values = layout.encode(first)
+        return all(layout.encode(call.params) == values for call in calls)
+    except GpuError:
+        return False
 
 
 def _have_same_layout(arrays: Arrays, others: Arrays) -> bool:

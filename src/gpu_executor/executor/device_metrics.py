@@ -17,9 +17,10 @@ from time import perf_counter
 from typing import Any
 
 from gpu_executor.backend import Backend
+from gpu_executor.call import check
 from gpu_executor.errors import GpuError
 from gpu_executor.executor.candidates import DeviceCandidate
-from gpu_executor.executor.jobs import Arrays, Job, count_input_bytes, get_current_context
+from gpu_executor.executor.jobs import CallArguments, Job, get_current_context
 from gpu_executor.kernel import Kernel
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.histogram import Histogram
@@ -92,7 +93,7 @@ class JobRecord:
     """A finished job, as spans and log messages describe it."""
 
     kernel: Kernel
-    calls: Sequence[Arrays]
+    calls: Sequence[CallArguments]
     nbytes: int
     begun: float
     ended: float
@@ -144,10 +145,10 @@ class DeviceMetrics:
     # --- jobs ---
 
     def count_call(
-        self, kernel: Kernel, arrays: Arrays, begun: float, error: BaseException | None = None
+        self, kernel: Kernel, call: CallArguments, begun: float, error: BaseException | None = None
     ) -> None:
         """Count and publish a call that ran in its caller's thread."""
-        ended, nbytes, counts = perf_counter(), count_input_bytes(arrays), self._counts
+        ended, nbytes, counts = perf_counter(), call.count_input_bytes(), self._counts
         counts.seconds += ended - begun
         counts.nbytes += nbytes
         self.job_seconds.observe(ended - begun)
@@ -157,7 +158,7 @@ class DeviceMetrics:
             self._add_profile_span(self.profile_spans, kernel, begun, ended)
         retries = self._pop_retries()
         if _is_published():
-            record = JobRecord(kernel, [arrays], nbytes, begun, ended, 1, retries, error)
+            record = JobRecord(kernel, [call], nbytes, begun, ended, 1, retries, error)
             self._publish(record, get_current_context())
 
     def count_batch(self, jobs: Sequence[Job], begun: float) -> float:
@@ -239,8 +240,14 @@ def _is_published() -> bool:
     return get_tracer() is not None or log.isEnabledFor(logging.DEBUG)
 
 
-def _count_elements(kernel: Kernel, arrays: Arrays) -> int:
-    """Elements of the first input; numbers if the kernel does not declare its element types."""
-    shape: tuple[int, ...] = getattr(arrays[0], "shape", ()) if arrays else ()
-    own = 0 if kernel.types is None else len(kernel.types[0].shape)
-    return math.prod(shape[: len(shape) - own])
+def _count_elements(kernel: Kernel, call: CallArguments) -> int:
+    """Elements of the first array that is passed, or of the first output if none is; 0 for a call
+    with invalid arguments."""
+    passed = next((each.type for each in kernel.arguments if each.is_input), None)
+    if passed is not None:
+        shape: tuple[int, ...] = getattr(call.arrays[0], "shape", ()) if call.arrays else ()
+        return math.prod(shape[: len(shape) - len(passed.shape)])
+    try:
+        return check(kernel, call.arrays, out_shape=call.out_shape).count
+    except Exception:  # the call failed with the same exception
+        return 0

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.backend import Backend
+from gpu_executor.call import check
 from gpu_executor.errors import (
     ClosedError,
     DeviceLostError,
@@ -32,7 +33,7 @@ from gpu_executor.errors import (
 from gpu_executor.executor.candidates import DeviceCandidate, DeviceRanking
 from gpu_executor.executor.coalescing import coalesce
 from gpu_executor.executor.job_queue import JobQueue
-from gpu_executor.executor.jobs import Arrays, Job, count_input_bytes
+from gpu_executor.executor.jobs import CallArguments, Job, count_all_input_bytes
 from gpu_executor.executor.open_device import (
     MAX_CONSECUTIVE_LOSSES,
     OpenDevice,
@@ -81,7 +82,8 @@ class CpuFallback:
 
 
 MAX_SMALL_BYTES = 1 << 18
-"""Input bytes of a small call. Larger calls run on the device without a measurement."""
+"""Input bytes of a small batch; the outputs count too if the kernel does not work element by
+element. Larger batches run on the device without a measurement."""
 ROUNDS = 3
 """Timed runs of a measurement."""
 MAX_MEASUREMENTS = 1024
@@ -99,16 +101,23 @@ class SmallCallRouter:
         self._cpu_fallback = cpu_fallback
         self._on_cpu: dict[tuple[DeviceCandidate, Kernel, int], bool] = {}
         """Whether the CPU is faster. The last part of the key is the size class: the bit length of
-        the number of input bytes."""
+        the number of bytes."""
         self._measuring = threading.Lock()
 
     def select_device(
-        self, device: OpenDevice, kernel: Kernel, calls: Sequence[Arrays]
+        self, device: OpenDevice, kernel: Kernel, calls: Sequence[CallArguments]
     ) -> OpenDevice:
         """The device, or the CPU if that runs the batch faster."""
-        nbytes = sum(map(count_input_bytes, calls))
+        nbytes = count_all_input_bytes(calls)
         if nbytes > MAX_SMALL_BYTES or not _can_run_on_cpu(kernel, calls):
             return device
+        if kernel.split == "whole":
+            try:
+                nbytes = sum(_count_bytes(kernel, call) for call in calls)
+            except Exception:
+                return device  # the call itself raises the error when it runs
+            if nbytes > MAX_SMALL_BYTES:
+                return device
         key = device.candidate, kernel, nbytes.bit_length()
         on_cpu = self._on_cpu.get(key)
         if on_cpu is None:
@@ -125,21 +134,24 @@ class SmallCallRouter:
             )
 
     def _measure(
-        self, key: tuple[DeviceCandidate, Kernel, int], device: OpenDevice, calls: Sequence[Arrays]
+        self,
+        key: tuple[DeviceCandidate, Kernel, int],
+        device: OpenDevice,
+        calls: Sequence[CallArguments],
     ) -> bool:
         kernel = key[1]
         with self._measuring:
             if key in self._on_cpu:
                 return self._on_cpu[key]
             coalesced = coalesce(kernel, calls) if len(calls) > 1 else None
-            arrays = calls[0] if coalesced is None else coalesced[0]
+            call = calls[0] if coalesced is None else coalesced[0]
             try:
-                device_seconds = _measure_seconds(device.backend, kernel, arrays)
+                device_seconds = _measure_seconds(device.backend, kernel, call)
             except Exception:
                 return False  # the call itself raises the error when it runs
             try:
                 backend = self._cpu_fallback.open().backend
-                cpu_seconds = _measure_seconds(backend, kernel, arrays)
+                cpu_seconds = _measure_seconds(backend, kernel, call)
             except Exception:
                 cpu_seconds = math.inf  # the kernel's reference fails where the device does not
             if len(self._on_cpu) >= MAX_MEASUREMENTS:
@@ -148,20 +160,27 @@ class SmallCallRouter:
             return cpu_seconds < device_seconds
 
 
-def _can_run_on_cpu(kernel: Kernel, calls: Sequence[Arrays]) -> bool:
+def _can_run_on_cpu(kernel: Kernel, calls: Sequence[CallArguments]) -> bool:
     """Whether the kernel has a reference and all arrays are NumPy arrays."""
     return kernel.reference is not None and all(
-        isinstance(each, np.ndarray) for arrays in calls for each in arrays
+        isinstance(each, np.ndarray) for call in calls for each in call.arrays
     )
 
 
-def _measure_seconds(backend: Backend, kernel: Kernel, arrays: Arrays) -> float:
-    """The shortest of several runs, after a warm-up run."""
-    backend.run(kernel, *arrays)
+def _count_bytes(kernel: Kernel, call: CallArguments) -> int:
+    """Bytes of all arguments of a call: its outputs may be much larger than its inputs."""
+    signature = check(kernel, call.arrays, out_shape=call.out_shape)
+    return sum(operand.nbytes for operand in signature.operands)
+
+
+def _measure_seconds(backend: Backend, kernel: Kernel, call: CallArguments) -> float:
+    """The shortest of several runs with new output arrays, after a warm-up run."""
+    run = partial(backend.run, kernel, *call.arrays, params=call.params, out_shape=call.out_shape)
+    run()
     least = math.inf
     for _ in range(ROUNDS):
         begun = perf_counter()
-        backend.run(kernel, *arrays)
+        run()
         least = min(least, perf_counter() - begun)
     return least
 
@@ -212,7 +231,7 @@ class DevicePool:
         return [*self.devices, self.cpu_fallback.open()]
 
     def select_device(
-        self, device_index: int, kernel: Kernel, calls: Sequence[Arrays]
+        self, device_index: int, kernel: Kernel, calls: Sequence[CallArguments]
     ) -> OpenDevice:
         """The device that runs the calls which a worker has taken: its own, or the CPU."""
         device = self.devices[device_index]
@@ -226,7 +245,7 @@ class DevicePool:
 
     @contextmanager
     def reserve_device(
-        self, kernel: Kernel, arrays: Arrays, lost_on: frozenset[int] = frozenset()
+        self, kernel: Kernel, call: CallArguments, lost_on: frozenset[int] = frozenset()
     ) -> Iterator[OpenDevice]:
         """Reserve a device for one call in its caller's thread: the least busy of those that were
         not lost in this call."""
@@ -240,7 +259,7 @@ class DevicePool:
             )
             self._direct_calls[device_index] += 1
         try:
-            yield self.select_device(device_index, kernel, [arrays])
+            yield self.select_device(device_index, kernel, [call])
         finally:
             with self._lock:
                 self._direct_calls[device_index] -= 1
@@ -251,15 +270,14 @@ class DevicePool:
         self,
         device: OpenDevice,
         kernel: Kernel,
-        arrays: Arrays,
-        out: Any,
+        call: CallArguments,
         error: Any,
         lost_on: frozenset[int],
     ) -> bool:
         """Whether a call failed because of its device, and another device or the CPU can run it."""
         if not isinstance(error, DEVICE_ERRORS) or isinstance(error, WrongResultError):
             return False
-        if find_retry_obstacle(arrays, out) is not None:
+        if find_retry_obstacle(call) is not None:
             return False
         if device.failed is None:
             # The call itself may be what loses devices: it runs once on each of them.
@@ -327,8 +345,8 @@ class DevicePool:
     def _can_job_run_elsewhere(self, device: OpenDevice, job: Job, outcomes: Sequence[Any]) -> bool:
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         return bool(errors) and all(
-            self.can_run_elsewhere(device, job.kernel, arrays, out, errors[0], job.lost_on)
-            for arrays, out in zip(job.calls, job.get_outs(), strict=True)
+            self.can_run_elsewhere(device, job.kernel, call, errors[0], job.lost_on)
+            for call in job.calls
         )
 
 

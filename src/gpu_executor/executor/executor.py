@@ -14,8 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpu_executor.arguments import collect_jobs, parse_count
-from gpu_executor.call import Array
+from gpu_executor.arguments import parse_count
 from gpu_executor.errors import ClosedError
 from gpu_executor.executor.candidates import (
     BackendName,
@@ -29,14 +28,17 @@ from gpu_executor.executor.futures import CallerRunsFuture
 from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import (
     Arrays,
+    CallArguments,
     Job,
     SharedJob,
     check_kernel,
     chunk_call,
+    collect_calls,
     find_first_error,
+    iterate_calls,
     make_batch_job,
     make_job,
-    take_out,
+    read_submission,
 )
 from gpu_executor.executor.map_iterator import MapIterator, choose_map_sizes
 from gpu_executor.executor.open_device import OpenDevice
@@ -197,28 +199,51 @@ class GpuExecutor(Executor):
 
     # --- synchronous calls ---
 
-    def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
-        """Run a kernel in this thread, and return its result. With several devices, the least busy
-        one runs it; a large call is split among all devices."""
+    def run(
+        self,
+        kernel: Kernel,
+        *arrays: Any,
+        out: Any = None,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> Any:
+        """Run a kernel in this thread; returns its output, or a tuple of several outputs.
+
+        The arrays are the kernel's inputs and in-out arguments; the results are its outputs and
+        in-out arguments, both in binding order. `out` is the array to write to, or a tuple of
+        arrays. `params` are the kernel's parameters, a dict by name or a tuple by position.
+        `out_shape` replaces the kernel's.
+
+        With several devices, the least busy one runs the call; a large call of a kernel that works
+        element by element is split among all devices. A call with `out=` over an array that it
+        reads is not retried after a fault.
+        """
         self._check_open()
+        call = CallArguments.of(check_kernel(kernel), arrays, out, params, out_shape)
         first = self._devices[0]
         if self._pool.single_device and first.failed is None:
-            return self._run_on(first, check_kernel(kernel), arrays, out)
-        job = self._chunk(check_kernel(kernel), arrays, out)
+            return self._run_on(first, kernel, call)
+        job = self._chunk(kernel, call)
         if job is not None:
             self._queue.put(job, limited=False)
             return job.wait()
-        with self._pool.reserve_device(kernel, arrays) as device:
-            return self._run_on(device, kernel, arrays, out)
+        with self._pool.reserve_device(kernel, call) as device:
+            return self._run_on(device, kernel, call)
 
     def run_batch(
-        self, kernel: Kernel, jobs: Iterable[Arrays], *, out: Sequence[Any] | None = None
+        self,
+        kernel: Kernel,
+        jobs: Iterable[Arrays],
+        *,
+        out: Sequence[Any] | None = None,
+        params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays. Returns their results in order, or
-        raises the exception of the first job that failed. Jobs run concurrently: a job that reads
-        or writes what another one writes is refused."""
-        calls, outs = collect_jobs(jobs, out)
-        job = self._make_batch(check_kernel(kernel), calls, outs)
+        raises the exception of the first job that failed. `params` serves all jobs; a list has one
+        entry for each job. Jobs run concurrently: a job that reads or writes what another one
+        writes is refused."""
+        calls = collect_calls(check_kernel(kernel), jobs, out, params)
+        job = self._make_batch(kernel, calls)
         self._queue.put(job)
         error: BaseException | None = None
         try:
@@ -232,11 +257,20 @@ class GpuExecutor(Executor):
         finally:
             del job, error  # Break the exception -> traceback -> frame reference cycle.
 
-    async def run_async(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
+    async def run_async(
+        self,
+        kernel: Kernel,
+        *arrays: Any,
+        out: Any = None,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> Any:
         """`run` for `await`. The event loop is not blocked, not even while the queue is full."""
         import asyncio  # loaded already by any caller that awaits this
 
-        job = self._make_job(check_kernel(kernel), arrays, out)
+        call = CallArguments.of(check_kernel(kernel), arrays, out, params, out_shape)
+        job = self._make_job(kernel, call.detach())
+        del call
         try:
             self._queue.put_nonblocking(job)
             return await asyncio.wrap_future(job.future)
@@ -249,9 +283,11 @@ class GpuExecutor(Executor):
     # --- concurrent.futures.Executor ---
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Queue a call of a kernel on arrays, and return its future. `out=` gives the output
-        arrays, which no other call may use until the future is done."""
-        job = self._make_job(check_kernel(fn), args, take_out(kwargs))
+        """Queue a call of a kernel on arrays, and return its future. The keywords are `out=`,
+        `params=` and `out_shape=`, as in `run`. No other call may use the arrays of `out` until the
+        future is done."""
+        kernel = check_kernel(fn)
+        job = self._make_job(kernel, read_submission(kernel, args, kwargs))
         self._queue.put(job)
         return job.future
 
@@ -262,8 +298,10 @@ class GpuExecutor(Executor):
         timeout: float | None = None,
         chunksize: int = 1,
         buffersize: int | None = None,
+        params: Any = None,
     ) -> Iterator[Any]:
         """Run a kernel on arrays from iterables. Returns an iterator over the results, in order.
+        `params` serves all calls; a list has one entry for each call.
 
         At most two batches for each device are in flight, or `buffersize` calls, counted until
         their results are consumed. The iterables are read no further ahead, so they may be
@@ -273,7 +311,7 @@ class GpuExecutor(Executor):
         kernel = check_kernel(fn)
         sizes = choose_map_sizes(chunksize, buffersize, len(self._devices))
         self._check_open()
-        calls = iter(zip(*iterables, strict=False))
+        calls = iterate_calls(kernel, zip(*iterables, strict=False), params)
         return MapIterator(partial(self._put_batch, kernel), calls, sizes, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -335,50 +373,47 @@ class GpuExecutor(Executor):
         self,
         device: OpenDevice,
         kernel: Kernel,
-        arrays: Arrays,
-        out: Any,
+        call: CallArguments,
         lost_on: frozenset[int] = frozenset(),
     ) -> Any:
         """Run a call on a device in this thread. If the device fails, run it on another device."""
         begun = perf_counter()
         try:
-            result = device.run(kernel, arrays, out)
+            result = device.run(kernel, call)
         except BaseException as error:
-            device.metrics.count_call(kernel, arrays, begun, error)
+            device.metrics.count_call(kernel, call, begun, error)
             self._pool.quarantine_if_unstable(device)
-            if not self._pool.can_run_elsewhere(device, kernel, arrays, out, error, lost_on):
+            if not self._pool.can_run_elsewhere(device, kernel, call, error, lost_on):
                 raise
         else:
-            device.metrics.count_call(kernel, arrays, begun)
+            device.metrics.count_call(kernel, call, begun)
             return result
         lost_on |= {index for index, each in enumerate(self._devices) if each is device}
-        with self._pool.reserve_device(kernel, arrays, lost_on) as another:
-            return self._run_on(another, kernel, arrays, out, lost_on)
+        with self._pool.reserve_device(kernel, call, lost_on) as another:
+            return self._run_on(another, kernel, call, lost_on)
 
-    def _make_job(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job:
-        chunked = None if self._pool.single_device else self._chunk(kernel, arrays, out)
+    def _make_job(self, kernel: Kernel, call: CallArguments) -> Job:
+        chunked = None if self._pool.single_device else self._chunk(kernel, call)
         if chunked is not None:
             return chunked
         future = CallerRunsFuture(self._pool)
-        job = future.job = make_job(kernel, arrays, out, future)
+        job = future.job = make_job(kernel, call, future)
         return job
 
-    def _chunk(self, kernel: Kernel, arrays: Arrays, out: Any) -> Job | None:
+    def _chunk(self, kernel: Kernel, call: CallArguments) -> Job | None:
         """Make a job that is split among the devices; None for one device, or a small call."""
         if self._pool.rates.usable < 2:
             return None
         future = CallerRunsFuture(self._pool)
-        job = future.job = chunk_call(kernel, arrays, out, future)
+        job = future.job = chunk_call(kernel, call, future)
         return job
 
-    def _make_batch(
-        self, kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any] | None = None
-    ) -> SharedJob:
+    def _make_batch(self, kernel: Kernel, calls: Sequence[CallArguments]) -> SharedJob:
         future = CallerRunsFuture(self._pool)
-        job = future.job = make_batch_job(kernel, calls, outs, future)
+        job = future.job = make_batch_job(kernel, calls, future)
         return job
 
-    def _put_batch(self, kernel: Kernel, calls: Sequence[Arrays]) -> SharedJob:
+    def _put_batch(self, kernel: Kernel, calls: Sequence[CallArguments]) -> SharedJob:
         """Queue a batch of a `map`, without blocking."""
         job = self._make_batch(kernel, calls)
         self._queue.put_nonblocking(job)

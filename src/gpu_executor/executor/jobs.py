@@ -7,18 +7,21 @@ the arguments that do not depend on a device, and copies exceptions that several
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from gpu_executor.arguments import check_is_kernel
-from gpu_executor.call import Array, Call, check
+from gpu_executor.arguments import check_is_kernel, collect_jobs
+from gpu_executor.call import Array, Call, Operand, as_arrays, check, iterate_params
 from gpu_executor.errors import (
     ArgumentTypeError,
     ElementRangeError,
@@ -49,12 +52,93 @@ def check_kernel(
     return fn
 
 
-def take_out(options: dict[str, Any]) -> Any:
-    """Return the value of `out=`, the only keyword that `submit` accepts."""
-    out = options.pop("out", None)
-    if options:
-        raise ArgumentTypeError(f"submit accepts out= only, not {', '.join(options)}")
-    return out
+Arrays = tuple[Array, ...]
+
+
+class CallArguments(NamedTuple):
+    """What a caller passes to a kernel in one call."""
+
+    arrays: Arrays
+    out: Any = None
+    """The arrays for the results; None for new arrays."""
+    params: Any = None
+    out_shape: Any = None
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Kernel,
+        arrays: Sequence[Any],
+        out: Any = None,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> CallArguments:
+        """Return a call with scalars and lists converted to arrays. What cannot be converted stays
+        as it is: the backend raises the error when the call runs."""
+        with contextlib.suppress(GpuError):
+            arrays = as_arrays(kernel, arrays)
+        return cls(tuple(arrays), out, params, out_shape)
+
+    def detach(self) -> CallArguments:
+        """Return the call with copies of its `params` and `out_shape`, for a call that runs after
+        its caller went on: the caller may use the same dict for the next call."""
+        if self.params is None and self.out_shape is None:
+            return self
+        params, out_shape = copy.deepcopy((self.params, self.out_shape))
+        return self._replace(params=params, out_shape=out_shape)
+
+    def count_input_bytes(self) -> int:
+        """Bytes of the arrays that are NumPy arrays."""
+        total = 0
+        for each in self.arrays:  # runs for every call: a generator would take twice as long
+            if isinstance(each, np.ndarray):
+                total += each.nbytes
+        return total
+
+
+SUBMIT_OPTIONS = ("out", "params", "out_shape")
+
+
+def read_submission(kernel: Kernel, arrays: Arrays, options: dict[str, Any]) -> CallArguments:
+    """Return the call that the arguments of `submit` describe."""
+    unknown = [name for name in options if name not in SUBMIT_OPTIONS]
+    if unknown:
+        accepted = ", ".join(f"{name}=" for name in SUBMIT_OPTIONS)
+        raise ArgumentTypeError(f"submit accepts {accepted}; it got {', '.join(unknown)}")
+    return CallArguments.of(kernel, arrays, **options).detach()
+
+
+def collect_calls(
+    kernel: Kernel, jobs: Iterable[Sequence[Any]], out: Sequence[Any] | None, params: Any
+) -> list[CallArguments]:
+    """Return the jobs of a batch as calls; check `out` and the length of `params`."""
+    given, outs = collect_jobs(jobs, out)
+    targets = itertools.repeat(None) if outs is None else outs
+    own_params = iterate_params(params, len(given))
+    return [
+        CallArguments.of(kernel, arrays, target, own)
+        for arrays, target, own in zip(given, targets, own_params, strict=False)
+    ]
+
+
+def iterate_calls(
+    kernel: Kernel, jobs: Iterable[Sequence[Any]], params: Any
+) -> Iterator[CallArguments]:
+    """The jobs of a `map` as calls, read when they are needed. A list of `params` that is shorter
+    than the jobs raises `ArgumentTypeError` at its end."""
+    # `map` and not a generator, whose frame would keep the arrays of the last call alive.
+    return map(partial(_make_map_call, kernel), jobs, _iterate_map_params(copy.deepcopy(params)))
+
+
+def _make_map_call(kernel: Kernel, arrays: Sequence[Any], params: Any) -> CallArguments:
+    return CallArguments.of(kernel, arrays, None, params)
+
+
+def _iterate_map_params(params: Any) -> Iterator[Any]:
+    yield from iterate_params(params)
+    raise ArgumentTypeError(
+        f"job {len(params)}: params has no entry for it; a list has one for each job"
+    )
 
 
 def check_map_sizes(chunksize: int, buffersize: int | None) -> None:
@@ -90,17 +174,12 @@ def copy_exception_for_each(error: E, count: int) -> list[E]:
     return [error, *(copy_exception(error) for _ in range(count - 1))]
 
 
-Arrays = tuple[Array, ...]
-
-
 @dataclass(slots=True, eq=False)
 class Job:
     """Calls of one kernel with one future: a single call, or the calls of a batch."""
 
     kernel: Kernel
-    calls: Sequence[Arrays]
-    outs: Sequence[Any] | None
-    """The output arrays of each call; None for new arrays."""
+    calls: Sequence[CallArguments]
     single: bool
     """Whether the future's result is that of the only call, or a list with one for each call."""
     future: Future[Any]
@@ -111,10 +190,6 @@ class Job:
     """The OpenTelemetry context of its span; None without a tracer."""
     lost_on: frozenset[int] = frozenset()
     """Devices that were lost while they ran this job, in every retry."""
-
-    def get_outs(self) -> Sequence[Any]:
-        """The output arrays of each call, None for new arrays."""
-        return [None] * len(self.calls) if self.outs is None else self.outs
 
     def begin(self) -> bool:
         """Mark the job as running, so that it cannot be cancelled any more. False if it was
@@ -152,19 +227,14 @@ class Job:
             )
 
 
-def make_job(kernel: Kernel, arrays: Arrays, out: Any, future: Future[Any]) -> Job:
+def make_job(kernel: Kernel, call: CallArguments, future: Future[Any]) -> Job:
     """Make the job of a single call."""
-    outs = None if out is None else [out]
-    return Job(kernel, [arrays], outs, True, future, count_input_bytes(arrays))
+    return Job(kernel, [call], True, future, call.count_input_bytes())
 
 
-def count_input_bytes(arrays: Arrays) -> int:
-    """Bytes of a call's inputs that are NumPy arrays."""
-    total = 0
-    for each in arrays:  # runs for every call: a generator would take twice as long
-        if isinstance(each, np.ndarray):
-            total += each.nbytes
-    return total
+def count_all_input_bytes(calls: Iterable[CallArguments]) -> int:
+    """Bytes of the inputs of calls."""
+    return sum(call.count_input_bytes() for call in calls)
 
 
 @dataclass(slots=True, eq=False)
@@ -188,9 +258,7 @@ class SharedJob(Job):
 
     def make_part(self, units: range) -> Part:
         """Make a job of some units."""
-        calls = self.calls[units.start : units.stop]
-        outs = None if self.outs is None else self.outs[units.start : units.stop]
-        return self._make_part(units, calls, outs)
+        return self._make_part(units, self.calls[units.start : units.stop])
 
     def resolve(self, outcomes: Sequence[Any]) -> None:
         """Keep all outcomes; the first exception is the future's."""
@@ -207,12 +275,9 @@ class SharedJob(Job):
                 return
         self._merge([self._part_outcomes[first] for first in sorted(self._part_outcomes)])
 
-    def _make_part(self, units: range, calls: Sequence[Arrays], outs: Sequence[Any] | None) -> Part:
-        nbytes = sum(map(count_input_bytes, calls))
-        origin = self.submitted, self.context
-        return Part(
-            *(self.kernel, calls, outs, False, Future(), nbytes, *origin), whole=self, units=units
-        )
+    def _make_part(self, units: range, calls: Sequence[CallArguments]) -> Part:
+        nbytes, origin = count_all_input_bytes(calls), (self.submitted, self.context)
+        return Part(self.kernel, calls, False, Future(), nbytes, *origin, whole=self, units=units)
 
     def _merge(self, parts: list[Sequence[Any]]) -> None:
         """Resolve the job with the outcomes of all parts, in the order of their units."""
@@ -235,11 +300,10 @@ class Part(Job):
 
 
 def make_batch_job(
-    kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any] | None, future: Future[Any]
+    kernel: Kernel, calls: Sequence[CallArguments], future: Future[Any]
 ) -> SharedJob:
     """Make the job of a batch."""
-    nbytes = sum(map(count_input_bytes, calls))
-    return SharedJob(kernel, calls, outs, False, future, nbytes)
+    return SharedJob(kernel, calls, False, future, count_all_input_bytes(calls))
 
 
 def find_first_error(outcomes: Sequence[Any]) -> BaseException | None:
@@ -284,8 +348,10 @@ class ChunkedCall(SharedJob):
 
     def make_part(self, units: range) -> Part:
         elements = slice(units.start * self.unit, units.stop * self.unit)
-        outs = tuple(each[elements] for each in self.call.outputs)
-        return self._make_part(units, [tuple(each[elements] for each in self.call.inputs)], [outs])
+        signature = self.call.signature
+        arrays = _slice_all(self.call.inputs, signature.inputs, elements)
+        outs = _slice_all(self.call.outputs, signature.outputs, elements)
+        return self._make_part(units, [self.calls[0]._replace(arrays=arrays, out=outs)])
 
     def _merge(self, parts: list[Sequence[Any]]) -> None:
         """Resolve the job with the outputs, or with the exception of the first part that failed."""
@@ -299,30 +365,50 @@ class ChunkedCall(SharedJob):
         self.resolve([self.call.result()])
 
 
-def chunk_call(kernel: Kernel, arrays: Arrays, out: Any, future: Future[Any]) -> ChunkedCall | None:
+def _slice_all(arrays: Sequence[Array], operands: Sequence[Operand], elements: slice) -> Arrays:
+    """Slices of the arrays of a call, with the kernel's dtypes: a call has structs as bytes."""
+    return tuple(
+        array[elements].view(operand.type.dtype)
+        if operand.type.dtype.names is not None
+        else array[elements]
+        for array, operand in zip(arrays, operands, strict=True)
+    )
+
+
+def chunk_call(kernel: Kernel, call: CallArguments, future: Future[Any]) -> ChunkedCall | None:
     """Make a job of a large call that several devices can share; None if the call is too small or
     cannot be split.
 
     Invalid arguments give None too: the call then runs on one device, which raises the error.
     """
-    if count_input_bytes(arrays) < MIN_UNITS * UNIT_BYTES or not _can_chunk(kernel, arrays):
+    nbytes = call.count_input_bytes()
+    if nbytes < MIN_UNITS * UNIT_BYTES or not _can_chunk(kernel, call):
         return None
     try:
-        signature = check(kernel, arrays)
-        call = signature.make_call(arrays)
-        if out is not None:
-            call.use_outputs(out)
+        signature = check(kernel, call.arrays, out_shape=call.out_shape)
+        checked = signature.make_call(call.arrays, call.params)
+        if call.out is not None:
+            checked.use_outputs(call.out)
     except GpuError:
         return None
-    call.make_outputs()
-    nbytes = count_input_bytes(arrays)
+    if checked.in_place:
+        # After the fault of one device, the others would have overwritten their parts.
+        return None
+    checked.make_outputs()
     unit = max(signature.count * UNIT_BYTES // nbytes, 1)
-    outs = [tuple(call.results)]
-    return ChunkedCall(kernel, [arrays], outs, True, future, nbytes, call=call, unit=unit)
+    return ChunkedCall(
+        kernel,
+        [call._replace(out=tuple(checked.results))],
+        True,
+        future,
+        nbytes,
+        call=checked,
+        unit=unit,
+    )
 
 
-def _can_chunk(kernel: Kernel, arrays: Arrays) -> bool:
+def _can_chunk(kernel: Kernel, call: CallArguments) -> bool:
     """Whether a call on slices computes the same elements. Push constants that depend on the shapes
     would have other values for a slice."""
     whole = kernel.split != "elements" or kernel.push_of is not None
-    return not whole and all(isinstance(each, np.ndarray) for each in arrays)
+    return not whole and all(isinstance(each, np.ndarray) for each in call.arrays)

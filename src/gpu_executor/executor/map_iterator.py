@@ -11,7 +11,7 @@ from typing import Any
 
 from gpu_executor.errors import ClosedError, GpuError
 from gpu_executor.executor.job_queue import MAX_BATCH_CALLS
-from gpu_executor.executor.jobs import Arrays, SharedJob, check_map_sizes
+from gpu_executor.executor.jobs import CallArguments, SharedJob, check_map_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class MapIterator(Iterator[Any]):
 
     def __init__(
         self,
-        submit: Callable[[Sequence[Arrays]], SharedJob],
-        calls: Iterator[Arrays],
+        submit: Callable[[Sequence[CallArguments]], SharedJob],
+        calls: Iterator[CallArguments],
         sizes: MapSizes,
         timeout: float | None,
     ) -> None:
@@ -119,7 +119,7 @@ class MapIterator(Iterator[Any]):
             and len(self._jobs) < sizes.batches
             and self._unconsumed + sizes.batch <= sizes.calls
         ):
-            calls: list[Arrays] = []
+            calls: list[CallArguments] = []
             try:
                 calls.extend(itertools.islice(self._calls, sizes.batch))
             except Exception as error:

@@ -1,13 +1,14 @@
 """An open device: runs calls, retries after transient errors, and reopens a lost device.
 
-Kernels are pure and their inputs are on the host, so a failed call can be retried:
+Calls do not change what they are passed, and their inputs are on the host, so a failed call can be
+retried:
 
     out of memory    free idle memory, then retry; a batch that fails again runs call by call
     device lost      reopen the device, then retry
     driver error     retry; after another failure reopen the device and retry
 
-A call is not retried if its output overlaps its inputs, or if its arrays were in the memory of the
-lost device.
+A call is not retried if `out=` overlaps what the call reads (in-out arguments included), or if its
+arrays were in the memory of the lost device.
 """
 
 from __future__ import annotations
@@ -34,36 +35,34 @@ from gpu_executor.errors import (
 from gpu_executor.executor.candidates import DeviceCandidate
 from gpu_executor.executor.coalescing import coalesce, split_results
 from gpu_executor.executor.device_metrics import DeviceCounts, DeviceMetrics, DeviceProfile
-from gpu_executor.executor.jobs import Arrays, copy_exception, copy_exception_for_each
+from gpu_executor.executor.jobs import CallArguments, copy_exception, copy_exception_for_each
 from gpu_executor.executor.result_check import ResultChecker, ResultSample
 from gpu_executor.kernel import Kernel
 from gpu_executor.overlaps import find_conflict, list_outputs, select_host_arrays
 from gpu_executor.settings import Settings
 
 
-def find_retry_obstacle(arrays: Arrays, out: Any, *, reopened: bool = True) -> str | None:
+def find_retry_obstacle(call: CallArguments, *, reopened: bool = True) -> str | None:
     """Why a call must not be retried; None if it may be. `reopened`: whether the retry runs on a
     device that was reopened after the call, or on another device."""
-    if reopened and not all(isinstance(each, np.ndarray) for each in arrays):
+    if reopened and not all(isinstance(each, np.ndarray) for each in call.arrays):
         return "its arrays were in the memory of the device that failed"
-    if writes_in_place(arrays, out):
+    if writes_in_place(call):
         return "its output overlaps one of its inputs, which may be overwritten already"
     return None
 
 
-def writes_in_place(arrays: Arrays, out: Any) -> bool:
-    """Whether an output of a call may overlap one of its inputs."""
-    if out is None:
+def writes_in_place(call: CallArguments) -> bool:
+    """Whether an output of a call may overlap an array that it reads."""
+    if call.out is None:
         return False
     return any(
         np.may_share_memory(target, each)
-        for target in select_host_arrays(list_outputs(out))
-        for each in select_host_arrays(arrays)
+        for target in select_host_arrays(list_outputs(call.out))
+        for each in select_host_arrays(call.arrays)
     )
 
 
-CallWithOut = tuple[Arrays, Any]
-"""A call's arrays and its `out`."""
 TRANSIENT_ERRORS = (VulkanError, OutOfMemoryError, ClosedError)
 """Errors that a retry may not meet again. DeviceLostError is a VulkanError. ClosedError is raised
 while another thread reopens the device."""
@@ -104,42 +103,36 @@ class OpenDevice:
         self._profile: DeviceProfile | None = None
         self.metrics.log_open()
 
-    def run(self, kernel: Kernel, arrays: Arrays, out: Any = None) -> Any:
+    def run(self, kernel: Kernel, call: CallArguments) -> Any:
         """Run one call, with retries. The exception it raises is not shared with other calls."""
         self.counts.calls += 1
         backend = self.backend
-        sample = self._checker.sample(kernel, arrays) if self._checker.fraction else None
+        sample = self._checker.sample(kernel, *call) if self._checker.fraction else None
         try:
-            result = backend.run(kernel, *arrays, out=out)
+            result = _run_call(backend, kernel, call)
         except TRANSIENT_ERRORS as error:
-            result = self._retry(backend, kernel, arrays, out, error)
+            result = self._retry(backend, kernel, call, error)
         if self.consecutive_losses:
             self.consecutive_losses = 0
         if sample is not None:
             self._check(sample, result)
         return result
 
-    def run_calls(self, kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any]) -> list[Any]:
+    def run_calls(self, kernel: Kernel, calls: Sequence[CallArguments]) -> list[Any]:
         """Run calls as a batch, with retries. Returns the result or exception of each call."""
-        if len(calls) == 1:
-            return [self._run_to_outcome(kernel, calls[0], outs[0])]
-        pairs = list(zip(calls, outs, strict=True))
-        in_place = any(writes_in_place(arrays, out) for arrays, out in pairs)
-        if in_place or find_conflict(calls, outs) is not None:
-            # A retry of the batch would run calls on inputs that are overwritten. Calls of several
-            # `submit`s may overlap: these run in the order in which they were submitted.
-            return [self._run_to_outcome(kernel, arrays, out) for arrays, out in pairs]
+        if len(calls) == 1 or _must_run_alone(calls):
+            return [self._run_to_outcome(kernel, call) for call in calls]
         self.counts.batches += 1
-        samples = self._draw_samples(kernel, pairs)
+        samples = self._draw_samples(kernel, calls)
         for tried in itertools.count(1):
             backend = self.backend
-            results, error = _run_batch(backend, kernel, calls, outs)
+            results, error = _run_batch(backend, kernel, calls)
             try:
                 if error is None:
                     break
-                if not self._prepare_batch_retry(backend, kernel, pairs, error, tried):
+                if not self._prepare_batch_retry(backend, kernel, calls, error, tried):
                     # Run the calls one by one: this shows which of them fails.
-                    return self._run_one_by_one(backend, kernel, pairs, error)
+                    return self._run_one_by_one(backend, kernel, calls, error)
             finally:
                 del error  # Break the exception -> traceback -> frame reference cycle.
         self.counts.calls += len(calls)
@@ -197,10 +190,10 @@ class OpenDevice:
         self.backend.close()
         self.metrics.log_close()
 
-    def _run_to_outcome(self, kernel: Kernel, arrays: Arrays, out: Any) -> Any:
+    def _run_to_outcome(self, kernel: Kernel, call: CallArguments) -> Any:
         """Run one call; return its result or its exception."""
         try:
-            return self.run(kernel, arrays, out)
+            return self.run(kernel, call)
         except Exception as error:
             self.counts.errors += 1
             return error
@@ -209,7 +202,7 @@ class OpenDevice:
         self,
         backend: Backend,
         kernel: Kernel,
-        pairs: Sequence[CallWithOut],
+        calls: Sequence[CallArguments],
         error: Exception,
         tried: int,
     ) -> bool:
@@ -218,34 +211,34 @@ class OpenDevice:
         if not isinstance(error, TRANSIENT_ERRORS) or tried >= min(BATCH_TRIES, self._tries):
             return False
         reopened = isinstance(error, LOSS_ERRORS)
-        if any(find_retry_obstacle(arrays, out, reopened=reopened) for arrays, out in pairs):
+        if any(find_retry_obstacle(call, reopened=reopened) for call in calls):
             return False
         self._recover(backend, error)
         self.metrics.count_retry(kernel, error)
         return True
 
     def _run_one_by_one(
-        self, backend: Backend, kernel: Kernel, pairs: Sequence[CallWithOut], error: Exception
+        self, backend: Backend, kernel: Kernel, calls: Sequence[CallArguments], error: Exception
     ) -> list[Any]:
         """After a batch has failed: run each call alone where it may be retried. Returns the result
         or exception of each call."""
         transient, reopened = isinstance(error, TRANSIENT_ERRORS), isinstance(error, LOSS_ERRORS)
         if transient and self._tries == 1:
-            self.counts.errors += len(pairs)
-            return copy_exception_for_each(error, len(pairs))
+            self.counts.errors += len(calls)
+            return copy_exception_for_each(error, len(calls))
         if isinstance(error, TRANSIENT_ERRORS):
             self._recover(backend, error)
             self.metrics.count_retry(kernel, error)
         outcomes: list[Any] = []
         lost = False
-        for arrays, out in pairs:
-            obstacle = find_retry_obstacle(arrays, out, reopened=reopened)
+        for call in calls:
+            obstacle = find_retry_obstacle(call, reopened=reopened)
             if obstacle is None and lost and self._should_be_quarantined():
                 # Other devices will run this call: it fails like the call before it.
                 outcomes.append(copy_exception(outcomes[-1]))
                 continue
             if obstacle is None:
-                outcomes.append(self._run_to_outcome(kernel, arrays, out))
+                outcomes.append(self._run_to_outcome(kernel, call))
                 lost = isinstance(outcomes[-1], DeviceLostError)
                 continue
             failure = copy_exception(error)
@@ -258,27 +251,25 @@ class OpenDevice:
     def _should_be_quarantined(self) -> bool:
         return self.consecutive_losses >= MAX_CONSECUTIVE_LOSSES and self.has_other_devices()
 
-    def _retry(
-        self,
-        backend: Backend,
-        kernel: Kernel,
-        arrays: Arrays,
-        out: Any,
-        error: GpuError,
-    ) -> Any:
+    def _retry(self, backend: Backend, kernel: Kernel, call: CallArguments, error: GpuError) -> Any:
         """Retry a call that has failed, until it succeeds or has no tries left."""
         try:
-            for tried in range(1, self._tries):
+            for tried in itertools.count(1):
                 reopens = tried > 1 or isinstance(error, LOSS_ERRORS)
-                obstacle = find_retry_obstacle(arrays, out, reopened=reopens)
+                obstacle = find_retry_obstacle(call, reopened=reopens)
                 if obstacle:
                     error.add_note(f"not retried: {obstacle}")
+                    if isinstance(error, LOSS_ERRORS):
+                        with contextlib.suppress(GpuError):  # the next call needs the device
+                            self._recover(backend, error)
                     raise error
+                if tried >= self._tries:
+                    break
                 self._recover(backend, error, reopens=reopens)
                 self.metrics.count_retry(kernel, error)
                 backend = self.backend
                 try:
-                    return backend.run(kernel, *arrays, out=out)
+                    return _run_call(backend, kernel, call)
                 except TRANSIENT_ERRORS as another:
                     error = another
             self.consecutive_losses += isinstance(error, DeviceLostError)
@@ -322,17 +313,17 @@ class OpenDevice:
                 self._profile.add_backend(self.backend)
 
     def _draw_samples(
-        self, kernel: Kernel, pairs: Sequence[CallWithOut]
+        self, kernel: Kernel, calls: Sequence[CallArguments]
     ) -> list[ResultSample | Exception | None] | None:
         """The samples of a batch to check, None for a call that is not checked."""
         if not self._checker.fraction:
             return None
-        return [self._draw_sample(kernel, arrays) for arrays, _ in pairs]
+        return [self._draw_sample(kernel, call) for call in calls]
 
-    def _draw_sample(self, kernel: Kernel, arrays: Arrays) -> ResultSample | Exception | None:
+    def _draw_sample(self, kernel: Kernel, call: CallArguments) -> ResultSample | Exception | None:
         """The sample of one call in a batch. An exception is returned: it is this call's only."""
         try:
-            return self._checker.sample(kernel, arrays)
+            return self._checker.sample(kernel, *call)
         except Exception as error:
             return error
 
@@ -357,8 +348,26 @@ class OpenDevice:
         return result
 
 
+def _must_run_alone(calls: Sequence[CallArguments]) -> bool:
+    """Whether calls must run one after the other and not as a batch.
+
+    Batches have no `out_shape`. A retry of a batch would run calls that write in place on inputs
+    that are overwritten. Calls of several `submit`s may overlap: these run in the order in which
+    they were submitted.
+    """
+    if any(call.out_shape is not None or writes_in_place(call) for call in calls):
+        return True
+    conflict = find_conflict([call.arrays for call in calls], [call.out for call in calls])
+    return conflict is not None
+
+
+def _run_call(backend: Backend, kernel: Kernel, call: CallArguments) -> Any:
+    arrays, out, params, out_shape = call
+    return backend.run(kernel, *arrays, out=out, params=params, out_shape=out_shape)
+
+
 def _run_batch(
-    backend: Backend, kernel: Kernel, calls: Sequence[Arrays], outs: Sequence[Any]
+    backend: Backend, kernel: Kernel, calls: Sequence[CallArguments]
 ) -> tuple[list[Any], Exception | None]:
     """Run calls as one coalesced call or as a batch. Returns the results, or the exception.
 
@@ -366,10 +375,11 @@ def _run_batch(
     calls that run one by one afterwards.
     """
     try:
-        coalesced = coalesce(kernel, calls) if all(out is None for out in outs) else None
+        coalesced = coalesce(kernel, calls)
         if coalesced is None:
-            return backend.run_batch(kernel, calls, out=outs), None
-        arrays, shapes = coalesced
-        return split_results(kernel, backend.run(kernel, *arrays), shapes), None
+            arrays, outs, params, _ = zip(*calls, strict=True)
+            return backend.run_batch(kernel, arrays, out=outs, params=[*params]), None
+        call, shapes = coalesced
+        return split_results(kernel, _run_call(backend, kernel, call), shapes), None
     except Exception as error:
         return [], error

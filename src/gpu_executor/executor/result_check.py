@@ -3,35 +3,54 @@
 Integers must be equal. Floats need not be: a device may use fused multiply-adds, sum in another
 order or flush subnormal numbers to zero. Floats must agree to half of their digits, relative to the
 largest value that is compared. For kernels that do not work element by element, the largest input
-counts too, since the terms of a sum may cancel. The check finds a broken device, not an imprecise
-kernel.
+counts too, since the terms of a sum may cancel. Structs are compared field by field, so that their
+padding does not count. The check finds a broken device, not an imprecise kernel.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpu_executor.call import AnyArray, Array, Signature, SignatureCache
-from gpu_executor.cpu.backend import compute_reference
+from gpu_executor.call import (
+    MAX_SIGNATURES,
+    AnyArray,
+    Array,
+    Signature,
+    SignatureCache,
+    as_arrays,
+)
+from gpu_executor.cpu.backend import (
+    arrange_inputs,
+    arrange_outputs,
+    compute_elements,
+    compute_reference,
+)
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import SettingsError, WrongResultError
-from gpu_executor.kernel import Kernel, Shape, to_native
+from gpu_executor.kernel import Kernel
+from gpu_executor.lru import remember
 
 
 class ResultChecker:
-    """Draws the samples. It checks a fraction of the elements of each call, at least one; or a
-    fraction of the calls, for kernels that do not work element by element. Thread-safe."""
+    """Draws the samples. Thread-safe.
+
+    It checks a fraction of the elements of each call, at least one, if the kernel works element by
+    element or has a `reference_at`. Otherwise it checks the first call of each signature as a
+    whole, and then a fraction of the calls.
+    """
 
     def __init__(self, fraction: float, seed: int | None = None) -> None:
         if not isinstance(fraction, int | float | np.number) or not 0 <= fraction <= 1:
             raise SettingsError(f"check is {fraction!r}; it must be a fraction from 0 to 1")
         self.fraction = fraction
         self._signatures = SignatureCache()
+        self._checked_signatures: dict[Signature, bool] = {}
+        """Signatures of calls that were checked as a whole."""
         self._random = np.random.default_rng(seed)
         self._lock = threading.Lock()
         self.checked = 0
@@ -39,28 +58,47 @@ class ResultChecker:
         self.unchecked = 0
         """Calls that could not be checked, since their kernels have no reference."""
 
-    def sample(self, kernel: Kernel, arrays: Sequence[AnyArray]) -> ResultSample | None:
-        """Draw and copy the inputs to recompute; None if nothing is checked. Called before the call
-        runs, since the call may overwrite its inputs. Device arrays are fetched as a whole."""
+    def sample(
+        self,
+        kernel: Kernel,
+        arrays: Sequence[Any],
+        out: Any = None,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> ResultSample | None:
+        """Draw what to recompute, and copy its inputs if the call may overwrite them; None if
+        nothing is checked. Called before the call runs. Device arrays are fetched as a whole."""
         try:
-            signature = self._signatures.get(kernel, arrays)
+            arrays = as_arrays(kernel, arrays)
+            signature = self._signatures.get(kernel, arrays, out_shape)
+            keywords = signature.parameters.as_keywords(params)
         except Exception:  # the backend raises the same error when the call runs
             return None
-        if kernel.reference is None:
+        if kernel.split == "elements" and kernel.reference is not None:
+            return self._sample_elements(signature, arrays, keywords)
+        if kernel.reference_at is not None:
+            indices = [self._draw_indices(operand.count) for operand in signature.outputs]
+        elif kernel.reference is None:
             with self._lock:
                 self.unchecked += 1
             return None
-        if kernel.split == "whole":
-            whole = [np.array(_on_host(each)) for each in arrays] if self._draw_call() else None
-            return None if whole is None else ResultSample(signature, whole, None)
+        elif self._draw_call(signature):
+            indices = None
+        else:
+            return None
+        inputs = arrange_inputs(signature, [_on_host(each) for each in arrays])
+        if out is not None:
+            inputs = [np.array(each) for each in inputs]
+        return ResultSample(signature, inputs, keywords, indices)
+
+    def _sample_elements(
+        self, signature: Signature, arrays: Sequence[AnyArray], params: Mapping[str, Any]
+    ) -> ResultSample | None:
         if not signature.count:
             return None
-        rows = signature.make_call([_on_host(each) for each in arrays]).inputs
-        at = self._draw_indices(signature.count)
-        picked = [each[at] for each in rows]
-        return ResultSample(
-            signature, [each.astype(to_native(each.dtype), copy=False) for each in picked], at
-        )
+        drawn = self._draw_indices(signature.count)
+        inputs = arrange_inputs(signature, [_on_host(each) for each in arrays], drawn)
+        return ResultSample(signature, inputs, params, [drawn] * len(signature.outputs))
 
     def _draw_indices(self, count: int) -> Array:
         """Distinct indices of elements, sorted."""
@@ -72,52 +110,80 @@ class ResultChecker:
             # Without `shuffle`, NumPy does not build a permutation of all `count` indices.
             return np.sort(self._random.choice(count, wanted, replace=False, shuffle=False))
 
-    def _draw_call(self) -> bool:
-        """Whether a whole call is checked."""
+    def _draw_call(self, signature: Signature) -> bool:
+        """Whether a call is checked as a whole."""
         with self._lock:
-            drawn = bool(self._random.random() < self.fraction)
+            drawn = signature not in self._checked_signatures
+            if drawn:
+                remember(self._checked_signatures, signature, True, MAX_SIGNATURES)
+            else:
+                drawn = bool(self._random.random() < self.fraction)
             self.checked += drawn
             return drawn
 
 
 class ResultSample:
-    """The inputs of a call to recompute, and their indices."""
+    """What is recomputed of one call."""
 
-    def __init__(self, signature: Signature, inputs: Sequence[Array], at: Array | None) -> None:
-        self._signature, self._inputs = signature, inputs
-        self._at = at
-        """Indices of the elements; None for the whole call."""
+    def __init__(
+        self,
+        signature: Signature,
+        inputs: Sequence[Array],
+        params: Mapping[str, Any],
+        indices: Sequence[Array] | None,
+    ) -> None:
+        self._signature, self._params = signature, params
+        self._inputs = inputs
+        """Only the drawn elements if the kernel works element by element."""
+        self._indices = indices
+        """The indices of the drawn elements of each output; None for the whole call."""
 
     def compare(self, result: Any, where: str) -> None:
         """Raise `WrongResultError` with the first index at which the CPU's result differs."""
-        kernel = self._signature.kernel
         results = result if isinstance(result, tuple) else (result,)
-        found = [self._select(output, _on_host(each)) for output, each in enumerate(results)]
+        found = self._select([_on_host(each) for each in results])
         expected = [np.empty(each.shape, each.dtype) for each in found]
         with np.errstate(all="ignore"):  # a device does not warn of overflow either
-            compute_reference(kernel, self._inputs, expected)
+            self._compute(expected)
         for output, (right, got) in enumerate(zip(expected, found, strict=True)):
             wrong = self._find_differences(right, got)
             if wrong.any():
-                element = math.prod(self._get_element_shape(output))
-                first = int(np.argmax(wrong.reshape(-1, element).any(1)))
-                index = first if self._at is None else int(self._at[first])
-                raise WrongResultError(kernel.name, output, index, where)
+                numbers = math.prod(self._signature.outputs[output].type.shape)
+                first = int(np.argmax(wrong.reshape(-1, numbers).any(1)))
+                index = first if self._indices is None else int(self._indices[output][first])
+                raise WrongResultError(self._signature.kernel.name, output, index, where)
 
-    def _select(self, output: int, result: Array) -> Array:
-        """The sampled elements of a result."""
-        if self._at is None:
-            return result
-        return np.asarray(result).reshape(-1, *self._get_element_shape(output))[self._at]
+    def _select(self, results: Sequence[Array]) -> list[Array]:
+        """The results, or their drawn elements."""
+        arranged = arrange_outputs(self._signature, results)
+        if self._indices is None:
+            return arranged
+        return [
+            array.reshape(operand.count, *operand.type.shape)[drawn]
+            for array, operand, drawn in zip(
+                arranged, self._signature.outputs, self._indices, strict=True
+            )
+        ]
 
-    def _get_element_shape(self, output: int) -> Shape:
-        return self._signature.operands[self._signature.kernel.inputs + output].type.shape
+    def _compute(self, expected: Sequence[Array]) -> None:
+        kernel, inputs, params = self._signature.kernel, self._inputs, self._params
+        if self._indices is None or (kernel.split == "elements" and kernel.reference is not None):
+            compute_reference(self._signature, inputs, expected, params)
+        else:
+            compute_elements(self._signature, self._indices, inputs, expected, params)
 
     def _find_differences(self, right: Array, found: Array) -> Array:
-        """A mask of the numbers that differ, beyond the tolerance for floats."""
+        """A mask of the numbers or structs that differ, beyond the tolerance for floats."""
+        if found.dtype.names is not None:
+            masks = [
+                self._find_differences(right[name], found[name]).reshape(found.size, -1).any(1)
+                for name in found.dtype.names
+            ]
+            return np.asarray(np.stack(masks).any(0)).reshape(found.shape)
         if found.dtype.kind not in "fc":
             return np.asarray(right != found)
-        compared = [right] if self._at is not None else [right, *self._inputs]
+        by_element = self._signature.kernel.split == "elements"
+        compared = [right] if by_element else [right, *self._inputs]
         tolerance = float(np.finfo(found.dtype).eps) ** 0.5 * max(map(_find_largest, compared))
         with np.errstate(invalid="ignore", over="ignore"):
             near = np.abs(found - right) <= tolerance
@@ -131,7 +197,16 @@ def _on_host(array: AnyArray) -> Array:
 
 def _find_largest(array: Array) -> float:
     """The largest magnitude among the finite values."""
-    if array.dtype.kind not in "biufc":
-        return 0.0
-    sizes = np.abs(array[np.isfinite(array)]).astype(np.float64)
-    return float(sizes.max(initial=np.finfo(np.float32).tiny))
+    sizes = [
+        np.abs(numbers[np.isfinite(numbers)]).astype(np.float64) for numbers in _list_numbers(array)
+    ]
+    return max(float(each.max(initial=np.finfo(np.float32).tiny)) for each in sizes)
+
+
+def _list_numbers(array: Array) -> Iterator[Array]:
+    """The arrays of numbers that an array consists of: itself, or the fields of its structs."""
+    if array.dtype.names is None:
+        yield array
+        return
+    for name in array.dtype.names:
+        yield from _list_numbers(array[name])

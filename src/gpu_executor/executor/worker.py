@@ -19,7 +19,12 @@ from typing import Any
 from gpu_executor.executor.device_metrics import DeviceMetrics
 from gpu_executor.executor.device_pool import DevicePool
 from gpu_executor.executor.job_queue import JobQueue
-from gpu_executor.executor.jobs import Arrays, Job, copy_exception, copy_exception_for_each
+from gpu_executor.executor.jobs import (
+    CallArguments,
+    Job,
+    copy_exception,
+    copy_exception_for_each,
+)
 from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.fork import register_fork_handler
 
@@ -185,16 +190,15 @@ def _run_calls(
 ) -> tuple[OpenDevice, list[Any]]:
     """Run the calls of all jobs. Returns the device, and the result or exception of each call."""
     kernel, calls, device = jobs[0].kernel, _list_calls(jobs), pool.devices[device_index]
-    outs = [out for job in jobs for out in job.get_outs()]
     try:
         device = pool.select_device(device_index, kernel, calls)
-        return device, device.run_calls(kernel, calls, outs)
+        return device, device.run_calls(kernel, calls)
     except BaseException as error:  # every future receives it
         return device, copy_exception_for_each(error, len(calls))
 
 
-def _list_calls(jobs: Sequence[Job]) -> list[Arrays]:
-    return [arrays for job in jobs for arrays in job.calls]
+def _list_calls(jobs: Sequence[Job]) -> list[CallArguments]:
+    return [call for job in jobs for call in job.calls]
 
 
 def _group_by_job(jobs: Sequence[Job], outcomes: Sequence[Any]) -> list[JobOutcomes]:
