@@ -2,31 +2,45 @@
 
 The contract is that of SPIR-V kernels (`kernel.py`), in WebGPU's terms:
 
-- Storage buffers of group 0: the inputs at bindings 0, 1, ..., then the outputs, then the status
-  word if the kernel declares one. The entry point is `main`, its work-group size
-  `@workgroup_size(work_group)`.
+- Storage buffers of group 0: argument i at binding i, then the scratch buffer and the status word
+  if the kernel declares them. Inputs are `var<storage, read>`, all others
+  `var<storage, read_write>`. The entry point is `main`.
+- Each buffer has exactly the size of its array, so `arrayLength` is the number of elements. WebGPU
+  binds multiples of four bytes: up to three zero bytes follow an array of smaller elements.
 - `param(0u)` is the number of elements; `param(1u)` and so on are the words of `data`, then those
   of `push_of`, then the parameters of the call. They are immediates if the device has them, else a
-  uniform buffer.
-- `first_element(group, groups, local)` is the index of an invocation's first element. The
-  invocation processes `per_invocation` elements at a distance of `work_group`. With `packed`, these
-  indices count vectors of that many elements; every buffer is padded to whole vectors.
+  uniform buffer. Every number of a parameter is one word, in the order of the members. 64-bit
+  numbers are two words, the lower half first; 8- and 16-bit numbers are extended to 32 bits.
+- Without `grid=`, the entry point has `@workgroup_size(work_group)`, and the executor chooses that
+  size. `first_element(group, groups, local)` is the index of an invocation's first element. The
+  invocation processes `per_invocation` elements at a distance of `work_group`. A text without
+  `per_invocation` processes one element, at the index `first_element` or, as long as the
+  work-groups fit one dimension, at `global_invocation_id.x`.
+- With `grid=`, `work_group` is the kernel's `work_group=`, or 64.
 
-The prelude defines these names and `params`; a text must not.
+The texts of this package may opt out of exact sizes (`padded`). With `packed`, indices count
+vectors of that many elements, and every buffer is padded to whole vectors.
+
+The prelude defines these names and `params`; a text must not. Directives such as `enable f16;`
+stand at the beginning of a text.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 PARAMETER_WORDS = 32
 """Words of parameters: 128 bytes, the size of immediates on devices that have them."""
+PARAMETER_BYTES = 4 * PARAMETER_WORDS
+DEFAULT_WORK_GROUP = 64
 
 _PRELUDE = """\
 struct Params {{ words: array<vec4<u32>, 8> }}
 {variable} params: Params;
-override work_group: u32 = 64u;
+override work_group: u32 = {work_group}u;
 override per_invocation: u32 = 1u;
 fn param(i: u32) -> u32 {{ return params.words[i / 4u][i % 4u]; }}
 fn first_element(group: vec3<u32>, groups: vec3<u32>, local: u32) -> u32 {{
@@ -34,6 +48,28 @@ fn first_element(group: vec3<u32>, groups: vec3<u32>, local: u32) -> u32 {{
 }}
 """
 PRELUDE_LINES = _PRELUDE.count("\n")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_DIRECTIVES = re.compile(r"(?:\s*(?:enable|requires|diagnostic)\b[^;]*;)*")
+_WORK_GROUP = re.compile(
+    r"@workgroup_size\s*\(([^)]*)\)(?:\s*@\w+\s*(?:\([^)]*\))?)*\s*fn\s+main\b"
+)
+_STORAGE_VARIABLE = re.compile(
+    r"((?:@\w+\s*\([^)]*\)\s*)+)var\s*<\s*storage\s*(?:,\s*(\w+)\s*)?>\s*\w+\s*:\s*([^;]+);"
+)
+_BINDING = re.compile(r"@binding\s*\(\s*(\d+)[iu]?\s*\)")
+_SHORT_TYPE = re.compile(r"(?:vec[234]|mat[234]x[234])([fh])")
+_FLOATS = {"f16": "f2", "f32": "f4", "f64": "f8", "h": "f2", "f": "f4"}
+_CONSTANT = r"\bconst\s+{name}\s*(?::\s*\w+\s*)?=\s*(\d+)[iu]?\s*;"
+
+
+class StorageVariable(NamedTuple):
+    """A storage buffer that a text declares."""
+
+    binding: int
+    writable: bool
+    float_dtype: str | None
+    """The dtype of its numbers if they are floats; None if they are not, or if the type has a name
+    of the text's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +82,10 @@ class WgslCode:
     """Elements per vector that an invocation loads: 4 if the text works on `vec4`."""
     params: tuple[str, ...] = ()
     """The names of the parameters of a kernel that has no SPIR-V."""
+    padded: bool = False
+    """Whether buffers may be larger than the arrays: the text finds the end of its arrays with
+    `param(0u)` alone. Tasks of all sizes can then use one bind group. Creating one takes 45 us with
+    wgpu-py 0.32."""
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,4 +100,62 @@ class WgslCode:
         variable = "var<immediate>"
         if uniform_binding is not None:
             variable = f"@group(0) @binding({uniform_binding}) var<uniform>"
-        return _PRELUDE.format(variable=variable) + self.text
+        prelude = _PRELUDE.format(variable=variable, work_group=DEFAULT_WORK_GROUP)
+        directives, text = self._split_directives()
+        return directives + prelude + text
+
+    def uses(self, name: str) -> bool:
+        """Return whether the text uses an identifier."""
+        return re.search(rf"\b{name}\b", self._blank_comments()) is not None
+
+    def find_work_group(self) -> tuple[int | str, ...]:
+        """Return the arguments of the entry point's `@workgroup_size`: numbers where the text says
+        them, else the expressions. Empty if there is no such attribute.
+        """
+        code = self._blank_comments()
+        found = _WORK_GROUP.search(code)
+        if found is None:
+            return ()
+        return tuple(_evaluate(each.strip(), code) for each in found[1].split(",") if each.strip())
+
+    def find_storage_variables(self) -> list[StorageVariable]:
+        """Return the storage buffers that the text declares, with what it says about them."""
+        found = []
+        for attributes, access, type_ in _STORAGE_VARIABLE.findall(self._blank_comments()):
+            binding = _BINDING.search(attributes)
+            if binding is not None:
+                number, writable = int(binding[1]), access == "read_write"
+                found.append(StorageVariable(number, writable, _find_float_dtype(type_)))
+        return found
+
+    def _split_directives(self) -> tuple[str, str]:
+        """Return the directives at the beginning of the text, and the text with the same number of
+        lines without them.
+        """
+        code = self._blank_comments()
+        found = _DIRECTIVES.match(code)
+        end = 0 if found is None else found.end()
+        if not code[:end].strip():
+            return "", self.text
+        blank = "\n" * code[:end].count("\n")
+        return " ".join(code[:end].split()) + " ", blank + self.text[end:]
+
+    def _blank_comments(self) -> str:
+        """Return the text with spaces for its comments, so that every position stays the same."""
+        return _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), self.text)
+
+
+def _find_float_dtype(type_: str) -> str | None:
+    """Return the dtype of a type's numbers if they are floats: "f4" for `array<vec4<f32>>`."""
+    for name in re.findall(r"[A-Za-z_]\w*", type_):
+        if not re.fullmatch(r"array|vec[234]|mat[234]x[234]|atomic", name):
+            short = _SHORT_TYPE.fullmatch(name)
+            return _FLOATS.get(short[1] if short else name)
+    return None
+
+
+def _evaluate(expression: str, code: str) -> int | str:
+    """Return the value of a number or of a `const` that is one; else the expression."""
+    constant = re.search(_CONSTANT.format(name=re.escape(expression)), code)
+    number = re.fullmatch(r"(\d+)[iu]?", constant[1] if constant else expression)
+    return expression if number is None else int(number[1])

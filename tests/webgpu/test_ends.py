@@ -464,13 +464,26 @@ def test_a_set_that_cannot_be_made_releases_its_buffers(
 ) -> None:
     gpu, (job,) = open_webgpu(), word_jobs(10)
     with monkeypatch.context() as patch:
-        fail_once(patch, gpu._device.device, "create_bind_group")
+        fail_once(patch, gpu._queue, "make_reader")
         with pytest.raises(InjectedError):
             gpu.run(ADD_U32, *job)
     assert is_idle(gpu)
     pool = gpu.stats().pool
     assert pool.misses >= 2 and pool.bytes_idle >= 3 * 4 * 16_384
     check_sums([gpu.run(ADD_U32, *job)], [job])
+
+
+def test_a_bind_group_that_cannot_be_created_leaves_the_set_usable(
+    open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, (job,) = open_webgpu(), word_jobs(10)
+    with monkeypatch.context() as patch:
+        fail_once(patch, gpu._device.device, "create_bind_group")
+        with pytest.raises(InjectedError):
+            gpu.run(ADD_U32, *job)
+    assert is_idle(gpu)
+    check_sums([gpu.run_batch(ADD_U32, [job])[0]], [job])
+    assert gpu.stats().buffer_sets == 1
 
 
 # In its own process: WebGPU aborts the process when a submission is invalid.

@@ -118,7 +118,7 @@ def test_a_fixed_work_group_size_needs_a_grid(open_webgpu: OpenWebGpu) -> None:
         make_wgsl_kernel(STRIDING, name="mistaken")
     gpu = open_webgpu()
     for grid in ((1, 1), (16, 1), (3, 5)):
-        kernel = make_wgsl_kernel(STRIDING, 7, grid=lambda grid=grid: grid)
+        kernel = make_wgsl_kernel(STRIDING, 7, grid=grid)
         for count in (1, 64, 1025, 16_385, 50_000):
             x = np.arange(count, dtype=np.uint32)
             np.testing.assert_array_equal(gpu.run(kernel, x), x + np.uint32(7))

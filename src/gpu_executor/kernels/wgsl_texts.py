@@ -68,7 +68,7 @@ def render_field_operation(prime: Prime, operation: str) -> WgslCode:
     if operation == "mul":
         data += (_cover_words(prime.words).negative_inverse(prime.modulus),)
     text = _render_field(prime.words, operation)
-    return WgslCode(text, struct.pack(f"<{len(data)}I", *data))
+    return WgslCode(text, struct.pack(f"<{len(data)}I", *data), padded=True)
 
 
 def render_reduction(operation: str, dtype: npt.DTypeLike) -> WgslCode:
@@ -96,7 +96,9 @@ def render_matrix_product(dtype: npt.DTypeLike) -> WgslCode:
 
 @functools.cache
 def _render_vector_add(type_: str) -> WgslCode:
-    return WgslCode(_render(_load_template("vector_add"), {"type": type_}), packed=QUAD)
+    return WgslCode(
+        _render(_load_template("vector_add"), {"type": type_}), packed=QUAD, padded=True
+    )
 
 
 @functools.cache

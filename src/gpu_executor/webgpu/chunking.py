@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
 from typing import NoReturn
 
 from gpu_executor.call import Signature
@@ -11,8 +10,8 @@ from gpu_executor.errors import DeviceLacksError, OutOfMemoryError
 from gpu_executor.kernel import Kernel
 from gpu_executor.plan import Piece
 from gpu_executor.webgpu.boundaries import BucketBoundaries
+from gpu_executor.webgpu.buffer_layout import BufferLayout, describe_buffers
 from gpu_executor.webgpu.buffer_pool import BufferPool
-from gpu_executor.webgpu.buffer_set import describe_buffers, lay_out_buffers
 from gpu_executor.webgpu.device import WebGpuDevice
 
 
@@ -38,18 +37,19 @@ class ChunkPlanner:
         A call that is too large raises if its kernel cannot be chunked.
         """
         kernel, sizes = signature.kernel, [operand.nbytes for operand in signature.operands]
-        if self._fits_device(kernel, sizes) and self._fits_limit(kernel, sizes):
+        layout = BufferLayout.pack(kernel, sizes, signature.scratch_bytes)
+        if self._fits_device(layout) and self._fits_limit(layout):
             return [Piece(0, signature.count)]
         chunk = 0 if kernel.split == "whole" else self._compute_max_count(kernel)
         if not chunk:
-            self._refuse(kernel, sizes)
+            self._refuse(kernel, layout)
         starts = range(0, signature.count, chunk)
         return [Piece(start, min(chunk, signature.count - start)) for start in starts]
 
     def find_piece_bucket(self, signature: Signature, count: int) -> int:
         """Return the bucket of a piece of `count` elements of a call."""
         if signature.kernel.split == "whole":
-            return signature.count
+            return signature.invocations
         return self.find_bucket(signature.kernel, count)
 
     def find_bucket(self, kernel: Kernel, count: int) -> int:
@@ -63,42 +63,38 @@ class ChunkPlanner:
         known = self._max_counts.get(kernel)
         if known is None:
             types = kernel.types
-            assert types is not None, "kernels for WebGPU name their types"
 
             def is_too_large(count: int) -> bool:
-                sizes = [count * each.nbytes for each in types]
-                return not (self._fits_device(kernel, sizes) and self._fits_limit(kernel, sizes))
+                layout = BufferLayout.pack(kernel, [count * each.nbytes for each in types])
+                return not (self._fits_device(layout) and self._fits_limit(layout))
 
             counts = range(1, self._device.max_binding_bytes)
             known = self._max_counts[kernel] = bisect.bisect_left(counts, True, key=is_too_large)
         return known
 
-    def _fits_device(self, kernel: Kernel, sizes: Sequence[int]) -> bool:
-        """Return whether the device can bind arrays of these sizes in bytes."""
-        layouts = lay_out_buffers(kernel, sizes)
+    def _fits_device(self, layout: BufferLayout) -> bool:
+        """Return whether the device can make and bind the buffers of a set."""
         return (
-            max(size for layout in layouts for size in layout.sizes)
-            <= self._device.max_binding_bytes
-            and max(layout.nbytes for layout in layouts) <= self._device.max_buffer_bytes
+            layout.find_largest_binding() <= self._device.max_binding_bytes
+            and layout.find_largest_buffer() <= self._device.max_buffer_bytes
         )
 
-    def _fits_limit(self, kernel: Kernel, sizes: Sequence[int]) -> bool:
-        """Return whether the memory limit allows a buffer set for arrays of these sizes."""
+    def _fits_limit(self, layout: BufferLayout) -> bool:
+        """Return whether the memory limit allows the buffers of a set."""
         limit = self._pool.limit
-        return limit is None or self._count_bytes(kernel, sizes) <= limit
+        return limit is None or self._count_bytes(layout) <= limit
 
-    def _count_bytes(self, kernel: Kernel, sizes: Sequence[int]) -> int:
-        layouts = lay_out_buffers(kernel, sizes)
-        buffers = describe_buffers(*layouts, self._device, maps_inputs=self._maps_inputs)
+    def _count_bytes(self, layout: BufferLayout) -> int:
+        buffers = describe_buffers(layout, self._device, maps_inputs=self._maps_inputs)
         return sum(self._pool.round_up(nbytes) for nbytes, _ in buffers.values())
 
-    def _refuse(self, kernel: Kernel, sizes: Sequence[int]) -> NoReturn:
+    def _refuse(self, kernel: Kernel, layout: BufferLayout) -> NoReturn:
         reason = "this kernel cannot be chunked"
         if kernel.split != "whole":
             reason = "even one element does not fit"
-        if self._fits_device(kernel, sizes):
+        if self._fits_device(layout):
             raise OutOfMemoryError(
-                f"{kernel.name}: these arrays need {self._count_bytes(kernel, sizes):,} bytes of "
+                f"{kernel.name}: these arrays need {self._count_bytes(layout):,} bytes of "
                 f"buffers; GPU_MEMORY_LIMIT allows {self._pool.limit:,}, and {reason}"
             )
         raise DeviceLacksError(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from gpu_executor.errors import NoDeviceError
 from gpu_executor.fork import check_no_parent_gpus, skip_driver_cleanup_at_exit
+from gpu_executor.kernel import Grid
 
 KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
 """Adapter types, the preferred ones first."""
@@ -18,11 +20,25 @@ LIMITS = (
     "max-storage-buffer-binding-size",
     "max-storage-buffers-per-shader-stage",
     "max-compute-workgroup-size-x",
+    "max-compute-workgroup-size-y",
+    "max-compute-workgroup-size-z",
     "max-compute-invocations-per-workgroup",
     "max-compute-workgroup-storage-size",
     "max-compute-workgroups-per-dimension",
 )
 """The limits requested at the adapter's full values."""
+SHADER_FEATURES = (
+    "shader-f16",
+    "shader-f64",
+    "shader-i16",
+    "shader-int64",
+    "shader-int64-atomic-all-ops",
+    "shader-int64-atomic-min-max",
+    "shader-float32-atomic",
+    "subgroup",
+    "subgroup-barrier",
+)
+"""Features of WGSL beyond the standard, requested where the adapter has them."""
 IMMEDIATES, IMMEDIATE_SIZE, IMMEDIATE_BYTES = "immediates", "max-immediate-size", 128
 MAPPABLE = "mappable-primary-buffers"
 """The feature that lets kernels bind buffers that the host maps. It is not requested on a discrete
@@ -62,10 +78,13 @@ class WebGpuDevice:
         limits = {name: adapter.limits[name] for name in LIMITS}
         if self.immediates:
             limits[IMMEDIATE_SIZE] = IMMEDIATE_BYTES
-        features = {IMMEDIATES: self.immediates, MAPPABLE: self.shares_memory}
+        features = [name for name in SHADER_FEATURES if name in adapter.features]
+        if self.immediates:
+            features.append(IMMEDIATES)
+        if self.shares_memory:
+            features.append(MAPPABLE)
         self.device: Any = adapter.request_device_sync(
-            required_features=[name for name, has in features.items() if has],
-            required_limits=limits,
+            required_features=features, required_limits=limits
         )
         self.limits: dict[str, int] = limits
 
@@ -83,6 +102,35 @@ class WebGpuDevice:
     def max_buffer_bytes(self) -> int:
         """The largest buffer, in bytes."""
         return self.limits["max-buffer-size"]
+
+    @property
+    def max_groups(self) -> int:
+        """The most work-groups in one dimension of a grid."""
+        return self.limits["max-compute-workgroups-per-dimension"]
+
+    def create_layout(self, types: Sequence[str]) -> Any:
+        """Create the layout of bind groups with buffers of these types, at bindings 0, 1, ..."""
+        return self.device.create_bind_group_layout(
+            entries=[
+                {"binding": index, "visibility": "COMPUTE", "buffer": {"type": type_}}
+                for index, type_ in enumerate(types)
+            ]
+        )
+
+    def bind(self, layout: Any, ranges: Sequence[tuple[Any, int, int]]) -> Any:
+        """Create a bind group of ranges of buffers (buffer, offset, bytes)."""
+        return self.device.create_bind_group(
+            layout=layout,
+            entries=[
+                {"binding": index, "resource": {"buffer": buffer, "offset": offset, "size": size}}
+                for index, (buffer, offset, size) in enumerate(ranges)
+            ],
+        )
+
+    def spread_groups(self, groups: int) -> Grid:
+        """Return a grid of at least that many work-groups, in several rows if one is too long."""
+        limit = self.max_groups
+        return (groups, 1, 1) if groups <= limit else (limit, -(-groups // limit), 1)
 
     def is_lost(self) -> bool:
         """Test whether the device is lost, by creating a small buffer."""

@@ -17,25 +17,44 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.kernel import Grid
+
 
 class BoundDispatch(NamedTuple):
-    """One dispatch of a pipeline: its bind group, its parameters and its grid."""
+    """One dispatch: its pipeline, its bind group, its parameters and its grid."""
 
+    pipeline: Any
     bind_group: Any
     parameters: bytes | None
-    """The immediates; None if the device has none and the parameters are in a uniform buffer.
-    """
-    groups: tuple[int, int]
-    """Work-groups in x and y."""
+    """The immediates; None if the pipeline has none."""
+    grid: Grid
 
 
 class BufferCopy(NamedTuple):
-    """A copy from one buffer to another, at the same offset in both."""
+    """A copy from one buffer to another."""
 
     source: Any
+    source_offset: int
     target: Any
+    target_offset: int
+    nbytes: int
+
+
+class BufferClear(NamedTuple):
+    """A range of a buffer that is set to zero."""
+
+    buffer: Any
     offset: int
     nbytes: int
+
+
+class CommandList(NamedTuple):
+    """The work of one command buffer, in the order in which the device does it."""
+
+    copies_in: Sequence[BufferCopy]
+    clears: Sequence[BufferClear]
+    dispatches: Sequence[BoundDispatch]
+    copies_out: Sequence[BufferCopy]
 
 
 class BufferWriter(Protocol):
@@ -78,14 +97,8 @@ class DeviceQueue(Protocol):
     maps_inputs: bool
     """Whether the writers map the buffer they fill, so that it needs the usage MAP_WRITE."""
 
-    def submit(
-        self,
-        pipeline: Any,
-        copies_in: Sequence[BufferCopy],
-        dispatches: Sequence[BoundDispatch],
-        copies_out: Sequence[BufferCopy],
-    ) -> Any:
-        """Submit the copies in, one compute pass and the copies out as one command buffer.
+    def submit(self, work: CommandList) -> Any:
+        """Submit the work as one command buffer with one compute pass.
 
         Returns the submission, which the readers and writers of this queue take as an argument.
         """
@@ -114,26 +127,25 @@ class PublicQueue:
     def __init__(self, device: Any, map_mode: str = MAP_READ) -> None:
         self._device, self._queue, self._map_mode = device, device.queue, map_mode
 
-    def submit(
-        self,
-        pipeline: Any,
-        copies_in: Sequence[BufferCopy],
-        dispatches: Sequence[BoundDispatch],
-        copies_out: Sequence[BufferCopy],
-    ) -> None:
+    def submit(self, work: CommandList) -> None:
         encoder = self._device.create_command_encoder()
-        for source, target, offset, nbytes in copies_in:
-            encoder.copy_buffer_to_buffer(source, offset, target, offset, nbytes)
+        for copy in work.copies_in:
+            encoder.copy_buffer_to_buffer(*copy)
+        for clear in work.clears:
+            encoder.clear_buffer(*clear)
         compute_pass = encoder.begin_compute_pass()
-        compute_pass.set_pipeline(pipeline)
-        for bind_group, parameters, groups in dispatches:
+        current = None
+        for pipeline, bind_group, parameters, grid in work.dispatches:
+            if pipeline is not current:
+                compute_pass.set_pipeline(pipeline)
+                current = pipeline
             compute_pass.set_bind_group(0, bind_group)
             if parameters is not None:
                 compute_pass.set_immediates(0, parameters, 0, len(parameters))
-            compute_pass.dispatch_workgroups(*groups)
+            compute_pass.dispatch_workgroups(*grid)
         compute_pass.end()
-        for source, target, offset, nbytes in copies_out:
-            encoder.copy_buffer_to_buffer(source, offset, target, offset, nbytes)
+        for copy in work.copies_out:
+            encoder.copy_buffer_to_buffer(*copy)
         self._queue.submit([encoder.finish()])
 
     def make_writer(self, buffer: Any) -> _QueueWriter:
@@ -159,10 +171,7 @@ class _QueueWriter:
         if self._gathered is None:
             self._queue.write_buffer(self._buffer, offset, _pad_to_words(data))
             return
-        end = offset + data.nbytes
-        target = self._gathered[offset:end].view(data.dtype.newbyteorder("<"))
-        target.reshape(data.shape)[...] = data
-        self._end = max(self._end, -(-end // 4) * 4)
+        self._end = max(self._end, copy_in(self._gathered, offset, data))
 
     def finish(self) -> None:
         if self._gathered is not None:
@@ -195,13 +204,30 @@ class _PromiseReader:
         self._buffer.unmap()
 
 
+def copy_in(target: npt.NDArray[np.uint8], offset: int, data: npt.NDArray[Any]) -> int:
+    """Copy an array of any layout to bytes in little-endian order; return the end of its last word,
+    of which the bytes behind the array are zero.
+    """
+    end = offset + data.nbytes
+    words_end = -(-end // 4) * 4
+    view = target[offset:end].view(data.dtype.newbyteorder("<")).reshape(data.shape)
+    np.copyto(view, data, casting="equiv")  # bytes, never values
+    target[end:words_end] = 0
+    return words_end
+
+
+def copy_out(source: memoryview, offset: int, target: npt.NDArray[Any]) -> None:
+    """Copy little-endian bytes to an array of any layout."""
+    view = np.frombuffer(source, target.dtype.newbyteorder("<"), target.size, offset)
+    np.copyto(target, view.reshape(target.shape), casting="equiv")
+
+
 def _pad_to_words(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the array in the form that `write_buffer` requires: contiguous, little-endian, a
     multiple of four bytes.
     """
-    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    if plain.nbytes % 4 == 0:
-        return plain
-    padded = np.zeros(-(-plain.nbytes // 4) * 4, np.uint8)
-    padded[: plain.nbytes] = plain.reshape(-1).view(np.uint8)
+    if array.nbytes % 4 == 0:
+        return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    padded = np.empty(-(-array.nbytes // 4) * 4, np.uint8)
+    copy_in(padded, 0, array)
     return padded

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.arguments import check_is_kernel, collect_jobs, iterate, parse_count
-from gpu_executor.call import Array, Call, SignatureCache
+from gpu_executor.call import Array, Call, SignatureCache, as_arrays, iterate_params
 from gpu_executor.errors import ClosedError, DeviceLostError, KernelError
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
@@ -94,9 +94,23 @@ class WgpuExecutor:
         """The adapter's name."""
         return self._device.name
 
-    def run(self, kernel: Kernel, *arrays: Array, out: Any = None) -> Any:
-        """Run a kernel on NumPy arrays; returns its output, or a tuple of several."""
-        call = self._signatures.get(kernel, arrays).make_call(arrays)
+    def run(
+        self,
+        kernel: Kernel,
+        *arrays: Array,
+        out: Any = None,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> Any:
+        """Run a kernel on NumPy arrays; returns its output, or a tuple of several.
+
+        The arrays are the kernel's inputs and in-out arguments; the results are its outputs and
+        in-out arguments, both in the order of the bindings. `out` is the array to write to, or a
+        tuple of arrays. `params` are the kernel's parameters, a dict by name or a tuple by
+        position. `out_shape` replaces the kernel's.
+        """
+        given = as_arrays(kernel, arrays)
+        call = self._signatures.get(kernel, given, out_shape).make_call(given, params)
         if out is not None:
             call.use_outputs(out)
         with self._active:
@@ -111,17 +125,23 @@ class WgpuExecutor:
         return result
 
     def run_batch(
-        self, kernel: Kernel, jobs: Sequence[Sequence[Array]], *, out: Sequence[Any] | None = None
+        self,
+        kernel: Kernel,
+        jobs: Sequence[Sequence[Array]],
+        *,
+        out: Sequence[Any] | None = None,
+        params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays; returns their results in order.
 
-        Jobs are grouped by bucket, and each group is one submission. The results of the first
-        groups are read while the device computes the later ones.
+        `params` serves all jobs; a list has one entry for each job. Jobs are grouped by bucket, and
+        each group is one submission. The results of the first groups are read while the device
+        computes the later ones.
         """
         given, outs = collect_jobs(jobs, out)
         calls = [
-            self._signatures.make_job_call(kernel, job, index, outs and outs[index])
-            for index, job in enumerate(given)
+            self._signatures.make_job_call(kernel, job, index, outs and outs[index], own)
+            for index, (job, own) in enumerate(zip(given, iterate_params(params, len(given))))  # noqa: B905
         ]
         with self._active:
             for call in calls:
@@ -131,7 +151,7 @@ class WgpuExecutor:
 
     def warm_up(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
         """Compile a kernel for calls of these sizes in elements, and make a buffer set for each
-        size.
+        size. Kernels with split="whole" are compiled only.
 
         Without a kernel, do this for the package's kernels and sizes that earlier processes used;
         the cache folder has a list of them.
@@ -150,6 +170,10 @@ class WgpuExecutor:
                     self._warm_up(load(name), buckets)
 
     def _warm_up(self, kernel: Kernel, sizes: Sequence[int]) -> None:
+        if kernel.split == "whole":  # the shapes of a call determine the buffers
+            for size in sizes:
+                self._pipelines.compile(kernel, size)
+            return
         buckets = {self._chunks.find_bucket(kernel, size) for size in sizes}
         # A bucket of 0 elements: the memory limit does not allow even one element.
         for bucket in sorted(buckets - {0}):
@@ -300,8 +324,7 @@ class OutputAllocator:
         """Allocate a call's outputs, unless the caller passed `out`."""
         if call.results:
             return
-        outputs = call.signature.operands[call.signature.kernel.inputs :]
-        sizes = [output.nbytes for output in outputs]
+        sizes = [output.nbytes for output in call.signature.outputs]
         call.set_outputs(
             [
                 self._allocate(shape, dtype, nbytes)

@@ -19,10 +19,11 @@ from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.device_queue import (
     MAP_READ,
     MAP_READ_NOSYNC,
-    BoundDispatch,
     BufferCopy,
+    CommandList,
     DeviceQueue,
     PublicQueue,
+    copy_in,
 )
 
 WGPU_VERSION = "0.32.0"
@@ -57,33 +58,34 @@ class NativeQueue:
         self._interrupts: list[int] = []
         """Threads that were interrupted in a callback, where the interrupt cannot be raised."""
 
-    def submit(
-        self,
-        pipeline: Any,
-        copies_in: Sequence[BufferCopy],
-        dispatches: Sequence[BoundDispatch],
-        copies_out: Sequence[BufferCopy],
-    ) -> Any:
+    def submit(self, work: CommandList) -> Any:
         lib, ffi = self._api.lib, self._api.ffi
         null = ffi.NULL
         encoder = lib.wgpuDeviceCreateCommandEncoder(self._device, null)
-        self._record_copies(encoder, copies_in)
+        self._record_copies(encoder, work.copies_in)
+        for buffer, offset, nbytes in work.clears:
+            lib.wgpuCommandEncoderClearBuffer(encoder, buffer._internal, offset, nbytes)
         compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, null)
-        lib.wgpuComputePassEncoderSetPipeline(compute_pass, pipeline._internal)
-        for bind_group, parameters, (x, y) in dispatches:
+        current = None
+        for pipeline, bind_group, parameters, (x, y, z) in work.dispatches:
+            if pipeline is not current:
+                lib.wgpuComputePassEncoderSetPipeline(compute_pass, pipeline._internal)
+                current = pipeline
             group = bind_group._internal
             lib.wgpuComputePassEncoderSetBindGroup(compute_pass, 0, group, 0, null)
             if parameters is not None:
                 size, start = len(parameters), ffi.from_buffer(parameters)
                 lib.wgpuComputePassEncoderSetImmediates(compute_pass, 0, start, size)
-            lib.wgpuComputePassEncoderDispatchWorkgroups(compute_pass, x, y, 1)
+            lib.wgpuComputePassEncoderDispatchWorkgroups(compute_pass, x, y, z)
         lib.wgpuComputePassEncoderEnd(compute_pass)
         lib.wgpuComputePassEncoderRelease(compute_pass)
-        self._record_copies(encoder, copies_out)
-        commands = lib.wgpuCommandEncoderFinish(encoder, null)
-        lib.wgpuCommandEncoderRelease(encoder)
-        # Only the submission goes through wgpu-py's checking wrapper (`libf`): the wrapper raises
-        # validation errors of all the calls above, too.
+        self._record_copies(encoder, work.copies_out)
+        try:
+            # wgpu-py's checking wrapper (`libf`) raises the validation errors of all calls above.
+            # Submitting an invalid command buffer would end the process.
+            commands = self._api.libf.wgpuCommandEncoderFinish(encoder, null)
+        finally:
+            lib.wgpuCommandEncoderRelease(encoder)
         index = self._api.libf.wgpuQueueSubmitForIndex(
             self._queue, 1, ffi.new("WGPUCommandBuffer[]", [commands])
         )
@@ -101,8 +103,8 @@ class NativeQueue:
 
     def _record_copies(self, encoder: Any, copies: Sequence[BufferCopy]) -> None:
         copy = self._api.lib.wgpuCommandEncoderCopyBufferToBuffer
-        for source, target, offset, nbytes in copies:
-            copy(encoder, source._internal, offset, target._internal, offset, nbytes)
+        for source, source_offset, target, target_offset, nbytes in copies:
+            copy(encoder, source._internal, source_offset, target._internal, target_offset, nbytes)
 
 
 class _BufferMapping:
@@ -182,8 +184,7 @@ class _MappedWriter:
         self._mapped: npt.NDArray[np.uint8] | None = None
 
     def write(self, offset: int, data: npt.NDArray[Any]) -> None:
-        target = self._wait()[offset : offset + data.nbytes]
-        target.view(data.dtype.newbyteorder("<")).reshape(data.shape)[...] = data
+        copy_in(self._wait(), offset, data)
 
     def finish(self) -> None:
         self._mapped, self._begun = None, False

@@ -13,13 +13,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_executor.errors import KernelError
-from gpu_executor.kernel import Kernel
+from gpu_executor.errors import DeviceLacksError, KernelError
+from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.webgpu.boundaries import SMALLEST_BUCKET
 from gpu_executor.webgpu.device import WebGpuDevice
-from gpu_executor.wgsl import PARAMETER_WORDS, PRELUDE_LINES
+from gpu_executor.webgpu.fill_pipeline import FillPipeline
+from gpu_executor.webgpu.kernel_text import WorkGroupUse, check_text
+from gpu_executor.wgsl import PARAMETER_BYTES, PRELUDE_LINES, WgslCode
 
-PARAMETER_BYTES = 4 * PARAMETER_WORDS
 LARGE_BUCKET = 1 << 18
 USUAL_WORK_GROUP, SMALL_WORK_GROUP = 128, 64
 Tuning = tuple[int, int]
@@ -31,16 +32,35 @@ class TunedPipeline:
     """A compiled pipeline and the tuning it was compiled for."""
 
     pipeline: Any
+    kernel: Kernel
     work_group: int
     per_invocation: int
-    per_step: int
-    """Elements that an invocation computes in one step."""
+    uses_rows: bool
+    """Whether the text counts the work-groups of a grid with several rows."""
     compile_seconds: float
 
-    def size_grid(self, count: int, limit: int) -> tuple[int, int]:
-        """Return the work-groups in x and y for `count` elements, at most `limit` in each."""
-        groups = -(-count // (self.work_group * self.per_invocation * self.per_step))
-        return (groups, 1) if groups <= limit else (limit, -(-groups // limit))
+    def size_grid(self, invocations: int, device: WebGpuDevice) -> Grid:
+        """Return the work-groups for that many elements, in several rows if one is too long."""
+        assert self.kernel.wgsl is not None
+        step = self.work_group * self.per_invocation * self.kernel.wgsl.packed
+        groups, limit = -(-invocations // step), device.max_groups
+        if groups > limit and not self.uses_rows:
+            raise DeviceLacksError(
+                f"{self.kernel.name}: {invocations:,} elements need {groups:,} work-groups of "
+                f"{self.work_group}; {device.name} allows {limit:,} in one dimension. Take the "
+                "index from first_element(...), which counts several rows of them, or give grid="
+            )
+        return device.spread_groups(groups)
+
+
+def check_grid(kernel: Kernel, grid: Grid, device: WebGpuDevice) -> None:
+    """Refuse a kernel's grid with more work-groups than the device takes in a dimension."""
+    for axis, groups in zip("xyz", grid, strict=True):
+        if groups > device.max_groups:
+            raise DeviceLacksError(
+                f"{kernel.name}: grid has {groups:,} work-groups in {axis}; {device.name} takes "
+                f"at most {device.max_groups:,}"
+            )
 
 
 class PipelineCompiler:
@@ -48,8 +68,10 @@ class PipelineCompiler:
 
     def __init__(self, device: WebGpuDevice) -> None:
         self._device = device
+        self.fill = FillPipeline(device)
         self._lock = threading.Lock()
         self._layouts: dict[Kernel, Any] = {}
+        self._work_group_uses: dict[Kernel, WorkGroupUse] = {}
         self._compiled: dict[Kernel, dict[Tuning, TunedPipeline]] = {}
         self._requested: dict[tuple[Kernel, Tuning], Future[TunedPipeline]] = {}
         """Every compilation that was started and did not fail."""
@@ -78,8 +100,10 @@ class PipelineCompiler:
         with self._lock:
             layout = self._layouts.get(kernel)
             if layout is None:
-                entries = _make_layout_entries(kernel, self._find_uniform_binding(kernel))
-                layout = self._device.device.create_bind_group_layout(entries=entries)
+                types = _list_binding_types(kernel)
+                if self._find_uniform_binding(kernel) is not None:
+                    types.append("uniform")
+                layout = self._device.create_layout(types)
                 self._layouts[kernel] = layout
             return layout
 
@@ -117,8 +141,7 @@ class PipelineCompiler:
 
     def _compile(self, kernel: Kernel, tuning: Tuning) -> TunedPipeline:
         """Compile a pipeline; invalid WGSL raises `KernelError` with the compiler's message."""
-        if kernel.wgsl is None:
-            raise KernelError(f"kernel {kernel.name!r} has no WGSL, so WebGPU cannot run it")
+        assert kernel.wgsl is not None
         begun = time.perf_counter()
         text = kernel.wgsl.with_prelude(uniform_binding=self._find_uniform_binding(kernel))
         device = self._device.device
@@ -128,12 +151,14 @@ class PipelineCompiler:
                 bind_group_layouts=[self.get_layout(kernel)], immediate_size=immediate_size
             )
             module = device.create_shader_module(code=text, label=kernel.name)
-            constants = _find_override_constants(text, *tuning)
+            constants = _find_override_constants(kernel.wgsl, *tuning)
             stage = {"module": module, "entry_point": "main", "constants": constants}
             pipeline = device.create_compute_pipeline(layout=layout, compute=stage)
         except self._device.wgpu.GPUError as error:
-            raise KernelError(f"kernel {kernel.name!r}: {_renumber_lines(str(error))}") from None
-        return TunedPipeline(pipeline, *tuning, kernel.wgsl.packed, time.perf_counter() - begun)
+            raise KernelError(f"kernel {kernel.name!r}: {describe_error(error)}") from None
+        rows = self._get_work_group_use(kernel).rows
+        seconds = time.perf_counter() - begun
+        return TunedPipeline(pipeline, kernel, *tuning, rows, seconds)
 
     def _find_uniform_binding(self, kernel: Kernel) -> int | None:
         """Return the binding of the uniform buffer; None where parameters are immediates."""
@@ -145,6 +170,7 @@ class PipelineCompiler:
         Small work-groups spread a small task over the whole GPU. In a large task each invocation
         computes two elements.
         """
+        use = self._get_work_group_use(kernel)
         limits = self._device.limits
         most = min(
             limits["max-compute-workgroup-size-x"],
@@ -153,39 +179,53 @@ class PipelineCompiler:
         usual = kernel.work_group or USUAL_WORK_GROUP
         work_group = SMALL_WORK_GROUP if bucket <= SMALLEST_BUCKET else usual
         large = bucket >= LARGE_BUCKET and not self._device.is_software
-        return min(work_group, most), 2 if large else 1
+        return use.fixed or min(work_group, most), 2 if large and use.per_invocation else 1
+
+    def _get_work_group_use(self, kernel: Kernel) -> WorkGroupUse:
+        use = self._work_group_uses.get(kernel)
+        if use is None:
+            code = check_text(kernel)
+            use = self._work_group_uses[kernel] = WorkGroupUse.read(kernel, code)
+        return use
 
 
-def _find_override_constants(text: str, work_group: int, per_invocation: int) -> dict[str, int]:
+def _find_override_constants(
+    code: WgslCode, work_group: int, per_invocation: int
+) -> dict[str, int]:
     """Return the values of those `override` constants that the text uses.
 
     wgpu refuses a value for an `override` that is declared but not used.
     """
-    own = text.split("\n", PRELUDE_LINES)[PRELUDE_LINES]
     values = {"work_group": work_group, "per_invocation": per_invocation}
-    if "first_element" in own:
+    if code.uses("first_element"):
         return values
-    return {name: value for name, value in values.items() if re.search(rf"\b{name}\b", own)}
+    return {name: value for name, value in values.items() if code.uses(name)}
 
 
-def _make_layout_entries(kernel: Kernel, uniform_binding: int | None) -> list[dict[str, Any]]:
-    types = ["read-only-storage"] * kernel.inputs + ["storage"] * (kernel.bindings - kernel.inputs)
-    if uniform_binding is not None:
-        types.append("uniform")
-    return [
-        {"binding": index, "visibility": "COMPUTE", "buffer": {"type": type_}}
-        for index, type_ in enumerate(types)
+def _list_binding_types(kernel: Kernel) -> list[str]:
+    arguments = [
+        "storage" if argument.is_output else "read-only-storage" for argument in kernel.arguments
     ]
+    return arguments + ["storage"] * kernel.hidden_buffers
 
 
-def _renumber_lines(message: str) -> str:
-    """Make the line numbers in a compiler message count from the start of the user's text, not of
-    the prelude.
+_TOO_SMALL = re.compile(
+    r"binding index (\d+) is bound with size (\d+) where the shader expects (\d+)"
+)
+
+
+def describe_error(error: Exception) -> str:
+    """Return wgpu's message in the user's terms: arguments for bindings, and line numbers that
+    count from the start of the user's text, not of the prelude.
     """
 
     def renumber(match: re.Match[str]) -> str:
-        return f"{int(match[1]) - PRELUDE_LINES}{match[2]}"
+        return f"{max(int(match[1]) - PRELUDE_LINES, 1)}{match[2]}"
 
-    message = re.sub(r"(?m)^\s*(\d+)( │)", renumber, message)
+    too_small = _TOO_SMALL.search(str(error))
+    if too_small is not None:
+        binding, found, expected = too_small.groups()
+        return f"argument {binding} has {found} bytes; the text needs at least {expected}"
+    message = re.sub(r"(?m)^\s*(\d+)( │)", renumber, str(error))
     message = re.sub(r"(?<=wgsl:)(\d+)(:)", renumber, message)
     return message.strip()

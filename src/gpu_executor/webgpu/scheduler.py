@@ -16,16 +16,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_executor.call import Call, Operand, Signature
-from gpu_executor.errors import ElementRangeError, OutOfMemoryError
-from gpu_executor.kernel import Kernel
+from gpu_executor.errors import ElementRangeError, KernelError, OutOfMemoryError
+from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.plan import Piece
 from gpu_executor.webgpu.buffer_pool import BufferPool
-from gpu_executor.webgpu.buffer_set import BufferSet
+from gpu_executor.webgpu.buffer_set import BufferSet, encode_words
 from gpu_executor.webgpu.buffer_set_caches import Bucket, BucketCache, ExactSizeCache
 from gpu_executor.webgpu.chunking import ChunkPlanner
 from gpu_executor.webgpu.device import WebGpuDevice
-from gpu_executor.webgpu.device_queue import DeviceQueue
-from gpu_executor.webgpu.pipelines import PipelineCompiler, TunedPipeline
+from gpu_executor.webgpu.device_queue import CommandList, DeviceQueue
+from gpu_executor.webgpu.pipelines import (
+    PipelineCompiler,
+    TunedPipeline,
+    check_grid,
+    describe_error,
+)
 
 MAX_IN_FLIGHT_BYTES = 256 << 20
 """The maximum size in bytes of the buffers of one call's tasks in flight."""
@@ -200,7 +205,9 @@ class TaskScheduler:
         if (alone and task.piece.count == signature.count) or kernel.split == "whole":
             exact = self.exact.take(signature)
             if exact is None and (kernel.split == "whole" or self.exact.observe(signature)):
-                exact = self._make_set(kernel, signature.operands, wait=wait)
+                exact = self._make_set(
+                    kernel, signature.operands, signature.scratch_bytes, wait=wait
+                )
             if exact is not None:
                 task.attach(exact)
                 return
@@ -210,22 +217,43 @@ class TaskScheduler:
     def _submit(self, pipeline: TunedPipeline, tasks: list[Task]) -> None:
         try:
             commands = [task.buffers.prepare(task.call, task.piece) for task in tasks]
+            values = [encode_words(task.call.signature, task.call.values) for task in tasks]
+            grids = [self._find_grid(pipeline, task) for task in tasks]
         except BaseException:
             for task in tasks:
                 self._put_back(task)  # nothing was written or mapped yet
             raise
-        dispatches = []
-        for task, each in zip(tasks, commands, strict=True):
+        dispatches = [fill for each in commands for fill in each.fills]
+        for task, each, words, grid in zip(tasks, commands, values, grids, strict=True):
             task.buffers.write(task.call, task.piece)
-            dispatches.append(task.buffers.make_dispatch(pipeline, each))
-        copies_in = [copy for each in commands for copy in each.copies_in]
-        copies_out = [copy for each in commands for copy in each.copies_out]
-        submission = self._queue.submit(pipeline.pipeline, copies_in, dispatches, copies_out)
+            dispatches.append(task.buffers.make_dispatch(pipeline, each, words, grid))
+        work = CommandList(
+            [copy for each in commands for copy in each.copies_in],
+            [clear for each in commands for clear in each.clears],
+            dispatches,
+            [copy for each in commands for copy in each.copies_out],
+        )
+        try:
+            submission = self._queue.submit(work)
+        except self._device.wgpu.GPUValidationError as error:
+            kernel = pipeline.kernel
+            raise KernelError(f"kernel {kernel.name!r}: {describe_error(error)}") from None
         for task, each in zip(tasks, commands, strict=True):
             task.buffers.begin_map(each, submission)
         with self._counters:
             self.submissions += 1
             self.tasks += len(tasks)
+
+    def _find_grid(self, pipeline: TunedPipeline, task: Task) -> Grid:
+        signature = task.call.signature
+        grid = task.call.grid or signature.grid
+        if grid is not None:
+            check_grid(signature.kernel, grid, self._device)
+            return grid
+        whole = signature.kernel.split == "whole"
+        return pipeline.size_grid(
+            signature.invocations if whole else task.piece.count, self._device
+        )
 
     def _finish(self, group: list[Task]) -> list[ElementRangeError]:
         """Read the results of a group and put its sets back; return the errors of its kernels."""
@@ -263,15 +291,27 @@ class TaskScheduler:
             self._discarded.append(buffers)
 
     def _make_bucket_set(self, kernel: Kernel, size: int, *, wait: bool) -> BufferSet:
-        types = kernel.types
-        assert types is not None, "kernels for WebGPU name their types"
-        return self._make_set(kernel, [Operand(type_, size) for type_ in types], wait=wait)
+        operands = [
+            Operand(argument.type, size, argument.is_input, argument.is_output)
+            for argument in kernel.arguments
+        ]
+        return self._make_set(kernel, operands, 0, wait=wait)
 
-    def _make_set(self, kernel: Kernel, operands: Sequence[Operand], *, wait: bool) -> BufferSet:
+    def _make_set(
+        self, kernel: Kernel, operands: Sequence[Operand], scratch_bytes: int, *, wait: bool
+    ) -> BufferSet:
         with self._counters:
             self.sets_made += 1
-        layout = self._pipelines.get_layout(kernel)
-        return BufferSet(self._device, self._pool, kernel, operands, layout, self._queue, wait=wait)
+        return BufferSet(
+            self._device,
+            self._pool,
+            self._pipelines,
+            self._queue,
+            kernel,
+            operands,
+            scratch_bytes,
+            wait=wait,
+        )
 
     def _count(self, calls: int, elements: int) -> None:
         with self._counters:
@@ -282,5 +322,5 @@ class TaskScheduler:
 def _estimate_set_bytes(signature: Signature, size: int) -> int:
     """Return the approximate size in bytes of the arrays in a buffer set."""
     if signature.kernel.split == "whole":
-        return sum(operand.nbytes for operand in signature.operands)
+        return sum(operand.nbytes for operand in signature.operands) + signature.scratch_bytes
     return size * sum(operand.type.nbytes for operand in signature.operands)
