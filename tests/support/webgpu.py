@@ -127,3 +127,42 @@ def acquire_one(pool: BufferPool, nbytes: int, usage: int) -> Any:
     """Acquire a single buffer."""
     (buffer,) = pool.acquire([(nbytes, usage)])
     return buffer
+
+
+def declare_buffers(*types: str) -> str:
+    """Declare the arrays b0, b1, ... of a text, each as its access and its element type."""
+    lines = []
+    for binding, (access, _, element) in enumerate(each.partition(" ") for each in types):
+        variable = f"var<storage, {access}> b{binding}: array<{element}>;"
+        lines.append(f"@group(0) @binding({binding}) {variable}")
+    return "\n".join(lines)
+
+
+def make_text(declarations: str, body: str) -> str:
+    """Make a text whose invocations run `body` for one element i, with i beyond the end too."""
+    return f"""{declarations}
+@compute @workgroup_size(work_group)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {{
+    let i = first_element(group, groups, local);
+    {body}
+}}
+"""
+
+
+def make_whole_kernel(declarations: str, body: str, **options: Any) -> Kernel:
+    """Make a kernel with split="whole"; by default all arguments but the last are inputs."""
+    if "access" not in options:
+        dtypes = options["dtypes"]
+        outputs = options.setdefault("outputs", 1)
+        options.setdefault("inputs", len(dtypes) - outputs)
+    return Kernel.from_wgsl(make_text(declarations, body), **options)
+
+
+def make_element_kernel(declarations: str, body: str, **options: Any) -> Kernel:
+    """Make a kernel with split="elements"; `body` runs for the elements of the call only."""
+    guarded = f"if (i < param(0u)) {{ {body} }}"
+    return make_whole_kernel(declarations, guarded, split="elements", **options)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpu_executor.arguments import check_is_kernel, collect_jobs, iterate, parse_count
 from gpu_executor.call import Array, Call, SignatureCache, as_arrays, iterate_params
@@ -97,7 +98,7 @@ class WgpuExecutor:
     def run(
         self,
         kernel: Kernel,
-        *arrays: Array,
+        *arrays: npt.ArrayLike,
         out: Any = None,
         params: Any = None,
         out_shape: Any = None,
@@ -127,7 +128,7 @@ class WgpuExecutor:
     def run_batch(
         self,
         kernel: Kernel,
-        jobs: Sequence[Sequence[Array]],
+        jobs: Sequence[Sequence[npt.ArrayLike]],
         *,
         out: Sequence[Any] | None = None,
         params: Any = None,
