@@ -212,7 +212,8 @@ def copy_in(target: npt.NDArray[np.uint8], offset: int, data: npt.NDArray[Any]) 
     words_end = -(-end // 4) * 4
     view = target[offset:end].view(data.dtype.newbyteorder("<")).reshape(data.shape)
     np.copyto(view, data, casting="equiv")  # bytes, never values
-    target[end:words_end] = 0
+    if end < words_end:
+        target[end:words_end] = 0
     return words_end
 
 
