@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.errors import ArgumentTypeError, DeviceLacksError, KernelError
+from gpu_executor.errors import DeviceLacksError, KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.pipelines import LARGE_BUCKET
@@ -180,13 +180,7 @@ def test_a_work_group_of_unknown_size_needs_a_grid(open_webgpu: OpenWebGpu) -> N
         open_webgpu().run(make_both("4 * 8"), x, x)
 
 
-def test_warming_up_takes_kernels_and_sizes_only(open_webgpu: OpenWebGpu) -> None:
+def test_warming_up_a_whole_kernel_compiles_it(open_webgpu: OpenWebGpu) -> None:
     gpu = open_webgpu()
-    with pytest.raises(ArgumentTypeError, match="takes a Kernel, not a str"):
-        gpu.warm_up("vector_add_u32")  # type: ignore[arg-type]
-    for size in (-1, 2.5):
-        with pytest.raises(ArgumentTypeError, match=f"sizes has {size}"):
-            gpu.warm_up(ADD_U32, [size])  # type: ignore[list-item]
-    whole = make_kernel(DOUBLE)
-    gpu.warm_up(whole, [100])
+    gpu.warm_up(make_kernel(DOUBLE), [100])
     assert (gpu.stats().pipelines, gpu.stats().buffer_sets) == (1, 0)
