@@ -72,10 +72,11 @@ class ParameterLayout:
         uniform: Sequence[Parameter] = (),
         uniform_bytes: int = 0,
         defaults: Any = None,
+        count_name: str = "",
     ) -> None:
         """`start` is the offset of the first push constant that is a parameter; offsets of `push`
         count from the beginning of all `push_bytes`."""
-        self._kernel_name = kernel_name
+        self._kernel_name, self._count_name = kernel_name, count_name
         self._start, self._push_bytes, self._uniform_bytes = start, push_bytes, uniform_bytes
         self._members = [*push, *uniform]
         self._in_push = len(push)
@@ -117,6 +118,7 @@ class ParameterLayout:
             () if uniform is None else uniform.members,
             0 if uniform is None else uniform.nbytes,
             defaults,
+            interface.push_members[0].name if start and interface.push_members else "",
         )
 
     @property
@@ -163,9 +165,13 @@ class ParameterLayout:
         if isinstance(params, Mapping):
             unknown = [name for name in params if name not in self._positions]
             if unknown:
-                raise ArgumentTypeError(
-                    f"{self._kernel_name}: {what} has {unknown[0]!r}; {self._describe_all()}"
-                )
+                advice = self._describe_all()
+                if unknown[0] == self._count_name:
+                    advice = (
+                        "it is the number of elements, which every call sets; make the kernel with "
+                        "count=False if it is a parameter"
+                    )
+                raise ArgumentTypeError(f"{self._kernel_name}: {what} has {unknown[0]!r}; {advice}")
             return {self._positions[name]: value for name, value in params.items()}
         if not isinstance(params, tuple):
             raise ArgumentTypeError(

@@ -317,6 +317,24 @@ def test_without_a_grid_the_largest_argument_has_an_invocation_per_element(gpu: 
     np.testing.assert_array_equal(gpu.run(outer, a, b), np.outer(a, b))
 
 
+def test_jobs_of_a_stream_with_equal_sizes_have_the_grid_and_words_of_their_own_shape(
+    gpu: Gpu,
+) -> None:
+    transpose = glsl(
+        "layout(push_constant) uniform P { uint count; uint rows; uint columns; };",
+        buffer(0, "x"), buffer(1, "z"),
+        main="uint c = gl_GlobalInvocationID.x, r = gl_GlobalInvocationID.y;"
+        "if (c < columns && r < rows) z[c * rows + r] = x[r * columns + c];",
+        size="local_size_x = 2, local_size_y = 2", push_of=lambda m: m,
+        grid=lambda m: (-(-m[1] // 2), -(-m[0] // 2)), out_shape=lambda m: m[::-1],
+    )  # fmt: skip
+    shapes = [(2, 6), (3, 4), (12, 1), (2, 6), (1, 12), (6, 2)]
+    jobs = [(np.arange(12, dtype=np.uint32).reshape(shape),) for shape in shapes]
+    for results in (list(gpu.stream(transpose, jobs)), gpu.run_batch(transpose, jobs)):
+        for (x,), found in zip(jobs, results, strict=True):
+            np.testing.assert_array_equal(found, x.T)
+
+
 # --- parameters ---
 
 
@@ -372,6 +390,7 @@ def test_each_job_of_a_batch_and_a_stream_has_its_own_parameters(
         (None, "parameter 'factor' has no value and no default"),
         ({"offset": 1}, "parameter 'factor' has no value"),
         ({"facto": 1}, "params has 'facto'; the parameters are 'factor', 'offset'"),
+        ({"count": 3}, "params has 'count'; it is the number of elements, which every call sets"),
         ((1, 2, 3), "params has 3 values"),
         ([1, 2], "params is a list; it must be a dict by name or a tuple by position"),
         ({"factor": "1"}, "factor"),

@@ -15,6 +15,7 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.overlaps import JobsInFlight
 from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
 from gpu_executor.vulkan.session import Session
+from gpu_executor.vulkan.slot import SlotLayout
 
 Job = Sequence[Array]
 """The arrays of one call."""
@@ -161,6 +162,7 @@ class _CallsThatFit:
 
     def __init__(self, first: Call, calls: Iterator[Call], plan: Plan) -> None:
         self._first, self._calls, self._plan = first, calls, plan
+        self._layout = SlotLayout.of(plan, first.signature)
         self.next_call: Call | None = None
 
     def __iter__(self) -> Iterator[Call]:
@@ -173,6 +175,7 @@ class _CallsThatFit:
 
     def _fits(self, signature: Signature) -> bool:
         if signature.kernel.split == "whole":
-            return signature.operands == self._first.signature.operands
+            # A slot has the operands, the shape words and the scratch buffer of one signature.
+            return SlotLayout.of(self._plan, signature) == self._layout
         wanted, chunk = self._first.signature.count, self._plan.chunk
         return signature.count > 0 and (signature.count <= max(wanted, chunk) or chunk < wanted)
