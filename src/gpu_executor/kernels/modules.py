@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -22,6 +23,15 @@ def load_spirv(module: str) -> bytes:
 def has_module(module: str) -> bool:
     """Return whether there is a module of that name."""
     return _locate_file(module).is_file()
+
+
+@functools.cache
+def get_digests() -> frozenset[str]:
+    """Return the SHA-256 of every module, as the manifest has them."""
+    from importlib import resources  # imported late: it imports `tempfile` and others
+
+    manifest = resources.files(__package__) / "spirv" / "manifest.json"
+    return frozenset(entry["spirv"] for entry in json.loads(manifest.read_text()).values())
 
 
 def _locate_file(module: str) -> Traversable:

@@ -95,7 +95,9 @@ class Session:
             opened.callback(self._device.close)
             self._driver_cache = DriverCache(self._device, settings.cache_dir if keep else None)
             opened.callback(self._driver_cache.close)
-            self._pipelines = PipelineCache(self._device, self._driver_cache.handle)
+            self._pipelines = PipelineCache(
+                self._device, self._driver_cache.handle, spirv_val=settings.spirv_val
+            )
             opened.callback(self._pipelines.close)
             self._memory = MemoryPool(
                 self._device, limit=settings.memory_limit, exact_blocks=not keep
