@@ -48,7 +48,7 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings, WhenFull, check_positive, resolve_settings
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.families import MetricsEndpoint
-from gpu_executor.telemetry.spans import Span
+from gpu_executor.telemetry.spans import Span, TraceFile
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -91,8 +91,8 @@ class ExecutorProfile:
     """A profile of an executor, recorded inside its `with` block: the jobs of every device, and on
     Vulkan devices the stages of every piece."""
 
-    def __init__(self, devices: Sequence[OpenDevice]) -> None:
-        self._devices = devices
+    def __init__(self, devices: Sequence[OpenDevice], trace: TraceFile) -> None:
+        self._devices, self._trace = devices, trace
         self._profiles = [DeviceProfile() for _ in devices]
         self._on_exit = contextlib.ExitStack()
 
@@ -125,8 +125,9 @@ class ExecutorProfile:
             self._profiles, self._on_exit = profiles, started.pop_all()
         return self
 
-    def __exit__(self, *_exception: Any) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._on_exit.close()
+        self._trace.save(self.save_trace, error)
 
 
 TRIES = 3
@@ -315,11 +316,15 @@ class GpuExecutor(Executor):
         self._served.append(served)
         return served
 
-    def profile(self) -> ExecutorProfile:
+    def profile(self, *, trace: str | Path | None = None) -> ExecutorProfile:
         """Profile every job on every device inside a `with` block; then read `stages()` or write
-        `save_trace(path)`."""
+        `save_trace(path)`.
+
+        `trace` is the file to which the trace is written when the block ends, also after an error.
+        A path that cannot be written is refused at once.
+        """
         self._check_open()
-        return ExecutorProfile(self._pool.list_profiled_devices())
+        return ExecutorProfile(self._pool.list_profiled_devices(), TraceFile(trace))
 
     def __repr__(self) -> str:
         state = "shut down" if self._queue.closed else "open"
