@@ -38,10 +38,11 @@ CAPABILITY_NAMES: dict[int, str] = {
     4473: "UntypedPointersKHR", 5055: "ShaderClockKHR", 5297: "GroupNonUniformPartitionedNV",
     5301: "ShaderNonUniform", 5302: "RuntimeDescriptorArray", 5345: "VulkanMemoryModel",
     5346: "VulkanMemoryModelDeviceScope", 5347: "PhysicalStorageBufferAddresses",
-    5612: "AtomicFloat32MinMaxEXT", 5613: "AtomicFloat64MinMaxEXT", 6016: "DotProductInputAll",
+    5612: "AtomicFloat32MinMaxEXT", 5613: "AtomicFloat64MinMaxEXT", 5616: "AtomicFloat16MinMaxEXT",
+    6016: "DotProductInputAll",
     6017: "DotProductInput4x8Bit", 6018: "DotProductInput4x8BitPacked", 6019: "DotProduct",
     6022: "CooperativeMatrixKHR", 6026: "GroupNonUniformRotateKHR", 6033: "AtomicFloat32AddEXT",
-    6034: "AtomicFloat64AddEXT",
+    6034: "AtomicFloat64AddEXT", 6095: "AtomicFloat16AddEXT",
 }
 # fmt: on
 _REFUSED_CAPABILITIES = {
