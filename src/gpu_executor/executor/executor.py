@@ -24,7 +24,12 @@ from gpu_executor.executor.candidates import (
     select_candidates,
 )
 from gpu_executor.executor.device_metrics import DeviceProfile
-from gpu_executor.executor.device_pool import CpuFallback, DevicePool, open_devices
+from gpu_executor.executor.device_pool import (
+    CpuFallback,
+    DevicePool,
+    WebGpuCompanion,
+    open_devices,
+)
 from gpu_executor.executor.futures import CallerRunsFuture
 from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import (
@@ -79,6 +84,9 @@ def explain(ranking: DeviceRanking, pool: DevicePool, kernel: Kernel, count: int
         sizes = ", ".join(f"{size:,}" for size in cpu_sizes)
         measured = f"under {sizes} bytes" if sizes else "none so far"
         lines.append(f"small calls of {kernel.name} measured to be faster on the CPU: {measured}")
+    if pool.webgpu is not None and pool.runs_beside(kernel):
+        runner = str(pool.webgpu.candidates[0]) if pool.webgpu.candidates else "no device"
+        return "\n".join([*lines, f"{kernel.name} has only WGSL: {runner} runs it"])
     try:
         plan = first.explain(kernel, count)
     except ClosedError:
@@ -138,7 +146,8 @@ class GpuExecutor(Executor):
     """Runs kernels on NumPy arrays, on one or more devices: a `concurrent.futures.Executor`.
     Thread-safe.
 
-    backend       "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend
+    backend       "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend; with
+                  "auto", a WebGPU device is opened beside it for kernels that have only WGSL
     device        one device: its place in the ranking, a prefix of its UUID or a part of its name
     devices       several devices: a list, or "all" devices of the best kind
     settings      `Settings`; by default those of the environment
@@ -180,6 +189,9 @@ class GpuExecutor(Executor):
         self._served: list[MetricsEndpoint] = []
         rates = DeviceRates([each.candidate.rate for each in self._devices])
         self._queue = JobQueue(rates, settings.queued_bytes, settings.when_full)
+        beside = backend == "auto" and any(
+            each.candidate.backend == "vulkan" for each in self._devices
+        )
         self._pool = DevicePool(
             self._devices,
             self._queue,
@@ -187,6 +199,7 @@ class GpuExecutor(Executor):
             CpuFallback(
                 settings, fell_back=automatic and self._devices[0].candidate.backend == "cpu"
             ),
+            WebGpuCompanion(self.ranking, settings, tries, self._checker) if beside else None,
             may_fall_back=automatic,
             small_on_cpu=small_on_cpu,
         )
@@ -202,9 +215,10 @@ class GpuExecutor(Executor):
         """Run a kernel in this thread, and return its result. With several devices, the least busy
         one runs it; a large call is split among all devices."""
         self._check_open()
-        first = self._devices[0]
-        if self._pool.single_device and first.failed is None:
-            return self._run_on(first, check_kernel(kernel), arrays, out)
+        first, beside = self._devices[0], self._pool.webgpu is not None
+        on_first = self._pool.single_device and first.failed is None
+        if on_first and (check_kernel(kernel).spirv or not beside):
+            return self._run_on(first, kernel, arrays, out)
         job = self._chunk(check_kernel(kernel), arrays, out)
         if job is not None:
             self._queue.put(job, limited=False)
