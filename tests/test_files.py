@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_executor.files import read_own_file, write_atomically
+from gpu_executor.files import check_writable, read_own_file, write_atomically
 
 NOBODY = 65534
 
@@ -111,3 +111,33 @@ def test_writing_in_a_folder_that_was_deleted_is_an_error(
     tmp_path.rmdir()
     with pytest.raises(OSError, match="No such file"):
         write_atomically(Path("file"), b"content")
+
+
+# --- files for results ---
+
+
+def test_a_file_that_can_be_written_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    check_writable(path)
+    assert not path.exists()
+    path.write_text("old")
+    check_writable(path)
+    assert path.read_text() == "old"
+    check_writable(Path("/dev/null"))
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "target")
+    check_writable(link)
+    assert link.is_symlink()
+    assert not link.exists()
+
+
+def test_a_pipe_is_not_opened_to_try_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    check_writable(tmp_path / "pipe")
+
+
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for wrong in (tmp_path, tmp_path / "missing" / "file", tmp_path / "file" / "file"):
+        with pytest.raises(OSError, match=re.escape(str(wrong))):
+            check_writable(wrong)

@@ -36,6 +36,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         cache_dir=platformdirs.user_cache_path("gpu-executor"),
         calibrate=True,
         validation=False,
+        spirv_val="auto",
     )
 
 
@@ -67,6 +68,7 @@ def test_the_process_environment_is_read_by_default(monkeypatch: pytest.MonkeyPa
         ("GPU_MEMORY_LIMIT", "8,589,934,592", "memory_limit", 1 << 33),
         ("GPU_QUEUED_BYTES", "1_000_000", "queued_bytes", 1_000_000),
         ("GPU_WHEN_FULL", "raise", "when_full", "raise"),
+        ("GPU_SPIRV_VAL", "require", "spirv_val", "require"),
         ("GPU_CACHE_DIR", "/somewhere/else", "cache_dir", Path("/somewhere/else")),
         ("GPU_CACHE", "0", "cache_dir", None),
         ("GPU_CACHE", "off", "cache_dir", None),
@@ -116,6 +118,7 @@ def test_a_home_folder_of_an_unknown_user_is_an_error_that_names_the_variable() 
         ("GPU_MEMORY_LIMIT", "0", "is 0; it takes a whole number of bytes, 1 at least"),
         ("GPU_QUEUED_BYTES", "-1", "is -1; it takes a whole number of bytes, 1 at least"),
         ("GPU_WHEN_FULL", "wait", "is 'wait'; it must be 'block' or 'raise'"),
+        ("GPU_SPIRV_VAL", "1", "is '1'; it must be 'auto', 'off' or 'require'"),
         ("GPU_DEVICE_LOCAL", "2", "is '2'; set it to 1 or 0, or leave it unset"),
         ("GPU_CACHE", "never", "is 'never'; set it to 1 or 0, or leave it unset"),
         ("GPU_VALIDATION", "full", "is 'full'; set it to 1 or 0, or leave it unset"),
@@ -142,6 +145,7 @@ def test_an_invalid_value_is_an_error_that_names_the_variable(
         ("queued_bytes", "1e6", "is '1e6'; it takes a whole number of bytes, 1 at least"),
         ("when_full", "wait", "is 'wait'; it must be 'block' or 'raise'"),
         ("when_full", None, "is None; it must be 'block' or 'raise'"),
+        ("spirv_val", None, "is None; it must be 'auto', 'off' or 'require'"),
     ],
 )
 def test_an_invalid_field_is_an_error_that_names_the_field(

@@ -1,4 +1,5 @@
-"""Reading and writing files that other processes read and write too."""
+"""Reading and writing files: those that other processes read and write too, and results that must
+not be lost."""
 
 from __future__ import annotations
 
@@ -54,6 +55,24 @@ def read_own_file(path: Path, max_bytes: int) -> bytes:
             return file.read(max_bytes)
     finally:
         os.close(handle)
+
+
+def check_writable(path: Path) -> None:
+    """Raise `OSError` if a file cannot be written: for results that take long to compute.
+
+    What the file holds stays as it is; a file that did not exist does not exist afterwards.
+    """
+    exists = path.exists()
+    if exists and not path.is_file():  # a pipe or a terminal must not be opened to try it
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return
+    with path.open("ab"):
+        pass
+    if not exists:
+        Path(os.path.realpath(path)).unlink()  # not the symbolic link that may lead to it
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -10,6 +10,8 @@ GPU_CACHE                0: store nothing on disk; this also turns automatic cal
 GPU_CACHE_DIR            folder of the files on disk
 GPU_CALIBRATE            0: plan with fixed thresholds, without calibration
 GPU_VALIDATION           1: open with the Khronos validation layer
+GPU_SPIRV_VAL            auto: validate users' SPIR-V with spirv-val where it is installed, off: do
+                         not validate, require: raise an error where spirv-val is not installed
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Literal, cast, get_args
 from gpu_executor.errors import SettingsError
 
 WhenFull = Literal["block", "raise"]
+SpirvVal = Literal["auto", "off", "require"]
 SWITCH_VALUES = {"1": True, "true": True, "on": True, "yes": True}
 SWITCH_VALUES |= {"0": False, "false": False, "off": False, "no": False}
 TAKES_ELEMENTS = "it takes a whole number of elements, 1 at least"
@@ -48,6 +51,8 @@ class Settings:
     calibrate: bool = True
     """Whether the device is calibrated automatically, if `cache_dir` is set to store the result."""
     validation: bool = False
+    spirv_val: SpirvVal = "auto"
+    """Whether users' SPIR-V is validated with `spirv-val` before a driver gets it."""
 
     def __post_init__(self) -> None:
         # `from_environment` has checked its values already, under the names of the variables.
@@ -58,6 +63,7 @@ class Settings:
         if self.queued_bytes is not None:
             check_positive("queued_bytes", self.queued_bytes, TAKES_BYTES)
         _check_when_full("when_full", self.when_full)
+        _check_spirv_val("spirv_val", self.spirv_val)
         if isinstance(self.cache_dir, str):
             object.__setattr__(self, "cache_dir", Path(self.cache_dir))
         if self.cache_dir is not None and not _is_path(self.cache_dir):
@@ -78,6 +84,7 @@ class Settings:
             cache_dir=_read_cache_dir(environ),
             calibrate=_read_switch(environ, "GPU_CALIBRATE") is not False,
             validation=_read_switch(environ, "GPU_VALIDATION") or False,
+            spirv_val=_read_spirv_val(environ, "GPU_SPIRV_VAL"),
         )
 
     def replace_limits(
@@ -123,6 +130,17 @@ def _read_when_full(environ: Mapping[str, str], name: str) -> WhenFull:
     text = environ.get(name, "").strip() or "block"
     _check_when_full(name, text)
     return cast(WhenFull, text)
+
+
+def _check_spirv_val(name: str, value: object) -> None:
+    if value not in get_args(SpirvVal):
+        raise SettingsError(f"{name} is {value!r}; it must be 'auto', 'off' or 'require'")
+
+
+def _read_spirv_val(environ: Mapping[str, str], name: str) -> SpirvVal:
+    text = environ.get(name, "").strip() or "auto"
+    _check_spirv_val(name, text)
+    return cast(SpirvVal, text)
 
 
 def _read_cache_dir(environ: Mapping[str, str]) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +15,16 @@ from click.testing import CliRunner, Result
 from gpu_executor.bench import batch, first_call, kernel_timing, overhead, persistent, stream
 from gpu_executor.bench.timing import time_function
 from gpu_executor.call import Array
+from gpu_executor.cli import bench_stream
 from gpu_executor.cli.main import commands, main
 from gpu_executor.telemetry.stages import STAGES
+from gpu_executor.vulkan import session
 from gpu_executor.vulkan.batch import Job
-from gpu_executor.vulkan.instance import find_devices
+from gpu_executor.vulkan.instance import Instance, find_devices
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+from gpu_executor.vulkan.session import Session
+from gpu_executor.webgpu.executor import WgpuExecutor
+from tests.support.calibrations import LAVAPIPE
 
 
 def run(*arguments: str) -> Result:
@@ -255,6 +261,77 @@ def test_bench_stream_detects_wrong_sums(monkeypatch: pytest.MonkeyPatch) -> Non
     shown = run("bench", "stream", "--elements", "100")
     assert isinstance(shown.exception, AssertionError)
     assert "wrong sums" in str(shown.exception)
+
+
+WITH_JSON = [
+    ("soak",),
+    *(("bench", name) for name in commands.commands["bench"].commands),  # type: ignore[attr-defined]
+]
+
+
+@pytest.mark.parametrize("command", WITH_JSON, ids=" ".join)
+@pytest.mark.parametrize("name", ["missing/report.json", "file/report.json", "."])
+def test_a_json_file_that_cannot_be_written_is_refused_before_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...], name: str
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise AssertionError("something was opened")
+
+    monkeypatch.setattr(Session, "__init__", refuse)
+    monkeypatch.setattr(WgpuExecutor, "__init__", refuse)
+    monkeypatch.setattr(Instance, "__init__", refuse)
+    (tmp_path / "file").touch()
+    shown = run(*command, "--json", str(tmp_path / name))
+    assert shown.exit_code == 2
+    assert "Invalid value for '--json'" in shown.output
+    assert "cannot be written" in shown.output
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("command", ["bench stream --elements 500", "soak --minutes 0.02"])
+def test_figures_that_cannot_be_written_are_printed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """The disk is full when the run ends."""
+
+    def refuse(*_arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    shown = run(*command.split(), "--json", str(tmp_path / "report.json"))
+    assert shown.exit_code == 1
+    assert isinstance(shown.exception, SystemExit)
+    assert f"{tmp_path}/report.json was not written: No space left on device" in shown.stderr
+    first = shown.stdout.index("{\n")
+    printed, _ = json.JSONDecoder().raw_decode(shown.stdout[first:])
+    assert printed["streams" if "stream" in command else "samples"]
+    assert "mapped" in shown.stdout or "passed" in shown.stdout
+
+
+@pytest.mark.usefixtures("quick")
+def test_figures_are_written_even_if_nobody_reads_the_tables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(bench_stream, "_make_copies_table", refuse)
+    file = tmp_path / "report.json"
+    assert run("bench", "stream", "--elements", "500", "--json", str(file)).exit_code == 1
+    assert json.loads(file.read_text())["streams"]
+
+
+def test_calibrate_says_where_nothing_was_saved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path / "file"))
+    monkeypatch.setattr(session, "measure", lambda *_arguments: LAVAPIPE)
+    shown = run("calibrate")
+    assert shown.exit_code == 0
+    assert "not saved in" in shown.output
+    monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path))
+    assert ", saved in" in run("calibrate").output
 
 
 @pytest.mark.usefixtures("quick")

@@ -220,6 +220,29 @@ def test_a_work_group_too_large_is_refused(gpu: gx.PersistentVulkanBackend) -> N
         gpu.run(own, x, x)
 
 
+def test_more_shared_memory_than_the_device_has_is_refused(gpu: gx.PersistentVulkanBackend) -> None:
+    source = f"""
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint TILE = 1;
+{COUNT} {buffer(0, "x")} {buffer(1, "y")}
+shared uint tile[TILE * gl_WorkGroupSize.x];
+void main() {{
+    uint i = gl_GlobalInvocationID.x, at = TILE * gl_LocalInvocationID.x;
+    tile[at] = i < count ? x[i] : 0;
+    barrier();
+    if (i < count) y[i] = tile[at] + 1;
+}}
+"""
+    code, x = compile_glsl(source), np.arange(100, dtype=np.uint32)
+    most = gpu.device.limits.max_shared_memory
+    fits = gx.Kernel.from_spirv(code, inputs=1, outputs=1, constants={0: 32, 1: most // 128})
+    np.testing.assert_array_equal(gpu.run(fits, x), x + 1)
+    # The plan chooses the work-group size: at least one invocation, each with too large a tile.
+    large = gx.Kernel.from_spirv(code, inputs=1, outputs=1, constants={1: most // 4 + 1})
+    with pytest.raises(DeviceLacksError, match=rf"bytes of shared memory .* has {most}"):
+        gpu.run(large, x)
+
+
 def test_spirv_newer_than_the_device_supports_is_refused(gpu: gx.PersistentVulkanBackend) -> None:
     source = f"{HEAD} {COUNT} {buffer(0, 'x')} {buffer(1, 'y')} void main() {{ y[0] = x[0]; }}"
     newest = gx.Kernel.from_spirv(compile_glsl(source, vulkan="1.3"), inputs=1, outputs=1)

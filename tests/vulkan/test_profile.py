@@ -6,14 +6,15 @@ import itertools
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.errors import ClosedError, GpuError
+from gpu_executor.errors import ClosedError, GpuError, SettingsError
 from gpu_executor.primes import BLS12_381_FQ, words
-from gpu_executor.vulkan.profile import STAGES
+from gpu_executor.vulkan.profile import STAGES, Profile
 from tests.conftest import OpenGpu, elements, on_both_paths
 
 MUL = gx.kernels.load("bls12_381_fq_mul")
@@ -91,7 +92,7 @@ def test_a_second_profile_is_refused_and_the_first_continues(fresh_gpu: OpenGpu)
         gpu.run(MUL, A, B)
         assert len(first.spans) == 2 * once
     with gpu.profile() as second:  # no profile is active now
-        first.__exit__()  # ended a second time
+        first.stop()  # ended a second time
         gpu.run(MUL, A, B)
     assert (len(first.spans), len(second.spans)) == (2 * once, once)
     with gpu.profile() as last:
@@ -100,3 +101,63 @@ def test_a_second_profile_is_refused_and_the_first_continues(fresh_gpu: OpenGpu)
         with pytest.raises(ClosedError):
             gpu.profile()
     assert len(last.spans) == once
+
+
+UNWRITABLE = ["", ".", "missing/trace.json", "file/trace.json", "a\0b", 5]
+
+
+@pytest.mark.parametrize("name", UNWRITABLE, ids=repr)
+def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(
+    fresh_gpu: OpenGpu, tmp_path: Path, name: Any
+) -> None:
+    (tmp_path / "file").write_text("old")
+    path = f"{tmp_path}/{name}" if isinstance(name, str) else name
+    gpu = fresh_gpu()
+    with gx.GpuExecutor("cpu") as executor:
+        for profile in (gpu.profile, executor.profile):
+            with pytest.raises(SettingsError, match=r"trace is .*, which cannot be written: "):
+                profile(trace=path)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    with gpu.profile():  # the refused profile is not active
+        gpu.run(MUL, A, B)
+
+
+def test_the_trace_is_written_at_the_end_also_after_an_error(
+    fresh_gpu: OpenGpu, tmp_path: Path
+) -> None:
+    path, gpu = tmp_path / "trace.json", fresh_gpu()
+    path.write_text("old")
+    with gpu.profile(trace=path) as profile:
+        assert path.read_text() == "old"
+        gpu.run(MUL, A, B)
+    spans = [each for each in json.loads(path.read_text())["traceEvents"] if each["ph"] == "X"]
+    assert len(spans) == len(profile.spans) > 0
+    path.unlink()
+    with pytest.raises(KeyError), gpu.profile(trace=str(path)):
+        assert not path.exists()
+        gpu.run(MUL, A, B)
+        raise KeyError
+    assert json.loads(path.read_text())["traceEvents"]
+
+
+def test_a_trace_that_cannot_be_written_in_the_end_is_not_lost(
+    fresh_gpu: OpenGpu, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, gpu = tmp_path / "folder", fresh_gpu()
+    folder.mkdir()
+
+    def profile_and_remove() -> Profile:
+        profile = gpu.profile(trace=folder / "trace.json")
+        gpu.run(MUL, A, B)
+        folder.rmdir()
+        return profile
+
+    words = r"the trace was not written: .*call save_trace with another path"
+    with pytest.raises(SettingsError, match=words), profile_and_remove() as profile:
+        pass
+    profile.save_trace(tmp_path / "trace.json")
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    folder.mkdir()
+    with pytest.raises(KeyError), profile_and_remove():
+        raise KeyError  # this error must not be replaced
+    assert "the trace was not written" in caplog.text

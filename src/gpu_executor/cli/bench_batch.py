@@ -31,15 +31,15 @@ def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
         sizes = batch.choose_sizes(gpu.device, all_sizes=all_sizes)
         measured = batch.measure_batches(gpu, sizes)
         rows = list(show_progress(measured, 2 * len(sizes), "batches"))
+    content = {
+        "rows": [dataclasses.asdict(row) for row in rows],
+        "hot_path": [dataclasses.asdict(each) for each in hot_path],
+    }
+    file = write_json(json_file, gpu.device, content)
     console.print(_make_batches_table(rows))
     console.print(_summarize(rows))
     console.print(_make_hot_path_table(hot_path))
-    if json_file is not None:
-        content = {
-            "rows": [dataclasses.asdict(row) for row in rows],
-            "hot_path": [dataclasses.asdict(each) for each in hot_path],
-        }
-        write_json(json_file, gpu.device, content)
+    file.report()
 
 
 def _make_batches_table(rows: Sequence[BatchRow]) -> Table:

@@ -25,18 +25,18 @@ def bench_buckets(json_file: Path | None) -> None:
         measured = buckets.measure_batches(setup)
         rows = list(show_progress(measured, len(buckets.SCENARIOS), "batches"))
         singles = buckets.measure_single_tasks(setup)
+    content = {
+        "rows": [dataclasses.asdict(row) for row in rows],
+        "singles": [dataclasses.asdict(each) | {"tail": each.tail} for each in singles],
+    }
+    file = write_json(json_file, adapter, content)
     console.print(_make_batches_table(rows))
     console.print(_format_batches_legend(rows))
     console.print(_make_single_tasks_table(singles))
     console.print(_describe_created(rows, singles))
     for paragraph in _analyse(rows, singles):
         console.print(f"- {paragraph}")
-    if json_file is not None:
-        content = {
-            "rows": [dataclasses.asdict(row) for row in rows],
-            "singles": [dataclasses.asdict(each) | {"tail": each.tail} for each in singles],
-        }
-        write_json(json_file, adapter, content)
+    file.report()
 
 
 def _make_batches_table(rows: Sequence[BucketRow]) -> Table:

@@ -40,12 +40,12 @@ def bench_executor(json_file: Path | None) -> None:
     device = select_device()
     print_device(device)
     measured = executor.measure_executor()
-    console.print(_make_measurement_table(measured))
     targets = executor.check_targets(measured, on_gpu=device.kind != "cpu")
+    content = dataclasses.asdict(measured) | {"aims": targets_as_dicts(targets)}
+    file = write_json(json_file, device, content)
+    console.print(_make_measurement_table(measured))
     print_targets(targets)
-    if json_file is not None:
-        content = dataclasses.asdict(measured) | {"aims": targets_as_dicts(targets)}
-        write_json(json_file, device, content)
+    file.report()
 
 
 def _make_measurement_table(measured: ExecutorMeasurement) -> Table:

@@ -57,23 +57,23 @@ def bench_fields(count: int | None, json_file: Path | None) -> None:
         rows = list(show_progress(measured, len(fields.FIELDS), "fields"))
         count = count or product_comparison.choose_count(gpu.device)
         products = product_comparison.compare_products(gpu, count)
+    targets = [
+        *fields.check_targets(rows, gpu.device),
+        *product_comparison.check_targets(products, gpu.device),
+    ]
+    content = {
+        "rows": [dataclasses.asdict(row) for row in rows],
+        "products": dataclasses.asdict(products),
+        "aims": targets_as_dicts(targets),
+    }
+    file = write_json(json_file, gpu.device, content)
     console.print(_make_rates_table(rows))
     console.print(_make_bandwidth_table(rows))
     console.print(_make_reductions_table(rows))
     console.print(LEGEND)
     console.print(_make_products_table(products))
-    targets = [
-        *fields.check_targets(rows, gpu.device),
-        *product_comparison.check_targets(products, gpu.device),
-    ]
     print_targets(targets, products.absent)
-    if json_file is not None:
-        content = {
-            "rows": [dataclasses.asdict(row) for row in rows],
-            "products": dataclasses.asdict(products),
-            "aims": targets_as_dicts(targets),
-        }
-        write_json(json_file, gpu.device, content)
+    file.report()
 
 
 def _make_rates_table(rows: Sequence[FieldRow]) -> Table:

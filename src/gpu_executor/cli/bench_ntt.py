@@ -50,26 +50,26 @@ def bench_ntt(largest: int | None, json_file: Path | None) -> None:
         comparisons, absent = transform_comparison.compare_transforms(
             gpu, transform_comparison.choose_sizes(gpu.device)
         )
+    rows = [row for field_rows in by_field for row in field_rows]
+    targets = transforms.check_targets(rows, gpu.device)
+    growth = transforms.compute_growth(rows)
+    content = {
+        "rows": [
+            dataclasses.asdict(row) | {"growth": grown}
+            for row, grown in zip(rows, growth, strict=True)
+        ],
+        "duels": [dataclasses.asdict(each) for each in comparisons],
+        "absent": absent,
+        "aims": targets_as_dicts(targets),
+    }
+    file = write_json(json_file, gpu.device, content)
     for field_rows in by_field:
         console.print(_make_transforms_table(field_rows))
-    rows = [row for field_rows in by_field for row in field_rows]
     console.print(LEGEND)
     if comparisons:
         console.print(_make_comparisons_table(comparisons))
-    targets = transforms.check_targets(rows, gpu.device)
     print_targets(targets, absent)
-    if json_file is not None:
-        growth = transforms.compute_growth(rows)
-        content = {
-            "rows": [
-                dataclasses.asdict(row) | {"growth": grown}
-                for row, grown in zip(rows, growth, strict=True)
-            ],
-            "duels": [dataclasses.asdict(each) for each in comparisons],
-            "absent": absent,
-            "aims": targets_as_dicts(targets),
-        }
-        write_json(json_file, gpu.device, content)
+    file.report()
 
 
 def _make_transforms_table(rows: Sequence[TransformRow]) -> Table:

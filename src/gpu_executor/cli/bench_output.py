@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import platform
 import subprocess
 from collections.abc import Sequence
@@ -11,22 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-import click
 import numpy as np
 
 from gpu_executor.bench.targets import Target
-from gpu_executor.cli.output import console, make_table
+from gpu_executor.cli.output import JsonFile, console, make_json_option, make_table
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.settings import Settings
 from gpu_executor.version import __version__
 from gpu_executor.vulkan.instance import Instance, choose_device
 
-json_option = click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path),
-    help="Write all measurements to this file.",
-)
+json_option = make_json_option("Write all measurements to this file.")
 
 
 class DescribedDevice(Protocol):
@@ -71,10 +64,9 @@ def targets_as_dicts(targets: Sequence[Target]) -> list[dict[str, Any]]:
     return [dataclasses.asdict(each) | {"met": each.met} for each in targets]
 
 
-def write_json(path: Path, device: DescribedDevice, measured: dict[str, Any]) -> None:
-    """Write the measurements to a file, with machine, device, commit and date."""
-    path.write_text(json.dumps(_describe_environment(device) | measured, indent=2) + "\n")
-    console.print(f"written to {path}")
+def write_json(path: Path | None, device: DescribedDevice, measured: dict[str, Any]) -> JsonFile:
+    """Write the measurements to the file of --json, with machine, device, commit and date."""
+    return JsonFile(path, {} if path is None else _describe_environment(device) | measured)
 
 
 def _describe_environment(device: DescribedDevice) -> dict[str, Any]:

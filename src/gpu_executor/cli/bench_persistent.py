@@ -50,15 +50,15 @@ def bench_persistent(json_file: Path | None) -> None:
     rates = list(show_progress(overhead.measure_kernel_rates(settings), 6, "kernels"))
     console.print(_make_rates_table(rates))
     first = first_call.measure_first_calls()
+    measured = {
+        "rows": [dataclasses.asdict(row) for row in rows],
+        "ratios": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in overheads],
+        "rates": [dataclasses.asdict(rate) for rate in rates],
+        "first_call_of_a_process": dataclasses.asdict(first),
+    }
+    file = write_json(json_file, device, measured)
     console.print(_describe_first_call(first))
-    if json_file is not None:
-        measured = {
-            "rows": [dataclasses.asdict(row) for row in rows],
-            "ratios": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in overheads],
-            "rates": [dataclasses.asdict(rate) for rate in rates],
-            "first_call_of_a_process": dataclasses.asdict(first),
-        }
-        write_json(json_file, device, measured)
+    file.report()
 
 
 def print_comparison(rows: Sequence[PersistentRow]) -> None:

@@ -44,11 +44,11 @@ def bench_stream(count: int | None, json_file: Path | None) -> None:
         measured = stream.measure_streams(
             gpu, count, lambda rounds: show_progress(rounds, stream.ROUNDS, "rounds")
         )
+    file = write_json(json_file, gpu.device, dataclasses.asdict(measured))
     console.print(_make_copies_table(measured))
     console.print(_make_streams_table(measured, gpu.device))
     console.print(LEGEND)
-    if json_file is not None:
-        write_json(json_file, gpu.device, dataclasses.asdict(measured))
+    file.report()
 
 
 def _make_copies_table(measured: StreamMeasurement) -> Table:

@@ -38,8 +38,10 @@ def calibrate(show: bool, as_json: bool) -> None:
         click.echo(calibration.to_json())
         return
     console.print(_make_calibration_table(device.name, calibration))
-    path = None if folder is None else calibration_path(folder, device)
-    where = "not saved: GPU_CACHE is 0" if path is None else f"saved in {path}"
+    where = "not saved: GPU_CACHE is 0"
+    if folder is not None:
+        saved = read_calibration(folder, device) == calibration
+        where = f"{'saved in' if saved else 'not saved in'} {calibration_path(folder, device)}"
     took = format_milliseconds(calibration.seconds * 1e3)
     console.print(f"measured on {calibration.when} in {took}, {where}", soft_wrap=True)
 

@@ -49,7 +49,7 @@ def examine() -> Iterator[Finding]:
     yield Finding("Python", sys.version_info >= (3, 11), sys.version.split()[0])
     yield _check("Vulkan loader", _read_loader_version)
     yield _check("devices", _list_devices)
-    yield _check("loader_lock a device", _open_device)
+    yield _check("open a device", _open_device)
     yield _check("results", _compute)
     yield _check("pipeline cache", _find_cache)
     yield _find_validation_layer()

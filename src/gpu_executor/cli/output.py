@@ -2,16 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
+import click
 from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from gpu_executor.files import check_writable
+
 console = Console(highlight=False)
 Item = TypeVar("Item")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _check_json_path(
+    _context: click.Context, _option: click.Parameter, path: Path | None
+) -> Path | None:
+    """Refuse a file that cannot be written before anything is measured for it."""
+    try:
+        if path is not None:
+            check_writable(path)
+    except OSError as error:
+        raise click.BadParameter(f"{path} cannot be written: {error.strerror or error}") from None
+    return path
+
+
+def make_json_option(help_text: str) -> Callable[[Command], Command]:
+    """The option --json of a command that writes what it found to a file."""
+    return click.option(
+        "--json",
+        "json_file",
+        type=click.Path(path_type=Path),
+        callback=_check_json_path,
+        help=help_text,
+    )
+
+
+class JsonFile:
+    """What a command writes to the file of --json.
+
+    The file is written before tables are printed: printing may fail, if the reader of a pipe has
+    gone. If writing fails, the content is printed instead, and the command ends with exit code 1.
+    """
+
+    def __init__(self, path: Path | None, content: Mapping[str, Any]) -> None:
+        self._path, self.failed = path, False
+        if path is None:
+            return
+        text = json.dumps(content, indent=2) + "\n"
+        try:
+            path.write_text(text)
+        except OSError as error:
+            self.failed = True
+            click.echo(text)
+            reason = error.strerror or error
+            message = f"gpu-executor: {path} was not written: {reason}; its content is above"
+            click.echo(message, err=True)
+
+    def report(self) -> None:
+        """Say where the file is, behind the tables; end with exit code 1 if there is none."""
+        if self.failed:
+            sys.exit(1)
+        if self._path is not None:
+            console.print(f"written to {self._path}")
 
 
 def make_table(title: str, *columns: str) -> Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import secrets
@@ -17,7 +16,7 @@ import click
 from rich.progress import Progress
 from rich.table import Table
 
-from gpu_executor.cli.output import console, make_table
+from gpu_executor.cli.output import JsonFile, console, make_json_option, make_table
 from gpu_executor.soak import SoakReport
 from gpu_executor.soak import soak as run_soak
 from gpu_executor.soak.load_generator import FIELD_OPERATIONS
@@ -53,9 +52,7 @@ DEVICE_STATS = ("device", "backend", "calls", "batches", "retries", "reopened", 
     show_default=True,
     help="Faults injected per minute, on average.",
 )
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), help="Write the report to this file."
-)
+@make_json_option("Write the report to this file.")
 def soak(minutes: float, seed: int | None, faults: float, json_file: Path | None) -> None:
     """Check random calls under injected faults, and memory growth."""
     seed = secrets.randbits(32) if seed is None else seed
@@ -65,6 +62,7 @@ def soak(minutes: float, seed: int | None, faults: float, json_file: Path | None
         report = run_soak(
             minutes, seed, faults, lambda share: progress.update(task, completed=share)
         )
+    file = JsonFile(json_file, as_dict(report))
     for absent in report.absent:
         console.print(f"not tested: {absent}\n", soft_wrap=True)
     console.print(_make_calls_table(report))
@@ -73,12 +71,10 @@ def soak(minutes: float, seed: int | None, faults: float, json_file: Path | None
         console.print(_make_faults_table(report))
     console.print(_make_memory_table(report))
     _print_verdict(report)
-    if json_file is not None:
-        json_file.write_text(json.dumps(as_dict(report), indent=2) + "\n")
-        console.print(f"written to {json_file}")
     if report.tally.defects["lost"]:
         console.file.flush()
         os._exit(1)  # threads that wait for a lost result would keep the process alive forever
+    file.report()
     if not report.passed:
         sys.exit(1)
 

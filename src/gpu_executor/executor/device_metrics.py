@@ -76,7 +76,7 @@ class DeviceProfile:
     def stop(self) -> None:
         """Stop profiling."""
         for profile in self._pieces:
-            profile.__exit__()
+            profile.stop()
 
 
 # Bucket bounds: from a small call on a fast GPU to jobs that wait behind large calls on the CPU.

@@ -3,7 +3,8 @@
 The devices share the job queue, their measured rates and a CPU fallback. A failed device is
 quarantined: it gets no more jobs, and other devices run its jobs. Without another device the CPU
 runs them, if the executor itself chose the device. Small calls may run on the CPU where that is
-faster. Devices are referred to by their index.
+faster. Kernels that have only WGSL run on a WebGPU device beside the Vulkan devices, if the
+executor may open any backend. Devices are referred to by their index.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from gpu_executor.errors import (
     ClosedError,
     DeviceLostError,
     GpuError,
+    KernelError,
     NoDeviceError,
     VulkanError,
     WrongResultError,
@@ -79,6 +81,50 @@ class CpuFallback:
     def close(self) -> None:
         if self.device is not None:
             self.device.close()
+
+
+class WebGpuCompanion:
+    """The WebGPU device of an executor on Vulkan devices, opened for the first kernel that has only
+    WGSL. Thread-safe."""
+
+    def __init__(
+        self, ranking: DeviceRanking, settings: Settings, tries: int, checker: ResultChecker
+    ) -> None:
+        self.candidates = [each for each in ranking if each.backend == "webgpu"]
+        """The devices that may be opened, best first."""
+        self._absent = [reason for reason in ranking.absent if reason.startswith("webgpu: ")]
+        self._settings, self._tries, self._checker = settings, tries, checker
+        self._lock = threading.Lock()
+        self._closed = False
+        self.device: OpenDevice | None = None
+
+    def open(self, kernel: Kernel) -> OpenDevice:
+        """The device, which is opened now if this is its first kernel."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the executor is shut down; open another one")
+            if self.device is None:
+                self.device = self._open_best(kernel)
+            return self.device
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self.device is not None:
+                self.device.close()
+
+    def _open_best(self, kernel: Kernel) -> OpenDevice:
+        refused = [*self._absent]
+        for candidate in self.candidates:
+            try:
+                return OpenDevice(candidate, self._settings, self._tries, self._checker)
+            except GpuError as error:
+                refused.append(f"{candidate}: {error}")
+        reasons = "; ".join(refused) or "WebGPU finds no device"
+        raise KernelError(
+            f"kernel {kernel.name!r} has only WGSL, and no WebGPU device can be opened for it "
+            f"({reasons}); make one available, or give the kernel SPIR-V with Kernel.from_spirv"
+        )
 
 
 MAX_SMALL_BYTES = 1 << 18
@@ -198,16 +244,19 @@ class DevicePool:
         queue: JobQueue,
         rates: DeviceRates,
         cpu_fallback: CpuFallback,
+        webgpu: WebGpuCompanion | None,
         *,
         may_fall_back: bool,
         small_on_cpu: bool,
     ) -> None:
+        """`webgpu` runs kernels that have only WGSL; None: the devices run every kernel."""
         self.devices, self.queue, self.rates, self.cpu_fallback = (
             devices,
             queue,
             rates,
             cpu_fallback,
         )
+        self.webgpu = webgpu
         self._may_fall_back = may_fall_back
         self.small_calls = SmallCallRouter(cpu_fallback) if small_on_cpu else None
         self.single_device = len(devices) == 1 and not small_on_cpu
@@ -220,21 +269,33 @@ class DevicePool:
         self._lock = threading.Lock()
 
     def list_open_devices(self) -> list[OpenDevice]:
-        """The devices, and the CPU fallback if it is open."""
-        cpu_fallback = self.cpu_fallback.device
-        return [*self.devices] if cpu_fallback is None else [*self.devices, cpu_fallback]
+        """The devices, and the WebGPU companion and the CPU fallback if they are open."""
+        companion = None if self.webgpu is None else self.webgpu.device
+        others = (companion, self.cpu_fallback.device)
+        return [*self.devices, *(each for each in others if each is not None)]
 
     def list_profiled_devices(self) -> list[OpenDevice]:
-        """The devices that calls run on: the CPU too if small calls run there."""
-        if self.small_calls is None:
-            return [*self.devices]
-        return [*self.devices, self.cpu_fallback.open()]
+        """The devices that calls run on: the CPU too if small calls run there, and the WebGPU
+        companion if it is open."""
+        profiled = [*self.devices]
+        if self.webgpu is not None and self.webgpu.device is not None:
+            profiled.append(self.webgpu.device)
+        if self.small_calls is not None:
+            profiled.append(self.cpu_fallback.open())
+        return profiled
+
+    def runs_beside(self, kernel: Kernel) -> bool:
+        """Whether the WebGPU companion runs a kernel, since it has only WGSL."""
+        return not kernel.spirv and kernel.wgsl is not None and self.webgpu is not None
 
     def select_device(
         self, device_index: int, kernel: Kernel, calls: Sequence[CallArguments]
     ) -> OpenDevice:
-        """The device that runs the calls which a worker has taken: its own, or the CPU."""
+        """The device that runs the calls which a worker has taken: its own, the WebGPU companion or
+        the CPU."""
         device = self.devices[device_index]
+        if self.webgpu is not None and self.runs_beside(kernel):
+            device = self.webgpu.open(kernel)
         if device.failed is not None:
             if not self._can_fall_back(kernel):
                 raise device.make_quarantine_error()
@@ -279,6 +340,10 @@ class DevicePool:
             return False
         if find_retry_obstacle(call) is not None:
             return False
+        if self.webgpu is not None and self.runs_beside(kernel):
+            companion = self.webgpu.device
+            failed = companion is not None and companion.failed is not None
+            return failed and self._can_fall_back(kernel)
         if device.failed is None:
             # The call itself may be what loses devices: it runs once on each of them.
             return isinstance(error, DeviceLostError) and self._has_other_devices(device, lost_on)
@@ -329,6 +394,8 @@ class DevicePool:
                 return
         for device in self.devices:
             device.close()
+        if self.webgpu is not None:
+            self.webgpu.close()
         self.cpu_fallback.close()
 
     def _has_other_devices(self, device: OpenDevice, lost_on: frozenset[int] = frozenset()) -> bool:

@@ -23,7 +23,12 @@ from gpu_executor.executor.candidates import (
     select_candidates,
 )
 from gpu_executor.executor.device_metrics import DeviceProfile
-from gpu_executor.executor.device_pool import CpuFallback, DevicePool, open_devices
+from gpu_executor.executor.device_pool import (
+    CpuFallback,
+    DevicePool,
+    WebGpuCompanion,
+    open_devices,
+)
 from gpu_executor.executor.futures import CallerRunsFuture
 from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import (
@@ -50,7 +55,7 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.settings import Settings, WhenFull, check_positive, resolve_settings
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.families import MetricsEndpoint
-from gpu_executor.telemetry.spans import Span
+from gpu_executor.telemetry.spans import Span, TraceFile
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -81,6 +86,9 @@ def explain(ranking: DeviceRanking, pool: DevicePool, kernel: Kernel, count: int
         sizes = ", ".join(f"{size:,}" for size in cpu_sizes)
         measured = f"under {sizes} bytes" if sizes else "none so far"
         lines.append(f"small calls of {kernel.name} measured to be faster on the CPU: {measured}")
+    if pool.webgpu is not None and pool.runs_beside(kernel):
+        runner = str(pool.webgpu.candidates[0]) if pool.webgpu.candidates else "no device"
+        return "\n".join([*lines, f"{kernel.name} has only WGSL: {runner} runs it"])
     try:
         plan = first.explain(kernel, count)
     except ClosedError:
@@ -93,8 +101,8 @@ class ExecutorProfile:
     """A profile of an executor, recorded inside its `with` block: the jobs of every device, and on
     Vulkan devices the stages of every piece."""
 
-    def __init__(self, devices: Sequence[OpenDevice]) -> None:
-        self._devices = devices
+    def __init__(self, devices: Sequence[OpenDevice], trace: TraceFile) -> None:
+        self._devices, self._trace = devices, trace
         self._profiles = [DeviceProfile() for _ in devices]
         self._on_exit = contextlib.ExitStack()
 
@@ -127,8 +135,9 @@ class ExecutorProfile:
             self._profiles, self._on_exit = profiles, started.pop_all()
         return self
 
-    def __exit__(self, *_exception: Any) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._on_exit.close()
+        self._trace.save(self.save_trace, error)
 
 
 TRIES = 3
@@ -139,7 +148,8 @@ class GpuExecutor(Executor):
     """Runs kernels on NumPy arrays, on one or more devices: a `concurrent.futures.Executor`.
     Thread-safe.
 
-    backend       "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend
+    backend       "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend; with
+                  "auto", a WebGPU device is opened beside it for kernels that have only WGSL
     device        one device: its place in the ranking, a prefix of its UUID or a part of its name
     devices       several devices: a list, or "all" devices of the best kind
     settings      `Settings`; by default those of the environment
@@ -181,6 +191,9 @@ class GpuExecutor(Executor):
         self._served: list[MetricsEndpoint] = []
         rates = DeviceRates([each.candidate.rate for each in self._devices])
         self._queue = JobQueue(rates, settings.queued_bytes, settings.when_full)
+        beside = backend == "auto" and any(
+            each.candidate.backend == "vulkan" for each in self._devices
+        )
         self._pool = DevicePool(
             self._devices,
             self._queue,
@@ -188,6 +201,7 @@ class GpuExecutor(Executor):
             CpuFallback(
                 settings, fell_back=automatic and self._devices[0].candidate.backend == "cpu"
             ),
+            WebGpuCompanion(self.ranking, settings, tries, self._checker) if beside else None,
             may_fall_back=automatic,
             small_on_cpu=small_on_cpu,
         )
@@ -220,8 +234,9 @@ class GpuExecutor(Executor):
         """
         self._check_open()
         call = CallArguments.of(check_kernel(kernel), arrays, out, params, out_shape)
-        first = self._devices[0]
-        if self._pool.single_device and first.failed is None:
+        first, beside = self._devices[0], self._pool.webgpu is not None
+        on_first = self._pool.single_device and first.failed is None
+        if on_first and (kernel.spirv or not beside):
             return self._run_on(first, kernel, call)
         job = self._chunk(kernel, call)
         if job is not None:
@@ -353,11 +368,15 @@ class GpuExecutor(Executor):
         self._served.append(served)
         return served
 
-    def profile(self) -> ExecutorProfile:
+    def profile(self, *, trace: str | Path | None = None) -> ExecutorProfile:
         """Profile every job on every device inside a `with` block; then read `stages()` or write
-        `save_trace(path)`."""
+        `save_trace(path)`.
+
+        `trace` is the file to which the trace is written when the block ends, also after an error.
+        A path that cannot be written is refused at once.
+        """
         self._check_open()
-        return ExecutorProfile(self._pool.list_profiled_devices())
+        return ExecutorProfile(self._pool.list_profiled_devices(), TraceFile(trace))
 
     def __repr__(self) -> str:
         state = "shut down" if self._queue.closed else "open"

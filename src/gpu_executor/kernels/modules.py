@@ -25,15 +25,11 @@ def has_module(module: str) -> bool:
     return _locate_file(module).is_file()
 
 
-def is_bundled(digest: str) -> bool:
-    """Return whether the SPIR-V with that SHA-256 is a module of this package, which is trusted."""
-    return digest in _list_digests()
-
-
 @functools.cache
-def _list_digests() -> frozenset[str]:
+def get_digests() -> frozenset[str]:
+    """Return the SHA-256 of every module, as the manifest has them."""
     manifest = json.loads((_locate_folder() / "manifest.json").read_bytes())
-    return frozenset(module["spirv"] for module in manifest.values())
+    return frozenset(entry["spirv"] for entry in manifest.values())
 
 
 def _locate_file(module: str) -> Traversable:

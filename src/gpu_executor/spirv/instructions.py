@@ -22,22 +22,22 @@ HEADER_WORDS = 5
 FUNCTION, FUNCTION_PARAMETER, FUNCTION_END, VARIABLE = 54, 55, 56, 59
 
 # In layouts, "r" is the result id, "i" any other id, "l" a literal. A row has the required operands
-# and the kind of all operands that follow ("" if these are not checked).
+# and the kind of all operands that may follow: "" for none, "?" if they are not checked.
 # fmt: off
 # Declarations: opcode: name, required, following.
 DECLARATIONS: dict[int, tuple[str, str, str]] = {
-    5: ("OpName", "il", ""), 6: ("OpMemberName", "ill", ""), 11: ("OpExtInstImport", "rl", ""),
+    5: ("OpName", "il", "?"), 6: ("OpMemberName", "ill", "?"), 11: ("OpExtInstImport", "rl", "?"),
     15: ("OpEntryPoint", "lil", "l"), 16: ("OpExecutionMode", "il", "l"),
     17: ("OpCapability", "l", ""), 20: ("OpTypeBool", "r", ""), 21: ("OpTypeInt", "rll", ""),
-    22: ("OpTypeFloat", "rl", ""), 23: ("OpTypeVector", "ril", ""),
-    24: ("OpTypeMatrix", "ril", ""), 25: ("OpTypeImage", "ri", ""), 26: ("OpTypeSampler", "r", ""),
+    22: ("OpTypeFloat", "rl", "?"), 23: ("OpTypeVector", "ril", ""),
+    24: ("OpTypeMatrix", "ril", ""), 25: ("OpTypeImage", "ri", "?"), 26: ("OpTypeSampler", "r", ""),
     27: ("OpTypeSampledImage", "ri", ""), 28: ("OpTypeArray", "rii", ""),
     29: ("OpTypeRuntimeArray", "ri", ""), 30: ("OpTypeStruct", "r", "i"),
     32: ("OpTypePointer", "rli", ""), 41: ("OpConstantTrue", "ir", ""),
     42: ("OpConstantFalse", "ir", ""), 43: ("OpConstant", "irl", "l"),
     44: ("OpConstantComposite", "ir", "i"), 48: ("OpSpecConstantTrue", "ir", ""),
     49: ("OpSpecConstantFalse", "ir", ""), 50: ("OpSpecConstant", "irl", "l"),
-    51: ("OpSpecConstantComposite", "ir", "i"), 52: ("OpSpecConstantOp", "irl", ""),
+    51: ("OpSpecConstantComposite", "ir", "i"), 52: ("OpSpecConstantOp", "irl", "?"),
     FUNCTION: ("OpFunction", "irli", ""), FUNCTION_PARAMETER: ("OpFunctionParameter", "ir", ""),
     FUNCTION_END: ("OpFunctionEnd", "", ""), VARIABLE: ("OpVariable", "irl", "i"),
     71: ("OpDecorate", "il", "l"), 72: ("OpMemberDecorate", "ill", "l"),
@@ -46,8 +46,8 @@ DECLARATIONS: dict[int, tuple[str, str, str]] = {
 }
 # Declarations that nothing is read from.
 _OTHER_DECLARATIONS: tuple[tuple[Iterable[int], str, str], ...] = (
-    ((2, 3, 4, 10, 14, 330), "", ""), ((7,), "r", ""), ((19,), "r", ""), ((33,), "ri", "i"),
-    ((39,), "i", ""), ((46,), "ir", ""), ((8,), "ill", ""), ((317,), "", ""),
+    ((2, 3, 4, 10, 14, 330), "", "?"), ((7,), "r", "?"), ((19,), "r", ""), ((33,), "ri", "i"),
+    ((39,), "il", ""), ((46,), "ir", ""), ((8,), "ill", ""), ((317,), "", ""),
 )
 # The code of functions that takes values only: composites, conversions of numbers, arithmetic,
 # bits, comparisons, derivatives, subgroup operations, dot products. Composites have no pointers as
@@ -75,14 +75,14 @@ _NEUTRAL_CODE: tuple[tuple[Iterable[int], str, str], ...] = (
 )
 # The code that `access.py` reads.
 _POINTER_CODE: tuple[tuple[Iterable[int], str, str], ...] = (
-    ((12,), "iril", ""), ((57,), "iri", "i"), ((61,), "iri", "l"), ((62,), "ii", "l"),
+    ((12,), "iril", "?"), ((57,), "iri", "i"), ((61,), "iri", "l"), ((62,), "ii", "l"),
     ((63,), "ii", "l"), ((64,), "iii", "l"), ((65, 66), "iri", "i"), ((67, 70), "irii", "i"),
     ((83, 124, 400), "iri", ""), ((169,), "iriii", ""), ((224,), "iii", ""),
     ((227,), "iriii", ""), ((228,), "iiii", ""), ((229, *range(234, 243)), "iriiii", ""),
     ((230, 231), "iriiiiii", ""), ((232, 233), "iriii", ""), ((245,), "ir", "i"), ((254,), "i", ""),
     ((318,), "iriii", ""), ((319,), "iii", ""), ((5614, 5615, 6035), "iriiii", ""),
-    ((4457,), "irii", ""), ((4458,), "iii", ""), ((5359,), "iriii", ""), ((5360,), "iiii", ""),
-    ((5398,), "iriiiii", ""),
+    ((4457,), "irii", "?"), ((4458,), "iii", "?"), ((5359,), "iriii", "?"),
+    ((5360,), "iiii", "?"), ((5398,), "iriiiii", "?"),
 )
 # fmt: on
 # OpCopyObject, OpBitcast, OpSelect, OpPhi, OpCopyLogical: read only if their results are pointers.
@@ -98,6 +98,7 @@ class _Tables:
     def __init__(self) -> None:
         self.known = np.zeros(1 << 16, dtype=np.bool_)
         self.least = np.zeros(1 << 16, dtype=np.uint32)  # operands
+        self.most = np.full(1 << 16, 0xFFFF, dtype=np.uint32)
         # Bit k of `ids`: word k of the instruction is an id. `result`: which word is the result id.
         self.ids = np.zeros(1 << 16, dtype=np.int64)
         self.result = np.zeros(1 << 16, dtype=np.int64)
@@ -115,10 +116,12 @@ class _Tables:
                     self.read[opcode] = rows is _POINTER_CODE
 
     def _add(self, opcode: int, required: str, following: str) -> None:
-        kinds = ("l" + required + (following or "l") * _LAST_BIT)[: _LAST_BIT + 1]
+        kinds = ("l" + required + following * _LAST_BIT)[: _LAST_BIT + 1]
         self.known[opcode] = True
         self.least[opcode] = len(required)
-        self.ids[opcode] = sum(1 << at for at, kind in enumerate(kinds) if kind != "l")
+        if not following:
+            self.most[opcode] = len(required)
+        self.ids[opcode] = sum(1 << at for at, kind in enumerate(kinds) if kind in "ri")
         self.result[opcode] = kinds.find("r") if "r" in kinds else 0
 
 
@@ -188,13 +191,16 @@ def _name(opcode: int, offset: int) -> str:
 
 
 def _check_operands(offsets: Words, opcodes: Words, counts: Words) -> None:
-    short = np.flatnonzero(counts <= _TABLES.least[opcodes])
-    if short.size:
-        at = short[0]
-        lacking = int(_TABLES.least[opcodes[at]]) - (int(counts[at]) - 1)
+    given = counts - 1
+    fits = (given >= _TABLES.least[opcodes]) & (given <= _TABLES.most[opcodes])
+    if not fits.all():
+        at = int(fits.argmin())
+        least, most = int(_TABLES.least[opcodes[at]]), int(_TABLES.most[opcodes[at]])
+        found = int(given[at])
+        what = f"lacks {least - found} of" if found < least else f"has {found - most} beyond"
         raise SpirvError(
-            f"{_name(int(opcodes[at]), int(offsets[at]))} lacks {lacking} of its operands: "
-            "the module is damaged"
+            f"{_name(int(opcodes[at]), int(offsets[at]))} {what} its operands: the module is "
+            "damaged"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.access import read_uses
@@ -16,7 +16,7 @@ from gpu_executor.spirv.constants import (
 )
 from gpu_executor.spirv.members import BlockMember
 from gpu_executor.spirv.module import BUILT_IN, Module, read_module
-from gpu_executor.spirv.shared_memory import find_shared_variables, measure_variables
+from gpu_executor.spirv.shared_memory import SharedMemory, read_shared_memory
 
 # fmt: off
 CAPABILITY_NAMES: dict[int, str] = {
@@ -38,10 +38,11 @@ CAPABILITY_NAMES: dict[int, str] = {
     4473: "UntypedPointersKHR", 5055: "ShaderClockKHR", 5297: "GroupNonUniformPartitionedNV",
     5301: "ShaderNonUniform", 5302: "RuntimeDescriptorArray", 5345: "VulkanMemoryModel",
     5346: "VulkanMemoryModelDeviceScope", 5347: "PhysicalStorageBufferAddresses",
-    5612: "AtomicFloat32MinMaxEXT", 5613: "AtomicFloat64MinMaxEXT", 6016: "DotProductInputAll",
+    5612: "AtomicFloat32MinMaxEXT", 5613: "AtomicFloat64MinMaxEXT", 5616: "AtomicFloat16MinMaxEXT",
+    6016: "DotProductInputAll",
     6017: "DotProductInput4x8Bit", 6018: "DotProductInput4x8BitPacked", 6019: "DotProduct",
     6022: "CooperativeMatrixKHR", 6026: "GroupNonUniformRotateKHR", 6033: "AtomicFloat32AddEXT",
-    6034: "AtomicFloat64AddEXT",
+    6034: "AtomicFloat64AddEXT", 6095: "AtomicFloat16AddEXT",
 }
 # fmt: on
 _REFUSED_CAPABILITIES = {
@@ -90,8 +91,17 @@ class ShaderInterface:
     """Declarations of the members of the push constants and the uniform buffer that take no values:
     arrays of structs and references to buffers."""
     has_barriers: bool = False  # whether the code waits for other invocations (OpControlBarrier)
-    has_shared_memory: bool = False  # whether the code uses `shared` variables
-    shared_memory_bytes: int = 0  # with the defaults of the specialization constants
+    shared_memory: SharedMemory = field(default_factory=SharedMemory)
+
+    @property
+    def has_shared_memory(self) -> bool:
+        """Whether the code uses `shared` variables."""
+        return bool(self.shared_memory)
+
+    @property
+    def shared_memory_bytes(self) -> int:
+        """The size of the `shared` variables with the defaults of the specialization constants."""
+        return self.shared_memory.measure({})
 
     def constant(self, spec_id: int) -> SpecConstant | None:
         """Return the specialization constant with that SpecId; None if there is none."""
@@ -116,7 +126,6 @@ def read_interface(code: bytes) -> ShaderInterface:
     entry, name = _find_entry_point(module)
     uses = read_uses(module, entry)
     blocks = read_blocks(module, uses)
-    shared = find_shared_variables(module, uses)
     return ShaderInterface(
         version=module.version,
         entry_point=name,
@@ -131,8 +140,7 @@ def read_interface(code: bytes) -> ShaderInterface:
         uniform=blocks.uniform,
         unusable_members=blocks.unusable_members,
         has_barriers=uses.has_barriers,
-        has_shared_memory=bool(shared),
-        shared_memory_bytes=measure_variables(module, shared, {}),
+        shared_memory=read_shared_memory(module, uses),
     )
 
 

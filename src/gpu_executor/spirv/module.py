@@ -26,9 +26,13 @@ _LARGEST_ID_BOUND = 0x3FFFFF  # Spec 2.17, Universal Limits
 # Spec, "Decoration"
 SPEC_ID, BUFFER_BLOCK, ROW_MAJOR, ARRAY_STRIDE, MATRIX_STRIDE, BUILT_IN = 1, 3, 4, 6, 7, 11
 NON_WRITABLE, NON_READABLE, BINDING, DESCRIPTOR_SET, OFFSET = 24, 25, 33, 34, 35
-_WITH_OPERAND = frozenset(
-    (SPEC_ID, ARRAY_STRIDE, MATRIX_STRIDE, BUILT_IN, BINDING, DESCRIPTOR_SET, OFFSET)
-)
+# The number of operands by decoration. Without operands: also Block, ColMajor, Restrict, Aliased,
+# Volatile and Coherent.
+_OPERANDS = {
+    **dict.fromkeys((BUFFER_BLOCK, ROW_MAJOR, NON_WRITABLE, NON_READABLE, 2, 5, 19, 20, 21, 23), 0),
+    **dict.fromkeys((SPEC_ID, ARRAY_STRIDE, MATRIX_STRIDE, BUILT_IN), 1),
+    **dict.fromkeys((BINDING, DESCRIPTOR_SET, OFFSET), 1),
+}
 WHOLE = -1  # the "member" index of decorations of a whole object
 
 
@@ -69,8 +73,12 @@ class Module:
 
     def _decorate(self, target: int, member: int, rest: tuple[int, ...]) -> None:
         decoration = rest[0]
-        if decoration in _WITH_OPERAND and len(rest) < 2:
-            raise SpirvError(f"decoration {decoration} of %{target} lacks its operand")
+        expected = _OPERANDS.get(decoration, len(rest) - 1)
+        if len(rest) - 1 != expected:
+            raise SpirvError(
+                f"decoration {decoration} of %{target} has {len(rest) - 1} operands, it takes "
+                f"{expected}: the module is damaged"
+            )
         decorations = self.decorations.setdefault((target, member), {})
         decorations[decoration] = rest[1] if len(rest) > 1 else 1
 

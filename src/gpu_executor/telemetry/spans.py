@@ -1,10 +1,16 @@
-"""Spans: what ran from when to when, and on which track of a trace."""
+"""Spans: what ran from when to when, on which track of a trace; and the file of a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from gpu_executor.errors import GpuError, SettingsError
+from gpu_executor.files import check_writable
+
+log = logging.getLogger("gpu_executor.spans")
 SpanAttributes = Mapping[str, str | int | float | bool]
 """Attributes of an OpenTelemetry span."""
 
@@ -24,3 +30,28 @@ class Span:
     @property
     def nanoseconds(self) -> int:
         return self.end_ns - self.begin_ns
+
+
+class TraceFile:
+    """The file that a profile writes its trace to when it ends; None: it writes none."""
+
+    def __init__(self, path: str | Path | None) -> None:
+        """A path that cannot be written raises `SettingsError`, before anything is profiled."""
+        try:
+            self._path = None if path is None else Path(path)
+            if self._path is not None:
+                check_writable(self._path)
+        except (OSError, TypeError, ValueError) as error:
+            raise SettingsError(f"trace is {path!r}, which cannot be written: {error}") from None
+
+    def save(self, save: Callable[[Path], None], error: BaseException | None) -> None:
+        """Write the trace. `error` is what the profiled code raised: if the file cannot be written
+        now, the code's error is raised and this one is logged."""
+        if self._path is None:
+            return
+        try:
+            save(self._path)
+        except GpuError as failure:
+            if error is None:
+                raise
+            log.warning("%s", failure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -20,6 +21,7 @@ from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, RunOptions
 from gpu_executor.settings import Settings, resolve_settings
+from gpu_executor.telemetry.spans import TraceFile
 from gpu_executor.vulkan.batch import Job, Stream, run_batch
 from gpu_executor.vulkan.graph import Graph
 from gpu_executor.vulkan.mapped_arrays import ImportedArray
@@ -230,10 +232,14 @@ class PersistentVulkanBackend:
         self._check_open()
         return self._session.calibrate()
 
-    def profile(self) -> Profile:
-        """Record all stages of all calls until the `with` ends: `stages()`, `save_trace(path)`."""
+    def profile(self, *, trace: str | Path | None = None) -> Profile:
+        """Record all stages of all calls until the `with` ends: `stages()`, `save_trace(path)`.
+
+        `trace` is the file to which the trace is written when the `with` ends, also after an error.
+        A path that cannot be written is refused at once.
+        """
         self._check_open()
-        return self._session.start_profile()
+        return self._session.start_profile(TraceFile(trace))
 
     def trim(self) -> int:
         """Free memory that no running call needs; returns the number of bytes freed."""

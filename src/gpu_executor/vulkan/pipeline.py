@@ -8,15 +8,17 @@ kernel is checked against the device before its shader module is created.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernel import Kernel
-from gpu_executor.kernels.modules import LIMBS, is_bundled
+from gpu_executor.kernels.modules import LIMBS, get_digests
 from gpu_executor.lru import LruCache
+from gpu_executor.settings import SpirvVal
 from gpu_executor.spirv import CAPABILITY_NAMES, move_to_uniform_buffer
+from gpu_executor.spirv.validation import validate_module
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
@@ -104,6 +106,19 @@ def check_work_group(kernel: Kernel, work_group: int, info: DeviceInfo) -> None:
         )
 
 
+def check_shared_memory(kernel: Kernel, constants: Mapping[int, int], info: DeviceInfo) -> None:
+    """Raise `DeviceLacksError` if a work-group needs more shared memory than the device has.
+
+    `constants` are the values of specialization constants that the plan chose, by id.
+    """
+    needed = kernel.interface.shared_memory.measure({**dict(kernel.constants), **constants})
+    if needed > info.limits.max_shared_memory:
+        raise DeviceLacksError(
+            f"kernel {kernel.name!r} needs {needed} bytes of shared memory in a work-group; "
+            f"{info.name} has {info.limits.max_shared_memory}"
+        )
+
+
 def _make_module(device: Device, spirv: bytes) -> Handle:
     arena = Arena()
     code = arena.array("uint32_t", len(spirv) // 4)
@@ -152,11 +167,17 @@ class PipelineCache:
     """The pipelines of one device; the least recently used is evicted first. Thread-safe."""
 
     def __init__(
-        self, device: Device, driver_cache: Handle, *, capacity: int = MAX_PIPELINES
+        self,
+        device: Device,
+        driver_cache: Handle,
+        *,
+        capacity: int = MAX_PIPELINES,
+        spirv_val: SpirvVal = "auto",
     ) -> None:
         self._device = device
         self._driver_cache = driver_cache
         self._capacity = capacity
+        self._spirv_val = spirv_val
         self._pipelines: LruCache[Key, Pipeline] = LruCache()
         self._lock = threading.Lock()
         self._hits = self._misses = self._evictions = 0
@@ -166,13 +187,15 @@ class PipelineCache:
 
         `release` it when no recorded commands use it.
         """
-        constants = encode_specialization(kernel, work_group, per_invocation)
+        chosen = choose_constants(kernel, work_group, per_invocation)
+        constants = encode_specialization(kernel, chosen)
         check_work_group(kernel, work_group, self._device.info)
         key = (kernel.digest, constants, kernel.pushes_params)
         with self._lock:
             pipeline = self._pipelines.use(key)
             if pipeline is None:
                 self._misses += 1
+                check_shared_memory(kernel, chosen, self._device.info)
                 pipeline = self._make(key, kernel, constants)
                 self._pipelines[key] = pipeline
             else:
@@ -203,7 +226,16 @@ class PipelineCache:
             self._evictions += 1
 
     def _make(self, key: Key, kernel: Kernel, constants: Constants) -> Pipeline:
-        check_device_runs(kernel, self._device.info)
+        info = self._device.info
+        check_device_runs(kernel, info)
+        if kernel.digest not in get_digests():  # a test validates the package's own modules
+            validate_module(
+                kernel.spirv,
+                kernel.digest,
+                vulkan=info.api_version[:2],
+                features=info.features,
+                mode=self._spirv_val,
+            )
         device, null = self._device.handle, vk.ffi.NULL
         interface, code, push_bytes = kernel.interface, kernel.spirv, kernel.push_bytes
         uniforms = [] if interface.uniform is None else [interface.uniform.binding]
@@ -231,15 +263,21 @@ class PipelineCache:
         return Pipeline(key, set_layout, layout, handle, params_binding)
 
 
-def encode_specialization(kernel: Kernel, work_group: int, per_invocation: int) -> Constants:
+def choose_constants(kernel: Kernel, work_group: int, per_invocation: int) -> dict[int, int]:
+    """Return the specialization constants that the plan sets, by id."""
+    work_group_id = kernel.interface.local_size.spec_ids[0]
+    chosen = {work_group_id: work_group, kernel.per_invocation: per_invocation}
+    own = dict(kernel.constants)
+    return {at: value for at, value in chosen.items() if at is not None and at not in own}
+
+
+def encode_specialization(kernel: Kernel, chosen: Mapping[int, int]) -> Constants:
     """Encode the kernel's own specialization constants and those that the plan chose."""
     values = dict(kernel.encode_constants())
-    work_group_id = kernel.interface.local_size.spec_ids[0]
-    for spec_id, chosen in ((work_group_id, work_group), (kernel.per_invocation, per_invocation)):
-        if spec_id is not None and spec_id not in values:
-            constant = kernel.interface.constant(spec_id)
-            assert constant is not None, "checked when the kernel was made"
-            values[spec_id] = constant.encode(chosen)
+    for spec_id, value in chosen.items():
+        constant = kernel.interface.constant(spec_id)
+        assert constant is not None, "checked when the kernel was made"
+        values[spec_id] = constant.encode(value)
     return tuple(sorted(values.items()))
 
 
@@ -322,7 +360,7 @@ def _gains_without_checks(kernel: Kernel) -> bool:
     On an NVIDIA H200, in G/s without and with checks: 255-bit products 38.6 and 37.5, 381-bit
     products 19.2 and 19.0, but 381-bit additions 28.4 and 29.3.
     """
-    return kernel.interface.constant(LIMBS) is not None and is_bundled(kernel.digest)
+    return kernel.interface.constant(LIMBS) is not None and kernel.digest in get_digests()
 
 
 def _make_specialization_info(arena: Arena, constants: Constants) -> Handle:

@@ -149,7 +149,8 @@ class CallPreparer:
         """Prepare calls of a signature under a given plan."""
         if not signature.kernel.spirv:
             raise KernelError(
-                f"kernel {signature.kernel.name!r} has no SPIR-V; run it on the WebGPU backend"
+                f"kernel {signature.kernel.name!r} has only WGSL, which Vulkan cannot run; run it "
+                "with gx.GpuExecutor('auto') or gx.GpuExecutor('webgpu'), or give it SPIR-V"
             )
         layout = SlotLayout.of(plan, signature, profiled=profiled)
         slot_key = self._slot_pool.get_key(layout)

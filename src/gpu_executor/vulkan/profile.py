@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
 
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.telemetry import load_exporter
-from gpu_executor.telemetry.spans import Span
+from gpu_executor.telemetry.spans import Span, TraceFile
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
@@ -82,9 +81,9 @@ STAGES = ("fill", "copy in", "compute", "copy out", "drain")
 class Profile:
     """The spans recorded inside a `with gpu.profile()`."""
 
-    def __init__(self, device: Device, on_end: Callable[[], None]) -> None:
+    def __init__(self, device: Device, trace: TraceFile, on_end: Callable[[], None]) -> None:
         self.spans: list[Span] = []
-        self._on_end = on_end
+        self._trace, self._on_end = trace, on_end
         self._offset_ns = measure_clock_offset_ns(device)
         self._lock = threading.Lock()
         self._pieces = 0
@@ -117,11 +116,16 @@ class Profile:
         """Write the spans for Perfetto or chrome://tracing, one track per queue and host thread."""
         load_exporter("trace")(self.spans, Path(path))
 
+    def stop(self) -> None:
+        """Record nothing more. Stopping twice does nothing."""
+        self._on_end()
+
     def __enter__(self) -> Profile:
         return self
 
-    def __exit__(self, *_exception: Any) -> None:
-        self._on_end()
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self.stop()
+        self._trace.save(self.save_trace, error)
 
 
 def measure_clock_offset_ns(device: Device) -> int:

@@ -31,6 +31,7 @@ from gpu_executor.fork import raise_forked, register_fork_handler
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.plan import Plan, RunOptions, check_grid, shrink_plan
 from gpu_executor.settings import Settings
+from gpu_executor.telemetry.spans import TraceFile
 from gpu_executor.telemetry.stages import Record, sum_records
 from gpu_executor.vulkan.calibration import measure
 from gpu_executor.vulkan.copy_threads import CopyThreads
@@ -95,7 +96,9 @@ class Session:
             opened.callback(self._device.close)
             self._driver_cache = DriverCache(self._device, settings.cache_dir if keep else None)
             opened.callback(self._driver_cache.close)
-            self._pipelines = PipelineCache(self._device, self._driver_cache.handle)
+            self._pipelines = PipelineCache(
+                self._device, self._driver_cache.handle, spirv_val=settings.spirv_val
+            )
             opened.callback(self._pipelines.close)
             self._memory = MemoryPool(
                 self._device, limit=settings.memory_limit, exact_blocks=not keep
@@ -381,13 +384,13 @@ class Session:
             copy_threads = self.resources.copy_threads
             copy_threads.threads = min(copy_threads.max_threads, calibration.choose_threads())
 
-    def start_profile(self) -> Profile:
+    def start_profile(self, trace: TraceFile) -> Profile:
         """Record spans of all calls from now on, until the profile's `with` ends."""
         if "hostQueryReset" not in self.info.features:
             raise DeviceLacksError(
                 f"{self.info.name} cannot be profiled: it lacks the feature hostQueryReset"
             )
-        profile = Profile(self._device, lambda: self._end_profile(itself))
+        profile = Profile(self._device, trace, lambda: self._end_profile(itself))
         itself = weakref.ref(profile)  # a strong reference would be a cycle that keeps all spans
         with self._profiling:
             if self.profile is not None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpu_executor.errors import SettingsError
 from gpu_executor.telemetry.spans import Span
 
 Event = dict[str, object]
@@ -51,4 +52,11 @@ def _make_events(spans: Sequence[Span], pid: int, first: int) -> list[Event]:
 
 
 def _write(events: list[Event], path: Path) -> None:
-    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+    """Write the file; one that cannot be written raises `SettingsError`, and no span is lost."""
+    try:
+        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+    except OSError as error:
+        raise SettingsError(
+            f"the trace was not written: {error}; the profile still has it: call save_trace with "
+            "another path"
+        ) from None

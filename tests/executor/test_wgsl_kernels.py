@@ -1,0 +1,175 @@
+"""Kernels that have only WGSL, on executors of every backend: "auto" opens WebGPU for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import DeviceLostError, KernelError, NoDeviceError, WrongResultError
+from gpu_executor.executor.candidates import FINDERS, DeviceCandidate
+from gpu_executor.webgpu.executor import WgpuExecutor
+from tests.support.executors import ADD, words
+from tests.support.jobs import check_sums
+
+DOUBLE_TEXT = """
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+
+@compute @workgroup_size(work_group)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    var i = first_element(group, groups, local);
+    for (var n = 0u; n < per_invocation; n++) {
+        if (i < param(0u)) { y[i] = 2u * x[i]; }
+        i += work_group;
+    }
+}
+"""
+
+
+def make_double(**more: Any) -> gx.Kernel:
+    return gx.Kernel.from_wgsl(
+        DOUBLE_TEXT, inputs=1, outputs=1, dtypes=["u4"] * 2, name="double", **more
+    )
+
+
+DOUBLE = make_double()
+X = np.arange(1000, dtype=np.uint32)
+
+
+def list_backends(executor: gx.GpuExecutor) -> list[str]:
+    return [each.backend for each in executor.stats().devices]
+
+
+WAYS: dict[str, Callable[[gx.GpuExecutor], Any]] = {
+    "run": lambda executor: executor.run(DOUBLE, X),
+    "submit": lambda executor: executor.submit(DOUBLE, X).result(),
+    "run_batch": lambda executor: executor.run_batch(DOUBLE, [(X,), (X,)])[1],
+    "map": lambda executor: list(executor.map(DOUBLE, [X, X, X]))[2],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_auto_opens_webgpu_at_the_first_kernel_that_needs_it(way: str) -> None:
+    with gx.GpuExecutor() as executor:
+        check_sums([executor.run(ADD, *words(9))], [words(9)])
+        assert list_backends(executor) == ["vulkan"]
+        np.testing.assert_array_equal(WAYS[way](executor), 2 * X)
+        assert list_backends(executor) == ["vulkan", "webgpu"]
+        np.testing.assert_array_equal(executor.run(DOUBLE, X, out=np.empty_like(X)), 2 * X)
+        check_sums([executor.run(ADD, *words(9))], [words(9)])
+        vulkan, webgpu = executor.stats().devices
+        assert vulkan.calls == 2
+        assert webgpu.calls >= 2
+        assert "double has only WGSL: " in executor.explain(DOUBLE, 5)
+
+
+def test_webgpu_is_opened_beside_several_devices_too() -> None:
+    with gx.GpuExecutor("auto", devices=[0, 0]) as executor:
+        large = np.arange(3 << 20, dtype=np.uint32)
+        for _ in range(2):
+            np.testing.assert_array_equal(executor.run(DOUBLE, large), 2 * large)
+        np.testing.assert_array_equal(executor.submit(DOUBLE, large).result(), 2 * large)
+        assert list_backends(executor) == ["vulkan", "vulkan", "webgpu"]
+
+
+def test_results_of_the_companion_are_checked() -> None:
+    wrong = make_double(reference=lambda x: 3 * x)
+    with gx.GpuExecutor(check=1.0) as executor:
+        with pytest.raises(WrongResultError):
+            executor.run(wrong, X)
+        assert executor.stats().devices[1].failed is not None
+        check_sums([executor.run(ADD, *words(9))], [words(9)])
+
+
+def test_an_executor_of_vulkan_says_where_the_kernel_runs() -> None:
+    with gx.GpuExecutor("vulkan") as executor:
+        for run in (executor.run, lambda *call: executor.submit(*call).result()):
+            with pytest.raises(KernelError, match=r"'double' has only WGSL.*GpuExecutor\('auto'\)"):
+                run(DOUBLE, X)
+        with pytest.raises(KernelError, match="'double' has only WGSL"):
+            executor.explain(DOUBLE, 5)
+        assert list_backends(executor) == ["vulkan"]
+
+
+def test_an_executor_of_webgpu_runs_the_kernel_on_its_device() -> None:
+    with gx.GpuExecutor("webgpu") as executor:
+        np.testing.assert_array_equal(executor.run(DOUBLE, X), 2 * X)
+        assert list_backends(executor) == ["webgpu"]
+
+
+def test_without_webgpu_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_nothing(_settings: gx.Settings) -> list[DeviceCandidate]:
+        raise NoDeviceError("WebGPU needs wgpu-py")
+
+    monkeypatch.setitem(FINDERS, "webgpu", find_nothing)
+    with gx.GpuExecutor() as executor:
+        for run in (executor.run, lambda *call: executor.submit(*call).result()):
+            with pytest.raises(KernelError) as raised:
+                run(DOUBLE, X)
+            assert str(raised.value) == (
+                "kernel 'double' has only WGSL, and no WebGPU device can be opened for it "
+                "(webgpu: WebGPU needs wgpu-py); make one available, or give the kernel SPIR-V "
+                "with Kernel.from_spirv"
+            )
+        assert "double has only WGSL: no device runs it" in executor.explain(DOUBLE, 5)
+        check_sums([executor.run(ADD, *words(9))], [words(9)])
+
+
+def test_a_webgpu_device_that_does_not_open_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with gx.GpuExecutor() as executor:
+        with monkeypatch.context() as patch:
+
+            def refuse(*_arguments: object, **_options: object) -> None:
+                raise NoDeviceError("busy")
+
+            patch.setattr(WgpuExecutor, "__init__", refuse)
+            with pytest.raises(KernelError, match=r"no WebGPU device can be opened .*: busy\)"):
+                executor.run(DOUBLE, X)
+        np.testing.assert_array_equal(executor.run(DOUBLE, X), 2 * X)
+
+
+@pytest.mark.parametrize("way", ["run", "submit"])
+def test_a_companion_that_is_lost_for_good_fails_its_calls_only(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    def lose(*_arguments: object, **_options: object) -> None:
+        raise DeviceLostError("WebGPU", -4, "lost")
+
+    with gx.GpuExecutor(tries=2) as executor:
+        np.testing.assert_array_equal(executor.run(DOUBLE, X), 2 * X)
+        monkeypatch.setattr(WgpuExecutor, "run", lose)
+        for _ in range(5):
+            with pytest.raises((DeviceLostError, NoDeviceError)):
+                WAYS[way](executor)
+        check_sums([executor.run(ADD, *words(9))], [words(9)])
+        check_sums([executor.submit(ADD, *words(9)).result()], [words(9)])
+
+
+def test_a_profile_includes_a_companion_that_is_open() -> None:
+    with gx.GpuExecutor() as executor:
+        executor.run(DOUBLE, X)
+        with executor.profile() as profile:
+            executor.run(DOUBLE, X)
+        assert [len(spans) for spans in profile.spans] == [0, 1]
+
+
+def test_the_companion_is_closed_with_the_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[WgpuExecutor] = []
+    close = WgpuExecutor.close
+
+    def note_and_close(self: WgpuExecutor) -> None:
+        closed.append(self)
+        close(self)
+
+    monkeypatch.setattr(WgpuExecutor, "close", note_and_close)
+    with gx.GpuExecutor() as executor:
+        executor.run(DOUBLE, X)
+        assert not closed
+    assert len(closed) == 1
+    with pytest.raises(gx.errors.ClosedError):
+        executor.run(DOUBLE, X)
