@@ -26,6 +26,7 @@ LAYERS: list[set[str]] = [
     {"fork"},  # refuses the use of devices after fork()
     {"spirv", "wgsl", "glsl"},  # readers of kernel code, and the compiler of GLSL
     {"primes"},  # a prime in, every constant out
+    {"kernel_arguments", "parameters"},  # what a kernel takes: arrays and values
     {"kernel"},  # one dispatch
     {"kernels"},  # the catalogue of kernels
     {"arguments"},  # checks of what callers pass

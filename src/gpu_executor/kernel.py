@@ -559,6 +559,10 @@ def _check_splittable(kernel: Kernel) -> None:
             f"{where} has split='elements', so the number of elements determines its work-groups; "
             f"drop grid or {advice}"
         )
+    if kernel.scratch is not None:
+        raise KernelError(
+            f"{where} has split='elements', but a scratch buffer, which all elements share; {advice}"
+        )
     fixed = [argument for argument in kernel.arguments if argument.length is not None]
     if fixed:
         raise KernelError(
