@@ -392,6 +392,42 @@ def test_debug_lines_and_unknown_instructions_are_accepted_anywhere() -> None:
     assert read_interface(code).entry_point == "main"
 
 
+def test_shared_types_and_expressions_used_repeatedly_are_measured_in_linear_time() -> None:
+    types: list[Instruction] = [(21, 9, 32, 0)]
+    types += [(30, outer, outer - 1, outer - 1) for outer in range(10, 51)]
+    types += [(50, 9, 60, 1), (71, 60, 1, 5)]  # doubled 20 times: 2^20
+    types += [(52, 9, sum_, 128, sum_ - 1, sum_ - 1) for sum_ in range(61, 81)]
+    types += [(28, 81, 50, 80), (32, 51, 4, 81), (59, 51, 52, 4)]
+    load = (FUNCTION[0], FUNCTION[1], (61, 81, 90, 52), *FUNCTION[2:])
+    found = read_interface(assemble(CAPABILITY, ENTRY, SIZE, *types, *load))
+    assert found.shared_memory_bytes == 4 * 2**41 * 2**20
+    assert found.shared_memory.measure({5: 3}) == 4 * 2**41 * 3 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("expression", "length"),
+    [
+        ((52, 9, 63, 134, 60, 61), 7 // 2), ((52, 9, 63, 137, 60, 61), 7 % 2),
+        ((52, 9, 63, 134, 60, 62), 0),  # by zero: not known
+        ((52, 10, 63, 135, 64, 61), 0), ((52, 10, 63, 130, 61, 60), 0),  # negative: no length
+        ((52, 10, 63, 126, 64), 0),  # an operation that is not evaluated
+        ((52, 9, 63, 194, 60, 61), 7 >> 2), ((52, 9, 63, 196, 60, 61), 7 << 2),
+        ((52, 9, 63, 197, 60, 61), 7 | 2), ((52, 9, 63, 198, 60, 61), 7 ^ 2),
+        ((52, 9, 63, 199, 60, 61), 7 & 2), ((52, 9, 63, 169, 65, 60, 61), 7),
+        ((52, 9, 63, 113, 60), 7), ((52, 9, 63, 81, 66, 1), 2), ((52, 9, 63, 132, 60, 67), 63),
+    ],
+)  # fmt: skip
+def test_lengths_that_are_expressions(expression: Instruction, length: int) -> None:
+    types: list[Instruction] = [
+        (21, 9, 32, 0), (21, 10, 32, 1), (20, 11), (23, 12, 9, 2), (43, 9, 60, 7), (43, 9, 61, 2),
+        (43, 9, 62, 0), (43, 10, 64, 0xFFFFFFF9), (48, 11, 65), (44, 12, 66, 60, 61),
+        (52, 9, 67, 128, 60, 61), expression, (28, 81, 9, 63), (32, 51, 4, 81), (59, 51, 52, 4),
+    ]  # fmt: skip
+    load = (FUNCTION[0], FUNCTION[1], (61, 81, 90, 52), *FUNCTION[2:])
+    found = read_interface(assemble(CAPABILITY, ENTRY, SIZE, *types, *load))
+    assert found.shared_memory_bytes == 4 * length
+
+
 def test_a_module_truncated_at_any_word_is_refused() -> None:
     for code in (VALID, compile_glsl(FULL, "1.3")):
         read_interface(code)

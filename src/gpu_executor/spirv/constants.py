@@ -35,6 +35,8 @@ _OPERATIONS: dict[int, Callable[[int, int], int]] = {
     170: operator.eq, 171: operator.ne, 172: operator.gt, 173: operator.gt, 174: operator.ge,
     175: operator.ge, 176: operator.lt, 177: operator.lt, 178: operator.le, 179: operator.le,
 }  # fmt: skip
+_SHIFTS = frozenset((194, 195, 196))
+_UNSIGNED = frozenset((134, 137, 172, 174, 176, 178, 194))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +132,21 @@ def read_constant(module: Module, target: int) -> Constant | None:
     return Constant(kind, bits, struct.unpack_from(_FORMATS[kind, bits], raw)[0])
 
 
+Values = Mapping[int, int | float | bool]
+"""Specialization constants that are set, by SpecId; the others have their defaults."""
+
+
 def evaluate_integer(
-    module: Module, target: int, values: Mapping[int, int | float | bool], depth: int = 0
+    module: Module,
+    target: int,
+    values: Values,
+    results: dict[int, int | None] | None = None,
+    depth: int = 0,
 ) -> int | None:
     """Return the value of an integer or bool constant, or of an expression of such constants.
 
-    `values` are the specialization constants that are set, by SpecId; the others have their
-    defaults. None if the id is anything else.
+    None if the id is anything else. `results` has those of the expressions evaluated so far: an
+    expression may occur in another one many times.
     """
     name, operands = module.definition(target)
     if name != "OpSpecConstantOp":
@@ -145,15 +155,19 @@ def evaluate_integer(
             return None
         spec_id = find_spec_id(module, target)
         return int(constant.value if spec_id is None else values.get(spec_id, constant.value))
-    if depth > _DEEPEST_EXPRESSION:
-        return None
-    return _evaluate_operation(module, operands, values, depth)
+    results = {} if results is None else results
+    if target not in results:
+        results[target] = None  # for an expression that contains itself
+        if depth <= _DEEPEST_EXPRESSION:
+            results[target] = _evaluate_operation(module, operands, values, results, depth + 1)
+    return results[target]
 
 
 def _evaluate_operation(
     module: Module,
     operands: tuple[int, ...],
-    values: Mapping[int, int | float | bool],
+    values: Values,
+    results: dict[int, int | None],
     depth: int,
 ) -> int | None:
     """Return the value of an OpSpecConstantOp with these operands."""
@@ -161,8 +175,8 @@ def _evaluate_operation(
         composite, parts = module.definition(operands[3])
         if not composite.endswith("ConstantComposite") or operands[4] >= len(parts) - 2:
             return None
-        return evaluate_integer(module, parts[2 + operands[4]], values, depth + 1)
-    arguments = [evaluate_integer(module, each, values, depth + 1) for each in operands[3:]]
+        return evaluate_integer(module, parts[2 + operands[4]], values, results, depth)
+    arguments = [evaluate_integer(module, each, values, results, depth) for each in operands[3:]]
     known = [each for each in arguments if each is not None]
     if len(known) < len(arguments):
         return None
@@ -183,10 +197,10 @@ def _operate(opcode: int, arguments: list[int]) -> int | None:
         return arguments[1] if arguments[0] else arguments[2]
     if opcode not in _OPERATIONS or len(arguments) != 2:
         return None
+    is_negative = opcode in _UNSIGNED and min(arguments) < 0  # an operand of a signed type
+    if is_negative or (opcode in _SHIFTS and not 0 <= arguments[1] < 64):
+        return None
     try:
-        shifts = opcode in (194, 195, 196)
-        if shifts and not 0 <= arguments[1] < 64:
-            return None
         return int(_OPERATIONS[opcode](*arguments))
     except ZeroDivisionError:
         return None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.access import CodeUses
-from gpu_executor.spirv.constants import evaluate_integer, find_spec_id, read_scalar_type
+from gpu_executor.spirv.constants import Values, evaluate_integer, find_spec_id, read_scalar_type
 from gpu_executor.spirv.module import SPEC_ID, WHOLE, Module
 
 _WORKGROUP = 4  # Spec, "Storage Class"
@@ -26,7 +25,7 @@ class SharedMemory:
     def __bool__(self) -> bool:
         return bool(self.types)
 
-    def measure(self, values: Mapping[int, int | float | bool]) -> int:
+    def measure(self, values: Values) -> int:
         """Return the bytes of shared memory that a work-group needs at least.
 
         `values` are specialization constants by SpecId; the others have their defaults. The types
@@ -38,7 +37,8 @@ class SharedMemory:
         module = Module((1, 0))
         module.definitions = {target: (name, ids) for target, name, ids in self.definitions}
         module.decorations = {(target, WHOLE): {SPEC_ID: at} for target, at in self.spec_ids}
-        return sum(_measure_type(module, each, values, 0)[0] for each in self.types)
+        measurement = _Measurement(module, values)
+        return sum(measurement.measure(each)[0] for each in self.types)
 
 
 def read_shared_memory(module: Module, uses: CodeUses) -> SharedMemory:
@@ -63,31 +63,43 @@ def read_shared_memory(module: Module, uses: CodeUses) -> SharedMemory:
     )
 
 
-def _measure_type(
-    module: Module, type_id: int, values: Mapping[int, int | float | bool], depth: int
-) -> tuple[int, int]:
-    """Return the size and the alignment of a type in bytes; (0, 1) if its size is not known."""
-    if depth > _DEEPEST_TYPE:
-        raise SpirvError(f"type %{type_id} is nested too deep, or contains itself")
-    name, operands = module.definition(type_id)
-    scalar = read_scalar_type(module, type_id)
-    if scalar is not None:
-        return scalar[1] // 8, scalar[1] // 8
-    if name == "OpTypeBool":
-        return _BOOL_BYTES, _BOOL_BYTES
-    if name in ("OpTypeVector", "OpTypeMatrix", "OpTypeArray"):
-        size, alignment = _measure_type(module, operands[1], values, depth + 1)
+class _Measurement:
+    """The sizes and alignments of types in bytes, each computed once."""
+
+    def __init__(self, module: Module, values: Values) -> None:
+        self._module, self._values = module, values
+        self._sizes: dict[int, tuple[int, int]] = {}
+
+    def measure(self, type_id: int, depth: int = 0) -> tuple[int, int]:
+        """Return the size and the alignment of a type; (0, 1) if its size is not known."""
+        if depth > _DEEPEST_TYPE:
+            raise SpirvError(f"type %{type_id} is nested too deep, or contains itself")
+        if type_id not in self._sizes:
+            size, alignment = self._compute(type_id, depth + 1)
+            self._sizes[type_id] = size, max(alignment, 1)
+        return self._sizes[type_id]
+
+    def _compute(self, type_id: int, depth: int) -> tuple[int, int]:
+        name, operands = self._module.definition(type_id)
+        scalar = read_scalar_type(self._module, type_id)
+        if scalar is not None or name == "OpTypeBool":
+            size = _BOOL_BYTES if scalar is None else scalar[1] // 8
+            return size, size
         if name == "OpTypeVector":
+            size, _ = self.measure(operands[1], depth)
             return operands[2] * size, size * (2 if operands[2] == 2 else 4)
-        count = operands[2]
-        if name == "OpTypeArray":
-            count = max(evaluate_integer(module, operands[2], values) or 0, 0)
-        return count * (-(-size // alignment) * alignment), alignment
-    if name == "OpTypeStruct":
+        if name in ("OpTypeMatrix", "OpTypeArray"):
+            size, alignment = self.measure(operands[1], depth)
+            count = operands[2]
+            if name == "OpTypeArray":
+                count = max(evaluate_integer(self._module, operands[2], self._values) or 0, 0)
+            return count * _round_up(size, alignment), alignment
         end, largest = 0, 1
-        for member in operands[1:]:
-            size, alignment = _measure_type(module, member, values, depth + 1)
-            alignment = max(alignment, 1)
-            end, largest = -(-end // alignment) * alignment + size, max(largest, alignment)
-        return -(-end // largest) * largest, largest
-    return 0, 1
+        for member in operands[1:] if name == "OpTypeStruct" else ():
+            size, alignment = self.measure(member, depth)
+            end, largest = _round_up(end, alignment) + size, max(largest, alignment)
+        return _round_up(end, largest), largest
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
