@@ -27,6 +27,7 @@ LAYERS: list[set[str]] = [
     {"spirv", "wgsl", "glsl"},  # readers of kernel code, and the compiler of GLSL
     {"primes"},  # a prime in, every constant out
     {"kernel_arguments", "parameters"},  # what a kernel takes: arrays and values
+    {"kernel_declaration"},  # what its author writes beside the code
     {"kernel"},  # one dispatch
     {"kernels"},  # the catalogue of kernels
     {"arguments"},  # checks of what callers pass

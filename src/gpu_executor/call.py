@@ -23,8 +23,9 @@ import numpy as np
 from gpu_executor.arguments import check_is_kernel, describe, is_masked
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
-from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, parse_grid, to_native
+from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, to_native
 from gpu_executor.kernel_arguments import Argument, describe_dtype, have_same_layout
+from gpu_executor.kernel_declaration import parse_grid
 from gpu_executor.lru import remember
 from gpu_executor.overlaps import is_same_view, may_overlap
 from gpu_executor.parameters import NO_VALUES, ParameterLayout, ParameterValues

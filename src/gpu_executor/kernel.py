@@ -23,16 +23,14 @@ import contextlib
 import functools
 import hashlib
 import importlib
-import inspect
 import pickle
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.errors import ArgumentTypeError, KernelError, NotRunHereError, SpirvError
@@ -46,6 +44,19 @@ from gpu_executor.kernel_arguments import (
     read_arguments,
     to_native,
 )
+from gpu_executor.kernel_declaration import (
+    BY_SPLIT,
+    Grid,
+    GridRule,
+    Split,
+    encode_init,
+    freeze_params,
+    freeze_shapes,
+    has_count,
+    is_pairs,
+    parse_grid_rule,
+    takes_params,
+)
 from gpu_executor.parameters import ParameterLayout, WordParameter
 from gpu_executor.settings import Settings
 from gpu_executor.spirv import Access, LocalSize, ShaderInterface, read_interface
@@ -53,14 +64,8 @@ from gpu_executor.wgsl import PARAMETER_WORDS, WgslCode
 
 __all__ = ["COUNT_BYTES", "Argument", "ElementType", "Grid", "Kernel", "Shape", "to_native"]
 
-Split = Literal["elements", "whole"]
 Constant = int | float | bool
-Grid = tuple[int, int, int]
-"""Work-groups in x, y and z."""
-GridRule = tuple[int, ...] | Callable[..., Any]
 COUNT_BYTES = 4
-BY_SPLIT = object()
-"""The default of `init`: zeros for kernels that are not chunked, nothing for the others."""
 NO_INTERFACE = ShaderInterface(
     (0, 0), "", LocalSize((1, 1, 1), (None, None, None)), (), frozenset(), 0, (), frozenset()
 )
@@ -126,7 +131,7 @@ class Kernel:
         object.__setattr__(self, "_hash", hash(identity))
         object.__setattr__(self, "inputs", sum(each.is_input for each in self.arguments))
         object.__setattr__(self, "outputs", sum(each.is_output for each in self.arguments))
-        object.__setattr__(self, "grid_takes_params", _takes_params(self.grid))
+        object.__setattr__(self, "grid_takes_params", takes_params(self.grid))
 
     inputs: int = field(init=False, repr=False)
     """How many arrays a call passes: inputs and in-out arguments."""
@@ -191,7 +196,7 @@ class Kernel:
 
     def make_parameters(self, shape_words: bytes) -> ParameterLayout:
         """Return where the parameters lie behind the element count, `push` and `shape_words`."""
-        defaults = dict(self.params) if _is_pairs(self.params) else self.params
+        defaults = dict(self.params) if is_pairs(self.params) else self.params
         taken = (COUNT_BYTES if self.count else 0) + len(self.push) + len(shape_words)
         if self.spirv:
             return ParameterLayout.of_code(self.name, self.interface, taken, defaults)
@@ -295,7 +300,7 @@ class Kernel:
             spirv=code,
             arguments=arguments,
             split=split,
-            out_shape=_freeze(out_shape),
+            out_shape=freeze_shapes(out_shape),
             constants=tuple(sorted((constants or {}).items())),
             push=bytes(memoryview(push)),
             status=status,
@@ -306,11 +311,11 @@ class Kernel:
             digest=hashlib.sha256(code).hexdigest(),
             push_of=push_of,
             wgsl=wgsl,
-            grid=_parse_grid_rule(where, grid),
+            grid=parse_grid_rule(where, grid),
             packed=packed,
-            init=_encode_init(where, arguments, split, init),
-            count=_has_count(where, interface, count),
-            params=_freeze_params(params),
+            init=encode_init(where, arguments, split, init),
+            count=has_count(where, interface, count),
+            params=freeze_params(params),
             reference_at=reference_at,
             scratch=scratch,
         )
@@ -381,7 +386,7 @@ class Kernel:
             spirv=b"",
             arguments=arguments,
             split=split,
-            out_shape=_freeze(out_shape),
+            out_shape=freeze_shapes(out_shape),
             constants=(),
             push=b"",
             status=status,
@@ -392,8 +397,8 @@ class Kernel:
             digest="",
             push_of=push_of,
             wgsl=code,
-            grid=_parse_grid_rule(where, grid),
-            init=_encode_init(where, arguments, split, init),
+            grid=parse_grid_rule(where, grid),
+            init=encode_init(where, arguments, split, init),
             reference_at=reference_at,
             scratch=scratch,
         )
@@ -402,7 +407,7 @@ class Kernel:
         return kernel
 
 
-# --- reading the declaration ---
+# --- reading the code ---
 
 
 def _read_code(code_or_path: bytes | str | Path) -> bytes:
@@ -415,97 +420,6 @@ def _choose_default_name(code_or_path: bytes | str | Path, code: bytes) -> str:
     if isinstance(code_or_path, str | Path):
         return Path(code_or_path).stem
     return f"spirv-{hashlib.sha256(code).hexdigest()[:8]}"
-
-
-def _freeze(shape: Any) -> Any:
-    """Return a shape, or a list of shapes, as hashable tuples; a function as it is."""
-    if isinstance(shape, list):
-        return tuple(_freeze(each) for each in shape)
-    return shape
-
-
-def _freeze_params(params: Any) -> Any:
-    return tuple(params.items()) if isinstance(params, Mapping) else params
-
-
-def _is_pairs(params: Any) -> bool:
-    """Whether default parameters are pairs of a name and a value, as `_freeze_params` makes."""
-    return isinstance(params, tuple) and all(
-        isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str) for each in params
-    )
-
-
-def _takes_params(grid: GridRule | None) -> bool:
-    if not callable(grid):
-        return False
-    try:
-        return "params" in inspect.signature(grid).parameters
-    except (TypeError, ValueError):  # a builtin without a signature
-        return False
-
-
-def _parse_grid_rule(where: str, grid: Any) -> GridRule | None:
-    rule: GridRule | None = grid if grid is None or callable(grid) else parse_grid(where, grid)
-    return rule
-
-
-def parse_grid(where: str, grid: Any) -> Grid:
-    """Return work-groups in x, y and z; missing dimensions are 1."""
-    given = (grid,) if isinstance(grid, Integral) else grid
-    fits = isinstance(given, tuple | list) and 1 <= len(given) <= 3
-    if not fits or not all(isinstance(each, Integral) and int(each) >= 1 for each in given):
-        raise KernelError(
-            f"{where}: grid is {grid!r}; it must be one to three numbers of work-groups, each at "
-            "least 1"
-        )
-    x, y, z = (*map(int, given), 1, 1)[:3]
-    return x, y, z
-
-
-def _has_count(where: str, interface: ShaderInterface, declared: bool | None) -> bool:
-    """Whether the push constants begin with the number of elements."""
-    members = interface.push_members
-    first = members[0] if members else None
-    fits = (
-        first is not None
-        and (first.offset, first.shape) == (0, ())
-        and first.dtype in (np.dtype(np.uint32), np.dtype(np.int32))
-    )
-    if declared and not fits:
-        raise KernelError(
-            f"{where}: count=True, but its push constants do not begin with a 32-bit integer"
-        )
-    return fits if declared is None else declared
-
-
-def _encode_init(
-    where: str, arguments: Sequence[Argument], split: Split, init: Any
-) -> tuple[bytes | None, ...]:
-    outputs = [argument for argument in arguments if argument.access == "out"]
-    if init is BY_SPLIT:
-        init = None if split == "elements" else 0
-    values = init if isinstance(init, list | tuple) else [init] * len(outputs)
-    if len(values) != len(outputs):
-        raise KernelError(
-            f"{where}: init lists {len(values)} values for {len(outputs)} outputs (in-out "
-            "arguments have none)"
-        )
-    return tuple(
-        None if value is None else _encode_element(where, argument.type, value)
-        for argument, value in zip(outputs, values, strict=True)
-    )
-
-
-def _encode_element(where: str, type_: ElementType, value: Any) -> bytes:
-    """Return the bytes of an element that consists of one number, repeated."""
-    try:
-        if type_.dtype.kind in "iu" and value != int(value):
-            raise ValueError
-        with np.errstate(over="raise"):
-            filled = np.full(type_.shape, value, type_.dtype)
-    except (TypeError, ValueError, OverflowError, FloatingPointError):
-        raise KernelError(f"{where}: init is {value!r}, which does not fit {type_}") from None
-    return filled.tobytes()
 
 
 # --- checks ---
@@ -561,7 +475,8 @@ def _check_splittable(kernel: Kernel) -> None:
         )
     if kernel.scratch is not None:
         raise KernelError(
-            f"{where} has split='elements', but a scratch buffer, which all elements share; {advice}"
+            f"{where} has split='elements', but all elements would share its scratch buffer; "
+            f"{advice}"
         )
     fixed = [argument for argument in kernel.arguments if argument.length is not None]
     if fixed:

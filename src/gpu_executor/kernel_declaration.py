@@ -1,0 +1,116 @@
+"""Declarations: the parts of a kernel that its author writes beside the code, in checked form.
+
+`kernel.py` holds them against the code.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from typing import Any, Literal
+
+import numpy as np
+
+from gpu_executor.errors import KernelError
+from gpu_executor.kernel_arguments import Argument, ElementType
+from gpu_executor.spirv import ShaderInterface
+
+Split = Literal["elements", "whole"]
+Grid = tuple[int, int, int]
+"""Work-groups in x, y and z."""
+GridRule = tuple[int, ...] | Callable[..., Any]
+"""A grid, or a function that computes one from the shapes of the passed arrays."""
+BY_SPLIT = object()
+"""The default of `init`: zeros for kernels that are not chunked, nothing for the others."""
+
+
+def freeze_shapes(shape: Any) -> Any:
+    """Return a shape, or a list of shapes, as hashable tuples; a function as it is."""
+    if isinstance(shape, list):
+        return tuple(freeze_shapes(each) for each in shape)
+    return shape
+
+
+def freeze_params(params: Any) -> Any:
+    return tuple(params.items()) if isinstance(params, Mapping) else params
+
+
+def is_pairs(params: Any) -> bool:
+    """Whether default parameters are pairs of a name and a value, as `freeze_params` makes."""
+    return isinstance(params, tuple) and all(
+        isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], str) for each in params
+    )
+
+
+def takes_params(grid: GridRule | None) -> bool:
+    if not callable(grid):
+        return False
+    try:
+        return "params" in inspect.signature(grid).parameters
+    except (TypeError, ValueError):  # a builtin without a signature
+        return False
+
+
+def parse_grid_rule(where: str, grid: Any) -> GridRule | None:
+    rule: GridRule | None = grid if grid is None or callable(grid) else parse_grid(where, grid)
+    return rule
+
+
+def parse_grid(where: str, grid: Any) -> Grid:
+    """Return work-groups in x, y and z; missing dimensions are 1."""
+    given = (grid,) if isinstance(grid, Integral) else grid
+    fits = isinstance(given, tuple | list) and 1 <= len(given) <= 3
+    if not fits or not all(isinstance(each, Integral) and int(each) >= 1 for each in given):
+        raise KernelError(
+            f"{where}: grid is {grid!r}; it must be one to three numbers of work-groups, each at "
+            "least 1"
+        )
+    x, y, z = (*map(int, given), 1, 1)[:3]
+    return x, y, z
+
+
+def has_count(where: str, interface: ShaderInterface, declared: bool | None) -> bool:
+    """Whether the push constants begin with the number of elements."""
+    members = interface.push_members
+    first = members[0] if members else None
+    fits = (
+        first is not None
+        and (first.offset, first.shape) == (0, ())
+        and first.dtype in (np.dtype(np.uint32), np.dtype(np.int32))
+    )
+    if declared and not fits:
+        raise KernelError(
+            f"{where}: count=True, but its push constants do not begin with a 32-bit integer"
+        )
+    return fits if declared is None else declared
+
+
+def encode_init(
+    where: str, arguments: Sequence[Argument], split: Split, init: Any
+) -> tuple[bytes | None, ...]:
+    outputs = [argument for argument in arguments if argument.access == "out"]
+    if init is BY_SPLIT:
+        init = None if split == "elements" else 0
+    values = init if isinstance(init, list | tuple) else [init] * len(outputs)
+    if len(values) != len(outputs):
+        raise KernelError(
+            f"{where}: init lists {len(values)} values for {len(outputs)} outputs (in-out "
+            "arguments have none)"
+        )
+    return tuple(
+        None if value is None else _encode_element(where, argument.type, value)
+        for argument, value in zip(outputs, values, strict=True)
+    )
+
+
+def _encode_element(where: str, type_: ElementType, value: Any) -> bytes:
+    """Return the bytes of an element that consists of one number, repeated."""
+    try:
+        if type_.dtype.kind in "iu" and value != int(value):
+            raise ValueError
+        with np.errstate(over="raise"):
+            filled = np.full(type_.shape, value, type_.dtype)
+    except (TypeError, ValueError, OverflowError, FloatingPointError):
+        raise KernelError(f"{where}: init is {value!r}, which does not fit {type_}") from None
+    return filled.tobytes()
