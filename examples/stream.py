@@ -29,6 +29,6 @@ with gx.GpuExecutor() as gpu:
     for index, total in enumerate(islice(sums, 10)):
         first, last = index * BLOCK, (index + 1) * BLOCK - 1
         gauss = (first + last) * BLOCK // 2
-        print(f"{first:>6,} + ... + {last:>6,} = {total[0]:>11,}", "ok" if total == gauss else "?")
+        print(f"{first:>6,} + ... + {last:>6,} = {total:>11,}", "ok" if total == gauss else "?")
 
 print(f"ten sums were taken, {len(produced)} blocks were produced")

@@ -100,34 +100,43 @@ def test_an_element_that_is_not_below_the_modulus_is_named(backend: Backend, nam
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions(backend: Backend, name: str) -> None:
     kernel = gx.kernels.load(name)
-    assert kernel.types is not None
     operation = {"sum": np.add, "min": np.minimum, "max": np.maximum}[name.split("_")[1]]
     for count in limit_cases(backend, [1, 2, 4095, 4096, 50_000, 4097]):
         x = np.random.default_rng(count).integers(0, 1 << 32, count, np.uint32)
-        if kernel.types[0].dtype == np.float32:
+        if "f32" in name:
             x = ((x.astype(np.float64) / 2**31 - 1) * 1e6).astype(np.float32)
         expected = compute_reference(kernel, x)
-        np.testing.assert_array_equal(backend.run(kernel, x), expected)
-        blocks = [x[start : start + 4096] for start in range(0, count, 4096)]
-        by_numpy = np.array([operation.reduce(block) for block in blocks], x.dtype)
-        np.testing.assert_allclose(expected, by_numpy, rtol=1e-4, atol=1e2)
+        result = backend.run(kernel, x)
+        np.testing.assert_array_equal(result, expected)
+        assert result.shape == expected.shape
+        step = 4096 if name.endswith("by_block") else count
+        by_numpy = [operation.reduce(x[i : i + step], dtype=x.dtype) for i in range(0, count, step)]
+        np.testing.assert_allclose(expected.reshape(-1), by_numpy, rtol=1e-4, atol=1e2)
 
 
 @pytest.mark.parametrize("name", ["reduce_min_f32", "reduce_max_f32", "reduce_sum_f32"])
 def test_reductions_of_nan_and_infinity(backend: Backend, name: str) -> None:
-    kernel = gx.kernels.load(name)
     x = np.ones(5000, np.float32)
     x[[3, 4500]] = np.nan, np.inf
-    result = backend.run(kernel, x)
-    assert np.isnan(result[0])
-    assert result[1] == (1 if "min" in name else np.inf)
+    assert np.isnan(backend.run(gx.kernels.load(name), x))
+    blocks = backend.run(gx.kernels.load(f"{name}_by_block"), x)
+    assert np.isnan(blocks[0])
+    assert blocks[1] == (1 if "min" in name else np.inf)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_matrix_products(backend: Backend, name: str) -> None:
     kernel = gx.kernels.load(name)
     assert kernel.types is not None
-    sizes = [(1, 1, 1), (16, 16, 16), (3, 100, 2), (40, 1, 50), (17, 5, 33)]
+    sizes = [
+        (1, 1, 1),
+        (16, 16, 16),
+        (3, 100, 2),
+        (40, 1, 50),
+        (1, 70, 900),
+        (900, 70, 1),
+        (17, 5, 33),
+    ]
     for m, k, n in limit_cases(backend, sizes):
         draw = np.random.default_rng(m)
         a = draw.integers(0, 1 << 32, (m, k), np.uint32)

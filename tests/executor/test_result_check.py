@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +44,7 @@ from tests.support.threads import PATIENCE
 ADD_F32 = gx.kernels.load("vector_add_f32")
 SUM_F32 = gx.kernels.load("reduce_sum_f32")
 MATMUL = gx.kernels.load("matmul_u32")
+WITHOUT_SAMPLES = dataclasses.replace(MATMUL, reference_at=None)
 
 
 class Spoiling:
@@ -199,10 +201,22 @@ def test_every_output_is_checked() -> None:
 
 def test_whole_kernels_are_checked_as_a_whole(checked: gx.GpuExecutor) -> None:
     a = np.arange(12, dtype=np.uint32).reshape(4, 3)
-    np.testing.assert_array_equal(checked.run(MATMUL, a, a.T), a @ a.T)
+    np.testing.assert_array_equal(checked.run(WITHOUT_SAMPLES, a, a.T), a @ a.T)
     assert checked.stats().checked == 1
     spoil(checked, 2)
-    assert found_by(checked, MATMUL, a, a.T).index == 2 * 4
+    assert found_by(checked, WITHOUT_SAMPLES, a, a.T).index == 2 * 4
+
+
+def test_single_elements_of_matrix_products_and_reductions_are_checked() -> None:
+    a = np.arange(1200, dtype=np.uint32).reshape(40, 30)
+    with gx.GpuExecutor("cpu", check=0.01) as executor:
+        np.testing.assert_array_equal(executor.run(MATMUL, a, a.T), a @ a.T)
+        assert executor.stats().checked == 16
+        executor.run(SUM_F32, a.astype(np.float32))
+        assert executor.stats().checked == 17
+    with gx.GpuExecutor("cpu", check=1.0) as executor:
+        spoil(executor, 2)
+        assert found_by(executor, MATMUL, a, a.T).index == 2 * 40
 
 
 def test_a_fraction_of_the_calls_of_whole_kernels_is_checked() -> None:
@@ -210,7 +224,7 @@ def test_a_fraction_of_the_calls_of_whole_kernels_is_checked() -> None:
         executor._checker._random = np.random.default_rng(3)
         a = np.ones((2, 2), np.uint32)
         for _ in range(200):
-            executor.run(MATMUL, a, a)
+            executor.run(WITHOUT_SAMPLES, a, a)
         assert 25 < executor.stats().checked < 75
 
 

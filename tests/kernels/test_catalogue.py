@@ -29,6 +29,12 @@ NAMES = [
     "reduce_min_f32",
     "reduce_max_u32",
     "reduce_max_f32",
+    "reduce_sum_u32_by_block",
+    "reduce_sum_f32_by_block",
+    "reduce_min_u32_by_block",
+    "reduce_min_f32_by_block",
+    "reduce_max_u32_by_block",
+    "reduce_max_f32_by_block",
     *(f"{field}_{operation}" for field in NAMED for operation in ("add", "sub", "mul")),
 ]
 GOLDILOCKS = Prime("goldilocks", 2**64 - 2**32 + 1)
@@ -50,6 +56,7 @@ def test_every_name_loads_the_same_kernel_each_time(name: str) -> None:
     assert kernel.inputs == (1 if name.startswith("reduce") else 2)
     assert kernel.wgsl is not None
     assert kernel.reference is not None
+    assert (kernel.reference_at is not None) == whole
     assert kernel.status == (name.rpartition("_")[0] in NAMED)
 
 

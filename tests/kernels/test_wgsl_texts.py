@@ -14,11 +14,9 @@ import numpy.typing as npt
 import pytest
 import wgpu
 
-import gpu_executor as gx
 from gpu_executor.errors import KernelError
 from gpu_executor.kernels import wgsl_texts
-from gpu_executor.kernels.modules import load_spirv
-from gpu_executor.kernels.wgsl_texts import MATRIX_TILE, REDUCTION_BLOCK
+from gpu_executor.kernels.wgsl_texts import REDUCTION_BLOCK
 from gpu_executor.primes import NAMED, Prime, words
 from gpu_executor.primes.prime import MAX_BITS, WORD_BITS, LimbLayout, is_prime
 from gpu_executor.wgsl import PARAMETER_WORDS, WgslCode
@@ -343,7 +341,7 @@ def test_field_data_fits_the_parameters_and_the_text_is_short(operation: str) ->
     assert len(wgsl_texts.render_field_operation(NAMED["bls12_381_fq"], operation).text) < 15_000
 
 
-# --- reductions ---
+# --- reductions by blocks ---
 
 
 def combine_arrays(operation: str, a: Array, b: Array) -> Array:
@@ -379,12 +377,12 @@ def reduce_blocks(operation: str, array: Array) -> Array:
     return partials[:, 0]
 
 
-def reduce_once(
+def reduce_each_block(
     runner: Runner, operation: str, array: Array, groups: tuple[int, int] | None = None
 ) -> Array:
     blocks = -(-len(array) // REDUCTION_BLOCK)
     outcome = runner(
-        wgsl_texts.render_reduction(operation, array.dtype),
+        wgsl_texts.render_reduction(operation, array.dtype, by_block=True),
         [array],
         4 * blocks,
         count=len(array),
@@ -407,29 +405,8 @@ def test_blocks_are_reduced_in_a_fixed_order(
     wgpu_device: Runner, operation: str, dtype: type[np.generic], count: int
 ) -> None:
     array = some_numbers(dtype, count)
-    result = reduce_once(wgpu_device, operation, array)
+    result = reduce_each_block(wgpu_device, operation, array)
     assert result.tobytes() == reduce_blocks(operation, array).tobytes()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("operation", wgsl_texts.REDUCTIONS)
-def test_repeated_reductions_agree_with_numpy(
-    wgpu_device: Runner, operation: str, dtype: type[np.generic]
-) -> None:
-    array = some_numbers(dtype, 100_000)
-    result = array
-    while len(result) > 1:
-        result = reduce_once(wgpu_device, operation, result)
-    if operation == "sum" and dtype is np.float32:
-        scale = np.abs(array).sum(dtype=np.float64)
-        assert abs(float(result[0]) - array.sum(dtype=np.float64)) < 1e-6 * scale
-    else:
-        with_numpy: dict[str, Callable[[Array], Any]] = {
-            "sum": lambda array: array.sum(dtype=array.dtype),
-            "min": np.min,
-            "max": np.max,
-        }
-        assert result[0] == with_numpy[operation](array)
 
 
 @pytest.mark.parametrize("groups", [(1, 1), (3, 1), (5, 2), (40, 1)])
@@ -437,7 +414,7 @@ def test_a_sum_does_not_depend_on_the_work_groups(
     wgpu_device: Runner, groups: tuple[int, int]
 ) -> None:
     array = some_numbers(np.float32, 60_000)
-    result = reduce_once(wgpu_device, "sum", array, groups)
+    result = reduce_each_block(wgpu_device, "sum", array, groups)
     assert result.tobytes() == reduce_blocks("sum", array).tobytes()
 
 
@@ -448,7 +425,7 @@ def test_nan_propagates(wgpu_device: Runner, operation: str, place: int) -> None
     array[(place + 1) % 5000] = np.inf
     for nan in (0x7FC00000, 0xFFC00000, 0x7F800001, 0xFFFFFFFF):
         array.view(np.uint32)[place] = nan
-        result = reduce_once(wgpu_device, operation, array)
+        result = reduce_each_block(wgpu_device, operation, array)
         np.testing.assert_array_equal(result, reduce_blocks(operation, array))
 
 
@@ -467,7 +444,7 @@ def test_infinities_and_signed_zeros(
     array = np.array(values, np.float32)
     with np.errstate(over="ignore"):
         expected = reduce_blocks(operation, array)
-    result = reduce_once(wgpu_device, operation, array)
+    result = reduce_each_block(wgpu_device, operation, array)
     np.testing.assert_array_equal(result, expected)
     if not np.isnan(expected).any():
         assert result.tobytes() == expected.tobytes()
@@ -476,100 +453,8 @@ def test_infinities_and_signed_zeros(
 @pytest.mark.parametrize("operation", ["min", "max"])
 def test_subnormal_floats_keep_their_order(wgpu_device: Runner, operation: str) -> None:
     array = np.array([2e-45, -2e-45, 1e-45, -1e-45], np.float32)
-    result = reduce_once(wgpu_device, operation, array)
+    result = reduce_each_block(wgpu_device, operation, array)
     assert result.tobytes() == reduce_blocks(operation, array).tobytes()
-
-
-# --- matrix products ---
-
-
-def run_matrix_product(runner: Runner, a: Array, b: Array) -> Array:
-    (m, k), n = a.shape, b.shape[1]
-    code = wgsl_texts.render_matrix_product(a.dtype)
-    outcome = runner(
-        dataclasses.replace(code, data=struct.pack("<3I", m, n, k)),
-        [a, b],
-        4 * m * n,
-        count=a.size,
-        groups=(-(-n // MATRIX_TILE), -(-m // MATRIX_TILE)),
-    )
-    return np.frombuffer(outcome.output, a.dtype).reshape(m, n)
-
-
-MATRIX_SIZES = [(1, 1, 1), (16, 16, 16), (17, 15, 33), (1, 70, 5), (70, 1, 19), (33, 47, 1)]
-
-
-@pytest.mark.parametrize(("m", "n", "k"), MATRIX_SIZES)
-def test_products_of_integer_matrices_wrap(wgpu_device: Runner, m: int, n: int, k: int) -> None:
-    a, b = (some_numbers(np.uint32, size) for size in (m * k, k * n))
-    a, b = a.reshape(m, k), b.reshape(k, n)
-    np.testing.assert_array_equal(run_matrix_product(wgpu_device, a, b), a @ b)
-
-
-@pytest.mark.parametrize(("m", "n", "k"), MATRIX_SIZES)
-def test_products_of_float_matrices_are_accurate(
-    wgpu_device: Runner, m: int, n: int, k: int
-) -> None:
-    a, b = (some_numbers(np.float32, size) for size in (m * k, k * n))
-    a, b = a.reshape(m, k), b.reshape(k, n)
-    wide = [each.astype(np.float64) for each in (a, b)]
-    scale = np.abs(wide[0]) @ np.abs(wide[1])
-    difference = np.abs(run_matrix_product(wgpu_device, a, b) - wide[0] @ wide[1])
-    # Each of the k multiply-adds rounds once or twice.
-    assert (difference <= 2 * k * 2.0**-24 * scale).all()
-
-
-# --- comparison with GLSL ---
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("operation", wgsl_texts.REDUCTIONS)
-def test_reductions_in_glsl_agree_bit_for_bit(
-    gpu: gx.PersistentVulkanBackend, operation: str, dtype: type[np.generic]
-) -> None:
-    name = f"reduce_{operation}_{'u32' if dtype is np.uint32 else 'f32'}"
-    kernel = gx.Kernel.from_spirv(
-        load_spirv(name),
-        inputs=1,
-        outputs=1,
-        dtypes=[dtype, dtype],
-        split="whole",
-        out_shape=lambda shape: (-(-shape[0] // REDUCTION_BLOCK),),
-        name=name,
-    )
-    for count in COUNTS:
-        array = some_numbers(dtype, count)
-        assert gpu.run(kernel, array).tobytes() == reduce_blocks(operation, array).tobytes()
-    if dtype is np.float32:
-        array[[5, 4096]] = np.nan, -np.inf
-        np.testing.assert_array_equal(gpu.run(kernel, array), reduce_blocks(operation, array))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("m", "n", "k"), MATRIX_SIZES)
-def test_matrix_products_in_glsl_agree(
-    wgpu_device: Runner,
-    gpu: gx.PersistentVulkanBackend,
-    m: int,
-    n: int,
-    k: int,
-    dtype: type[np.generic],
-) -> None:
-    name = f"matmul_{'u32' if dtype is np.uint32 else 'f32'}"
-    kernel = gx.Kernel.from_spirv(
-        load_spirv(name),
-        inputs=2,
-        outputs=1,
-        dtypes=[dtype] * 3,
-        split="whole",
-        out_shape=lambda a, b: (a[0], b[1]),
-        push=struct.pack("<3I", m, n, k),
-        name=name,
-    )
-    a, b = (some_numbers(dtype, size) for size in (m * k, k * n))
-    a, b = a.reshape(m, k), b.reshape(k, n)
-    expected = run_matrix_product(wgpu_device, a, b)
-    np.testing.assert_allclose(gpu.run(kernel, a, b), expected, rtol=1e-3, atol=1e-2)
 
 
 # --- refusals ---

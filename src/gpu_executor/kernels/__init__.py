@@ -6,6 +6,8 @@
 `spirv/`, built from `glsl/` by `make kernels`.
 
     catalogue.py           the kernels by name, which check their elements
+    matmul.py              matrix products
+    reduction.py           sums, minima and maxima
     elements.py            unchecked field operations on device-resident arrays
     element_references.py  the same operations in NumPy
     passes.py              one pass of a scan or of a number-theoretic transform

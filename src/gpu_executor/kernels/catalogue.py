@@ -1,19 +1,19 @@
-"""The kernels that `load` knows by name, and two that measurements use: copy and product chain."""
+"""The kernels that `load` knows by name, and those that measurements use: a copy and two chains."""
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.errors import ArgumentShapeError, ElementRangeError, KernelError
-from gpu_executor.kernel import Kernel, Shape
+from gpu_executor.errors import ElementRangeError, KernelError
+from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import wgsl_texts
 from gpu_executor.kernels.families import family_limbs, module_family
+from gpu_executor.kernels.matmul import matmul_kernel
 from gpu_executor.kernels.modules import (
     CHAIN_LENGTH,
     GRID_STRIDE,
@@ -25,12 +25,8 @@ from gpu_executor.kernels.modules import (
     limb_constants,
     load_spirv,
 )
-from gpu_executor.kernels.wgsl_texts import (
-    MATRIX_TILE,
-    REDUCTION_BLOCK,
-    REDUCTION_INVOCATIONS,
-    REDUCTIONS,
-)
+from gpu_executor.kernels.reduction import BY_BLOCK_SUFFIX, reduction_kernel
+from gpu_executor.kernels.wgsl_texts import REDUCTIONS
 from gpu_executor.primes import NAMED, Prime, words
 
 Array = npt.NDArray[Any]
@@ -42,13 +38,15 @@ MATRIX_KERNELS = tuple(f"matmul_{type_}" for type_ in TYPES)
 REDUCTION_KERNELS = tuple(
     f"reduce_{operation}_{type_}" for operation in REDUCTIONS for type_ in TYPES
 )
+BLOCK_REDUCTION_KERNELS = tuple(f"{name}{BY_BLOCK_SUFFIX}" for name in REDUCTION_KERNELS)
 FIELD_OPERATIONS: dict[str, Arithmetic] = {"add": words.add, "sub": words.sub, "mul": words.mul}
 
 
 def names() -> list[str]:
     """Return the names of all kernels that `load` can return."""
     fields = [f"{field}_{operation}" for field in NAMED for operation in FIELD_OPERATIONS]
-    return [*VECTOR_KERNELS, *MATRIX_KERNELS, *REDUCTION_KERNELS, *fields]
+    reductions = [*REDUCTION_KERNELS, *BLOCK_REDUCTION_KERNELS]
+    return [*VECTOR_KERNELS, *MATRIX_KERNELS, *reductions, *fields]
 
 
 def load(name: str) -> Kernel:
@@ -70,6 +68,9 @@ def _load(name: str) -> Kernel:
         return matmul_kernel(suffix)
     if name in REDUCTION_KERNELS:
         return reduction_kernel(prefix.removeprefix("reduce_"), suffix)
+    if name in BLOCK_REDUCTION_KERNELS:
+        _, operation, type_, *_ = name.split("_")
+        return reduction_kernel(operation, type_, by_block=True)
     if prefix in NAMED and suffix in FIELD_OPERATIONS:
         return field_kernel(NAMED[prefix], suffix)
     raise KernelError(f"there is no kernel {name!r}; the names are {', '.join(names())}")
@@ -119,102 +120,24 @@ def copy_kernel() -> Kernel:
     )
 
 
-# --- matrices ---
+FMA_CHAINS = 8
+"""The number of chains of each invocation of `fma_chain_kernel`."""
 
 
 @functools.cache
-def matmul_kernel(type_: str) -> Kernel:
-    """Return the kernel of a @ b; integers modulo 2^32."""
-    dtype = TYPES[type_]
-    return Kernel.from_spirv(
-        load_spirv(f"matmul_{type_}"),
-        inputs=2,
-        outputs=1,
-        split="whole",
-        dtypes=[dtype] * 3,
-        out_shape=_compute_product_shape,
-        init=None,
-        push_of=_compute_product_sizes,
-        name=f"matmul_{type_}",
-        grid=_compute_tile_grid,
-        reference=np.matmul,
-        wgsl=wgsl_texts.render_matrix_product(dtype),
-    )
-
-
-def _compute_product_shape(a: Shape, b: Shape) -> tuple[int, int]:
-    if len(a) != 2 or len(b) != 2 or a[1] != b[0]:
-        raise ArgumentShapeError(
-            f"a matrix product takes arrays of shapes (m, k) and (k, n); found {a} and {b}"
-        )
-    return a[0], b[1]
-
-
-def _compute_product_sizes(a: Shape, b: Shape) -> tuple[int, int, int]:
-    return a[0], b[1], a[1]
-
-
-def _compute_tile_grid(a: Shape, b: Shape) -> tuple[int, int]:
-    return -(-b[1] // MATRIX_TILE), -(-a[0] // MATRIX_TILE)
-
-
-# --- reductions ---
-#
-# One dispatch reduces each block of 4,096 elements to one value; repeated dispatches leave a single
-# value. The order of the operations depends only on the number of elements. The reference uses the
-# same order, so float sums agree to the last bit.
-
-_COMBINE: dict[str, np.ufunc] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
-
-
-@functools.cache
-def reduction_kernel(operation: str, type_: str) -> Kernel:
-    """Return the kernel of one pass of a reduction: one result per block of `REDUCTION_BLOCK`
-    elements.
+def fma_chain_kernel(length: int) -> Kernel:
+    """Return a kernel of `FMA_CHAINS` chains of `length` dependent multiply-adds of f32 for each
+    element, to measure the arithmetic alone; `length` is a multiple of 16.
     """
-    dtype = TYPES[type_]
     return Kernel.from_spirv(
-        load_spirv(f"reduce_{operation}_{type_}"),
+        load_spirv("fma_chain_f32"),
         inputs=1,
         outputs=1,
-        split="whole",
-        dtypes=[dtype] * 2,
-        out_shape=_count_blocks,
-        init=None,
-        name=f"reduce_{operation}_{type_}",
-        reference=functools.partial(_reduce_blocks, operation, dtype),
-        wgsl=wgsl_texts.render_reduction(operation, dtype),
+        split="elements",
+        dtypes=[np.float32] * 2,
+        constants={CHAIN_LENGTH: length},
+        name=f"fma_chain_f32_{length}",
     )
-
-
-def _count_blocks(shape: Shape) -> int:
-    return -(-math.prod(shape) // REDUCTION_BLOCK)
-
-
-def _get_identity(operation: str, dtype: Any) -> Any:
-    if operation == "sum":
-        return 0 if dtype is np.uint32 else -0.0  # adding 0.0 would turn -0.0 into 0.0
-    limits: Any = np.iinfo(np.uint32)
-    ends = (limits.min, limits.max) if dtype is np.uint32 else (-np.inf, np.inf)
-    return ends[operation == "min"]
-
-
-def _reduce_blocks(operation: str, dtype: Any, array: Array) -> Array:
-    flat = np.asarray(array, dtype).reshape(-1)
-    combine, blocks = _COMBINE[operation], _count_blocks(flat.shape)
-    padded = np.full(blocks * REDUCTION_BLOCK, _get_identity(operation, dtype), dtype)
-    padded[: flat.size] = flat
-    # Row r of a block holds the elements that the invocations combine in iteration r.
-    rows = padded.reshape(blocks, -1, REDUCTION_INVOCATIONS)
-    with np.errstate(all="ignore"):
-        partials = np.full((blocks, REDUCTION_INVOCATIONS), _get_identity(operation, dtype), dtype)
-        for iteration in range(rows.shape[1]):
-            partials = combine(partials, rows[:, iteration])
-        half = REDUCTION_INVOCATIONS // 2
-        while half:
-            partials = combine(partials[:, :half], partials[:, half : 2 * half])
-            half //= 2
-    return np.ascontiguousarray(partials[:, 0])
 
 
 # --- prime fields, with checked elements ---

@@ -44,13 +44,13 @@ def _locate_folder() -> Traversable:
 
 # --- specialization constants ---
 
-# The ids in glsl/grid.glsl, words.glsl, limbs.glsl, products.glsl, field_mul_chain.comp and
-# broadcast.glsl.
+# The ids in glsl/grid.glsl, words.glsl, limbs.glsl, products.glsl, field_mul_chain.comp (and
+# fma_chain_f32.comp) and broadcast.glsl.
 PER_INVOCATION, WORDS, LIMBS, LIMB_BITS, NEGATIVE_INVERSE, CHAIN_LENGTH, BROADCAST = range(1, 8)
 # families/wide_constants.glsl: the id of the first word of each constant, which has 24 words.
 ONE, R_SQUARED = 8, 32
-# The ids in grid.glsl and f64_limbs.glsl.
-GRID_STRIDE, NEGATIVE_INVERSE_HIGH = 57, 58
+# The ids in grid.glsl, f64_limbs.glsl and reduce.glsl.
+GRID_STRIDE, NEGATIVE_INVERSE_HIGH, BY_BLOCK = 57, 58, 59
 
 F64_LIMB_BITS = 52
 """The width of an f64 limb: a float64 has a mantissa of 53 bits (glsl/f64_limbs.glsl)."""

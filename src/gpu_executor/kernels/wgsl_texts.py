@@ -27,13 +27,17 @@ from gpu_executor.wgsl import WgslCode
 Row = Mapping[str, int | str]
 
 REDUCTION_BLOCK = 4096
-"""Elements that one dispatch of a reduction reduces to one value; as in glsl/reduce.glsl."""
+"""Elements that a reduction by blocks reduces to one value; as in glsl/reduce.glsl."""
 REDUCTION_INVOCATIONS = 256
 REDUCTIONS = ("sum", "min", "max")
 QUAD = 4
 """Elements of a vec4, which vector sums load and store."""
-MATRIX_TILE = 16
-"""Rows and columns of the tile of a matrix product that one work-group computes."""
+MATRIX_TILE = 128
+"""Rows and columns of the largest tile of a matrix product that a work-group computes; as in
+glsl/matmul.glsl."""
+MATRIX_DEPTH = 8
+"""Columns of one matrix, and rows of the other, that a tile processes at a time."""
+MATRIX_INVOCATIONS = 256
 LIMB_BITS = 13
 """The width of limbs in products; wgsl/limbs.wgsl explains it."""
 LIMBS_WITHOUT_CARRY = 32
@@ -71,25 +75,26 @@ def render_field_operation(prime: Prime, operation: str) -> WgslCode:
     return WgslCode(text, struct.pack(f"<{len(data)}I", *data), padded=True)
 
 
-def render_reduction(operation: str, dtype: npt.DTypeLike) -> WgslCode:
-    """Render the sum, minimum or maximum of each block of 4096 elements; dispatch it until one
-    value is left.
+def render_reduction(operation: str, dtype: npt.DTypeLike, *, by_block: bool = False) -> WgslCode:
+    """Render the sum, minimum or maximum of all elements, or with `by_block` of each block of 4096
+    elements.
 
-    A work-group has 256 invocations whatever the plan chooses, and any number of work-groups
-    reduces all blocks. Minimum and maximum are NaN if any element is NaN.
+    A work-group has 256 invocations whatever the plan chooses. Any number of work-groups reduces
+    all blocks; without `by_block` they are in one dimension, and their number determines the order
+    of the operations. Minimum and maximum are NaN if any element is NaN.
     """
     if operation not in REDUCTIONS:
         raise KernelError(
             f"there is no reduction {operation!r}; the reductions are {', '.join(REDUCTIONS)}"
         )
-    return _render_reduction(operation, _get_type_name(dtype))
+    return _render_reduction(operation, _get_type_name(dtype), by_block)
 
 
 def render_matrix_product(dtype: npt.DTypeLike) -> WgslCode:
-    """Render a @ b in row-major order for uint32 (modulo 2^32) or float32; the data are m, n and k.
+    """Render a @ b in row-major order for uint32 (modulo 2^32) or float32.
 
-    A work-group has 16 x 16 invocations. The grid's x covers the columns of the product, its y the
-    rows.
+    The data are m, n, k, the rows and the columns of a tile, and the depth of a slice, as
+    `matmul.plan_product` chooses them with the grid. A work-group has 256 invocations.
     """
     return _render_matrix_product(_get_type_name(dtype))
 
@@ -102,7 +107,7 @@ def _render_vector_add(type_: str) -> WgslCode:
 
 
 @functools.cache
-def _render_reduction(operation: str, type_: str) -> WgslCode:
+def _render_reduction(operation: str, type_: str, by_block: bool) -> WgslCode:
     values: Row = {
         "operation": _load_template(f"reduce_{operation}_{type_}"),
         # Minimum and maximum compare the bit patterns of floats, so they load them as u32.
@@ -110,12 +115,62 @@ def _render_reduction(operation: str, type_: str) -> WgslCode:
         "block": REDUCTION_BLOCK,
         "invocations": REDUCTION_INVOCATIONS,
     }
-    return WgslCode(_render(_load_template("reduce"), values))
+    return WgslCode(_render(_load_template("reduce_by_block" if by_block else "reduce"), values))
 
 
 @functools.cache
 def _render_matrix_product(type_: str) -> WgslCode:
-    return WgslCode(_render(_load_template("matrix_product"), {"type": type_, "tile": MATRIX_TILE}))
+    large: Row = {
+        "name": "compute_large_tile",
+        "rows": "LARGE_TILE",
+        "columns": "LARGE_TILE",
+        "blocks": 2,
+        "x": "local % 8u + local / 32u % 2u * 8u",
+        "y": "local / 8u % 4u + local / 64u * 4u",
+    }
+    small: Row = {
+        "name": "compute_small_tile",
+        "rows": "task.tile_rows",
+        "columns": "task.tile_columns",
+        "blocks": 1,
+        "x": "local % (task.tile_columns / 4u)",
+        "y": "local / (task.tile_columns / 4u)",
+    }
+    values: Row = {
+        "type": type_,
+        "invocations": MATRIX_INVOCATIONS,
+        "depth": MATRIX_DEPTH,
+        "large_tile": MATRIX_TILE,
+        "large_tile_function": _render_tile(type_, large),
+        "small_tile_function": _render_tile(type_, small),
+    }
+    return WgslCode(_render(_load_template("matrix_product"), values))
+
+
+def _render_tile(type_: str, values: Row) -> str:
+    """Render the function that computes a tile; an invocation has blocks x blocks of 4 x 4."""
+    blocks = int(values["blocks"])
+    rows: list[Row] = [
+        {
+            "i": row,
+            "block": row // 4,
+            "within": row % 4,
+            "second": f"panels[y * b_stride + x_step + x] = sum{row}_1;" if blocks > 1 else "",
+        }
+        for row in range(4 * blocks)
+    ]
+    sums: list[Row] = [
+        {"i": row, "j": block, "block": row // 4, "component": "xyzw"[row % 4]}
+        for row in range(4 * blocks)
+        for block in range(blocks)
+    ]
+    sections: Mapping[str, Iterable[Row]] = {
+        "load": [{"i": i} for i in range(MATRIX_TILE * MATRIX_DEPTH // MATRIX_INVOCATIONS)],
+        "block": [{"i": i} for i in range(blocks)],
+        "row": rows,
+        "sum": sums,
+    }
+    return _render(_load_template("matrix_tile"), {"type": type_} | dict(values), sections)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-// The maximum of each block of 4096 elements, NaN if any of them is.
+// The maximum; NaN if any element is.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -6,6 +6,8 @@
 #define NOT_A_NUMBER 0xffffffffu
 uint identity() { return 0u; }
 uint combine(uint x, uint y) { return max(x, y); }
+uint to_bits(uint x) { return x; }
+uint from_bits(uint x) { return x; }
 
 #include "ordered_floats.glsl"
 #include "reduce.glsl"

@@ -1,4 +1,4 @@
-// The maximum of each block of 4096 elements.
+// The maximum.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -7,5 +7,7 @@ uint identity() { return 0u; }
 uint combine(uint x, uint y) { return max(x, y); }
 uint from_memory(uint x) { return x; }
 uint to_memory(uint x) { return x; }
+uint to_bits(uint x) { return x; }
+uint from_bits(uint x) { return x; }
 
 #include "reduce.glsl"

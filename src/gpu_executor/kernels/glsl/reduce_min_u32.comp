@@ -1,4 +1,4 @@
-// The minimum of each block of 4096 elements.
+// The minimum.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -7,5 +7,7 @@ uint identity() { return 0xffffffffu; }
 uint combine(uint x, uint y) { return min(x, y); }
 uint from_memory(uint x) { return x; }
 uint to_memory(uint x) { return x; }
+uint to_bits(uint x) { return x; }
+uint from_bits(uint x) { return x; }
 
 #include "reduce.glsl"

@@ -1,4 +1,4 @@
-// The sum of each block of 4096 elements.
+// The sum.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -11,5 +11,7 @@ float combine(float x, float y) {
 }
 float from_memory(float x) { return x; }
 float to_memory(float x) { return x; }
+uint to_bits(float x) { return floatBitsToUint(x); }
+float from_bits(uint x) { return uintBitsToFloat(x); }
 
 #include "reduce.glsl"

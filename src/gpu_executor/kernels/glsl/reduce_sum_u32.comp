@@ -1,4 +1,4 @@
-// The sum of each block of 4096 elements, modulo 2^32.
+// The sum, modulo 2^32.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -7,5 +7,7 @@ uint identity() { return 0; }
 uint combine(uint x, uint y) { return x + y; }
 uint from_memory(uint x) { return x; }
 uint to_memory(uint x) { return x; }
+uint to_bits(uint x) { return x; }
+uint from_bits(uint x) { return x; }
 
 #include "reduce.glsl"
