@@ -1,4 +1,4 @@
-"""Timing of a single kernel on data in device memory, by the device's clock."""
+"""Timing of kernels on data in device memory, by the device's clock."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import itertools
 import statistics
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.call import check
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.kernel import ElementType, Kernel
+from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.primes import Prime
-from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
+from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder
 from gpu_executor.vulkan.descriptors import DescriptorRange
 from gpu_executor.vulkan.memory import Allocation, Purpose, mapped_view
 from gpu_executor.vulkan.profile import Timestamps
@@ -59,10 +62,10 @@ def time_kernel(
         stack.callback(resources.descriptors.release, descriptors)
         push = struct.pack("<I", count) + kernel.push
         grid = -(-count // (work_group * per_invocation)), 1, 1
-        seconds = _time_recording(
+        (seconds,) = _time_recordings(
             stack,
             resources,
-            lambda recorder: recorder.dispatch(pipeline, descriptors, push, grid),
+            [lambda recorder: recorder.dispatch(pipeline, descriptors, push, grid)],
             repeats,
         )
         if status[0] != STATUS_CLEAR:
@@ -70,34 +73,83 @@ def time_kernel(
     return seconds
 
 
-def _time_recording(
+def time_calls(
+    session: Session, calls: Sequence[tuple[Kernel, Sequence[DeviceArray]]], *, repeats: int = 10
+) -> list[float]:
+    """Return the median seconds of calls on device arrays, alternating in one submission.
+
+    The time of a call includes that of zeroing its scratch memory. The kernels have no status word
+    and no parameters.
+    """
+    resources = session.resources
+    with contextlib.ExitStack() as stack:
+        records = [_prepare_call(stack, session, kernel, arrays) for kernel, arrays in calls]
+        return _time_recordings(stack, resources, records, repeats)
+
+
+def _prepare_call(
+    stack: contextlib.ExitStack, session: Session, kernel: Kernel, arrays: Sequence[DeviceArray]
+) -> Callable[[Recorder], None]:
+    """Return a function that records one call; its outputs and its scratch memory are allocated."""
+    resources, signature = session.resources, check(kernel, arrays)
+    found = [session.device_memory.find_range(array) for array in arrays]
+    ranges = [
+        DescriptorRange(binding, each.buffer, each.offset, array.nbytes)
+        for binding, (each, array) in enumerate(zip(found, arrays, strict=True))
+    ]
+    sizes = [operand.nbytes for operand in signature.outputs]
+    sizes += [max(signature.scratch_bytes, 4)] if kernel.scratch is not None else []
+    for nbytes in sizes:
+        made = _allocate(stack, resources, Purpose.DEVICE, nbytes)
+        ranges.append(DescriptorRange(len(ranges), made.buffer, made.offset, nbytes))
+    scratch = Fill(ranges[-1].buffer, ranges[-1].offset, signature.scratch_bytes, b"\0")
+    size, per_invocation = choose_work_groups(kernel, signature.count, session.info, [])
+    grid = signature.grid or (-(-signature.count // (size * per_invocation)), 1, 1)
+    pipeline = resources.pipelines.acquire(kernel, size, per_invocation)
+    stack.callback(resources.pipelines.release, pipeline)
+    descriptors = resources.descriptors.allocate(pipeline, ranges)
+    stack.callback(resources.descriptors.release, descriptors)
+    push = struct.pack("<I", signature.count) + kernel.push + signature.shape_words
+
+    def record(recorder: Recorder) -> None:
+        if signature.scratch_bytes:
+            recorder.fill(scratch)
+            recorder.barrier_copies_to_kernel()
+        recorder.dispatch(pipeline, descriptors, push, grid)
+
+    return record
+
+
+def _time_recordings(
     stack: contextlib.ExitStack,
     resources: Resources,
-    record: Callable[[Recorder], None],
+    records: Sequence[Callable[[Recorder], None]],
     repeats: int,
-) -> float:
-    """Return the median seconds of the recorded work by the device's clock.
+) -> list[float]:
+    """Return the median seconds of each recorded piece of work by the device's clock.
 
-    The work is submitted repeatedly before it is timed, to warm up: an idle GPU runs at a fraction
+    All work is submitted repeatedly before it is timed, to warm up: an idle GPU runs at a fraction
     of its clock (345 of 1,980 MHz on an NVIDIA H200).
     """
-    timestamps = Timestamps(resources.device, [resources.compute.family], repeats + 1)
+    rounds = [record for _ in range(repeats) for record in records]
+    timestamps = Timestamps(resources.device, [resources.compute.family], len(rounds) + 1)
     stack.callback(timestamps.close)
     with _record(stack, resources) as (recorder, submit):
         recorder.reset_timestamps(timestamps)
-        record(recorder)
-        for index in range(repeats):
+        records[-1](recorder)
+        for index, record in enumerate(rounds):
             recorder.barrier_all()
             recorder.write_timestamp(timestamps, index)
             record(recorder)
         recorder.barrier_all()
-        recorder.write_timestamp(timestamps, repeats)
+        recorder.write_timestamp(timestamps, len(rounds))
     warm = time.perf_counter() + WARM_UP_SECONDS
     submit()
     while time.perf_counter() < warm:
         submit()
     at = timestamps.read_elapsed()
-    return statistics.median(b - a for a, b in itertools.pairwise(at)) / 1e9
+    taken = [(after - before) / 1e9 for before, after in itertools.pairwise(at)]
+    return [statistics.median(taken[index :: len(records)]) for index in range(len(records))]
 
 
 def _allocate(

@@ -1,0 +1,171 @@
+"""Matrix products and reductions on device-resident arrays, beside their floors in the same run.
+
+The floor of a product of large matrices is the rate of f32 multiply-adds in registers, that of all
+others the bandwidth of a copy by a kernel. Each result is checked before it is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_executor.bench.kernel_timing import time_calls
+from gpu_executor.bench.targets import Target, is_h200
+from gpu_executor.call import Array
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.kernel import Kernel, Shape
+from gpu_executor.kernels import load
+from gpu_executor.kernels.catalogue import (
+    COPY_UNIT_BYTES,
+    FMA_CHAINS,
+    copy_kernel,
+    fma_chain_kernel,
+)
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+
+SAMPLE = 500
+"""Elements of each result that are checked."""
+MEMORY, ARITHMETIC = "memory", "f32 arithmetic"
+"""The names of the floors."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSizes:
+    """The sizes of the calls that are measured."""
+
+    sides: tuple[int, ...]
+    """Of square matrices."""
+    long: int
+    """Rows of a matrix that is multiplied by a vector, and columns of another one."""
+    depth: int
+    """Columns of the former and rows of the latter."""
+    reduced: int
+    """Elements of a reduction, and four-byte words of the copy."""
+    chains: int
+    length: int
+    """Elements of the chains of multiply-adds, and multiply-adds in each chain."""
+
+
+GPU_SIZES = KernelSizes((4096, 1024), 100_000, 200, 1 << 26, 1 << 22, 1024)
+CPU_SIZES = KernelSizes((256, 64), 10_000, 20, 1 << 20, 1 << 12, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """The time of one call, and the time that its floor would take for the same work."""
+
+    kernel: str
+    shapes: tuple[Shape, ...]
+    ms: float
+    floor: str
+    floor_ms: float
+    of_floor: float
+    """The speed relative to that of the floor."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelMeasurement:
+    """The rates of the floors and the rows of all calls."""
+
+    f32_flops: float
+    """Floating-point operations per second; a multiply-add is two."""
+    copy_bytes_per_second: float
+    """Bytes that are read and written."""
+    rows: tuple[KernelRow, ...]
+
+
+def choose_sizes(device: DeviceInfo) -> KernelSizes:
+    """Choose sizes at which the device reaches its sustained rate."""
+    return CPU_SIZES if device.kind == "cpu" else GPU_SIZES
+
+
+def measure_kernels(
+    gpu: PersistentVulkanBackend, sizes: KernelSizes, repeats: int = 10
+) -> KernelMeasurement:
+    """Check and time every call, alternating with the floors."""
+    memory = gpu._session.device_memory
+    factors = memory.put(np.full(sizes.chains, 0.5, np.float32))
+    copied = memory.empty((sizes.reduced // 4, 2), np.dtype(np.uint64))
+    floors: list[tuple[Kernel, Sequence[DeviceArray]]] = [
+        (fma_chain_kernel(sizes.length), [factors]),
+        (copy_kernel(), [copied]),
+    ]
+    calls = [_prepare_call(gpu, name, shapes) for name, shapes in _list_calls(sizes)]
+    chains, copy, *taken = time_calls(gpu._session, [*floors, *calls], repeats=repeats)
+    flops = 2 * sizes.chains * FMA_CHAINS * sizes.length / chains
+    bandwidth = 2 * len(copied) * COPY_UNIT_BYTES / copy
+    rows = []
+    for (kernel, arrays), seconds in zip(calls, taken, strict=True):
+        floor, floor_seconds = _find_floor(arrays, flops, bandwidth)
+        rows.append(
+            KernelRow(
+                kernel.name,
+                tuple(array.shape for array in arrays),
+                seconds * 1e3,
+                floor,
+                floor_seconds * 1e3,
+                floor_seconds / seconds,
+            )
+        )
+    return KernelMeasurement(flops, bandwidth, tuple(rows))
+
+
+def check_targets(measured: KernelMeasurement, device: DeviceInfo) -> list[Target]:
+    """Return the targets on an NVIDIA H200; none on other devices."""
+    if not is_h200(device):
+        return []
+    least = {"matmul_f32": 0.5, "reduce_sum_f32": 0.9}
+    first = {row.kernel: row for row in reversed(measured.rows)}
+    return [
+        Target(
+            f"{name} {describe_shapes(first[name].shapes)}, of its floor", row.of_floor, aim, "x"
+        )
+        for name, aim in least.items()
+        if (row := first.get(name)) is not None
+    ]
+
+
+def _list_calls(sizes: KernelSizes) -> list[tuple[str, tuple[Shape, ...]]]:
+    squares = [((side, side), (side, side)) for side in sizes.sides]
+    tall = (sizes.long, sizes.depth), (sizes.depth, 1)
+    wide = (1, sizes.depth), (sizes.depth, sizes.long)
+    products: list[tuple[Shape, ...]] = [*squares, tall, wide]
+    return [
+        *(("matmul_f32", shapes) for shapes in products),
+        ("matmul_u32", squares[0]),
+        *((f"reduce_{name}", ((sizes.reduced,),)) for name in ("sum_f32", "max_f32", "sum_u32")),
+    ]
+
+
+def _prepare_call(
+    gpu: PersistentVulkanBackend, name: str, shapes: Sequence[Shape]
+) -> tuple[Kernel, list[DeviceArray]]:
+    """Return a kernel and its inputs on the device, after a check of a sample of the result."""
+    kernel, draw = load(name), np.random.default_rng(1)
+    # Small integers: f32 products are exact, whatever the order of their sums.
+    arrays = [draw.integers(0, 4, shape).astype(kernel.types[0].dtype) for shape in shapes]
+    on_device = [gpu.to_device(array) for array in arrays]
+    result: Array = np.asarray(gpu.run(kernel, *on_device)).reshape(-1)
+    at = draw.integers(0, result.size, min(SAMPLE, result.size))
+    assert kernel.reference_at is not None
+    if not np.array_equal(result[at], kernel.reference_at(at, *arrays)):
+        raise AssertionError(f"{name} {describe_shapes(shapes)}: wrong results")
+    return kernel, on_device
+
+
+def _find_floor(arrays: Sequence[DeviceArray], flops: float, bandwidth: float) -> tuple[str, float]:
+    """Return the floor of a call and its seconds: the slower of arithmetic and memory."""
+    moved, operations = sum(array.nbytes for array in arrays), 0
+    if len(arrays) == 2:
+        (m, k), (_, n) = (array.shape for array in arrays)
+        moved, operations = moved + 4 * m * n, 2 * m * n * k
+    seconds, name = max((moved / bandwidth, MEMORY), (operations / flops, ARITHMETIC))
+    return name, seconds
+
+
+def describe_shapes(shapes: Sequence[Shape]) -> str:
+    """Return shapes as in 100,000x200 @ 200x1."""
+    return " @ ".join("x".join(f"{extent:,}" for extent in shape) for shape in shapes)
