@@ -151,9 +151,8 @@ class Call:
 
     def use_outputs(self, given: Any) -> None:
         """Check the caller's `out` (an array, or a tuple of several) and write into it."""
-        results = _check_outputs(self.signature, given)
-        self.in_place = _check_overlaps(self.signature, self.inputs, results)
-        self.set_outputs(results)
+        self.set_outputs(_check_outputs(self.signature, given))
+        self.in_place = _check_overlaps(self.signature, self.inputs, self.outputs)
 
     def set_outputs(self, results: list[Any]) -> None:
         """Write into these arrays, which have the signature's shapes and dtypes."""

@@ -244,6 +244,16 @@ def test_other_overlaps_of_out_and_an_in_out_kernels_arguments_are_refused(gpu: 
             gpu.run(kernel, x, y, out=out)
 
 
+def test_a_strided_array_of_two_axes_may_be_its_own_result(gpu: Gpu) -> None:
+    kernel = glsl(buffer(0, "x", "int"), main=ID + "if (i < x.length()) x[i] += 1;")
+    room = np.zeros((6, 20), np.int32)
+    part = room[:, ::2]
+    part[...] = np.arange(60).reshape(6, 10)
+    gpu.run(kernel, part, out=part)
+    np.testing.assert_array_equal(part, np.arange(1, 61).reshape(6, 10))
+    assert not room[:, 1::2].any()
+
+
 def test_elementwise_in_out_kernels_are_chunked(chunking_gpu: Gpu) -> None:
     kernel = glsl(
         "layout(push_constant) uniform P { uint count; };",
