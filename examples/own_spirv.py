@@ -14,9 +14,7 @@ SHADES = " .,:;+*@"
 
 # Bindings, constants and sizes are read from the code; what it does not say is how many buffers are
 # inputs, and what the numbers in them are.
-mandelbrot = gx.Kernel.from_spirv(
-    Path(__file__).with_name("mandelbrot.spv"), inputs=2, outputs=1, dtypes=["f4", "f4", "u4"]
-)
+mandelbrot = gx.Kernel.from_spirv(Path(__file__).with_name("mandelbrot.spv"), split="elements")
 columns, rows = np.linspace(-2.1, 0.7, 72), np.linspace(-1.15, 1.15, 25)
 x, y = np.meshgrid(columns.astype(np.float32), rows.astype(np.float32))
 
