@@ -96,7 +96,7 @@ def test_a_compiled_kernel_in_every_spirv_version(vulkan: str) -> None:
     assert found == ShaderInterface(
         version=VERSIONS[vulkan],
         entry_point="main",
-        local_size=LocalSize((1, 4, 1), (0, None, None)),
+        local_size=LocalSize((1, 4, 1), (0, None, None), by_id=vulkan == "1.3"),
         bindings=(0, 2, 4),
         read_only=frozenset({4}),
         push_constant_bytes=108,
@@ -238,9 +238,9 @@ def test_values_that_do_not_fit_their_constant_are_refused(
 def test_the_workgroup_size_constant_overrides_execution_modes() -> None:
     by_id = ((16, 1, 17, 8, 4, 2), (331, 1, 38, 21, 21, 20))
     decorated = kernel(*WORKGROUP, size=by_id)
-    assert read_interface(decorated).local_size == LocalSize((16, 1, 2), (5, None, 6))
+    assert read_interface(decorated).local_size == LocalSize((16, 1, 2), (5, None, 6), True)
     plain = kernel(*WORKGROUP[1:], size=by_id)
-    assert read_interface(plain).local_size == LocalSize((1, 1, 16), (None, None, 5))
+    assert read_interface(plain).local_size == LocalSize((1, 1, 16), (None, None, 5), True)
 
 
 @pytest.mark.parametrize(

@@ -251,6 +251,21 @@ def test_spirv_newer_than_the_device_supports_is_refused(gpu: gx.PersistentVulka
         check_device_runs(newest, older)
 
 
+def test_a_work_group_size_by_local_size_id_needs_maintenance4(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    source = (
+        f"{HEAD} {COUNT} {buffer(0, 'x')} {buffer(1, 'y')} void main() {{ {BODY} y[i] = x[i]; }}"
+    )
+    newest = gx.Kernel.from_spirv(compile_glsl(source, vulkan="1.3"))
+    if "maintenance4" in gpu.device.features:
+        x = np.arange(1000, dtype=np.uint32)
+        np.testing.assert_array_equal(gpu.run(newest, x), x)  # the validation layer says nothing
+    lacking = dataclasses.replace(gpu.device, features=frozenset())
+    with pytest.raises(DeviceLacksError, match=r"LocalSizeId; .* lacks maintenance4"):
+        check_device_runs(newest, lacking)
+
+
 def test_more_buffers_than_the_device_binds_are_refused(gpu: gx.PersistentVulkanBackend) -> None:
     limits = dataclasses.replace(gpu.device.limits, max_bound_buffers=3)
     fewer = dataclasses.replace(gpu.device, limits=limits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpu_executor.errors import SpirvError
 from gpu_executor.spirv.access import read_uses
@@ -68,6 +68,8 @@ class LocalSize:
 
     size: tuple[int, int, int]
     spec_ids: tuple[int | None, int | None, int | None]
+    by_id: bool = False
+    """Whether the execution mode LocalSizeId gives it; Vulkan has that with `maintenance4`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def read_interface(code: bytes) -> ShaderInterface:
     return ShaderInterface(
         version=module.version,
         entry_point=name,
-        local_size=_read_local_size(module, entry),
+        local_size=replace(_read_local_size(module, entry), by_id=_has_size_by_id(module, entry)),
         bindings=tuple(buffer.binding for buffer in blocks.buffers),
         read_only=blocks.read_only,
         push_constant_bytes=blocks.push_constant_bytes,
@@ -179,6 +181,11 @@ def _decode_string(words: tuple[int, ...]) -> str:
 
 
 # --- work-group size ---
+
+
+def _has_size_by_id(module: Module, entry: int) -> bool:
+    modes = module.all("OpExecutionModeId")
+    return any(operands[:2] == (entry, _LOCAL_SIZE_ID) for operands in modes)
 
 
 def _read_local_size(module: Module, entry: int) -> LocalSize:

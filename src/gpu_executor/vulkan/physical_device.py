@@ -39,6 +39,7 @@ EXTENSIONS = (
     "VK_EXT_pipeline_robustness",
     "VK_EXT_shader_atomic_float",
     "VK_EXT_shader_atomic_float2",
+    "VK_KHR_maintenance4",
 )
 CORE_FEATURES = ("robustBufferAccess", "shaderInt64", "shaderInt16", "shaderFloat64")
 VULKAN11_FEATURES = (
@@ -89,6 +90,7 @@ EXTENSION_FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {
             for bits in (32, 64)
         ),
     ),
+    "VK_KHR_maintenance4": ("VkPhysicalDeviceMaintenance4Features", ("maintenance4",)),
 }
 """For each extension, the structure of its features and the features that are enabled."""
 

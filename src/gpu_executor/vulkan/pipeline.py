@@ -71,6 +71,11 @@ def check_device_runs(kernel: Kernel, info: DeviceInfo) -> None:
             f"{where} is SPIR-V {_format_version(interface.version)}; {info.name} takes up to "
             f"{_format_version(newest)} (compile for an older target: glslc --target-env=vulkan1.2)"
         )
+    if interface.local_size.by_id and "maintenance4" not in info.features:
+        raise DeviceLacksError(
+            f"{where} has a work-group size by LocalSizeId; {info.name} lacks maintenance4 "
+            "(compile for an older target: glslc --target-env=vulkan1.2)"
+        )
     for capability in sorted(interface.capabilities):
         name = CAPABILITY_NAMES.get(capability, f"capability {capability}")
         if name in NO_FEATURE_NEEDED:
