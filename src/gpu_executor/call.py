@@ -300,8 +300,15 @@ def _convert_arrays(kernel: Kernel, arrays: Sequence[Any]) -> list[Any]:
 def _convert(kernel: Kernel, index: int, value: Any, dtype: np.dtype[Any]) -> Array:
     """A scalar or a list as an array of that dtype; refuses a value that the dtype cannot hold."""
     where = f"{kernel.name}: argument {index}"
+    if dtype.names is not None:
+        raise ArgumentTypeError(
+            f"{where} is {describe(value)}; it takes a NumPy array of {describe_dtype(dtype)}"
+        )
     try:
         found = np.asarray(value)
+        if dtype.kind in "iu" and found.dtype.kind == "f":
+            # NumPy makes floats of integers below 2^63 beside others above, which rounds them.
+            found = np.asarray(value, dtype=object)
         with np.errstate(all="ignore"):
             converted = found.astype(dtype)
     except (TypeError, ValueError, OverflowError):
@@ -313,7 +320,7 @@ def _convert(kernel: Kernel, index: int, value: Any, dtype: np.dtype[Any]) -> Ar
         if dtype.kind in "fc" and found.dtype.kind in "biuf" + ("c" if dtype.kind == "c" else "")
         else dtype.kind in "biu" and converted.tolist() == found.tolist()
     )
-    if dtype.names is None and not kept:
+    if not kept:
         raise ArgumentTypeError(
             f"{where} is {describe(value)} with a value that {dtype} cannot hold"
         )

@@ -138,6 +138,30 @@ def test_scalars_and_lists_become_arrays_of_the_arguments_type(gpu: Gpu) -> None
         gpu.run(total, [1], 1e40)
 
 
+def test_a_list_keeps_every_bit_of_64_bit_integers(gpu: Gpu) -> None:
+    copy = gx.Kernel.from_glsl(
+        "#version 450\n#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
+        f"layout(local_size_x = 1) in; {buffer(0, 'x', 'uint64_t')} {buffer(1, 'y', 'uint64_t')}"
+        f"void main() {{ {ID} y[i] = x[i]; }}"
+    )
+    values = [(1 << 64) - 1, (1 << 53) + 1, 3]  # NumPy makes float64 of this list
+    assert gpu.run(copy, values).tolist() == values
+    for value in ([1 << 64], [-1, 1 << 63], [0.5, 1 << 63]):
+        with pytest.raises(ArgumentTypeError, match="argument 0"):
+            gpu.run(copy, value)
+
+
+def test_a_list_is_refused_where_the_code_has_structs(gpu: Gpu) -> None:
+    kernel = glsl(
+        "struct S { float a; uint b; };",
+        buffer(0, "s", "S"),
+        buffer(1, "b"),
+        main=ID + "if (i < s.length()) b[i] = s[i].b;",
+    )
+    with pytest.raises(ArgumentTypeError, match=r"argument 0 is a list; it takes .* struct of 8"):
+        gpu.run(kernel, [(1.0, 2), (3.0, 4)])
+
+
 # --- ranges ---
 
 
