@@ -53,9 +53,12 @@ def examine() -> Iterator[Finding]:
     yield _check("results", _compute)
     yield _check("pipeline cache", _find_cache)
     yield _find_validation_layer()
-    for command, package in (("glslc", "glslc"), ("spirv-val", "spirv-tools")):
+    for command, package, use in (
+        ("glslc", "glslc", "Kernel.from_glsl and to build kernels"),
+        ("spirv-val", "spirv-tools", "checks of your own SPIR-V"),
+    ):
         found = shutil.which(command)
-        details = found or f"needed only to build kernels: apt-get install {package}"
+        details = found or f"needed only for {use}: apt-get install {package}"
         yield Finding(command, found is not None, details, needed=False)
 
 
