@@ -135,9 +135,14 @@ def ramp(**options: Any) -> gx.Kernel:
     )
 
 
-PARTICLE = np.dtype({"names": ["at", "mass", "id"], "formats": ["(3,)f4", "f4", "u4"],
-                     "offsets": [0, 12, 16], "itemsize": 32})  # fmt: skip
+def _make_particle(*names: str) -> np.dtype[Any]:
+    formats, offsets = ["(3,)f4", "f4", "u4"], [0, 12, 16]
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": 32})
+
+
+PARTICLE = _make_particle("at", "mass", "id")
 """A struct of std430 with 12 bytes of padding."""
+RENAMED_PARTICLE = _make_particle("position", "weight", "number")
 
 
 def move(**options: Any) -> gx.Kernel:
