@@ -16,6 +16,7 @@ from gpu_executor.executor.device_pool import MAX_SMALL_BYTES
 from tests.support.contract_kernels import outer, ramp, reverse, scale, step
 from tests.support.custom_kernels import BODY, buffer, kernel
 from tests.support.executors import Array, HeldKernel, cpu, executor, held
+from tests.support.fault_codes import run_as_batch
 from tests.support.threads import PATIENCE
 
 __all__ = ["cpu", "executor", "held"]  # the fixtures
@@ -52,15 +53,17 @@ def test_arrays_of_another_dtype_in_a_batch_are_refused(gpu: gx.GpuExecutor) -> 
         next(results)
 
 
-def test_submitted_calls_of_another_dtype_fail_alone(gpu: gx.GpuExecutor, held: HeldKernel) -> None:
-    """The calls are gathered in one batch while the device is busy."""
+def test_gathered_calls_of_another_dtype_fail_alone(gpu: gx.GpuExecutor) -> None:
     dtypes = [np.float32, np.int32, np.uint32, np.float32, np.int32, np.float32]
-    futures = [gpu.submit(COPY, BITS.view(dtype)) for dtype in dtypes * 5]
-    for future, dtype in zip(futures, dtypes * 5, strict=True):
+    calls = [(BITS.view(dtype),) for dtype in dtypes * 5]
+    outcomes = run_as_batch(gpu, COPY, calls, [None] * len(calls))
+    futures = [gpu.submit(COPY, *arrays) for arrays in calls]
+    outcomes += [future.exception(PATIENCE) or future.result() for future in futures]
+    for outcome, dtype in zip(outcomes, dtypes * 10, strict=True):
         if dtype is np.float32:
-            np.testing.assert_array_equal(as_bits(future.result(PATIENCE)), BITS)
+            np.testing.assert_array_equal(as_bits(outcome), BITS)
         else:
-            assert isinstance(future.exception(PATIENCE), ArgumentTypeError)
+            assert isinstance(outcome, ArgumentTypeError)
 
 
 def test_every_bit_pattern_of_a_float_survives(gpu: gx.GpuExecutor) -> None:
@@ -132,11 +135,8 @@ def test_kernels_without_inputs_run_in_every_way(gpu: gx.GpuExecutor) -> None:
         gpu.run_batch(RAMP, [()], params=(1,))
 
 
-def test_calls_with_out_shapes_of_their_own_are_queued_together(
-    gpu: gx.GpuExecutor, held: HeldKernel
-) -> None:
-    shape = [5]
-    futures = []
+def test_calls_with_out_shapes_of_their_own_are_queued_together(gpu: gx.GpuExecutor) -> None:
+    shape, futures = [5], []
     for n in range(1, 40):
         shape[0] = n
         futures.append(gpu.submit(RAMP, params=(n,), out_shape=shape))
@@ -154,7 +154,7 @@ def test_an_out_shape_replaces_that_of_the_kernel(gpu: gx.GpuExecutor) -> None:
         gpu.run(scale(), a, params=(1,), out_shape=(3,))
 
 
-def test_executors_count_calls_without_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executors_count_calls_without_inputs() -> None:
     with gx.GpuExecutor("cpu", devices=[0, 0], queued_bytes=100) as gpu:
         futures = [gpu.submit(RAMP, params=(n,), out_shape=(100,)) for n in range(50)]
         for n, future in enumerate(futures):

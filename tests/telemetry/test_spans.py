@@ -20,6 +20,7 @@ import gpu_executor as gx
 from gpu_executor.telemetry.exporters import open_telemetry
 from tests.conftest import RunPython
 from tests.support.backend_faults import hold_calls, lose
+from tests.support.contract_kernels import ramp
 
 ADD = gx.kernels.load("vector_add_u32")
 MUL = gx.kernels.load("bls12_381_fq_mul")
@@ -74,6 +75,27 @@ def test_a_span_has_the_attributes_of_its_job(spans: Spans) -> None:
         assert span.end_time is not None
         # The two clocks are not read at the same instant.
         assert before - 1_000_000 <= span.start_time < span.end_time <= after + 1_000_000
+
+
+def test_a_span_counts_the_elements_of_kernels_whose_first_argument_is_an_output(
+    spans: Spans,
+) -> None:
+    spread = gx.Kernel.from_wgsl(
+        "",
+        access=("out", "in"),
+        dtypes=[("u4", (6,)), "u4"],
+        reference=lambda x: np.repeat(x, 6).reshape(-1, 6),
+        name="spread",
+    )
+    with gx.GpuExecutor("cpu") as executor:
+        executor.run(spread, A)
+        executor.submit(ramp(), params=(3,), out_shape=(5, 4)).result()
+        with pytest.raises(gx.GpuError):
+            executor.run(ramp(), params=(3,))
+    (first,), (second, failed) = spans.of("spread"), spans.of("ramp")
+    assert (attributes(first)["elements"], attributes(first)["bytes"]) == (COUNT, 4 * COUNT)
+    assert (attributes(second)["elements"], attributes(second)["bytes"]) == (20, 0)
+    assert attributes(failed)["elements"] == 0
 
 
 def test_the_parent_of_a_span_is_the_current_span_at_the_submission(

@@ -32,7 +32,6 @@ from gpu_executor.executor.device_pool import (
 from gpu_executor.executor.futures import CallerRunsFuture
 from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import (
-    Arrays,
     CallArguments,
     Job,
     SharedJob,
@@ -248,7 +247,7 @@ class GpuExecutor(Executor):
     def run_batch(
         self,
         kernel: Kernel,
-        jobs: Iterable[Arrays],
+        jobs: Iterable[Sequence[Any]],
         *,
         out: Sequence[Any] | None = None,
         params: Any = None,
