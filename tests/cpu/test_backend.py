@@ -15,10 +15,27 @@ from hypothesis import strategies as st
 
 from gpu_executor import CpuBackend, Kernel, open_backend
 from gpu_executor.cpu import field_oracle
-from gpu_executor.errors import ArgumentTypeError, ElementRangeError, KernelError, SettingsError
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ElementRangeError,
+    KernelError,
+    SettingsError,
+)
 from gpu_executor.kernels import load, names
 from gpu_executor.kernels.catalogue import field_kernel, mul_chain_kernel
 from gpu_executor.primes import NAMED, Prime, words
+from tests.support.contract_kernels import (
+    PARTICLE,
+    RENAMED_PARTICLE,
+    expect_step,
+    make_particles,
+    move,
+    ramp,
+    reverse,
+    scale,
+    step,
+)
 from tests.support.glsl import shader
 
 Array = npt.NDArray[Any]
@@ -212,3 +229,71 @@ def test_open_backend_opens_it_by_name() -> None:
     words_ = "there is no backend 'gpu'; there are vulkan, vulkan-one-shot, webgpu, cpu"
     with pytest.raises(SettingsError, match=f"^{words_}$"):
         open_backend("gpu")
+
+
+# --- parameters, in-out arguments, structs and no inputs ---
+
+
+def test_references_get_the_parameters_of_their_call() -> None:
+    x, cpu = np.arange(5, dtype=np.uint32), CpuBackend()
+    assert cpu.run(scale(), x, params={"factor": 3, "offset": 1}).tolist() == [1, 4, 7, 10, 13]
+    found = cpu.run_batch(scale(), [(x,)] * 3, params=[(1,), (2, 5), {"factor": 0}])
+    assert [each.tolist() for each in found] == [[0, 1, 2, 3, 4], [5, 7, 9, 11, 13], [0] * 5]
+    with pytest.raises(ArgumentTypeError, match="parameter 'factor' has no value"):
+        cpu.run(scale(), x)
+    with pytest.raises(ArgumentTypeError, match="params lists 2 entries for 3 jobs"):
+        cpu.run_batch(scale(), [(x,)] * 3, params=[(1,), (2,)])
+
+
+@pytest.mark.parametrize("kernel", [step(), reverse()], ids=lambda kernel: kernel.name)
+def test_an_in_out_argument_changes_only_with_out(kernel: Kernel) -> None:
+    x = np.arange(9, dtype=np.uint32)
+    others = (x[::-1].copy(),) if kernel.inputs == 2 else ()
+    expected = expect_step(x, *others) if others else x[::-1].copy()
+    given = x.copy()
+    found = CpuBackend().run(kernel, given, *others)
+    assert (found.tolist(), given.tolist()) == (expected.tolist(), x.tolist())
+    assert CpuBackend().run(kernel, given, *others, out=given) is given
+    assert given.tolist() == expected.tolist()
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    assert CpuBackend().run(kernel, read_only, *others).tolist() == expected.tolist()
+
+
+def test_references_that_compute_in_place_do_not_change_the_passed_arrays() -> None:
+    def sort(x: Array) -> Array:
+        x.sort()
+        return x
+
+    x = np.arange(9, dtype=np.uint32)[::-1].copy()
+    assert CpuBackend().run(reverse(reference=sort), x).tolist() == list(range(9))
+    assert x.tolist() == list(range(8, -1, -1))
+
+    def spoil(x: Array, factor: int, offset: int) -> Array:
+        x *= factor
+        return x
+
+    with pytest.raises(ValueError, match="read-only"):
+        CpuBackend().run(scale(reference=spoil), x, params=(2,))
+    assert x.tolist() == list(range(8, -1, -1))
+
+
+def test_a_kernel_without_inputs_gets_its_output_shape() -> None:
+    found = CpuBackend().run(ramp(), params={"first": 3, "slope": 2}, out_shape=(2, 3))
+    assert found.tolist() == [[3, 5, 7], [9, 11, 13]]
+    fixed = ramp(out_shape=(4,), reference=lambda first, slope: np.arange(1, 5, dtype=np.uint32))
+    assert CpuBackend().run(fixed, params=(1,)).tolist() == [1, 2, 3, 4]
+    with pytest.raises(ArgumentShapeError, match="give out_shape="):
+        CpuBackend().run(ramp(), params=(1,))
+
+
+def test_references_get_structs_with_the_names_of_the_code() -> None:
+    particles = make_particles(6).reshape(2, 3)
+    for passed in (particles, particles.view(RENAMED_PARTICLE), particles[:, ::-1]):
+        moved = CpuBackend().run(move(), passed)
+        assert (moved.dtype, moved.shape) == (PARTICLE, (2, 3))
+        np.testing.assert_array_equal(moved["id"], passed.view(PARTICLE)["id"] + 1)
+    out = np.zeros((2, 3), RENAMED_PARTICLE)
+    assert CpuBackend().run(move(), particles, out=out) is out
+    np.testing.assert_array_equal(out["number"], particles["id"] + 1)
+    np.testing.assert_array_equal(particles, make_particles(6).reshape(2, 3))

@@ -55,10 +55,18 @@ def coalesce(
         return None
     columns = zip(*(call.arrays for call in calls), strict=True)
     arrays = tuple(
-        np.concatenate([each.reshape(-1, *type_.shape) for each in column])
-        for column, type_ in zip(columns, types, strict=True)
+        _concatenate(column, type_) for column, type_ in zip(columns, types, strict=True)
     )
     return CallArguments(arrays, params=calls[0].params), shapes
+
+
+def _concatenate(arrays: Sequence[Array], type_: ElementType) -> Array:
+    """Copy elements bytewise, one array after the other."""
+    rows = [each.reshape(-1, *type_.shape) for each in arrays]
+    if type_.dtype.names is not None:  # NumPy would remove the padding of structs
+        rows = [each.view(type_.copied_dtype) for each in rows]
+    joined = np.concatenate(rows, dtype=type_.copied_dtype, casting="no")
+    return joined.view(type_.dtype)
 
 
 def split_results(kernel: Kernel, result: Any, shapes: Sequence[Shape]) -> list[Any]:
