@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Literal
 
-from gpu_executor.arguments import collect_jobs
+from gpu_executor.arguments import collect_jobs, zip_iterables
 from gpu_executor.cluster.actor import DeviceOptions
 from gpu_executor.cluster.actor_slots import ActorSlot, InFlightLimits
 from gpu_executor.cluster.dispatcher import Dispatcher
@@ -32,7 +32,7 @@ from gpu_executor.executor.candidates import BackendName
 from gpu_executor.executor.jobs import (
     add_index,
     check_kernel,
-    check_map_sizes,
+    check_map_options,
     take_out,
 )
 from gpu_executor.kernel import Kernel
@@ -188,7 +188,7 @@ class RayExecutor(Executor):
         """
         kernel = _check_kernel(fn)
         self._check_open()
-        check_map_sizes(chunksize, buffersize)
+        check_map_options(chunksize, buffersize, timeout)
         admission = self._dispatcher.admission
 
         def get_read_ahead() -> int:
@@ -197,7 +197,7 @@ class RayExecutor(Executor):
         def submit(arrays: tuple[Any, ...]) -> Future[Any]:
             return self._submit(kernel, arrays, None, "block")
 
-        return ClusterMapIterator(submit, zip(*iterables, strict=False), get_read_ahead, timeout)
+        return ClusterMapIterator(submit, zip_iterables(iterables), get_read_ahead, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more jobs, and end the actors when the pending jobs are answered.

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpu_executor.arguments import collect_jobs, parse_count
+from gpu_executor.arguments import collect_jobs, parse_count, zip_iterables
 from gpu_executor.call import Array
 from gpu_executor.errors import ClosedError
 from gpu_executor.executor.candidates import (
@@ -37,6 +37,7 @@ from gpu_executor.executor.jobs import (
     Job,
     SharedJob,
     check_kernel,
+    check_map_options,
     chunk_call,
     find_first_error,
     make_batch_job,
@@ -286,9 +287,10 @@ class GpuExecutor(Executor):
         Closing the iterator cancels the queued calls.
         """
         kernel = check_kernel(fn)
+        check_map_options(chunksize, buffersize, timeout)
         sizes = choose_map_sizes(chunksize, buffersize, len(self._devices))
         self._check_open()
-        calls = iter(zip(*iterables, strict=False))
+        calls = zip_iterables(iterables)
         return MapIterator(partial(self._put_batch, kernel), calls, sizes, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
