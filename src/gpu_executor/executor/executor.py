@@ -295,14 +295,14 @@ class GpuExecutor(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more jobs, run or cancel the queued jobs, then close the devices. With
-        `wait=False`, or in a callback on a worker thread, return at once and let the worker threads
-        do so."""
+        `wait=False`, or in code that a job itself runs (a callback, a kernel's reference), return
+        at once and let the worker threads do so."""
         if self._queue.forked:
             return
         self._queue.close(cancel=cancel_futures)
         for served in self._served:
             served.close()
-        if wait and self._queue.get_worker_device() is None:  # a worker cannot wait for itself
+        if wait and not self._queue.is_running_here():  # the workers wait for the running jobs
             join_all(self._workers)
 
     # --- inspection ---
