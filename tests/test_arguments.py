@@ -15,6 +15,7 @@ from gpu_executor.errors import (
     ArgumentTypeError,
     GpuError,
     KernelError,
+    NoDeviceError,
     OutOfMemoryError,
     SettingsError,
 )
@@ -215,9 +216,9 @@ def test_a_stream_takes_iterables(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("value", ["x", 2, 0.5, "no"], ids=repr)
 def test_options_that_are_neither_true_nor_false_are_refused(gpu: Gpu, value: Any) -> None:
-    with pytest.raises(SettingsError, match=f"device_local is {value!r}; it must be True, False"):
+    with pytest.raises(SettingsError, match=f"device_local is {value!r}; it must be None or True"):
         gpu.run(ADD_U32, X, X, device_local=value)
-    with pytest.raises(SettingsError, match=f"pipelined is {value!r}; it must be True, False"):
+    with pytest.raises(SettingsError, match=f"pipelined is {value!r}; it must be None or True"):
         gpu.run_batch(ADD_U32, [(X, X)], pipelined=value)
 
 
@@ -243,3 +244,29 @@ def test_settings_are_settings(open_one: Callable[..., Any], settings: Any) -> N
 def test_metrics_are_served_at_a_port(cpu: gx.GpuExecutor, port: Any) -> None:
     refuse(SettingsError, f"port is {port!r}; it must be a number from 0", cpu.serve_metrics, port)
     refuse(SettingsError, "address is 5; it must be a string", cpu.serve_metrics, 0, 5)
+
+
+@pytest.mark.parametrize("value", ["a", 0, -1, 1.5], ids=repr)
+def test_the_sizes_of_map_are_whole_numbers(cpu: gx.GpuExecutor, value: Any) -> None:
+    for name in ("chunksize", "buffersize"):
+        with pytest.raises(SettingsError, match=f"{name} is {value!r}; it must be a whole number"):
+            cpu.map(ADD_U32, [X], [X], **{name: value})
+    with pytest.raises(SettingsError, match="timeout is 'a'; it must be a number of seconds"):
+        cpu.map(ADD_U32, [X], [X], timeout="a")  # type: ignore[arg-type]
+
+
+def test_map_takes_iterables(cpu: gx.GpuExecutor) -> None:
+    words = "iterable 1 of map is a int; it must be an iterable"
+    refuse(ArgumentTypeError, words, cpu.map, ADD_U32, [X], 5)
+
+
+@pytest.mark.parametrize("name", ["device_local", "calibrate", "validation"])
+def test_switches_of_the_settings_are_true_or_false(name: str) -> None:
+    values: dict[str, Any] = {name: "no"}
+    with pytest.raises(SettingsError, match=f"{name} is 'no'; it must be .*True or False"):
+        gx.Settings(**values)
+
+
+def test_an_adapter_is_named_or_numbered(open_webgpu: OpenWebGpu) -> None:
+    with pytest.raises(NoDeviceError, match=r"no adapter matches 1\.5; there are"):
+        open_webgpu(device=1.5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,6 +129,14 @@ def iterate(name: str, argument: Any) -> Iterator[Any]:
         return iter(argument)
     except TypeError:
         raise ArgumentTypeError(f"{name} is {describe(argument)}; it must be an iterable") from None
+
+
+def zip_iterables(iterables: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """The calls of `map`: one item of each iterable, as long as none is exhausted."""
+    return zip(
+        *(iterate(f"iterable {index} of map", each) for index, each in enumerate(iterables)),
+        strict=False,
+    )
 
 
 def collect_jobs(

@@ -17,7 +17,7 @@ GPU_SPIRV_VAL            auto: validate users' SPIR-V with spirv-val where it is
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
@@ -64,6 +64,9 @@ class Settings:
             check_positive("queued_bytes", self.queued_bytes, TAKES_BYTES)
         _check_when_full("when_full", self.when_full)
         _check_spirv_val("spirv_val", self.spirv_val)
+        check_switch("device_local", self.device_local, (None, True, False))
+        check_switch("calibrate", self.calibrate, (True, False))
+        check_switch("validation", self.validation, (True, False))
         if isinstance(self.cache_dir, str):
             object.__setattr__(self, "cache_dir", Path(self.cache_dir))
         if self.cache_dir is not None and not _is_path(self.cache_dir):
@@ -109,6 +112,12 @@ def resolve_settings(settings: Settings | None) -> Settings:
             "the settings of the environment"
         )
     return settings
+
+
+def check_switch(name: str, value: object, allowed: Sequence[bool | None]) -> None:
+    """Raise `SettingsError` unless the value is among those."""
+    if value not in allowed:
+        raise SettingsError(f"{name} is {value!r}; it must be {' or '.join(map(str, allowed))}")
 
 
 def check_positive(name: str, value: object, takes: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.errors import ClosedError
 from gpu_executor.executor.coalescing import coalesce
 from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import CallArguments, make_job
@@ -145,3 +146,17 @@ def test_a_call_without_arrays_is_not_coalesced() -> None:
     calls = [CallArguments(()), CallArguments(words(3))]
     assert coalesce(ADD, calls) is None
     assert coalesce(ADD, calls[::-1]) is None
+
+
+def test_the_code_of_a_job_that_the_waiting_thread_runs_may_shut_the_executor_down(
+    asleep: None,
+) -> None:
+    executor = gx.GpuExecutor("cpu")
+    kernel = make_kernel(make_addition(executor.shutdown))
+    waiting, results = in_background(lambda: executor.submit(kernel, *words(3)).result())
+    waiting.join(PATIENCE)
+    assert not waiting.is_alive(), "the shutdown waits for the job that it is called in"
+    np.testing.assert_array_equal(results[0], total(words(3)))
+    executor.shutdown()
+    with pytest.raises(ClosedError):
+        executor.run(ADD, *words(3))

@@ -172,5 +172,5 @@ def test_a_map_keeps_its_executor_alive() -> None:
 
 @pytest.mark.parametrize("options", [{"chunksize": 0}, {"buffersize": 0}, {"buffersize": -1}])
 def test_sizes_below_one_are_refused(cpu: gx.GpuExecutor, options: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="must be at least 1"):
+    with pytest.raises(ValueError, match="must be a whole number, at least 1"):
         cpu.map(ADD, [], [], **options)

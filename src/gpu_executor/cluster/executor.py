@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Literal
 
+from gpu_executor.arguments import zip_iterables
 from gpu_executor.cluster.actor import DeviceOptions
 from gpu_executor.cluster.actor_slots import ActorSlot, InFlightLimits
 from gpu_executor.cluster.dispatcher import Dispatcher
@@ -32,7 +33,7 @@ from gpu_executor.executor.jobs import (
     CallArguments,
     add_index,
     check_kernel,
-    check_map_sizes,
+    check_map_options,
     collect_calls,
     iterate_calls,
     read_submission,
@@ -213,7 +214,7 @@ class RayExecutor(Executor):
         """
         kernel = _check_kernel(fn)
         self._check_open()
-        check_map_sizes(chunksize, buffersize)
+        check_map_options(chunksize, buffersize, timeout)
         admission = self._dispatcher.admission
 
         def get_read_ahead() -> int:
@@ -222,7 +223,7 @@ class RayExecutor(Executor):
         def submit(call: CallArguments) -> Future[Any]:
             return self._submit(kernel, call, "block")
 
-        calls = iterate_calls(kernel, zip(*iterables, strict=False), params)
+        calls = iterate_calls(kernel, zip_iterables(iterables), params)
         return ClusterMapIterator(submit, calls, get_read_ahead, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpu_executor.arguments import parse_count
+from gpu_executor.arguments import parse_count, zip_iterables
 from gpu_executor.errors import ClosedError
 from gpu_executor.executor.candidates import (
     BackendName,
@@ -36,6 +36,7 @@ from gpu_executor.executor.jobs import (
     Job,
     SharedJob,
     check_kernel,
+    check_map_options,
     chunk_call,
     collect_calls,
     find_first_error,
@@ -323,21 +324,22 @@ class GpuExecutor(Executor):
         Closing the iterator cancels the queued calls.
         """
         kernel = check_kernel(fn)
+        check_map_options(chunksize, buffersize, timeout)
         sizes = choose_map_sizes(chunksize, buffersize, len(self._devices))
         self._check_open()
-        calls = iterate_calls(kernel, zip(*iterables, strict=False), params)
+        calls = iterate_calls(kernel, zip_iterables(iterables), params)
         return MapIterator(partial(self._put_batch, kernel), calls, sizes, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more jobs, run or cancel the queued jobs, then close the devices. With
-        `wait=False`, or in a callback on a worker thread, return at once and let the worker threads
-        do so."""
+        `wait=False`, or in code that a job itself runs (a callback, a kernel's reference), return
+        at once and let the worker threads do so."""
         if self._queue.forked:
             return
         self._queue.close(cancel=cancel_futures)
         for served in self._served:
             served.close()
-        if wait and self._queue.get_worker_device() is None:  # a worker cannot wait for itself
+        if wait and not self._queue.is_running_here():  # the workers wait for the running jobs
             join_all(self._workers)
 
     # --- inspection ---

@@ -186,6 +186,8 @@ class JobQueue:
         self._rates, self.when_full = rates, when_full
         self._pending = PendingJobs(rates, max_bytes)
         self._make_locks()
+        self._caller: int | None = None
+        """The thread that runs a job on device 0 because it waits for that job (caller-runs)."""
         self._worker_devices: dict[int, int] = {}
         """The device index of each worker thread, by thread identifier."""
         self._running: dict[int, Sequence[Job]] = {}
@@ -337,6 +339,7 @@ class JobQueue:
             if 0 in self._running or not jobs or jobs[0] is not job:
                 return False
             self._running[0] = (job,)  # first: Ctrl-C may come after each of these statements
+            self._caller = get_ident()
             self._pending.pop(0)
             self._admit()
             if not job.begin():
@@ -398,6 +401,11 @@ class JobQueue:
             for job in reversed(dropped):
                 stack.callback(job.future.set_running_or_notify_cancel)
                 stack.callback(job.future.cancel)
+
+    def is_running_here(self) -> bool:
+        """Whether this thread runs jobs: as a worker, or because it waits for one."""
+        thread = get_ident()
+        return thread in self._worker_devices or thread == self._caller
 
     def get_worker_device(self) -> int | None:
         """The device index of this thread if it is a worker thread, else None."""
@@ -467,6 +475,8 @@ class JobQueue:
 
     def _mark_idle(self, device_index: int) -> None:
         if device_index in self._running:
+            if device_index == 0:
+                self._caller = None
             del self._running[device_index]
             if self.closed:
                 # Workers that waited for jobs to be put back may return now.

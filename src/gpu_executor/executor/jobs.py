@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Real
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,11 +28,13 @@ from gpu_executor.errors import (
     ElementRangeError,
     ForkedError,
     GpuError,
+    SettingsError,
     WrongResultError,
 )
 from gpu_executor.executor.future_internals import renew_lock
 from gpu_executor.executor.work_stealing import WorkSplit
 from gpu_executor.kernel import Kernel
+from gpu_executor.settings import check_positive
 from gpu_executor.telemetry import load_exporter
 
 # Bound once: it is called for every job.
@@ -141,12 +144,13 @@ def _iterate_map_params(params: Any) -> Iterator[Any]:
     )
 
 
-def check_map_sizes(chunksize: int, buffersize: int | None) -> None:
-    """Raise `ValueError` unless the arguments of `map` are at least 1."""
-    if chunksize < 1:
-        raise ValueError(f"chunksize is {chunksize}; it must be at least 1")
-    if buffersize is not None and buffersize < 1:
-        raise ValueError(f"buffersize is {buffersize}; it must be at least 1, or None")
+def check_map_options(chunksize: int, buffersize: int | None, timeout: float | None) -> None:
+    """Raise `SettingsError` unless the options of `map` are numbers, and its sizes at least 1."""
+    check_positive("chunksize", chunksize, "it must be a whole number, at least 1")
+    if buffersize is not None:
+        check_positive("buffersize", buffersize, "it must be a whole number, at least 1, or None")
+    if timeout is not None and not isinstance(timeout, Real):
+        raise SettingsError(f"timeout is {timeout!r}; it must be a number of seconds, or None")
 
 
 E = TypeVar("E", bound=BaseException)

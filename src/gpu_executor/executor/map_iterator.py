@@ -11,7 +11,7 @@ from typing import Any
 
 from gpu_executor.errors import ClosedError, GpuError
 from gpu_executor.executor.job_queue import MAX_BATCH_CALLS
-from gpu_executor.executor.jobs import CallArguments, SharedJob, check_map_sizes
+from gpu_executor.executor.jobs import CallArguments, SharedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,6 @@ class MapSizes:
 
 def choose_map_sizes(chunksize: int, buffersize: int | None, devices: int) -> MapSizes:
     """Two batches for each device while a third is consumed, or `buffersize` calls."""
-    check_map_sizes(chunksize, buffersize)
     size = MAX_BATCH_CALLS if chunksize == 1 else chunksize
     if buffersize is None:
         return MapSizes(size, 2 * devices, (2 * devices + 1) * size)

@@ -8,6 +8,7 @@ from gpu_executor.call import Operand, Signature
 from gpu_executor.errors import SettingsError
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.plan.forecast import MAX_SLOTS, Work
+from gpu_executor.settings import check_switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +20,8 @@ class RunOptions:
     depth: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("device_local", "pipelined"):
-            if getattr(self, name) not in (None, True, False):
-                raise SettingsError(
-                    f"{name} is {getattr(self, name)!r}; it must be True, False or None"
-                )
+        check_switch("device_local", self.device_local, (None, True, False))
+        check_switch("pipelined", self.pipelined, (None, True, False))
         if self.depth is None:
             return
         least = 2 if self.pipelined else 1

@@ -200,7 +200,7 @@ def _select_adapter(adapters: list[Any], wanted: str | int | None) -> Any:
             raise NoDeviceError(f"there is no adapter {wanted}; there are {', '.join(names)}")
         return adapters[wanted]
     for adapter, name in zip(adapters, names, strict=True):
-        if wanted.lower() in name.lower():
+        if str(wanted).lower() in name.lower():
             return adapter
     raise NoDeviceError(f"no adapter matches {wanted!r}; there are {', '.join(names)}")
 
