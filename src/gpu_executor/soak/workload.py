@@ -78,7 +78,7 @@ class CheckedCall:
     def make_output(self) -> Array:
         """Return an array for the result, filled with wrong values."""
         assert not isinstance(self.expected, ExpectedRefusal)
-        output: Array = self.expected + 1
+        output: Array = np.asarray(self.expected + 1)  # a sum of arrays of shape () is a scalar
         return output
 
     def find_error(self, outcome: Any) -> str | None:
