@@ -203,7 +203,7 @@ def test_a_full_descriptor_pool_gets_another(session: Session, sets: int, buffer
     pools = DescriptorPools(resources.device, sets=sets, buffers=buffers)
     pipeline = resources.pipelines.acquire(ADD_U32, 64, 1)
     room = resources.memory.allocate(Purpose.UPLOAD, 256)
-    parts = [DescriptorRange(binding, room.buffer, room.offset, 256) for binding in range(3)]
+    parts = [DescriptorRange(at, room.buffer, room.offset, 256) for at in range(3)]
     made = [pools.allocate(pipeline, parts) for _ in range(5)]
     assert (pools.stats().pools, pools.stats().sets_used) == (3, 5)
     assert len({int(binding.vk.ffi.cast("uintptr_t", one.handle)) for one in made}) == 5
@@ -222,7 +222,7 @@ def test_descriptor_pools_hold_500_sets_and_2000_buffers(session: Session) -> No
     pools = DescriptorPools(resources.device)
     pipeline = resources.pipelines.acquire(ADD_U32, 64, 1)
     room = resources.memory.allocate(Purpose.UPLOAD, 256)
-    parts = [DescriptorRange(binding, room.buffer, room.offset, 256) for binding in range(3)]
+    parts = [DescriptorRange(at, room.buffer, room.offset, 256) for at in range(3)]
     for _ in range(500):
         pools.allocate(pipeline, parts)
     assert pools.stats().pools == 1
