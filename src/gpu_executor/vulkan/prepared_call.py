@@ -35,6 +35,7 @@ from gpu_executor.vulkan.mapped_arrays import (
     MappedArrays,
     RecycledResults,
     can_recycle_results,
+    count_recycled_bytes,
 )
 from gpu_executor.vulkan.ring import Step
 from gpu_executor.vulkan.slot import SlotLayout
@@ -56,6 +57,9 @@ class PreparedCall:
     """Whether device arrays take part."""
     recycles_results: bool
     """Whether the results are large enough for recycled memory."""
+    nbytes: int
+    """The bytes that a call needs at once: its slots, its results in recycled memory, and its
+    arrays if device arrays take part."""
 
 
 class CallPreparer:
@@ -151,6 +155,9 @@ class CallPreparer:
             )
         layout = SlotLayout.of(plan, signature, profiled=profiled)
         slot_key = self._slot_pool.get_key(layout)
+        nbytes = plan.slots * slot_key.nbytes + count_recycled_bytes(signature)
+        if on_device:
+            nbytes += sum(operand.nbytes for operand in signature.operands)
         return PreparedCall(
             signature,
             plan,
@@ -158,6 +165,7 @@ class CallPreparer:
             slot_key,
             on_device,
             can_recycle_results(signature),
+            nbytes,
         )
 
     def replace_plan(

@@ -103,6 +103,8 @@ class Slot:
             with self.record.stage("descriptors"):
                 self._buffers = SlotBuffers(resources.memory, kernel, layout.operands, layout.path)
                 undo.callback(self._buffers.release)
+                self.allocations = tuple(self._buffers.allocations)
+                self.nbytes = sum(each.nbytes for each in self.allocations)
             with self.record.stage("recording"):
                 self._timestamps: StageTimestamps | None = None
                 if layout.profiled:

@@ -121,7 +121,7 @@ class SlotBuffers:
         self, memory: MemoryPool, kernel: Kernel, operands: Sequence[Operand], path: DataPath
     ) -> None:
         self._memory = memory
-        self._allocations: list[Allocation] = []
+        self.allocations: list[Allocation] = []
         staged = path == "device-local"
         try:
             self.inputs = self._allocate_group(operands[: kernel.inputs], Purpose.UPLOAD, staged)
@@ -160,9 +160,9 @@ class SlotBuffers:
         invalidate_block(device, self.outputs.mapped.block)
 
     def release(self) -> None:
-        for allocation in self._allocations:
+        for allocation in self.allocations:
             self._memory.release(allocation)
-        self._allocations.clear()
+        self.allocations.clear()
 
     def _allocate_group(
         self, operands: Sequence[Operand], purpose: Purpose, staged: bool
@@ -182,5 +182,5 @@ class SlotBuffers:
 
     def _allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
         allocation = self._memory.allocate(purpose, nbytes)
-        self._allocations.append(allocation)
+        self.allocations.append(allocation)
         return allocation
