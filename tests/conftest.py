@@ -35,7 +35,13 @@ hypothesis_settings.load_profile("gpu")
 LAYER_SETTINGS = (
     "khronos_validation.enables = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT\n"
 )
-UNSET = ("GPU_DEVICE_LOCAL", "GPU_STREAM_CHUNK_ELEMS", "GPU_MEMORY_LIMIT", "GPU_CACHE")
+UNSET = (
+    "GPU_DEVICE_LOCAL",
+    "GPU_STREAM_CHUNK_ELEMS",
+    "GPU_MEMORY_LIMIT",
+    "GPU_IDLE_MEMORY",
+    "GPU_CACHE",
+)
 
 CHUNK = 100
 OpenGpu = Callable[..., gx.PersistentVulkanBackend]

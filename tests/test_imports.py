@@ -21,7 +21,7 @@ ROOT = Path(gpu_executor.__file__).parent
 LAYERS: list[set[str]] = [
     {"errors", "version", "files", "lru"},  # import nothing of gpu_executor
     # Plain data; of telemetry, the events that hot code records.
-    {"settings", "device_info", "device_array", "calibration", "result_memory", "telemetry"}
+    {"settings", "device_info", "device_array", "calibration", "idle_memory", "telemetry"}
     | {"overlaps"},  # which arrays share memory
     {"fork"},  # refuses the use of devices after fork()
     {"spirv", "wgsl", "glsl"},  # readers of kernel code, and the compiler of GLSL
@@ -33,7 +33,8 @@ LAYERS: list[set[str]] = [
     {"arguments"},  # checks of what callers pass
     {"call", "dispatch"},  # checked calls; dispatches on device arrays
     {"plan"},  # decisions made before a call runs
-    {"backend"},  # the interface; names the backends in strings only
+    # The interface, which names the backends in strings only; memory of results, by size class.
+    {"backend", "result_memory"},
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # algorithms of several dispatches
     {"fields"},  # the mathematics that users meet

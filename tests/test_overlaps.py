@@ -94,6 +94,23 @@ def test_columns_of_a_matrix_do_not_overlap() -> None:
     assert find_conflict([(make(),)] * 40, [*columns[:-1], matrix[2, 7:8]]) is not None
 
 
+@pytest.mark.parametrize("shape", [(7, 300), (7, 300, 2), (7, 1, 300, 2, 3), (1, 300)])
+def test_many_columns_are_compared_at_once(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    matrix = np.zeros(shape, np.uint32)
+    axis = shape.index(300)
+    columns = list(np.moveaxis(matrix, axis, 0))
+    jobs = [(make(),)] * 300
+    with monkeypatch.context() as patch:
+        if shape[0] > 1:  # one row is contiguous
+            patch.setattr(np, "shares_memory", None)
+        assert find_conflict(jobs, columns) is None
+    assert find_conflict(jobs, [*columns[:-1], columns[7]]) is not None
+    shifted = matrix.reshape(-1).view(np.uint8)[2:-2].view(np.uint32)[: columns[0].size]
+    assert find_conflict(jobs, [*columns[:-1], shifted]) is not None
+
+
 def test_empty_arrays_overlap_nothing() -> None:
     array = make()
     assert find_conflict([(array,), (array,)], [array[:0], array[2:2]]) is None

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu_executor.result_memory import MAX_PROBES, ResultMemoryPool
+from gpu_executor.plan import round_up_to_class
+from gpu_executor.result_memory import MAX_PROBES, ResultMemory, ResultMemoryPool
 from tests.support.jobs import Array
 from tests.support.results import HOLDS, address
 from tests.support.threads import THREADS, in_threads
@@ -23,7 +24,7 @@ NBYTES, CALLS = 4000, 400
 
 def add_memory(pool: ResultMemoryPool[str], belongs: str = "", nbytes: int = NBYTES) -> Array:
     """Add new memory; returns an array over it, as a result is."""
-    memory = np.zeros(nbytes, np.uint8)
+    memory = np.zeros(round_up_to_class(nbytes), np.uint8)
     pool.add(nbytes, memory, belongs)
     return np.ndarray(nbytes // 4, np.uint32, memory)
 
@@ -32,6 +33,11 @@ def find(pool: ResultMemoryPool[str], nbytes: int = NBYTES) -> tuple[Any, str]:
     found = pool.find(nbytes)
     assert found is not None
     return found
+
+
+def list_by_use(pool: ResultMemoryPool[str]) -> list[ResultMemory[str]]:
+    """The entries, the least recently used first."""
+    return sorted(pool.list_entries(), key=lambda entry: entry.last_used)
 
 
 def test_an_empty_pool_finds_nothing() -> None:
@@ -48,7 +54,7 @@ def test_memory_without_a_holder_is_found_with_its_object() -> None:
     del result
     memory, belongs = find(pool)
     assert (address(memory), belongs) == (place, "of the first")
-    assert pool.nbytes == NBYTES
+    assert pool.nbytes == len(memory) == 4096
 
 
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
@@ -78,14 +84,56 @@ def test_found_memory_is_not_found_again_while_it_is_held() -> None:
     assert find(pool)[1] == dropped
 
 
-def test_memory_is_found_by_its_exact_size_only() -> None:
+def test_memory_is_found_for_every_size_of_its_class_and_for_no_other() -> None:
     pool: ResultMemoryPool[str] = ResultMemoryPool()
     for nbytes in (NBYTES, 2 * NBYTES):
         add_memory(pool, str(nbytes), nbytes)
-    assert pool.nbytes == 3 * NBYTES
-    assert find(pool, 2 * NBYTES)[1] == str(2 * NBYTES)
-    assert find(pool, NBYTES)[1] == str(NBYTES)
-    assert pool.find(NBYTES + 4) is None
+    assert pool.nbytes == 3 * 4096
+    assert pool.find(3584) is None and pool.find(4097) is None and pool.find(8193) is None
+    for nbytes, belongs in [(3585, NBYTES), (4096, NBYTES), (7169, 2 * NBYTES), (8192, 2 * NBYTES)]:
+        memory, found = find(pool, nbytes)
+        assert found == str(belongs)
+        assert len(memory) >= nbytes
+        del memory
+
+
+def test_a_removed_entry_is_freed_and_one_with_a_holder_is_not() -> None:
+    pool: ResultMemoryPool[str] = ResultMemoryPool()
+    for name in ("one", "other"):
+        add_memory(pool, name)
+    entries = pool.list_entries()
+    assert sorted(entry.belongs for entry in entries) == ["one", "other"]
+    assert pool.count_unused_bytes() == pool.nbytes == 2 * 4096
+    held, name = find(pool)
+    assert (pool.count_unused_bytes(), pool.nbytes) == (4096, 2 * 4096)
+    gone = [weakref.ref(entry.memory) for entry in entries]
+    has_holder = [entry.belongs == name for entry in entries]
+    assert [pool.remove(entry) for entry in entries] == has_holder
+    assert [each() is not None for each in gone] == has_holder
+    assert (pool.nbytes, pool.list_entries()) == (0, [])
+    assert not any(pool.remove(entry) for entry in entries)
+    del held
+    assert all(each() is None for each in gone)
+
+
+def test_the_older_half_of_held_memory_is_removed_at_once() -> None:
+    pool: ResultMemoryPool[str] = ResultMemoryPool()
+    held = [add_memory(pool, str(number)) for number in range(9)]
+    add_memory(pool, "dropped")
+    assert pool.remove_held() == ["0", "1", "2", "3"]
+    assert [entry.belongs for entry in list_by_use(pool)] == ["4", "5", "6", "7", "8", "dropped"]
+    assert pool.remove_held() == ["4", "5"]
+    assert pool.nbytes == 4 * 4096
+    assert len(held) == 9
+
+
+def test_entries_remember_when_they_were_used_last() -> None:
+    pool: ResultMemoryPool[str] = ResultMemoryPool()
+    for name in ("one", "other"):
+        add_memory(pool, name)
+    assert [entry.belongs for entry in list_by_use(pool)] == ["one", "other"]
+    assert find(pool)[1] == "one"
+    assert [entry.belongs for entry in list_by_use(pool)] == ["other", "one"]
 
 
 @pytest.mark.parametrize("free", [0, MAX_PROBES, 3 * MAX_PROBES - 1])
@@ -98,14 +146,14 @@ def test_free_memory_is_found_among_much_that_is_held(free: int) -> None:
     assert len(held) == 3 * MAX_PROBES - 1
 
 
-def test_clear_frees_memory_without_a_holder_and_drops_the_rest() -> None:
+def test_removing_all_entries_leaves_memory_that_is_held() -> None:
     pool: ResultMemoryPool[str] = ResultMemoryPool()
     held, dropped = add_memory(pool), add_memory(pool)
     of_held, of_dropped = weakref.ref(held.base), weakref.ref(dropped.base)
     held[...] = 7
     del dropped
     assert of_dropped() is not None
-    pool.clear()
+    assert [pool.remove(entry) for entry in pool.list_entries()] == [True, False]
     assert of_dropped() is None
     assert pool.nbytes == 0
     assert set(held.tolist()) == {7}
@@ -114,7 +162,7 @@ def test_clear_frees_memory_without_a_holder_and_drops_the_rest() -> None:
     assert pool.find(NBYTES) is None
     add_memory(pool, "after")
     assert find(pool)[1] == "after"
-    assert pool.nbytes == NBYTES
+    assert pool.nbytes == 4096
 
 
 @pytest.fixture

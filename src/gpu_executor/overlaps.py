@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -72,62 +73,75 @@ def find_conflict(jobs: Sequence[Sequence[Any]], outs: Sequence[Any] | None) -> 
     """Which job of a batch uses memory that another one writes to, in words; None if none does."""
     if outs is None or len(jobs) < 2 or all(out is None for out in outs):
         return None
-    uses = [
-        _JobMemory(number, arrays, list_outputs(out))
-        for number, (arrays, out) in enumerate(zip(jobs, outs, strict=True))
-    ]
-    if _have_owners_of_their_own(uses):
+    written = [list_outputs(out) for out in outs]
+    shared = _find_shared_owners(jobs, written)
+    if not shared:
         return None
-    return _find_conflicting_ranges(uses)
+    uses = [
+        use
+        for number, (arrays, outputs) in enumerate(zip(jobs, written, strict=True))
+        for use in _list_uses(number, arrays, outputs)
+        if None in shared or use.owner in shared
+    ]
+    return None if _are_interleaved(uses) else _compare_address_ranges(uses)
 
 
 class JobsInFlight:
     """The jobs of a stream whose results were not taken yet, oldest first."""
 
     def __init__(self) -> None:
-        self._jobs: deque[_JobMemory] = deque()
+        self._jobs: deque[tuple[set[int | None], list[_Use]]] = deque()
+        """The owners of each job's memory, and its arrays."""
 
     def add(self, number: int, arrays: Sequence[Any], out: Any) -> None:
         """Add a job; `ArgumentShapeError` if it and a job in flight may not run together."""
-        new = _JobMemory(number, arrays, list_outputs(out))
-        for old in self._jobs:
-            if new.may_conflict(old):
-                conflict = _find_conflicting_ranges([old, new])
-                if conflict is not None:
-                    raise ArgumentShapeError(
-                        f"{conflict}; an array may come again after its job's result was taken"
-                    )
-        self._jobs.append(new)
+        new = _list_uses(number, arrays, list_outputs(out))
+        owners = {use.owner for use in new}
+        for known, old in self._jobs:
+            if owners.isdisjoint(known) and None not in owners and None not in known:
+                continue  # nearly always
+            for use in new:
+                for other in old:
+                    if use.conflicts_with(other):
+                        raise ArgumentShapeError(
+                            f"{_describe_conflict(use, other)}; an array may come again after its "
+                            "job's result was taken"
+                        )
+        self._jobs.append((owners, new))
 
     def remove_oldest(self) -> None:
         """Remove the job whose result is taken."""
         self._jobs.popleft()
 
 
-class _JobMemory:
-    """The arrays of one job, and the objects that own their memory."""
+class _Use:
+    """An array that a job reads or writes."""
 
-    __slots__ = ("arrays", "number", "outputs", "read", "written")
+    __slots__ = ("argument", "array", "job", "owner", "writes")
 
-    def __init__(self, number: int, arrays: Sequence[Any], outputs: Sequence[Any]) -> None:
-        self.number, self.arrays, self.outputs = number, arrays, outputs
-        self.read = _list_owners(arrays)
-        self.written = _list_owners(outputs)
+    def __init__(self, job: int, writes: bool, argument: int, array: Array) -> None:
+        self.job, self.writes, self.argument, self.array = job, writes, argument, array
+        self.owner = _find_owner(array)
 
-    def may_conflict(self, other: _JobMemory) -> bool:
-        """Whether either job may write to memory of the other one, judged by the owners."""
-        if None in self.read or None in self.written or None in other.read or None in other.written:
-            return True
-        return not (
-            self.written.isdisjoint(other.written)
-            and self.written.isdisjoint(other.read)
-            and self.read.isdisjoint(other.written)
+    def conflicts_with(self, other: _Use) -> bool:
+        """Whether one of two jobs writes to memory that both use."""
+        return (
+            (self.writes or other.writes)
+            and (self.owner == other.owner or self.owner is None or other.owner is None)
+            and may_overlap(self.array, other.array)
         )
 
+    def __str__(self) -> str:
+        return f"{'out' if self.writes else 'argument'} {self.argument}"
 
-def _list_owners(arrays: Sequence[Any]) -> set[int | None]:
-    """The ids of the objects that own the arrays' memory; None among them if one is unknown."""
-    return {_find_owner(each) for each in arrays if isinstance(each, np.ndarray)}
+
+def _list_uses(job: int, arrays: Sequence[Any], outputs: Sequence[Any]) -> list[_Use]:
+    return [
+        _Use(job, writes, index, array)
+        for writes, each in ((False, arrays), (True, outputs))
+        for index, array in enumerate(each)
+        if isinstance(array, np.ndarray)
+    ]
 
 
 def _find_owner(array: Array) -> int | None:
@@ -136,9 +150,10 @@ def _find_owner(array: Array) -> int | None:
     owner: Any = array
     while True:
         if isinstance(owner, np.ndarray):
-            if owner.base is None:
+            base = owner.base
+            if base is None:
                 return id(owner) if owner.flags.owndata else None
-            owner = owner.base
+            owner = base
         elif isinstance(owner, memoryview):
             owner = owner.obj
         elif isinstance(owner, bytearray) or hasattr(owner, OWNER_MARK):
@@ -147,56 +162,72 @@ def _find_owner(array: Array) -> int | None:
             return None
 
 
-def _have_owners_of_their_own(jobs: Sequence[_JobMemory]) -> bool:
-    """Whether the memory that each job writes to has owners that no other job uses."""
+def _find_shared_owners(
+    jobs: Sequence[Sequence[Any]], written: Sequence[Sequence[Any]]
+) -> set[int | None]:
+    """The owners of memory that one job writes to and another one uses, perhaps other parts of it;
+    None among them if an owner is unknown."""
     writers: dict[int | None, int] = {}
-    for job in jobs:
-        for owner in job.written:
-            if owner is None or owner in writers:
-                return False
-            writers[owner] = job.number
+    shared: set[int | None] = set()
+    for job, outputs in enumerate(written):
+        for array in select_host_arrays(outputs):
+            owner = _find_owner(array)
+            if owner is None or writers.setdefault(owner, job) != job:
+                shared.add(owner)
+    for job, arrays in enumerate(jobs):
+        for array in select_host_arrays(arrays):
+            owner = _find_owner(array)
+            if owner is None or writers.get(owner, job) != job:
+                shared.add(owner)
+    return shared
+
+
+def _are_interleaved(uses: Sequence[_Use]) -> bool:
+    """Whether all jobs write to blocks of bytes at one common distance, and no blocks overlap: the
+    columns of a matrix. Comparing each pair of them would take a time quadratic in their number."""
+    distances = set()
+    for use in uses:
+        if not use.writes:
+            return False
+        distances.add(_find_blocks(use.array))
+    if len(distances) != 1:
+        return False
+    ((distance, nbytes),) = distances
+    if not distance:
+        return False
+    offsets = sorted(use.array.__array_interface__["data"][0] % distance for use in uses)
     return all(
-        owner is not None and writers.get(owner, job.number) == job.number
-        for job in jobs
-        for owner in job.read
+        after - before >= nbytes for before, after in pairwise([*offsets, offsets[0] + distance])
     )
 
 
-class _Use(NamedTuple):
-    start: int
-    end: int
-    job: int
-    writes: bool
-    argument: int
-    array: Array
-
-    def __str__(self) -> str:
-        return f"{'out' if self.writes else 'argument'} {self.argument}"
+def _find_blocks(array: Array) -> tuple[int, int]:
+    """The distance and the size in bytes of the blocks that an array consists of; a distance of 0
+    if they are not at one distance, or if there is one block."""
+    nbytes = array.itemsize
+    axes = [(n, stride) for n, stride in zip(array.shape, array.strides, strict=True) if n != 1]
+    while axes and axes[-1][1] == nbytes:
+        nbytes *= axes.pop()[0]
+    return (axes[0][1], nbytes) if len(axes) == 1 and axes[0][1] >= nbytes else (0, nbytes)
 
 
-def _find_conflicting_ranges(jobs: Sequence[_JobMemory]) -> str | None:
+def _compare_address_ranges(uses: Sequence[_Use]) -> str | None:
     """Compare the address ranges of all arrays in ascending order, and the elements of those whose
     ranges overlap."""
-    uses = [
-        _Use(*find_address_range(array), job.number, writes, index, array)
-        for job in jobs
-        for writes, arrays in ((False, job.arrays), (True, job.outputs))
-        for index, array in enumerate(arrays)
-        if isinstance(array, np.ndarray) and array.size
-    ]
-    uses.sort(key=lambda use: use.start)
-    reads: list[_Use] = []
-    writes: list[_Use] = []
-    for use in uses:
-        writes = [other for other in writes if other.end > use.start]
+    ranges = [(*find_address_range(use.array), use) for use in uses if use.array.size]
+    ranges.sort(key=lambda each: each[0])
+    reads: list[tuple[int, _Use]] = []
+    writes: list[tuple[int, _Use]] = []
+    for start, end, use in ranges:
+        writes = [each for each in writes if each[0] > start]
         before = writes
         if use.writes:
-            reads = [other for other in reads if other.end > use.start]
+            reads = [each for each in reads if each[0] > start]
             before = writes + reads
-        for other in before:
+        for _, other in before:
             if other.job != use.job and may_overlap(use.array, other.array):
                 return _describe_conflict(use, other)
-        (writes if use.writes else reads).append(use)
+        (writes if use.writes else reads).append((end, use))
     return None
 
 

@@ -4,6 +4,7 @@ GPU_DEVICE               index, UUID prefix or part of the name of the device to
 GPU_DEVICE_LOCAL         1: always the device-local path, 0: always the host-visible path
 GPU_STREAM_CHUNK_ELEMS   most elements in one chunk of a call
 GPU_MEMORY_LIMIT         most bytes that the memory pool may hold
+GPU_IDLE_MEMORY          most bytes that a backend keeps for later calls while nobody uses them
 GPU_QUEUED_BYTES         most bytes that waiting jobs of an executor may read
 GPU_WHEN_FULL            when GPU_QUEUED_BYTES is reached, block: submit waits, raise: submit raises
 GPU_CACHE                0: store nothing on disk; this also turns automatic calibration off
@@ -31,6 +32,7 @@ SWITCH_VALUES = {"1": True, "true": True, "on": True, "yes": True}
 SWITCH_VALUES |= {"0": False, "false": False, "off": False, "no": False}
 TAKES_ELEMENTS = "it takes a whole number of elements, 1 at least"
 TAKES_BYTES = "it takes a whole number of bytes, 1 at least"
+IDLE_MEMORY = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,9 @@ class Settings:
     stream_chunk_elems: int | None = None
     """Most elements of a chunk. None: 524,288 without calibration, else as the plan chooses."""
     memory_limit: int | None = None
+    idle_memory: int = IDLE_MEMORY
+    """Most bytes that a backend keeps for later calls while nobody uses them; twice the bytes of
+    the largest call so far if that is more."""
     queued_bytes: int | None = None
     """Most bytes that the waiting jobs of an executor may read together; None: no limit."""
     when_full: WhenFull = "block"
@@ -60,6 +65,7 @@ class Settings:
             check_positive("stream_chunk_elems", self.stream_chunk_elems, TAKES_ELEMENTS)
         if self.memory_limit is not None:
             check_positive("memory_limit", self.memory_limit, TAKES_BYTES)
+        check_positive("idle_memory", self.idle_memory, TAKES_BYTES)
         if self.queued_bytes is not None:
             check_positive("queued_bytes", self.queued_bytes, TAKES_BYTES)
         _check_when_full("when_full", self.when_full)
@@ -82,6 +88,7 @@ class Settings:
             device_local=_read_switch(environ, "GPU_DEVICE_LOCAL"),
             stream_chunk_elems=_read_positive(environ, "GPU_STREAM_CHUNK_ELEMS", TAKES_ELEMENTS),
             memory_limit=_read_positive(environ, "GPU_MEMORY_LIMIT", TAKES_BYTES),
+            idle_memory=_read_positive(environ, "GPU_IDLE_MEMORY", TAKES_BYTES) or IDLE_MEMORY,
             queued_bytes=_read_positive(environ, "GPU_QUEUED_BYTES", TAKES_BYTES),
             when_full=_read_when_full(environ, "GPU_WHEN_FULL"),
             cache_dir=_read_cache_dir(environ),

@@ -57,9 +57,8 @@ def gpu_without_tables(
 
 def uses_two_tables(gpu: gx.PersistentVulkanBackend) -> bool:
     """Whether any cached pass multiplies twiddles from two tables."""
-    cached = [
-        each for each in get_device_memory(gpu)._cache.values() if isinstance(each, TransformPasses)
-    ]
+    values = [cached.value for cached in get_device_memory(gpu)._cache.values()]
+    cached = [each for each in values if isinstance(each, TransformPasses)]
     return any(each.high is not each.roots for passes in cached for each in passes._passes)
 
 
@@ -186,8 +185,8 @@ def test_tables_are_freed_when_the_backend_closes() -> None:
         tables = [
             weakref.ref(table.storage)
             for cached in get_device_memory(gpu)._cache.values()
-            if isinstance(cached, TransformPasses | PowerTable)
-            for table in _list_arrays(cached)
+            if isinstance(cached.value, TransformPasses | PowerTable)
+            for table in _list_arrays(cached.value)
         ]
         assert len(tables) > 8
         assert all(table() is not None for table in tables)

@@ -46,7 +46,7 @@ HOLDS: dict[str, Callable[[Any], Any]] = {
     "what asarray makes of a slice": lambda r: np.asarray(r[3:])[2:5],
     "an array from dlpack": lambda r: np.from_dlpack(r)[1:],
     "a ctypes array": lambda r: np.ctypeslib.as_ctypes(r[:9]),
-    "what it lies in": lambda r: r.base,
+    "what it lies in": lambda r: np.frombuffer(r.base, np.uint8)[: r.nbytes],
     "a list of views": lambda r: [r[:1], r[1:2]],
     "a closure": lambda r: [lambda: r][0],
 }

@@ -136,6 +136,11 @@ def test_vulkan_reports_stages_caches_and_memory() -> None:
         assert found.one("cache_hits_total", cache="slots") == 3
         assert found.one("cache_bytes", cache="memory") == stats.memory.bytes_held > 0
         assert found.one("used_bytes") == stats.memory.bytes_used > 0
+        use = stats.memory_use
+        assert found.one("memory_bytes", state="idle", holder="slots") == use.idle["slots"] > 0
+        assert found.one("idle_limit_bytes") == use.idle_limit > 0
+        held = found.all("memory_bytes", device=stats.device, backend="vulkan")
+        assert sum(held.values()) == stats.memory.bytes_held
         stages = found.all("stage_seconds_total", device=stats.device, backend="vulkan")
         assert sorted(stages.values()) == pytest.approx(sorted(stats.seconds_by_stage.values()))
         assert found.one("stage_seconds_total", stage="compute") > 0
@@ -155,6 +160,9 @@ def test_webgpu_reports_buckets_and_pool() -> None:
         assert found.one("cache_entries", cache="buckets") == 1
         assert found.one("cache_misses_total", cache="buffers") == stats.pool.misses > 0
         assert found.one("used_bytes") == stats.pool.bytes_in_use > 0
+        idle = stats.memory_use.idle
+        assert found.one("memory_bytes", state="idle", holder="buckets") == idle["buckets"] > 0
+        assert found.one("idle_limit_bytes") == stats.memory_use.idle_limit > 0
         assert found.one("stage_seconds_total", stage="pipeline") == stats.compile_seconds > 0
 
 

@@ -153,12 +153,12 @@ def test_arrays_in_reference_cycles_may_be_collected_anywhere(
     memory = gpu._session.resources.memory
     grow, collected = memory._grow, list[int]()
 
-    def collecting(*arguments: Any) -> Any:
+    def collecting(*arguments: Any, **options: Any) -> Any:
         cycle: list[Any] = [gpu_arrays.pop()]
         cycle.append(cycle)
         del cycle
         collected.append(gc.collect())  # while the pool's lock is held
-        return grow(*arguments)
+        return grow(*arguments, **options)
 
     gpu_arrays = [gpu.asarray(X) for _ in range(5)]
     monkeypatch.setattr(memory, "_grow", collecting)

@@ -12,6 +12,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.call import Signature, check
+from gpu_executor.idle_memory import IdleMemory
 from gpu_executor.kernel import Kernel
 from gpu_executor.webgpu.buffer_pool import SMALLEST_UNITS, UNIT, BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet
@@ -294,25 +295,20 @@ def test_the_hit_rate_is_zero_before_the_first_request() -> None:
     assert BufferPool(FakeDevice(), largest=LARGEST).stats().hit_rate == 0.0
 
 
-def test_idle_bytes_stay_within_the_limit_and_the_least_recently_used_buffer_goes_first() -> None:
+def test_the_least_recently_used_idle_buffer_is_destroyed_first() -> None:
     device = FakeDevice()
-    pool = BufferPool(device, largest=LARGEST, max_idle_bytes=3 * 1024)
+    pool = BufferPool(device, largest=LARGEST)
     buffers = [acquire_one(pool, 1024, COPY) for _ in range(5)]
     for buffer in buffers:
         pool.release(buffer)
-        assert pool.stats().bytes_idle <= 3 * 1024
+    pool.destroy_idle(3 * 1024)
     assert [buffer.destroyed for buffer in buffers] == [1, 1, 0, 0, 0]
+    assert pool.bytes_idle == pool.stats().bytes_idle == 3 * 1024
     assert acquire_one(pool, 1024, COPY) is buffers[4]
     pool.release(buffers[4])
     pool.release(acquire_one(pool, 1024, MAP))
+    pool.destroy_idle(4 * 1024 - 1)
     assert [buffer.destroyed for buffer in buffers] == [1, 1, 1, 0, 0]
-
-
-def test_a_buffer_larger_than_the_pool_is_destroyed() -> None:
-    device = FakeDevice()
-    pool = BufferPool(device, largest=LARGEST, max_idle_bytes=1000)
-    pool.release(acquire_one(pool, 5000, COPY))
-    assert (device.made[0].destroyed, pool.stats().bytes_idle) == (1, 0)
 
 
 def test_clearing_the_pool_destroys_only_idle_buffers() -> None:
@@ -337,7 +333,7 @@ def test_a_failed_allocation_says_how_many_bytes_were_requested() -> None:
 
 def test_no_buffer_is_lent_to_two_threads() -> None:
     device = FakeDevice()
-    pool = BufferPool(device, largest=LARGEST, max_idle_bytes=8 * 1024)
+    pool = BufferPool(device, largest=LARGEST)
     having: set[int] = set()
     lock = threading.Lock()
 
@@ -352,6 +348,7 @@ def test_no_buffer_is_lent_to_two_threads() -> None:
             with lock:
                 having.remove(id(buffer))
             pool.release(buffer)
+            pool.destroy_idle(8 * 1024)
 
     in_threads(work)
     stats = pool.stats()
@@ -433,34 +430,43 @@ def test_clearing_the_exact_size_cache_releases_its_sets() -> None:
     assert len(cache) == 0
 
 
-def test_idle_sets_of_too_many_bytes_are_evicted_the_oldest_first() -> None:
+def test_the_least_recently_used_set_of_both_caches_is_released_first() -> None:
     made = SetFactory()
-    cache = BucketCache(made, max_bytes=1000)
-    for size in (100, 50, 100):
-        run_task(cache, size)
-    assert made.released == []
-    run_task(cache, 125)
-    assert made.released == [200]  # the set of 50 elements: the least recently used
-    assert sum(stats.bytes_held for _, stats in cache.stats()) == 900
-    run_task(cache, 500)  # larger than `max_bytes`, so it is held alone
-    assert made.released == [400, 200, 500]
-    assert [stats.bytes_held for _, stats in cache.stats() if stats.bytes_held] == [2000]
-    run_task(cache, 500)
-    assert len(made.sets) == 4
+    buckets, exact = BucketCache(made), ExactSizeCache()
+    sets: list[Any] = [make_fake_set(400), make_fake_set(404)]
+    exact.put_back(make_signature(1), sets[0])
+    run_task(buckets, 100)
+    run_task(buckets, 50)
+    exact.put_back(make_signature(2), sets[1])
+    run_task(buckets, 100)  # now the most recently used
+    assert (buckets.bytes_idle, exact.bytes_idle) == (600, 804)
+    budget = IdleMemory(1100)
+    budget.fits = lambda: buckets.bytes_idle + exact.bytes_idle <= budget.limit
+    budget.add_holder(buckets.list_idle)
+    budget.add_holder(exact.list_idle)
+    budget.settle()
+    assert ([each.releases for each in sets], made.released) == ([1, 0], [])
+    budget.evict(lambda: False)
+    assert ([each.releases for each in sets], sorted(made.released)) == ([1, 1], [200, 400])
+    assert (buckets.bytes_idle, exact.bytes_idle, len(exact)) == (0, 0, 0)
 
 
-def test_exact_size_sets_of_too_many_bytes_are_evicted_the_oldest_first() -> None:
-    cache, sets = (
-        ExactSizeCache(max_bytes=1000),
-        [make_fake_set(400), make_fake_set(400), make_fake_set(400), make_fake_set(5000)],
-    )
-    for number, each in enumerate(sets):
-        cache.put_back(make_signature(number + 1), each)
-        if number == 2:
-            assert [each.releases for each in sets] == [1, 0, 0, 0]
-    assert [each.releases for each in sets] == [1, 1, 1, 0]
-    taken: Any = cache.take(make_signature(4))
-    assert taken is sets[3]
-    cache.put_back(make_signature(4), taken)
-    assert (len(cache), cache.evict_set(), cache.evict_set(), len(cache)) == (1, True, False, 0)
-    assert sets[3].releases == 1
+def test_a_set_that_is_in_use_again_is_not_released() -> None:
+    made = SetFactory()
+    buckets, exact = BucketCache(made), ExactSizeCache()
+    run_task(buckets, 100)
+    kept: Any = make_fake_set()
+    exact.put_back(make_signature(1), kept)
+    items = [*buckets.list_idle(), *exact.list_idle()]
+    bucket = buckets.get_or_create(100, ADD_U32)
+    taken = buckets.take_set(bucket)
+    used: Any = exact.take(make_signature(1))
+    assert used is kept
+    for item in items:
+        item.release()
+    assert (kept.releases, made.released) == (0, [])
+    buckets.put_back(bucket, taken)
+    assert buckets.bytes_idle == 400
+    for item in items * 2:
+        item.release()
+    assert (made.released, buckets.bytes_idle) == ([400], 0)

@@ -308,14 +308,15 @@ def test_results_are_correct_when_many_threads_evict_buckets(open_webgpu: OpenWe
     assert is_idle(gpu)
 
 
-def test_idle_buffers_stay_within_the_pools_limit(open_webgpu: OpenWebGpu) -> None:
-    gpu = open_webgpu()
+def test_buffers_of_evicted_buckets_count_as_idle(open_webgpu: OpenWebGpu) -> None:
+    gpu = open_webgpu(settings=gx.Settings(idle_memory=300_000))
     limit_buckets(gpu, 1)
-    gpu._pool._max_idle_bytes = 300_000
     jobs = word_jobs(*MIXED)
     for _ in range(5):
         check_sums(gpu.run_batch(ADD_U32, jobs), jobs)
-        assert gpu.stats().pool.bytes_idle <= 300_000
+        use = gpu.stats().memory_use
+        assert use.bytes_idle <= use.idle_limit == max(300_000, 2 * use.largest_call)
+        assert use.in_use == {"buffer sets": 0}
 
 
 def count_buffers(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.plan import round_up_to_class
 from gpu_executor.result_memory import MAX_PROBES, MIN_RECYCLED_BYTES
 from gpu_executor.webgpu.buffer_set import BufferSet
 from tests.conftest import OpenWebGpu
@@ -21,6 +22,8 @@ from tests.support.results import COUNT, HOLDS, ZEROS, address, filled, numbers_
 from tests.support.threads import in_threads
 from tests.support.webgpu import InjectedError, fail_once, is_idle
 
+ONE_RESULT = round_up_to_class(ZEROS.nbytes)
+"""Bytes of the memory of one result."""
 SUM_AND_DIFFERENCE = """\
 @group(0) @binding(0) var<storage, read> a: array<u32>;
 @group(0) @binding(1) var<storage, read> b: array<u32>;
@@ -86,12 +89,12 @@ def test_a_new_result_reuses_the_memory_of_a_dropped_one(
         assert (address(result), set(result.tolist())) == (place, {number})
         assert result.flags.writeable and result.flags.c_contiguous
         del result
-    assert count_remembered_bytes(gpu) == ZEROS.nbytes
+    assert count_remembered_bytes(gpu) == ONE_RESULT
     held = compute_filled(gpu, 30)
     other = compute_filled(gpu, 31)
     check_disjoint([held, other])
     assert (set(held.tolist()), set(other.tolist())) == ({30}, {31})
-    assert count_remembered_bytes(gpu) == 2 * ZEROS.nbytes
+    assert count_remembered_bytes(gpu) == 2 * ONE_RESULT
 
 
 def test_results_of_a_batch_reuse_the_memory_of_dropped_ones(open_webgpu: OpenWebGpu) -> None:
@@ -105,7 +108,7 @@ def test_results_of_a_batch_reuse_the_memory_of_dropped_ones(open_webgpu: OpenWe
         check_sums(results, jobs)
         assert {address(each) for each in results} == places
         del results
-    assert count_remembered_bytes(gpu) == 4 * ZEROS.nbytes
+    assert count_remembered_bytes(gpu) == 4 * ONE_RESULT
 
 
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
@@ -125,7 +128,7 @@ def test_a_result_used_as_input_is_not_reused_for_the_output(open_webgpu: OpenWe
     for _ in range(10):
         result = gpu.run(ADD_U32, result, result)
     np.testing.assert_array_equal(result, x << 10)
-    assert count_remembered_bytes(gpu) == 2 * x.nbytes
+    assert count_remembered_bytes(gpu) == 2 * ONE_RESULT
 
 
 def test_reused_memory_gets_the_shape_and_dtype_of_the_new_result(warm: gx.WgpuExecutor) -> None:
@@ -164,17 +167,19 @@ def test_small_and_very_large_results_own_their_memory(open_webgpu: OpenWebGpu) 
         assert [each.flags.owndata for each in results] == [True, True, False, False, True]
 
 
-def test_remembered_memory_stays_within_its_limit(open_webgpu: OpenWebGpu) -> None:
-    gpu = open_webgpu()
-    most = gpu._outputs._max_bytes = 4 * ZEROS.nbytes
+def test_results_that_the_caller_holds_are_not_remembered_beyond_the_budget(
+    open_webgpu: OpenWebGpu,
+) -> None:
+    gpu = open_webgpu(settings=gx.Settings(idle_memory=1))
     held = []
     for number in range(10):
         held.append(compute_filled(gpu, number))
-        assert count_remembered_bytes(gpu) <= most
+        assert count_remembered_bytes(gpu) <= gpu.stats().memory_use.idle_limit
     for more in range(10):
         x = np.full(COUNT + 100 * more, more, np.uint32)
         held.append(gpu.run(ADD_U32, x, np.zeros_like(x)))
-        assert count_remembered_bytes(gpu) <= most
+        assert count_remembered_bytes(gpu) <= gpu.stats().memory_use.idle_limit
+    assert gpu.stats().memory_use.idle["results"] == 0
     check_disjoint(held)
     assert [set(each.tolist()) for each in held] == [{number} for number in [*range(10)] * 2]
 
@@ -191,7 +196,7 @@ def test_out_arrays_of_the_caller_are_never_reused(open_webgpu: OpenWebGpu) -> N
         assert gone() is None, "only the caller may reference it"
     first = compute_filled(gpu, 4)
     assert compute_filled(gpu, 5, out=first) is first
-    assert count_remembered_bytes(gpu) == ZEROS.nbytes
+    assert count_remembered_bytes(gpu) == ONE_RESULT
     check_disjoint([first, compute_filled(gpu, 6)])
     assert set(first.tolist()) == {5}
 

@@ -14,6 +14,7 @@ from gpu_executor.cpu.backend import CpuStats
 from gpu_executor.executor.device_pool import DevicePool
 from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.executor.result_check import ResultChecker
+from gpu_executor.idle_memory import MemoryUse
 from gpu_executor.telemetry.families import Family, Kind, Sample
 from gpu_executor.telemetry.histogram import Distribution
 from gpu_executor.vulkan.memory import MemoryStats
@@ -154,6 +155,8 @@ FAMILIES = {
         _family("cache_entries", "gauge", "Entries of a cache.", "cache"),
         _family("cache_bytes", "gauge", "Memory that a cache or pool holds.", "cache"),
         _family("used_bytes", "gauge", "Memory of the pool that is in use."),
+        _family("memory_bytes", "gauge", "Memory by what holds it.", "state", "holder"),
+        _family("idle_limit_bytes", "gauge", "The most memory that may be idle."),
         _family("padding_ratio", "gauge", "Share of padding in the recent sizes."),
     )
 }
@@ -230,6 +233,16 @@ def _read_vulkan(stats: Stats) -> Iterator[Value]:
     yield "cache_entries", ("descriptor sets",), stats.descriptors.sets_used
     yield "cache_bytes", ("memory",), stats.memory.bytes_held
     yield "used_bytes", (), stats.memory.bytes_used
+    yield from _read_memory_use(stats.memory_use)
+
+
+def _read_memory_use(use: MemoryUse) -> Iterator[Value]:
+    for holder, nbytes in use.in_use.items():
+        yield "memory_bytes", ("in use", holder), nbytes
+    for holder, nbytes in use.idle.items():
+        yield "memory_bytes", ("idle", holder), nbytes
+    yield "memory_bytes", ("fragments", ""), use.fragments
+    yield "idle_limit_bytes", (), use.idle_limit
 
 
 def _read_webgpu(stats: WgpuStats) -> Iterator[Value]:
@@ -248,5 +261,6 @@ def _read_webgpu(stats: WgpuStats) -> Iterator[Value]:
     yield "cache_misses_total", ("buffers",), stats.pool.misses
     yield "cache_bytes", ("buffers",), stats.pool.bytes_idle
     yield "used_bytes", (), stats.pool.bytes_in_use
+    yield from _read_memory_use(stats.memory_use)
     yield "cache_entries", ("pipelines",), stats.pipelines
     yield "padding_ratio", (), stats.padding

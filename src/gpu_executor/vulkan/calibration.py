@@ -272,8 +272,8 @@ class _AdditionBenchmark:
         assert self._kernel.types is not None
         self._type = self._kernel.types[0]
         made = [mapped.make((self._large, *self._type.shape), self._type.dtype) for _ in range(3)]
-        self._arrays = [array for array, _ in made]
-        self.in_mapped_memory: BufferRanges = tuple(buffer_range for _, buffer_range in made)
+        self._arrays = [array for array, _, _ in made]
+        self.in_mapped_memory: BufferRanges = tuple(buffer_range for _, buffer_range, _ in made)
         for array in self._arrays:
             array[...] = 0
         self._device_arrays = [device_memory.put(array) for array in self._arrays]

@@ -27,7 +27,7 @@ from gpu_executor.vulkan.dispatch_cache import (
     TransientSet,
     TransientSets,
 )
-from gpu_executor.vulkan.memory import Allocation, Purpose
+from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.timeline import Submission
 
@@ -130,14 +130,14 @@ class CommandStream:
         """
         self._released_graphs.append(recorded)
 
-    def allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
+    def allocate(self, purpose: Purpose, nbytes: int, owner: Owner) -> Allocation:
         """Allocate memory; if there is none, wait for the device and try once more."""
         memory = self._resources.memory
         try:
-            return memory.allocate(purpose, nbytes)
+            return memory.allocate(purpose, nbytes, owner)
         except OutOfMemoryError:
             self.wait()
-            return memory.allocate(purpose, nbytes)
+            return memory.allocate(purpose, nbytes, owner)
 
     def wait(self) -> None:
         """Wait until the device has completed every submission."""

@@ -14,7 +14,9 @@ import contextlib
 import functools
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -32,19 +34,21 @@ from gpu_executor.errors import (
     GpuError,
 )
 from gpu_executor.fork import DISOWNED, register_fork_handler
+from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import Shape, to_native
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
 from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.lru import LruCache
+from gpu_executor.plan import round_up_to_class
 from gpu_executor.primes import BLS12_381_FR, words
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES
 from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.command_stream import BoundStep, CommandStream, RecordedCommands
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.mapped_arrays import BufferRange, MappedArrays, RecycledResults
-from gpu_executor.vulkan.memory import Allocation, Purpose
+from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.transfers import Readback, Upload
+from gpu_executor.vulkan.transfers import MAX_STAGING_BYTES, Readback, Upload
 
 MAX_CACHED = 256
 """Values that `DeviceMemory.cache` holds, such as tables of twiddles."""
@@ -64,9 +68,22 @@ T = TypeVar("T")
 
 
 class _Capture(threading.local):
-    """Where the steps go that a thread submits while it records a graph."""
+    """Where the steps go that a thread submits while it records a graph, and the memory that it
+    allocates while it makes a value for the cache."""
 
     steps: list[Step] | None = None
+    tables: list[Allocation] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _CachedValue:
+    """A value of `DeviceMemory.cache`, such as tables of twiddles."""
+
+    value: Any
+    allocations: list[Allocation]
+    """The memory of its device arrays."""
+    last_used: int
+    """In nanoseconds of `time.monotonic_ns`."""
 
 
 class VulkanStorage:
@@ -94,15 +111,20 @@ class DeviceMemory:
     """The device arrays of a backend: an `ArrayDevice`. Safe from several threads."""
 
     def __init__(
-        self, resources: Resources, mapped: MappedArrays, recycled: RecycledResults
+        self,
+        resources: Resources,
+        mapped: MappedArrays,
+        recycled: RecycledResults,
+        idle_memory: IdleMemory,
     ) -> None:
         self.info = resources.device.info
         self.stream = CommandStream(resources)
         self.release = resources.memory.release_when_possible
-        self._recycled = recycled
+        self._lend_memory = resources.memory.lend
+        self._recycled, self._idle_memory = recycled, idle_memory
         self._readback = Readback(resources, self.stream)
         self._upload = Upload(resources, mapped, self.stream, self._readback)
-        self._cache: LruCache[Hashable, Any] = LruCache()
+        self._cache: LruCache[Hashable, _CachedValue] = LruCache()
         self._cache_lock = threading.RLock()
         self._capture = _Capture()
         self._alignment = self.info.limits.buffer_offset_alignment
@@ -116,8 +138,11 @@ class DeviceMemory:
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
-        nbytes = math.prod(shape) * dtype.itemsize
-        allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1))
+        nbytes, tables = math.prod(shape) * dtype.itemsize, self._capture.tables
+        owner: Owner = "device array" if tables is None else "table"
+        allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1), owner)
+        if tables is not None:
+            tables.append(allocation)
         return DeviceArray(shape, dtype, VulkanStorage(self, allocation))
 
     def put(self, array: Array) -> DeviceArray:
@@ -126,6 +151,8 @@ class DeviceMemory:
         The copy runs at once even while a graph is recorded: it is not part of the graph, and an
         array that is cached for later operations has its contents before the graph ever runs.
         """
+        nbytes = round_up_to_class(array.nbytes)
+        self._note_call(nbytes + min(nbytes, MAX_STAGING_BYTES))
         made = self.empty(array.shape, to_native(array.dtype))
         storage = self._get_storage(made)
         self._upload.copy(array, storage.allocation, storage)
@@ -141,6 +168,7 @@ class DeviceMemory:
                 "block and call the graph first"
             )
         source, nbytes = storage.allocation, math.prod(shape) * dtype.itemsize
+        self._note_call(2 * round_up_to_class(nbytes))
         offset = source.offset + skipped
         if nbytes >= MIN_RECYCLED_BYTES:
             found = self._recycled.make_one((nbytes,), np.dtype(np.uint8), nbytes)
@@ -152,6 +180,10 @@ class DeviceMemory:
         result = np.empty(shape, dtype)
         self._readback.fetch(source, offset, result.reshape(-1).view(np.uint8), storage)
         return result
+
+    def _note_call(self, nbytes: int) -> None:
+        if nbytes > self._idle_memory.largest_call:
+            self._idle_memory.note_call(nbytes)
 
     def find_range(self, array: DeviceArray) -> BufferRange:
         """The buffer range of an array, for a call that may run on another queue.
@@ -167,12 +199,55 @@ class DeviceMemory:
     def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached value of the key, made if there is none; the cache is LRU."""
         with self._cache_lock:
-            found: T | None = self._cache.use(key)
+            found = self._cache.use(key)
             if found is None:
-                with self.pause_capture():
-                    found = self._cache[key] = make()
-                self._cache.evict(MAX_CACHED)
-            return found
+                with self.pause_capture(), self._collect_tables() as allocations:
+                    found = self._cache[key] = _CachedValue(make(), allocations, 0)
+                self._lend(self._cache.evict(MAX_CACHED))
+            found.last_used = time.monotonic_ns()
+            value: T = found.value
+            return value
+
+    def list_idle(self) -> list[IdleItem]:
+        """List the cached values that hold memory; none while another thread makes one."""
+        self.release_completed()
+        if not self._cache_lock.acquire(blocking=False):
+            return []
+        try:
+            return [
+                IdleItem(found.last_used, functools.partial(self._evict, key, found))
+                for key, found in self._cache.items()
+                if found.allocations
+            ]
+        finally:
+            self._cache_lock.release()
+
+    def _evict(self, key: Hashable, cached: _CachedValue) -> None:
+        """Remove a value from the cache, unless it is gone or another thread makes one."""
+        if self._cache_lock.acquire(blocking=False):
+            try:
+                if self._cache.get(key) is cached:
+                    del self._cache[key]
+                    self._lend([cached])
+            finally:
+                self._cache_lock.release()
+
+    def _lend(self, removed: Iterable[_CachedValue]) -> None:
+        """Drop values that left the cache. Whoever still uses one, such as a graph, holds it."""
+        for cached in removed:
+            for allocation in cached.allocations:
+                self._lend_memory(allocation, "device array")
+            cached.value = None
+
+    @contextlib.contextmanager
+    def _collect_tables(self) -> Iterator[list[Allocation]]:
+        """Collect what this thread allocates; inside another collection, for the inner one only."""
+        collected: list[Allocation] = []
+        before, self._capture.tables = self._capture.tables, collected
+        try:
+            yield collected
+        finally:
+            self._capture.tables = before
 
     def submit(self, steps: Sequence[Step]) -> None:
         """Run steps in order, after everything submitted before; returns at once.
@@ -239,8 +314,10 @@ class DeviceMemory:
         storages: list[VulkanStorage] = []
         bindings: list[int] = []
         least, most = MIN_BINDING_BYTES, self._max_binding_bytes
+        total = 0
         for array in dispatch.arrays:
             storage, nbytes = array.storage, array.nbytes
+            total += nbytes
             # The fast path: nearly all arrays are like this, and a dispatch has up to five.
             if (
                 isinstance(storage, VulkanStorage)
@@ -256,6 +333,7 @@ class DeviceMemory:
                 storage = self._get_storage(usable)
                 storages.append(storage)
                 bindings += (storage.handle, storage.offset + usable.offset, max(nbytes, least))
+        self._note_call(total)
         bound.append(BoundStep(dispatch, storages, dispatch.kernel.inputs, bindings))
 
     def _make_bindable(

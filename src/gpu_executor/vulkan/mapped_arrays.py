@@ -2,7 +2,7 @@
 
 Three kinds of host arrays lie in a Vulkan buffer. Mapped arrays are NumPy arrays over memory of the
 pool. Imported arrays are a user's own NumPy arrays, whose pages the device was given. Recycled
-results are mapped arrays that are used again when the caller has dropped the previous result. A
+results are mapped arrays whose memory is used again when the caller has dropped the result. A
 `BufferRange` says where in a buffer such an array lies.
 
 Mapped arrays are ordinary NumPy arrays; views and slices of them are recognized by their address.
@@ -22,6 +22,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import ctypes
+import functools
 import itertools
 import math
 import threading
@@ -43,16 +44,18 @@ from gpu_executor.errors import (
     OutOfMemoryError,
 )
 from gpu_executor.fork import register_fork_handler
+from gpu_executor.idle_memory import IdleItem
 from gpu_executor.kernel import Shape
 from gpu_executor.overlaps import OWNER_MARK
-from gpu_executor.plan import Piece
-from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
+from gpu_executor.plan import Piece, round_up_to_class
+from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemory, ResultMemoryPool
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 from gpu_executor.vulkan.memory import (
     HOST_COHERENT,
     Allocation,
     MemoryPool,
+    Owner,
     Purpose,
     make_buffer_info,
 )
@@ -116,12 +119,14 @@ class MappedArrays:
         """Make an array of that shape with undefined contents."""
         return self.make(shape, dtype)[0]
 
-    def make(self, shape: int | Shape, dtype: npt.DTypeLike) -> tuple[Array, BufferRange]:
-        """Make an array of that shape; return it and its buffer range."""
+    def make(
+        self, shape: int | Shape, dtype: npt.DTypeLike, owner: Owner = "array"
+    ) -> tuple[Array, BufferRange, Allocation]:
+        """Make an array of that shape; return it, its buffer range and its memory."""
         kind = parse_dtype(dtype)
         extents = parse_shape(shape, kind.itemsize)
         nbytes = math.prod(extents) * kind.itemsize
-        allocation = self._memory.allocate(Purpose.ARRAY, max(nbytes, 1))
+        allocation = self._memory.allocate(Purpose.ARRAY, max(nbytes, 1), owner)
         memory: Any = (ctypes.c_char * max(nbytes, 1)).from_address(allocation.address)
         setattr(memory, OWNER_MARK, True)
         block = allocation.block
@@ -129,7 +134,8 @@ class MappedArrays:
         # Not at exit: a view may still be in use then.
         weakref.finalize(memory, self._release, allocation, region).atexit = False
         array: Array = np.ndarray(extents, kind, memory)
-        return array, BufferRange(block.buffer, allocation.offset, False, block.serial)
+        buffer_range = BufferRange(block.buffer, allocation.offset, False, block.serial)
+        return array, buffer_range, allocation
 
     def find(self, array: Any) -> BufferRange | None:
         """Return the range of an array's data; None if the device cannot use it where it is."""
@@ -295,8 +301,8 @@ LARGE_RESULT = 64 << 20
 """Large mapped memory takes long to allocate. A result of more bytes than this is recycled only
 when its size comes a second time."""
 MAX_ARRAY_BYTES, HOST_MEMORY_DIVISOR = 512 << 20, 16
-"""Limit of mapped arrays and recycled results: MAX_ARRAY_BYTES, or the host's memory divided by
-HOST_MEMORY_DIVISOR if that is more."""
+"""Limit of mapped arrays and recycled results, which pin the host's memory: MAX_ARRAY_BYTES, or the
+host's memory divided by HOST_MEMORY_DIVISOR if that is more."""
 LARGE_SIZES_SEEN = 64
 
 
@@ -308,8 +314,16 @@ def can_recycle_results(signature: Signature) -> bool:
     )
 
 
+def count_recycled_bytes(signature: Signature) -> int:
+    """Return the bytes of a call's results if they are recycled, else 0."""
+    if not can_recycle_results(signature):
+        return 0
+    outputs = signature.operands[signature.kernel.inputs :]
+    return sum(round_up_to_class(output.nbytes) for output in outputs)
+
+
 class RecycledResults:
-    """Recycled memory for results, by size. Thread-safe."""
+    """Recycled memory for results, by size class. Thread-safe."""
 
     def __init__(self, memory: MemoryPool, mapped: MappedArrays, info: DeviceInfo) -> None:
         self._memory, self._mapped = memory, mapped
@@ -317,7 +331,7 @@ class RecycledResults:
         if memory.limit is not None:
             self._max_bytes = min(self._max_bytes, memory.limit // 2)  # the rest is for slots
         self._large_seen: deque[int] = deque(maxlen=LARGE_SIZES_SEEN)
-        self._recycled: ResultMemoryPool[BufferRange] = ResultMemoryPool()
+        self._recycled: ResultMemoryPool[tuple[BufferRange, Allocation]] = ResultMemoryPool()
 
     def make(self, signature: Signature) -> list[tuple[Array, BufferRange]]:
         """Make arrays for the results of a call, with their ranges; empty if memory is short."""
@@ -341,13 +355,39 @@ class RecycledResults:
 
         Memory that is not in use returns to the pool now, the rest when dropped.
         """
-        self._recycled.clear()
+        for entry in self._recycled.list_entries():
+            self._release(entry)
+
+    def list_idle(self) -> list[IdleItem]:
+        """List all results, because no one can tell when a caller drops its result.
+
+        A result in use is released to its caller: its memory is not recycled any more, but returns
+        to the pool when it is dropped.
+        """
+        for _, allocation in self._recycled.remove_held():
+            self._memory.lend(allocation, "array")
+        return [
+            IdleItem(entry.last_used, functools.partial(self._release, entry))
+            for entry in self._recycled.list_entries()
+        ]
+
+    def count_idle(self) -> int:
+        """Return the bytes of memory that nobody uses."""
+        return self._recycled.count_unused_bytes()
+
+    def _release(self, entry: ResultMemory[tuple[BufferRange, Allocation]]) -> None:
+        if self._recycled.remove(entry):
+            _, allocation = entry.belongs
+            self._memory.lend(allocation, "array")
 
     def _find_free(
         self, shape: Shape, dtype: np.dtype[Any], nbytes: int
     ) -> tuple[Array, BufferRange] | None:
         found = self._recycled.find(nbytes)
-        return None if found is None else (np.ndarray(shape, dtype, found[0]), found[1])
+        if found is None:
+            return None
+        memory, (buffer_range, _) = found
+        return np.ndarray(shape, dtype, memory), buffer_range
 
     def _make_new(
         self, shape: Shape, dtype: np.dtype[Any], nbytes: int
@@ -355,13 +395,14 @@ class RecycledResults:
         if nbytes > LARGE_RESULT and nbytes not in self._large_seen:
             self._large_seen.append(nbytes)
             return None
-        if self._memory.bytes_in_arrays + nbytes > self._max_bytes:
+        size = round_up_to_class(nbytes)
+        if self._memory.bytes_in_arrays + size > self._max_bytes:
             self.clear()
-            if self._memory.bytes_in_arrays + nbytes > self._max_bytes:
+            if self._memory.bytes_in_arrays + size > self._max_bytes:
                 return None
         try:
-            array, buffer_range = self._mapped.make(shape, dtype)
+            array, buffer_range, allocation = self._mapped.make(size, np.uint8, "result")
         except OutOfMemoryError:
             return None
-        self._recycled.add(nbytes, array.base, buffer_range)
-        return array, buffer_range
+        self._recycled.add(nbytes, array.base, (buffer_range, allocation))
+        return np.ndarray(shape, dtype, array.base), buffer_range

@@ -4,6 +4,11 @@ A block is one VkDeviceMemory with one VkBuffer over all of it. Host-visible blo
 long as they exist. An allocation is a range of a block, so allocating and releasing need no Vulkan
 call; users bind the block's buffer at the allocation's offset. `mapped_view` makes a NumPy array
 over a range of a mapped block.
+
+The caller holds some allocations, such as mapped arrays. The pool counts everything else in its
+blocks as kept: slots, recycled results, tables and free ranges. It adds a block only if what it
+keeps stays within the budget of idle memory; otherwise idle items are released first, and the
+allocation takes their ranges.
 """
 
 from __future__ import annotations
@@ -15,19 +20,30 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import numpy as np
 
 from gpu_executor.call import Array
 from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.fork import register_fork_handler
+from gpu_executor.idle_memory import IdleMemory
 from gpu_executor.kernel import ElementType
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
 
 SMALLEST_BLOCK = 4 << 20
-LARGEST_BLOCK = 64 << 20
+LARGEST_BLOCK, LARGEST_MAPPED_BLOCK = 64 << 20, 16 << 20
+"""Of a block in device memory, and of a mapped one. A result that the caller holds for long keeps a
+mapped block from being freed, so these are smaller."""
+GROWTH_DIVISOR, COUNT_DIVISOR = 4, 256
+"""A new block for several allocations has this share of the memory that the pool holds for the same
+purpose: the first within the limits above, the second at least. Devices limit the number of blocks,
+often to 4,096."""
+SHARE_DIVISOR = 4
+"""An allocation of more than this share of such a block gets a block of its own, which can be freed
+as soon as the allocation is released."""
 SMALLEST_ALIGNMENT = 256
 """No device requires more between two storage buffers (Vulkan 1.3, required limits)."""
 
@@ -44,6 +60,13 @@ class Purpose(enum.Enum):
     slow."""
     ARRAY = "array"
     """Mapped arrays, which host and device both read and write."""
+
+
+Owner = Literal["slot", "result", "table", "array", "device array", "staging"]
+"""What an allocation is for: a slot, a recycled result, a cached table of a transform, a mapped
+array or a result that the caller holds, a device array, or a part of a transfer."""
+LENT: frozenset[Owner] = frozenset({"array", "device array", "staging"})
+"""Owners whose memory is in use until it is released. The others may be idle."""
 
 
 DEVICE_LOCAL, HOST_VISIBLE, HOST_COHERENT, HOST_CACHED = 1, 2, 4, 8
@@ -96,6 +119,12 @@ class Block:
     """Free ranges as (offset, size), sorted; adjacent ranges are merged."""
     serial: int = field(default_factory=itertools.count().__next__)
     """Unique in this process, also among blocks that were freed."""
+    lent: int = 0
+    """Bytes of allocations with an owner in LENT."""
+    bytes_free: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bytes_free = sum(size for _, size in self.free)
 
     def take(self, nbytes: int) -> int | None:
         """Take a range of that size and return its offset; None if no range is large enough."""
@@ -105,6 +134,7 @@ class Block:
                     del self.free[index]
                 else:
                     self.free[index] = (offset + nbytes, size - nbytes)
+                self.bytes_free -= nbytes
                 return offset
         return None
 
@@ -112,6 +142,7 @@ class Block:
         """Free a range and merge it with adjacent free ranges."""
         index = bisect.bisect(self.free, (offset, 0))
         self.free.insert(index, (offset, nbytes))
+        self.bytes_free += nbytes
         for left in (index, index - 1):
             if 0 <= left < len(self.free) - 1:
                 (start, size), (following, more) = self.free[left], self.free[left + 1]
@@ -120,16 +151,18 @@ class Block:
 
     @property
     def idle(self) -> bool:
-        return self.free == [(0, self.nbytes)]
+        return self.bytes_free == self.nbytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Allocation:
     """A range of a block."""
 
     block: Block
     offset: int
     nbytes: int
+    owner: Owner | None = "slot"
+    """Only the pool changes it; None once it is released."""
 
     @property
     def buffer(self) -> Handle:
@@ -150,21 +183,32 @@ class MemoryStats:
     bytes_used: int
     blocks: int
     bytes_in_arrays: int
-    """The part of `bytes_used` that mapped arrays hold."""
+    """The part of `bytes_used` that mapped arrays and recycled results hold."""
 
 
 class MemoryPool:
     """Blocks by purpose; allocations are rounded up to size classes. Thread-safe."""
 
     def __init__(
-        self, device: Device, *, limit: int | None = None, exact_blocks: bool = False
+        self,
+        device: Device,
+        *,
+        limit: int | None = None,
+        idle: IdleMemory | None = None,
+        exact_blocks: bool = False,
     ) -> None:
+        """`idle` is the budget of idle memory; without one, the pool keeps what it has."""
         self._device = device
         self.limit = limit
+        self._idle = idle
         self._exact_blocks = exact_blocks
         self._blocks: list[Block] = []
         self._lock = threading.Lock()
-        self._hits = self._misses = self._used = self._in_arrays = 0
+        self._hits = self._misses = self._used = self._in_arrays = self._held = 0
+        self._owned: dict[Owner, int] = dict.fromkeys(get_args(Owner), 0)
+        self.kept = 0
+        """The bytes of the blocks, less those of allocations with an owner in LENT, less the free
+        bytes beside these: what is idle or used by running calls."""
         self._closed = False
         self._released_later: deque[Allocation] = deque()
         """Allocations that finalizers released; they are returned to their blocks later."""
@@ -176,35 +220,24 @@ class MemoryPool:
         )
         register_fork_handler(self._disown_after_fork)
 
-    def allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
-        """Allocate at least `nbytes`, aligned for any use. Raises `OutOfMemoryError`."""
+    def allocate(self, purpose: Purpose, nbytes: int, owner: Owner = "slot") -> Allocation:
+        """Allocate at least `nbytes`, aligned for any use. Raises `OutOfMemoryError`.
+
+        Idle items are released for it, if the pool would otherwise keep more than the budget.
+        """
         units = round_up_to_class(-(-nbytes // self.alignment))
         size = units * self.alignment
         with self._lock:
-            if self._closed:
-                raise ClosedError("the backend is closed; open another one")
-            self._release_returned()
-            try:
-                block, offset = self._take(purpose, size)
-            except OutOfMemoryError:
-                self.reclaim()
+            if self._released_later:
                 self._release_returned()
-                block, offset = self._take(purpose, size)
-            self._used += size
-            self._in_arrays += size if purpose is Purpose.ARRAY else 0
-            return Allocation(block, offset, size)
-
-    def _take(self, purpose: Purpose, size: int) -> tuple[Block, int]:
-        """Take a range of an existing block, or of a new one."""
-        for block in self._blocks:
-            if block.purpose is purpose and (offset := block.take(size)) is not None:
-                self._hits += 1
-                return block, offset
-        block = self._grow(purpose, size)
-        offset = block.take(size)
-        assert offset is not None, "a new block has room for the allocation it was made for"
-        self._misses += 1
-        return block, offset
+            found = self._take(purpose, size, owner)
+        if found is not None:
+            return found
+        try:
+            return self._allocate_with_eviction(purpose, size, owner)
+        except OutOfMemoryError:
+            self.reclaim()
+            return self._allocate(purpose, size, owner)
 
     def release(self, allocation: Allocation) -> None:
         with self._lock:
@@ -219,26 +252,51 @@ class MemoryPool:
             finally:
                 self._lock.release()
 
+    def lend(self, allocation: Allocation, owner: Owner) -> None:
+        """Change the owner of an allocation to one in LENT, unless it was released meanwhile."""
+        with self._lock:
+            self._release_returned()
+            before, block, nbytes = allocation.owner, allocation.block, allocation.nbytes
+            if before is None or before in LENT or block not in self._blocks:
+                return
+            self._owned[before] -= nbytes
+            self._owned[owner] += nbytes
+            allocation.owner = owner
+            self.kept -= nbytes if block.lent else nbytes + block.bytes_free
+            block.lent += nbytes
+
     def trim(self) -> int:
         """Free every unused block; return the number of bytes freed."""
         with self._lock:
             self._release_returned()
             return self._trim()
 
+    def shrink(self, limit: int, busy: Sequence[Allocation] = ()) -> bool:
+        """Free unused blocks until at most `limit` bytes are idle; return whether they are.
+
+        `busy` are the allocations of slots in use. Free ranges beside them are not idle either,
+        because nothing can be released for them.
+        """
+        with self._lock:
+            self._release_returned()
+            beside = {each.block for each in busy if not each.block.lent}
+            in_use = sum(each.nbytes for each in busy) + sum(block.bytes_free for block in beside)
+            self._free_unused(limit + in_use)
+            return self.kept - in_use <= limit
+
     def close(self) -> None:
         """Free every block except those with mapped arrays in use, which the last array frees."""
         with self._lock:
             self._release_returned()
             self._closed = True
-            in_use = []
-            for block in self._blocks:
+            for block in list(self._blocks):
                 if block.purpose is Purpose.ARRAY and not block.idle:
                     self._device.retain()
-                    in_use.append(block)
                 else:
-                    _free_block(self._device, block)
-            self._blocks = in_use
+                    self._free(block)
             self._used = self._in_arrays
+            self._owned = dict.fromkeys(self._owned, 0) | {"array": self._in_arrays}
+            self.kept = 0
 
     def stats(self) -> MemoryStats:
         with self._lock:
@@ -246,15 +304,28 @@ class MemoryPool:
             return MemoryStats(
                 self._hits,
                 self._misses,
-                self._count_held(),
+                self._held,
                 self._used,
                 len(self._blocks),
                 self._in_arrays,
             )
 
+    def count_by_owner(self, busy: Sequence[Allocation]) -> tuple[dict[Owner, int], int, int]:
+        """Return the allocated bytes by owner, the bytes of free ranges beside memory in use, and
+        the other free bytes.
+
+        `busy` are the allocations of slots in use.
+        """
+        with self._lock:
+            self._release_returned()
+            beside = {each.block for each in busy}
+            beside.update(block for block in self._blocks if block.lent)
+            fragments = sum(block.bytes_free for block in beside)
+            return dict(self._owned), fragments, self._held - self._used - fragments
+
     @property
     def bytes_in_arrays(self) -> int:
-        """The bytes that mapped arrays hold."""
+        """The bytes that mapped arrays and recycled results hold."""
         return self._in_arrays
 
     def _disown_after_fork(self) -> None:
@@ -264,43 +335,133 @@ class MemoryPool:
         """
         self._lock, self._closed, self._blocks = threading.Lock(), True, []
 
+    def _allocate_with_eviction(self, purpose: Purpose, size: int, owner: Owner) -> Allocation:
+        """Release idle items until the allocation fits; if nothing is idle, exceed the budget."""
+        found: Allocation | None = None
+
+        def try_allocate() -> bool:
+            nonlocal found
+            with self._lock:
+                self._release_returned()
+                found = self._take(purpose, size, owner)
+                if found is None and self._grow(purpose, size, owner, within_budget=True):
+                    found = self._take(purpose, size, owner, new=True)
+            return found is not None
+
+        if self._idle is not None and not try_allocate():
+            self._idle.evict(try_allocate)
+        return found or self._allocate(purpose, size, owner)
+
+    def _allocate(self, purpose: Purpose, size: int, owner: Owner) -> Allocation:
+        """Allocate without regard to the budget. Raises `OutOfMemoryError`."""
+        with self._lock:
+            self._release_returned()
+            found = self._take(purpose, size, owner)
+            if found is None:
+                self._grow(purpose, size, owner, within_budget=False)
+                found = self._take(purpose, size, owner, new=True)
+            assert found is not None, "a new block has room for the allocation it was made for"
+            return found
+
+    def _take(
+        self, purpose: Purpose, size: int, owner: Owner, *, new: bool = False
+    ) -> Allocation | None:
+        """Take a range of a block (`new`: one made for it); None if none has room."""
+        if self._closed:
+            raise ClosedError("the backend is closed; open another one")
+        for block in self._blocks:
+            if block.bytes_free >= size and block.purpose is purpose:
+                offset = block.take(size)
+                if offset is not None:
+                    break
+        else:
+            return None
+        if new:
+            self._misses += 1
+        else:
+            self._hits += 1
+        self._used += size
+        if purpose is Purpose.ARRAY:
+            self._in_arrays += size
+        self._owned[owner] += size
+        if owner in LENT:
+            if not block.lent:
+                self.kept -= size + block.bytes_free
+            block.lent += size
+        elif block.lent:
+            self.kept += size
+        return Allocation(block, offset, size, owner)
+
     def _release(self, allocation: Allocation) -> None:
-        block = allocation.block
-        if block not in self._blocks:
+        block, owner, nbytes = allocation.block, allocation.owner, allocation.nbytes
+        if self._closed and block not in self._blocks:
             return  # it was freed when the pool was closed
-        block.give_back(allocation.offset, allocation.nbytes)
-        self._used -= allocation.nbytes
-        self._in_arrays -= allocation.nbytes if block.purpose is Purpose.ARRAY else 0
-        if self._closed and block.idle:
-            self._blocks.remove(block)
-            _free_block(self._device, block)
+        assert owner is not None, "it is released once"
+        allocation.owner = None
+        block.give_back(allocation.offset, nbytes)
+        self._owned[owner] -= nbytes
+        self._used -= nbytes
+        if block.purpose is Purpose.ARRAY:
+            self._in_arrays -= nbytes
+        if owner in LENT:
+            block.lent -= nbytes
+            if not block.lent:
+                self.kept += block.bytes_free
+        elif block.lent:
+            self.kept -= nbytes
+        if block.idle and self._closed:
+            self._free(block)
             self._device.release()
+        elif block.idle and self._idle is not None and self.kept > self._idle.limit:
+            self._free(block)
 
     def _release_returned(self) -> None:
         while self._released_later:
             self._release(self._released_later.popleft())
 
-    def _count_held(self) -> int:
-        return sum(block.nbytes for block in self._blocks)
-
     def _trim(self) -> int:
-        idle = [block for block in self._blocks if block.idle]
-        for block in idle:
-            self._blocks.remove(block)
-            _free_block(self._device, block)
-        return sum(block.nbytes for block in idle)
+        before = self._held
+        self._free_unused(0)
+        return before - self._held
 
-    def _grow(self, purpose: Purpose, size: int) -> Block:
-        """Add a block: a large one, else one of `size`, else free unused blocks and try again."""
-        sizes = (
-            [size] if self._exact_blocks else [max(size, self._choose_block_size(purpose)), size]
-        )
+    def _free_unused(self, limit: int) -> None:
+        """Free unused blocks, the oldest first, until at most `limit` bytes are kept."""
+        for block in [block for block in self._blocks if block.idle]:
+            if self.kept <= limit:
+                return
+            self._free(block)
+
+    def _free(self, block: Block) -> None:
+        self._blocks.remove(block)
+        self._held -= block.nbytes
+        self.kept -= block.nbytes
+        _free_block(self._device, block)
+
+    def _grow(
+        self, purpose: Purpose, size: int, owner: Owner, *, within_budget: bool
+    ) -> Block | None:
+        """Add a block: a large one, else one of `size`, else free unused blocks and try again.
+
+        Return None if the budget allows no block.
+        """
+        shared = self._choose_block_size(purpose)
+        sizes = [shared, size] if SHARE_DIVISOR * size <= shared else [size]
+        if self._exact_blocks or (self._idle is not None and not within_budget):
+            sizes = [size]
+        if within_budget:
+            assert self._idle is not None
+            lent = size if owner in LENT else 0
+            room = self._idle.limit + lent
+            self._free_unused(room - size)
+            sizes = [each for each in sizes if self.kept + each <= room or each == lent]
+            if not sizes:
+                return None
         error: OutOfMemoryError | None = None
         for attempt in (*sizes, None):
             if attempt is None and not self._trim():
                 break
             wanted = size if attempt is None else attempt
-            if self.limit is not None and self._count_held() + wanted > self.limit:
+            if self.limit is not None and self._held + wanted > self.limit:
                 continue
             try:
                 block = _make_block(self._device, purpose, wanted)
@@ -308,20 +469,23 @@ class MemoryPool:
                 error = failure
                 continue
             self._blocks.append(block)
+            self._held += wanted
+            self.kept += wanted
             return block
         limit = "no limit" if self.limit is None else f"limit {self.limit:,}"
         raise OutOfMemoryError(
             f"could not allocate {size:,} bytes of {purpose.value} memory on "
-            f"{self._device.info.name}: {self._count_held():,} held, {self._used:,} in use, {limit}"
+            f"{self._device.info.name}: {self._held:,} held, {self._used:,} in use, {limit}"
         ) from error
 
     def _choose_block_size(self, purpose: Purpose) -> int:
-        """Return the size of the next block.
+        """Return the size of the next block for several allocations.
 
         Blocks grow with what is held, so small uses stay small.
         """
         held = sum(block.nbytes for block in self._blocks if block.purpose is purpose)
-        return min(max(held, SMALLEST_BLOCK), LARGEST_BLOCK)
+        most = LARGEST_BLOCK if purpose is Purpose.DEVICE else LARGEST_MAPPED_BLOCK
+        return max(SMALLEST_BLOCK, min(held // GROWTH_DIVISOR, most), held // COUNT_DIVISOR)
 
 
 def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:

@@ -36,6 +36,7 @@ from gpu_executor.vulkan.mapped_arrays import (
     MappedArrays,
     RecycledResults,
     can_recycle_results,
+    count_recycled_bytes,
 )
 from gpu_executor.vulkan.ring import Step
 from gpu_executor.vulkan.slot import SlotLayout
@@ -57,6 +58,9 @@ class PreparedCall:
     """Whether device arrays take part."""
     recycles_results: bool
     """Whether the results are large enough for recycled memory."""
+    nbytes: int
+    """The bytes that a call needs at once: its slots, its results in recycled memory, and its
+    arrays if device arrays take part."""
 
 
 class CallPreparer:
@@ -154,6 +158,9 @@ class CallPreparer:
             )
         layout = SlotLayout.of(plan, signature, profiled=profiled)
         slot_key = self._slot_pool.get_key(layout)
+        nbytes = plan.slots * slot_key.nbytes + count_recycled_bytes(signature)
+        if on_device:
+            nbytes += sum(operand.nbytes for operand in signature.operands)
         return PreparedCall(
             signature,
             plan,
@@ -161,6 +168,7 @@ class CallPreparer:
             slot_key,
             on_device,
             can_recycle_results(signature),
+            nbytes,
         )
 
     def replace_plan(

@@ -28,6 +28,7 @@ from gpu_executor.errors import (
     OutOfMemoryError,
 )
 from gpu_executor.fork import raise_forked, register_fork_handler
+from gpu_executor.idle_memory import IdleMemory, MemoryUse
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.plan import Plan, RunOptions, check_grid, shrink_plan
 from gpu_executor.settings import Settings
@@ -40,7 +41,12 @@ from gpu_executor.vulkan.device import Device, QueueAddress
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.disk_cache import DriverCache, read_calibration, write_calibration
 from gpu_executor.vulkan.instance import Instance, choose_device
-from gpu_executor.vulkan.mapped_arrays import MappedArrays, RecycledResults, can_recycle_results
+from gpu_executor.vulkan.mapped_arrays import (
+    MappedArrays,
+    RecycledResults,
+    can_recycle_results,
+    count_recycled_bytes,
+)
 from gpu_executor.vulkan.memory import MemoryPool
 from gpu_executor.vulkan.pipeline import PipelineCache
 from gpu_executor.vulkan.prepared_call import (
@@ -100,8 +106,12 @@ class Session:
                 self._device, self._driver_cache.handle, spirv_val=settings.spirv_val
             )
             opened.callback(self._pipelines.close)
+            self._idle_memory = IdleMemory(settings.idle_memory)
             self._memory = MemoryPool(
-                self._device, limit=settings.memory_limit, exact_blocks=not keep
+                self._device,
+                limit=settings.memory_limit,
+                idle=self._idle_memory,
+                exact_blocks=not keep,
             )
             opened.callback(self._memory.close)
             self.mapped = MappedArrays(self._memory)
@@ -110,14 +120,15 @@ class Session:
             self.resources = self._make_resources(opened)
             self._recycled = RecycledResults(self._memory, self.mapped, self.info)
             opened.callback(self._recycled.clear)
-            self.device_memory = DeviceMemory(self.resources, self.mapped, self._recycled)
+            self.device_memory = DeviceMemory(
+                self.resources, self.mapped, self._recycled, self._idle_memory
+            )
             opened.callback(self.device_memory.close)
             self._memory.reclaim = self._release_unused
             self._range_finder = BufferRangeFinder(
                 self.info, self.mapped, self.device_memory, self._recycled
             )
-            self._slot_pool = SlotPool(self.resources)
-            self._slot_pool.count_blocked = self._count_blocked_slots
+            self._slot_pool = self._make_slot_pool()
             self.call_preparer = CallPreparer(
                 self.info, settings, self._slot_pool, self._calibrate_if_idle
             )
@@ -199,6 +210,8 @@ class Session:
         """
         arrays = as_arrays(kernel, arrays)
         prepared = self.prepare(kernel, arrays, device_local, keep=keep, out_shape=out_shape)
+        if prepared.nbytes > self._idle_memory.largest_call:
+            self._idle_memory.note_call(prepared.nbytes)
         signature, steps = prepared.signature, prepared.steps
         call = signature.make_call(arrays, params)
         if call.grid is not None:
@@ -248,6 +261,10 @@ class Session:
 
     def run_jobs(self, calls: Sequence[Call], prepared: PreparedCall) -> Iterator[Call]:
         """Run the calls of a batch in order; yields each when it is done."""
+        if prepared.recycles_results:
+            results = sum(count_recycled_bytes(call.signature) for call in calls)
+            slots = prepared.plan.slots * prepared.slot_key.nbytes
+            self._idle_memory.note_call(slots + results)
         if prepared.signature.kernel.split == "elements":
             yield from self.run_stream(calls, prepared)
             return
@@ -266,6 +283,9 @@ class Session:
         No call may have larger pieces than `prepared`. `check_start` is called before a call
         starts, when the calls before it that had to be done first were yielded.
         """
+        self._idle_memory.note_call(
+            prepared.nbytes + (prepared.plan.slots - 1) * count_recycled_bytes(prepared.signature)
+        )
         prepared, slots = self._take_slots(prepared)
         signature, plan = prepared.signature, prepared.plan
         if check_start is not None:
@@ -406,18 +426,27 @@ class Session:
 
     def trim(self) -> int:
         """Free idle slots, cached memory and empty blocks; return the number of bytes freed."""
-        self._slot_pool.clear()
-        self._release_unused()
-        return self._memory.trim()
+        before = self._memory.stats().bytes_held
+        self.device_memory.release_completed()
+        self._idle_memory.evict(lambda: False)
+        self._memory.trim()
+        return max(before - self._memory.stats().bytes_held, 0)
 
     def _release_unused(self) -> None:
         """Release cached memory that nobody uses."""
         self.device_memory.release_completed()
         self._recycled.clear()
 
+    def _free_blocks(self) -> bool:
+        """Free blocks until the idle memory is within its limit; return whether it is."""
+        busy = self._slot_pool.list_allocations_in_use()
+        return self._memory.shrink(self._idle_memory.limit, busy)
+
     def stats(self) -> Stats:
         """Return the counters of this session."""
         self.device_memory.release_completed()
+        if self._slot_pool.exceeds_budget():  # since the caller dropped results or arrays
+            self._idle_memory.settle()
         by_path: defaultdict[str, int] = defaultdict(int)
         records = self._slot_pool.list_records()
         for path, record in records:
@@ -436,7 +465,30 @@ class Session:
             recordings=total.recordings,
             shrunk=total.shrunk,
             memory=self._memory.stats(),
+            memory_use=self._count_memory(),
             descriptors=self._descriptors.stats(),
+        )
+
+    def _count_memory(self) -> MemoryUse:
+        busy = self._slot_pool.list_allocations_in_use()
+        idle_slots, idle_results = self._slot_pool.bytes_idle, self._recycled.count_idle()
+        owned, fragments, free = self._memory.count_by_owner(busy)
+        return MemoryUse(
+            in_use={
+                "arrays": owned["array"] + max(owned["result"] - idle_results, 0),
+                "device arrays": owned["device array"],
+                "slots": max(owned["slot"] - idle_slots, 0),
+                "staging": owned["staging"],
+            },
+            idle={
+                "slots": idle_slots,
+                "results": idle_results,
+                "tables": owned["table"],
+                "free blocks": free,
+            },
+            fragments=fragments,
+            idle_limit=self._idle_memory.limit,
+            largest_call=self._idle_memory.largest_call,
         )
 
     def begin_iteration(self) -> None:
@@ -504,6 +556,15 @@ class Session:
             download,
             copy_threads,
         )
+
+    def _make_slot_pool(self) -> SlotPool:
+        """Make the slot pool, and connect everything that keeps memory to the budget."""
+        made = SlotPool(self.resources, self._idle_memory)
+        made.count_blocked = self._count_blocked_slots
+        self._idle_memory.fits = self._free_blocks
+        for holder in (made, self._recycled, self.device_memory):
+            self._idle_memory.add_holder(holder.list_idle)
+        return made
 
     def _save_pipelines(self) -> None:
         if self._pipelines.stats().misses:

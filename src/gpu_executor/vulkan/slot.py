@@ -116,6 +116,8 @@ class Slot:
                 )
                 self._params_in_buffer = pipeline.params_binding is not None
                 undo.callback(self._buffers.release)
+                self.allocations = tuple(self._buffers.allocations)
+                self.nbytes = sum(each.nbytes for each in self.allocations)
             with self.record.stage("recording"):
                 self._timestamps: StageTimestamps | None = None
                 if layout.profiled:

@@ -146,7 +146,7 @@ class SlotBuffers:
     ) -> None:
         """`params_binding` is the binding of a uniform buffer for the kernel's push constants."""
         self._memory = memory
-        self._allocations: list[Allocation] = []
+        self.allocations: list[Allocation] = []
         try:
             self.operands = self._allocate_operands(kernel, operands, path == "device-local")
             self._readback = [each.mapped for each in self.operands if each.operand.is_output]
@@ -216,9 +216,9 @@ class SlotBuffers:
                 invalidate_block(device, allocation.block)
 
     def release(self) -> None:
-        for allocation in self._allocations:
+        for allocation in self.allocations:
             self._memory.release(allocation)
-        self._allocations.clear()
+        self.allocations.clear()
 
     def _allocate_operands(
         self, kernel: Kernel, operands: Sequence[Operand], staged: bool
@@ -266,5 +266,5 @@ class SlotBuffers:
 
     def _allocate(self, purpose: Purpose, nbytes: int) -> Allocation:
         allocation = self._memory.allocate(purpose, nbytes)
-        self._allocations.append(allocation)
+        self.allocations.append(allocation)
         return allocation

@@ -1,15 +1,27 @@
-"""The slot pool: idle slots, cached for the next call with the same layout."""
+"""The slot pool: idle slots, cached for the next call with the same layout.
+
+Idle slots are part of the session's idle memory: beyond its budget they are closed, the least
+recently used first. Where another slot would exceed the budget, a call gets a larger idle slot of
+the same kind, so calls of random sizes need no new slots.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import threading
+import time
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from gpu_executor.call import Operand
 from gpu_executor.errors import ClosedError, OutOfMemoryError
+from gpu_executor.idle_memory import IdleItem, IdleMemory
+from gpu_executor.plan import round_up_to_class
 from gpu_executor.telemetry.stages import Record
+from gpu_executor.vulkan.memory import Allocation
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot import Slot, SlotLayout
 
@@ -35,13 +47,36 @@ class SlotKey:
 
     layout: SlotLayout
     idle: list[Slot] = field(default_factory=list)
+    last_used: int = 0
+    """When a slot was put back last, in nanoseconds of `time.monotonic_ns`. It is set when another
+    key is used, not for every call."""
+
+    @property
+    def nbytes(self) -> int:
+        """About the bytes of a slot; `Slot.nbytes` are its actual bytes."""
+        copies = 2 if self.layout.path == "device-local" else 1
+        return copies * round_up_to_class(sum(operand.nbytes for operand in self.layout.operands))
+
+    def fits_in(self, other: SlotLayout) -> bool:
+        """Whether calls of this key can use slots of another layout, which has more room."""
+        if self.layout.kernel.split == "whole":
+            return False
+        pairs = list(zip(self.layout.operands, other.operands, strict=False))
+        larger = tuple(Operand(mine.type, its.count) for mine, its in pairs)
+        return (
+            all(mine.count < its.count for mine, its in pairs)
+            and dataclasses.replace(self.layout, operands=larger) == other
+        )
 
 
 class SlotPool:
     """Slots by layout; the least recently used idle slot is closed first. Thread-safe."""
 
-    def __init__(self, resources: Resources, *, capacity: int = MAX_IDLE_SLOTS) -> None:
-        self._resources = resources
+    def __init__(
+        self, resources: Resources, idle_memory: IdleMemory, *, capacity: int = MAX_IDLE_SLOTS
+    ) -> None:
+        self._resources, self._memory = resources, resources.memory
+        self._idle_memory = idle_memory
         self._capacity = capacity
         self._keys: weakref.WeakValueDictionary[SlotLayout, SlotKey] = weakref.WeakValueDictionary()
         self._keys_by_use: OrderedDict[SlotKey, None] = OrderedDict()
@@ -50,6 +85,8 @@ class SlotPool:
         self._slots: set[Slot] = set()
         self._retired: defaultdict[str, Record] = defaultdict(Record)
         self._idle = self._busy = self._waiting = self._hits = self._misses = 0
+        self._bytes_idle = self._bytes = 0
+        """The bytes of idle slots, and of all slots."""
         self._changes = 0
         """How often a slot was put back or could not be made."""
         self._closed = False
@@ -75,6 +112,9 @@ class SlotPool:
             self._busy += 1
             if slot_key.idle:
                 return self._take_idle(slot_key)
+            larger = self._find_larger(slot_key)
+            if larger is not None:
+                return self._take_idle(larger)
         return self._make(slot_key.layout)
 
     def try_take(self, slot_key: SlotKey) -> Slot | None:
@@ -83,6 +123,9 @@ class SlotPool:
             self._busy += 1
             if slot_key.idle:
                 return self._take_idle(slot_key)
+            larger = self._find_larger(slot_key)
+            if larger is not None:
+                return self._take_idle(larger)
         try:
             return self._make(slot_key.layout, wait=False)
         except OutOfMemoryError:
@@ -91,15 +134,52 @@ class SlotPool:
     def put_back(self, slot_key: SlotKey, slot: Slot) -> None:
         """Return a slot to the pool; it becomes idle."""
         with self._lock:
+            if slot.layout is not slot_key.layout:  # a larger one
+                slot_key = self._keys.setdefault(slot.layout, SlotKey(slot.layout))
             slot_key.idle.append(slot)
             self._idle += 1
+            self._bytes_idle += slot.nbytes
             if slot_key is not self._last_used:
+                self._stamp_last_used()
                 self._last_used = slot_key
                 self._keys_by_use[slot_key] = None
                 self._keys_by_use.move_to_end(slot_key)
             if self._idle > self._capacity:
                 self._close_oldest()
-            self._end_use()
+            if not self.exceeds_budget():
+                self._end_use()
+                return
+        try:
+            self._idle_memory.settle()
+        finally:  # from here on the pool may be closed
+            with self._lock:
+                self._end_use()
+
+    def exceeds_budget(self) -> bool:
+        """Whether more memory is idle than the budget allows, idle slots included."""
+        idle = self._memory.kept - self._bytes + self._bytes_idle
+        return idle > self._idle_memory.limit
+
+    def list_idle(self) -> list[IdleItem]:
+        """List the idle slots."""
+        with self._lock:
+            self._stamp_last_used()
+            return [
+                IdleItem(key.last_used, functools.partial(self._close_idle, key, slot))
+                for key in self._keys_by_use
+                for slot in key.idle
+            ]
+
+    def list_allocations_in_use(self) -> list[Allocation]:
+        """Return the memory of the slots that calls are using."""
+        with self._lock:
+            idle = {slot for key in self._keys_by_use for slot in key.idle}
+            return [part for slot in self._slots - idle for part in slot.allocations]
+
+    @property
+    def bytes_idle(self) -> int:
+        """The bytes of the idle slots."""
+        return self._bytes_idle
 
     def clear(self) -> None:
         """Close every idle slot."""
@@ -129,7 +209,19 @@ class SlotPool:
     def _take_idle(self, slot_key: SlotKey) -> Slot:
         self._hits += 1
         self._idle -= 1
-        return slot_key.idle.pop()
+        slot = slot_key.idle.pop()
+        self._bytes_idle -= slot.nbytes
+        return slot
+
+    def _find_larger(self, slot_key: SlotKey) -> SlotKey | None:
+        """Find idle slots that are larger than necessary, the smallest of them.
+
+        None if there are none, or if the budget of idle memory allows one more slot.
+        """
+        if self._memory.kept + slot_key.nbytes <= self._idle_memory.limit:
+            return None
+        larger = [key for key in self._keys_by_use if key.idle and slot_key.fits_in(key.layout)]
+        return min(larger, key=lambda key: key.nbytes, default=None)
 
     def _make(self, layout: SlotLayout, *, wait: bool = True) -> Slot:
         """Make a slot without holding the lock, because compiling a pipeline is slow."""
@@ -147,6 +239,7 @@ class SlotPool:
             with self._lock:
                 self._misses += 1
                 self._slots.add(slot)
+                self._bytes += slot.nbytes
             return slot
 
     def _find_memory(self, error: OutOfMemoryError, changes: int, *, wait: bool) -> None:
@@ -175,11 +268,28 @@ class SlotPool:
     def _close_oldest(self) -> None:
         while not (oldest := next(iter(self._keys_by_use))).idle:
             self._forget(oldest)
+        self._close(oldest, oldest.idle[-1])
+
+    def _close_idle(self, slot_key: SlotKey, slot: Slot) -> None:
+        """Close a slot, unless it is in use again or was closed."""
+        with self._lock:
+            if slot in slot_key.idle:
+                self._close(slot_key, slot)
+
+    def _close(self, slot_key: SlotKey, slot: Slot) -> None:
+        slot_key.idle.remove(slot)
         self._idle -= 1
-        slot = oldest.idle.pop()
+        self._bytes_idle -= slot.nbytes
+        self._bytes -= slot.nbytes
+        if not slot_key.idle:
+            self._forget(slot_key)
         self._slots.remove(slot)
         self._retired[slot.layout.path].add(slot.record)
         slot.close()
+
+    def _stamp_last_used(self) -> None:
+        if self._last_used is not None:
+            self._last_used.last_used = time.monotonic_ns()
 
     def _forget(self, slot_key: SlotKey) -> None:
         del self._keys_by_use[slot_key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpu_executor.idle_memory import MemoryUse
 from gpu_executor.vulkan.descriptors import DescriptorStats
 from gpu_executor.vulkan.disk_cache import DiskCacheStats
 from gpu_executor.vulkan.memory import MemoryStats
@@ -28,6 +29,7 @@ class Stats:
     shrunk: int
     """How often a chunk was halved or slots were left out, because memory was short."""
     memory: MemoryStats
+    memory_use: MemoryUse
     descriptors: DescriptorStats
 
     def __str__(self) -> str:
@@ -49,6 +51,7 @@ class Stats:
                 f"  memory       {self.memory.bytes_used:,} of {self.memory.bytes_held:,} bytes "
                 f"used in {self.memory.blocks} blocks, {self.memory.hits:,} hits, "
                 f"{self.memory.misses:,} misses",
+                f"  bytes        {self.memory_use}",
                 f"  descriptors  {self.descriptors.sets_used} sets in "
                 f"{self.descriptors.pools} pools",
             ]

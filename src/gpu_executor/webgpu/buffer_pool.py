@@ -11,7 +11,6 @@ from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.webgpu.stats import PoolStats
 
-MAX_IDLE_BYTES = 512 << 20
 SMALLEST_UNITS = 64
 UNIT = 4
 """Buffer sizes are multiples of this many bytes."""
@@ -27,16 +26,9 @@ class BufferPool:
     buffer is destroyed first.
     """
 
-    def __init__(
-        self,
-        device: Any,
-        *,
-        largest: int,
-        max_idle_bytes: int = MAX_IDLE_BYTES,
-        limit: int | None = None,
-    ) -> None:
+    def __init__(self, device: Any, *, largest: int, limit: int | None = None) -> None:
         """`largest` is the size of the largest buffer that the device can create, in bytes."""
-        self._device, self._largest, self._max_idle_bytes = device, largest, max_idle_bytes
+        self._device, self._largest = device, largest
         self.limit = limit
         self.reclaim: Callable[[], bool] = lambda: False
         """Called when the memory limit is reached: releases a cached buffer set to the pool, and
@@ -50,7 +42,7 @@ class BufferPool:
         self._waiting: list[object] = []
         """Tickets of the waiting threads, in order of arrival: without an order, small requests
         could overtake a large one forever."""
-        self._hits = self._misses = self._bytes_idle = self._bytes_in_use = 0
+        self._hits = self._misses = self.bytes_idle = self._bytes_in_use = 0
 
     def round_up(self, nbytes: int) -> int:
         """Return the size of the buffer that a request for `nbytes` gets."""
@@ -83,8 +75,8 @@ class BufferPool:
         with self._lock:
             self._bytes_in_use -= buffer.size
             self._idle[buffer] = buffer.size, buffer.usage
-            self._bytes_idle += buffer.size
-            self._destroy_idle(self._max_idle_bytes)
+            self.bytes_idle += buffer.size
+            self._destroy_beyond_limit()
             self._notify()
 
     def destroy(self, buffer: Any) -> None:
@@ -106,13 +98,17 @@ class BufferPool:
 
     def clear(self) -> None:
         """Destroy every idle buffer."""
+        self.destroy_idle(0)
+
+    def destroy_idle(self, max_bytes: int) -> None:
+        """Destroy idle buffers until they have at most `max_bytes`."""
         with self._lock:
-            self._destroy_idle(0)
+            self._destroy_idle(max_bytes)
 
     def stats(self) -> PoolStats:
         """Return the pool's counters."""
         with self._lock:
-            return PoolStats(self._hits, self._misses, self._bytes_idle, self._bytes_in_use)
+            return PoolStats(self._hits, self._misses, self.bytes_idle, self._bytes_in_use)
 
     def _reserve(self, nbytes: int, reserved: list[int], *, wait: bool) -> None:
         """Count bytes as used as soon as the limit allows it, and note them in `reserved`."""
@@ -183,13 +179,13 @@ class BufferPool:
         with self._lock:
             for index, descriptor in enumerate(descriptors):
                 buffers[index] = self._take(descriptor)
-            self._destroy_idle(self._max_idle_bytes)
+            self._destroy_beyond_limit()
 
     def _take(self, descriptor: BufferDescriptor) -> Any:
         for buffer, its_descriptor in reversed(self._idle.items()):
             if its_descriptor == descriptor:
                 del self._idle[buffer]
-                self._bytes_idle -= descriptor[0]
+                self.bytes_idle -= descriptor[0]
                 self._hits += 1
                 return buffer
         self._misses += 1
@@ -203,11 +199,13 @@ class BufferPool:
                 f"WebGPU could not create a buffer of {size:,} bytes: {error}"
             ) from error
 
-    def _destroy_idle(self, max_idle_bytes: int) -> None:
-        """Destroy idle buffers beyond `max_idle_bytes` or beyond the memory limit."""
+    def _destroy_beyond_limit(self) -> None:
+        """Destroy idle buffers beyond the memory limit."""
         if self.limit is not None:
-            max_idle_bytes = min(max_idle_bytes, self.limit - self._bytes_in_use)
-        while self._bytes_idle > max_idle_bytes:
+            self._destroy_idle(self.limit - self._bytes_in_use)
+
+    def _destroy_idle(self, max_bytes: int) -> None:
+        while self.bytes_idle > max_bytes:
             oldest, (size, _) = self._idle.popitem(last=False)
-            self._bytes_idle -= size
+            self.bytes_idle -= size
             oldest.destroy()

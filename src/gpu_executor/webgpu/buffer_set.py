@@ -90,6 +90,8 @@ class BufferSet:
         self._buffers = pool.acquire(list(described.values()), wait=wait)
         self.nbytes = 0
         """Size of the buffers in bytes; 0 once they are released."""
+        self.last_used = 0
+        """When it was put into a cache last, in nanoseconds of `time.monotonic_ns`."""
         try:
             self.nbytes = sum(buffer.size for buffer in self._buffers)
             buffers = dict(zip(described, self._buffers, strict=True))

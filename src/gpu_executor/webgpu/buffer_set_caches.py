@@ -6,17 +6,22 @@ therefore share sets, and a new size creates no new objects.
 
 The exact-size cache is for single tasks whose size repeats: one look-up finds everything they need.
 
-A set that a task uses is in neither cache, so it cannot be evicted while it is in flight.
+A set that a task uses is in neither cache, so it cannot be evicted while it is in flight. Idle sets
+are part of the executor's idle memory: beyond its budget the least recently used set of both caches
+is released first.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpu_executor.call import Signature
+from gpu_executor.idle_memory import IdleItem
 from gpu_executor.kernel import Kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.webgpu.buffer_set import BufferSet
@@ -24,8 +29,6 @@ from gpu_executor.webgpu.stats import BucketStats
 
 MAX_BUCKETS = 32
 MAX_EXACT_SETS = 16
-MAX_IDLE_BYTES = 512 << 20
-"""The maximum size in bytes of the idle buffer sets in each of the two caches."""
 SIGNATURES_OBSERVED = 64
 """Recent calls that the exact-size cache remembers, to find sizes that repeat."""
 
@@ -51,20 +54,16 @@ class Bucket:
 class BucketCache:
     """Buckets by kernel and size, created when they are first used. Thread-safe.
 
-    The least recently used bucket without a task in flight is evicted first. If idle sets hold more
-    than `max_bytes`, sets are evicted too; a single set may be larger than that.
+    The least recently used bucket without a task in flight is evicted first.
     """
 
     def __init__(
-        self,
-        make_set: Callable[..., BufferSet],
-        *,
-        max_buckets: int = MAX_BUCKETS,
-        max_bytes: int = MAX_IDLE_BYTES,
+        self, make_set: Callable[..., BufferSet], *, max_buckets: int = MAX_BUCKETS
     ) -> None:
         """`make_set` is called with a kernel, a size and whether to `wait` for memory."""
-        self._make_set, self._max_buckets, self._max_bytes = make_set, max_buckets, max_bytes
-        self._bytes_idle = 0
+        self._make_set, self._max_buckets = make_set, max_buckets
+        self.bytes_idle = 0
+        """The bytes of the idle sets."""
         self._buckets: LruCache[tuple[Kernel, int], Bucket] = LruCache()
         self._lock = threading.RLock()
         self._evictions: Counter[tuple[str, int]] = Counter()
@@ -86,7 +85,7 @@ class BucketCache:
             if bucket.idle:
                 bucket.hits += 1
                 taken = bucket.idle.pop()
-                self._bytes_idle -= taken.nbytes
+                self.bytes_idle -= taken.nbytes
                 return taken
             bucket.misses += 1
         try:
@@ -101,11 +100,9 @@ class BucketCache:
         with self._lock:
             bucket.busy -= 1
             if self._buckets.get((bucket.kernel, bucket.size)) is bucket:
-                while self._bytes_idle + buffers.nbytes > self._max_bytes:
-                    if not self.evict_set():
-                        break
+                buffers.last_used = time.monotonic_ns()
                 bucket.idle.append(buffers)
-                self._bytes_idle += buffers.nbytes
+                self.bytes_idle += buffers.nbytes
             else:
                 buffers.release()
             self._evict_buckets()
@@ -122,11 +119,18 @@ class BucketCache:
         with self._lock:
             for bucket in self._buckets.values():
                 if bucket.idle:
-                    oldest = bucket.idle.pop(0)
-                    self._bytes_idle -= oldest.nbytes
-                    oldest.release()
+                    self._release_set(bucket, bucket.idle[0])
                     return True
         return False
+
+    def list_idle(self) -> list[IdleItem]:
+        """List the idle sets."""
+        with self._lock:
+            return [
+                IdleItem(each.last_used, functools.partial(self._release_set, bucket, each))
+                for bucket in self._buckets.values()
+                for each in bucket.idle
+            ]
 
     def sizes_by_kernel(self) -> dict[str, list[int]]:
         """Return the sizes of the cached buckets by the name of their kernel."""
@@ -168,24 +172,30 @@ class BucketCache:
             self._evictions[unused.kernel.name, unused.size] += 1
 
     def _release_sets(self, bucket: Bucket) -> None:
-        for buffers in bucket.idle:
-            self._bytes_idle -= buffers.nbytes
-            buffers.release()
         # Another thread may hold a reference to the bucket and be about to take a set from it.
-        bucket.idle.clear()
+        while bucket.idle:
+            self._release_set(bucket, bucket.idle[0])
+
+    def _release_set(self, bucket: Bucket, buffers: BufferSet) -> None:
+        """Release an idle set, unless a task uses it or it was released."""
+        with self._lock:
+            if buffers in bucket.idle:
+                bucket.idle.remove(buffers)
+                self.bytes_idle -= buffers.nbytes
+                buffers.release()
 
 
 class ExactSizeCache:
     """Idle buffer sets by the signature of a call: its kernel, shapes and dtypes. Thread-safe.
 
-    While there are more than `max_sets` sets, or they hold more than `max_bytes`, the least
-    recently used one is evicted; one set always stays. A signature can have several sets: a batch
-    of calls that cannot share a bucket needs them.
+    While there are more than `max_sets` sets, the least recently used one is evicted. A signature
+    can have several sets: a batch of calls that cannot share a bucket needs them.
     """
 
-    def __init__(self, *, max_sets: int = MAX_EXACT_SETS, max_bytes: int = MAX_IDLE_BYTES) -> None:
-        self._max_sets, self._max_bytes = max_sets, max_bytes
-        self._bytes = 0
+    def __init__(self, *, max_sets: int = MAX_EXACT_SETS) -> None:
+        self._max_sets = max_sets
+        self.bytes_idle = 0
+        """The bytes of the sets."""
         self._idle: OrderedDict[Signature, list[BufferSet]] = OrderedDict()
         self._count = 0
         self._observed: deque[Signature] = deque(maxlen=SIGNATURES_OBSERVED)
@@ -213,15 +223,14 @@ class ExactSizeCache:
 
     def put_back(self, signature: Signature, buffers: BufferSet) -> None:
         """Put a set into the cache. No submission may still use it."""
+        buffers.last_used = time.monotonic_ns()
         with self._lock:
             self._idle.setdefault(signature, []).append(buffers)
             self._idle.move_to_end(signature)
             self._count += 1
-            self._bytes += buffers.nbytes
+            self.bytes_idle += buffers.nbytes
             surplus = []
-            while self._count > self._max_sets or (
-                self._bytes > self._max_bytes and self._count > 1
-            ):
+            while self._count > self._max_sets:
                 surplus.append(self._pop_oldest())
         for each in surplus:
             each.release()
@@ -234,17 +243,36 @@ class ExactSizeCache:
             oldest.release()
         return oldest is not None
 
+    def list_idle(self) -> list[IdleItem]:
+        """List the sets."""
+        with self._lock:
+            return [
+                IdleItem(each.last_used, functools.partial(self._release_set, signature, each))
+                for signature, sets in self._idle.items()
+                for each in sets
+            ]
+
     def clear(self) -> None:
         """Release all sets."""
         with self._lock:
             idle = [buffers for sets in self._idle.values() for buffers in sets]
             self._idle.clear()
-            self._count = self._bytes = 0
+            self._count = self.bytes_idle = 0
         for buffers in idle:
             buffers.release()
 
     def __len__(self) -> int:
         return self._count
+
+    def _release_set(self, signature: Signature, buffers: BufferSet) -> None:
+        """Release a set, unless a task uses it or it was released."""
+        with self._lock:
+            sets = self._idle.get(signature, [])
+            if buffers not in sets:
+                return
+            sets.remove(buffers)
+            self._subtract(signature, buffers)
+        buffers.release()
 
     def _pop_oldest(self) -> BufferSet:
         signature, sets = next(iter(self._idle.items()))
@@ -254,6 +282,6 @@ class ExactSizeCache:
 
     def _subtract(self, signature: Signature, taken: BufferSet) -> None:
         self._count -= 1
-        self._bytes -= taken.nbytes
+        self.bytes_idle -= taken.nbytes
         if not self._idle[signature]:
             del self._idle[signature]

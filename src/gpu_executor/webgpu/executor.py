@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import sys
 import threading
 import weakref
@@ -18,8 +19,10 @@ from gpu_executor.arguments import check_is_kernel, collect_jobs, iterate, parse
 from gpu_executor.call import Array, Call, SignatureCache, as_arrays, iterate_params
 from gpu_executor.errors import ClosedError, DeviceLostError, KernelError
 from gpu_executor.fork import DISOWNED, register_fork_handler
+from gpu_executor.idle_memory import IdleItem, IdleMemory, MemoryUse
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.kernels import load, names
+from gpu_executor.plan import round_up_to_class
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
 from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.webgpu.boundaries import (
@@ -40,7 +43,7 @@ from gpu_executor.webgpu.stats import BucketStats, WgpuStats
 DEVICE_LOST = -4
 """VK_ERROR_DEVICE_LOST: a lost WebGPU device is reported with Vulkan's error code."""
 MAX_RESULT_BYTES = 256 << 20
-"""Bytes of dropped results whose memory is kept for later results."""
+"""The bytes of the largest result whose memory is kept for later results."""
 
 
 class WgpuExecutor:
@@ -86,6 +89,10 @@ class WgpuExecutor:
         self._pool.reclaim = self._scheduler.reclaim
         self._active = ActiveCalls(self._device)
         self._outputs = OutputAllocator()
+        self._idle_memory = IdleMemory(settings.idle_memory)
+        self._idle_memory.fits = self._destroy_idle_buffers
+        for holder in (self._scheduler.buckets, self._scheduler.exact, self._outputs):
+            self._idle_memory.add_holder(holder.list_idle)
         self._signatures = SignatureCache(on_device=False)
         self._finalizer = weakref.finalize(self, self._device.close)
         register_fork_handler(self._disown_after_fork)
@@ -115,9 +122,10 @@ class WgpuExecutor:
         if out is not None:
             call.use_outputs(out)
         with self._active:
-            self._outputs.allocate(call)
+            nbytes = self._outputs.allocate(call)
             if call.signature.count:
-                self._scheduler.run_single(call)
+                nbytes += self._scheduler.run_single(call)
+            self._settle_idle_memory(nbytes)
         return call.result()
 
     def run_field_add(self, a: Array, b: Array) -> Array:
@@ -145,9 +153,9 @@ class WgpuExecutor:
             for index, (job, own) in enumerate(zip(given, iterate_params(params, len(given))))  # noqa: B905
         ]
         with self._active:
-            for call in calls:
-                self._outputs.allocate(call)
-            self._scheduler.run_calls([call for call in calls if call.signature.count])
+            nbytes = sum(self._outputs.allocate(call) for call in calls)
+            nbytes += self._scheduler.run_calls([call for call in calls if call.signature.count])
+            self._settle_idle_memory(nbytes)
         return [call.result() for call in calls]
 
     def warm_up(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
@@ -179,7 +187,27 @@ class WgpuExecutor:
         # A bucket of 0 elements: the memory limit does not allow even one element.
         for bucket in sorted(buckets - {0}):
             self._pipelines.compile(kernel, bucket)
-            self._scheduler.warm_up(kernel, bucket)
+            self._settle_idle_memory(self._scheduler.warm_up(kernel, bucket))
+
+    def _settle_idle_memory(self, nbytes: int) -> None:
+        """After a call that needed `nbytes` at once: release idle memory beyond the budget."""
+        budget = self._idle_memory
+        if nbytes > budget.largest_call:
+            budget.note_call(nbytes)
+        if self._count_idle_bytes() > budget.limit:
+            budget.settle()
+
+    def _count_idle_bytes(self) -> int:
+        """Return the idle bytes, with those of results that the caller still holds."""
+        caches = self._scheduler.buckets.bytes_idle + self._scheduler.exact.bytes_idle
+        return caches + self._outputs.bytes_recycled + self._pool.bytes_idle
+
+    def _destroy_idle_buffers(self) -> bool:
+        """Destroy idle buffers until the idle memory is within its limit; return whether it is."""
+        beyond = self._count_idle_bytes() - self._idle_memory.limit
+        if beyond > 0:
+            self._pool.destroy_idle(max(self._pool.bytes_idle - beyond, 0))
+        return self._count_idle_bytes() <= self._idle_memory.limit
 
     def stats(self) -> WgpuStats:
         """Return the counters of calls and caches, and the contents of the caches."""
@@ -202,6 +230,23 @@ class WgpuExecutor:
             borders=tuple(self._boundaries.learned),
             padding=self._boundaries.measure_padding(),
             pool=self._pool.stats(),
+            memory_use=self._count_memory(),
+        )
+
+    def _count_memory(self) -> MemoryUse:
+        buckets, exact = self._scheduler.buckets.bytes_idle, self._scheduler.exact.bytes_idle
+        pool = self._pool.stats()
+        return MemoryUse(
+            in_use={"buffer sets": max(pool.bytes_in_use - buckets - exact, 0)},
+            idle={
+                "buckets": buckets,
+                "exact sizes": exact,
+                "buffers": pool.bytes_idle,
+                "results": self._outputs.count_idle(),
+            },
+            fragments=0,
+            idle_limit=self._idle_memory.limit,
+            largest_call=self._idle_memory.largest_call,
         )
 
     def bucket_cache_stats(self) -> list[BucketStats]:
@@ -321,10 +366,17 @@ class OutputAllocator:
         self._memory: ResultMemoryPool[None] = ResultMemoryPool()
         self._max_bytes = max_bytes
 
-    def allocate(self, call: Call) -> None:
-        """Allocate a call's outputs, unless the caller passed `out`."""
+    @property
+    def bytes_recycled(self) -> int:
+        """The bytes of all recycled memory, with those of results that the caller holds."""
+        return self._memory.nbytes
+
+    def allocate(self, call: Call) -> int:
+        """Allocate a call's outputs, unless the caller passed `out`; return the bytes of recycled
+        memory among them.
+        """
         if call.results:
-            return
+            return 0
         sizes = [output.nbytes for output in call.signature.outputs]
         call.set_outputs(
             [
@@ -332,19 +384,37 @@ class OutputAllocator:
                 for (shape, dtype), nbytes in zip(call.signature.results, sizes, strict=True)
             ]
         )
+        return sum(nbytes for nbytes in sizes if self._recycles(nbytes))
+
+    def list_idle(self) -> list[IdleItem]:
+        """List the memory of all results, because no one can tell when a caller drops its result.
+
+        The memory of a result that the caller holds is then freed when it is dropped.
+        """
+        self._memory.remove_held()
+        return [
+            IdleItem(entry.last_used, functools.partial(self._memory.remove, entry))
+            for entry in self._memory.list_entries()
+        ]
+
+    def count_idle(self) -> int:
+        """Return the bytes of the memory of dropped results."""
+        return self._memory.count_unused_bytes()
 
     def clear(self) -> None:
         """Free the memory that is kept from earlier results."""
-        self._memory.clear()
+        for entry in self._memory.list_entries():
+            self._memory.remove(entry)
 
     def _allocate(self, shape: Shape, dtype: np.dtype[Any], nbytes: int) -> Array:
-        if not MIN_RECYCLED_BYTES <= nbytes <= self._max_bytes:
+        if not self._recycles(nbytes):
             return np.empty(shape, dtype)
         found = self._memory.find(nbytes)
         if found is not None:
             return np.ndarray(shape, dtype, found[0])
-        if self._memory.nbytes + nbytes > self._max_bytes:
-            self._memory.clear()
-        memory = np.empty(nbytes, np.uint8)
+        memory = np.empty(round_up_to_class(nbytes), np.uint8)
         self._memory.add(nbytes, memory, None)
         return np.ndarray(shape, dtype, memory)
+
+    def _recycles(self, nbytes: int) -> bool:
+        return MIN_RECYCLED_BYTES <= nbytes <= self._max_bytes

@@ -86,13 +86,16 @@ class TaskScheduler:
         self._counters = threading.Lock()
         self.calls = self.elements = self.tasks = self.submissions = self.sets_made = 0
 
-    def run_single(self, call: Call) -> None:
-        """Run one call. If the exact-size cache has a set for it, nothing else is looked up."""
+    def run_single(self, call: Call) -> int:
+        """Run one call; return the bytes of the buffers that it needed at once.
+
+        If the exact-size cache has a set for it, nothing else is looked up.
+        """
         signature = call.signature
         buffers = self.exact.take(signature)
         if buffers is None:
-            self.run_calls([call])
-            return
+            return self.run_calls([call])
+        nbytes = buffers.nbytes
         task = Task(call, Piece(0, signature.count))
         task.attach(buffers)
         try:
@@ -105,21 +108,24 @@ class TaskScheduler:
         if errors:
             raise errors[0]
         self._count(1, signature.count)
+        return nbytes
 
-    def run_calls(self, calls: Sequence[Call]) -> None:
-        """Run calls of one kernel, one submission for each group of tasks.
+    def run_calls(self, calls: Sequence[Call]) -> int:
+        """Run calls of one kernel, one submission for each group of tasks; return the bytes of the
+        buffers that they needed at once.
 
         While too many bytes are in flight, the oldest group is read before the next is submitted.
         """
         groups = deque(self._group(calls))
         in_flight: deque[list[Task]] = deque()
         errors: list[ElementRangeError] = []
-        nbytes = 0
+        nbytes = most = 0
         try:
             while groups or in_flight:
                 if groups:
                     submitted = self._submit_next(groups, in_flight)
                     nbytes += submitted
+                    most = max(most, nbytes)
                     if submitted and (nbytes <= MAX_IN_FLIGHT_BYTES or len(in_flight) == 1):
                         continue
                 nbytes -= sum(task.buffers.nbytes for task in in_flight[0])
@@ -132,12 +138,16 @@ class TaskScheduler:
         if errors:  # groups are ordered by size, so the first error need not be of the first job
             raise min(errors, key=lambda error: (error.job or 0, error.index))
         self._count(len(calls), sum(call.signature.count for call in calls))
+        return most
 
-    def warm_up(self, kernel: Kernel, size: int) -> None:
-        """Make a buffer set for the bucket of that size."""
+    def warm_up(self, kernel: Kernel, size: int) -> int:
+        """Make a buffer set for the bucket of that size; return its bytes."""
         bucket = self.buckets.get_or_create(size, kernel)
-        self.buckets.put_back(bucket, self.buckets.take_set(bucket))
+        buffers = self.buckets.take_set(bucket)
+        nbytes = buffers.nbytes
+        self.buckets.put_back(bucket, buffers)
         self._pool.offer()
+        return nbytes
 
     def reclaim(self) -> bool:
         """Release one idle buffer set to the pool; return whether there was one."""

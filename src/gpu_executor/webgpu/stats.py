@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpu_executor.idle_memory import MemoryUse
+
 
 @dataclass(frozen=True, slots=True)
 class BucketStats:
@@ -70,6 +72,7 @@ class WgpuStats:
     padding: float
     """The share of padding in the sizes observed most recently; 0 unless adaptive."""
     pool: PoolStats
+    memory_use: MemoryUse
 
     def __str__(self) -> str:
         sizes = ", ".join(map(str, self.bucket_sizes))
