@@ -162,7 +162,8 @@ class SlotBuffers:
                 self.hidden_ranges.append(
                     DescriptorRange(bindings[0], scratch.buffer, scratch.offset, nbytes)
                 )
-                self.scratch_fill = Fill(scratch.buffer, scratch.offset, nbytes, ZERO)
+                if scratch_bytes:
+                    self.scratch_fill = Fill(scratch.buffer, scratch.offset, nbytes, ZERO)
             if kernel.status:
                 # In host memory on both paths: a kernel writes it on invalid input only.
                 word = self._allocate(Purpose.UPLOAD, STATUS_BYTES)

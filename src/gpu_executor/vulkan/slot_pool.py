@@ -16,7 +16,6 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gpu_executor.call import Operand
 from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.plan import round_up_to_class
@@ -62,7 +61,7 @@ class SlotKey:
         if self.layout.kernel.split == "whole":
             return False
         pairs = list(zip(self.layout.operands, other.operands, strict=False))
-        larger = tuple(Operand(mine.type, its.count) for mine, its in pairs)
+        larger = tuple(mine.resize(its.count) for mine, its in pairs)
         return (
             all(mine.count < its.count for mine, its in pairs)
             and dataclasses.replace(self.layout, operands=larger) == other
