@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import gpu_executor as gx
 from gpu_executor.cli.main import commands
 from gpu_executor.errors import VulkanError
+from gpu_executor.executor.candidates import BackendName
 from gpu_executor.soak import call_methods, load_generator, runner, workload
 from gpu_executor.soak.call_methods import CallMethod, FutureOutcome
 from gpu_executor.soak.fault_injection import (
@@ -24,11 +25,13 @@ from gpu_executor.soak.fault_injection import (
     Fault,
     FaultInjector,
 )
+from gpu_executor.soak.kernels import KERNELS as SOAK_KERNELS
 from gpu_executor.soak.load_generator import LoadGenerator
 from gpu_executor.soak.memory import MIB, MemorySample, MemoryTrend, find_trends
 from gpu_executor.soak.runner import ExecutorConfig, soak
 from gpu_executor.soak.tally import Tally
 from gpu_executor.vulkan.binding import count_live_objects, vk
+from tests.support.executors import BACKENDS
 
 ADD = gx.kernels.load("vector_add_u32")
 X = np.arange(50, dtype=np.uint32)
@@ -57,7 +60,7 @@ def test_a_short_run_passes(tmp_path: Path) -> None:
 def test_a_call_detects_wrong_results(name: str) -> None:
     for largest in (5, 500):
         call = workload.draw_call(make_rng(), name, largest)
-        result = gx.CpuBackend().run(call.kernel, *call.arrays)
+        result = gx.CpuBackend().run(call.kernel, *call.arrays, params=call.params)
         assert call.find_error(result) is None
         result.reshape(-1)[-1] += 1
         assert "1 wrong values" in str(call.find_error(result))
@@ -74,6 +77,27 @@ def test_an_invalid_call_must_be_refused_for_its_invalid_element() -> None:
     assert "above the modulus" in str(call.find_error(X))
 
 
+def test_a_call_that_changes_an_in_out_argument_is_reported() -> None:
+    call = workload.draw_call(make_rng(), "lcg_step_u32", 500)
+    result = gx.CpuBackend().run(call.kernel, *call.arrays)
+    assert call.find_error(result) is None
+    call.arrays[0][-1] += 1
+    assert "argument 0 was changed" in str(call.find_error(result))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", SOAK_KERNELS)
+def test_kernels_of_the_soak_test_run_on_every_backend(backend: BackendName, name: str) -> None:
+    calls = [workload.draw_call(make_rng(seed), name, 3_000) for seed in range(5)]
+    jobs, params = [call.arrays for call in calls], [call.params for call in calls]
+    with gx.GpuExecutor(backend, check=0.5) as executor:
+        results = executor.run_batch(calls[0].kernel, jobs, params=params)
+        for call, result in zip(calls, results, strict=True):
+            assert call.find_error(result) is None
+            again = executor.run(call.kernel, *call.arrays, params=call.params)
+            assert call.find_error(again) is None
+
+
 def test_sizes_are_mostly_small() -> None:
     sizes = [workload.draw_size(make_rng(seed), 100_000) for seed in range(500)]
     assert min(sizes) == 1 and max(sizes) > 50_000
@@ -81,8 +105,9 @@ def test_sizes_are_mostly_small() -> None:
 
 
 @pytest.mark.parametrize("method", call_methods.CALL_METHODS, ids=lambda method: method.name)
-def test_every_call_method_yields_every_call_once(method: CallMethod) -> None:
-    calls = [workload.draw_call(make_rng(n), "babybear_add", 40) for n in range(method.max_calls)]
+@pytest.mark.parametrize("name", ["babybear_add", "scale_u32"])
+def test_every_call_method_yields_every_call_once(method: CallMethod, name: str) -> None:
+    calls = [workload.draw_call(make_rng(n), name, 40) for n in range(method.max_calls)]
     with gx.GpuExecutor("cpu") as executor:
         outcomes = list(method.call(executor, calls, make_rng()))
     assert [call for call, _ in outcomes] == calls

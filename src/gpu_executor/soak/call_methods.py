@@ -42,7 +42,7 @@ Outcomes = Iterator[tuple[CheckedCall, Any]]
 def call_run(executor: GpuExecutor, calls: Sequence[CheckedCall], _rng: Generator) -> Outcomes:
     """Call `run` for one call after the other, in the calling thread."""
     for call in calls:
-        yield call, _catch(partial(executor.run, call.kernel, *call.arrays))
+        yield call, _catch(partial(executor.run, call.kernel, *call.arrays, params=call.params))
 
 
 def call_run_with_out(
@@ -51,7 +51,8 @@ def call_run_with_out(
     """Call `run` with `out=`."""
     for call in calls:
         out = _make_output(call)
-        outcome = _catch(partial(executor.run, call.kernel, *call.arrays, out=out))
+        run = partial(executor.run, call.kernel, *call.arrays, out=out, params=call.params)
+        outcome = _catch(run)
         yield call, outcome if isinstance(outcome, Exception) or out is None else out
 
 
@@ -62,7 +63,8 @@ def call_submit(executor: GpuExecutor, calls: Sequence[CheckedCall], rng: Genera
     submitted = []
     for call in calls:
         out = _make_output(call) if rng.random() < 0.2 else None
-        submitted.append((call, executor.submit(call.kernel, *call.arrays, out=out)))
+        future = executor.submit(call.kernel, *call.arrays, out=out, params=call.params)
+        submitted.append((call, future))
     cancelled = {id(f) for _, f in submitted if rng.random() < CANCEL_SHARE and f.cancel()}
     for call, future in submitted:
         timeout = None if rng.random() < UNTIMED_SHARE else RESULT_TIMEOUT
@@ -80,7 +82,13 @@ def call_map(executor: GpuExecutor, calls: Sequence[CheckedCall], rng: Generator
     """Call `map`, with and without a limit on how far it reads ahead."""
     columns = zip(*(call.arrays for call in calls), strict=True)
     buffersize = None if rng.random() < 0.5 else int(rng.integers(1, 9))
-    results = executor.map(calls[0].kernel, *columns, timeout=RESULT_TIMEOUT, buffersize=buffersize)
+    results = executor.map(
+        calls[0].kernel,
+        *columns,
+        timeout=RESULT_TIMEOUT,
+        buffersize=buffersize,
+        params=_list_params(calls),
+    )
     yield from _pair_outcomes(calls, lambda: list(results))
 
 
@@ -92,7 +100,9 @@ def call_map_partially(
     columns = zip(*(call.arrays for call in calls), strict=True)
 
     def take_first() -> list[Any]:
-        results = executor.map(calls[0].kernel, *columns, timeout=RESULT_TIMEOUT)
+        results = executor.map(
+            calls[0].kernel, *columns, timeout=RESULT_TIMEOUT, params=_list_params(calls)
+        )
         return list(itertools.islice(results, len(wanted)))
 
     yield from _pair_outcomes(wanted, take_first)
@@ -106,8 +116,8 @@ def call_from_callback(
     thread.
     """
     jobs, answers = [call.arrays for call in calls], queue.SimpleQueue[Any]()
-    run_batch = partial(executor.run_batch, calls[0].kernel, jobs)
-    first = executor.submit(calls[0].kernel, *calls[0].arrays)
+    run_batch = partial(executor.run_batch, calls[0].kernel, jobs, params=_list_params(calls))
+    first = executor.submit(calls[0].kernel, *calls[0].arrays, params=calls[0].params)
     first.add_done_callback(lambda _: answers.put(_catch(run_batch)))
     try:
         outcomes = answers.get(timeout=RESULT_TIMEOUT)
@@ -122,7 +132,9 @@ def call_run_async(
     """Call `run_async` from an event loop, for all calls at once."""
 
     async def gather() -> list[Any]:
-        started = [executor.run_async(call.kernel, *call.arrays) for call in calls]
+        started = [
+            executor.run_async(call.kernel, *call.arrays, params=call.params) for call in calls
+        ]
         gathered = asyncio.gather(*started, return_exceptions=True)
         return await asyncio.wait_for(gathered, RESULT_TIMEOUT)
 
@@ -136,7 +148,10 @@ def call_run_batch(executor: GpuExecutor, calls: Sequence[CheckedCall], rng: Gen
     """Call `run_batch`, with and without `out=`."""
     jobs = [call.arrays for call in calls]
     out = None if rng.random() < 0.5 else [call.make_output() for call in calls]
-    yield from _pair_outcomes(calls, lambda: executor.run_batch(calls[0].kernel, jobs, out=out))
+    run_batch = partial(
+        executor.run_batch, calls[0].kernel, jobs, out=out, params=_list_params(calls)
+    )
+    yield from _pair_outcomes(calls, run_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +176,11 @@ CALL_METHODS = (
     CallMethod("run_async", call_run_async, 24),
     CallMethod("run_batch", call_run_batch, 48, mixed=False),
 )
+
+
+def _list_params(calls: Sequence[CheckedCall]) -> list[Any]:
+    """The parameters of each call."""
+    return [call.params for call in calls]
 
 
 def _catch(function: Callable[[], Any]) -> Any:

@@ -1,8 +1,8 @@
 """Random kernel calls, each with its expected result.
 
 The expected result is computed before the call, so that a device which overwrites its inputs is
-detected too. Small field results come from Python integers, all others from the kernels' NumPy
-references.
+detected too; in-out arguments are compared with copies of them. Small field results come from
+Python integers, all others from the kernels' NumPy references.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from numpy.random import Generator
 
 from gpu_executor.call import Array
 from gpu_executor.cpu import field_oracle
+from gpu_executor.cpu.backend import CpuBackend
 from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load
 from gpu_executor.primes import NAMED, Prime, words
+from gpu_executor.soak.kernels import KERNELS as SOAK_KERNELS
 
 MAX_ELEMENTS = 100_000
 """The number of elements of the largest call."""
@@ -42,6 +44,7 @@ KERNELS = (
     *("vector_add_u32", "vector_add_f32"),
     *("reduce_sum_u32", "reduce_sum_f32", "reduce_max_f32", "reduce_min_u32"),
     *("matmul_u32", "matmul_f32"),
+    *SOAK_KERNELS,
 )
 EXACT_OPERATIONS: dict[str, Callable[[Prime, list[int], list[int]], list[int]]] = {
     "add": field_oracle.add,
@@ -67,13 +70,15 @@ class CheckedCall:
     kernel: Kernel
     arrays: tuple[Array, ...]
     expected: Array | ExpectedRefusal
+    params: tuple[int, ...] | None = None
+    in_outs: tuple[tuple[int, Array], ...] = ()
+    """The positions of in-out arguments among the arrays, and copies of these arrays."""
 
     @property
     def elements(self) -> int:
-        """The number of elements of the first input."""
-        types = self.kernel.types
-        assert types is not None
-        return self.arrays[0].size // math.prod(types[0].shape)
+        """The number of elements of the first array."""
+        passed = next(each.type for each in self.kernel.arguments if each.is_input)
+        return self.arrays[0].size // math.prod(passed.shape)
 
     def make_output(self) -> Array:
         """Return an array for the result, filled with wrong values."""
@@ -86,8 +91,14 @@ class CheckedCall:
         if isinstance(self.expected, ExpectedRefusal):
             error = _check_refusal(self.expected, outcome)
         else:
-            error = _check_result(self.expected, outcome)
+            error = _check_result(self.expected, outcome) or self._find_changed_argument()
         return error and f"{self.kernel.name} of {self.elements:,} elements: {error}"
+
+    def _find_changed_argument(self) -> str | None:
+        for position, before in self.in_outs:
+            if not np.array_equal(self.arrays[position], before):
+                return f"argument {position} was changed, though it was not passed as out="
+        return None
 
 
 def _check_refusal(expected: ExpectedRefusal, outcome: Any) -> str | None:
@@ -114,7 +125,7 @@ def draw_call(
 
     With `invalid`, which only field kernels take, one element is not below the modulus.
     """
-    kernel = load(name)
+    kernel = SOAK_KERNELS[name]() if name in SOAK_KERNELS else load(name)
     field, _, operation = name.rpartition("_")
     if field in NAMED:
         count = draw_size(rng, max_elements) if invalid else _draw_count(rng, max_elements)
@@ -125,8 +136,16 @@ def draw_call(
         draw_length = _draw_count if kernel.split == "elements" else draw_size
         count = draw_length(rng, max_elements)
         arrays = tuple(_draw_numbers(rng, name, (count,)) for _ in range(kernel.inputs))
-    assert kernel.reference is not None
-    return CheckedCall(kernel, arrays, kernel.reference(*arrays))
+    parameters = len(kernel.make_parameters(b"").names) if name in SOAK_KERNELS else 0
+    params = tuple(int(each) for each in rng.integers(0, 1 << 32, parameters)) or None
+    passed = [argument for argument in kernel.arguments if argument.is_input]
+    return CheckedCall(
+        kernel,
+        arrays,
+        CpuBackend().run(kernel, *arrays, params=params),
+        params,
+        tuple((at, arrays[at].copy()) for at, each in enumerate(passed) if each.is_output),
+    )
 
 
 def draw_size(rng: Generator, largest: int) -> int:
