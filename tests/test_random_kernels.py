@@ -23,7 +23,7 @@ import gpu_executor as gx
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.vulkan.pipeline import check_device_runs
 from tests.conftest import CHUNK
-from tests.support.random_kernels.calls import make_kernel
+from tests.support.random_kernels.calls import list_inits, make_kernel
 from tests.support.random_kernels.corpus import PATH, Entry, compute_digest, load_corpus
 from tests.support.random_kernels.description import Description
 from tests.support.random_kernels.draw import draw_kernel
@@ -212,6 +212,20 @@ def test_the_corpus_on_an_executor(corpus: list[Entry]) -> None:
     with gx.GpuExecutor("vulkan") as executor:
         tally = run_all(executor, corpus, run_single, submit_calls, run_batch)
     tally.check(kernels=200, calls=4_000)
+
+
+@pytest.mark.slow
+def test_the_corpus_with_every_result_checked(corpus: list[Entry]) -> None:
+    """The kernels' references are the model: a difference would quarantine the device."""
+    checkable = [
+        each
+        for each in corpus[::4]
+        if make_corpus_kernel(each.kernel.name).reference is not None
+        and (each.kernel.split == "elements" or None not in list_inits(each.kernel))
+    ]
+    with gx.GpuExecutor("vulkan", check=1.0) as executor:
+        tally = run_all(executor, checkable, run_single, submit_calls)
+    tally.check(kernels=40, calls=700)
 
 
 def test_the_corpus_on_the_cpu(corpus: list[Entry]) -> None:

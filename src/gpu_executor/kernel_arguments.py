@@ -54,6 +54,8 @@ class Argument:
     """The number of elements, where the code fixes it."""
     name: str = ""
     """Its name in the code; "" where the compiler removed it."""
+    used: bytes = b""
+    """1 for each byte of an element that is no padding; b"": there is no padding."""
 
     @property
     def is_input(self) -> bool:
@@ -143,6 +145,7 @@ def read_arguments(
             _choose_type(where, buffer, type_),
             _count_elements(buffer, type_),
             buffer.name,
+            buffer.used if type_ is None else b"",
         )
         for buffer, one, type_ in zip(buffers, declared, types, strict=True)
     )

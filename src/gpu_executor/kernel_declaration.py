@@ -91,7 +91,8 @@ def encode_init(
 ) -> tuple[bytes | None, ...]:
     outputs = [argument for argument in arguments if argument.access == "out"]
     if init is BY_SPLIT:
-        init = None if split == "elements" else 0
+        # Element-wise kernels write every element, but no kernel writes the padding of a vec3.
+        init = [None if split == "elements" and not each.used else 0 for each in outputs]
     values = init if isinstance(init, list | tuple) else [init] * len(outputs)
     if len(values) != len(outputs):
         raise KernelError(
@@ -110,7 +111,8 @@ def _encode_element(where: str, type_: ElementType, value: Any) -> bytes:
         if type_.dtype.kind in "iu" and value != int(value):
             raise ValueError
         with np.errstate(over="raise"):
-            filled = np.full(type_.shape, value, type_.dtype)
+            filled = np.zeros(type_.shape, type_.dtype)  # the padding of structs, too
+            filled[...] = value
     except (TypeError, ValueError, OverflowError, FloatingPointError):
         raise KernelError(f"{where}: init is {value!r}, which does not fit {type_}") from None
     return filled.tobytes()

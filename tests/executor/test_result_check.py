@@ -38,6 +38,7 @@ from tests.support.executors import (
     total,
     words,
 )
+from tests.support.glsl import compile_glsl
 from tests.support.jobs import check_sums, field_job, word_jobs
 from tests.support.threads import PATIENCE
 
@@ -478,3 +479,21 @@ def test_strided_and_big_endian_arrays_are_checked(checked: gx.GpuExecutor) -> N
 def test_the_fraction_must_be_from_0_to_1(fraction: float) -> None:
     with pytest.raises(SettingsError, match="0 to 1"):
         gx.GpuExecutor("cpu", check=fraction)
+
+
+def test_padding_of_elements_is_not_compared() -> None:
+    """Kernels do not write the fourth number of a vec3, and a reference may."""
+    kernel = gx.Kernel.from_spirv(
+        compile_glsl(
+            "layout(local_size_x = 64) in;"
+            "layout(binding = 0) readonly buffer X { uvec3 x[]; };"
+            "layout(binding = 1) writeonly buffer Y { uvec3 y[]; };"
+            "void main() { uint i = gl_GlobalInvocationID.x; y[i] = x[i] + 1; }"
+        ),
+        split="elements",
+        reference=lambda x: x + 1,
+    )
+    x = np.arange(400, dtype=np.uint32).reshape(100, 4)
+    with gx.GpuExecutor("vulkan", check=1.0) as executor:
+        assert (executor.run(kernel, x)[:, :3] == x[:, :3] + 1).all()
+        assert (executor.submit(kernel, x).result()[:, :3] == x[:, :3] + 1).all()

@@ -44,6 +44,30 @@ ELEMENTS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("members", "layout", "used"),
+    [
+        ("float x[];", "std430", ""),
+        ("vec4 x[];", "std430", ""),
+        ("S x[];", "std430", "4+ 4- 12+ 4-"),
+        ("vec3 x[];", "std430", "12+ 4-"),
+        ("vec3 x[];", "scalar", ""),
+        ("f16vec3 x[];", "std430", "6+ 2-"),
+        ("float x[];", "std140", "4+ 12-"),
+        ("mat3 x[];", "std430", "12+ 4- 12+ 4- 12+ 4-"),
+        ("layout(row_major) mat2x3 x[];", "std430", ""),
+        ("T x[];", "std430", "4+ 4+ 8- 12+ 4- 12+ 4-"),
+        ("vec3 x;", "std430", ""),
+        ("uint a; dvec2 b;", "std430", "4+ 12- 16+"),
+    ],
+)
+def test_padding_of_elements(members: str, layout: str, used: str) -> None:
+    structs = "struct S { uint a; vec2 b; float c; }; struct T { float a[2]; vec3 b[2]; };"
+    found = read_buffer(members, structs, layout)
+    runs = [(int(run[:-1]), run[-1] == "+") for run in used.split()]
+    assert found.used == b"".join(bytes([number]) * count for count, number in runs)
+
+
 def test_elements_of_arrays() -> None:
     body = "".join(
         f"layout(binding = {3 * at + n}) buffer B{at}_{n} {{ {glsl} x{extent}; }} b{at}_{n};\n"

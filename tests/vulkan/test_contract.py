@@ -162,6 +162,42 @@ def test_a_list_is_refused_where_the_code_has_structs(gpu: Gpu) -> None:
         gpu.run(kernel, [(1.0, 2), (3.0, 4)])
 
 
+@on_both_paths
+def test_the_padding_of_elements_never_holds_old_bytes(
+    chunking_gpu: Gpu, device_local: bool
+) -> None:
+    """An element-wise kernel writes three of the four numbers of a vec3."""
+    copy = glsl(
+        buffer(0, "x", "uvec3"),
+        buffer(1, "y", "uvec3"),
+        main=ID + "if (i < x.length()) y[i] = x[i];",
+        split="elements",
+    )
+    x = np.full((250, 4), 77, np.uint32)
+    out = chunking_gpu.empty((250, 4), np.uint32)  # the kernel may write to this memory itself
+    for _ in range(3):
+        out[...] = 99
+        chunking_gpu.run(copy, x, out=out, device_local=device_local)
+        assert (out == [77, 77, 77, 0]).all()
+
+
+def test_the_initial_value_of_a_struct_has_no_bytes_of_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fill_memory(*arguments: Any, **options: Any) -> Array:
+        """Memory as `np.empty` may return it."""
+        array = np.ones(*arguments, **options)
+        array.reshape(-1).view(np.uint8)[:] = 0xAB
+        return array
+
+    shader = (
+        "#version 450\nlayout(local_size_x = 1) in; struct S { uint a; uvec2 b; };"
+        f"{buffer(0, 'x')} {buffer(1, 's', 'S')} void main() {{ s[0].a = x[0]; }}"
+    )
+    monkeypatch.setattr(np, "empty", fill_memory)
+    assert gx.Kernel.from_glsl(shader).init == (bytes(16),)
+
+
 # --- ranges ---
 
 

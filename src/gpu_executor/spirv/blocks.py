@@ -23,7 +23,7 @@ from gpu_executor.spirv.module import (
     WHOLE,
     Module,
 )
-from gpu_executor.spirv.types import TypeLayout, TypeReader, make_dtype
+from gpu_executor.spirv.types import TypeLayout, TypeReader, find_used_bytes, make_dtype
 
 # Spec, "Storage Class"
 _UNIFORM_CONSTANT, _UNIFORM, _PUSH_CONSTANT, _STORAGE_BUFFER = 0, 2, 9, 12
@@ -50,6 +50,7 @@ class StorageBlock:
     stride: int  # bytes from one element to the next; 0 if the block has no elements
     length: int | None  # elements, if the code fixes them; None for a runtime array
     layout: str  # the members with their types, offsets and strides, for messages
+    used: bytes = b""  # 1 for each byte of an element that is no padding; b"": there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def _read_storage_block(
     if flags & STORE or all(variable.write_only for variable in variables):
         access = "inout" if flags & LOAD else "out"
     elements = [_describe_elements(types.read(variable.block)) for variable in variables]
-    element, stride, length, layout = _combine_elements(list(dict.fromkeys(elements)))
+    element, stride, length, layout, used = _combine_elements(list(dict.fromkeys(elements)))
     first = variables[0]
     return StorageBlock(
         binding=binding,
@@ -171,6 +172,7 @@ def _read_storage_block(
         stride=stride,
         length=length,
         layout=layout,
+        used=used,
     )
 
 
@@ -192,8 +194,8 @@ def _read_flags(uses: CodeUses, binding: int, variable: _Variable) -> int:
     return flags
 
 
-_Elements = tuple[np.dtype[Any] | None, int, int | None, str]
-"""The element type, stride, length and layout of a storage buffer."""
+_Elements = tuple[np.dtype[Any] | None, int, int | None, str, bytes]
+"""The element type, stride, length, layout and used bytes of a storage buffer."""
 
 
 def _describe_elements(block: TypeLayout) -> _Elements:
@@ -204,22 +206,27 @@ def _describe_elements(block: TypeLayout) -> _Elements:
     only = members[0].layout if len(members) == 1 and members[0].offset == 0 else block
     if only.element is not None:
         element = None if block.problem else make_dtype(only.element, only.stride)
+        used = b"" if element is None else find_used_bytes(only.element, only.stride)
         # A length that can be specialized is not fixed by the code.
-        return element, only.stride, None if only.specialized else only.length, layout
+        return element, only.stride, None if only.specialized else only.length, layout, used
     if last.element is not None and last.length is None:  # other members before the elements
-        return None, last.stride, None, layout
+        return None, last.stride, None, layout, b""
     element = None if block.problem else make_dtype(only, only.padded_nbytes)
-    return (None, 0, None, layout) if element is None else (element, element.itemsize, 1, layout)
+    if element is None:
+        return None, 0, None, layout, b""
+    return element, element.itemsize, 1, layout, find_used_bytes(only, only.padded_nbytes)
 
 
 def _combine_elements(elements: list[_Elements]) -> _Elements:
     """Return what the variables of one binding have in common."""
     if len(elements) == 1:
         return elements[0]
-    types, strides, lengths, layouts = zip(*elements, strict=True)
+    types, strides, lengths, layouts, used = zip(*elements, strict=True)
     element = types[0] if all(each == types[0] for each in types) else None
     length = lengths[0] if element is not None and len(set(lengths)) == 1 else None
-    return element, min(strides), length, " or ".join(dict.fromkeys(layouts))
+    same = element is not None and len(set(used)) == 1
+    text = " or ".join(dict.fromkeys(layouts))
+    return element, min(strides), length, text, used[0] if same else b""
 
 
 # --- parameters ---

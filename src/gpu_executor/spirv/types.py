@@ -20,6 +20,7 @@ _DEEPEST_TYPE = 64  # far more than compilers emit, and well within Python's rec
 _LONGEST_TEXT = 400  # characters of a struct's layout in messages
 _MOST_FIELDS = 4096  # of a structured dtype: its hash and its text visit every field
 _LARGEST_ITEM = 1 << 31  # bytes: NumPy's limit
+_LARGEST_MASK = 1 << 16  # bytes of an element whose padding is looked for
 
 # The name of a scalar in GLSL, and the prefix of its vectors.
 _GLSL_NAMES: dict[tuple[Kind, int], tuple[str, str]] = {
@@ -228,6 +229,31 @@ def make_dtype(layout: TypeLayout, nbytes: int) -> np.dtype[Any] | None:
     if element is None or layout.length * layout.stride != nbytes:
         return None
     return np.dtype((element, (layout.length,)))
+
+
+def find_used_bytes(layout: TypeLayout, nbytes: int) -> bytes:
+    """Return for each byte of an element whether the code's numbers lie there (1) or padding (0).
+
+    Empty if there is no padding, and for elements beyond 64 KiB, whose padding is not looked for.
+    """
+    if make_dtype(layout, nbytes) is None or nbytes > _LARGEST_MASK:
+        return b""
+    mask = np.zeros(nbytes, np.uint8)
+    _mark_used(layout, 0, mask)
+    return b"" if mask.all() else mask.tobytes()
+
+
+def _mark_used(layout: TypeLayout, offset: int, mask: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+    if layout.dtype is not None:
+        at = np.arange(offset, offset + layout.dtype.itemsize)
+        for extent, stride in zip(reversed(layout.shape), reversed(layout.strides), strict=True):
+            at = (np.arange(extent)[:, None] * stride + at).ravel()
+        mask[at] = 1
+    for member in layout.members:
+        _mark_used(member.layout, offset + member.offset, mask)
+    if layout.dtype is None and layout.element is not None:
+        for number in range(layout.length or 0):
+            _mark_used(layout.element, offset + number * layout.stride, mask)
 
 
 def _make_subarray(layout: TypeLayout, nbytes: int) -> np.dtype[Any] | None:

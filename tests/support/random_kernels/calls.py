@@ -362,7 +362,8 @@ def list_inits(kernel: Description) -> list[Any]:
     """The initial value of each pure output; None: unknown."""
     outputs = [buffer for buffer in kernel.buffers if buffer.role == "out"]
     if kernel.init == "default":
-        return [None if kernel.split == "elements" else 0] * len(outputs)
+        by_element = kernel.split == "elements"
+        return [None if by_element and not each.has_padding else 0 for each in outputs]
     if isinstance(kernel.init, list):
         return kernel.init
     return [kernel.init] * len(outputs)

@@ -7,6 +7,7 @@ first entry names the node; `expressions.py` describes them.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +90,12 @@ class Buffer:
     def dtype(self) -> np.dtype[Any]:
         """The type of the array's items: a scalar, or a struct in the layout std430."""
         return _lay_out(self.members) if self.members else self.scalar.dtype
+
+    @property
+    def has_padding(self) -> bool:
+        """Whether an element has bytes that no kernel writes."""
+        used = sum(kind.dtype.itemsize * width for _, kind, width in self.parts())
+        return used < self.dtype.itemsize * math.prod(self.trailing)
 
 
 def _lay_out(members: tuple[Member, ...]) -> np.dtype[Any]:
