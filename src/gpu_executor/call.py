@@ -24,7 +24,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import COUNT_BYTES, ElementType, Kernel, Shape, to_native
 from gpu_executor.lru import remember
-from gpu_executor.overlaps import is_same_view, may_overlap
+from gpu_executor.overlaps import is_same_view, may_overlap, overlaps_itself
 
 Array = np.ndarray[Any, np.dtype[Any]]
 AnyArray = Array | DeviceArray
@@ -335,6 +335,16 @@ def _check_outputs(signature: Signature, given: Any) -> list[Array]:
         if not array.flags.writeable:
             raise ArgumentTypeError(
                 f"{kernel.name}: out {index} is read-only; pass an array that can be written"
+            )
+        if is_masked(array):
+            raise ArgumentTypeError(
+                f"{kernel.name}: out {index} is a masked array, and kernels ignore masks; pass its "
+                ".data"
+            )
+        if overlaps_itself(array):
+            raise ArgumentShapeError(
+                f"{kernel.name}: elements of out {index} share memory (strides {array.strides}); "
+                "pass an array with memory for each element"
             )
     return arrays
 
