@@ -196,3 +196,18 @@ def test_an_out_that_two_jobs_of_a_batch_use_is_refused(backend: Backend) -> Non
     rows = np.zeros((3, 50), np.uint32)
     backend.run_batch(kernel, jobs, out=list(rows))
     np.testing.assert_array_equal(rows, [compute_reference(kernel, *job) for job in jobs])
+
+
+def test_an_out_that_cannot_hold_every_element_is_refused(backend: Backend) -> None:
+    kernel = gx.kernels.load("vector_add_u32")
+    a, b = make_inputs(kernel, 50)
+    one = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint32), (50,), (0,))
+    with pytest.raises(gx.errors.ArgumentShapeError, match="elements of out 0 share memory"):
+        backend.run(kernel, a, b, out=one)
+    masked = np.ma.MaskedArray(np.zeros(50, np.uint32), mask=True)
+    with pytest.raises(gx.errors.ArgumentTypeError, match="out 0 is a masked array"):
+        backend.run(kernel, a, b, out=masked)
+    spread = np.zeros((50, 3), np.uint32)[:, 1]
+    np.testing.assert_array_equal(
+        backend.run(kernel, a, b, out=spread), compute_reference(kernel, a, b)
+    )

@@ -387,3 +387,21 @@ def test_the_error_of_a_driver_that_refuses_a_child_mentions_fork(
     monkeypatch.setattr(fork, "_is_child", True)
     with pytest.raises(gx.NoDeviceError, match=r"in this child of fork\(\).*close it there.*spawn"):
         gx.PersistentVulkanBackend()
+
+
+LEFT_OPEN = """
+import numpy as np, gpu_executor as gx
+add, x = gx.kernels.load("vector_add_u32"), np.arange(5000, dtype=np.uint32)
+opened = gx.PersistentVulkanBackend(), gx.GpuExecutor("vulkan"), gx.WgpuExecutor()
+for each in opened:
+    assert (each.run(add, x, x) == 2 * x).all()
+class Node: pass
+cycle = Node()
+cycle.itself, cycle.opened = cycle, opened
+"""
+
+
+def test_what_is_open_when_the_interpreter_exits_prints_no_error(run_python: RunPython) -> None:
+    ran = run_python(LEFT_OPEN)
+    assert ran.returncode == 0
+    assert "Exception ignored" not in ran.stderr

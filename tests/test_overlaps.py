@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_executor.errors import ArgumentShapeError
-from gpu_executor.overlaps import JobsInFlight, check_jobs_disjoint, find_conflict
+from gpu_executor.overlaps import (
+    JobsInFlight,
+    check_jobs_disjoint,
+    find_conflict,
+    overlaps_itself,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SLICES = st.tuples(st.integers(0, 12), st.integers(0, 12), st.sampled_from([1, 2, 3, -1, -2]))
@@ -146,3 +152,40 @@ def test_an_array_may_come_again_when_its_result_was_taken() -> None:
         in_flight.add(3, (second,), make())
     with pytest.raises(ArgumentShapeError, match="job 3: out 0 overlaps argument 0 of job 2"):
         in_flight.add(3, (make(),), np.asarray(memoryview(first)))  # type: ignore[arg-type]
+
+
+@given(
+    st.lists(st.integers(0, 3), max_size=3),
+    st.lists(st.sampled_from([-12, -8, -4, 0, 2, 4, 8, 12, 24, 36]), min_size=3, max_size=3),
+)
+def test_an_array_whose_elements_share_bytes_overlaps_itself(
+    shape: list[int], strides: list[int]
+) -> None:
+    start = np.zeros(400, np.uint8)[200:].view(np.uint32)
+    array = np.lib.stride_tricks.as_strided(start, shape, strides[: len(shape)])
+    offsets = [
+        sum(index * stride for index, stride in zip(indices, array.strides, strict=True))
+        for indices in np.ndindex(*shape)
+    ]
+    used = [offset + byte for offset in offsets for byte in range(4)]
+    if len(set(used)) < len(used):
+        assert overlaps_itself(array)
+    elif overlaps_itself(array):  # the only false alarm: strides that are no multiples
+        spans = sorted(abs(stride) for stride, n in zip(array.strides, shape, strict=True) if n > 1)
+        assert any(after % before for before, after in pairwise(spans)) or spans[0] < 4
+
+
+def test_usual_views_do_not_overlap_themselves() -> None:
+    array = np.zeros((6, 8, 3), np.uint32)
+    for view in (
+        array[::2, ::-3],
+        array.T,
+        array[:, 3],
+        array.transpose(1, 0, 2),
+        array[:0],
+        np.zeros(9, [("x", "u4"), ("y", "u8")])["x"],
+        np.lib.stride_tricks.sliding_window_view(array, 1, 0),
+    ):
+        assert not overlaps_itself(view)
+    assert overlaps_itself(np.lib.stride_tricks.sliding_window_view(array, 2, 0))
+    assert overlaps_itself(np.broadcast_to(array, (2, 6, 8, 3)))

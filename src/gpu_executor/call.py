@@ -27,7 +27,7 @@ from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, to_native
 from gpu_executor.kernel_arguments import Argument, describe_dtype, have_same_layout
 from gpu_executor.kernel_declaration import parse_grid
 from gpu_executor.lru import remember
-from gpu_executor.overlaps import is_same_view, may_overlap
+from gpu_executor.overlaps import is_same_view, may_overlap, overlaps_itself
 from gpu_executor.parameters import NO_VALUES, ParameterLayout, ParameterValues
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -499,6 +499,16 @@ def _check_outputs(signature: Signature, given: Any) -> list[Array]:
         if not array.flags.writeable:
             raise ArgumentTypeError(
                 f"{kernel.name}: out {index} is read-only; pass an array that can be written"
+            )
+        if is_masked(array):
+            raise ArgumentTypeError(
+                f"{kernel.name}: out {index} is a masked array, and kernels ignore masks; pass its "
+                ".data"
+            )
+        if overlaps_itself(array):
+            raise ArgumentShapeError(
+                f"{kernel.name}: elements of out {index} share memory (strides {array.strides}); "
+                "pass an array with memory for each element"
             )
     return arrays
 

@@ -22,7 +22,10 @@ from typing import Any, NoReturn
 
 from gpu_executor.errors import ForkedError, NoDeviceError
 
-_handlers: set[weakref.WeakMethod[Callable[[], None]]] = set()
+_handlers: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
+"""The function to call in a child, for each object that registered one of its methods. Not
+`weakref.WeakMethod`: in Python 3.11 it prints an error when the interpreter collects its object at
+exit."""
 _is_child = False
 parent_gpus: set[str] = set()
 """Names of the GPUs that the parent had open when it forked this process. A thread of the parent
@@ -36,8 +39,10 @@ def is_forked_child() -> bool:
 
 
 def register_fork_handler(method: Callable[[], None]) -> None:
-    """Call a bound method in every child that is forked while the method's object is alive."""
-    _handlers.add(weakref.WeakMethod(method, _handlers.discard))
+    """Call a bound method in every child that is forked while the method's object is alive. An
+    object registers one method."""
+    bound: Any = method
+    _handlers[bound.__self__] = bound.__func__
 
 
 def raise_forked() -> NoReturn:
@@ -90,10 +95,8 @@ DISOWNED: Any = _Disowned()
 def _run_handlers() -> None:
     global _is_child  # noqa: PLW0603 - a property of the process
     _is_child = True
-    for reference in list(_handlers):
-        method = reference()
-        if method is not None:
-            method()
+    for handled, function in list(_handlers.items()):
+        function(handled)
 
 
 if hasattr(os, "register_at_fork"):

@@ -35,6 +35,19 @@ def may_overlap(a: Array, b: Array) -> bool:
         return True
 
 
+def overlaps_itself(array: Array) -> bool:
+    """Whether two elements of an array may be the same memory, as in a broadcast array."""
+    if array.flags.c_contiguous or not array.size:
+        return False
+    nbytes = array.itemsize
+    axes = zip(map(abs, array.strides), array.shape, strict=True)
+    for stride, length in sorted(axis for axis in axes if axis[1] > 1):
+        if stride < nbytes:
+            return True
+        nbytes = stride * (length - 1) + nbytes
+    return False
+
+
 def is_same_view(a: Array, b: Array) -> bool:
     """Whether element i of both arrays is the same memory, for every i."""
     compared = ("data", "strides", "typestr")

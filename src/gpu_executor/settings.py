@@ -68,7 +68,7 @@ class Settings:
         check_positive("idle_memory", self.idle_memory, TAKES_BYTES)
         if self.queued_bytes is not None:
             check_positive("queued_bytes", self.queued_bytes, TAKES_BYTES)
-        _check_when_full("when_full", self.when_full)
+        check_when_full("when_full", self.when_full)
         _check_spirv_val("spirv_val", self.spirv_val)
         check_switch("device_local", self.device_local, (None, True, False))
         check_switch("calibrate", self.calibrate, (True, False))
@@ -137,14 +137,15 @@ def _is_path(value: object) -> bool:
     return isinstance(value, Path) and "\0" not in str(value)
 
 
-def _check_when_full(name: str, value: object) -> None:
+def check_when_full(name: str, value: object) -> None:
+    """Raise `SettingsError` unless the value is "block" or "raise"."""
     if value not in get_args(WhenFull):
         raise SettingsError(f"{name} is {value!r}; it must be 'block' or 'raise'")
 
 
 def _read_when_full(environ: Mapping[str, str], name: str) -> WhenFull:
     text = environ.get(name, "").strip() or "block"
-    _check_when_full(name, text)
+    check_when_full(name, text)
     return cast(WhenFull, text)
 
 

@@ -119,6 +119,15 @@ def test_invalid_settings_are_rejected(two_nodes: Cluster) -> None:
         gx.cluster.RayExecutor(devices=0)
     with pytest.raises(SettingsError, match="at least"):
         gx.cluster.RayExecutor(in_flight=0)
+    for options, words in (
+        ({"tries": "3"}, "tries is '3'; it must be a whole number, at least 1"),
+        ({"in_flight_bytes": 1.5}, "in_flight_bytes is 1.5; it must be a whole number"),
+        ({"when_full": "wait"}, "when_full is 'wait'; it must be 'block' or 'raise'"),
+        ({"check": 2}, "check is 2; it must be a fraction from 0 to 1"),
+        ({"settings": {}}, "settings is a dict; it must be gx.Settings"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            gx.cluster.RayExecutor(**options)
     with pytest.raises(SettingsError, match="may not set max_restarts"):
         gx.cluster.RayExecutor(actor_options={"max_restarts": 1})
     with pytest.raises(SettingsError, match="no backend 'cuda'"):

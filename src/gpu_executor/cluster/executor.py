@@ -38,8 +38,15 @@ from gpu_executor.executor.jobs import (
     iterate_calls,
     read_submission,
 )
+from gpu_executor.executor.result_check import ResultChecker
 from gpu_executor.kernel import Kernel
-from gpu_executor.settings import Settings, WhenFull
+from gpu_executor.settings import (
+    Settings,
+    WhenFull,
+    check_positive,
+    check_when_full,
+    resolve_settings,
+)
 
 TRIES = 3
 IN_FLIGHT = 128
@@ -88,11 +95,13 @@ class RayExecutor(Executor):
         address: str | None = None,
         actor_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if min(tries, in_flight, in_flight_bytes) < 1:
-            raise SettingsError(
-                f"tries={tries}, in_flight={in_flight} and in_flight_bytes={in_flight_bytes} must "
-                "each be at least 1"
-            )
+        limits = {"tries": tries, "in_flight": in_flight, "in_flight_bytes": in_flight_bytes}
+        for name, value in limits.items():
+            check_positive(name, value, "it must be a whole number, at least 1")
+        check_when_full("when_full", when_full)
+        ResultChecker(check)  # the actors make their own; an invalid fraction raises here
+        if settings is not None:
+            resolve_settings(settings)  # the same for settings of another type
         options = dict(actor_options or {})
         reserved = sorted(RESERVED_ACTOR_OPTIONS & options.keys())
         if reserved:
