@@ -133,6 +133,7 @@ def list_traits(kernel: Description) -> Iterator[str]:
         )
         yield from (f"kind {kind.name}" for _, kind, _ in buffer.parts())
         yield from buffer.qualifiers.split()
+        yield buffer.packing
     for statement in kernel.statements:
         yield f"atomic {statement.atomic}" if statement.atomic else f"store {statement.place[0]}"
     if kernel.tile is not None:
@@ -140,6 +141,7 @@ def list_traits(kernel: Description) -> Iterator[str]:
     for call in kernel.calls:
         yield f"layout {call.layout}"
         yield f"out {call.out}"
+        yield from ["typed"] if call.typed else []
         yield f"axes {len(call.axes)}"
         yield "empty" if 0 in call.axes else "not empty"
 
@@ -161,8 +163,8 @@ kind uint16_t, kind int64_t, kind uint64_t, kind float16_t, readonly, writeonly,
 atomic add, atomic min, atomic max, atomic and, atomic or, atomic xor, store same, store reverse,
 store rotate, store transpose, store spread, store group, tile reverse, tile sum, tile scan,
 tile sort, layout plain, layout strided, layout swapped, layout read-only, layout reversed,
-layout mapped, layout list, out , out given, out mapped, out same, axes 1, axes 2, axes 3,
-empty, not empty
+layout mapped, layout part, layout list, out , out given, out mapped, out part, out strided,
+out same, axes 1, axes 2, axes 3, empty, not empty, typed, std430, std140, scalar
 """
 
 

@@ -249,8 +249,8 @@ def lay_out(array: Array, layout: str, empty: Callable[..., Array]) -> Any:
     """The same values in another memory layout, or as a list; `empty` makes mapped arrays."""
     if layout == "list" and array.dtype.names is None and array.size:
         return array.tolist()
-    if layout == "mapped":
-        mapped = make_mapped(empty, array.shape, array.dtype)
+    if layout in ("mapped", "part"):
+        mapped = make_mapped(empty, array.shape, array.dtype, part=layout == "part")
         mapped[...] = array
         return mapped
     if layout == "strided":
@@ -302,6 +302,11 @@ def make_params(kernel: Description, call: Call) -> Any:
     values = list_values(kernel, call)
     if not values:
         return None
+    if call.typed:
+        values = [
+            np.array(value, KINDS[parameter.kind].dtype)[()]
+            for value, parameter in zip(values, kernel.params, strict=True)
+        ]
     if call.by_position or kernel.optimize:  # names are stripped
         return tuple(values)
     return {
@@ -338,16 +343,30 @@ def make_outputs(
             outputs.append(given)
         elif buffer.role != "in":
             shape = get_leading(kernel, number, call) + buffer.trailing
-            make = empty if call.out == "mapped" else np.empty
-            outputs.append(_fill(make_mapped(make, shape, buffer.dtype), 0xAB))
+            outputs.append(_make_output(call.out, shape, buffer.dtype, empty))
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def make_mapped(empty: Callable[..., Array], shape: Shape, dtype: np.dtype[Any]) -> Array:
-    """A mapped array; of structs, a view of bytes, because mapped arrays have numeric dtypes."""
+def _make_output(
+    out: str, shape: Shape, dtype: np.dtype[Any], empty: Callable[..., Array]
+) -> Array:
+    if out == "strided":
+        room = _fill(np.empty((2 * shape[0], *shape[1:]), dtype), 0xAB)
+        return room[::2]
+    if out == "given":
+        return _fill(np.empty(shape, dtype), 0xAB)
+    return _fill(make_mapped(empty, shape, dtype, part=out == "part"), 0xAB)
+
+
+def make_mapped(
+    empty: Callable[..., Array], shape: Shape, dtype: np.dtype[Any], *, part: bool = False
+) -> Array:
+    """A mapped array, or all but the first elements of one. Structs are views of bytes, because
+    mapped arrays have numeric dtypes."""
+    whole = (shape[0] + part, *shape[1:])
     if dtype.names is None:
-        return empty(shape, dtype)
-    return empty((*shape, dtype.itemsize), np.uint8).view(dtype)[..., 0]
+        return empty(whole, dtype)[int(part) :]
+    return empty((*whole, dtype.itemsize), np.uint8).view(dtype)[int(part) :, ..., 0]
 
 
 def _fill(array: Array, byte: int) -> Array:

@@ -50,6 +50,8 @@ class Buffer:
     """The number of elements where `length` is "fixed"."""
     sized: bool = False
     """Whether the code declares the fixed length."""
+    packing: str = "std430"
+    """The layout of its memory: std430, std140 (strides of 16 bytes) or scalar (no padding)."""
     qualifiers: str = ""
     instance: bool = False
     """Whether the block has an instance name."""
@@ -81,10 +83,14 @@ class Buffer:
         """The axes of one element in NumPy. Three components take the room of four."""
         if self.members:
             return ()
-        padded = 4 if self.width == 3 else self.width
+        padded, size = self.width, self.scalar.dtype.itemsize
+        if self.packing != "scalar" and padded == 3:
+            padded = 4
+        if self.packing == "std140":
+            padded = -(-padded * size // 16) * 16 // size
         if self.columns:
             return (self.columns, padded)
-        return (padded,) if self.width > 1 else ()
+        return (padded,) if padded > 1 else ()
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -174,12 +180,15 @@ class Call:
     """One per parameter; those with a meaning are computed, those with None use the default."""
     layout: str = "plain"
     """plain, strided, swapped (byte order), read-only, reversed, mapped (memory that the device can
-    access) or list (of Python numbers)."""
+    access), part (of such memory) or list (of Python numbers)."""
     out: str = ""
     """ "": new arrays, "given": arrays of the caller, "mapped": those in memory that the device can
-    access, "same": the in-out arguments themselves."""
+    access, "part": parts of such memory, "strided": every second element of other arrays, "same":
+    the in-out arguments themselves."""
     by_position: bool = False
     """Whether parameters are given as a tuple."""
+    typed: bool = False
+    """Whether parameters are NumPy's numbers and arrays."""
 
 
 @dataclass(frozen=True)

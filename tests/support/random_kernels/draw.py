@@ -31,7 +31,7 @@ SMALL_KINDS = ("float", "float", "float", "int", "uint", "double", "float16_t", 
                "uint8_t", "int64_t")  # fmt: skip
 PLAIN_KINDS = ("float", "int", "uint")
 SIZES = (1, 2, 3, 5, 31, 32, 33, 63, 64, 65, 99, 100, 101, 127, 128, 129, 200, 255, 256, 257, 300)
-LAYOUTS = ("plain", "strided", "swapped", "read-only", "reversed", "mapped", "list")
+LAYOUTS = ("plain", "strided", "swapped", "read-only", "reversed", "mapped", "part", "list")
 EXTENTS = {2: (1, 2, 3, 5, 7, 8, 9, 16, 17, 20), 3: (1, 2, 3, 4, 5, 7)}
 CALLS = 6
 MOST_PUSH_BYTES = 96
@@ -94,7 +94,8 @@ class Drawer:
                 for at in range(self.random.randint(1, 4))
             )
             return {"kind": kind, "members": members}
-        return {"kind": kind, "width": self.pick(1, width)}
+        packing = "std430" if self.plain else self.pick("std430", "std430", "std140", "scalar")
+        return {"kind": kind, "width": self.pick(1, width), "packing": packing}
 
     def add_buffers(self, inputs: int, outputs: int, inouts: int) -> None:
         """Add buffers in a random order, at random bindings."""
@@ -639,30 +640,23 @@ class Drawer:
         )
 
     def _draw_calls(self, kernel: Description) -> list[Call]:
-        calls = [self._draw_call(kernel, 0)]
-        for number in range(1, CALLS):
-            call = self._draw_call(kernel, number)
-            if self.chance(0.5):  # the same sizes with other values
-                before = calls[-1]
-                call = replace(call, extent=before.extent, axes=before.axes, own=before.own)
-            calls.append(call)
+        calls: list[Call] = []
+        sizes: Any = None
+        for number in range(CALLS):
+            if sizes is None or self.chance(0.5):  # otherwise the same sizes with other values
+                sizes = self._draw_sizes(kernel, number)
+            calls.append(self._draw_call(kernel, *sizes))
         return calls
 
-    def _draw_call(self, kernel: Description, number: int) -> Call:
-        extent, axes = self._draw_sizes(kernel, number)
-        own = tuple(self.random.randint(1, 40) for _ in kernel.buffers)
-        if kernel.out_shape == "outer":
-            lengths = list(self.list_role("in"))
-            axes = tuple(self.pick(1, 2, 5, 8, 13, 17) for _ in range(2))
-            if self.rank > 1 and kernel.constants:
-                axes = extent[::-1]
-            own = tuple(axes[lengths.index(n)] if n in lengths else 0 for n in range(3))
-            extent = axes[::-1] if self.rank > 1 else (math.prod(axes),)
+    def _draw_call(self, kernel: Description, extent: Any, axes: Any, own: tuple[int, ...]) -> Call:
         layout = self.pick(*LAYOUTS, "plain", "plain")
         has_inout = any(each.role == "inout" for each in kernel.buffers)
-        out = self.pick("", "", "given", "mapped", "same" if has_inout else "given")
+        out = self.pick("", "", "given", "mapped", "part", "same" if has_inout else "given")
+        flat = len(axes) == 1 and kernel.out_shape in ("", "leading")
+        if out == "given" and flat and self.chance(0.3):
+            out = "strided"
         if out == "same":
-            layout = self.pick("plain", "mapped")
+            layout = self.pick("plain", "mapped", "part")
         values = tuple(
             None
             if each.meaning != "value" or (each.default is not None and self.chance(0.5))
@@ -671,12 +665,23 @@ class Drawer:
         )
         # A parameter with a default can be left out by name only.
         by_position = self.chance(0.3) and not kernel.optimize
-        return Call(
-            extent, axes, own, self.random.randint(1, 1 << 30), values, layout, out, by_position
-        )
+        seed, typed = self.random.randint(1, 1 << 30), self.chance(0.3)
+        return Call(extent, axes, own, seed, values, layout, out, by_position, typed)
 
-    def _draw_sizes(self, kernel: Description, number: int) -> tuple[Any, Any]:
-        """The extent of the domain, and the axes of arrays of that size."""
+    def _draw_sizes(self, kernel: Description, number: int) -> tuple[Any, Any, Any]:
+        """The extent of the domain, the axes of arrays of that size, and other lengths."""
+        extent, axes = self._draw_domain(kernel, number)
+        own = tuple(self.random.randint(1, 40) for _ in kernel.buffers)
+        if kernel.out_shape == "outer":
+            lengths = list(self.list_role("in"))
+            axes = tuple(self.pick(1, 2, 5, 8, 13, 17) for _ in range(2))
+            if self.rank > 1 and kernel.constants:
+                axes = extent[::-1]
+            own = tuple(axes[lengths.index(n)] if n in lengths else 0 for n in range(3))
+            extent = axes[::-1] if self.rank > 1 else (math.prod(axes),)
+        return extent, axes, own
+
+    def _draw_domain(self, kernel: Description, number: int) -> tuple[Any, Any]:
         if kernel.rank > 1:
             fixed = {each[0] - 20: each[3] for each in kernel.constants if each[0] >= 20}
             extent = tuple(
@@ -709,6 +714,7 @@ class Drawer:
             and not kernel.constants
             and kernel.guard in ("count", "length", "n")
             and all(not each.members and not each.columns for each in kernel.buffers)
+            and all(each.packing == "std430" for each in kernel.buffers)
             and all(each.width == 1 for each in kernel.params)
             and not any(each.atomic for each in kernel.statements)
         )

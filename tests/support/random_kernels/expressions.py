@@ -224,7 +224,7 @@ def get_part(buffer: Buffer, array: Array, part: int) -> Array:
         return found[:, None] if width == 1 else found
     if buffer.columns:
         return array[:, part, :width]
-    return array[:, None] if width == 1 else array[:, :width]
+    return array[:, :width] if buffer.trailing else array[:, None]
 
 
 OPERATIONS: dict[str, Any] = {

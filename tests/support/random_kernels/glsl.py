@@ -62,6 +62,8 @@ def _list_extensions(kernel: Description) -> list[str]:
     found = {
         kind.storage for buffer in kernel.buffers for _, kind, _ in buffer.parts() if kind.storage
     }
+    if any(buffer.packing == "scalar" for buffer in kernel.buffers):
+        found.add("GL_EXT_scalar_block_layout")
     used = {statement.compute for statement in kernel.statements}
     used |= {parameter.kind for parameter in kernel.params}
     used |= {kernel.tile.compute} if kernel.tile is not None else set()
@@ -123,7 +125,7 @@ def _declare_buffer(number: int, buffer: Buffer) -> list[str]:
     length = buffer.fixed if buffer.sized else ""
     instance = f" s{number}" if buffer.instance else ""
     lines.append(
-        f"layout(set = 0, binding = {buffer.binding}, std430) {buffer.qualifiers} buffer "
+        f"layout(set = 0, binding = {buffer.binding}, {buffer.packing}) {buffer.qualifiers} buffer "
         f"Block{number} {{ {kind} b{number}[{length}]; }}{instance};"
     )
     return lines
