@@ -317,6 +317,31 @@ def test_a_damaged_entry_is_compiled_again_and_replaced(
     assert "is damaged" in caplog.text
 
 
+@pytest.mark.parametrize("what", ["fifo", "link", "sparse file", "folder"])
+def test_what_is_no_entry_of_the_user_is_not_read(
+    what: str, starts: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = compile_glsl(PLAIN, cache_dir=tmp_path)
+    [entry] = (tmp_path / "glsl").iterdir()
+    good = entry.read_bytes()
+    entry.unlink()
+    if what == "fifo":
+        os.mkfifo(entry)
+    elif what == "link":
+        write(tmp_path, "elsewhere", "").write_bytes(good)
+        entry.symlink_to(tmp_path / "elsewhere")
+    elif what == "folder":
+        entry.mkdir()
+    else:
+        with entry.open("wb") as file:
+            file.truncate(20 << 30)
+    forget()
+    assert compile_glsl(PLAIN, cache_dir=tmp_path) == first
+    assert starts == ["-o", "-o"]
+    assert "was not read" in caplog.text
+    assert entry.is_dir() if what == "folder" else entry.read_bytes() == good
+
+
 def test_a_folder_that_cannot_be_written_costs_the_cache_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpu_executor.errors import KernelError
-from gpu_executor.files import write_atomically
+from gpu_executor.files import read_own_file, write_atomically
 from gpu_executor.lru import remember
 
 COMPILER = "glslc"
@@ -32,6 +32,8 @@ SOURCE_TEXT = "<glsl>"
 """The name of source text in messages."""
 MAGIC = b"gxglsl1\n"
 DIGEST_BYTES = 32
+MAX_ENTRY_BYTES = 1 << 24
+"""The largest SPIR-V that is read from the cache; shaders have some kilobytes."""
 MODULES_IN_PROCESS = 256
 FILES_ON_DISK = 1_000
 log = logging.getLogger("gpu_executor.glsl")
@@ -169,8 +171,11 @@ def _run(command: Sequence[str], source: bytes, name: str) -> bytes:
 def _read_entry(path: Path) -> bytes | None:
     """Read SPIR-V from the cache; None if the entry is missing or damaged."""
     try:
-        content = path.read_bytes()
-    except OSError:
+        content = read_own_file(path, MAX_ENTRY_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("cached SPIR-V was not read: %s", error)
         return None
     start = len(MAGIC) + DIGEST_BYTES
     code = content[start:]
@@ -187,7 +192,7 @@ def _write_entry(path: Path, code: bytes) -> None:
         write_atomically(path, MAGIC + hashlib.sha256(code).digest() + code)
         entries = list(path.parent.glob("*.bin"))
         if len(entries) > FILES_ON_DISK:
-            entries.sort(key=lambda entry: entry.stat().st_mtime_ns)
+            entries.sort(key=lambda entry: entry.lstat().st_mtime_ns)
             for entry in entries[: len(entries) - FILES_ON_DISK]:
                 entry.unlink(missing_ok=True)
     except OSError as error:

@@ -52,7 +52,8 @@ class Settings:
     """Most bytes that the waiting jobs of an executor may read together; None: no limit."""
     when_full: WhenFull = "block"
     cache_dir: Path | None = None
-    """The folder of the pipeline cache and the calibration; None stores nothing on disk."""
+    """The folder of the pipeline cache, of SPIR-V compiled from GLSL and of the calibration; None
+    stores nothing on disk."""
     calibrate: bool = True
     """Whether the device is calibrated automatically, if `cache_dir` is set to store the result."""
     validation: bool = False
