@@ -131,6 +131,9 @@ def test_kernels_without_inputs_run_in_every_way(gpu: gx.GpuExecutor) -> None:
     results = gpu.run_batch(fixed, [()] * 30, params=params)
     for n, result in enumerate(results):
         np.testing.assert_array_equal(result, expect_ramp(n, 1, 50))
+    for n, result in enumerate(gpu.map(fixed, params=params)):
+        np.testing.assert_array_equal(result, expect_ramp(n, 1, 50))
+    assert n == 29
     with pytest.raises(ArgumentShapeError, match=r"job 0: ramp has no inputs.*give out_shape="):
         gpu.run_batch(RAMP, [()], params=(1,))
 

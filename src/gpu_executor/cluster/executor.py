@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Literal
 
-from gpu_executor.arguments import zip_iterables
 from gpu_executor.cluster.actor import DeviceOptions
 from gpu_executor.cluster.actor_slots import ActorSlot, InFlightLimits
 from gpu_executor.cluster.dispatcher import Dispatcher
@@ -214,7 +213,8 @@ class RayExecutor(Executor):
         params: Any = None,
     ) -> Iterator[Any]:
         """Return an iterator over the results of a kernel on arrays from iterables, in order.
-        `params` serves all calls; a list has one entry for each call.
+        `params` serves all calls; a list has one entry for each call. A kernel without inputs has
+        no iterables and is called for each entry.
 
         The iterables are read `buffersize` calls ahead of the results, by default the number of
         calls that may be in flight, so the iterables may be infinite. Calls that wait share
@@ -232,7 +232,7 @@ class RayExecutor(Executor):
         def submit(call: CallArguments) -> Future[Any]:
             return self._submit(kernel, call, "block")
 
-        calls = iterate_calls(kernel, zip_iterables(iterables), params)
+        calls = iterate_calls(kernel, iterables, params)
         return ClusterMapIterator(submit, calls, get_read_ahead, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

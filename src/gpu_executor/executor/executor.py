@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpu_executor.arguments import parse_count, zip_iterables
+from gpu_executor.arguments import parse_count
 from gpu_executor.errors import ClosedError
 from gpu_executor.executor.candidates import (
     BackendName,
@@ -316,7 +316,8 @@ class GpuExecutor(Executor):
         params: Any = None,
     ) -> Iterator[Any]:
         """Run a kernel on arrays from iterables. Returns an iterator over the results, in order.
-        `params` serves all calls; a list has one entry for each call.
+        `params` serves all calls; a list has one entry for each call. A kernel without inputs has
+        no iterables and is called for each entry.
 
         At most two batches for each device are in flight, or `buffersize` calls, counted until
         their results are consumed. The iterables are read no further ahead, so they may be
@@ -327,7 +328,7 @@ class GpuExecutor(Executor):
         check_map_options(chunksize, buffersize, timeout)
         sizes = choose_map_sizes(chunksize, buffersize, len(self._devices))
         self._check_open()
-        calls = iterate_calls(kernel, zip_iterables(iterables), params)
+        calls = iterate_calls(kernel, iterables, params)
         return MapIterator(partial(self._put_batch, kernel), calls, sizes, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
