@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -113,6 +116,29 @@ def test_in_out_arguments_are_returned_in_new_arrays(
         given = x.copy()
         assert executor.run(STEP, given, c, out=given) is given
         np.testing.assert_array_equal(given, expected)
+
+
+def test_a_call_in_place_is_sent_again_with_the_array_as_it_was(
+    cpu_executor: RayExecutor, tmp_path: Path
+) -> None:
+    """The caller's array changes only when the result has arrived."""
+
+    def die_once(x: Array, c: Array) -> Array:
+        x += 1
+        with contextlib.suppress(FileExistsError):
+            (tmp_path / "died").touch(exist_ok=False)
+            os._exit(1)
+        x -= 1
+        return expect_step(x, c)
+
+    mortal = step(reference=die_once)
+    for count in (SMALL, LARGE):
+        (tmp_path / "died").unlink(missing_ok=True)
+        x, c = make_array(count), make_array(count, 2)
+        expected, resent = expect_step(x, c), cpu_executor.stats().resent
+        assert cpu_executor.run(mortal, x, c, out=x) is x
+        np.testing.assert_array_equal(x, expected)
+        assert cpu_executor.stats().resent == resent + 1
 
 
 def test_structs_keep_their_layout(vulkan_executor: RayExecutor) -> None:

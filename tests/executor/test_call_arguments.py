@@ -13,6 +13,7 @@ import gpu_executor as gx
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, KernelError
 from gpu_executor.executor import device_pool
 from gpu_executor.executor.device_pool import MAX_SMALL_BYTES
+from gpu_executor.executor.jobs import CallArguments
 from tests.support.contract_kernels import outer, ramp, reverse, scale, step
 from tests.support.custom_kernels import BODY, buffer, kernel
 from tests.support.executors import Array, HeldKernel, cpu, executor, held
@@ -145,6 +146,16 @@ def test_calls_with_out_shapes_of_their_own_are_queued_together(gpu: gx.GpuExecu
         futures.append(gpu.submit(RAMP, params=(n,), out_shape=shape))
     for n, future in enumerate(futures, 1):
         np.testing.assert_array_equal(future.result(PATIENCE), expect_ramp(n, 1, n))
+
+
+def test_gathered_calls_keep_their_out_shapes(gpu: gx.GpuExecutor) -> None:
+    """The kernel has an out_shape that serves the other calls."""
+    flexible = ramp(out_shape=(6,))
+    shapes = [None, (2, 3), (4,), None, (1, 5)]
+    calls = [CallArguments((), params=(7,), out_shape=shape) for shape in shapes]
+    results = gpu._devices[0].run_calls(flexible, calls)
+    for shape, result in zip(shapes, results, strict=True):
+        np.testing.assert_array_equal(result, expect_ramp(7, 1, shape or (6,)))
 
 
 def test_an_out_shape_replaces_that_of_the_kernel(gpu: gx.GpuExecutor) -> None:

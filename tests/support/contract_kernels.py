@@ -59,18 +59,17 @@ def expect_scaled(x: Array, factor: int, offset: int = 0) -> Array:
 def step(**options: Any) -> gx.Kernel:
     """One step of a generator of random numbers, x = 1664525 x + c, in place, element by element;
     c is in a second argument."""
+    declared = {"reference": expect_step, "name": "step", **options}
     return kernel(
         BODY + "x[i] = 1664525u * x[i] + c[i];",
         buffer(0, "x"),
         buffer(1, "c", qualifier="readonly"),
-        reference=lambda x, c: x * np.uint32(1664525) + c,
-        name="step",
         wgsl=WgslCode(
             "@group(0) @binding(0) var<storage, read_write> x: array<u32>;"
             "@group(0) @binding(1) var<storage, read> c: array<u32>;"
             + _WGSL_MAIN.format(statement="x[i] = 1664525u * x[i] + c[i];")
         ),
-        **options,
+        **declared,
     )
 
 
