@@ -67,6 +67,16 @@ def test_gathered_calls_of_another_dtype_fail_alone(gpu: gx.GpuExecutor) -> None
             assert isinstance(outcome, ArgumentTypeError)
 
 
+def test_an_array_of_another_dtype_ends_a_stream() -> None:
+    with gx.PersistentVulkanBackend() as backend:
+        stream = backend.stream(COPY, ((BITS.view(dtype),) for dtype in (np.float32, np.int32)))
+        with pytest.raises(ArgumentTypeError, match=r"job 1: .*has dtype int32; it takes float32"):
+            list(stream)
+        jobs = [(np.roll(BITS, n).view(np.float32),) for n in range(20)]
+        for result, (x,) in zip(backend.stream(COPY, iter(jobs)), jobs, strict=True):
+            np.testing.assert_array_equal(as_bits(result), as_bits(x))
+
+
 def test_every_bit_pattern_of_a_float_survives(gpu: gx.GpuExecutor) -> None:
     jobs = [(np.roll(BITS, n).view(np.float32),) for n in range(20)]
     for results in (
