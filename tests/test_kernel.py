@@ -78,6 +78,23 @@ def test_a_kernel_copies_mutable_arguments() -> None:
     assert kernel.push == bytes(8)
 
 
+def test_default_parameters_are_copied_and_compared_exactly() -> None:
+    """The texts of these arrays are equal: NumPy prints eight digits, and few of many numbers."""
+    code = shader("", "", push="uint count; float f[20]; double d[2];")
+    f, d = np.zeros(20, np.float32), np.array([0.1, 0.2])
+    kernel = declare(code, inputs=1, params={"f": f, "d": d})
+    d[1] += 1e-12
+    other = declare(code, inputs=1, params={"f": f, "d": d})
+    assert kernel != other
+    assert kernel == declare(code, inputs=1, params={"f": f, "d": np.array([0.1, 0.2])})
+    assert dict(kernel.params)["d"].tolist() == [0.1, 0.2]
+
+
+def test_shapes_may_be_lists_in_a_tuple() -> None:
+    one = declare(PUSHED, inputs=1, out_shape=([3, 4],), push=bytes(8))
+    assert one == declare(PUSHED, inputs=1, out_shape=[(3, 4)], push=bytes(8))
+
+
 def test_equal_declarations_compare_and_hash_equal() -> None:
     first = declare(constants={1: 2, 0: 64}, dtypes=["u4"] * 3)
     second = declare(bytes(bytearray(ADD)), constants={0: 64, 1: 2}, dtypes=[np.uint32] * 3)

@@ -53,6 +53,7 @@ from gpu_executor.kernel_declaration import (
     freeze_params,
     freeze_shapes,
     has_count,
+    identify_params,
     is_pairs,
     parse_grid_rule,
     takes_params,
@@ -124,7 +125,7 @@ class Kernel:
             self.digest, self.name, self.arguments, self.split, self.out_shape,
             self.encode_constants(), self.push, self.status, self.per_invocation, self.work_group,
             self.reference, self.push_of, self.wgsl, self.grid, self.packed, self.init, self.count,
-            repr(self.params), self.reference_at, self.scratch,
+            identify_params(self.params), self.reference_at, self.scratch,
         )  # fmt: skip
         object.__setattr__(self, "_identity", identity)
         # Every call looks its kernel up in dictionaries: compute the hash once.

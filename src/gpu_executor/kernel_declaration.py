@@ -27,13 +27,33 @@ BY_SPLIT = object()
 
 def freeze_shapes(shape: Any) -> Any:
     """Return a shape, or a list of shapes, as hashable tuples; a function as it is."""
-    if isinstance(shape, list):
+    if isinstance(shape, list | tuple):
         return tuple(freeze_shapes(each) for each in shape)
     return shape
 
 
 def freeze_params(params: Any) -> Any:
-    return tuple(params.items()) if isinstance(params, Mapping) else params
+    """Return default parameters as values that the caller cannot change any more."""
+    if isinstance(params, Mapping):
+        return tuple((name, freeze_params(value)) for name, value in params.items())
+    if isinstance(params, list | tuple):
+        return tuple(map(freeze_params, params))
+    if isinstance(params, np.ndarray):
+        params = params.copy()
+        params.flags.writeable = False
+    return params
+
+
+def identify_params(params: Any) -> Any:
+    """Return what tells default parameters from others, as a hashable value.
+
+    The text of a NumPy array does not: it has few digits, and dots instead of most elements.
+    """
+    if isinstance(params, tuple):
+        return tuple(map(identify_params, params))
+    if isinstance(params, np.ndarray | np.generic):
+        return params.dtype.str, params.shape, params.tobytes()
+    return repr(params)
 
 
 def is_pairs(params: Any) -> bool:
