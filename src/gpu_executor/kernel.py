@@ -201,8 +201,13 @@ class Kernel:
         taken = (COUNT_BYTES if self.count else 0) + len(self.push) + len(shape_words)
         if self.spirv:
             return ParameterLayout.of_code(self.name, self.interface, taken, defaults)
-        names = () if self.wgsl is None else self.wgsl.params
-        words = [WordParameter(name, 4 * index) for index, name in enumerate(names)]
+        assert self.wgsl is not None
+        types = self.wgsl.find_param_types() if self.wgsl.params else {}
+        first = (COUNT_BYTES + len(self.wgsl.data) + len(shape_words)) // 4
+        words = [
+            WordParameter(name, 4 * index, types.get(first + index))
+            for index, name in enumerate(self.wgsl.params)
+        ]
         return ParameterLayout(self.name, words, 0, 4 * len(words), defaults=defaults)
 
     @functools.cached_property

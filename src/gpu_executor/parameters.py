@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
 from gpu_executor.errors import ArgumentTypeError, KernelError
@@ -34,17 +35,24 @@ class WordParameter(NamedTuple):
 
     name: str
     offset: int
+    type: str | None = None
+    """What the text reads, "f32" or "i32"; None: not known, so the value's type decides."""
 
     def encode_into(self, buffer: bytearray, value: Any) -> None:
         """Write an integer of 32 bits, signed or unsigned, or a number as a float32."""
+        is_integer = isinstance(value, Integral)
         try:
-            if isinstance(value, float):
+            if self.type == "f32" or (self.type is None and not is_integer):
                 struct.pack_into("<f", buffer, self.offset, value)
             else:
-                struct.pack_into("<i" if value < 0 else "<I", buffer, self.offset, value)
+                struct.pack_into(
+                    "<I" if is_integer and value >= 0 else "<i", buffer, self.offset, value
+                )
         except (struct.error, OverflowError, TypeError):
+            takes = {"f32": "a number", "i32": "an integer of 32 bits"}
             raise KernelError(
-                f"parameter {self.name!r} is {value!r}; it takes an integer of 32 bits or a float"
+                f"parameter {self.name!r} is {value!r}; it takes "
+                f"{takes.get(self.type or '', 'an integer of 32 bits or a float')}"
             ) from None
 
 

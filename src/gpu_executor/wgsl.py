@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -59,6 +60,9 @@ _STORAGE_VARIABLE = re.compile(
 _BINDING = re.compile(r"@binding\s*\(\s*(\d+)[iu]?\s*\)")
 _SHORT_TYPE = re.compile(r"(?:vec[234]|mat[234]x[234])([fh])")
 _FLOATS = {"f16": "f2", "f32": "f4", "f64": "f8", "h": "f2", "f": "f4"}
+_PARAM = r"param\s*\(\s*(\d+)[iu]?\s*\)"
+_ANY_PARAM = re.compile(rf"\b{_PARAM}")
+_TYPED_PARAM = re.compile(rf"\bbitcast\s*<\s*([fi]32)\s*>\s*\(\s*{_PARAM}\s*\)")
 _CONSTANT = r"\bconst\s+{name}\s*(?::\s*\w+\s*)?=\s*(\d+)[iu]?\s*;"
 
 
@@ -127,6 +131,13 @@ class WgslCode:
                 number, writable = int(binding[1]), access == "read_write"
                 found.append(StorageVariable(number, writable, _find_float_dtype(type_)))
         return found
+
+    def find_param_types(self) -> dict[int, str]:
+        """Return the types of the words that the text reads only as `bitcast<f32>(param(3u))`, or
+        only with `i32`."""
+        code = self._blank_comments()
+        every, typed = Counter(_ANY_PARAM.findall(code)), Counter(_TYPED_PARAM.findall(code))
+        return {int(word): type_ for (type_, word), n in typed.items() if n == every[word]}
 
     def _split_directives(self) -> tuple[str, str]:
         """Return the directives at the beginning of the text, and the text with the same number of

@@ -42,6 +42,24 @@ def test_parameters_are_given_by_name_or_by_position(each_webgpu: gx.WgpuExecuto
         run(AFFINE, X, params={"size": 1})
 
 
+@pytest.mark.parametrize("factor", [2, 2.0, np.float32(2), np.float64(2), np.int64(2)])
+def test_a_word_has_the_type_that_the_text_reads(
+    each_webgpu: gx.WgpuExecutor, factor: float
+) -> None:
+    np.testing.assert_array_equal(each_webgpu.run(AFFINE, X, params=(factor, -3)), 2 * X - 3)
+    for value in (1.0, np.float32(1), 1 << 32, "1", None):
+        with pytest.raises(ArgumentTypeError, match=r"'offset' is .*; it takes an integer of 32"):
+            each_webgpu.run(AFFINE, X, params=(factor, value))
+
+
+def test_the_type_of_a_word_is_unknown_where_the_text_reads_it_in_several_ways() -> None:
+    text = "bitcast<f32>(param(1u)); bitcast< f32 >( param( 2 ) ); param(1u); // param(2u)\n"
+    text += (
+        "bitcast<i32>(param(3u)) + bitcast<i32>(param(3u)); param(i); bitcast<f32>(param(4u) + 1);"
+    )
+    assert WgslCode(text).find_param_types() == {2: "f32", 3: "i32"}
+
+
 def test_each_job_of_a_batch_may_have_its_own_parameters(each_webgpu: gx.WgpuExecutor) -> None:
     jobs = [(X[:n],) for n in (5, 1000, 5, 300)]
     given: list[Any] = [{"factor": float(n), "offset": -n} for n in range(4)]
