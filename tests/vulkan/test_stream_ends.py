@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -210,3 +212,24 @@ def test_concurrent_streams_do_not_mix(gpu: gx.PersistentVulkanBackend) -> None:
     results = list(zip(*streams, strict=True))
     for number, each in enumerate(jobs):
         check_sums([np.asarray(result[number]) for result in results], each)
+
+
+def test_the_garbage_collector_closes_no_stream_while_a_lock_is_held(fresh_gpu: OpenGpu) -> None:
+    gpu, x = fresh_gpu(), np.arange(100, dtype=np.uint32)
+
+    def drop_a_stream() -> None:
+        stream = gpu.stream(ADD_U32, ((x, x) for _ in range(9)))
+        next(stream)
+        cycle: list[object] = [stream]
+        cycle.append(cycle)
+
+    def collect() -> None:
+        with gpu._session._slot_pool._lock:
+            gc.collect()
+
+    drop_a_stream()
+    collecting = threading.Thread(target=collect, daemon=True)
+    collecting.start()
+    collecting.join(30)
+    assert not collecting.is_alive(), "closing the stream waits for the lock"
+    assert gpu.stats().slots.in_use == 0, "the next call closes it"

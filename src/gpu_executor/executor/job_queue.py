@@ -91,15 +91,15 @@ class PendingJobs:
         return admitted
 
     def take_from(self, job: Job, device_index: int) -> list[Job]:
-        """Take one particular job, or a device's next part of it. Empty if the job is not pending,
-        or if its rest is left to faster devices."""
+        """Take one particular job, or a device's next part of it, for a worker that waits for the
+        job. Empty if the job is not pending."""
         if job in self.overflow:
             self.append(job)
             del self.overflow[job]
         if job not in self.jobs:
             return []
         if isinstance(job, SharedJob) and self._is_split(job):
-            return self._take_part(job, device_index)
+            return self._take_part(job, device_index, waits=True)
         self.remove(job)
         return [job]
 
@@ -140,15 +140,16 @@ class PendingJobs:
     def _is_split(self, job: SharedJob) -> bool:
         return job.split is not None or (job.units > 1 and self._rates.usable > 1)
 
-    def _take_part(self, job: SharedJob, device_index: int) -> list[Job]:
-        """Take a device's next part of a shared job. The last part removes the job."""
+    def _take_part(self, job: SharedJob, device_index: int, *, waits: bool = False) -> list[Job]:
+        """Take a device's next part of a shared job. The last part removes the job. `waits` is as
+        in `WorkSplit.take`."""
         if not job.begin():
             self.remove(job)
             return []
         shares = self._rates.compute_shares(job.kernel)
         if job.split is None:
             job.split = WorkSplit(job.units, shares)
-        units = job.split.take(device_index, shares)
+        units = job.split.take(device_index, shares, waits=waits)
         if not job.split.remaining:
             self.remove(job)
         return [job.make_part(units)] if units else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -45,8 +46,7 @@ def run_batch(
     busy = [call for call in calls if call.signature.count]
     if busy:
         prepared = session.prepare_batch(busy, options)
-        for _ in session.run_jobs(busy, prepared):
-            pass
+        session.run_to_end(busy, prepared)
     if len(busy) < len(calls):
         for call in calls:
             call.make_outputs()
@@ -56,7 +56,9 @@ def run_batch(
 class Stream(Iterator[Any]):
     """An iterator over results, in order.
 
-    An open stream holds slots; closing the backend ends it.
+    An open stream holds slots; closing the backend ends it. A stream that was dropped is closed by
+    the next call: the garbage collector may find it while the thread holds a lock that closing it
+    needs.
     """
 
     def __init__(
@@ -73,6 +75,8 @@ class Stream(Iterator[Any]):
         calls = _check_jobs(session, kernel, iterate("jobs", jobs), outs, params)
         self._results = _stream_results(session, calls, options, has_out=out is not None)
         session.streams.add(self)
+        self._finalizer = weakref.finalize(self, session.dropped_streams.append, self._results)
+        self._finalizer.atexit = False
 
     def __next__(self) -> Any:
         session = self._session
@@ -96,6 +100,7 @@ class Stream(Iterator[Any]):
         except ValueError:
             self._check_not_running()
             raise
+        self._finalizer.detach()
 
     def _check_not_running(self) -> None:
         """Raise `GpuError` if a thread is inside the stream; `ValueError` may come from a user's

@@ -11,8 +11,8 @@ import itertools
 import logging
 import threading
 import weakref
-from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from threading import get_ident
 from typing import Any, Protocol
 
@@ -83,14 +83,14 @@ class Session:
         self.closed = self.forked = False  # forked: in a child process, which cannot use it
         self.streams: weakref.WeakSet[Closeable] = weakref.WeakSet()
         """Open streams. A stream may hold slots while no thread iterates it."""
+        self.dropped_streams: deque[Closeable] = deque()
+        """What is left of streams that were dropped without `close()`; the next call closes it."""
         self._iterating: defaultdict[int, int] = defaultdict(int)
         """How many streams a thread iterates, by its id: a stream may read another one."""
-        self._close_deferred = False
-        self._stream_slots = 0
-        """Slots that open streams hold."""
+        self._close_deferred, self._stream_slots = False, 0
+        """Whether a stream closes the session when it ends; slots that open streams hold."""
         self.profile: Profile | None = None
-        self._profiling = threading.Lock()
-        self._record = Record()
+        self._profiling, self._record = threading.Lock(), Record()
         with self._record.stage("setup"), contextlib.ExitStack() as opened:
             self.instance = Instance(validation=settings.validation)
             with contextlib.ExitStack() as alone:
@@ -152,7 +152,7 @@ class Session:
         out_shape: Any = None,
     ) -> PreparedCall:
         """Prepare a call on these arrays."""
-        if self.closed:
+        if self.closed or self.dropped_streams:
             self.check_open()
         profiled = self.profile is not None
         return self.call_preparer.prepare_single(
@@ -182,8 +182,14 @@ class Session:
         """Raise `ClosedError` if the session is closed or belongs to the parent process."""
         if self.forked:
             raise_forked()
+        self._close_dropped_streams()
         if self.closed:
             raise ClosedError("the backend is closed; open another one")
+
+    def _close_dropped_streams(self) -> None:
+        while self.dropped_streams:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                self.dropped_streams.popleft().close()
 
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike) -> Array:
         """Make a mapped array; idle slots are closed for it where memory is short."""
@@ -232,8 +238,7 @@ class Session:
             return call.result()
         if prepared.plan.slots > 1:
             prepared = self.prepare_batch([call], RunOptions(device_local))
-            for _ in self.run_jobs([call], prepared):
-                pass
+            self.run_to_end([call], prepared)
             return call.result()
         recycled = self._range_finder.recycle_results(call) if prepared.recycles_results else ()
         if self.mapped.any or prepared.on_device:
@@ -241,8 +246,7 @@ class Session:
         try:
             slot = self._slot_pool.take(prepared.slot_key)
         except OutOfMemoryError:
-            for _ in self.run_jobs([call], prepared):  # with smaller chunks or fewer slots
-                pass
+            self.run_to_end([call], prepared)  # with smaller chunks or fewer slots
             return call.result()
         slot.profile = self.profile
         try:
@@ -253,13 +257,25 @@ class Session:
             self._slot_pool.put_back(prepared.slot_key, slot)
         return call.result()
 
+    def run_to_end(self, calls: Sequence[Call], prepared: PreparedCall) -> None:
+        """Run the calls of a batch in order.
+
+        After an interrupt the generator is closed here, and not by the garbage collector, which may
+        find it while a thread holds a lock that closing it needs.
+        """
+        with contextlib.closing(self._run_jobs(calls, prepared)) as running:
+            for _ in running:
+                pass
+
     def make_steps(self, plan: Plan, call: Call) -> tuple[Step, ...]:
         """Split a call into pieces, with the grid of the call if it depends on the parameters."""
         if call.grid is not None:
             check_grid(call.signature.kernel, call.grid, self.info)
         return make_steps(plan, call.signature, call.grid)
 
-    def run_jobs(self, calls: Sequence[Call], prepared: PreparedCall) -> Iterator[Call]:
+    def _run_jobs(
+        self, calls: Sequence[Call], prepared: PreparedCall
+    ) -> Generator[Call, None, None]:
         """Run the calls of a batch in order; yields each when it is done."""
         if prepared.recycles_results:
             results = sum(count_recycled_bytes(call.signature) for call in calls)
@@ -426,6 +442,7 @@ class Session:
 
     def trim(self) -> int:
         """Free idle slots, cached memory and empty blocks; return the number of bytes freed."""
+        self._close_dropped_streams()
         before = self._memory.stats().bytes_held
         self.device_memory.release_completed()
         self._idle_memory.evict(lambda: False)
@@ -444,6 +461,8 @@ class Session:
 
     def stats(self) -> Stats:
         """Return the counters of this session."""
+        if not self.forked:
+            self._close_dropped_streams()
         self.device_memory.release_completed()
         if self._slot_pool.exceeds_budget():  # since the caller dropped results or arrays
             self._idle_memory.settle()
@@ -520,6 +539,7 @@ class Session:
             # A stream that another thread iterates cannot be closed from here; it ends by itself.
             with contextlib.suppress(GpuError):
                 stream.close()
+        self._close_dropped_streams()
         with self._calibrating:
             self._opened.close()
 
