@@ -88,7 +88,7 @@ class Signature:
 class Call:
     """A kernel on arrays. Inputs and outputs have shape (elements, *element shape)."""
 
-    __slots__ = ("buffer_ranges", "inputs", "job", "outputs", "results", "signature")
+    __slots__ = ("buffer_ranges", "imports", "inputs", "job", "outputs", "results", "signature")
 
     def __init__(self, signature: Signature, inputs: Sequence[Any]) -> None:
         self.signature = signature
@@ -97,6 +97,8 @@ class Call:
         """Its index in a batch, None outside batches."""
         self.buffer_ranges: Any = None
         """Where the backend can use the arrays in place; None where it copies all of them."""
+        self.imports: Any = None
+        """What the backend keeps alive for the call because its buffer ranges lie in it."""
         self.outputs: list[Any] = []
         self.results: list[Any] = []
         """The outputs in the shapes that the caller gets, over the same memory."""

@@ -86,9 +86,9 @@ def test_large_arrays_are_transferred_in_parts_of_the_default_size(fresh_gpu: Op
     np.testing.assert_array_equal(gpu.to_device(there.numpy()).numpy(), data)
 
 
-@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f8", "c16", "M8"])
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f8", "c16"])
 @pytest.mark.parametrize("size", [100, 100_000])
-def test_any_dtype_of_fixed_size_survives_the_way_to_the_device_and_back(
+def test_any_dtype_of_numbers_survives_the_way_to_the_device_and_back(
     gpu: gx.PersistentVulkanBackend, dtype: str, size: int
 ) -> None:
     kind = np.dtype(dtype)
