@@ -93,7 +93,7 @@ def test_arrays_of_numbers_are_copied_as_they_are(gpu: Gpu, array: Any) -> None:
 
 @pytest.mark.parametrize("make", ["empty", "zeros"])
 @pytest.mark.parametrize(
-    "shape", [3.5, "3", None, (2, 3.5), [None], True, (2, True), b"ab", ...], ids=repr
+    "shape", [3.5, "3", None, (2, 3.5), [None], True, (2, True), b"ab", 3j], ids=repr
 )
 def test_a_shape_is_a_whole_number_or_several(gpu: Gpu, make: str, shape: Any) -> None:
     words = f"shape is {shape!r}; it must be a whole number, or a tuple of whole numbers"

@@ -122,8 +122,8 @@ class Call:
     """A kernel on arrays. Inputs and outputs have shape (elements, *element shape)."""
 
     __slots__ = (
-        "buffer_ranges", "grid", "in_place", "inputs", "job", "outputs", "results", "signature",
-        "values",
+        "buffer_ranges", "grid", "imports", "in_place", "inputs", "job", "outputs", "results",
+        "signature", "values",
     )  # fmt: skip
 
     def __init__(self, signature: Signature, inputs: Sequence[Any]) -> None:
@@ -140,6 +140,8 @@ class Call:
         self.in_place = False
         """Whether a result overwrites the in-out argument that it is computed from, so that the
         call cannot be repeated."""
+        self.imports: Any = None
+        """What the backend keeps alive for the call because its buffer ranges lie in it."""
         self.outputs: list[Any] = []
         self.results: list[Any] = []
         """The outputs in the shapes that the caller gets, over the same memory."""

@@ -17,6 +17,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.executor.job_queue import JobQueue
+from gpu_executor.executor.work_stealing import DeviceRates
 from tests.conftest import RunPython
 from tests.support.executor_scripts import check_script
 from tests.support.executors import ADD, HeldKernel, make_addition, make_kernel, total, words
@@ -70,6 +71,28 @@ def call_in_callbacks(executor: gx.GpuExecutor, ask: Ask) -> list[Any]:
         kernel.released.set()
     assert all(ended.wait(PATIENCE) for ended in done)
     return found
+
+
+def test_callbacks_that_wait_for_each_others_devices_run_the_jobs_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each worker waits for a batch whose units are left to the other device, which is faster."""
+    slow = [make_kernel(make_addition(lambda: None)) for _ in range(2)]
+    """For each device, the kernel that only the other device runs fast."""
+    monkeypatch.setattr(
+        DeviceRates,
+        "compute_shares",
+        lambda _, kernel: [1e-3, 1 - 1e-3] if kernel is slow[0] else [1 - 1e-3, 1e-3],
+    )
+
+    def ask(executor: gx.GpuExecutor) -> list[Any]:
+        device = executor._queue.get_worker_device()
+        assert device is not None
+        return executor.run_batch(slow[device], JOBS)
+
+    with gx.GpuExecutor("cpu", devices=[0, 0]) as executor:
+        for results in call_in_callbacks(executor, ask):
+            check_sums(results, JOBS)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -130,16 +130,3 @@ def test_a_quarantined_device_has_no_share() -> None:
     rates = DeviceRates([None, None, None])
     rates.quarantine(1)
     assert (rates.compute_shares(ADD), rates.usable) == ([0.5, 0.0, 0.5], 2)
-
-
-def test_a_device_whose_worker_waits_takes_what_a_faster_device_leaves() -> None:
-    shares = [0.001, 0.999]
-    split = WorkSplit(10, shares)
-    alone: list[int] = []
-    while units := split.take(0, shares):
-        alone += units
-    assert len(alone) < 10, "stealing from the faster device does not pay"
-    while units := split.take(0, shares, waits=True):
-        alone += units
-    assert sorted(alone) == list(range(10))
-    assert split.remaining == 0

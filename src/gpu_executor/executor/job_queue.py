@@ -90,16 +90,16 @@ class PendingJobs:
             admitted = True
         return admitted
 
-    def take_from(self, job: Job, device_index: int) -> list[Job]:
-        """Take one particular job, or a device's next part of it, for a worker that waits for the
-        job. Empty if the job is not pending."""
+    def take_from(self, job: Job, device_index: int, *, if_slower: bool) -> list[Job]:
+        """Take one particular job, or a device's next part of it. Empty if the job is not pending,
+        or if its rest is left to faster devices; `if_slower` leaves nothing to them."""
         if job in self.overflow:
             self.append(job)
             del self.overflow[job]
         if job not in self.jobs:
             return []
         if isinstance(job, SharedJob) and self._is_split(job):
-            return self._take_part(job, device_index, waits=True)
+            return self._take_part(job, device_index, if_slower=if_slower)
         self.remove(job)
         return [job]
 
@@ -140,16 +140,17 @@ class PendingJobs:
     def _is_split(self, job: SharedJob) -> bool:
         return job.split is not None or (job.units > 1 and self._rates.usable > 1)
 
-    def _take_part(self, job: SharedJob, device_index: int, *, waits: bool = False) -> list[Job]:
-        """Take a device's next part of a shared job. The last part removes the job. `waits` is as
-        in `WorkSplit.take`."""
+    def _take_part(
+        self, job: SharedJob, device_index: int, *, if_slower: bool = False
+    ) -> list[Job]:
+        """Take a device's next part of a shared job. The last part removes the job."""
         if not job.begin():
             self.remove(job)
             return []
         shares = self._rates.compute_shares(job.kernel)
         if job.split is None:
             job.split = WorkSplit(job.units, shares)
-        units = job.split.take(device_index, shares, waits=waits)
+        units = job.split.take(device_index, [1.0] * len(shares) if if_slower else shares)
         if not job.split.remaining:
             self.remove(job)
         return [job.make_part(units)] if units else []
@@ -317,10 +318,13 @@ class JobQueue:
         """
         with self._lock:
             self._waiting_workers += 1
+            if self._waiting_workers == len(self._worker_devices):
+                self._changed.notify_all()  # nobody runs what was left to faster devices
             try:
                 while not job.future.done() and (deadline is None or monotonic() < deadline):
                     if device_index not in self._running:
-                        taken = self._pending.take_from(job, device_index)
+                        all_wait = self._waiting_workers == len(self._worker_devices)
+                        taken = self._pending.take_from(job, device_index, if_slower=all_wait)
                         self._discard_cancelled()
                         if taken and taken[0].begin():
                             self._running[device_index] = taken

@@ -40,30 +40,24 @@ class WorkSplit:
         self.remaining = units
         """Units that no device has taken."""
 
-    def take(self, device_index: int, shares: Sequence[float], *, waits: bool = False) -> range:
+    def take(self, device_index: int, shares: Sequence[float]) -> range:
         """The next units for a device. Empty when all units are taken, or when stealing from a
-        faster device would not pay.
-
-        `waits`: the device's worker does nothing but wait for these units, so it steals in any
-        case. The faster device may never take them: its worker may wait, in a callback, for units
-        that it leaves to this device.
-        """
+        faster device would not pay."""
         if not self._ranges[device_index]:
-            self._steal(device_index, shares, in_any_case=waits)
+            self._steal(device_index, shares)
         own = self._ranges[device_index]
         half = -(-len(own) // 2)
         self._ranges[device_index] = own[half:]
         self.remaining -= half
         return own[:half]
 
-    def _steal(self, thief: int, shares: Sequence[float], *, in_any_case: bool) -> None:
+    def _steal(self, thief: int, shares: Sequence[float]) -> None:
         """Move the end of the longest range to the thief, so that both finish at the same time."""
         victim = max(range(len(self._ranges)), key=lambda index: len(self._ranges[index]))
         units, thief_share, victim_share = self._ranges[victim], shares[thief], shares[victim]
-        if len(units) * thief_share < victim_share and not in_any_case:
+        if len(units) * thief_share < victim_share:
             return  # the thief needs longer for one unit than the victim for all of them
         kept = int(len(units) * victim_share / (thief_share + victim_share)) if victim_share else 0
-        kept = min(kept, max(len(units) - 1, 0))  # rounding must not leave the thief without any
         self._ranges[victim], self._ranges[thief] = units[:kept], units[kept:]
 
 

@@ -112,6 +112,8 @@ class MappedArrays:
         self._regions: list[_Region] = []
         self._freed: deque[_Region] = deque()
         """Regions that finalizers released."""
+        self._imports: weakref.WeakValueDictionary[int, Import] = weakref.WeakValueDictionary()
+        """Imports by the serials of their buffers."""
         self.any = False
         """Whether there are any mapped or imported arrays; calls check this first."""
 
@@ -162,6 +164,16 @@ class MappedArrays:
             self.any = True
         return region
 
+    def add_import(self, serial: int, made: Import) -> None:
+        """Register an import, for calls that use its buffer."""
+        self._imports[serial] = made
+
+    def get_import(self, serial: int) -> Import | None:
+        """Return the import of a buffer; None if it has ended. A call refers to the import as long
+        as it uses the buffer.
+        """
+        return self._imports.get(serial)
+
     def remove(self, region: _Region) -> None:
         """Remove what `add` has registered."""
         # A finalizer may run while this thread holds the lock; the next user does the rest.
@@ -186,19 +198,24 @@ _serials = itertools.count(-1, -1)
 """Negative, so that they differ from the serials of the pool's blocks."""
 
 
+def is_imported(buffer_range: BufferRange) -> bool:
+    """Whether a range lies in the buffer of an import."""
+    return buffer_range.serial < 0
+
+
 class ImportedArray:
     """An imported array, valid until `close()` or the end of a `with`.
 
-    Do not resize the array meanwhile, and close it when no call uses the array. The import ends
-    with the array if it is not closed.
+    Do not resize the array meanwhile. The import ends with the array if it is not closed. Calls
+    that are running at that moment use it to their end.
     """
 
     def __init__(self, device: Device, mapped: MappedArrays, array: Array) -> None:
         _check_importable(device, array)
         self.array = array
         address: int = array.__array_interface__["data"][0]
-        # Not with this object: a running call refers to the array only.
-        self._end = weakref.finalize(array, _Import(device, mapped, address, array.nbytes).close)
+        # Not with this object, which the caller of `import_array` need not keep.
+        self._end = weakref.finalize(array, Import(device, mapped, address, array.nbytes).end)
         self._end.atexit = False
 
     def close(self) -> None:
@@ -212,8 +229,8 @@ class ImportedArray:
         self.close()
 
 
-class _Import:
-    """Host memory that the device was given."""
+class Import:
+    """Host memory that the device was given, until nobody refers to this object."""
 
     def __init__(self, device: Device, mapped: MappedArrays, address: int, nbytes: int) -> None:
         alignment = device.info.limits.host_import_alignment
@@ -227,13 +244,17 @@ class _Import:
             memory = _import_memory(device, buffer, start, end - start)
             undo.callback(vk.vkFreeMemory, device.handle, memory, vk.ffi.NULL)
             vk.vkBindBufferMemory(device.handle, buffer, memory, 0)
-            region = mapped.add(address, nbytes, buffer, address - start, next(_serials))
-            undo.callback(mapped.remove, region)
+            serial = next(_serials)
+            mapped.add_import(serial, self)
+            region = mapped.add(address, nbytes, buffer, address - start, serial)
             self._undo = undo.pop_all()
+        self._remove = functools.partial(mapped.remove, region)
+        weakref.finalize(self, self._undo.close).atexit = False
         register_fork_handler(self._disown_after_fork)
 
-    def close(self) -> None:
-        self._undo.close()
+    def end(self) -> None:
+        """Let no further call use the memory."""
+        self._remove()
 
     def _disown_after_fork(self) -> None:
         self._undo.pop_all()  # the parent still owns these handles

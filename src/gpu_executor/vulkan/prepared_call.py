@@ -33,10 +33,12 @@ from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.mapped_arrays import (
     BufferRange,
     BufferRanges,
+    Import,
     MappedArrays,
     RecycledResults,
     can_recycle_results,
     count_recycled_bytes,
+    is_imported,
 )
 from gpu_executor.vulkan.ring import Step
 from gpu_executor.vulkan.slot import SlotLayout
@@ -242,12 +244,25 @@ class BufferRangeFinder:
             found += [self.find(array) for array in call.outputs]
         else:
             found += [None] * signature.kernel.outputs
+        call.imports = self._hold_imports(found)
         self._drop_odd_sizes(found, signature)
         if plan.path == "host-visible":
             self._drop_unaligned(found, signature, plan)
             if signature.kernel.split == "whole":
                 _drop_outputs_over_inputs(found, signature)
         return tuple(found) if any(buffer_range is not None for buffer_range in found) else None
+
+    def _hold_imports(self, found: list[BufferRange | None]) -> list[Import]:
+        """Return the imports that ranges lie in; drop ranges of imports that ended meanwhile."""
+        held = []
+        for index, buffer_range in enumerate(found):
+            if buffer_range is not None and is_imported(buffer_range):
+                made = self._mapped.get_import(buffer_range.serial)
+                if made is None:
+                    found[index] = None
+                else:
+                    held.append(made)
+        return held
 
     def recycle_results(self, call: Call) -> Sequence[BufferRange]:
         """Place the results in recycled memory; return their ranges, or () if memory is short."""

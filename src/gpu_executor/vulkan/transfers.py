@@ -24,7 +24,7 @@ from gpu_executor.kernel import ElementType, to_native
 from gpu_executor.vulkan.binding import Handle
 from gpu_executor.vulkan.command_stream import CommandStream
 from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES, CommandPool, Copy, Recorder
-from gpu_executor.vulkan.mapped_arrays import MappedArrays
+from gpu_executor.vulkan.mapped_arrays import MappedArrays, is_imported
 from gpu_executor.vulkan.memory import (
     Allocation,
     MemoryPool,
@@ -89,9 +89,11 @@ class Upload:
             self._stream.write(target.buffer, target.offset, data, (storage,))
             return
         found = self._mapped.find(array)
-        if found is not None:
+        imported = None if found is None else self._mapped.get_import(found.serial)
+        if found is not None and (imported is not None or not is_imported(found)):
             copy = Copy(found.buffer, found.offset, target.buffer, target.offset, array.nbytes)
-            self._readback.copy(copy, (array, storage))  # waits: the caller may change the array
+            # This waits: the caller may change the array.
+            self._readback.copy(copy, (array, storage, imported))
             return
         flat = np.ascontiguousarray(array, to_native(array.dtype)).reshape(-1).view(np.uint8)
         offset = target.offset
