@@ -18,12 +18,16 @@ QUICK := \
 	tests/cluster/test_results.py tests/telemetry/test_metrics.py \
 	tests/bench/test_executor.py tests/cli/test_commands.py tests/soak/test_soak.py
 
-.PHONY: demo test test-quick lint kernels clean
+.PHONY: demo test pytest test-quick lint kernels clean
 
 demo: .venv/runs
 	$(PYTHON) -m gpu_executor.cli demo
 
-test: lint
+# Linters and tests at once: together they keep two cores busy.
+test: .venv/develops
+	@$(MAKE) --no-print-directory -j 2 lint pytest
+
+pytest: .venv/develops
 	$(PYTEST)
 
 test-quick: .venv/develops
