@@ -244,7 +244,7 @@ WRONG: dict[str, tuple[tuple[Any, ...], type[gx.GpuError], str]] = {
     ),
     "float64": ((GOOD, GOOD.astype(np.float64)), gx.errors.ArgumentTypeError, "takes uint64"),
     "objects": ((GOOD.astype(object), GOOD), gx.errors.ArgumentTypeError, "dtype object"),
-    "a list": ((GOOD, GOOD.tolist()), gx.errors.ArgumentTypeError, "argument 1 is a list"),
+    "a list": ((GOOD, [[-1] * 6] * 4), gx.errors.ArgumentTypeError, "uint64 cannot hold"),
     "None": ((None, GOOD), gx.errors.ArgumentTypeError, "argument 0 is a NoneType"),
     "five columns": (
         (GOOD, GOOD[:, :5]),

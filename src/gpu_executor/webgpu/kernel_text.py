@@ -51,11 +51,6 @@ def check_text(kernel: Kernel) -> WgslCode:
     where = f"kernel {kernel.name!r}"
     if kernel.wgsl is None:
         raise KernelError(f"{where} has no WGSL, so WebGPU cannot run it")
-    if kernel.scratch is not None and kernel.split == "elements":
-        raise KernelError(
-            f"{where} has a scratch buffer and split='elements'; on WebGPU a scratch buffer needs "
-            "split='whole'"
-        )
     for variable in kernel.wgsl.find_storage_variables():
         if variable.binding >= len(kernel.arguments):
             continue
