@@ -156,7 +156,7 @@ def _time_recordings(
 def _allocate(
     stack: contextlib.ExitStack, resources: Resources, purpose: Purpose, nbytes: int
 ) -> Allocation:
-    allocation = resources.memory.allocate(purpose, nbytes)
+    allocation = resources.memory.allocate(purpose, nbytes, "staging")
     stack.callback(resources.memory.release, allocation)
     return allocation
 

@@ -203,7 +203,8 @@ def _open_probe(
     with contextlib.ExitStack() as stack:
         areas = []
         for _ in range(IN_FLIGHT):
-            areas.append(memory.allocate(Purpose.DEVICE, len(arrays) * chunk * ELEMENT_BYTES))
+            nbytes = len(arrays) * chunk * ELEMENT_BYTES
+            areas.append(memory.allocate(Purpose.DEVICE, nbytes, "staging"))
             stack.callback(memory.release, areas[-1])
         pieces = [
             [*_list_copies(session, [array[start : start + chunk] for array in arrays], area, into)]
