@@ -137,6 +137,24 @@ def test_the_last_view_may_be_dropped_in_another_thread() -> None:
     assert binding.count_live_objects() == before
 
 
+def test_the_last_view_may_be_dropped_while_the_backend_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = binding.count_live_objects()
+    gpu = gx.PersistentVulkanBackend()
+    device, held = gpu._session.resources.device, [gpu.asarray(X)]
+    retain = device.retain
+
+    def retain_and_drop() -> None:
+        retain()
+        held.clear()  # while the pool's lock is held
+
+    monkeypatch.setattr(device, "retain", retain_and_drop)
+    gpu.close()
+    assert not held
+    assert binding.count_live_objects() == before
+
+
 def test_views_stay_valid_after_the_backend_is_garbage_collected() -> None:
     before = binding.count_live_objects()
     view = gx.PersistentVulkanBackend().asarray(X)[5:]

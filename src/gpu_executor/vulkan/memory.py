@@ -186,6 +186,34 @@ class MemoryStats:
     """The part of `bytes_used` that mapped arrays and recycled results hold."""
 
 
+class _FinalizerLock:
+    """A lock that finalizers need too. They may run in the thread that holds it, so they only add
+    an item to `waiting` and call `work_off`; if the lock is held, its holder handles the item when
+    it leaves.
+    """
+
+    def __init__(self, waiting: deque[Allocation], handle: Callable[[Allocation], None]) -> None:
+        self._waiting, self._handle = waiting, handle
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_exception: object) -> None:
+        self._lock.release()
+        if self._waiting:
+            self.work_off()
+
+    def work_off(self) -> None:
+        """Handle all items, unless another holder of the lock will."""
+        while self._waiting and self._lock.acquire(blocking=False):
+            try:
+                while self._waiting:
+                    self._handle(self._waiting.popleft())
+            finally:
+                self._lock.release()
+
+
 class MemoryPool:
     """Blocks by purpose; allocations are rounded up to size classes. Thread-safe."""
 
@@ -203,15 +231,15 @@ class MemoryPool:
         self._idle = idle
         self._exact_blocks = exact_blocks
         self._blocks: list[Block] = []
-        self._lock = threading.Lock()
+        self._released_later: deque[Allocation] = deque()
+        """Allocations that finalizers released; they are returned to their blocks later."""
+        self._lock = _FinalizerLock(self._released_later, self._release)
         self._hits = self._misses = self._used = self._in_arrays = self._held = 0
         self._owned: dict[Owner, int] = dict.fromkeys(get_args(Owner), 0)
         self.kept = 0
         """The bytes of the blocks, less those of allocations with an owner in LENT, less the free
         bytes beside these: what is idle or used by running calls."""
         self._closed = False
-        self._released_later: deque[Allocation] = deque()
-        """Allocations that finalizers released; they are returned to their blocks later."""
         self.reclaim: Callable[[], None] = lambda: None
         """Called when an allocation fails: releases cached memory that nobody uses."""
         limits = device.info.limits
@@ -228,8 +256,6 @@ class MemoryPool:
         units = round_up_to_class(-(-nbytes // self.alignment))
         size = units * self.alignment
         with self._lock:
-            if self._released_later:
-                self._release_returned()
             found = self._take(purpose, size, owner)
         if found is not None:
             return found
@@ -246,16 +272,11 @@ class MemoryPool:
     def release_when_possible(self, allocation: Allocation) -> None:
         """Release from a finalizer, which may run while this thread holds the pool's lock."""
         self._released_later.append(allocation)
-        if self._lock.acquire(blocking=False):
-            try:
-                self._release_returned()
-            finally:
-                self._lock.release()
+        self._lock.work_off()
 
     def lend(self, allocation: Allocation, owner: Owner) -> None:
         """Change the owner of an allocation to one in LENT, unless it was released meanwhile."""
         with self._lock:
-            self._release_returned()
             before, block, nbytes = allocation.owner, allocation.block, allocation.nbytes
             if before is None or before in LENT or block not in self._blocks:
                 return
@@ -268,7 +289,6 @@ class MemoryPool:
     def trim(self) -> int:
         """Free every unused block; return the number of bytes freed."""
         with self._lock:
-            self._release_returned()
             return self._trim()
 
     def shrink(self, limit: int, busy: Sequence[Allocation] = ()) -> bool:
@@ -278,7 +298,6 @@ class MemoryPool:
         because nothing can be released for them.
         """
         with self._lock:
-            self._release_returned()
             beside = {each.block for each in busy if not each.block.lent}
             in_use = sum(each.nbytes for each in busy) + sum(block.bytes_free for block in beside)
             self._free_unused(limit + in_use)
@@ -287,7 +306,6 @@ class MemoryPool:
     def close(self) -> None:
         """Free every block except those with mapped arrays in use, which the last array frees."""
         with self._lock:
-            self._release_returned()
             self._closed = True
             for block in list(self._blocks):
                 if block.purpose is Purpose.ARRAY and not block.idle:
@@ -300,7 +318,6 @@ class MemoryPool:
 
     def stats(self) -> MemoryStats:
         with self._lock:
-            self._release_returned()
             return MemoryStats(
                 self._hits,
                 self._misses,
@@ -317,7 +334,6 @@ class MemoryPool:
         `busy` are the allocations of slots in use.
         """
         with self._lock:
-            self._release_returned()
             beside = {each.block for each in busy}
             beside.update(block for block in self._blocks if block.lent)
             fragments = sum(block.bytes_free for block in beside)
@@ -333,7 +349,8 @@ class MemoryPool:
 
         Releasing the parent's allocations does nothing.
         """
-        self._lock, self._closed, self._blocks = threading.Lock(), True, []
+        self._lock = _FinalizerLock(self._released_later, self._release)
+        self._closed, self._blocks = True, []
 
     def _allocate_with_eviction(self, purpose: Purpose, size: int, owner: Owner) -> Allocation:
         """Release idle items until the allocation fits; if nothing is idle, exceed the budget."""
@@ -342,7 +359,6 @@ class MemoryPool:
         def try_allocate() -> bool:
             nonlocal found
             with self._lock:
-                self._release_returned()
                 found = self._take(purpose, size, owner)
                 if found is None and self._grow(purpose, size, owner, within_budget=True):
                     found = self._take(purpose, size, owner, new=True)
@@ -355,7 +371,6 @@ class MemoryPool:
     def _allocate(self, purpose: Purpose, size: int, owner: Owner) -> Allocation:
         """Allocate without regard to the budget. Raises `OutOfMemoryError`."""
         with self._lock:
-            self._release_returned()
             found = self._take(purpose, size, owner)
             if found is None:
                 self._grow(purpose, size, owner, within_budget=False)
@@ -414,10 +429,6 @@ class MemoryPool:
             self._device.release()
         elif block.idle and self._idle is not None and self.kept > self._idle.limit:
             self._free(block)
-
-    def _release_returned(self) -> None:
-        while self._released_later:
-            self._release(self._released_later.popleft())
 
     def _trim(self) -> int:
         before = self._held
