@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -27,7 +28,13 @@ from gpu_executor.soak.fault_injection import (
 )
 from gpu_executor.soak.kernels import KERNELS as SOAK_KERNELS
 from gpu_executor.soak.load_generator import LoadGenerator
-from gpu_executor.soak.memory import MIB, MemorySample, MemoryTrend, find_trends
+from gpu_executor.soak.memory import (
+    MIB,
+    MemorySample,
+    MemoryTrend,
+    find_trends,
+    read_mapped_bytes,
+)
 from gpu_executor.soak.runner import ExecutorConfig, soak
 from gpu_executor.soak.tally import Tally
 from gpu_executor.vulkan.binding import count_live_objects, vk
@@ -212,10 +219,21 @@ def test_a_fault_fires_once_and_a_lost_device_stays_lost(
     assert count_live_objects() == before
 
 
+def test_memory_mapped_from_a_device_file_is_counted() -> None:
+    before = read_mapped_bytes()
+    with (
+        Path("/dev/zero").open("r+b") as file,
+        mmap.mmap(file.fileno(), MIB, mmap.MAP_PRIVATE) as made,
+    ):
+        made[:] = bytes(range(256)) * (MIB // 256)
+        assert read_mapped_bytes() - before == MIB
+    assert read_mapped_bytes() == before
+
+
 def test_growth_is_detected_and_the_warm_up_is_ignored() -> None:
     def trends(*megabytes: float) -> list[MemoryTrend]:
         samples = enumerate(int(each * MIB) for each in megabytes)
-        return find_trends([MemorySample(10.0 * n, 0, 0, 0, other, 0) for n, other in samples])
+        return find_trends([MemorySample(10.0 * n, 0, 0, 0, 0, other, 0) for n, other in samples])
 
     def grew(*megabytes: float) -> bool:
         return any(each.grew for each in trends(*megabytes))

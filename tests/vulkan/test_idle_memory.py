@@ -12,6 +12,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.idle_memory import MemoryUse
+from gpu_executor.plan.plan import LARGE_CALL
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import ADD_U32, check_sums, word_jobs
@@ -144,8 +145,9 @@ def test_beyond_the_budget_a_call_uses_a_larger_slot(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
     gpu = fresh_gpu(idle_memory=SMALL_BUDGET)
-    large, small, tiny = word_jobs(LARGE, LARGE // 2, LARGE // 4)
-    out = np.empty(LARGE, np.uint32)
+    count = LARGE_CALL - 1  # so that a GPU has one invocation for each element in all calls
+    large, small, tiny = word_jobs(count, count // 2, count // 4)
+    out = np.empty(count, np.uint32)
     gpu.run(ADD_U32, *large, device_local=device_local, out=out)
     gpu._session._idle_memory.limit = gpu._session.resources.memory.kept
     for job in (small, tiny, large, small):
@@ -159,8 +161,8 @@ def test_beyond_the_budget_a_call_uses_a_larger_slot(
     assert gpu.stats().memory_use.in_use["slots"] == 0
     # Another kernel has slots of its own, and one that is not split has slots of exact sizes.
     gpu._session._idle_memory.limit += SMALL_BUDGET
-    for count, made in ((3, 2), (3, 2), (2, 3)):
-        square = np.arange(count * count, dtype=np.float32).reshape(count, count)
+    for side, made in ((3, 2), (3, 2), (2, 3)):
+        square = np.arange(side * side, dtype=np.float32).reshape(side, side)
         product = gpu.run(MATMUL, square, square, device_local=device_local)
         np.testing.assert_array_equal(product, square @ square)
         assert gpu.stats().slots.misses == made

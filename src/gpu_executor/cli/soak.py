@@ -24,9 +24,10 @@ from gpu_executor.soak.memory import MemoryTrend
 from gpu_executor.soak.tally import DEFECTS, VERDICTS
 
 MEMORY_LABELS = {
-    "other": "process, without backends",
     "vulkan": "Vulkan backends",
     "webgpu": "WebGPU backends",
+    "mapped": "memory shared with a GPU",
+    "other": "process, without these",
 }
 """Labels in the table of the quantities in bytes."""
 JSON_METHOD_NAMES = {FIELD_OPERATIONS: "fields on the card"}

@@ -19,7 +19,13 @@ from gpu_executor.executor import GpuExecutor
 from gpu_executor.executor.stats import ExecutorStats
 from gpu_executor.soak.fault_injection import FaultInjector
 from gpu_executor.soak.load_generator import LoadGenerator
-from gpu_executor.soak.memory import MemorySample, MemoryTrend, find_trends, sample_memory
+from gpu_executor.soak.memory import (
+    MemorySample,
+    MemoryTrend,
+    find_trends,
+    limit_heap_arenas,
+    sample_memory,
+)
 from gpu_executor.soak.tally import Tally
 from gpu_executor.vulkan.binding import count_live_objects
 
@@ -144,6 +150,7 @@ def soak(
     show_progress: Callable[[float], object] = lambda _share: None,
 ) -> SoakReport:
     """Run for `minutes`; `show_progress` receives the share of the time that has passed."""
+    limit_heap_arenas()
     load_seeds, fault_seed = np.random.SeedSequence(seed).spawn(2)
     rngs = [np.random.default_rng(each) for each in load_seeds.spawn(THREADS)]
     tally = Tally()

@@ -17,7 +17,7 @@
 const uint INVOCATIONS = 256;
 const uint DEPTH = 8;           // columns of a, and rows of b, that a tile processes at a time
 const uint LARGE_TILE = 128;
-const uint MAX_LOADS = 4;       // LARGE_TILE * DEPTH / INVOCATIONS
+const uint LOADS = 16;          // of each matrix that a lane has in flight
 
 layout(local_size_x = 256) in;
 layout(push_constant) uniform Push {
@@ -26,8 +26,8 @@ layout(push_constant) uniform Push {
     uint tile_rows, tile_columns;
     uint slice_depth;
 };
-layout(set = 0, binding = 0, std430) readonly restrict buffer A { TYPE a[]; };
-layout(set = 0, binding = 1, std430) readonly restrict buffer B { TYPE b[]; };
+layout(set = 0, binding = 0, std430) readonly restrict buffer A { TYPE4 a[]; };
+layout(set = 0, binding = 1, std430) readonly restrict buffer B { TYPE4 b[]; };
 layout(set = 0, binding = 2, std430) writeonly restrict buffer C { TYPE c[]; };
 // If there are several slices: the number of finished slices of each tile, which begins as 0; then
 // for each slice a matrix of the same shape as c.
@@ -43,11 +43,25 @@ uint first, end;  // the slice of k
 // since nothing that is stored depends on it ---
 
 TYPE load_a(uint row, uint at) {
-    return at < end ? a[min(row, m - 1) * k + at] : TYPE(0);
+    uint i = min(row, m - 1) * k + at;
+    return at < end ? a[i / 4][i % 4] : TYPE(0);
 }
 
 TYPE load_b(uint at, uint column) {
-    return at < end ? b[at * n + min(column, n - 1)] : TYPE(0);
+    uint i = at * n + min(column, n - 1);
+    return at < end ? b[i / 4][i % 4] : TYPE(0);
+}
+
+// Four adjacent elements of a row. If rows consist of whole vectors, so do slices.
+TYPE4 load_a_vector(uint row, uint at) {
+    if (k % 4 == 0) return at < end ? a[(min(row, m - 1) * k + at) / 4] : TYPE4(0);
+    return TYPE4(load_a(row, at), load_a(row, at + 1), load_a(row, at + 2), load_a(row, at + 3));
+}
+
+TYPE4 load_b_vector(uint at, uint column) {
+    if (n % 4 == 0) return at < end ? b[(at * n + min(column, n - 4)) / 4] : TYPE4(0);
+    return TYPE4(load_b(at, column), load_b(at, column + 1), load_b(at, column + 2),
+                 load_b(at, column + 3));
 }
 
 // --- stores and slices ---
@@ -133,11 +147,14 @@ void compute_by_lanes(uint tile, uint tile_row, uint tile_column) {
     const uint column = tile_column + element % tile_columns;
     const bool inside = row < m && column < n;
 
-    TYPE4 sums = TYPE4(0);  // four, so that four loads are in flight
-    for (uint at = first + lane; inside && at < end; at += 4 * lanes) {
-        [[unroll]] for (uint i = 0; i < 4; ++i) {
-            sums[i] += load_a(row, at + i * lanes) * load_b(at + i * lanes, column);
+    TYPE4 sums = TYPE4(0);
+    for (uint at = first + lane; inside && at < end; at += LOADS * lanes) {
+        TYPE a_part[LOADS], b_part[LOADS];
+        [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+            a_part[i] = load_a(row, at + i * lanes);
+            b_part[i] = load_b(at + i * lanes, column);
         }
+        [[unroll]] for (uint i = 0; i < LOADS; ++i) sums[i % 4] += a_part[i] * b_part[i];
     }
     TYPE sum = add_lanes(element, lane, lanes, (sums.x + sums.y) + (sums.z + sums.w));
     if (lane == 0) store(row, column, sum);

@@ -10,38 +10,34 @@
 #define A_PANEL(at, row) panels[(at) * (ROWS / 4 + 1) + (row) / 4]
 #define B_PANEL(at, column) panels[DEPTH * (ROWS / 4 + 1) + (at) * (COLUMNS / 4) + (column) / 4]
 
-// Runs the statement that follows for each i below MAX_LOADS. An invocation loads, if they are
-// inside the panels, elements (a_row, a_at) of the panel of a and (b_at, b_column) of that of b.
-#define EACH_LOAD(i)                                                                           \
-    [[unroll]] for (uint i = 0, a_row = local / DEPTH, b_at = local / COLUMNS; i < MAX_LOADS;   \
-                    ++i, a_row += INVOCATIONS / DEPTH, b_at += INVOCATIONS / COLUMNS)
-
 void NAME(uint tile_row, uint tile_column) {
     const uint local = gl_LocalInvocationIndex;
     const uint x_step = COLUMNS / 4 / BLOCKS, y_step = ROWS / 4 / BLOCKS;
     const uint x = X_OF(local), y = Y_OF(local);
-    const uint a_at = local % DEPTH, b_column = local % COLUMNS;
+    // The vectors of the panels that the invocation loads: four columns of a row of a, and four
+    // columns of a row of b.
+    const uint a_row = local / (DEPTH / 4), a_at = local % (DEPTH / 4) * 4;
+    const uint b_at = local / (COLUMNS / 4), b_column = local % (COLUMNS / 4) * 4;
+    const bool loads_a = a_row < ROWS, loads_b = b_at < DEPTH;
 
     TYPE4 sums[4 * BLOCKS][BLOCKS];
     [[unroll]] for (uint i = 0; i < 4 * BLOCKS; ++i) {
         [[unroll]] for (uint j = 0; j < BLOCKS; ++j) sums[i][j] = TYPE4(0);
     }
-    TYPE next_a[MAX_LOADS], next_b[MAX_LOADS];
-    EACH_LOAD(i) {
-        if (a_row < ROWS) next_a[i] = load_a(tile_row + a_row, first + a_at);
-        if (b_at < DEPTH) next_b[i] = load_b(first + b_at, tile_column + b_column);
-    }
+    TYPE4 next_a, next_b;
+    if (loads_a) next_a = load_a_vector(tile_row + a_row, first + a_at);
+    if (loads_b) next_b = load_b_vector(first + b_at, tile_column + b_column);
     for (uint panel = first; panel < end; panel += DEPTH) {
-        EACH_LOAD(i) {
-            if (a_row < ROWS) A_PANEL(a_at, a_row)[a_row % 4] = next_a[i];
-            if (b_at < DEPTH) B_PANEL(b_at, b_column)[b_column % 4] = next_b[i];
+        if (loads_a) {
+            [[unroll]] for (uint i = 0; i < 4; ++i) {
+                A_PANEL(a_at + i, a_row)[a_row % 4] = next_a[i];
+            }
         }
+        if (loads_b) B_PANEL(b_at, b_column) = next_b;
         barrier();
-        EACH_LOAD(i) {
-            if (a_row < ROWS) next_a[i] = load_a(tile_row + a_row, panel + DEPTH + a_at);
-            if (b_at < DEPTH) next_b[i] = load_b(panel + DEPTH + b_at, tile_column + b_column);
-        }
-        for (uint at = 0; at < DEPTH; ++at) {
+        if (loads_a) next_a = load_a_vector(tile_row + a_row, panel + DEPTH + a_at);
+        if (loads_b) next_b = load_b_vector(panel + DEPTH + b_at, tile_column + b_column);
+        [[unroll]] for (uint at = 0; at < DEPTH; ++at) {
             TYPE4 a_part[BLOCKS], b_part[BLOCKS];
             [[unroll]] for (uint i = 0; i < BLOCKS; ++i) {
                 a_part[i] = A_PANEL(at, (i * y_step + y) * 4);
@@ -73,7 +69,6 @@ void NAME(uint tile_row, uint tile_column) {
 
 #undef A_PANEL
 #undef B_PANEL
-#undef EACH_LOAD
 #undef NAME
 #undef BLOCKS
 #undef ROWS

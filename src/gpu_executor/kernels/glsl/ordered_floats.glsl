@@ -6,8 +6,9 @@
 // comparison.
 
 uint from_memory(uint x) {
-    if ((x & 0x7fffffffu) > 0x7f800000u) return NOT_A_NUMBER;
-    return x >= 0x80000000u ? ~x : x | 0x80000000u;
+    // Without branches: with them, the loads of a reduction wait for each other.
+    uint ordered = x ^ (uint(int(x) >> 31) | 0x80000000u);
+    return (x & 0x7fffffffu) > 0x7f800000u ? NOT_A_NUMBER : ordered;
 }
 
 uint to_memory(uint x) {
