@@ -34,7 +34,7 @@ LAYERS: list[set[str]] = [
     {"call", "dispatch"},  # checked calls; dispatches on device arrays
     {"plan"},  # decisions made before a call runs
     # The interface, which names the backends in strings only; memory of results, by size class.
-    {"backend", "result_memory"},
+    {"backend", "result_memory", "streams"},
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # algorithms of several dispatches
     {"fields"},  # the mathematics that users meet

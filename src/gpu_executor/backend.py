@@ -1,18 +1,32 @@
 """The interface of a backend, and the names of all backends.
 
-A backend runs kernels on NumPy arrays with one technology. Each backend is a package of its own and
-is imported when it is opened, so a missing driver or library affects no other backend.
+A backend runs kernels on arrays with one technology. Each backend is a package of its own and is
+imported when it is opened, so a missing driver or library affects no other backend. Every backend
+has every method of `Backend`. A method that a backend cannot have by nature raises
+`NotSupportedError`; `SUPPORTED_BY` lists these methods.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
 
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.arguments import as_numbers, parse_dtype, parse_shape
 from gpu_executor.call import Array
-from gpu_executor.errors import SettingsError
-from gpu_executor.kernel import Kernel
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import NotSupportedError, SettingsError
+from gpu_executor.idle_memory import MemoryUse
+from gpu_executor.kernel import Kernel, Shape, to_native
+from gpu_executor.kernels import load
+from gpu_executor.telemetry.families import MetricValue
+from gpu_executor.telemetry.profile import StageProfile
 
 BACKENDS = {
     "vulkan": "gpu_executor.vulkan.persistent:PersistentVulkanBackend",
@@ -21,45 +35,270 @@ BACKENDS = {
     "cpu": "gpu_executor.cpu.backend:CpuBackend",
 }
 
+SUPPORTED_BY: dict[str, tuple[str, ...]] = {
+    "profile": ("vulkan", "webgpu", "cpu"),
+    "empty": ("vulkan", "webgpu", "cpu"),
+    "zeros": ("vulkan", "webgpu", "cpu"),
+    "asarray": ("vulkan", "webgpu", "cpu"),
+    "import_array": ("vulkan", "cpu"),
+    "to_device": ("vulkan", "cpu"),
+    "synchronize": ("vulkan", "cpu"),
+    "graph": ("vulkan", "cpu"),
+    "run with keep=True": ("vulkan", "cpu"),
+}
+"""The backends that support a method. All backends support the methods that are not here."""
 
-class Backend(Protocol):
-    """The methods that every backend has."""
 
+@dataclass(frozen=True, slots=True)
+class BackendStats:
+    """The counters that every backend has. Each backend adds counters of its own."""
+
+    device: str
+    """The name of the device."""
+    calls: int
+    elements: int
+    pieces: int
+    """Parts of calls that ran: one per call, or several if the call was split."""
+    seconds_by_stage: dict[str, float]
+    """Seconds by stage, with the names of `telemetry.stages`."""
+    bytes_held: int
+    """Bytes of device memory, in use and idle."""
+    memory_use: MemoryUse
+    """What holds the memory."""
+
+    def read_metrics(self) -> Iterator[MetricValue]:
+        """The counters as values of metric families: the common ones, then the backend's own."""
+        yield "backend_calls_total", (), self.calls
+        yield "elements_total", (), self.elements
+        yield "pieces_total", (), self.pieces
+        for stage, seconds in self.seconds_by_stage.items():
+            yield "stage_seconds_total", (stage,), seconds
+        use = self.memory_use
+        for holder, nbytes in use.in_use.items():
+            yield "memory_bytes", ("in use", holder), nbytes
+        for holder, nbytes in use.idle.items():
+            yield "memory_bytes", ("idle", holder), nbytes
+        yield "memory_bytes", ("fragments", ""), use.fragments
+        yield "idle_limit_bytes", (), use.idle_limit
+        yield from self.read_own_metrics()
+
+    def read_own_metrics(self) -> Iterator[MetricValue]:
+        """The counters that only this backend has."""
+        return iter(())
+
+
+class ResultStream(Iterator[Any], Protocol):
+    """The results of a stream of jobs, in order."""
+
+    def close(self) -> None:
+        """End the stream: results that were not taken yet are discarded."""
+
+
+class ArrayImport(Protocol):
+    """An array whose memory the device uses, until `close()` or the end of a `with`."""
+
+    array: Array
+
+    def close(self) -> None:
+        """End the import."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+
+class OperationGraph(Protocol):
+    """Operations on device arrays that are recorded inside its `with`. A call runs them."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None: ...
+
+    def __call__(self, *arrays: Any) -> None:
+        """Copy the arrays, if any are given, to the inputs and run the operations."""
+
+    def __len__(self) -> int:
+        """The number of recorded operations."""
+
+
+class Backend(ABC):
+    """An open device that runs kernels on arrays. Use it with `with`, or `close()` it."""
+
+    name: ClassVar[str]
+    """The name of the backend in `BACKENDS`."""
+
+    @property
+    @abstractmethod
+    def device(self) -> DeviceInfo:
+        """The description of the device."""
+
+    # --- calls ---
+
+    @abstractmethod
     def run(
         self,
         kernel: Kernel,
-        *arrays: Array,
+        *arrays: Any,
         out: Any = None,
+        keep: bool | None = None,
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
         """Run a kernel on its inputs and in-out arguments. Returns its output or in-out argument,
         or a tuple of several; they are written to `out` if it is given. `params` are the values of
-        the kernel's parameters, and `out_shape` replaces the kernel's."""
+        the kernel's parameters, and `out_shape` replaces the kernel's.
 
+        `keep` says where the results go without `out`: True keeps them on the device, False gives
+        NumPy arrays, None keeps them on the device if any argument is a device array.
+        """
+
+    @abstractmethod
     def run_batch(
         self,
         kernel: Kernel,
-        jobs: Sequence[Sequence[Array]],
+        jobs: Iterable[Sequence[Any]],
         *,
-        out: Sequence[Any] | None = None,
+        out: Iterable[Any] | None = None,
         params: Any = None,
     ) -> list[Any]:
         """Run a kernel on jobs, each a tuple of arrays. Returns one result per job, in order.
-        `params` serves all jobs; a list has one entry for each job."""
+        `params` serves all jobs; a list has one entry for each job. An invalid job is refused, by
+        its index, before any job runs."""
+
+    @abstractmethod
+    def stream(
+        self,
+        kernel: Kernel,
+        jobs: Iterable[Sequence[Any]],
+        *,
+        out: Iterable[Any] | None = None,
+        params: Any = None,
+    ) -> ResultStream:
+        """Run a kernel on jobs as an iterable yields them. Yields results in order and reads only a
+        bounded number of jobs ahead. `out` yields the array, or tuple of arrays, for each job's
+        result. `params` serves all jobs; a list has one entry for each job."""
 
     def run_field_add(self, a: Array, b: Array) -> Array:
-        """Add elements of the BLS12-381 base field, arrays of shape (n, 6) and dtype `uint64`."""
+        """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
+        result: Array = self.run(load("bls12_381_fq_add"), a, b)
+        return result
 
-    def stats(self) -> Any:
-        """Counts of the backend's calls and of the resources that it holds."""
+    # --- arrays ---
 
+    @abstractmethod
+    def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+        """Make a NumPy array that the device can use in place where the backend has such memory.
+        Its contents are undefined."""
+
+    @abstractmethod
+    def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+        """Make an array of zeros, in memory as `empty` has it."""
+
+    @abstractmethod
+    def asarray(self, array: npt.ArrayLike) -> Array:
+        """Copy an array into memory as `empty` has it, unless it is there already."""
+
+    @abstractmethod
+    def import_array(self, array: Array) -> ArrayImport:
+        """Let the device use an array's own memory until the import is closed."""
+
+    @abstractmethod
+    def to_device(self, array: Any) -> Any:
+        """Copy an array to device memory. Returns a `DeviceArray`, or a `FieldArray` on the device
+        for a `FieldArray`."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait for every operation on device arrays that was submitted before. Raises their
+        errors."""
+
+    @abstractmethod
+    def graph(self, *inputs: Any) -> OperationGraph:
+        """Record the operations on device arrays inside its `with`, to run them again with other
+        inputs."""
+
+    # --- inspection and lifetime ---
+
+    @abstractmethod
+    def explain(self, kernel: Kernel, *arrays: Any) -> object:
+        """How `run` would run these arrays: an object that prints as the explanation. One integer
+        alone is a number of elements."""
+
+    @abstractmethod
+    def stats(self) -> BackendStats:
+        """Counters of the backend's calls and of the resources that it holds."""
+
+    @abstractmethod
+    def profile(self, *, trace: str | Path | None = None) -> StageProfile:
+        """Record the stages of all calls until the `with` ends: `stages()`, `save_trace(path)`.
+        `trace` is the file to which the trace is written when the `with` ends."""
+
+    @abstractmethod
+    def trim(self) -> int:
+        """Free memory that no running call needs; returns the number of bytes freed."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Free all of the backend's resources."""
+        """Free all of the backend's resources. Closing twice does nothing."""
 
-    def __enter__(self) -> Backend: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *exception: Any) -> None: ...
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+class HostArraysOnly(Backend):
+    """A backend without device arrays: it refuses the methods that need them."""
+
+    def import_array(self, array: Array) -> ArrayImport:
+        raise refuse("import_array", self.name)
+
+    def to_device(self, array: Any) -> Any:
+        raise refuse("to_device", self.name)
+
+    def synchronize(self) -> None:
+        raise refuse("synchronize", self.name)
+
+    def graph(self, *inputs: Any) -> OperationGraph:
+        raise refuse("graph", self.name)
+
+    def _check_keep(self, keep: bool | None) -> None:
+        """Refuse `keep=True`: there is no device array for a result."""
+        if keep:
+            raise refuse("run with keep=True", self.name)
+
+
+class PlainArrays(Backend):
+    """A backend that uses every NumPy array in the same way, so it makes ordinary arrays."""
+
+    def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+        """Make a NumPy array with undefined contents."""
+        self._check_open()
+        kind = parse_dtype(dtype)
+        return np.empty(parse_shape(shape, kind.itemsize), kind)
+
+    def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
+        """Make a NumPy array of zeros."""
+        self._check_open()
+        kind = parse_dtype(dtype)
+        return np.zeros(parse_shape(shape, kind.itemsize), kind)
+
+    def asarray(self, array: npt.ArrayLike) -> Array:
+        """The array as a NumPy array of native byte order; an array that is one is returned
+        unchanged."""
+        self._check_open()
+        source = as_numbers("asarray", array)
+        return np.ascontiguousarray(source, to_native(source.dtype)).reshape(source.shape)
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise `ClosedError` if the backend is closed."""
+
+
+def refuse(method: str, backend: str) -> NotSupportedError:
+    """The error of a backend that does not support a method of `SUPPORTED_BY`."""
+    return NotSupportedError(method, backend, SUPPORTED_BY[method])
 
 
 def open_backend(name: str, **options: Any) -> Backend:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.arguments import check_is_kernel, describe, is_masked
+from gpu_executor.arguments import check_is_kernel, describe, is_masked, parse_count
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, to_native
@@ -327,6 +327,17 @@ def _convert(kernel: Kernel, index: int, value: Any, dtype: np.dtype[Any]) -> Ar
             f"{where} is {describe(value)} with a value that {dtype} cannot hold"
         )
     return converted
+
+
+def arrays_to_explain(kernel: Kernel, arrays: Sequence[Any]) -> Sequence[Any]:
+    """The arrays whose call `explain` describes: those that it was given, or placeholders without
+    memory if it was given one integer, the number of elements."""
+    if len(arrays) != 1 or not isinstance(arrays[0], Integral):
+        return as_arrays(kernel, arrays)
+    check_is_kernel(kernel)
+    count = parse_count("explain", arrays[0])
+    types = (argument.type for argument in kernel.arguments if argument.is_input)
+    return [np.broadcast_to(np.zeros((), each.dtype), (count, *each.shape)) for each in types]
 
 
 # --- arrays ---

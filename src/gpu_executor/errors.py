@@ -9,6 +9,7 @@ GpuError
 |   +-- SpirvError                     its code is not usable SPIR-V
 |   +-- DeviceLacksError               the device lacks what the kernel needs
 +-- NotRunHereError                    a kernel called without an executor (also TypeError)
++-- NotSupportedError                  the backend cannot do this; names those that can
 +-- ArgumentTypeError                  an argument of the wrong type or dtype (also TypeError)
 +-- ArgumentShapeError                 an argument of the wrong shape (also ValueError)
 +-- ElementRangeError                  a field element not below the modulus (also ValueError)
@@ -60,6 +61,22 @@ class NotRunHereError(GpuError, TypeError):
     """A kernel was called like a function; pass it to an executor's `run` instead."""
 
 
+class NotSupportedError(GpuError):
+    """The backend cannot do this by nature; names what was asked and the backends that can."""
+
+    def __init__(self, asked: str, backend: str, able: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{asked} is not supported by the backend {backend!r}; supported by: {', '.join(able)}"
+        )
+        self.asked = asked
+        self.backend = backend
+        self.able = able
+        """The names of the backends that can, as `open_backend` takes them."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.asked, self.backend, self.able)
+
+
 class ArgumentTypeError(GpuError, TypeError):
     """An argument is not an array, or does not have the dtype that the kernel takes."""
 
@@ -89,6 +106,10 @@ class ElementRangeError(GpuError, ValueError):
     def shift(self, elements: int) -> ElementRangeError:
         """The error for the whole call, where the checked part begins after so many elements."""
         return ElementRangeError(self.kernel, self.argument, self.index + elements, self.job)
+
+    def in_job(self, job: int) -> ElementRangeError:
+        """The error for a batch or a stream, of which the call is the job of this index."""
+        return ElementRangeError(self.kernel, self.argument, self.index, job)
 
 
 class OutOfMemoryError(GpuError, MemoryError):

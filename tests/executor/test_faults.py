@@ -230,7 +230,7 @@ def test_calls_that_overlap_run_in_order_and_are_retried(
 
 def test_device_arrays_are_lost_with_their_device(executor: gx.GpuExecutor, fail: Fail) -> None:
     (a, b), backend = words(50), executor._devices[0].backend
-    there: Any = backend.to_device(a)  # type: ignore[attr-defined]
+    there: Any = backend.to_device(a)
     others = [words(50, 100 * number) for number in range(5)]
     for code in (NO_MEMORY, OTHER):
         fail("vkQueueSubmit", code_of(code), on=1)
@@ -241,7 +241,7 @@ def test_device_arrays_are_lost_with_their_device(executor: gx.GpuExecutor, fail
     assert "not retried: its arrays were in the memory of the device that failed" in notes(
         caught.value
     )
-    there = executor._devices[0].backend.to_device(a)  # type: ignore[attr-defined]
+    there = executor._devices[0].backend.to_device(a)
     fail("vkQueueSubmit", code_of(LOST), on=3)
     outcomes = run_as_batch(executor, ADD, [*others, (there, b)], [None] * 6)
     assert isinstance(outcomes[5], gx.DeviceLostError)

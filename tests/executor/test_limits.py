@@ -143,4 +143,4 @@ def test_a_device_holds_no_more_memory_than_its_limit() -> None:
         jobs = [words(5000, n) for n in range(50)]
         check_sums(executor.run_batch(ADD, jobs), jobs)
         for device in executor.stats().devices:
-            assert 0 < device.inside.memory.bytes_held <= limit
+            assert 0 < device.inside.bytes_held <= limit

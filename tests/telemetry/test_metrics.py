@@ -16,6 +16,8 @@ from prometheus_client.openmetrics import parser as openmetrics
 import gpu_executor as gx
 from gpu_executor.errors import SettingsError, WrongResultError
 from gpu_executor.executor.stats import FAMILIES
+from gpu_executor.vulkan.stats import Stats
+from gpu_executor.webgpu.stats import WgpuStats
 from tests.conftest import RunPython
 from tests.support.backend_faults import corrupt_results, hold_calls, lose
 from tests.support.executors import cpu
@@ -124,6 +126,7 @@ def test_vulkan_reports_stages_caches_and_memory() -> None:
         for _ in range(4):
             executor.run(ADD, A, A)
         found, stats = scrape(served), executor.stats().devices[0].inside
+        assert isinstance(stats, Stats)
         assert found.one("path_calls_total", path="host-visible") == 4
         assert found.one("elements_total") == 4 * COUNT
         assert found.one("pieces_total") == 4
@@ -152,6 +155,7 @@ def test_webgpu_reports_buckets_and_pool() -> None:
         for count in (10, 20, 30):
             executor.run(ADD, A[:count], A[:count])
         found, stats = scrape(served), executor.stats().devices[0].inside
+        assert isinstance(stats, WgpuStats)
         assert found.one("elements_total") == 60
         assert found.one("submissions_total") == stats.submissions == 3
         # Three sizes, one bucket, one set.
@@ -163,7 +167,9 @@ def test_webgpu_reports_buckets_and_pool() -> None:
         idle = stats.memory_use.idle
         assert found.one("memory_bytes", state="idle", holder="buckets") == idle["buckets"] > 0
         assert found.one("idle_limit_bytes") == stats.memory_use.idle_limit > 0
-        assert found.one("stage_seconds_total", stage="pipeline") == stats.compile_seconds > 0
+        for stage in ("pipeline", "upload", "compute", "download"):
+            seconds = stats.seconds_by_stage[stage]
+            assert found.one("stage_seconds_total", stage=stage) == seconds > 0
 
 
 def test_devices_of_the_same_name_have_different_labels() -> None:

@@ -14,7 +14,8 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import ClosedError, GpuError, SettingsError
 from gpu_executor.primes import BLS12_381_FQ, words
-from gpu_executor.vulkan.profile import STAGES, Profile
+from gpu_executor.telemetry.profile import STAGES
+from gpu_executor.vulkan.profile import Profile
 from tests.conftest import OpenGpu, elements, on_both_paths
 
 MUL = gx.kernels.load("bls12_381_fq_mul")

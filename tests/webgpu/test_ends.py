@@ -429,7 +429,7 @@ def test_counters_of_many_threads_add_up(open_webgpu: OpenWebGpu) -> None:
 
     in_threads(work)
     stats = gpu.stats()
-    assert stats.calls == stats.tasks == stats.submissions == THREADS * 50
+    assert stats.calls == stats.pieces == stats.submissions == THREADS * 50
     assert stats.elements == THREADS * 50 * 10
 
 

@@ -3,114 +3,364 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import collect_jobs
+from gpu_executor.arguments import as_numbers, collect_jobs, describe
+from gpu_executor.backend import BackendStats, PlainArrays
 from gpu_executor.call import (
     Array,
+    Call,
     Operand,
     Signature,
+    SignatureCache,
+    arrays_to_explain,
     as_arrays,
-    check,
     iterate_params,
 )
-from gpu_executor.errors import KernelError
+from gpu_executor.cpu.device_memory import CpuMemory, describe_host
+from gpu_executor.cpu.graph import CpuGraph
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.dispatch import CopiesToDevice
+from gpu_executor.errors import (
+    ArgumentTypeError,
+    ClosedError,
+    ElementRangeError,
+    GpuError,
+    KernelError,
+)
+from gpu_executor.idle_memory import MemoryUse
 from gpu_executor.kernel import Kernel
-from gpu_executor.kernels import load
+from gpu_executor.overlaps import list_outputs
+from gpu_executor.streams import SequentialStream, StreamJob
+from gpu_executor.telemetry.profile import ActiveProfile, StageProfile
+from gpu_executor.telemetry.spans import TraceFile
+from gpu_executor.telemetry.stages import Record, sum_records
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class CpuStats:
+class CpuStats(BackendStats):
     """Counters since the backend was opened."""
 
-    calls: int
-    elements: int
-    seconds: float
-    """Time spent in references."""
+
+@dataclass(frozen=True, slots=True)
+class CpuPlan:
+    """How a call runs on the CPU."""
+
+    kernel: Kernel
+    count: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.count:,} elements of {self.kernel.name} on the CPU: one call of its NumPy "
+            "reference"
+        )
 
 
-class CpuBackend:
+class UsedInPlace:
+    """An array whose own memory the CPU backend uses, as it does with every array."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to free."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+class CpuBackend(PlainArrays):
     """Runs any kernel that has a `reference`, without a GPU.
 
-    The references of field kernels are exact, and vectorised over the elements.
+    The references of field kernels are exact, and vectorised over the elements. Device arrays are
+    in host memory.
     """
 
+    name = "cpu"
+
     def __init__(self) -> None:
+        self._info = describe_host()
+        self._memory = CpuMemory(self._info)
+        self._signatures = SignatureCache(on_device=False)
         self._lock = threading.Lock()
-        self._stats = CpuStats(0, 0, 0.0)
+        self._record = Record()
+        self._profiles = ActiveProfile(self._info.name)
+        self._closed = False
+
+    @property
+    def device(self) -> DeviceInfo:
+        """The host, described as a device."""
+        return self._info
+
+    # --- calls ---
 
     def run(
         self,
         kernel: Kernel,
-        *arrays: npt.ArrayLike,
+        *arrays: npt.ArrayLike | DeviceArray,
         out: Any = None,
+        keep: bool | None = None,
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
-        """Run the kernel's reference on the arrays; returns its output, or a tuple of several."""
+        """Run the kernel's reference on the arrays; returns its output, or a tuple of several.
+
+        The results are device arrays if `keep` is True, or if it is None and an argument is a
+        device array.
+        """
+        self._check_open()
         given = as_arrays(kernel, arrays)
-        signature = check(kernel, given, on_device=False, out_shape=out_shape)
-        call = signature.make_call(given, params)
+        if (
+            keep
+            or self._memory.is_recording
+            or any(isinstance(each, DeviceArray) for each in (*given, *list_outputs(out)))
+        ):
+            return self._run_on_device(kernel, given, out, keep, params, out_shape)
+        call = self._signatures.get(kernel, given, out_shape).make_call(given, params)
         if out is not None:
             call.use_outputs(out)
         call.make_outputs()
-        begun = time.perf_counter()
-        compute_reference(
-            signature,
-            arrange_inputs(signature, given),
-            arrange_outputs(signature, call.results),
-            signature.parameters.as_keywords(params),
-        )
-        self._count(signature.count, time.perf_counter() - begun)
+        self._compute(call, given, params)
         return call.result()
 
     def run_batch(
         self,
         kernel: Kernel,
-        jobs: Sequence[Sequence[Array]],
+        jobs: Iterable[Sequence[Any]],
         *,
-        out: Sequence[Any] | None = None,
+        out: Iterable[Any] | None = None,
         params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays, one after the other."""
-        calls, outs = collect_jobs(jobs, out)
-        targets = outs or [None] * len(calls)
-        given = itertools.islice(iterate_params(params, len(calls)), len(calls))
-        return [
-            self.run(kernel, *call, out=each, params=own)
-            for call, each, own in zip(calls, targets, given, strict=True)
+        self._check_open()
+        given, outs = collect_jobs(jobs, out)
+        entries = [
+            StreamJob(index, arrays, outs and outs[index], own)
+            for index, (arrays, own) in enumerate(zip(given, iterate_params(params, len(given))))  # noqa: B905
         ]
+        for job in entries:
+            self._check_job(kernel, job)
+        return [self._run_job(kernel, job) for job in entries]
 
-    def run_field_add(self, a: Array, b: Array) -> Array:
-        """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
-        result: Array = self.run(load("bls12_381_fq_add"), a, b)
-        return result
+    def stream(
+        self,
+        kernel: Kernel,
+        jobs: Iterable[Sequence[Any]],
+        *,
+        out: Iterable[Any] | None = None,
+        params: Any = None,
+    ) -> SequentialStream:
+        """Run a kernel on jobs as they come, one after the other; yields results in order.
+
+        `out` yields an array (or a tuple of arrays) for each job, to write its result to. `params`
+        serves all jobs; a list has one entry for each job.
+        """
+
+        def run(job: StreamJob) -> Any:
+            self._check_open()
+            self._check_job(kernel, job)
+            return self._run_job(kernel, job)
+
+        self._check_open()
+        return SequentialStream(run, jobs, out, params)
+
+    # --- arrays ---
+
+    def import_array(self, array: Array) -> UsedInPlace:
+        """Return the array as it is: the CPU uses the memory of every array."""
+        self._check_open()
+        if not isinstance(array, np.ndarray):
+            raise ArgumentTypeError(
+                f"import_array: the argument is {describe(array)}; it takes a NumPy array"
+            )
+        return UsedInPlace(array)
+
+    @overload
+    def to_device(self, array: CopiesToDevice[T]) -> T: ...
+
+    @overload
+    def to_device(self, array: npt.ArrayLike) -> DeviceArray: ...
+
+    def to_device(self, array: Any) -> Any:
+        """Copy an array to a device array, which is in host memory here.
+
+        A `FieldArray` stays a `FieldArray`, in the representation that its field computes with.
+        """
+        self._check_open()
+        if isinstance(array, CopiesToDevice):
+            return array.copy_to_device(self._memory)
+        return self._memory.put(as_numbers("to_device", array))
+
+    def synchronize(self) -> None:
+        """Return at once: operations on device arrays have run when their calls return."""
+        self._check_open()
+        self._memory.synchronize()
+
+    def graph(self, *inputs: Any) -> CpuGraph:
+        """Record the operations on device arrays inside its `with`, to run them again with other
+        inputs."""
+        self._check_open()
+        return CpuGraph(self._memory, inputs)
+
+    # --- inspection and lifetime ---
+
+    def explain(self, kernel: Kernel, *arrays: npt.ArrayLike | DeviceArray) -> CpuPlan:
+        """Return how `run` would run these arrays, or n elements."""
+        self._check_open()
+        given = self._view_all(arrays_to_explain(kernel, arrays))
+        signature = self._signatures.get(kernel, given)
+        _check_has_reference(kernel)
+        return CpuPlan(kernel, signature.count)
 
     def stats(self) -> CpuStats:
         """Return the number of calls and elements, and the time they took."""
-        return self._stats
+        with self._lock:
+            record = sum_records([self._record])
+        held = self._memory.nbytes
+        return CpuStats(
+            device=self._info.name,
+            calls=record.calls,
+            elements=record.elements,
+            pieces=record.pieces,
+            seconds_by_stage=record.seconds(),
+            bytes_held=held,
+            memory_use=MemoryUse({"device arrays": held}, {}, 0, 0, 0),
+        )
+
+    def profile(self, *, trace: str | Path | None = None) -> StageProfile:
+        """Record the time of all calls until the `with` ends: `stages()`, `save_trace(path)`.
+
+        The only stage is compute: nothing is copied.
+        """
+        self._check_open()
+        return self._profiles.start(TraceFile(trace))
+
+    def trim(self) -> int:
+        """Drop cached tables of device arrays; returns the number of bytes freed."""
+        self._check_open()
+        return self._memory.trim()
 
     def close(self) -> None:
-        """Do nothing: there is nothing to free."""
+        """Refuse further calls. Device arrays stay valid: they are ordinary memory."""
+        self._closed = True
 
-    def __enter__(self) -> CpuBackend:
-        return self
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the backend is closed; open another one")
 
-    def __exit__(self, *_exception: Any) -> None:
-        self.close()
+    def _run_on_device(
+        self,
+        kernel: Kernel,
+        given: Sequence[Any],
+        out: Any,
+        keep: bool | None,
+        params: Any,
+        out_shape: Any,
+    ) -> Any:
+        """Run a call that takes or returns device arrays, or that a graph records."""
+        memory, made = self._memory, list[DeviceArray]()
+        arrays = self._view_all(given)
+        outs = list_outputs(out)
+        host_outs = any(isinstance(each, np.ndarray) for each in outs)
+        if keep and host_outs:
+            raise ArgumentTypeError(
+                f"{kernel.name}: out= and keep=True contradict each other: the result goes to an "
+                "array on the host, or stays on the device; give one of them"
+            )
+        if memory.is_recording:
+            if host_outs or (out is None and keep is False):
+                raise GpuError(
+                    f"{kernel.name}: a graph is being recorded, so there is no result for a NumPy "
+                    "array yet; leave out= and keep=False away and fetch the result after the "
+                    "graph has run"
+                )
+            # The graph runs later, when the caller may have changed the arrays.
+            arrays = [
+                each.copy() if isinstance(argument, np.ndarray) else each
+                for argument, each in zip(given, arrays, strict=True)
+            ]
+        signature = self._signatures.get(kernel, arrays, out_shape)
+        call = signature.make_call(arrays, params)
+        targets: list[Array] = []
+        result = out
+        if out is not None:
+            targets = self._view_all(outs)
+            call.use_outputs([_make_contiguous(each) for each in targets])
+        elif keep is False:
+            call.make_outputs()
+            result = call.result()
+        else:
+            made = [memory.empty(shape, dtype) for shape, dtype in signature.results]
+            call.set_outputs([memory.view(each) for each in made])
+            result = made[0] if len(made) == 1 else tuple(made)
 
-    def _count(self, elements: int, seconds: float) -> None:
+        def operation() -> None:
+            self._compute(call, arrays, params)
+            for target, computed in zip(targets, call.results, strict=False):
+                if target is not computed:
+                    np.copyto(target, computed)
+
+        memory.perform(operation, made)
+        return result
+
+    def _check_job(self, kernel: Kernel, job: StreamJob) -> None:
+        """Raise as the job's call would, with its index."""
+        arrays = job.arrays
+        if isinstance(arrays, tuple | list):
+            arrays = self._view_all(arrays)
+        targets = None if job.out is None else self._view_all(list_outputs(job.out))
+        self._signatures.make_job_call(kernel, arrays, job.number, targets, job.params)
+
+    def _run_job(self, kernel: Kernel, job: StreamJob) -> Any:
+        try:
+            return self.run(kernel, *job.arrays, out=job.out, params=job.params)
+        except ElementRangeError as error:
+            raise error.in_job(job.number) from None
+
+    def _view_all(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arrays, with NumPy views in place of device arrays."""
+        return [
+            self._memory.view(each) if isinstance(each, DeviceArray) else each for each in arrays
+        ]
+
+    def _compute(self, call: Call, arrays: Sequence[Array], params: Any) -> None:
+        signature, profile = call.signature, self._profiles.profile
+        begun = time.perf_counter_ns()
+        compute_reference(
+            signature,
+            arrange_inputs(signature, arrays),
+            arrange_outputs(signature, call.results),
+            signature.parameters.as_keywords(params),
+        )
+        ended = time.perf_counter_ns()
+        if profile is not None:
+            profile.add_host_span("compute", begun, ended, profile.next_piece())
         with self._lock:
-            old = self._stats
-            self._stats = CpuStats(old.calls + 1, old.elements + elements, old.seconds + seconds)
+            self._record.calls += 1
+            self._record.pieces += 1
+            self._record.elements += signature.count
+            self._record.compute += ended - begun
+
+
+def _make_contiguous(array: Array) -> Array:
+    """The array, or new memory for one that is not contiguous: its results are copied then."""
+    if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
+        return np.empty(array.shape, array.dtype)
+    return array
 
 
 def arrange_inputs(
@@ -155,14 +405,19 @@ def compute_reference(
     inputs that it cannot write to.
     """
     kernel = signature.kernel
-    if kernel.reference is None:
-        raise KernelError(f"kernel {kernel.name!r} has no reference, so the CPU cannot run it")
+    _check_has_reference(kernel)
+    assert kernel.reference is not None
     passed = [
         array.copy() if operand.is_output else _make_read_only(array)
         for array, operand in zip(inputs, signature.inputs, strict=True)
     ]
     computed = kernel.reference(*passed, **params, **find_shape(signature, kernel.reference))
     write_results(f"kernel {kernel.name!r}: its reference", computed, outputs)
+
+
+def _check_has_reference(kernel: Kernel) -> None:
+    if kernel.reference is None:
+        raise KernelError(f"kernel {kernel.name!r} has no reference, so the CPU cannot run it")
 
 
 def compute_elements(

@@ -24,9 +24,8 @@ from gpu_executor.executor.jobs import CallArguments, Job, get_current_context
 from gpu_executor.kernel import Kernel
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.histogram import Histogram
+from gpu_executor.telemetry.profile import StageProfile
 from gpu_executor.telemetry.spans import Span, SpanAttributes
-from gpu_executor.vulkan.persistent import PersistentVulkanBackend
-from gpu_executor.vulkan.profile import Profile
 
 log = logging.getLogger("gpu_executor.executor")
 # Bound once: both are called for every job.
@@ -49,12 +48,12 @@ class DeviceCounts:
 
 
 class DeviceProfile:
-    """The profile of one device: its jobs, and on Vulkan the stages of every piece. The profile
-    continues when the device is reopened."""
+    """The profile of one device: its jobs, and the stages of every piece. The profile continues
+    when the device is reopened."""
 
     def __init__(self) -> None:
         self.jobs: list[Span] = []
-        self._pieces: list[Profile] = []
+        self._pieces: list[StageProfile] = []
         """The profile of each backend: one, and one more for each time the device was reopened."""
 
     @property
@@ -62,7 +61,7 @@ class DeviceProfile:
         return self.jobs + [span for profile in self._pieces for span in profile.spans]
 
     def stages(self) -> dict[str, float]:
-        """Seconds by stage; empty for backends without stages."""
+        """Seconds by stage."""
         totals: Counter[str] = Counter()
         for profile in self._pieces:
             totals.update(profile.stages())
@@ -70,8 +69,7 @@ class DeviceProfile:
 
     def add_backend(self, backend: Backend) -> None:
         """Start to profile a backend."""
-        if isinstance(backend, PersistentVulkanBackend):
-            self._pieces.append(backend.profile())
+        self._pieces.append(backend.profile())
 
     def stop(self) -> None:
         """Stop profiling."""

@@ -94,12 +94,12 @@ def explain(ranking: DeviceRanking, pool: DevicePool, kernel: Kernel, count: int
     except ClosedError:
         pool.queue.check_open()  # raises a clearer error if the executor was shut down meanwhile
         raise
-    return "\n".join(lines if plan is None else [*lines, "", str(plan)])
+    return "\n".join([*lines, "", str(plan)])
 
 
 class ExecutorProfile:
-    """A profile of an executor, recorded inside its `with` block: the jobs of every device, and on
-    Vulkan devices the stages of every piece."""
+    """A profile of an executor, recorded inside its `with` block: the jobs of every device, and the
+    stages of every piece."""
 
     def __init__(self, devices: Sequence[OpenDevice], trace: TraceFile) -> None:
         self._devices, self._trace = devices, trace
@@ -113,8 +113,7 @@ class ExecutorProfile:
         return [each.spans for each in self._profiles]
 
     def stages(self) -> list[dict[str, float]]:
-        """Seconds by stage for each device, summed over all pieces; empty for backends without
-        stages."""
+        """Seconds by stage for each device, summed over all pieces."""
         return [each.stages() for each in self._profiles]
 
     def save_trace(self, path: str | Path) -> None:

@@ -174,13 +174,12 @@ class OpenDevice:
             if self._profile is profile:
                 self._profile = self.metrics.profile_spans = None
 
-    def explain(self, kernel: Kernel, count: int) -> Any:
-        """The backend's plan for a call; None if the backend has no plans."""
+    def explain(self, kernel: Kernel, count: int) -> object:
+        """The backend's plan for a call, which prints as the explanation."""
         while True:
             backend = self.backend
-            plan = getattr(backend, "explain", None)
             try:
-                return None if plan is None else plan(kernel, count)
+                return backend.explain(kernel, count)
             except ClosedError as error:
                 self._recover(backend, error)  # raises the error unless the device is reopened
 
@@ -290,10 +289,8 @@ class OpenDevice:
             if isinstance(error, ClosedError) and backend is not self._lost:
                 raise error  # the backend was closed for good
             if isinstance(error, OutOfMemoryError):
-                trim = getattr(backend, "trim", None)
-                if trim is not None:
-                    with contextlib.suppress(GpuError):  # the retry shows whether it helped
-                        trim()
+                with contextlib.suppress(GpuError):  # the retry shows whether it helped
+                    backend.trim()
             elif reopens or isinstance(error, LOSS_ERRORS):
                 self._reopen(backend, error)
 

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
-from gpu_executor.cpu.backend import CpuStats
+from gpu_executor.backend import BackendStats
 from gpu_executor.executor.device_pool import DevicePool
 from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.executor.result_check import ResultChecker
-from gpu_executor.idle_memory import MemoryUse
-from gpu_executor.telemetry.families import Family, Kind, Sample
+from gpu_executor.telemetry.families import Family, Kind, MetricValue, Sample
 from gpu_executor.telemetry.histogram import Distribution
-from gpu_executor.vulkan.memory import MemoryStats
-from gpu_executor.vulkan.pipeline import PipelineStats
-from gpu_executor.vulkan.slot_pool import SlotStats
-from gpu_executor.vulkan.stats import Stats
-from gpu_executor.webgpu.stats import WgpuStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +32,7 @@ class DeviceStats:
     seconds: float
     failed: str | None
     """Why the device is quarantined; None if it is usable."""
-    inside: Any
+    inside: BackendStats
     """The backend's own statistics."""
     job_seconds: Distribution
     """Seconds from a job's submission to its result."""
@@ -113,9 +106,6 @@ PREFIX = "gpu_executor_"
 DEVICE = ("index", "device", "backend")
 """Labels of a device. `index` is its place in the executor; two devices may have the same name."""
 
-Value = tuple[str, tuple[str, ...], float | Distribution]
-"""A family's name without the prefix, the values of its own labels, and the number."""
-
 
 def _family(name: str, kind: Kind, text: str, *labels: str) -> Family:
     return Family(PREFIX + name, kind, text, (*DEVICE, *labels))
@@ -183,7 +173,7 @@ def _read_executor(stats: ExecutorStats) -> Iterator[tuple[str, float]]:
     yield "fallbacks_total", stats.fell_back
 
 
-def _read_device(device: DeviceStats) -> Iterator[Value]:
+def _read_device(device: DeviceStats) -> Iterator[MetricValue]:
     yield "device_usable", (), device.failed is None
     yield "calls_total", (), device.calls
     yield "call_errors_total", (), device.errors
@@ -194,73 +184,4 @@ def _read_device(device: DeviceStats) -> Iterator[Value]:
     yield "busy_seconds_total", (), device.seconds
     yield "job_seconds", (), device.job_seconds
     yield "batch_calls", (), device.batch_calls
-    yield from _read_backend(device.inside)
-
-
-def _read_backend(stats: Any) -> Iterator[Value]:
-    match stats:
-        case Stats():
-            yield from _read_vulkan(stats)
-        case WgpuStats():
-            yield from _read_webgpu(stats)
-        case CpuStats():
-            yield "backend_calls_total", (), stats.calls
-            yield "elements_total", (), stats.elements
-            yield "stage_seconds_total", ("compute",), stats.seconds
-
-
-def _read_vulkan(stats: Stats) -> Iterator[Value]:
-    yield "backend_calls_total", (), stats.calls
-    yield "elements_total", (), stats.elements
-    yield "pieces_total", (), stats.pieces
-    for path, calls in stats.calls_by_path.items():
-        yield "path_calls_total", (path,), calls
-    for stage, seconds in stats.seconds_by_stage.items():
-        yield "stage_seconds_total", (stage,), seconds
-    yield "recordings_total", (), stats.recordings
-    yield "shrunk_total", (), stats.shrunk
-    caches: dict[str, PipelineStats | SlotStats | MemoryStats] = {
-        "pipelines": stats.pipelines,
-        "slots": stats.slots,
-        "memory": stats.memory,
-    }
-    for cache, counted in caches.items():
-        yield "cache_hits_total", (cache,), counted.hits
-        yield "cache_misses_total", (cache,), counted.misses
-    yield "cache_evictions_total", ("pipelines",), stats.pipelines.evictions
-    yield "cache_entries", ("pipelines",), stats.pipelines.kept
-    yield "cache_entries", ("slots",), stats.slots.idle + stats.slots.in_use
-    yield "cache_entries", ("descriptor sets",), stats.descriptors.sets_used
-    yield "cache_bytes", ("memory",), stats.memory.bytes_held
-    yield "used_bytes", (), stats.memory.bytes_used
-    yield from _read_memory_use(stats.memory_use)
-
-
-def _read_memory_use(use: MemoryUse) -> Iterator[Value]:
-    for holder, nbytes in use.in_use.items():
-        yield "memory_bytes", ("in use", holder), nbytes
-    for holder, nbytes in use.idle.items():
-        yield "memory_bytes", ("idle", holder), nbytes
-    yield "memory_bytes", ("fragments", ""), use.fragments
-    yield "idle_limit_bytes", (), use.idle_limit
-
-
-def _read_webgpu(stats: WgpuStats) -> Iterator[Value]:
-    yield "backend_calls_total", (), stats.calls
-    yield "elements_total", (), stats.elements
-    yield "submissions_total", (), stats.submissions
-    yield "stage_seconds_total", ("pipeline",), stats.compile_seconds
-    yield "cache_hits_total", ("buckets",), sum(each.hits for each in stats.buckets)
-    yield "cache_misses_total", ("buckets",), sum(each.misses for each in stats.buckets)
-    yield "cache_evictions_total", ("buckets",), stats.bucket_evictions
-    yield "cache_entries", ("buckets",), len(stats.bucket_sizes)
-    yield "cache_bytes", ("buckets",), sum(each.bytes_held for each in stats.buckets)
-    yield "cache_hits_total", ("exact sizes",), stats.exact_hits
-    yield "cache_entries", ("exact sizes",), stats.exact_entries
-    yield "cache_hits_total", ("buffers",), stats.pool.hits
-    yield "cache_misses_total", ("buffers",), stats.pool.misses
-    yield "cache_bytes", ("buffers",), stats.pool.bytes_idle
-    yield "used_bytes", (), stats.pool.bytes_in_use
-    yield from _read_memory_use(stats.memory_use)
-    yield "cache_entries", ("pipelines",), stats.pipelines
-    yield "padding_ratio", (), stats.padding
+    yield from device.inside.read_metrics()

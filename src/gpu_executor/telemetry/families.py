@@ -33,6 +33,10 @@ class Family:
     samples: list[Sample] = field(default_factory=list)
 
 
+MetricValue = tuple[str, tuple[str, ...], float | Distribution]
+"""A family's name without the package's prefix, the values of its own labels, and the number."""
+
+
 class MetricSource(Protocol):
     """Statistics that can be read as metric families."""
 

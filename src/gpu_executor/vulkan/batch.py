@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
-import itertools
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
-from gpu_executor.arguments import collect_jobs, iterate
+from gpu_executor.arguments import collect_jobs
 from gpu_executor.call import Array, Call, Signature, iterate_params
-from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.kernel import Kernel
 from gpu_executor.overlaps import JobsInFlight
 from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
+from gpu_executor.streams import StreamJob, check_not_running, iterate_jobs
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import SlotLayout
 
 Job = Sequence[Array]
 """The arrays of one call."""
-_END = object()
 
 
 def run_batch(
@@ -71,8 +68,7 @@ class Stream(Iterator[Any]):
         params: Any = None,
     ) -> None:
         self._session = session
-        outs = itertools.repeat(None) if out is None else iterate("out", out)
-        calls = _check_jobs(session, kernel, iterate("jobs", jobs), outs, params)
+        calls = _check_jobs(session, kernel, iterate_jobs(jobs, out, params))
         self._results = _stream_results(session, calls, options, has_out=out is not None)
         session.streams.add(self)
         self._finalizer = weakref.finalize(self, session.dropped_streams.append, self._results)
@@ -87,7 +83,7 @@ class Stream(Iterator[Any]):
             if session.closed:
                 self._results.close()  # the thread that closes the backend waits for the slots
         except ValueError:
-            self._check_not_running()
+            check_not_running(self._results)
             raise
         finally:
             session.end_iteration()
@@ -98,38 +94,16 @@ class Stream(Iterator[Any]):
         try:
             self._results.close()
         except ValueError:
-            self._check_not_running()
+            check_not_running(self._results)
             raise
         self._finalizer.detach()
 
-    def _check_not_running(self) -> None:
-        """Raise `GpuError` if a thread is inside the stream; `ValueError` may come from a user's
-        iterable too.
-        """
-        if inspect.getgeneratorstate(self._results) == inspect.GEN_RUNNING:
-            raise GpuError(
-                "the stream is being read, in another thread or by a call inside the iterable of "
-                "its jobs or of out; read and close it in one place"
-            ) from None
 
-
-def _check_jobs(
-    session: Session, kernel: Kernel, jobs: Iterator[Job], outs: Iterator[Any], params: Any
-) -> Iterator[Call]:
+def _check_jobs(session: Session, kernel: Kernel, jobs: Iterator[StreamJob]) -> Iterator[Call]:
     """Check each job as it comes, and yield it as a call."""
-    given = iterate_params(params)
-    for index, job in enumerate(jobs):
-        target, own = next(outs, _END), next(given, _END)
-        if own is _END:
-            raise ArgumentTypeError(
-                f"job {index}: params has no entry for it; a list has one for each job"
-            )
-        if target is _END:
-            raise ArgumentTypeError(
-                f"job {index}: out has no array for it; out must yield one for each job"
-            )
+    for index, arrays, out, params in jobs:
         session.check_open()  # the iterables may close the backend
-        yield session.call_preparer.signatures.make_job_call(kernel, job, index, target, own)
+        yield session.call_preparer.signatures.make_job_call(kernel, arrays, index, out, params)
 
 
 def _stream_results(

@@ -117,6 +117,15 @@ def _uuid_begins_with(uuid: str, text: str) -> bool:
     return uuid.startswith(text) or uuid.replace("-", "").startswith(text)
 
 
+def find_device(wanted: str | int | None) -> DeviceInfo:
+    """Describe the device that `choose_device` selects, without opening it."""
+    instance = Instance()
+    try:
+        return choose_device(instance.devices(), wanted)[1]
+    finally:
+        instance.close()
+
+
 def find_devices() -> list[DeviceInfo]:
     """List every Vulkan device of this machine, best first.
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import as_numbers, check_is_kernel, parse_count
+from gpu_executor.arguments import as_numbers
+from gpu_executor.backend import Backend
 from gpu_executor.calibration import Calibration
-from gpu_executor.call import Array
+from gpu_executor.call import Array, arrays_to_explain
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import CopiesToDevice
@@ -32,12 +32,14 @@ from gpu_executor.vulkan.stats import Stats
 T = TypeVar("T")
 
 
-class PersistentVulkanBackend:
+class PersistentVulkanBackend(Backend):
     """An open GPU. Use it with `with`, or `close()` it. Thread-safe.
 
     `device` is an index, a UUID prefix or a part of the name; None selects GPU_DEVICE, or else the
     best device. `settings` replaces the settings from the environment.
     """
+
+    name = "vulkan"
 
     def __init__(
         self, device: str | int | None = None, *, settings: Settings | None = None
@@ -58,7 +60,7 @@ class PersistentVulkanBackend:
         *arrays: npt.ArrayLike | DeviceArray,
         device_local: bool | None = None,
         out: Any = None,
-        keep: bool = False,
+        keep: bool | None = None,
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
@@ -75,7 +77,7 @@ class PersistentVulkanBackend:
         `DeviceArray`, which kernels take as well.
         """
         return self._session.run(
-            kernel, arrays, device_local, out, keep=keep, params=params, out_shape=out_shape
+            kernel, arrays, device_local, out, keep=bool(keep), params=params, out_shape=out_shape
         )
 
     def run_field_add(
@@ -89,9 +91,9 @@ class PersistentVulkanBackend:
     def run_batch(
         self,
         kernel: Kernel,
-        jobs: Sequence[Job],
+        jobs: Iterable[Job],
         *,
-        out: Sequence[Any] | None = None,
+        out: Iterable[Any] | None = None,
         device_local: bool | None = None,
         pipelined: bool | None = None,
         depth: int | None = None,
@@ -189,6 +191,11 @@ class PersistentVulkanBackend:
             return array.copy_to_device(self._session.device_memory)
         return self._session.device_memory.put(as_numbers("to_device", array))
 
+    def synchronize(self) -> None:
+        """Wait for every operation on device arrays that was submitted before."""
+        self._check_open()
+        self._session.device_memory.stream.wait()
+
     def graph(self, *inputs: Any) -> Graph:
         """Record the operations on device arrays inside its `with`, to run them again with other
         inputs.
@@ -206,17 +213,16 @@ class PersistentVulkanBackend:
         return ImportedArray(self._session.resources.device, self._session.mapped, array)
 
     def explain(
-        self, kernel: Kernel, *arrays: Array | int, device_local: bool | None = None
+        self,
+        kernel: Kernel,
+        *arrays: npt.ArrayLike | DeviceArray,
+        device_local: bool | None = None,
     ) -> Plan:
         """Return the plan that `run` would follow for these arrays, or for n elements.
 
         Print it for its reasons.
         """
-        given: list[Any] = list(arrays)
-        if len(given) == 1 and isinstance(given[0], Integral):
-            check_is_kernel(kernel)
-            given = _make_placeholders(kernel, parse_count("explain", given[0]))
-        return self._session.explain(kernel, given, device_local)
+        return self._session.explain(kernel, arrays_to_explain(kernel, arrays), device_local)
 
     @property
     def calibration(self) -> Calibration | None:
@@ -263,21 +269,9 @@ class PersistentVulkanBackend:
         """
         self._finalizer()
 
-    def __enter__(self) -> PersistentVulkanBackend:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         state = "open" if self._finalizer.alive else "closed"
         return f"<PersistentVulkanBackend on {self.device.name}, {state}>"
 
     def _check_open(self) -> None:
         self._session.check_open()
-
-
-def _make_placeholders(kernel: Kernel, count: int) -> list[Array]:
-    """Make arrays of `count` elements for a kernel's inputs that need no memory."""
-    types = (argument.type for argument in kernel.arguments if argument.is_input)
-    return [np.broadcast_to(np.zeros((), each.dtype), (count, *each.shape)) for each in types]

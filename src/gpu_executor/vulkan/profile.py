@@ -6,14 +6,12 @@ relates the device's clock to the host's, so that one trace shows both.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from time import perf_counter_ns
 
 from gpu_executor.errors import DeviceLacksError
-from gpu_executor.telemetry import load_exporter
+from gpu_executor.telemetry.profile import STAGES, StageProfile
 from gpu_executor.telemetry.spans import Span, TraceFile
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.device import Device
@@ -75,57 +73,20 @@ CLOCK_READINGS = 8
 """Both clocks are read this often and the closest pair counts: a thread may be descheduled."""
 CALIBRATED_TIMESTAMP_INFO = 1000184000
 """VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT. The `vulkan` package defines another number."""
-STAGES = ("fill", "copy in", "compute", "copy out", "drain")
 
 
-class Profile:
-    """The spans recorded inside a `with gpu.profile()`."""
+class Profile(StageProfile):
+    """A profile with the stages that ran on the device's queues."""
 
     def __init__(self, device: Device, trace: TraceFile, on_end: Callable[[], None]) -> None:
-        self.spans: list[Span] = []
-        self._trace, self._on_end = trace, on_end
+        super().__init__(trace, on_end)
         self._offset_ns = measure_clock_offset_ns(device)
-        self._lock = threading.Lock()
-        self._pieces = 0
-
-    def next_piece(self) -> int:
-        """Return the number of a piece that is about to start."""
-        with self._lock:
-            self._pieces += 1
-            return self._pieces
-
-    def add_host_span(self, stage: str, begin_ns: int, end_ns: int, piece: int) -> None:
-        """Add a stage that ran on this thread."""
-        track = f"host {threading.current_thread().name}"
-        self.spans.append(Span(track, stage, begin_ns, end_ns, piece))
 
     def add_device_spans(self, marks: list[tuple[str, str, float, float]], piece: int) -> None:
         """Add stages that ran on queues: track, stage, begin and end on the device's clock."""
         for track, stage, begin, end in marks:
             offset = self._offset_ns
             self.spans.append(Span(track, stage, int(begin) + offset, int(end) + offset, piece))
-
-    def stages(self) -> dict[str, float]:
-        """Return seconds by stage, summed over all pieces. Overlapping stages count in full."""
-        totals = dict.fromkeys(STAGES, 0.0)
-        for span in self.spans:
-            totals[span.stage] += span.nanoseconds / 1e9
-        return totals
-
-    def save_trace(self, path: str | Path) -> None:
-        """Write the spans for Perfetto or chrome://tracing, one track per queue and host thread."""
-        load_exporter("trace")(self.spans, Path(path))
-
-    def stop(self) -> None:
-        """Record nothing more. Stopping twice does nothing."""
-        self._on_end()
-
-    def __enter__(self) -> Profile:
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self.stop()
-        self._trace.save(self.save_trace, error)
 
 
 def measure_clock_offset_ns(device: Device) -> int:

@@ -484,6 +484,7 @@ class Session:
             recordings=total.recordings,
             shrunk=total.shrunk,
             memory=self._memory.stats(),
+            bytes_held=self._memory.stats().bytes_held,
             memory_use=self._count_memory(),
             descriptors=self._descriptors.stats(),
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpu_executor.idle_memory import MemoryUse
+from gpu_executor.backend import BackendStats
+from gpu_executor.telemetry.families import MetricValue
 from gpu_executor.vulkan.descriptors import DescriptorStats
 from gpu_executor.vulkan.disk_cache import DiskCacheStats
 from gpu_executor.vulkan.memory import MemoryStats
@@ -13,15 +15,10 @@ from gpu_executor.vulkan.slot_pool import SlotStats
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(BackendStats):
     """The calls that a Vulkan backend has run, and what it holds."""
 
-    device: str
-    calls: int
-    elements: int
-    pieces: int
     calls_by_path: dict[str, int]
-    seconds_by_stage: dict[str, float]
     pipelines: PipelineStats
     disk_cache: DiskCacheStats
     slots: SlotStats
@@ -29,8 +26,27 @@ class Stats:
     shrunk: int
     """How often a chunk was halved or slots were left out, because memory was short."""
     memory: MemoryStats
-    memory_use: MemoryUse
     descriptors: DescriptorStats
+
+    def read_own_metrics(self) -> Iterator[MetricValue]:
+        for path, calls in self.calls_by_path.items():
+            yield "path_calls_total", (path,), calls
+        yield "recordings_total", (), self.recordings
+        yield "shrunk_total", (), self.shrunk
+        caches: dict[str, PipelineStats | SlotStats | MemoryStats] = {
+            "pipelines": self.pipelines,
+            "slots": self.slots,
+            "memory": self.memory,
+        }
+        for cache, counted in caches.items():
+            yield "cache_hits_total", (cache,), counted.hits
+            yield "cache_misses_total", (cache,), counted.misses
+        yield "cache_evictions_total", ("pipelines",), self.pipelines.evictions
+        yield "cache_entries", ("pipelines",), self.pipelines.kept
+        yield "cache_entries", ("slots",), self.slots.idle + self.slots.in_use
+        yield "cache_entries", ("descriptor sets",), self.descriptors.sets_used
+        yield "cache_bytes", ("memory",), self.memory.bytes_held
+        yield "used_bytes", (), self.memory.bytes_used
 
     def __str__(self) -> str:
         paths = ", ".join(f"{count:,} {path}" for path, count in self.calls_by_path.items())

@@ -7,12 +7,20 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from gpu_executor.device_info import DeviceInfo, Kind, Limits
 from gpu_executor.errors import NoDeviceError
 from gpu_executor.fork import check_no_parent_gpus, skip_driver_cleanup_at_exit
 from gpu_executor.kernel import Grid
 
 KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
 """Adapter types, the preferred ones first."""
+DEVICE_KINDS: dict[str, Kind] = {
+    "DiscreteGPU": "discrete",
+    "IntegratedGPU": "integrated",
+    "VirtualGPU": "virtual",
+    "CPU": "cpu",
+}
+"""The kind of device of each adapter type; the others are of kind "other"."""
 BACKENDS = ("Vulkan", "Metal", "D3D12", "D3D11", "OpenGL")
 """APIs under WebGPU, the preferred ones first."""
 LIMITS = (
@@ -63,7 +71,10 @@ class WebGpuDevice:
     def __init__(self, wanted: str | int | None = None) -> None:
         self.wgpu = _import_wgpu()
         with _opening:
-            self._open(_select_adapter(_list_adapters(self.wgpu), wanted))
+            adapters = _list_adapters(self.wgpu)
+            adapter = _select_adapter(adapters, wanted)
+            self._open(adapter)
+        self.info = self._describe(adapter, adapters.index(adapter))
 
     def _open(self, adapter: Any) -> None:
         info = adapter.info
@@ -87,6 +98,40 @@ class WebGpuDevice:
             required_features=features, required_limits=limits
         )
         self.limits: dict[str, int] = limits
+
+    def _describe(self, adapter: Any, index: int) -> DeviceInfo:
+        info, limits = adapter.info, self.limits
+        axes = [limits[f"max-compute-workgroup-size-{axis}"] for axis in "xyz"]
+        return DeviceInfo(
+            index=index,
+            name=self.name,
+            kind=DEVICE_KINDS.get(self.kind, "other"),
+            vendor=info["vendor"],
+            driver=f"wgpu-native on {self.backend}",
+            driver_version=info["description"],
+            api_version=(0, 0, 0),
+            uuid="",
+            heaps=(),
+            queue_families=(),
+            limits=Limits(
+                max_storage_buffer_range=self.max_binding_bytes,
+                max_allocation=self.max_buffer_bytes,
+                max_work_group_invocations=limits["max-compute-invocations-per-workgroup"],
+                max_work_group_size=(axes[0], axes[1], axes[2]),
+                max_work_group_count=(self.max_groups, self.max_groups, self.max_groups),
+                max_shared_memory=limits["max-compute-workgroup-storage-size"],
+                max_push_constants=limits.get(IMMEDIATE_SIZE, 0),
+                max_bound_buffers=limits["max-storage-buffers-per-shader-stage"],
+                buffer_offset_alignment=adapter.limits["min-storage-buffer-offset-alignment"],
+                non_coherent_atom=1,
+                subgroup_size=0,
+                timestamp_period_ns=0.0,
+                host_import_alignment=0,
+            ),
+            features=frozenset(adapter.features),
+            extensions=frozenset(),
+            pipeline_cache_uuid="",
+        )
 
     @property
     def is_software(self) -> bool:

@@ -9,14 +9,24 @@ import functools
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arguments import check_is_kernel, collect_jobs, iterate, parse_count
-from gpu_executor.call import Array, Call, SignatureCache, as_arrays, iterate_params
+from gpu_executor.backend import HostArraysOnly, PlainArrays
+from gpu_executor.call import (
+    Array,
+    Call,
+    SignatureCache,
+    arrays_to_explain,
+    as_arrays,
+    iterate_params,
+)
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ClosedError, DeviceLostError, KernelError
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.idle_memory import IdleItem, IdleMemory, MemoryUse
@@ -25,6 +35,9 @@ from gpu_executor.kernels import load, names
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES, ResultMemoryPool
 from gpu_executor.settings import Settings, resolve_settings
+from gpu_executor.streams import SequentialStream, StreamJob
+from gpu_executor.telemetry.profile import StageProfile
+from gpu_executor.telemetry.spans import TraceFile
 from gpu_executor.webgpu.boundaries import (
     BucketBoundaries,
     BucketHistory,
@@ -37,7 +50,7 @@ from gpu_executor.webgpu.chunking import ChunkPlanner
 from gpu_executor.webgpu.device import WebGpuDevice
 from gpu_executor.webgpu.native_queue import open_queue
 from gpu_executor.webgpu.pipelines import PipelineCompiler
-from gpu_executor.webgpu.scheduler import TaskScheduler
+from gpu_executor.webgpu.scheduler import TaskScheduler, WgpuPlan
 from gpu_executor.webgpu.stats import BucketStats, WgpuStats
 
 DEVICE_LOST = -4
@@ -46,7 +59,7 @@ MAX_RESULT_BYTES = 256 << 20
 """The bytes of the largest result whose memory is kept for later results."""
 
 
-class WgpuExecutor:
+class WgpuExecutor(HostArraysOnly, PlainArrays):
     """Runs kernels on a WebGPU device that stays open. Calls may come from any thread.
 
     Use it in a `with` statement, or `close()` it. `device` is the index of an adapter or a part of
@@ -54,6 +67,8 @@ class WgpuExecutor:
     follow the sizes of the calls. With `private=False` only wgpu-py's public API is used.
     `settings` replaces the settings read from the environment.
     """
+
+    name = "webgpu"
 
     def __init__(
         self,
@@ -98,6 +113,11 @@ class WgpuExecutor:
         register_fork_handler(self._disown_after_fork)
 
     @property
+    def device(self) -> DeviceInfo:
+        """The open device. WebGPU reports neither its memory nor its queues."""
+        return self._device.info
+
+    @property
     def device_name(self) -> str:
         """The adapter's name."""
         return self._device.name
@@ -107,6 +127,7 @@ class WgpuExecutor:
         kernel: Kernel,
         *arrays: npt.ArrayLike,
         out: Any = None,
+        keep: bool | None = None,
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
@@ -117,10 +138,15 @@ class WgpuExecutor:
         tuple of arrays. `params` are the kernel's parameters, a dict by name or a tuple by
         position. `out_shape` replaces the kernel's.
         """
+        if keep:
+            self._check_keep(keep)
         given = as_arrays(kernel, arrays)
         call = self._signatures.get(kernel, given, out_shape).make_call(given, params)
         if out is not None:
             call.use_outputs(out)
+        return self._run_call(call)
+
+    def _run_call(self, call: Call) -> Any:
         with self._active:
             nbytes = self._outputs.allocate(call)
             if call.signature.count:
@@ -128,17 +154,12 @@ class WgpuExecutor:
             self._settle_idle_memory(nbytes)
         return call.result()
 
-    def run_field_add(self, a: Array, b: Array) -> Array:
-        """Add BLS12-381 base-field elements: (n, 6) `uint64`, little-endian, below the modulus."""
-        result: Array = self.run(load("bls12_381_fq_add"), a, b)
-        return result
-
     def run_batch(
         self,
         kernel: Kernel,
-        jobs: Sequence[Sequence[npt.ArrayLike]],
+        jobs: Iterable[Sequence[Any]],
         *,
-        out: Sequence[Any] | None = None,
+        out: Iterable[Any] | None = None,
         params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays; returns their results in order.
@@ -157,6 +178,47 @@ class WgpuExecutor:
             nbytes += self._scheduler.run_calls([call for call in calls if call.signature.count])
             self._settle_idle_memory(nbytes)
         return [call.result() for call in calls]
+
+    def stream(
+        self,
+        kernel: Kernel,
+        jobs: Iterable[Sequence[Any]],
+        *,
+        out: Iterable[Any] | None = None,
+        params: Any = None,
+    ) -> SequentialStream:
+        """Run a kernel on jobs as they come, one after the other; yields results in order.
+
+        `out` yields an array (or a tuple of arrays) for each job, to write its result to. `params`
+        serves all jobs; a list has one entry for each job.
+        """
+
+        def run(job: StreamJob) -> Any:
+            self._check_open()
+            index, arrays, target, own = job
+            return self._run_call(
+                self._signatures.make_job_call(kernel, arrays, index, target, own)
+            )
+
+        self._check_open()
+        return SequentialStream(run, jobs, out, params)
+
+    def explain(self, kernel: Kernel, *arrays: npt.ArrayLike) -> WgpuPlan:
+        """Return the pieces, bucket and work-groups of `run` on these arrays, or on n elements.
+
+        Print it for its reasons.
+        """
+        self._check_open()
+        given = arrays_to_explain(kernel, arrays)
+        return self._scheduler.explain(self._signatures.get(kernel, given))
+
+    def profile(self, *, trace: str | Path | None = None) -> StageProfile:
+        """Record the stages of all calls until the `with` ends: `stages()`, `save_trace(path)`.
+
+        The stages are fill, compute and drain: WebGPU does not tell when the device copies.
+        """
+        self._check_open()
+        return self._scheduler.profiles.start(TraceFile(trace))
 
     def warm_up(self, kernel: Kernel | None = None, sizes: Sequence[int] = ()) -> None:
         """Compile a kernel for calls of these sizes in elements, and make a buffer set for each
@@ -212,15 +274,18 @@ class WgpuExecutor:
     def stats(self) -> WgpuStats:
         """Return the counters of calls and caches, and the contents of the caches."""
         pipelines, scheduler = self._pipelines.list_compiled(), self._scheduler
+        record, pool = scheduler.read_record(), self._pool.stats()
+        record.pipeline += round(1e9 * sum(pipeline.compile_seconds for pipeline in pipelines))
         return WgpuStats(
             device=self._device.name,
             backend=self._device.backend,
-            calls=scheduler.calls,
-            elements=scheduler.elements,
-            tasks=scheduler.tasks,
+            calls=record.calls,
+            elements=record.elements,
+            pieces=record.pieces,
+            seconds_by_stage=record.seconds(),
+            bytes_held=pool.bytes_idle + pool.bytes_in_use,
             submissions=scheduler.submissions,
             pipelines=len(pipelines),
-            compile_seconds=sum(pipeline.compile_seconds for pipeline in pipelines),
             buffer_sets=scheduler.sets_made,
             exact_hits=scheduler.exact.hits,
             exact_entries=len(scheduler.exact),
@@ -229,7 +294,7 @@ class WgpuExecutor:
             bucket_evictions=scheduler.buckets.evictions,
             borders=tuple(self._boundaries.learned),
             padding=self._boundaries.measure_padding(),
-            pool=self._pool.stats(),
+            pool=pool,
             memory_use=self._count_memory(),
         )
 
@@ -303,11 +368,9 @@ class WgpuExecutor:
             used[name] = sorted({*used.get(name, ()), *sizes})
         return BucketHistory(boundaries, used)
 
-    def __enter__(self) -> WgpuExecutor:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
+    def _check_open(self) -> None:
+        with self._active:
+            pass
 
     def __repr__(self) -> str:
         state = "open" if self._finalizer.alive else "closed"

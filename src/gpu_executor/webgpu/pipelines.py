@@ -81,7 +81,7 @@ class PipelineCompiler:
         """Return the pipeline tuned for a bucket; until it is compiled, another one of the
         kernel.
         """
-        tuning = self._tune(kernel, bucket)
+        tuning = self.tune(kernel, bucket)
         compiled = self._compiled.get(kernel)
         if compiled is not None:
             pipeline = compiled.get(tuning)
@@ -93,7 +93,7 @@ class PipelineCompiler:
 
     def compile(self, kernel: Kernel, bucket: int) -> None:
         """Compile the pipeline tuned for a bucket, and wait for it."""
-        self._request(kernel, self._tune(kernel, bucket)).result()
+        self._request(kernel, self.tune(kernel, bucket)).result()
 
     def get_layout(self, kernel: Kernel) -> Any:
         """Return the bind group layout that all pipelines of a kernel share."""
@@ -109,7 +109,7 @@ class PipelineCompiler:
 
     def find(self, kernel: Kernel, bucket: int) -> TunedPipeline | None:
         """Return the pipeline tuned for a bucket if it is compiled."""
-        return self._compiled.get(kernel, {}).get(self._tune(kernel, bucket))
+        return self._compiled.get(kernel, {}).get(self.tune(kernel, bucket))
 
     def list_compiled(self) -> list[TunedPipeline]:
         """Return every compiled pipeline."""
@@ -164,7 +164,7 @@ class PipelineCompiler:
         """Return the binding of the uniform buffer; None where parameters are immediates."""
         return None if self._device.immediates else kernel.bindings
 
-    def _tune(self, kernel: Kernel, bucket: int) -> Tuning:
+    def tune(self, kernel: Kernel, bucket: int) -> Tuning:
         """Choose the tuning for a bucket.
 
         Small work-groups spread a small task over the whole GPU. In a large task each invocation

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from gpu_executor.call import Call, Operand, Signature
 from gpu_executor.errors import ElementRangeError, KernelError, OutOfMemoryError
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.plan import Piece
+from gpu_executor.telemetry.profile import ActiveProfile
+from gpu_executor.telemetry.stages import Record, sum_records
 from gpu_executor.webgpu.buffer_pool import BufferPool
 from gpu_executor.webgpu.buffer_set import BufferSet, encode_words
 from gpu_executor.webgpu.buffer_set_caches import Bucket, BucketCache, ExactSizeCache
@@ -47,6 +50,10 @@ class Task:
     piece: Piece
     bucket: Bucket | None = None
     """The bucket that the set belongs to; None for a set of the exact size."""
+    submitted: int = 0
+    """When it was submitted, in nanoseconds of `time.perf_counter_ns`."""
+    profiled_piece: int = 0
+    """The number of its submission in a profile; 0 without one."""
     _buffers: BufferSet | None = None
 
     @property
@@ -63,6 +70,40 @@ class Task:
         """Take the buffer set from the task, if it has one."""
         buffers, self._buffers = self._buffers, None
         return buffers
+
+
+@dataclass(frozen=True, slots=True)
+class WgpuPlan:
+    """How a call runs on WebGPU."""
+
+    device: str
+    kernel: Kernel
+    count: int
+    pieces: int
+    largest: int
+    """Elements of the largest piece."""
+    bucket: int
+    """Elements of the bucket of the largest piece."""
+    work_group: int
+    per_invocation: int
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.count:,} elements of {self.kernel.name} on {self.device} by WebGPU: "
+            f"{self.pieces:,} {'piece' if self.pieces == 1 else 'pieces'} of up to "
+            f"{self.largest:,}, work-groups of {self.work_group} x {self.per_invocation} elements"
+        ]
+        if self.kernel.split == "whole":
+            lines.append("  - pieces: one, the kernel cannot be chunked")
+            lines.append("  - buffers: of the exact sizes of the arrays")
+        else:
+            why = "a buffer set holds the call" if self.pieces < 2 else "limits of the device"
+            lines.append(f"  - pieces: {why}")
+            lines.append(
+                f"  - buffers: of the bucket of {self.bucket:,} elements, or of the exact size "
+                "once that has come again"
+            )
+        return "\n".join(lines)
 
 
 class TaskScheduler:
@@ -84,7 +125,9 @@ class TaskScheduler:
         """Buffer sets that were discarded. They are referenced until the device is closed, because
         callbacks of their mappings may still run."""
         self._counters = threading.Lock()
-        self.calls = self.elements = self.tasks = self.submissions = self.sets_made = 0
+        self._record = Record()
+        self.submissions = self.sets_made = 0
+        self.profiles = ActiveProfile(device.name)
 
     def run_single(self, call: Call) -> int:
         """Run one call; return the bytes of the buffers that it needed at once.
@@ -139,6 +182,23 @@ class TaskScheduler:
             raise min(errors, key=lambda error: (error.job or 0, error.index))
         self._count(len(calls), sum(call.signature.count for call in calls))
         return most
+
+    def explain(self, signature: Signature) -> WgpuPlan:
+        """Describe how `run_calls` runs one call of a signature."""
+        kernel, count = signature.kernel, signature.count
+        pieces = self._chunks.split(signature) if count else []
+        largest = max((piece.count for piece in pieces), default=0)
+        bucket = self._chunks.find_piece_bucket(signature, largest)
+        work_group, per_invocation = self._pipelines.tune(kernel, bucket)
+        return WgpuPlan(
+            self._device.name, kernel, count, len(pieces), largest, bucket, work_group,
+            per_invocation,
+        )  # fmt: skip
+
+    def read_record(self) -> Record:
+        """A copy of the counters and of the nanoseconds by stage."""
+        with self._counters:
+            return sum_records([self._record])
 
     def warm_up(self, kernel: Kernel, size: int) -> int:
         """Make a buffer set for the bucket of that size; return its bytes."""
@@ -233,6 +293,7 @@ class TaskScheduler:
             for task in tasks:
                 self._put_back(task)  # nothing was written or mapped yet
             raise
+        begun, piece = time.perf_counter_ns(), self._next_profiled_piece()
         dispatches = [fill for each in commands for fill in each.fills]
         for task, each, words, grid in zip(tasks, commands, values, grids, strict=True):
             task.buffers.write(task.call, task.piece)
@@ -243,6 +304,7 @@ class TaskScheduler:
             dispatches,
             [copy for each in commands for copy in each.copies_out],
         )
+        submitted = time.perf_counter_ns()
         try:
             submission = self._queue.submit(work)
         except self._device.wgpu.GPUValidationError as error:
@@ -250,9 +312,12 @@ class TaskScheduler:
             raise KernelError(f"kernel {kernel.name!r}: {describe_error(error)}") from None
         for task, each in zip(tasks, commands, strict=True):
             task.buffers.begin_map(each, submission)
+            task.submitted, task.profiled_piece = submitted, piece
         with self._counters:
             self.submissions += 1
-            self.tasks += len(tasks)
+            self._record.pieces += len(tasks)
+            self._record.upload += submitted - begun
+        self._add_span("fill", begun, submitted, piece)
 
     def _find_grid(self, pipeline: TunedPipeline, task: Task) -> Grid:
         signature = task.call.signature
@@ -268,14 +333,34 @@ class TaskScheduler:
     def _finish(self, group: list[Task]) -> list[ElementRangeError]:
         """Read the results of a group and put its sets back; return the errors of its kernels."""
         errors = []
-        for task in group:
+        begun, piece = group[0].submitted, group[0].profiled_piece
+        for task in group:  # the tasks of one submission: the device computes all of them at once
             reader = task.buffers.reader
-            error = task.buffers.read(reader.wait(), task.call, task.piece)
+            view = reader.wait()
+            computed = time.perf_counter_ns()
+            error = task.buffers.read(view, task.call, task.piece)
             reader.unmap()
             if error is not None:
                 errors.append(error)
             self._put_back(task)
+            ended = time.perf_counter_ns()
+            with self._counters:
+                self._record.compute += computed - begun
+                self._record.download += ended - computed
+            self._add_span("compute", begun, computed, piece)
+            self._add_span("drain", computed, ended, piece)
+            begun = ended
         return errors
+
+    def _next_profiled_piece(self) -> int:
+        """The number of the next submission in the active profile; 0 without one."""
+        profile = self.profiles.profile
+        return 0 if profile is None else profile.next_piece()
+
+    def _add_span(self, stage: str, begun: int, ended: int, piece: int) -> None:
+        profile = self.profiles.profile
+        if profile is not None and piece:  # what was submitted before the profile has no number
+            profile.add_host_span(stage, begun, ended, piece)
 
     def _put_back(self, task: Task) -> None:
         buffers = task.detach()
@@ -325,8 +410,8 @@ class TaskScheduler:
 
     def _count(self, calls: int, elements: int) -> None:
         with self._counters:
-            self.calls += calls
-            self.elements += elements
+            self._record.calls += calls
+            self._record.elements += elements
 
 
 def _estimate_set_bytes(signature: Signature, size: int) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpu_executor.idle_memory import MemoryUse
+from gpu_executor.backend import BackendStats
+from gpu_executor.telemetry.families import MetricValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +49,13 @@ class PoolStats:
 
 
 @dataclass(frozen=True, slots=True)
-class WgpuStats:
+class WgpuStats(BackendStats):
     """Counters since the executor was opened, and what its caches hold."""
 
-    device: str
     backend: str
     """The API under WebGPU: Vulkan, Metal, D3D12 ..."""
-    calls: int
-    elements: int
-    tasks: int
-    """Pieces of calls that ran: one per call, or several if the call was chunked."""
     submissions: int
     pipelines: int
-    compile_seconds: float
     buffer_sets: int
     """Buffer sets made, each with its bind group."""
     exact_hits: int
@@ -72,7 +68,22 @@ class WgpuStats:
     padding: float
     """The share of padding in the sizes observed most recently; 0 unless adaptive."""
     pool: PoolStats
-    memory_use: MemoryUse
+
+    def read_own_metrics(self) -> Iterator[MetricValue]:
+        yield "submissions_total", (), self.submissions
+        yield "cache_hits_total", ("buckets",), sum(each.hits for each in self.buckets)
+        yield "cache_misses_total", ("buckets",), sum(each.misses for each in self.buckets)
+        yield "cache_evictions_total", ("buckets",), self.bucket_evictions
+        yield "cache_entries", ("buckets",), len(self.bucket_sizes)
+        yield "cache_bytes", ("buckets",), sum(each.bytes_held for each in self.buckets)
+        yield "cache_hits_total", ("exact sizes",), self.exact_hits
+        yield "cache_entries", ("exact sizes",), self.exact_entries
+        yield "cache_hits_total", ("buffers",), self.pool.hits
+        yield "cache_misses_total", ("buffers",), self.pool.misses
+        yield "cache_bytes", ("buffers",), self.pool.bytes_idle
+        yield "used_bytes", (), self.pool.bytes_in_use
+        yield "cache_entries", ("pipelines",), self.pipelines
+        yield "padding_ratio", (), self.padding
 
     def __str__(self) -> str:
         sizes = ", ".join(map(str, self.bucket_sizes))

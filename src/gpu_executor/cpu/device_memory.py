@@ -1,0 +1,264 @@
+"""`CpuMemory`: device arrays in host memory, so that programs for device arrays run without a GPU.
+
+An operation on them runs at once. While a graph is recorded it is kept instead, and the graph runs
+it later.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gpu_executor.call import Array
+from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.device_info import DeviceInfo, Limits, MemoryHeap
+from gpu_executor.dispatch import Dispatch, Step
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, NotSupportedError
+from gpu_executor.kernel import to_native
+from gpu_executor.lru import LruCache
+
+MAX_CACHED = 256
+"""Values that `CpuMemory.cache` holds, such as encoded integers."""
+UNLIMITED = (1 << 63) - 1
+
+T = TypeVar("T")
+Operation = Callable[[], None]
+"""A computation that reads and writes views of device arrays."""
+
+
+def describe_host() -> DeviceInfo:
+    """The description of the host as a device. The limits are those of its memory."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    three = (UNLIMITED, UNLIMITED, UNLIMITED)
+    return DeviceInfo(
+        index=0,
+        name="NumPy",
+        kind="cpu",
+        vendor="",
+        driver="NumPy",
+        driver_version=np.__version__,
+        api_version=(0, 0, 0),
+        uuid="",
+        heaps=(MemoryHeap(total, True, (("device_local", "host_visible"),)),),
+        queue_families=(),
+        limits=Limits(
+            max_storage_buffer_range=UNLIMITED,
+            max_allocation=UNLIMITED,
+            max_work_group_invocations=UNLIMITED,
+            max_work_group_size=three,
+            max_work_group_count=three,
+            max_shared_memory=UNLIMITED,
+            max_push_constants=UNLIMITED,
+            max_bound_buffers=UNLIMITED,
+            buffer_offset_alignment=1,
+            non_coherent_atom=1,
+            subgroup_size=1,
+            timestamp_period_ns=0.0,
+            host_import_alignment=1,
+        ),
+        features=frozenset(),
+        extensions=frozenset(),
+        pipeline_cache_uuid="",
+    )
+
+
+class CpuStorage:
+    """The memory of a device array: a NumPy array of bytes."""
+
+    __slots__ = ("__weakref__", "array", "device", "is_pending")
+
+    def __init__(self, device: CpuMemory, array: Array) -> None:
+        self.device = device
+        self.array = array
+        self.is_pending = False
+        """Whether a graph computes the contents and has not run yet."""
+
+    def fetch(self, shape: Shape, dtype: np.dtype[Any], offset: int) -> Array:
+        return self.device.fetch(DeviceArray(shape, dtype, self, offset))
+
+
+class _CpuCapture(threading.local):
+    """The graph that a thread records: its operations, and the storages that they make."""
+
+    operations: list[Operation] | None = None
+    made: list[CpuStorage]
+
+
+class CpuMemory:
+    """The device arrays of a CPU backend: an `ArrayDevice`. Safe from several threads."""
+
+    f64_limbs = False
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self.info = info
+        self._storages: weakref.WeakSet[CpuStorage] = weakref.WeakSet()
+        self._cache: LruCache[Hashable, Any] = LruCache()
+        self._lock = threading.RLock()
+        self._capture = _CpuCapture()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all device arrays."""
+        with self._lock:
+            return sum(storage.array.nbytes for storage in self._storages)
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether this thread records a graph."""
+        return self._capture.operations is not None
+
+    # --- arrays ---
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+        """An array of zeros: operations that a graph records compute on it once before the graph
+        runs, and zeros are elements of every field."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        return DeviceArray(shape, dtype, self._store(np.zeros(nbytes, np.uint8)))
+
+    def put(self, array: Array) -> DeviceArray:
+        """A copy of a NumPy array."""
+        made = self.empty(array.shape, to_native(array.dtype))
+        self.view(made)[...] = array
+        return made
+
+    def view(self, array: DeviceArray) -> Array:
+        """The contents of a device array, as a NumPy array over the same memory."""
+        storage = array.storage
+        if not isinstance(storage, CpuStorage) or storage.device is not self:
+            raise ArgumentTypeError(
+                f"the array of shape {array.shape} is on the device of another backend; copy it "
+                "with gpu.to_device(array.numpy())"
+            )
+        return np.ndarray(array.shape, array.dtype, storage.array, array.offset)
+
+    def fetch(self, array: DeviceArray) -> Array:
+        """A copy of the contents of a device array."""
+        if self.is_recording:
+            raise GpuError(
+                "a graph is being recorded, so there is no result to fetch yet; leave its `with` "
+                "block and call the graph first"
+            )
+        found = self.view(array)
+        assert isinstance(array.storage, CpuStorage)
+        if array.storage.is_pending:
+            raise GpuError(
+                f"the array of shape {array.shape} is a result of a recorded graph that has not "
+                "run yet; call the graph first"
+            )
+        return np.array(found, order="C")
+
+    def cache(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The cached value of the key, made if there is none; the cache is LRU."""
+        with self._lock:
+            found: T | None = self._cache.use(key)
+            if found is None:
+                found = self._cache[key] = make()
+                self._cache.evict(MAX_CACHED)
+            return found
+
+    def trim(self) -> int:
+        """Drop the cached values; return the number of bytes freed."""
+        before = self.nbytes
+        with self._lock:
+            self._cache.clear()
+        return max(before - self.nbytes, 0)
+
+    # --- operations ---
+
+    def submit(self, steps: Sequence[Step]) -> None:
+        """Run copies between device arrays, in order."""
+        for step in steps:
+            if isinstance(step, Dispatch):
+                raise NotSupportedError(f"a dispatch of {step.kernel.name}", "cpu", ("vulkan",))
+            source, target = step.source, step.target
+            if source.shape != target.shape or source.dtype != target.dtype:
+                raise ArgumentShapeError(
+                    f"an array of {source.dtype} of shape {source.shape} cannot be copied to one "
+                    f"of {target.dtype} of shape {target.shape}"
+                )
+            self.perform(_make_copy(self.view(source), self.view(target)))
+
+    def perform(self, operation: Operation, made: Sequence[DeviceArray] = ()) -> None:
+        """Run an operation, or record it in this thread's graph. `made` are the new arrays that it
+        writes."""
+        if self._capture.operations is None:
+            operation()
+            return
+        self._capture.operations.append(operation)
+        for array in made:
+            assert isinstance(array.storage, CpuStorage)
+            array.storage.is_pending = True
+            self._capture.made.append(array.storage)
+
+    def compute(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Apply a function of NumPy arrays to device arrays; its results become device arrays.
+
+        Device arrays may be in lists and tuples. While a graph is recorded the function runs too:
+        only it knows the shapes of its results.
+        """
+        views = self._replace(arguments)
+        results = function(*views, **options)
+        made: list[tuple[DeviceArray, Array]] = []
+        wrapped = self._wrap(results, made)
+        if self.is_recording:
+
+            def compute_again() -> None:
+                for target, array in zip(
+                    (view for _, view in made), _flatten(function(*views, **options)), strict=True
+                ):
+                    np.copyto(target, array)
+
+            self.perform(compute_again, [array for array, _ in made])
+        return wrapped
+
+    def synchronize(self) -> None:
+        """Return at once: every operation has run already."""
+
+    def begin_capture(self, operations: list[Operation], made: list[CpuStorage]) -> None:
+        """Record this thread's operations instead of running them."""
+        if self.is_recording:
+            raise GpuError("a graph is being recorded already; graphs cannot be nested")
+        self._capture.operations, self._capture.made = operations, made
+
+    def end_capture(self) -> None:
+        """Run this thread's operations again when they are called."""
+        self._capture.operations = None
+
+    def _store(self, array: Array) -> CpuStorage:
+        storage = CpuStorage(self, array)
+        with self._lock:
+            self._storages.add(storage)
+        return storage
+
+    def _replace(self, value: Any) -> Any:
+        """The value with views in place of device arrays."""
+        if isinstance(value, DeviceArray):
+            return self.view(value)
+        if isinstance(value, list | tuple):
+            return type(value)(map(self._replace, value))
+        return value
+
+    def _wrap(self, value: Any, made: list[tuple[DeviceArray, Array]]) -> Any:
+        """The value with new device arrays in place of NumPy arrays, which are added to `made`
+        with their views."""
+        if isinstance(value, tuple):
+            return tuple(self._wrap(each, made) for each in value)
+        array = self.put(value)
+        made.append((array, self.view(array)))
+        return array
+
+
+def _make_copy(source: Array, target: Array) -> Operation:
+    return lambda: np.copyto(target, source)
+
+
+def _flatten(results: Any) -> Sequence[Array]:
+    if isinstance(results, tuple):
+        return [array for each in results for array in _flatten(each)]
+    return [results]
