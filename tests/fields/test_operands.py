@@ -16,7 +16,7 @@ from gpu_executor.primes import words
 from tests.support.fields_under_test import (
     Place,
     draw_elements,
-    in_both_places,
+    in_every_place,
     list_edge_values,
     make_array,
     on_one_of_each,
@@ -30,7 +30,7 @@ Gpu = gx.PersistentVulkanBackend
 # --- operands ---
 
 
-@in_both_places
+@in_every_place
 @on_one_of_each
 def test_any_integer_stands_for_an_element(gpu: Gpu, field: Field, place: Place) -> None:
     p, values = field.modulus, list_edge_values(field)
@@ -45,7 +45,7 @@ def test_any_integer_stands_for_an_element(gpu: Gpu, field: Field, place: Place)
         assert to_ints(field.fma(x, number, -2)) == [(v * integer - 2) % p for v in values]
 
 
-@in_both_places
+@in_every_place
 @on_one_of_each
 def test_shorter_operands_are_broadcast_over_rows(gpu: Gpu, field: Field, place: Place) -> None:
     p, shape = field.modulus, (2, 3, 5)
@@ -73,7 +73,7 @@ def test_shorter_operands_are_broadcast_over_rows(gpu: Gpu, field: Field, place:
     assert to_ints(field.dot(x, z, axis=-1)) == ((cube * row).sum(axis=-1) % p).tolist()
 
 
-@in_both_places
+@in_every_place
 @on_one_of_each
 def test_the_first_operand_may_be_the_shorter_one(gpu: Gpu, field: Field, place: Place) -> None:
     p = field.modulus
@@ -90,12 +90,12 @@ def test_the_first_operand_may_be_the_shorter_one(gpu: Gpu, field: Field, place:
     assert to_ints(field.select([True, False, True], 1, x)) == [1, 2, 1]
 
 
-@in_both_places
+@in_every_place
 def test_select_works_without_axes(gpu: Gpu, place: Place) -> None:
     assert to_ints(FR.select(True, make_array(gpu, place, FR, 3), 4)) == 3
 
 
-@in_both_places
+@in_every_place
 def test_exponents_and_moduli_may_be_numpy_integers(gpu: Gpu, place: Place) -> None:
     x = make_array(gpu, place, FR, [2, 3])
     assert to_ints(x ** np.int64(3)) == [8, 27]  # type: ignore[operator]
@@ -107,7 +107,7 @@ def test_exponents_and_moduli_may_be_numpy_integers(gpu: Gpu, place: Place) -> N
 # --- shapes ---
 
 
-@in_both_places
+@in_every_place
 @on_one_of_each
 def test_empty_arrays_have_empty_results(gpu: Gpu, field: Field, place: Place) -> None:
     for shape in ((0,), (0, 4), (3, 0)):
@@ -122,7 +122,7 @@ def test_empty_arrays_have_empty_results(gpu: Gpu, field: Field, place: Place) -
         assert to_ints(field.sum(x, axis=-1)) == np.zeros(shape[:-1], int).tolist()
 
 
-@in_both_places
+@in_every_place
 @on_one_of_each
 def test_empty_arrays_take_integers_and_rows_as_operands(
     gpu: Gpu, field: Field, place: Place
@@ -133,7 +133,7 @@ def test_empty_arrays_take_integers_and_rows_as_operands(
     assert (x == 0).shape == (0, 3)
 
 
-@in_both_places
+@in_every_place
 @on_one_of_each
 def test_arrays_without_axes_are_single_elements(gpu: Gpu, field: Field, place: Place) -> None:
     p = field.modulus
@@ -149,7 +149,7 @@ def test_arrays_without_axes_are_single_elements(gpu: Gpu, field: Field, place: 
     assert to_ints(row - x) == [value % p for value in (-4, -3, -2)]
 
 
-@in_both_places
+@in_every_place
 @on_one_of_each
 def test_slices_and_reshaped_arrays_have_the_right_elements(
     gpu: Gpu, field: Field, place: Place
@@ -193,12 +193,12 @@ def test_an_ellipsis_counts_axes_of_elements() -> None:
     assert to_ints(x[..., None, 0]) == [[1], [5]]
 
 
-@in_both_places
+@in_every_place
 def test_an_index_may_have_several_axes(gpu: Gpu, place: Place) -> None:
     assert to_ints(make_array(gpu, place, FR, [[1, 2], [3, 4]])[1, 0]) == 3
 
 
-@in_both_places
+@in_every_place
 def test_reshape_takes_a_tuple(gpu: Gpu, place: Place) -> None:
     assert make_array(gpu, place, FR, [1, 2, 3, 4]).reshape((2, 2)).shape == (2, 2)
 

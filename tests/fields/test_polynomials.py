@@ -24,7 +24,7 @@ from tests.support.fields_under_test import (
     FULL96,
     Place,
     draw_elements,
-    in_both_places,
+    in_every_place,
     list_edge_values,
     list_points,
     make_array,
@@ -49,7 +49,7 @@ def multiply_with_flint(field: Field, a: Sequence[int], b: Sequence[int]) -> lis
 # --- products ---
 
 
-@in_both_places
+@in_every_place
 @each_field
 def test_products_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
     # lavapipe compiles the passes of each length anew, which takes a second for many limbs.
@@ -64,7 +64,7 @@ def test_products_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> 
         )
 
 
-@in_both_places
+@in_every_place
 def test_every_row_is_multiplied(gpu: Gpu, place: Place) -> None:
     rows, other = (
         [draw_elements(BABYBEAR, 7, seed) for seed in range(3)],
@@ -78,7 +78,7 @@ def test_every_row_is_multiplied(gpu: Gpu, place: Place) -> None:
 
 @settings(max_examples=5)
 @given(data=st.data())
-@in_both_places
+@in_every_place
 @each_field
 def test_values_of_a_product_are_products_of_values(
     gpu: Gpu, field: Field, place: Place, data: st.DataObject
@@ -93,7 +93,7 @@ def test_values_of_a_product_are_products_of_values(
 # --- values ---
 
 
-@in_both_places
+@in_every_place
 @with_few_roots
 def test_values_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
     at = [0, 1, field.modulus - 1, *draw_elements(field, 18, 2)]
@@ -108,7 +108,7 @@ def test_values_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> No
         assert to_ints(field.poly_eval(x, y[5])) == wanted[5]
 
 
-@in_both_places
+@in_every_place
 def test_long_polynomials_are_evaluated_in_parts(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
@@ -120,7 +120,7 @@ def test_long_polynomials_are_evaluated_in_parts(
     assert to_ints(FR.poly_eval(x, y)) == [int(exact(point)) for point in at]
 
 
-@in_both_places
+@in_every_place
 def test_no_points_give_no_values(gpu: Gpu, place: Place) -> None:
     for shape in ((0,), (3, 0)):
         at = make_array(gpu, place, FR, np.zeros(shape, object))
@@ -130,7 +130,7 @@ def test_no_points_give_no_values(gpu: Gpu, place: Place) -> None:
 # --- interpolation at roots of unity ---
 
 
-@in_both_places
+@in_every_place
 @each_field
 @pytest.mark.parametrize("coset", [None, 5])
 def test_interpolated_polynomials_have_the_given_values(
@@ -145,7 +145,7 @@ def test_interpolated_polynomials_have_the_given_values(
 # --- division by X^n - 1 ---
 
 
-@in_both_places
+@in_every_place
 @with_few_roots
 def test_quotient_and_remainder_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
     for n in (1, 3, 8, 64, 99, 100, 128):
@@ -157,7 +157,7 @@ def test_quotient_and_remainder_equal_those_of_flint(gpu: Gpu, field: Field, pla
         assert remainder == [int(exact[1][i]) for i in range(n)]
 
 
-@in_both_places
+@in_every_place
 def test_the_empty_polynomial_has_quotient_and_remainder_zero(gpu: Gpu, place: Place) -> None:
     x = make_array(gpu, place, FR, [])
     quotient, remainder = FR.poly_divide_vanishing(x, 3)
@@ -167,7 +167,7 @@ def test_the_empty_polynomial_has_quotient_and_remainder_zero(gpu: Gpu, place: P
 # --- rejected arguments ---
 
 
-@in_both_places
+@in_every_place
 def test_arguments_that_are_not_polynomials_are_rejected(gpu: Gpu, place: Place) -> None:
     rows, single = make_array(gpu, place, FR, [[1, 2], [3, 4]]), make_array(gpu, place, FR, 5)
     none = make_array(gpu, place, FR, [])
@@ -189,7 +189,7 @@ def test_arguments_that_are_not_polynomials_are_rejected(gpu: Gpu, place: Place)
             FR.poly_mul(a, rows)
 
 
-@in_both_places
+@in_every_place
 def test_products_longer_than_the_largest_transform_are_rejected(gpu: Gpu, place: Place) -> None:
     x = make_array(gpu, place, MERSENNE31, [1, 2, 3])
     with pytest.raises(gx.errors.ArgumentShapeError, match=r"at most 2\^1 elements.*not 2\^3"):

@@ -36,7 +36,7 @@ from tests.support.fields_under_test import (
     check_transforms,
     draw_elements,
     get_root,
-    in_both_places,
+    in_every_place,
     list_edge_values,
     make_array,
     make_polynomial,
@@ -121,7 +121,7 @@ def test_small_transforms_are_exact(gpu: Gpu, place: Place, field: Field, log_n:
 
 
 @pytest.mark.parametrize("log_n", [0, 4])
-@in_both_places
+@in_every_place
 @on_families
 def test_transforms_on_any_coset_are_exact_in_every_order(
     gpu: Gpu, place: Place, field: Field, log_n: int
@@ -130,7 +130,7 @@ def test_transforms_on_any_coset_are_exact_in_every_order(
         check_transforms(gpu, place, field, log_n, coset)
 
 
-@in_both_places
+@in_every_place
 @on_families
 def test_special_polynomials_have_their_known_values(gpu: Gpu, field: Field, place: Place) -> None:
     p, n, root = field.modulus, 16, get_root(field, 4)
@@ -184,7 +184,7 @@ def test_large_transforms_are_the_same_in_every_order(
 # --- batches and slices ---
 
 
-@in_both_places
+@in_every_place
 @on_families
 def test_every_row_of_a_batch_is_transformed(gpu: Gpu, field: Field, place: Place) -> None:
     rows = [draw_elements(field, 16, seed) for seed in range(6)]
@@ -198,7 +198,7 @@ def test_every_row_of_a_batch_is_transformed(gpu: Gpu, field: Field, place: Plac
     assert to_ints(field.intt(reversed_order, order_in="reversed", coset=3)) == to_ints(array)
 
 
-@in_both_places
+@in_every_place
 def test_batches_of_several_passes_are_exact(gpu: Gpu, place: Place) -> None:
     field, log_n = BABYBEAR, 9
     rows = [draw_elements(field, 1 << log_n, seed) for seed in range(5)]
@@ -212,7 +212,7 @@ def test_batches_of_several_passes_are_exact(gpu: Gpu, place: Place) -> None:
         assert to_ints(field.intt(there, order_in=order)) == rows
 
 
-@in_both_places
+@in_every_place
 @on_families
 def test_a_slice_is_transformed_like_an_array(gpu: Gpu, field: Field, place: Place) -> None:
     values = draw_elements(field, 64, 1)
@@ -222,7 +222,7 @@ def test_a_slice_is_transformed_like_an_array(gpu: Gpu, field: Field, place: Pla
         assert to_ints(field.ntt(part)) == transform_naively(field, values[start : start + 16])
 
 
-@in_both_places
+@in_every_place
 def test_no_rows_give_no_rows(gpu: Gpu, place: Place) -> None:
     x = make_array(gpu, place, BABYBEAR, np.zeros((0, 8), object))
     for y in (BABYBEAR.ntt(x), BABYBEAR.intt(x), BABYBEAR.ntt(x, coset=3)):
@@ -232,7 +232,7 @@ def test_no_rows_give_no_rows(gpu: Gpu, place: Place) -> None:
 # --- properties ---
 
 
-@in_both_places
+@in_every_place
 @pytest.mark.parametrize(
     "field", [BLS12_381_FR, FULL64, GOLDILOCKS, KOALABEAR], ids=lambda field: field.name
 )
@@ -255,7 +255,7 @@ def test_pointwise_products_are_transforms_of_products(
 
 @settings(max_examples=10)
 @given(data=st.data())
-@in_both_places
+@in_every_place
 @on_families
 def test_transforms_are_linear(gpu: Gpu, field: Field, place: Place, data: st.DataObject) -> None:
     element = st.one_of(st.sampled_from(list_edge_values(field)), st.integers(0, field.modulus - 1))
@@ -269,7 +269,7 @@ def test_transforms_are_linear(gpu: Gpu, field: Field, place: Place, data: st.Da
 # --- rejected arguments ---
 
 
-@in_both_places
+@in_every_place
 @pytest.mark.parametrize("shape", [(3,), (0,), (4, 6), (5, 0), ()], ids=str)
 def test_rows_whose_length_is_not_a_power_of_two_are_rejected(
     gpu: Gpu, place: Place, shape: tuple[int, ...]
@@ -283,7 +283,7 @@ def test_rows_whose_length_is_not_a_power_of_two_are_rejected(
             change(x)
 
 
-@in_both_places
+@in_every_place
 @pytest.mark.parametrize(
     ("field", "log_n"),
     [(MERSENNE31, 2), (Field(97), 6), (Field(2**255 - 19), 3)],

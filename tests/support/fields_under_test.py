@@ -26,7 +26,9 @@ from gpu_executor.fields.field import NAMED_FIELDS
 from gpu_executor.ops.transforms import Order
 from gpu_executor.vulkan.device_memory import DeviceMemory
 
-Place = Literal["host", "device"]
+Place = Literal["host", "device", "cpu"]
+"""Host memory, the device of a GPU backend, or device arrays of the CPU backend."""
+CPU = gx.CpuBackend()
 ORDERS: tuple[Order, ...] = get_args(Order)
 
 NAMED = list(NAMED_FIELDS.values())
@@ -59,14 +61,17 @@ on_every_field = pytest.mark.parametrize("field", [*NAMED, *OTHERS], ids=lambda 
 on_one_of_each = pytest.mark.parametrize("field", ONE_OF_EACH, ids=lambda field: field.name)
 on_conforming_fields = pytest.mark.parametrize("field", CONFORMING, ids=lambda field: field.name)
 in_both_places = pytest.mark.parametrize("place", ["host", "device"])
+in_every_place = pytest.mark.parametrize("place", get_args(Place))
 
 
 def make_array(
     gpu: gx.PersistentVulkanBackend, place: Place, field: Field, values: Any
 ) -> FieldArray:
-    """Integers of any shape as an array on the host or on the device."""
+    """Integers of any shape as an array in a place."""
     array = field.encode(values)
-    return gpu.to_device(array) if place == "device" else array
+    if place == "host":
+        return array
+    return gpu.to_device(array) if place == "device" else CPU.to_device(array)
 
 
 def to_ints(array: FieldArray) -> Any:
@@ -173,7 +178,7 @@ def check_transforms(
         values = [put_in_order(row, then) for row in wanted]
         x = make_array(gpu, place, field, given)
         y = field.ntt(x, coset=coset, order_in=first, order_out=then)
-        assert (y.form, y.on_device, to_ints(y)) == (field.form, place == "device", values), (
+        assert (y.form, y.on_device, to_ints(y)) == (field.form, place != "host", values), (
             first,
             then,
         )

@@ -23,6 +23,7 @@ from gpu_executor.call import (
     SignatureCache,
     arrays_to_explain,
     as_arrays,
+    check,
     iterate_params,
 )
 from gpu_executor.cpu.device_memory import CpuMemory, describe_host
@@ -95,7 +96,6 @@ class CpuBackend(PlainArrays):
     def __init__(self) -> None:
         self._info = describe_host()
         self._memory = CpuMemory(self._info)
-        self._signatures = SignatureCache(on_device=False)
         self._lock = threading.Lock()
         self._record = Record()
         self._profiles = ActiveProfile(self._info.name)
@@ -130,7 +130,7 @@ class CpuBackend(PlainArrays):
             or any(isinstance(each, DeviceArray) for each in (*given, *list_outputs(out)))
         ):
             return self._run_on_device(kernel, given, out, keep, params, out_shape)
-        call = self._signatures.get(kernel, given, out_shape).make_call(given, params)
+        call = check(kernel, given, out_shape=out_shape).make_call(given, params)
         if out is not None:
             call.use_outputs(out)
         call.make_outputs()
@@ -152,8 +152,9 @@ class CpuBackend(PlainArrays):
             StreamJob(index, arrays, outs and outs[index], own)
             for index, (arrays, own) in enumerate(zip(given, iterate_params(params, len(given))))  # noqa: B905
         ]
+        signatures = SignatureCache()  # not for longer: it keeps the kernel alive
         for job in entries:
-            self._check_job(kernel, job)
+            self._check_job(signatures, kernel, job)
         return [self._run_job(kernel, job) for job in entries]
 
     def stream(
@@ -170,9 +171,11 @@ class CpuBackend(PlainArrays):
         serves all jobs; a list has one entry for each job.
         """
 
+        signatures = SignatureCache()
+
         def run(job: StreamJob) -> Any:
             self._check_open()
-            self._check_job(kernel, job)
+            self._check_job(signatures, kernel, job)
             return self._run_job(kernel, job)
 
         self._check_open()
@@ -222,7 +225,7 @@ class CpuBackend(PlainArrays):
         """Return how `run` would run these arrays, or n elements."""
         self._check_open()
         given = self._view_all(arrays_to_explain(kernel, arrays))
-        signature = self._signatures.get(kernel, given)
+        signature = check(kernel, given)
         _check_has_reference(kernel)
         return CpuPlan(kernel, signature.count)
 
@@ -293,7 +296,7 @@ class CpuBackend(PlainArrays):
                 each.copy() if isinstance(argument, np.ndarray) else each
                 for argument, each in zip(given, arrays, strict=True)
             ]
-        signature = self._signatures.get(kernel, arrays, out_shape)
+        signature = check(kernel, arrays, out_shape=out_shape)
         call = signature.make_call(arrays, params)
         targets: list[Array] = []
         result = out
@@ -317,13 +320,13 @@ class CpuBackend(PlainArrays):
         memory.perform(operation, made)
         return result
 
-    def _check_job(self, kernel: Kernel, job: StreamJob) -> None:
+    def _check_job(self, signatures: SignatureCache, kernel: Kernel, job: StreamJob) -> None:
         """Raise as the job's call would, with its index."""
         arrays = job.arrays
         if isinstance(arrays, tuple | list):
             arrays = self._view_all(arrays)
         targets = None if job.out is None else self._view_all(list_outputs(job.out))
-        self._signatures.make_job_call(kernel, arrays, job.number, targets, job.params)
+        signatures.make_job_call(kernel, arrays, job.number, targets, job.params)
 
     def _run_job(self, kernel: Kernel, job: StreamJob) -> Any:
         try:

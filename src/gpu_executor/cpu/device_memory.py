@@ -246,7 +246,9 @@ class CpuMemory:
 
     def _wrap(self, value: Any, made: list[tuple[DeviceArray, Array]]) -> Any:
         """The value with new device arrays in place of NumPy arrays, which are added to `made`
-        with their views."""
+        with their views. None is the value of a function that writes to its arguments."""
+        if value is None:
+            return None
         if isinstance(value, tuple):
             return tuple(self._wrap(each, made) for each in value)
         array = self.put(value)
@@ -259,6 +261,8 @@ def _make_copy(source: Array, target: Array) -> Operation:
 
 
 def _flatten(results: Any) -> Sequence[Array]:
+    if results is None:
+        return []
     if isinstance(results, tuple):
         return [array for each in results for array in _flatten(each)]
     return [results]

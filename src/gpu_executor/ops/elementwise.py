@@ -1,19 +1,21 @@
 """Element-wise operations: one kernel over all elements, with broadcasting.
 
 Device arrays are dispatched to the device. NumPy arrays go to the kernel's reference, which is
-exact. Unless a function says otherwise, elements are in the form in which the prime computes
-(`Prime.form`), and all operands of a call are in one place.
+exact, and so do device arrays of the CPU backend. Unless a function says otherwise, elements are in
+the form in which the prime computes (`Prime.form`), and all operands of a call are in one place.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.cpu.device_memory import CpuMemory
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import ArgumentShapeError
@@ -32,6 +34,32 @@ MAX_UNSTRIDED_ELEMENTS = 65_535 * 64
 invocations stride over them, which costs lavapipe a third of its products."""
 PACK_BYTES = 16
 """Bytes that one invocation of a packed kernel loads at once, and the alignment that needs."""
+
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+def computes_on_host(
+    function: Callable[Concatenate[Prime, P], Result],
+) -> Callable[Concatenate[Prime, P], Result]:
+    """Let a function take device arrays of the CPU backend: it gets NumPy arrays over their memory,
+    and its results become device arrays. Every function that decides between NumPy arrays and
+    dispatches needs this decorator."""
+
+    @functools.wraps(function)
+    def compute(prime: Prime, /, *arguments: P.args, **options: P.kwargs) -> Result:
+        for each in arguments:
+            found = each[0] if type(each) is list else each  # operands are in a list
+            if isinstance(found, DeviceArray):
+                device = found.storage.device
+                if isinstance(device, CpuMemory):
+                    results: Result = device.compute(function, prime, *arguments, **options)
+                    return results
+                break
+        return function(prime, *arguments, **options)
+
+    return compute
 
 
 def get_shape(prime: Prime, data: ElementData) -> Shape:
@@ -98,6 +126,7 @@ def reshape(prime: Prime, data: ElementData, shape: Shape) -> ElementData:
 # --- operations ---
 
 
+@computes_on_host
 def compute(
     prime: Prime, operation: str, operands: Sequence[ElementData], *, commutes: bool = False
 ) -> ElementData:
@@ -108,6 +137,7 @@ def compute(
     return _run(prime, operation, _broadcast(prime, operands, commutes=commutes))
 
 
+@computes_on_host
 def select(
     prime: Prime, condition: npt.NDArray[np.bool_], a: ElementData, b: ElementData
 ) -> ElementData:
@@ -126,6 +156,7 @@ def select(
     return _run(prime, "select", operands, device.put(flags))
 
 
+@computes_on_host
 def power(prime: Prime, data: ElementData, exponent: int) -> ElementData:
     """Every element to one power; a negative exponent inverts first, and the inverse of 0 is 0.
 
@@ -145,6 +176,7 @@ def power(prime: Prime, data: ElementData, exponent: int) -> ElementData:
     return _apply(kernel, [data, exponent_data], (exponent_data.size,))
 
 
+@computes_on_host
 def convert(prime: Prime, data: ElementData, form: Form) -> ElementData:
     """Elements of a prime in Montgomery form, converted to `form` from the other form."""
     kernel = element_kernel(

@@ -12,7 +12,13 @@ from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernels.element_references import add, mul, square
 from gpu_executor.ops import elementwise
-from gpu_executor.ops.elementwise import ElementData, Words, count_elements, get_shape
+from gpu_executor.ops.elementwise import (
+    ElementData,
+    Words,
+    computes_on_host,
+    count_elements,
+    get_shape,
+)
 from gpu_executor.ops.scans import make_elements, make_scan_kernel
 from gpu_executor.ops.transforms import TransformOptions, transform
 from gpu_executor.primes import Prime
@@ -27,6 +33,7 @@ FORWARD = TransformOptions(order_out="reversed")
 BACK = TransformOptions(inverse=True, order_in="reversed")
 
 
+@computes_on_host
 def resize(prime: Prime, x: ElementData, length: int) -> ElementData:
     """Polynomials of another length: truncated, or padded with zeros."""
     *leading, old = get_shape(prime, x)
@@ -62,6 +69,7 @@ def multiply(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
     return resize(prime, transform(prime, product, BACK), length)
 
 
+@computes_on_host
 def evaluate(prime: Prime, coefficients: ElementData, points: ElementData) -> ElementData:
     """One polynomial of n coefficients at many points: n - 1 products and additions per point."""
     shape = get_shape(prime, coefficients)

@@ -18,6 +18,7 @@ from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
+    computes_on_host,
     count_elements,
     put_exponent,
     with_f64_limbs,
@@ -38,6 +39,7 @@ CHUNK = 32
 """Elements of a row that one invocation multiplies in a pass of the prefix products."""
 
 
+@computes_on_host
 def sum_rows(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementData:
     """The sum of each row, as an array of `rows` elements: columns - 1 additions a row.
 
@@ -48,6 +50,7 @@ def sum_rows(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementDa
     return _sum_rows_on_host(prime, x.reshape(rows, columns, *prime.element_shape))
 
 
+@computes_on_host
 def multiply_prefixes(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementData:
     """y[i] = x[0] * x[1] * ... * x[i] in every row: about two products per element."""
     if isinstance(x, DeviceArray):
@@ -62,6 +65,7 @@ def multiply_prefixes(prime: Prime, x: ElementData, rows: int, columns: int) -> 
     return products.reshape(x.shape)
 
 
+@computes_on_host
 def invert(prime: Prime, x: ElementData) -> ElementData:
     """1 / x, and 0 for 0, by Montgomery's trick: three products per element.
 

@@ -31,7 +31,13 @@ from gpu_executor.kernels.passes import (
     pass_kernel,
     powers_kernel,
 )
-from gpu_executor.ops.elementwise import ElementData, Words, count_elements, get_shape
+from gpu_executor.ops.elementwise import (
+    ElementData,
+    Words,
+    computes_on_host,
+    count_elements,
+    get_shape,
+)
 from gpu_executor.primes import Prime, words
 
 Order = Literal["natural", "reversed"]
@@ -65,6 +71,7 @@ class TransformOptions:
         return self.order_in == "reversed"
 
 
+@computes_on_host
 def transform(prime: Prime, x: ElementData, options: TransformOptions) -> ElementData:
     """Transform every row, which is the last axis."""
     log_n = _check_length(prime, get_shape(prime, x))
