@@ -69,8 +69,13 @@ def test_other_objects_are_refused_by_their_type(gpu: Gpu, call: str) -> None:
         refuse(ArgumentTypeError, words, getattr(gpu, call), other)
     words = f"{call}: the argument is no array: setting an array element"
     refuse(ArgumentTypeError, words, getattr(gpu, call), [[1], [2, 3]])
-    words = f"{call}: the array is on a device already; array.numpy() copies it"
-    refuse(ArgumentTypeError, words, getattr(gpu, call), gpu.to_device(X))
+
+
+def test_a_device_array_is_not_copied_twice(gpu: Gpu) -> None:
+    there = gpu.to_device(X)
+    assert gpu.to_device(there) is there
+    words = "asarray: the array is on a device already; array.numpy() copies it"
+    refuse(ArgumentTypeError, words, gpu.asarray, there)
 
 
 @pytest.mark.parametrize("other", [[1, 2], None, 3, b"abcd"], ids=repr)
@@ -224,9 +229,11 @@ def test_options_that_are_neither_true_nor_false_are_refused(gpu: Gpu, value: An
 
 def test_out_and_keep_together_are_refused(gpu: Gpu) -> None:
     out = np.zeros_like(X)
-    with pytest.raises(ArgumentTypeError, match="vector_add_u32: out= and keep=True contradict"):
+    with pytest.raises(ArgumentTypeError, match="vector_add_u32: keep=True and out= contradict"):
         gpu.run(ADD_U32, X, X, out=out, keep=True)
     assert not out.any()
+    with pytest.raises(ArgumentTypeError, match="vector_add_u32: keep=False and out= contradict"):
+        gpu.run(ADD_U32, X, X, out=gpu.to_device(out), keep=False)
 
 
 @pytest.mark.parametrize(

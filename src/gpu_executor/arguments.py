@@ -6,6 +6,7 @@ An argument that cannot be used raises an error that names it, what was found an
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -70,6 +71,25 @@ def as_numbers(call: str, array: Any) -> Array:
     raise ArgumentTypeError(
         f"{call}: the array has dtype {array.dtype}; it takes numbers: pass the fields of a "
         "structured array one by one, and other data as array.view(dtype)"
+    )
+
+
+def convert_assigned(value: Any, dtype: np.dtype[Any]) -> Array:
+    """A value that is assigned to an array of that dtype, as a NumPy array of it.
+
+    An array is cast within its kind of numbers. A number must fit the dtype.
+    """
+    found = as_numbers("assignment", value)
+    if not isinstance(value, np.ndarray | np.generic):
+        fits = found.dtype.kind in "iub" or dtype.kind in "fc"
+        with contextlib.suppress(OverflowError, TypeError):
+            if fits:
+                return np.asarray(value, dtype)
+    elif np.can_cast(found.dtype, dtype, "same_kind"):
+        return found.astype(dtype, copy=False)
+    raise ArgumentTypeError(
+        f"assignment: {describe(value)} of {found.dtype} does not fit an array of {dtype}; convert "
+        f"it with .astype(np.{dtype})"
     )
 
 

@@ -32,6 +32,7 @@ from gpu_executor.parameters import NO_VALUES, ParameterLayout, ParameterValues
 
 Array = np.ndarray[Any, np.dtype[Any]]
 AnyArray = Array | DeviceArray
+NUMPY_OR_DEVICE = (np.ndarray, DeviceArray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +152,16 @@ class Call:
         if not self.results:
             self.set_outputs([np.empty(shape, dtype) for shape, dtype in self.signature.results])
 
-    def use_outputs(self, given: Any) -> None:
-        """Check the caller's `out` (an array, or a tuple of several) and write into it."""
-        self.set_outputs(_check_outputs(self.signature, given))
+    def use_outputs(self, given: Any, *, on_device: bool = False) -> None:
+        """Check the caller's `out` (an array, or a tuple of several) and write into it.
+
+        `on_device` allows device arrays.
+        """
+        arrays = _check_outputs(self.signature, given, NUMPY_OR_DEVICE if on_device else np.ndarray)
+        if isinstance(arrays[0], DeviceArray):
+            self.set_device_outputs(arrays)
+        else:
+            self.set_outputs(arrays)
         self.in_place = _check_overlaps(self.signature, self.inputs, self.outputs)
 
     def set_outputs(self, results: list[Any]) -> None:
@@ -491,16 +499,21 @@ def _parse_out_shape(kernel: Kernel, outputs: Sequence[Argument], returned: Any)
 # --- out= ---
 
 
-def _check_outputs(signature: Signature, given: Any) -> list[Array]:
+def _check_outputs(signature: Signature, given: Any, kinds: Any) -> list[Array]:
     kernel = signature.kernel
     arrays = list(given) if isinstance(given, tuple | list) else [given]
     if len(arrays) != kernel.outputs:
         raise ArgumentTypeError(
             f"{kernel.name} has {kernel.outputs} outputs and out has {len(arrays)} arrays"
         )
+    on_device = [isinstance(array, DeviceArray) for array in arrays]
+    if any(on_device) and not all(on_device):
+        raise ArgumentTypeError(
+            f"{kernel.name}: out has NumPy arrays and device arrays; give one kind"
+        )
     for index, (array, (shape, dtype)) in enumerate(zip(arrays, signature.results, strict=True)):
-        if not isinstance(array, np.ndarray) or not have_same_layout(array.dtype, dtype):
-            is_array = isinstance(array, np.ndarray)
+        is_array = isinstance(array, kinds)
+        if not is_array or not have_same_layout(array.dtype, dtype):
             found = f"has dtype {array.dtype}" if is_array else f"is {describe(array)}"
             raise ArgumentTypeError(
                 f"{kernel.name}: out {index} {found}; it must be a NumPy array of {dtype}"
@@ -509,6 +522,8 @@ def _check_outputs(signature: Signature, given: Any) -> list[Array]:
             raise ArgumentShapeError(
                 f"{kernel.name}: out {index} has shape {array.shape}; it must be {shape}"
             )
+        if isinstance(array, DeviceArray):
+            array = array.make_pattern()  # noqa: PLW2901 - it overlaps itself as the array does
         if not array.flags.writeable:
             raise ArgumentTypeError(
                 f"{kernel.name}: out {index} is read-only; pass an array that can be written"
@@ -539,10 +554,10 @@ def _check_overlaps(signature: Signature, inputs: Sequence[Any], results: Sequen
     in_place = False
     for index, target in enumerate(results):
         for number, source in enumerate(inputs):
-            if isinstance(source, DeviceArray) or not may_overlap(target, source):
+            if not _may_overlap(target, source):
                 continue
             own = returned[index] is passed[number]
-            if not is_same_view(target, source) or (has_inout and not own):
+            if not _is_same_view(target, source) or (has_inout and not own):
                 raise ArgumentShapeError(
                     f"{name}: out {index} overlaps argument {number}"
                     + (
@@ -554,12 +569,24 @@ def _check_overlaps(signature: Signature, inputs: Sequence[Any], results: Sequen
                 )
             in_place = in_place or own
         for number, other in enumerate(results[:index]):
-            if may_overlap(target, other):
+            if _may_overlap(target, other):
                 raise ArgumentShapeError(
                     f"{name}: out {index} overlaps out {number}; each output needs memory of its "
                     "own"
                 )
     return in_place
+
+
+def _may_overlap(a: AnyArray, b: AnyArray) -> bool:
+    """Whether two arrays on the host, or two on a device, share an element."""
+    if isinstance(a, DeviceArray) and isinstance(b, DeviceArray):
+        return a.storage is b.storage and may_overlap(a.make_pattern(), b.make_pattern())
+    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and may_overlap(a, b)
+
+
+def _is_same_view(a: AnyArray, b: AnyArray) -> bool:
+    one, other = (x.make_pattern() if isinstance(x, DeviceArray) else x for x in (a, b))
+    return is_same_view(one, other)
 
 
 def _flatten(kernel: Kernel, array: Array, operand: Operand, *, is_output: bool = False) -> Array:
@@ -643,7 +670,7 @@ class SignatureCache:
             call = self.get(kernel, job, out_shape).make_call(job, params)
             call.job = index
             if out is not None:
-                call.use_outputs(out)
+                call.use_outputs(out, on_device=self._on_device)
         except GpuError as error:
             error.args = (f"job {index}: {error}",)
             raise

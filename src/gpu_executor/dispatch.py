@@ -45,7 +45,10 @@ class Dispatch:
 
 @dataclass(slots=True, eq=False)
 class ArrayCopy:
-    """A copy of one device array to another of as many bytes, at any offset of their storage."""
+    """A copy of one device array to another of equal shape and dtype, both with any strides.
+
+    The arrays must not overlap, unless they are the same view.
+    """
 
     source: DeviceArray
     target: DeviceArray
@@ -79,6 +82,19 @@ class ArrayDevice(Protocol):
 
     def put(self, array: npt.NDArray[Any]) -> DeviceArray:
         """A copy of a NumPy array on the device."""
+
+    def copy(self, array: DeviceArray) -> DeviceArray:
+        """A contiguous copy of an array of this device."""
+
+    def assign(self, target: DeviceArray, value: Any) -> None:
+        """Copy a NumPy array, a number or an array of this device to an array of this device, whose
+        shape it is broadcast to."""
+
+    def fetch(self, array: DeviceArray) -> npt.NDArray[Any]:
+        """A copy of an array of this device in host memory; waits for what writes the array."""
+
+    def synchronize(self) -> None:
+        """Wait for everything submitted before; raises the first error among it."""
 
     def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached value of the key, such as a table on the device; made if there is none."""

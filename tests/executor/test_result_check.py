@@ -63,7 +63,7 @@ class Spoiling:
     def _spoiled(self, result: Any) -> Any:
         spoiled = result[self._output] if isinstance(result, tuple) else result
         if len(spoiled) > self._index:
-            spoiled[self._index] += 1
+            spoiled[self._index] = np.asarray(spoiled[self._index]) + 1
         return result
 
     def __getattr__(self, name: str) -> Any:

@@ -13,7 +13,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.dispatch import ArrayCopy, Dispatch
 from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
-from gpu_executor.vulkan import binding, command_stream, device_memory, dispatch_cache
+from gpu_executor.vulkan import binding, command_stream, dispatch_cache, step_binder
 from gpu_executor.vulkan.timeline import Submission
 from tests.conftest import OpenGpu
 from tests.support.device_arrays import COUNT, WORD, draw_words, get_device_memory, submit_sum
@@ -128,8 +128,6 @@ def test_slices_and_reshaped_arrays_are_views(gpu: gx.PersistentVulkanBackend) -
     device.submit([ArrayCopy(x[3:8], y[1:6]), ArrayCopy(x[:2], y[8:])])
     assert y.numpy().tolist() == [0, *a[3:8], 0, 0, *a[:2]]
     assert x[5:3].shape == (0,)
-    with pytest.raises(gx.errors.ArgumentShapeError, match="has step 1, not 2"):
-        x[::2]
     with pytest.raises(gx.errors.ArgumentShapeError, match="reshaped"):
         x.reshape(3, -1)
     with pytest.raises(IndexError):
@@ -140,13 +138,9 @@ def test_arrays_that_cannot_be_bound_are_rejected(fresh_gpu: OpenGpu) -> None:
     gpu, other = fresh_gpu(), fresh_gpu()
     device = get_device_memory(gpu)
     x = device.put(draw_words(1))
-    with pytest.raises(gx.errors.ArgumentShapeError, match="begins 4 bytes into another"):
-        gpu.run(ADD_U32, x[1:], x[1:])
-    with pytest.raises(gx.errors.ArgumentShapeError, match="begins 4 bytes into another"):
-        device.submit([Dispatch(ADD_U32, (x[2:], x[2:], x[1:-1]), COUNT - 2)])
     with pytest.raises(gx.errors.ArgumentShapeError, match="cannot be copied"):
         device.submit([ArrayCopy(x, x[1:])])
-    with pytest.raises(gx.errors.ClosedError, match="another backend"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="another backend"):
         submit_sum(device, x, get_device_memory(other).put(draw_words(1)))
     with pytest.raises(gx.errors.KernelError, match="push constants"):
         device.submit([Dispatch(ADD_U32, (x, x, x), COUNT, push_words=tuple(range(40)))])
@@ -324,12 +318,15 @@ def test_copies_by_kernel_and_by_the_driver_are_exact(
 ) -> None:
     """Aligned for the kernel or not, whole units or not; words outside the copy do not change."""
     device, a = get_device_memory(fresh_gpu()), draw_words(1, 2000)
-    monkeypatch.setattr(device_memory, "KERNEL_COPY_BYTES", 16)
-    monkeypatch.setattr(device, "info", dataclasses.replace(device.info, kind="discrete"))
+    monkeypatch.setattr(step_binder, "KERNEL_COPY_BYTES", 16)
+    info = dataclasses.replace(device.info, kind="discrete")
+    monkeypatch.setattr(device._binder, "_info", info)
     x, y = device.put(a), device.put(np.zeros(2000, np.uint32))
     dispatched = device.stream.dispatches
     device.submit([ArrayCopy(x[begin : begin + size], y[begin : begin + size])])
-    by_kernel = size >= 4 and size % 4 == 0 and begin % (device._alignment // 4) == 0
+    by_kernel = (
+        size >= 4 and size % 4 == 0 and begin % (info.limits.buffer_offset_alignment // 4) == 0
+    )
     assert device.stream.dispatches - dispatched == by_kernel
     expected = np.zeros(2000, np.uint32)
     expected[begin : begin + size] = a[begin : begin + size]

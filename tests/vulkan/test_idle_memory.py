@@ -254,10 +254,12 @@ def test_a_repeated_operation_on_large_device_arrays_allocates_no_block(
     there = gpu.to_device(x)
     result = there
     for _ in range(3):
-        result = gpu.run(ADD_U32, there, there, keep=True)
+        result = gpu.run(ADD_U32, there, there)
+        gpu.synchronize()
     made = gpu.stats().memory.misses
     for _ in range(5):
-        result = gpu.run(ADD_U32, there, there, keep=True)
+        result = gpu.run(ADD_U32, there, there)
+        gpu.synchronize()
     assert gpu.stats().memory.misses == made
     np.testing.assert_array_equal(result.numpy(), 2 * x)
 

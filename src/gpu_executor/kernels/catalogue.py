@@ -120,6 +120,27 @@ def copy_kernel() -> Kernel:
     )
 
 
+STRIDED_COPY_AXES = 4
+
+
+@functools.cache
+def strided_copy_kernel(unit: int) -> Kernel:
+    """Return the kernel that copies units of 1, 2 or 4 bytes between arrays with any strides.
+
+    Its push constants (glsl/strided_copy.glsl) have `STRIDED_COPY_AXES` axes.
+    """
+    dtype = np.dtype(f"u{unit}")
+    return Kernel.from_spirv(
+        load_spirv(f"strided_copy_u{8 * unit}"),
+        inputs=1,
+        outputs=1,
+        split="whole",
+        dtypes=[dtype, dtype],
+        init=None,
+        name=f"strided_copy_u{8 * unit}",
+    )
+
+
 FMA_CHAINS = 8
 """The number of chains of each invocation of `fma_chain_kernel`."""
 

@@ -18,7 +18,7 @@ from gpu_executor.calibration import LARGE_COPY_BYTES, Calibration
 
 MAX_SLOTS = 16
 
-DataPath = Literal["host-visible", "device-local"]
+DataPath = Literal["host-visible", "device-local", "device-resident"]
 QueueUse = Literal["one", "split", "several"]
 """one: all pieces on one queue. split: copy in, compute and copy out on three queues. several: each
 piece as a whole on the next of several compute queues."""

@@ -183,7 +183,7 @@ def plan_on_device(signature: Signature, device: DeviceInfo) -> Plan:
             device.limits.max_work_group_count[0] * per_group,
         )
     return Plan(
-        count, "device-local", chunk, 1, 1, "one", work_group, per_invocation, tuple(reasons)
+        count, "device-resident", chunk, 1, 1, "one", work_group, per_invocation, tuple(reasons)
     )
 
 

@@ -40,7 +40,10 @@ def run_batch(
         )
         for index, (job, own) in enumerate(zip(given, iterate_params(params, len(given))))  # noqa: B905
     ]
-    busy = [call for call in calls if call.signature.count]
+    busy = [call for call in calls if call.signature.count and not call.touches_device()]
+    for call in calls:
+        if call.touches_device():
+            session.submit_call(call)
     if busy:
         prepared = session.prepare_batch(busy, options)
         session.run_to_end(busy, prepared)
@@ -119,6 +122,10 @@ def _stream_results(
 
     call = next(calls, None)
     while call is not None:
+        if call.touches_device():
+            yield session.submit_call(call)
+            call = next(calls, None)
+            continue
         if call.signature.count == 0:
             call.make_outputs()
             yield call.result()
@@ -147,7 +154,7 @@ class _CallsThatFit:
     def __iter__(self) -> Iterator[Call]:
         yield self._first
         for call in self._calls:
-            if not self._fits(call.signature):
+            if call.touches_device() or not self._fits(call.signature):
                 self.next_call = call
                 return
             yield call

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gpu_executor.dispatch import Dispatch
-from gpu_executor.errors import ClosedError, OutOfMemoryError
-from gpu_executor.vulkan.binding import Handle
-from gpu_executor.vulkan.commands import CommandPool, Copy, Recorder
+from gpu_executor.errors import ClosedError, GpuError, OutOfMemoryError
+from gpu_executor.vulkan.binding import Handle, vk
+from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder
 from gpu_executor.vulkan.dispatch_cache import (
+    CallDispatch,
     DispatchCache,
     PreparedDispatch,
     TransientSet,
@@ -29,22 +30,33 @@ from gpu_executor.vulkan.dispatch_cache import (
 )
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
+from gpu_executor.vulkan.status_check import StatusCheck
 from gpu_executor.vulkan.timeline import Submission
 
 MAX_IN_FLIGHT = 64
 """Submissions in flight; one more waits for the oldest."""
 
 
-class BoundStep(NamedTuple):
-    """A dispatch or a copy, with the memory that it uses."""
+class Write(NamedTuple):
+    """A few bytes that become part of the commands (`Recorder.write`)."""
 
-    work: Dispatch | Copy
+    buffer: Handle
+    offset: int
+    data: bytes
+
+
+class BoundStep(NamedTuple):
+    """A dispatch, a copy, a fill or a write, with the memory that it uses."""
+
+    work: Dispatch | CallDispatch | Copy | Fill | Write
     storages: Sequence[object]
     """The storages of its arrays, kept alive until the device has completed the step."""
     inputs: int
-    """The number of storages that it reads: the first ones. It writes the others."""
+    """The number of storages that it only reads: the first ones. It writes the others."""
     bindings: Sequence[int] = ()
     """What a dispatch binds, as `TransientSets.acquire` takes it."""
+    check: StatusCheck | None = None
+    """The status word of a checked kernel."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +70,7 @@ class RecordedCommands:
     keep_alive: list[object] = field(default_factory=list)
     dispatches: list[PreparedDispatch] = field(default_factory=list)
     sets: list[TransientSet] = field(default_factory=list)
+    checks: list[StatusCheck] = field(default_factory=list)
 
 
 class CommandStream:
@@ -74,7 +87,9 @@ class CommandStream:
         """Command buffers that are used again and again, the one submitted longest ago first."""
         self._graphs: set[RecordedCommands] = set()
         self._released_graphs: deque[RecordedCommands] = deque()
-        self._closed = False
+        self._errors: list[GpuError] = []
+        """Errors of completed checked calls that `synchronize` has not raised yet."""
+        self.closed = False
         self.submissions = self.dispatches = self.barriers = 0
 
     def submit(self, steps: Sequence[BoundStep]) -> None:
@@ -109,6 +124,8 @@ class CommandStream:
                 with Recorder(commands, simultaneous_use=True) as recorder:
                     self._record(recorder, steps, recorded)
                     recorder.barrier_all()
+                    if recorded.checks:
+                        recorder.barrier_all_to_host()
             except BaseException:
                 self._free(recorded)
                 raise
@@ -120,6 +137,8 @@ class CommandStream:
         with self._lock:
             self._check_open()
             recorded.in_flight = True
+            for check in recorded.checks:
+                check.passed = False
             self._timeline.submit(recorded.submission)
             self.submissions += 1
 
@@ -146,6 +165,16 @@ class CommandStream:
                 self._wait_for(each)
             self._free_released_graphs()
 
+    def synchronize(self) -> None:
+        """Wait like `wait`, and raise the first error that a checked call found since the last
+        time.
+        """
+        with self._lock:
+            self.wait()
+            errors, self._errors = self._errors, []
+            if errors:
+                raise errors[0]
+
     def wait_for_oldest(self) -> bool:
         """Wait for the oldest submission in flight; False if there is none."""
         with self._lock:
@@ -170,7 +199,7 @@ class CommandStream:
     def close(self) -> None:
         """Wait for the device and free everything; nothing can be submitted afterwards."""
         with self._lock:
-            self._closed = True
+            self.closed = True
             interrupt = None
             for each in (*self._graphs, *self._buffers):
                 interrupt = self._timeline.wait_uninterrupted(each.submission) or interrupt
@@ -192,6 +221,8 @@ class CommandStream:
                 with Recorder(buffer.commands) as recorder:
                     record(recorder, buffer)
                     recorder.barrier_all()
+                    if buffer.checks:
+                        recorder.barrier_all_to_host()
             except BaseException:
                 self._release_references(buffer)
                 self._buffers.appendleft(buffer)
@@ -203,7 +234,7 @@ class CommandStream:
             self.submissions += 1
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise ClosedError("the backend that owns the device arrays is closed")
         if self._released_graphs:
             self._free_released_graphs()
@@ -249,6 +280,7 @@ class CommandStream:
         self._timeline.wait(recorded.submission)
         if recorded in self._graphs:
             recorded.in_flight = False
+            self._complete_checks(recorded)
         else:
             self._release_references(recorded)
 
@@ -258,6 +290,16 @@ class CommandStream:
         self._dispatches.release(recorded.dispatches)
         self._sets.release(recorded.sets)
         recorded.keep_alive.clear()
+        if recorded.checks:
+            self._complete_checks(recorded)
+            recorded.checks.clear()
+
+    def _complete_checks(self, recorded: RecordedCommands) -> None:
+        """Read the status words of completed commands."""
+        for check in recorded.checks:
+            error = check.complete()
+            if error is not None:
+                self._errors.append(error)
 
     def _record(
         self, recorder: Recorder, steps: Sequence[BoundStep], into: RecordedCommands
@@ -268,7 +310,7 @@ class CommandStream:
         for step in steps:
             into.keep_alive += step.storages
             if len(steps) > 1:
-                copies = isinstance(step.work, Copy)
+                copies = isinstance(step.work, Copy | Fill | Write)
                 reads = step.storages[: step.inputs]
                 writes = step.storages[step.inputs :]
                 if not written.isdisjoint(step.storages) or not read.isdisjoint(writes):
@@ -281,21 +323,33 @@ class CommandStream:
                 read.update(reads)
                 written.update(writes)
                 copied |= copies
-            if isinstance(step.work, Copy):
-                recorder.copy([step.work])
+            work = step.work
+            if isinstance(work, Copy):
+                recorder.copy([work])
+            elif isinstance(work, Fill):
+                recorder.fill(work)
+            elif isinstance(work, Write):
+                recorder.write(*work)
             else:
-                self._record_dispatch(recorder, step.work, step.bindings, into)
+                self._record_dispatch(recorder, work, step.bindings, into)
+            if step.check is not None:
+                into.checks.append(step.check)
 
     def _record_dispatch(
         self,
         recorder: Recorder,
-        dispatch: Dispatch,
+        dispatch: Dispatch | CallDispatch,
         bindings: Sequence[int],
         into: RecordedCommands,
     ) -> None:
         prepared = self._dispatches.acquire(dispatch)
         into.dispatches.append(prepared)
-        bound = self._sets.acquire(bindings)
+        if isinstance(dispatch, CallDispatch):
+            bound = self._sets.acquire(bindings, dispatch.set_layout)
+            push, grid = vk.ffi.from_buffer(dispatch.push), dispatch.grid
+        else:
+            bound = self._sets.acquire(bindings, len(dispatch.arrays))
+            push, grid = prepared.push, prepared.grid
         into.sets.append(bound)
-        recorder.dispatch_prepared(prepared.pipeline, bound.handles, prepared.push, prepared.grid)
+        recorder.dispatch_prepared(prepared.pipeline, bound.handles, push, grid)
         self.dispatches += 1

@@ -22,41 +22,35 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu_executor.call import Array
+from gpu_executor.arguments import convert_assigned
+from gpu_executor.call import Array, Call
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayCopy, Dispatch, Step
+from gpu_executor.dispatch import ArrayCopy, Dispatch
 from gpu_executor.errors import (
-    ArgumentShapeError,
     ArgumentTypeError,
-    ClosedError,
-    DeviceLacksError,
     DeviceLostError,
     GpuError,
 )
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import Shape, to_native
-from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel
 from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.lru import LruCache
-from gpu_executor.plan import round_up_to_class
+from gpu_executor.overlaps import is_same_view, may_overlap
+from gpu_executor.plan import Plan, round_up_to_class
 from gpu_executor.primes import BLS12_381_FR, words
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES
-from gpu_executor.vulkan.binding import vk
-from gpu_executor.vulkan.command_stream import BoundStep, CommandStream, RecordedCommands
+from gpu_executor.vulkan.command_stream import CommandStream, RecordedCommands
 from gpu_executor.vulkan.commands import Copy
+from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.mapped_arrays import BufferRange, MappedArrays, RecycledResults
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
+from gpu_executor.vulkan.step_binder import CallStep, StepBinder, VulkanStep
 from gpu_executor.vulkan.transfers import MAX_STAGING_BYTES, Readback, Upload
 
 MAX_CACHED = 256
 """Values that `DeviceMemory.cache` holds, such as tables of twiddles."""
-KERNEL_COPY_BYTES = 1 << 20
-"""From this size on a kernel copies one device array to another: the driver of an NVIDIA H200
-moves 0.83 TB/s, reads and writes together, where a kernel moves 4.17 TB/s."""
-MIN_BINDING_BYTES = 4
-"""Bytes that are bound for an array without elements: Vulkan has no empty bindings."""
 
 F64_LIMB_FEATURES = frozenset({"shaderInt64", "shaderFloat64", "shaderRoundingModeRTZFloat64"})
 TRIAL_POINTS, TRIAL_COEFFICIENTS = 1 << 17, 256
@@ -71,7 +65,7 @@ class _Capture(threading.local):
     """Where the steps go that a thread submits while it records a graph, and the memory that it
     allocates while it makes a value for the cache."""
 
-    steps: list[Step] | None = None
+    steps: list[VulkanStep] | None = None
     tables: list[Allocation] | None = None
 
 
@@ -84,27 +78,6 @@ class _CachedValue:
     """The memory of its device arrays."""
     last_used: int
     """In nanoseconds of `time.monotonic_ns`."""
-
-
-class VulkanStorage:
-    """The memory of one device array, which returns to the pool with this object."""
-
-    __slots__ = ("__weakref__", "allocation", "device", "handle", "offset")
-
-    def __init__(self, device: DeviceMemory, allocation: Allocation) -> None:
-        self.device = device
-        self.allocation = allocation
-        self.handle = int(vk.ffi.cast("uintptr_t", allocation.block.buffer))
-        """The handle of the buffer, as an integer."""
-        self.offset = allocation.offset
-        """Where the storage begins in the buffer, in bytes."""
-
-    def fetch(self, shape: Shape, dtype: np.dtype[Any], offset: int) -> Array:
-        return self.device.fetch(self, shape, dtype, offset)
-
-    def __del__(self) -> None:
-        # Every result has a storage, and weakref.finalize takes four times as long.
-        self.device.release(self.allocation)
 
 
 class DeviceMemory:
@@ -127,14 +100,18 @@ class DeviceMemory:
         self._cache: LruCache[Hashable, _CachedValue] = LruCache()
         self._cache_lock = threading.RLock()
         self._capture = _Capture()
-        self._alignment = self.info.limits.buffer_offset_alignment
-        self._max_binding_bytes = self.info.limits.max_storage_buffer_range
+        self._binder = StepBinder(self, resources.memory, self._note_call)
         register_fork_handler(self._disown_after_fork)
 
     @functools.cached_property
     def f64_limbs(self) -> bool:
         """Whether products of large primes use f64 limbs, because they are faster here."""
         return try_f64_limbs(self)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the backend is closed, and every array gone."""
+        return self.stream is DISOWNED or self.stream.closed
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
@@ -143,7 +120,7 @@ class DeviceMemory:
         allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1), owner)
         if tables is not None:
             tables.append(allocation)
-        return DeviceArray(shape, dtype, VulkanStorage(self, allocation))
+        return DeviceArray(shape, dtype, VulkanStorage(self, allocation, nbytes))
 
     def put(self, array: Array) -> DeviceArray:
         """A copy of a NumPy array on the device.
@@ -154,47 +131,106 @@ class DeviceMemory:
         nbytes = round_up_to_class(array.nbytes)
         self._note_call(nbytes + min(nbytes, MAX_STAGING_BYTES))
         made = self.empty(array.shape, to_native(array.dtype))
-        storage = self._get_storage(made)
+        storage = self._binder.find_storage(made)
         self._upload.copy(array, storage.allocation, storage)
         return made
 
-    def fetch(
-        self, storage: VulkanStorage, shape: Shape, dtype: np.dtype[Any], skipped: int = 0
-    ) -> Array:
-        """The contents of a storage from byte `skipped` on, as a NumPy array."""
+    def copy(self, array: DeviceArray) -> DeviceArray:
+        """A contiguous copy of an array."""
+        made = self.empty(array.shape, array.dtype)
+        self.submit([ArrayCopy(array, made)])
+        return made
+
+    def assign(self, target: DeviceArray, value: Any) -> None:
+        """Copy a NumPy array, a number or a device array to an array, whose shape it is broadcast
+        to.
+        """
+        if isinstance(value, DeviceArray):
+            if value.dtype != target.dtype:
+                raise ArgumentTypeError(
+                    f"a device array of {value.dtype} cannot be assigned to one of {target.dtype}"
+                )
+            if value.storage is target.storage:
+                if is_same_array(value, target):
+                    return
+                if may_overlap(value.make_pattern(), target.make_pattern()):
+                    value = value.copy()
+            source = value
+        else:
+            source = self.put(convert_assigned(value, target.dtype))
+        self.submit([ArrayCopy(source.broadcast_to(target.shape), target)])
+
+    def fetch(self, array: DeviceArray) -> Array:
+        """A copy of an array in host memory; raises the error of a call that it depends on."""
         if self._capture.steps is not None:
             raise GpuError(
                 "a graph is being recorded, so there is no result to fetch yet; leave its `with` "
                 "block and call the graph first"
             )
-        source, nbytes = storage.allocation, math.prod(shape) * dtype.itemsize
+        if not array.is_contiguous:
+            array = self.copy(array)
+        storage = self._binder.find_storage(array)
+        fetched = self._fetch(storage, array)
+        for check in storage.checks:
+            error = check.find_error()
+            if error is not None:
+                raise error
+        return fetched
+
+    def _fetch(self, storage: VulkanStorage, array: DeviceArray) -> Array:
+        source, nbytes = storage.allocation, array.nbytes
         self._note_call(2 * round_up_to_class(nbytes))
-        offset = source.offset + skipped
+        offset = source.offset + array.offset
         if nbytes >= MIN_RECYCLED_BYTES:
             found = self._recycled.make_one((nbytes,), np.dtype(np.uint8), nbytes)
             if found is not None:
                 flat, target = found
                 copy = Copy(source.buffer, offset, target.buffer, target.offset, nbytes)
                 self._readback.copy(copy, (flat, storage))
-                return flat.view(dtype).reshape(shape)
-        result = np.empty(shape, dtype)
+                return flat.view(array.dtype).reshape(array.shape)
+        result = np.empty(array.shape, array.dtype)
         self._readback.fetch(source, offset, result.reshape(-1).view(np.uint8), storage)
         return result
+
+    def run(self, call: Call, plan: Plan) -> None:
+        """Submit a call whose arrays are device arrays; returns at once.
+
+        Its outputs are made here, unless the caller gave some. An in-out argument that is not its
+        own result is copied to the result, which the kernel changes.
+        """
+        signature = call.signature
+        if not call.results:
+            made = [self.empty(shape, dtype) for shape, dtype in signature.results]
+            call.set_device_outputs(made)
+        if not signature.count:
+            return
+        inputs, outputs = iter(call.inputs), iter(call.results)
+        arrays: list[DeviceArray] = []
+        steps: list[VulkanStep] = []
+        for operand in signature.operands:
+            array = next(outputs if operand.is_output else inputs)
+            if operand.is_input and operand.is_output:
+                passed = next(inputs)
+                if not is_same_array(passed, array):
+                    steps.append(ArrayCopy(passed, array))
+            arrays.append(array)
+        steps.append(CallStep(call, tuple(arrays), plan))
+        self.submit(steps)
+
+    def find_range(self, array: DeviceArray) -> BufferRange:
+        """The buffer range of a contiguous array, for commands that are recorded elsewhere."""
+        assert array.is_contiguous
+        storage = self._binder.find_storage(array)
+        block = storage.allocation.block
+        return BufferRange(block.buffer, storage.offset + array.offset, True, block.serial)
+
+    def synchronize(self) -> None:
+        """Wait for everything submitted before; raises the first error that a call found."""
+        self.stream.synchronize()
 
     def _note_call(self, nbytes: int) -> None:
         if nbytes > self._idle_memory.largest_call:
             self._idle_memory.note_call(nbytes)
-
-    def find_range(self, array: DeviceArray) -> BufferRange:
-        """The buffer range of an array, for a call that may run on another queue.
-
-        It waits for the command stream, so that the call sees everything submitted before.
-        """
-        self.stream.wait()
-        self._check_aligned(array)
-        storage = self._get_storage(array)
-        block = storage.allocation.block
-        return BufferRange(block.buffer, storage.offset + array.offset, True, block.serial)
 
     def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached value of the key, made if there is none; the cache is LRU."""
@@ -249,7 +285,7 @@ class DeviceMemory:
         finally:
             self._capture.tables = before
 
-    def submit(self, steps: Sequence[Step]) -> None:
+    def submit(self, steps: Sequence[VulkanStep]) -> None:
         """Run steps in order, after everything submitted before; returns at once.
 
         While this thread records a graph, the steps become part of the graph instead.
@@ -257,9 +293,9 @@ class DeviceMemory:
         if self._capture.steps is not None:
             self._capture.steps += steps
             return
-        self.stream.submit(self._bind(steps))
+        self.stream.submit(self._binder.bind(steps))
 
-    def begin_capture(self, steps: list[Step]) -> None:
+    def begin_capture(self, steps: list[VulkanStep]) -> None:
         """Append what this thread submits to `steps` instead of running it."""
         if self._capture.steps is not None:
             raise GpuError(
@@ -280,9 +316,9 @@ class DeviceMemory:
         finally:
             self._capture.steps = steps
 
-    def record(self, steps: Sequence[Step]) -> RecordedCommands:
+    def record(self, steps: Sequence[VulkanStep]) -> RecordedCommands:
         """Record steps without running them; the command stream's `replay` runs them."""
-        return self.stream.record(self._bind(steps))
+        return self.stream.record(self._binder.bind(steps))
 
     def release_completed(self) -> None:
         """Free arrays that only completed submissions still referred to."""
@@ -300,114 +336,10 @@ class DeviceMemory:
         self.stream = self._readback = self._upload = DISOWNED
         self._recycled = self._cache_lock = DISOWNED
 
-    def _bind(self, steps: Sequence[Step]) -> list[BoundStep]:
-        """Steps with the buffer ranges of their arrays."""
-        bound: list[BoundStep] = []
-        for step in steps:
-            if isinstance(step, Dispatch):
-                self._bind_dispatch(step, bound)
-            else:
-                self._bind_copy(step, bound)
-        return bound
 
-    def _bind_dispatch(self, dispatch: Dispatch, bound: list[BoundStep]) -> None:
-        storages: list[VulkanStorage] = []
-        bindings: list[int] = []
-        least, most = MIN_BINDING_BYTES, self._max_binding_bytes
-        total = 0
-        for array in dispatch.arrays:
-            storage, nbytes = array.storage, array.nbytes
-            total += nbytes
-            # The fast path: nearly all arrays are like this, and a dispatch has up to five.
-            if (
-                isinstance(storage, VulkanStorage)
-                and storage.device is self
-                and not array.offset
-                and least <= nbytes <= most
-            ):
-                storages.append(storage)
-                bindings += (storage.handle, storage.offset, nbytes)
-            else:
-                is_input = len(storages) < dispatch.kernel.inputs
-                usable = self._make_bindable(dispatch, array, bound, is_input=is_input)
-                storage = self._get_storage(usable)
-                storages.append(storage)
-                bindings += (storage.handle, storage.offset + usable.offset, max(nbytes, least))
-        self._note_call(total)
-        bound.append(BoundStep(dispatch, storages, dispatch.kernel.inputs, bindings))
-
-    def _make_bindable(
-        self, dispatch: Dispatch, array: DeviceArray, bound: list[BoundStep], *, is_input: bool
-    ) -> DeviceArray:
-        """The array; a copy of an input at an unaligned offset. The copy is appended to `bound`."""
-        if array.nbytes > self._max_binding_bytes:
-            raise DeviceLacksError(
-                f"{dispatch.kernel.name}: an array has {array.nbytes:,} bytes; {self.info.name} "
-                f"binds {self._max_binding_bytes:,} bytes at most"
-            )
-        if is_input and array.offset % self._alignment:
-            copy = self.empty(array.shape, array.dtype)
-            self._bind_copy(ArrayCopy(array, copy), bound)
-            return copy
-        self._check_aligned(array)
-        return array
-
-    def _bind_copy(self, step: ArrayCopy, bound: list[BoundStep]) -> None:
-        source, target = step.source, step.target
-        if source.nbytes != target.nbytes:
-            raise ArgumentShapeError(
-                f"an array of {source.nbytes:,} bytes cannot be copied to one of "
-                f"{target.nbytes:,} bytes"
-            )
-        storages = [self._get_storage(each) for each in (source, target)]
-        start, end = (each.allocation for each in storages)
-        if self._copies_by_kernel(step, storages):
-            units = source.nbytes // COPY_UNIT_BYTES
-            dispatch = Dispatch(copy_kernel(), (source, target), units, grid_stride=True)
-            self._bind_dispatch(dispatch, bound)
-        elif source.nbytes:
-            copy = Copy(
-                start.buffer,
-                start.offset + source.offset,
-                end.buffer,
-                end.offset + target.offset,
-                source.nbytes,
-            )
-            bound.append(BoundStep(copy, storages, 1))
-
-    def _copies_by_kernel(self, step: ArrayCopy, storages: Sequence[VulkanStorage]) -> bool:
-        """Whether a copy is large, and both arrays can be bound and consist of whole units."""
-        nbytes = step.source.nbytes
-        offsets = [
-            storage.offset + array.offset
-            for storage, array in zip(storages, (step.source, step.target), strict=True)
-        ]
-        return (
-            self.info.kind != "cpu"
-            and KERNEL_COPY_BYTES <= nbytes <= self._max_binding_bytes
-            and nbytes % COPY_UNIT_BYTES == 0
-            and not any(offset % COPY_UNIT_BYTES or offset % self._alignment for offset in offsets)
-        )
-
-    def _get_storage(self, array: DeviceArray) -> VulkanStorage:
-        storage = array.storage
-        if not isinstance(storage, VulkanStorage):
-            raise ArgumentTypeError(
-                "the array is on a device of another kind of backend; fetch it with numpy()"
-            )
-        if storage.device is not self:
-            raise ClosedError(
-                "the array is on the device of another backend; fetch it with numpy()"
-            )
-        return storage
-
-    def _check_aligned(self, array: DeviceArray) -> None:
-        # Storages are aligned for any use, so only the offset of the array matters.
-        if array.offset % self._alignment:
-            raise ArgumentShapeError(
-                f"the array begins {array.offset:,} bytes into another one; kernels on "
-                f"{self.info.name} need a multiple of {self._alignment} bytes"
-            )
+def is_same_array(a: DeviceArray, b: DeviceArray) -> bool:
+    """Whether two device arrays are the same view of the same storage."""
+    return a.storage is b.storage and is_same_view(a.make_pattern(), b.make_pattern())
 
 
 def try_f64_limbs(device_memory: DeviceMemory) -> bool:

@@ -11,7 +11,7 @@ An update template (Vulkan 1.3, 14.2.6) writes a set from packed integers in one
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from gpu_executor.dispatch import Dispatch
@@ -22,14 +22,16 @@ from gpu_executor.plan.plan import choose_work_groups
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.device import Device
-from gpu_executor.vulkan.pipeline import Pipeline, make_set_layout
+from gpu_executor.vulkan.pipeline import Pipeline, get_descriptor_type, make_set_layout
 from gpu_executor.vulkan.resources import Resources
 
 VALUES_PER_BINDING = 3
 """A buffer's handle, an offset and a length: the fields of VkDescriptorBufferInfo."""
 MAX_CACHED_DISPATCHES = 256
 """A field operation needs one to five, for each number of elements."""
-DispatchKey = tuple[Kernel, int, int, tuple[int, ...], int | None, bool, int | None]
+SetLayout = int | tuple[tuple[int, ...], tuple[int, ...]]
+"""The storage buffers of a descriptor set: their number if they are bindings 0, 1, ..., else their
+bindings and those of uniform buffers behind them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,11 +40,24 @@ class TransientSet:
 
     descriptor_set: DescriptorSet
     handles: Handle
+    layout: SetLayout
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallDispatch:
+    """One dispatch of a call: everything but its arrays."""
+
+    kernel: Kernel
+    work_group: int
+    per_invocation: int
+    push: bytes
+    grid: Grid
+    set_layout: SetLayout
 
 
 @dataclass(slots=True, eq=False)
 class _SetGroup:
-    """The sets with one number of bindings."""
+    """The sets of one layout."""
 
     layout: Handle
     template: Handle
@@ -55,19 +70,19 @@ class TransientSets:
 
     def __init__(self, resources: Resources) -> None:
         self._device, self._pools = resources.device, resources.descriptors
-        self._groups: dict[int, _SetGroup] = {}
+        self._groups: dict[SetLayout, _SetGroup] = {}
 
-    def acquire(self, values: Sequence[int]) -> TransientSet:
+    def acquire(self, values: Sequence[int], layout: SetLayout) -> TransientSet:
         """A set that binds these buffer ranges: VALUES_PER_BINDING integers per binding."""
-        bindings = len(values) // VALUES_PER_BINDING
-        group = self._groups.get(bindings)
+        group = self._groups.get(layout)
         if group is None:
-            group = self._groups[bindings] = _make_group(self._device, bindings)
+            group = self._groups[layout] = _make_group(self._device, layout)
         if group.idle:
             acquired = group.idle.pop()
         else:
-            made = self._pools.take(group.layout, bindings)
-            acquired = TransientSet(made, vk.ffi.new("VkDescriptorSet[]", [made.handle]))
+            made = self._pools.take(group.layout, len(values) // VALUES_PER_BINDING)
+            handles = vk.ffi.new("VkDescriptorSet[]", [made.handle])
+            acquired = TransientSet(made, handles, layout)
         data = vk.ffi.from_buffer(group.packer.pack(*values))
         vk.vkUpdateDescriptorSetWithTemplate(
             self._device.handle, acquired.descriptor_set.handle, group.template, data
@@ -78,7 +93,7 @@ class TransientSets:
         """Take back sets that the device no longer uses, and empty the list."""
         while sets:
             each = sets.pop()  # before it is idle, so that an interrupt never releases it twice
-            self._groups[each.descriptor_set.bindings].idle.append(each)
+            self._groups[each.layout].idle.append(each)
 
     def close(self) -> None:
         """Free all sets; every set must have been released."""
@@ -91,26 +106,31 @@ class TransientSets:
         self._groups.clear()
 
 
-def _make_group(device: Device, bindings: int) -> _SetGroup:
-    layout = make_set_layout(device, range(bindings))
+def _make_group(device: Device, layout: SetLayout) -> _SetGroup:
+    bindings, uniforms = (range(layout), ()) if isinstance(layout, int) else layout
+    set_layout = make_set_layout(device, bindings, uniforms)
     try:
-        template = _make_template(device, layout, bindings)
+        template = _make_template(device, set_layout, bindings, uniforms)
     except BaseException:
-        vk.vkDestroyDescriptorSetLayout(device.handle, layout, vk.ffi.NULL)
+        vk.vkDestroyDescriptorSetLayout(device.handle, set_layout, vk.ffi.NULL)
         raise
-    return _SetGroup(layout, template, struct.Struct(f"={VALUES_PER_BINDING * bindings}Q"))
+    values = VALUES_PER_BINDING * (len(bindings) + len(uniforms))
+    return _SetGroup(set_layout, template, struct.Struct(f"={values}Q"))
 
 
-def _make_template(device: Device, layout: Handle, bindings: int) -> Handle:
+def _make_template(
+    device: Device, layout: Handle, bindings: Sequence[int], uniforms: Sequence[int]
+) -> Handle:
     arena, nbytes = Arena(), vk.ffi.sizeof("VkDescriptorBufferInfo")
-    entries = arena.array("VkDescriptorUpdateTemplateEntry", bindings)
-    for binding, entry in enumerate(entries):
+    numbers = [*bindings, *uniforms]
+    entries = arena.array("VkDescriptorUpdateTemplateEntry", len(numbers))
+    for index, (binding, entry) in enumerate(zip(numbers, entries, strict=True)):
         entry.dstBinding, entry.descriptorCount = binding, 1
-        entry.descriptorType = vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
-        entry.offset, entry.stride = binding * nbytes, nbytes
+        entry.descriptorType = get_descriptor_type(uniform=index >= len(bindings))
+        entry.offset, entry.stride = index * nbytes, nbytes
     info = arena.new(
         "VkDescriptorUpdateTemplateCreateInfo",
-        descriptorUpdateEntryCount=bindings,
+        descriptorUpdateEntryCount=len(numbers),
         pDescriptorUpdateEntries=entries,
         templateType=vk.VK_DESCRIPTOR_UPDATE_TEMPLATE_TYPE_DESCRIPTOR_SET,
         descriptorSetLayout=layout,
@@ -131,6 +151,18 @@ class PreparedDispatch:
     """Recorded dispatches that use the pipeline and that the device may still run."""
 
 
+def _make_key(dispatch: Dispatch) -> Hashable:
+    return (
+        dispatch.kernel,
+        len(dispatch.arrays),
+        dispatch.count,
+        dispatch.push_words,
+        dispatch.groups,
+        dispatch.grid_stride,
+        dispatch.work_group,
+    )
+
+
 class DispatchCache:
     """Prepared dispatches, least recently used first; one in use is never evicted.
 
@@ -139,18 +171,17 @@ class DispatchCache:
 
     def __init__(self, resources: Resources) -> None:
         self._pipelines, self._info = resources.pipelines, resources.device.info
-        self._prepared: LruCache[DispatchKey, PreparedDispatch] = LruCache()
+        self._prepared: LruCache[Hashable, PreparedDispatch] = LruCache()
 
-    def acquire(self, dispatch: Dispatch) -> PreparedDispatch:
-        """The prepared dispatch, in use until it is released."""
-        key = (
-            dispatch.kernel,
-            len(dispatch.arrays),
-            dispatch.count,
-            dispatch.push_words,
-            dispatch.groups,
-            dispatch.grid_stride,
-            dispatch.work_group,
+    def acquire(self, dispatch: Dispatch | CallDispatch) -> PreparedDispatch:
+        """The prepared dispatch, in use until it is released.
+
+        That of a call has only the pipeline: its push constants and grid differ from call to call.
+        """
+        key: Hashable = (
+            (dispatch.kernel, dispatch.work_group, dispatch.per_invocation)
+            if isinstance(dispatch, CallDispatch)
+            else _make_key(dispatch)
         )
         prepared = self._prepared.get(key)
         if prepared is None:
@@ -175,7 +206,15 @@ class DispatchCache:
             self._pipelines.release(prepared.pipeline)
         self._prepared.clear()
 
-    def _prepare(self, dispatch: Dispatch) -> PreparedDispatch:
+    def _prepare(self, dispatch: Dispatch | CallDispatch) -> PreparedDispatch:
+        if isinstance(dispatch, CallDispatch):
+            pipeline = self._pipelines.acquire(
+                dispatch.kernel,
+                dispatch.work_group,
+                dispatch.per_invocation,
+                params_in_buffer=False,
+            )
+            return PreparedDispatch(pipeline, vk.ffi.NULL, (1, 1, 1))
         kernel, given = dispatch.kernel, len(dispatch.arrays)
         if kernel.status:
             raise KernelError(

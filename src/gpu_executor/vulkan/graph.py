@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayCopy, Step
+from gpu_executor.dispatch import ArrayCopy
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.vulkan.command_stream import RecordedCommands
 from gpu_executor.vulkan.device_memory import DeviceMemory
+from gpu_executor.vulkan.step_binder import VulkanStep
 
 
 class Graph:
@@ -27,7 +28,7 @@ class Graph:
         self._memory = device_memory
         self._inputs = [_get_data(each) for each in inputs]
         self._recorded: RecordedCommands | None = None
-        self._steps: list[Step] = []
+        self._steps: list[VulkanStep] = []
 
     def __enter__(self) -> Graph:
         if self._recorded is not None:

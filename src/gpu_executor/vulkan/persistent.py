@@ -73,11 +73,14 @@ class PersistentVulkanBackend(Backend):
         `device_local` selects the data path: True stages the data through device memory, False lets
         the kernel work on mapped host memory, None leaves the choice to the settings, the size and
         the device. `out` is the array to write to, or a tuple of arrays; it may be one of the
-        inputs. With `keep=True` and without `out` the result stays on the device as a
-        `DeviceArray`, which kernels take as well.
+        inputs.
+
+        If an array is a device array, the call is submitted and not waited for, and its results are
+        device arrays; `keep=False` fetches them, and a NumPy array as `out` waits too. `keep=True`
+        leaves the results of any call on the device. NumPy arrays are copied before this returns.
         """
         return self._session.run(
-            kernel, arrays, device_local, out, keep=bool(keep), params=params, out_shape=out_shape
+            kernel, arrays, device_local, out, keep=keep, params=params, out_shape=out_shape
         )
 
     def run_field_add(
@@ -184,17 +187,22 @@ class PersistentVulkanBackend(Backend):
     def to_device(self, array: Any) -> Any:
         """Copy an array to device memory, so that kernels use it without transfers over the bus.
 
-        A `FieldArray` stays a `FieldArray`, in the representation that its field computes with.
+        A `FieldArray` stays a `FieldArray`, in the representation that its field computes with. An
+        array of this device is returned as it is; one of another device is copied.
         """
         self._check_open()
         if isinstance(array, CopiesToDevice):
             return array.copy_to_device(self._session.device_memory)
+        if isinstance(array, DeviceArray):
+            if array.storage.device is self._session.device_memory:
+                return array
+            array = array.numpy()
         return self._session.device_memory.put(as_numbers("to_device", array))
 
     def synchronize(self) -> None:
-        """Wait for every operation on device arrays that was submitted before."""
+        """Wait for all calls on device arrays; raises the first error that one of them found."""
         self._check_open()
-        self._session.device_memory.stream.wait()
+        self._session.device_memory.synchronize()
 
     def graph(self, *inputs: Any) -> Graph:
         """Record the operations on device arrays inside its `with`, to run them again with other

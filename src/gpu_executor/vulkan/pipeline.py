@@ -187,15 +187,24 @@ class PipelineCache:
         self._lock = threading.Lock()
         self._hits = self._misses = self._evictions = 0
 
-    def acquire(self, kernel: Kernel, work_group: int, per_invocation: int) -> Pipeline:
+    def acquire(
+        self,
+        kernel: Kernel,
+        work_group: int,
+        per_invocation: int,
+        *,
+        params_in_buffer: bool = True,
+    ) -> Pipeline:
         """Return the pipeline of a kernel and its tuning.
 
-        `release` it when no recorded commands use it.
+        With `params_in_buffer`, push constants with parameters move into a uniform buffer where the
+        device allows it, so that recorded commands serve other values too. `release` the pipeline
+        when no recorded commands use it.
         """
         chosen = choose_constants(kernel, work_group, per_invocation)
         constants = encode_specialization(kernel, chosen)
         check_work_group(kernel, work_group, self._device.info)
-        key = (kernel.digest, constants, kernel.pushes_params)
+        key = (kernel.digest, constants, params_in_buffer and kernel.pushes_params)
         with self._lock:
             pipeline = self._pipelines.use(key)
             if pipeline is None:
@@ -245,7 +254,7 @@ class PipelineCache:
         interface, code, push_bytes = kernel.interface, kernel.spirv, kernel.push_bytes
         uniforms = [] if interface.uniform is None else [interface.uniform.binding]
         params_binding = None
-        if kernel.pushes_params and "uniformBufferStandardLayout" in self._device.info.features:
+        if key[2] and "uniformBufferStandardLayout" in self._device.info.features:
             params_binding = max([*interface.bindings, *uniforms]) + 1
             uniforms.append(params_binding)
             code, push_bytes = move_to_uniform_buffer(code, params_binding), 0

@@ -22,14 +22,12 @@ from gpu_executor.call import (
     describe_arrays,
     freeze_shape,
 )
-from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.lru import remember
 from gpu_executor.plan import Piece, Plan, Request, RunOptions, make_plan, plan_on_device
 from gpu_executor.settings import Settings
-from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.mapped_arrays import (
     BufferRange,
     BufferRanges,
@@ -56,13 +54,10 @@ class PreparedCall:
     plan: Plan
     steps: tuple[Step, ...]
     slot_key: SlotKey
-    on_device: bool
-    """Whether device arrays take part."""
     recycles_results: bool
     """Whether the results are large enough for recycled memory."""
     nbytes: int
-    """The bytes that a call needs at once: its slots, its results in recycled memory, and its
-    arrays if device arrays take part."""
+    """The bytes that a call needs at once: its slots and its results in recycled memory."""
 
 
 class CallPreparer:
@@ -82,6 +77,8 @@ class CallPreparer:
         self.signatures = SignatureCache()
         self._single: dict[Hashable, PreparedCall] = {}
         self._batches: dict[Hashable, PreparedCall] = {}
+        self._on_device: dict[Signature, Plan] = {}
+        """Plans of calls on device arrays. No calibration changes them."""
 
     @property
     def calibration(self) -> Calibration | None:
@@ -100,30 +97,23 @@ class CallPreparer:
         arrays: Sequence[AnyArray],
         device_local: bool | None,
         *,
-        keep: bool,
         profiled: bool,
         out_shape: Any = None,
     ) -> PreparedCall:
-        """Prepare a call on these arrays; `keep` leaves its results on the device."""
+        """Prepare a call on these arrays."""
         try:
             shape = None if out_shape is None else freeze_shape(out_shape)
-            key = (id(kernel), device_local, keep, profiled, shape, *describe_arrays(arrays))
+            key = (id(kernel), device_local, profiled, shape, *describe_arrays(arrays))
         except AttributeError:
             check(kernel, arrays)
             raise
         prepared = self._single.get(key)
         if prepared is None:
             signature = check(kernel, arrays, out_shape=out_shape)
-            there = [isinstance(array, DeviceArray) for array in arrays]
-            if keep and there and all(there):
-                plan = plan_on_device(signature, self._info)
-            else:
-                request = Request.of(
-                    signature, 1, RunOptions(device_local), recycled=can_recycle_results(signature)
-                )
-                plan = self._make_plan(request)
-            on_device = keep or any(there)
-            prepared = self.make(signature, plan, on_device=on_device, profiled=profiled)
+            request = Request.of(
+                signature, 1, RunOptions(device_local), recycled=can_recycle_results(signature)
+            )
+            prepared = self.make(signature, self._make_plan(request), profiled=profiled)
             remember(self._single, key, prepared, MAX_SIGNATURES)
         return prepared
 
@@ -143,32 +133,30 @@ class CallPreparer:
                 recycled=can_recycle_results(largest),
             )
             # The prepared call keeps the signature alive, so that its id stays unique.
-            prepared = self.make(
-                largest, self._make_plan(request), on_device=False, profiled=profiled
-            )
+            prepared = self.make(largest, self._make_plan(request), profiled=profiled)
             remember(self._batches, key, prepared, MAX_SIGNATURES)
         return prepared
 
-    def make(
-        self, signature: Signature, plan: Plan, *, on_device: bool = False, profiled: bool = False
-    ) -> PreparedCall:
+    def plan_on_device(self, signature: Signature) -> Plan:
+        """Return the plan of calls of a signature on device arrays."""
+        plan = self._on_device.get(signature)
+        if plan is None:
+            _check_has_spirv(signature.kernel)
+            plan = plan_on_device(signature, self._info)
+            remember(self._on_device, signature, plan, MAX_SIGNATURES)
+        return plan
+
+    def make(self, signature: Signature, plan: Plan, *, profiled: bool = False) -> PreparedCall:
         """Prepare calls of a signature under a given plan."""
-        if not signature.kernel.spirv:
-            raise KernelError(
-                f"kernel {signature.kernel.name!r} has only WGSL, which Vulkan cannot run; run it "
-                "with gx.GpuExecutor('auto') or gx.GpuExecutor('webgpu'), or give it SPIR-V"
-            )
+        _check_has_spirv(signature.kernel)
         layout = SlotLayout.of(plan, signature, profiled=profiled)
         slot_key = self._slot_pool.get_key(layout)
         nbytes = plan.slots * slot_key.nbytes + count_recycled_bytes(signature)
-        if on_device:
-            nbytes += sum(operand.nbytes for operand in signature.operands)
         return PreparedCall(
             signature,
             plan,
             make_steps(plan, signature),
             slot_key,
-            on_device,
             can_recycle_results(signature),
             nbytes,
         )
@@ -178,7 +166,7 @@ class CallPreparer:
     ) -> PreparedCall:
         """Prepare calls of `signature` under `plan`, otherwise like `prepared`."""
         profiled = prepared.slot_key.layout.profiled
-        return self.make(signature, plan, on_device=prepared.on_device, profiled=profiled)
+        return self.make(signature, plan, profiled=profiled)
 
     def prepare_whole(self, prepared: PreparedCall, signature: Signature) -> PreparedCall:
         """Prepare a call of another signature in a batch of a kernel that is not chunked."""
@@ -192,6 +180,14 @@ class CallPreparer:
         if self._calibration is None and (request.jobs > 1 or request.bytes_in >= LARGE_BYTES):
             self._calibrate()
         return make_plan(request, self._info, self._settings, self._calibration)
+
+
+def _check_has_spirv(kernel: Kernel) -> None:
+    if not kernel.spirv:
+        raise KernelError(
+            f"kernel {kernel.name!r} has only WGSL, which Vulkan cannot run; run it with "
+            "gx.GpuExecutor('auto') or gx.GpuExecutor('webgpu'), or give it SPIR-V"
+        )
 
 
 def make_steps(plan: Plan, signature: Signature, grid: Grid | None = None) -> tuple[Step, ...]:
@@ -211,23 +207,11 @@ def _get_count(signature: Signature) -> int:
 
 
 class BufferRangeFinder:
-    """Finds the buffer ranges of mapped, imported and device arrays."""
+    """Finds the buffer ranges of mapped and imported arrays."""
 
-    def __init__(
-        self,
-        info: DeviceInfo,
-        mapped: MappedArrays,
-        device_memory: DeviceMemory,
-        recycled: RecycledResults,
-    ) -> None:
+    def __init__(self, info: DeviceInfo, mapped: MappedArrays, recycled: RecycledResults) -> None:
         self._alignment = info.limits.buffer_offset_alignment
-        self._mapped, self._device_memory, self._recycled = mapped, device_memory, recycled
-
-    def find(self, array: Any) -> BufferRange | None:
-        """Return the range of an array that the device can use where it is, else None."""
-        if isinstance(array, DeviceArray):
-            return self._device_memory.find_range(array)
-        return self._mapped.find(array)
+        self._mapped, self._recycled = mapped, recycled
 
     def find_ranges(
         self, call: Call, plan: Plan, results: Sequence[BufferRange] = ()
@@ -237,11 +221,11 @@ class BufferRangeFinder:
         `results` are the ranges of recycled results, which are known already.
         """
         signature = call.signature
-        found = [self.find(array) for array in call.inputs]
+        found = [self._mapped.find(array) for array in call.inputs]
         if results:
             found += results
         elif call.outputs:
-            found += [self.find(array) for array in call.outputs]
+            found += [self._mapped.find(array) for array in call.outputs]
         else:
             found += [None] * signature.kernel.outputs
         call.imports = self._hold_imports(found)

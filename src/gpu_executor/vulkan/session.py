@@ -16,10 +16,12 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from threading import get_ident
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.calibration import Calibration
 from gpu_executor.call import AnyArray, Array, Call, as_arrays
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
     ArgumentTypeError,
     ClosedError,
@@ -30,6 +32,7 @@ from gpu_executor.errors import (
 from gpu_executor.fork import raise_forked, register_fork_handler
 from gpu_executor.idle_memory import IdleMemory, MemoryUse
 from gpu_executor.kernel import Kernel, Shape
+from gpu_executor.overlaps import list_outputs
 from gpu_executor.plan import Plan, RunOptions, check_grid, shrink_plan
 from gpu_executor.settings import Settings
 from gpu_executor.telemetry.spans import TraceFile
@@ -64,6 +67,14 @@ from gpu_executor.vulkan.stats import Stats
 from gpu_executor.vulkan.timeline import Timeline
 
 log = logging.getLogger("gpu_executor.vulkan")
+
+
+def _are_on_device(arrays: Sequence[Any]) -> bool:
+    """Whether any array is a device array."""
+    for array in arrays:  # noqa: SIM110 - on the path of every call, where any() takes twice as long
+        if isinstance(array, DeviceArray):
+            return True
+    return False
 
 
 class Closeable(Protocol):
@@ -125,9 +136,7 @@ class Session:
             )
             opened.callback(self.device_memory.close)
             self._memory.reclaim = self._release_unused
-            self._range_finder = BufferRangeFinder(
-                self.info, self.mapped, self.device_memory, self._recycled
-            )
+            self._range_finder = BufferRangeFinder(self.info, self.mapped, self._recycled)
             self._slot_pool = self._make_slot_pool()
             self.call_preparer = CallPreparer(
                 self.info, settings, self._slot_pool, self._calibrate_if_idle
@@ -148,34 +157,43 @@ class Session:
         arrays: Sequence[AnyArray],
         device_local: bool | None,
         *,
-        keep: bool = False,
         out_shape: Any = None,
     ) -> PreparedCall:
-        """Prepare a call on these arrays."""
+        """Prepare a call on these NumPy arrays."""
         if self.closed or self.dropped_streams:
             self.check_open()
         profiled = self.profile is not None
         return self.call_preparer.prepare_single(
-            kernel, arrays, device_local, keep=keep, profiled=profiled, out_shape=out_shape
+            kernel, arrays, device_local, profiled=profiled, out_shape=out_shape
         )
 
     def prepare_batch(self, calls: Sequence[Call], options: RunOptions) -> PreparedCall:
         """Prepare a batch of calls, none of them empty."""
-        in_place = self.mapped.any and all(map(self._range_finder.find, calls[0].inputs))
+        in_place = self.mapped.any and all(map(self.mapped.find, calls[0].inputs))
         profiled = self.profile is not None
         return self.call_preparer.prepare_batch(
             calls, options, in_place=in_place, profiled=profiled
         )
 
     def explain(
-        self, kernel: Kernel, arrays: Sequence[AnyArray], device_local: bool | None
+        self,
+        kernel: Kernel,
+        arrays: Sequence[Any],
+        device_local: bool | None,
+        *,
+        params: Any = None,
+        out_shape: Any = None,
     ) -> Plan:
         """Return the plan that `run` follows for these arrays."""
-        prepared = self.prepare(kernel, arrays, device_local)
+        arrays = as_arrays(kernel, arrays)
+        if _are_on_device(arrays):
+            self.check_open()
+            signature = self.call_preparer.signatures.get(kernel, arrays, out_shape)
+            return self.call_preparer.plan_on_device(signature)
+        prepared = self.prepare(kernel, arrays, device_local, out_shape=out_shape)
         if prepared.plan.slots > 1:
-            prepared = self.prepare_batch(
-                [prepared.signature.make_call(arrays)], RunOptions(device_local)
-            )
+            call = prepared.signature.make_call(arrays, params)
+            prepared = self.prepare_batch([call], RunOptions(device_local))
         return prepared.plan
 
     def check_open(self) -> None:
@@ -206,32 +224,26 @@ class Session:
         device_local: bool | None,
         out: Any = None,
         *,
-        keep: bool = False,
+        keep: bool | None = None,
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
         """Check, plan and run a call.
 
-        The results go to `out`, to new arrays, or (keep) to device arrays.
+        The results go to `out`, to new NumPy arrays, or to device arrays: if any array is one, or
+        with `keep`.
         """
         arrays = as_arrays(kernel, arrays)
-        prepared = self.prepare(kernel, arrays, device_local, keep=keep, out_shape=out_shape)
+        if keep or _are_on_device(arrays) or _are_on_device(list_outputs(out)):
+            return self._run_on_device(kernel, arrays, out, keep, params, out_shape)
+        prepared = self.prepare(kernel, arrays, device_local, out_shape=out_shape)
         if prepared.nbytes > self._idle_memory.largest_call:
             self._idle_memory.note_call(prepared.nbytes)
         signature, steps = prepared.signature, prepared.steps
         call = signature.make_call(arrays, params)
         if call.grid is not None:
             steps = self.make_steps(prepared.plan, call)
-        if keep:
-            if out is not None:
-                raise ArgumentTypeError(
-                    f"{kernel.name}: out= and keep=True contradict each other: the result goes to "
-                    "an array on the host, or stays on the device; give one of them"
-                )
-            call.set_device_outputs(
-                [self.device_memory.empty(shape, dtype) for shape, dtype in signature.results]
-            )
-        elif out is not None:
+        if out is not None:
             call.use_outputs(out)
         if signature.count == 0:
             call.make_outputs()
@@ -241,7 +253,7 @@ class Session:
             self.run_to_end([call], prepared)
             return call.result()
         recycled = self._range_finder.recycle_results(call) if prepared.recycles_results else ()
-        if self.mapped.any or prepared.on_device:
+        if self.mapped.any:
             call.buffer_ranges = self._range_finder.find_ranges(call, prepared.plan, recycled)
         try:
             slot = self._slot_pool.take(prepared.slot_key)
@@ -255,6 +267,52 @@ class Session:
             slot.record.elements += signature.count
         finally:
             self._slot_pool.put_back(prepared.slot_key, slot)
+        return call.result()
+
+    def _run_on_device(
+        self,
+        kernel: Kernel,
+        arrays: Sequence[Any],
+        out: Any,
+        keep: bool | None,
+        params: Any,
+        out_shape: Any,
+    ) -> Any:
+        """Submit a call to the command stream; wait only for results that go to the host."""
+        self.check_open()
+        signature = self.call_preparer.signatures.get(kernel, arrays, out_shape)
+        call = signature.make_call(arrays, params)
+        if out is not None:
+            on_device = _are_on_device(list_outputs(out))
+            if keep is not None and keep != on_device:
+                raise ArgumentTypeError(
+                    f"{kernel.name}: keep={keep} and out= contradict each other: out has arrays on "
+                    f"the {'device' if on_device else 'host'}; give one of them"
+                )
+            call.use_outputs(out, on_device=True)
+        return self.submit_call(call, fetch=keep is False)
+
+    def submit_call(self, call: Call, *, fetch: bool = False) -> Any:
+        """Submit a call to the command stream and return its results.
+
+        NumPy arrays among its inputs are copied to the device before. The results are device
+        arrays. If the call has NumPy arrays for them, or with `fetch`, they are waited for.
+        """
+        memory, signature = self.device_memory, call.signature
+        targets: list[Any] = []
+        if call.results and not _are_on_device(call.results):
+            targets, call.results = call.results, []
+        call.inputs = [
+            array if isinstance(array, DeviceArray) else memory.put(array) for array in call.inputs
+        ]
+        memory.run(call, self.call_preparer.plan_on_device(signature))
+        self._record.calls += 1
+        self._record.elements += signature.count
+        if targets or fetch:
+            fetched = [array.numpy() for array in call.results]
+            for target, array in zip(targets, fetched, strict=False):
+                np.copyto(target, array, casting="equiv")
+            call.results = targets or fetched
         return call.result()
 
     def run_to_end(self, calls: Sequence[Call], prepared: PreparedCall) -> None:
@@ -320,7 +378,7 @@ class Session:
                         if can_recycle_results(call.signature)
                         else ()
                     )
-                    if self.mapped.any or call.touches_device():
+                    if self.mapped.any:
                         call.buffer_ranges = self._range_finder.find_ranges(call, plan, recycled)
                     if check_start is not None:
                         yield from ring.free_slot()
@@ -470,6 +528,8 @@ class Session:
         records = self._slot_pool.list_records()
         for path, record in records:
             by_path[path] += record.calls
+        if self._record.calls:
+            by_path["device-resident"] += self._record.calls
         total = sum_records([self._record, *(record for _, record in records)])
         return Stats(
             device=self.info.name,

@@ -1,0 +1,31 @@
+// Copies elements from one array to another, both with any strides. Define TYPE before including
+// this file: an element, or a part of one.
+//
+// Element (i0, i1, i2, i3) is at source_start + i0 * source_strides[0] + ... of the source, and
+// likewise in the target. Strides may be negative or 0; they count TYPEs, and wrap around modulo
+// 2^32.
+
+layout(local_size_x_id = 0) in;
+layout(push_constant) uniform Push {
+    uint count;
+    uint source_start, target_start;
+    uint lengths[4];
+    uint source_strides[4];
+    uint target_strides[4];
+};
+layout(set = 0, binding = 0, std430) readonly buffer Source { TYPE source[]; };
+layout(set = 0, binding = 1, std430) writeonly buffer Target { TYPE target[]; };
+
+void main() {
+    // A loop, because a device limits the number of work-groups.
+    for (uint i = gl_GlobalInvocationID.x; i < count; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+        uint rest = i, from = source_start, to = target_start;
+        for (int axis = 3; axis >= 0; --axis) {
+            uint at = rest % lengths[axis];
+            rest /= lengths[axis];
+            from += at * source_strides[axis];
+            to += at * target_strides[axis];
+        }
+        target[to] = source[from];
+    }
+}

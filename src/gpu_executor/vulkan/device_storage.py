@@ -1,0 +1,32 @@
+"""`VulkanStorage`: the memory of a device array, and what is known about its contents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.memory import Allocation
+from gpu_executor.vulkan.status_check import StatusCheck
+
+
+class VulkanStorage:
+    """The memory of one device array, which returns to the pool with this object."""
+
+    __slots__ = ("__weakref__", "allocation", "checks", "device", "handle", "nbytes", "offset")
+
+    def __init__(self, device: Any, allocation: Allocation, nbytes: int) -> None:
+        self.device = device
+        """The `DeviceMemory` that made it."""
+        self.allocation = allocation
+        self.nbytes = nbytes
+        """The bytes of the array that the storage was made for."""
+        self.handle = int(vk.ffi.cast("uintptr_t", allocation.block.buffer))
+        """The handle of the buffer, as an integer."""
+        self.offset = allocation.offset
+        """Where the storage begins in the buffer, in bytes."""
+        self.checks: tuple[StatusCheck, ...] = ()
+        """The checks of the calls that the contents depend on; those that passed may be missing."""
+
+    def __del__(self) -> None:
+        # Every result has a storage, and weakref.finalize takes four times as long.
+        self.device.release(self.allocation)

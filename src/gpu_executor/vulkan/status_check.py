@@ -1,0 +1,51 @@
+"""`StatusCheck`: the status word of a checked call whose result nobody has waited for.
+
+A checked kernel writes its status word if an element is out of range. The word of a call in a slot
+is read when the slot is drained. A call on device arrays is not waited for, so the arrays that it
+writes refer to its check, and so do the arrays that are computed from them. Fetching one of these
+arrays reads the word, and raises the error of that call.
+"""
+
+from __future__ import annotations
+
+from gpu_executor.errors import ElementRangeError
+from gpu_executor.kernel import Kernel
+from gpu_executor.vulkan.binding import Handle, vk
+from gpu_executor.vulkan.memory import MemoryPool, Purpose
+from gpu_executor.vulkan.slot_buffers import STATUS_BYTES, STATUS_CLEAR
+
+
+class StatusCheck:
+    """A status word in mapped memory, which returns to the pool with this object."""
+
+    __slots__ = ("_kernel", "_memory", "_reported", "_start", "_word", "allocation", "passed")
+
+    def __init__(self, memory: MemoryPool, kernel: Kernel, start: int) -> None:
+        """`start` is the call's element at which the dispatch begins."""
+        self._memory, self._kernel, self._start = memory, kernel, start
+        self.allocation = memory.allocate(Purpose.UPLOAD, STATUS_BYTES, "staging")
+        self._word: Handle = vk.ffi.cast("uint32_t *", self.allocation.address)
+        self._word[0] = STATUS_CLEAR
+        self._reported = False
+        self.passed = False
+        """Whether the device has completed the call and found no error."""
+
+    def find_error(self) -> ElementRangeError | None:
+        """The error that the call found; call it once the device has completed the call."""
+        code = int(self._word[0])
+        if code == STATUS_CLEAR:
+            return None
+        element, argument = divmod(code, max(self._kernel.inputs, 1))
+        return ElementRangeError(self._kernel.name, argument, self._start + element)
+
+    def complete(self) -> ElementRangeError | None:
+        """Note that the device has completed the call; the error, if it is new."""
+        error = self.find_error()
+        self.passed = error is None
+        if error is None or self._reported:
+            return None
+        self._reported = True
+        return error
+
+    def __del__(self) -> None:
+        self._memory.release_when_possible(self.allocation)

@@ -1,0 +1,407 @@
+"""`StepBinder`: turns steps on device arrays into steps of the command stream.
+
+It finds the buffer range of each array. Kernels and plain copies take contiguous arrays at aligned
+offsets. Any other array is replaced by a temporary one: its elements are gathered before the kernel
+runs, and scattered back afterwards if the kernel writes them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu_executor.call import Call
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ClosedError,
+    DeviceLacksError,
+)
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels.catalogue import (
+    COPY_UNIT_BYTES,
+    STRIDED_COPY_AXES,
+    copy_kernel,
+    strided_copy_kernel,
+)
+from gpu_executor.plan import Plan, check_grid
+from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.command_stream import BoundStep, Write
+from gpu_executor.vulkan.commands import Copy, Fill
+from gpu_executor.vulkan.device_storage import VulkanStorage
+from gpu_executor.vulkan.dispatch_cache import CallDispatch, SetLayout
+from gpu_executor.vulkan.memory import MemoryPool
+from gpu_executor.vulkan.slot_buffers import FILL_UNIT, STATUS_BYTES, ZERO
+from gpu_executor.vulkan.status_check import StatusCheck
+
+KERNEL_COPY_BYTES = 1 << 20
+"""From this size on a kernel copies one device array to another: the driver of an NVIDIA H200
+moves 0.83 TB/s, reads and writes together, where a kernel moves 4.17 TB/s."""
+MIN_BINDING_BYTES = 4
+"""Bytes that are bound for an array without elements: Vulkan has no empty bindings."""
+WORD = 1 << 32
+STRIDED_COPY_WORK_GROUP = 128
+
+
+@dataclass(slots=True, eq=False)
+class CallStep:
+    """A checked call of a kernel on device arrays, one for each argument in binding order.
+
+    An in-out argument has the array of its result, which holds the argument's elements already.
+    """
+
+    call: Call
+    arrays: tuple[DeviceArray, ...]
+    plan: Plan
+
+
+VulkanStep = Step | CallStep
+
+
+class StepBinder:
+    """Binds the steps of one device."""
+
+    def __init__(
+        self, device: ArrayDevice, memory: MemoryPool, note_call: Callable[[int], None]
+    ) -> None:
+        """`note_call` gets the bytes of the arrays of each dispatch."""
+        self._note_call = note_call
+        self._device, self._info, self._memory = device, device.info, memory
+        info = device.info
+        self._alignment = info.limits.buffer_offset_alignment
+        self._max_binding_bytes = info.limits.max_storage_buffer_range
+
+    def bind(self, steps: Sequence[VulkanStep]) -> list[BoundStep]:
+        """Return the steps with the buffer ranges of their arrays."""
+        bound: list[BoundStep] = []
+        for step in steps:
+            if isinstance(step, Dispatch):
+                self._bind_dispatch(step, bound)
+            elif isinstance(step, CallStep):
+                self._bind_call(step, bound)
+            else:
+                self._bind_copy(step, bound)
+        return bound
+
+    def find_storage(self, array: DeviceArray) -> VulkanStorage:
+        """Return the storage of an array of this device; refuses other arrays."""
+        storage = array.storage
+        if not isinstance(storage, VulkanStorage):
+            raise ArgumentTypeError(
+                "the array is on a device of another kind of backend; fetch it with numpy()"
+            )
+        if storage.device is not self._device:
+            if storage.device.closed:
+                raise ClosedError(
+                    "the array was on a device that is closed; its elements are gone with it"
+                )
+            raise ArgumentTypeError(
+                f"the array is on {storage.device.info.name} as another backend opened it; copy it "
+                "with array.copy_to(gpu)"
+            )
+        return storage
+
+    # --- dispatches of algorithms ---
+
+    def _bind_dispatch(self, dispatch: Dispatch, bound: list[BoundStep]) -> None:
+        storages: list[VulkanStorage] = []
+        bindings: list[int] = []
+        written_back: list[ArrayCopy] = []
+        checks: tuple[StatusCheck, ...] = ()
+        least, most = MIN_BINDING_BYTES, self._max_binding_bytes
+        inputs, total = dispatch.kernel.inputs, 0
+        for array in dispatch.arrays:
+            storage, nbytes = array.storage, array.nbytes
+            total += nbytes
+            # The fast path: nearly all arrays are like this, and a dispatch has up to five.
+            if not (
+                isinstance(storage, VulkanStorage)
+                and not array.offset
+                and array.is_contiguous
+                and least <= nbytes <= most
+                and storage.nbytes == nbytes
+                and storage.device is self._device
+            ):
+                writes = len(storages) >= inputs
+                array = self._make_bindable(  # noqa: PLW2901
+                    dispatch.kernel, array, bound, written_back, reads=not writes, writes=writes
+                )
+                storage = self.find_storage(array)
+            if storage.checks:
+                checks += storage.checks
+            storages.append(storage)
+            bindings += (storage.handle, storage.offset + array.offset, max(nbytes, least))
+        self._note_call(total)
+        if checks:
+            _add_checks(storages[inputs:], checks)
+        bound.append(BoundStep(dispatch, storages, inputs, bindings))
+        for step in written_back:
+            self._bind_copy(step, bound)
+
+    # --- calls ---
+
+    def _bind_call(self, step: CallStep, bound: list[BoundStep]) -> None:
+        """Bind a call in pieces that the device can bind, each as one dispatch."""
+        call, plan, signature = step.call, step.plan, step.call.signature
+        kernel, operands = signature.kernel, signature.operands
+        self._note_call(sum(array.nbytes for array in step.arrays))
+        written_back: list[ArrayCopy] = []
+        arrays = [
+            self._make_bindable(
+                kernel,
+                array,
+                bound,
+                written_back,
+                reads=operand.is_input,
+                writes=operand.is_output,
+                limit=plan.chunk * operand.type.nbytes,
+            )
+            for array, operand in zip(step.arrays, operands, strict=True)
+        ]
+        storages = [self.find_storage(array) for array in arrays]
+        read = [each for each, own in zip(storages, operands, strict=True) if not own.is_output]
+        written = [each for each, own in zip(storages, operands, strict=True) if own.is_output]
+        init = iter(kernel.init)
+        for storage, array, operand in zip(storages, arrays, operands, strict=True):
+            pattern = None if operand.is_input else next(init)
+            if pattern is not None and array.nbytes:
+                nbytes = -(-array.nbytes // FILL_UNIT) * FILL_UNIT
+                buffer = storage.allocation.buffer
+                fill = Fill(buffer, storage.offset + array.offset, nbytes, pattern)
+                bound.append(BoundStep(fill, [storage], 0))
+        scratch, uniform = self._bind_hidden(step, bound)
+        checks = tuple(check for each in storages for check in each.checks)
+        whole = kernel.split == "whole"
+        for start in range(0, signature.count, plan.chunk) if not whole else (0,):
+            count = signature.count if whole else min(plan.chunk, signature.count - start)
+            bindings: list[int] = []
+            for storage, array, operand in zip(storages, arrays, operands, strict=True):
+                size = operand.type.nbytes
+                nbytes = operand.nbytes if whole else count * size
+                offset = storage.offset + array.offset + (0 if whole else start * size)
+                bindings += (storage.handle, offset, nbytes)
+            kept: list[object] = []
+            if scratch is not None:
+                kept.append(scratch)
+                bindings += (scratch.handle, scratch.offset, max(signature.scratch_bytes, 4))
+            check = None
+            if kernel.status:
+                check = StatusCheck(self._memory, kernel, start)
+                checks += (check,)
+                word = check.allocation
+                bindings += (_get_handle(word.buffer), word.offset, STATUS_BYTES)
+            if uniform is not None:
+                bindings += (uniform.handle, uniform.offset, len(call.values.uniform))
+            grid = call.grid or signature.grid
+            if grid is None:
+                grid = plan.groups(signature.invocations if whole else count), 1, 1
+            else:
+                check_grid(kernel, grid, self._info)
+            first = struct.pack("<I", count) if kernel.count else b""
+            dispatch = CallDispatch(
+                kernel,
+                plan.work_group,
+                plan.per_invocation,
+                first + kernel.push + signature.shape_words + call.values.push,
+                grid,
+                _get_set_layout(kernel),
+            )
+            only_read = [*read, *(() if uniform is None else (uniform,))]
+            used = [*only_read, *written, *kept]
+            bound.append(BoundStep(dispatch, used, len(only_read), bindings, check))
+        if checks:
+            _add_checks(written, checks)
+        for copy in written_back:
+            self._bind_copy(copy, bound)
+
+    def _bind_hidden(
+        self, step: CallStep, bound: list[BoundStep]
+    ) -> tuple[VulkanStorage | None, VulkanStorage | None]:
+        """Make the scratch buffer and the uniform buffer of a call, if it has them."""
+        signature, values = step.call.signature, step.call.values
+        scratch = uniform = None
+        if signature.kernel.scratch is not None:
+            nbytes = max(signature.scratch_bytes, FILL_UNIT)
+            scratch = self.find_storage(self._device.empty((nbytes,), np.dtype(np.uint8)))
+            if signature.scratch_bytes:
+                fill = Fill(scratch.allocation.buffer, scratch.offset, nbytes, ZERO)
+                bound.append(BoundStep(fill, [scratch], 0))
+        if values.uniform:
+            made = self._device.empty((len(values.uniform),), np.dtype(np.uint8))
+            uniform = self.find_storage(made)
+            padded = values.uniform + bytes(-len(values.uniform) % 4)
+            write = Write(uniform.allocation.buffer, uniform.offset, padded)
+            bound.append(BoundStep(write, [uniform], 0))
+        return scratch, uniform
+
+    def _make_bindable(
+        self,
+        kernel: Kernel,
+        array: DeviceArray,
+        bound: list[BoundStep],
+        written_back: list[ArrayCopy],
+        *,
+        reads: bool,
+        writes: bool,
+        limit: int | None = None,
+    ) -> DeviceArray:
+        """Return the array if a kernel can bind it, else a temporary one.
+
+        Devices round the size of a binding up to four bytes when they check accesses, so a kernel
+        could write behind a part of an array whose size is not a multiple of four. `limit` is the
+        largest size of a piece.
+        """
+        nbytes = array.nbytes if limit is None else min(limit, array.nbytes)
+        if nbytes > self._max_binding_bytes:
+            raise DeviceLacksError(
+                f"{kernel.name}: an array has {nbytes:,} bytes; {self._info.name} binds "
+                f"{self._max_binding_bytes:,} bytes at most"
+            )
+        storage = self.find_storage(array)
+        whole_words = not array.nbytes % FILL_UNIT or array.offset + array.nbytes >= storage.nbytes
+        if array.is_contiguous and not array.offset % self._alignment and whole_words:
+            return array
+        made = self._device.empty(array.shape, array.dtype)
+        if reads:
+            self._bind_copy(ArrayCopy(array, made), bound)
+        if writes:
+            written_back.append(ArrayCopy(made, array))
+        return made
+
+    # --- copies ---
+
+    def _bind_copy(self, step: ArrayCopy, bound: list[BoundStep]) -> None:
+        source, target = step.source, step.target
+        if source.shape != target.shape or source.dtype != target.dtype:
+            raise ArgumentShapeError(
+                f"an array of {source.dtype} and shape {source.shape} cannot be copied to one of "
+                f"{target.dtype} and shape {target.shape}"
+            )
+        storages = [self.find_storage(each) for each in (source, target)]
+        if storages[0].checks:
+            _add_checks(storages[1:], storages[0].checks)
+        if not source.nbytes:
+            return
+        if not (source.is_contiguous and target.is_contiguous):
+            self._bind_strided_copy(step, storages, bound)
+        elif self._copies_by_kernel(step, storages):
+            units = source.nbytes // COPY_UNIT_BYTES
+            bindings = _list_bindings(storages, (source, target))
+            dispatch = Dispatch(copy_kernel(), (source, target), units, grid_stride=True)
+            bound.append(BoundStep(dispatch, storages, 1, bindings))
+        else:
+            start, end = (each.allocation for each in storages)
+            copy = Copy(
+                start.buffer,
+                start.offset + source.offset,
+                end.buffer,
+                end.offset + target.offset,
+                source.nbytes,
+            )
+            bound.append(BoundStep(copy, storages, 1))
+
+    def _copies_by_kernel(self, step: ArrayCopy, storages: Sequence[VulkanStorage]) -> bool:
+        """Whether a copy is large, and both arrays can be bound and consist of whole units."""
+        nbytes = step.source.nbytes
+        offsets = [
+            storage.offset + array.offset
+            for storage, array in zip(storages, (step.source, step.target), strict=True)
+        ]
+        return (
+            self._info.kind != "cpu"
+            and KERNEL_COPY_BYTES <= nbytes <= self._max_binding_bytes
+            and nbytes % COPY_UNIT_BYTES == 0
+            and not any(offset % COPY_UNIT_BYTES or offset % self._alignment for offset in offsets)
+        )
+
+    def _bind_strided_copy(
+        self, step: ArrayCopy, storages: Sequence[VulkanStorage], bound: list[BoundStep]
+    ) -> None:
+        """Bind one dispatch for each combination of the axes that the kernel has no room for."""
+        both = step.source, step.target
+        unit = min(step.source.dtype.itemsize & -step.source.dtype.itemsize, 4)
+        kernel = strided_copy_kernel(unit)
+        axes = _merge_axes(step, unit)
+        outer, inner = axes[:-STRIDED_COPY_AXES], axes[-STRIDED_COPY_AXES:]
+        inner = [(1, 0, 0)] * (STRIDED_COPY_AXES - len(inner)) + inner
+        lengths, *strides = zip(*inner, strict=True)
+        count = int(np.prod(lengths, dtype=np.int64))
+        for index in np.ndindex(*(length for length, _, _ in outer)):
+            bindings, starts = [], []
+            for number, (storage, array) in enumerate(zip(storages, both, strict=True)):
+                skipped = sum(at * axis[1 + number] for at, axis in zip(index, outer, strict=True))
+                first = storage.offset + array.offset + skipped
+                low = first + _sum_steps(lengths, strides[number], negative=True)
+                high = first + _sum_steps(lengths, strides[number], negative=False) + unit
+                begin = low - low % max(self._alignment, unit)
+                nbytes = -(-(high - begin) // 4) * 4
+                if nbytes > self._max_binding_bytes:
+                    raise DeviceLacksError(
+                        f"a view extends over {nbytes:,} bytes; {self._info.name} binds "
+                        f"{self._max_binding_bytes:,} bytes at most"
+                    )
+                bindings += [storage.handle, begin, nbytes]
+                starts.append((first - begin) // unit)
+            in_units = [stride // unit % WORD for each in strides for stride in each]
+            push = struct.pack("<15I", count, *starts, *lengths, *in_units)
+            dispatch = _make_copy_dispatch(kernel, count, push, self._info)
+            bound.append(BoundStep(dispatch, storages, 1, bindings))
+
+
+def _make_copy_dispatch(kernel: Kernel, count: int, push: bytes, info: DeviceInfo) -> CallDispatch:
+    groups = min(-(-count // STRIDED_COPY_WORK_GROUP), info.limits.max_work_group_count[0])
+    return CallDispatch(kernel, STRIDED_COPY_WORK_GROUP, 1, push, (groups, 1, 1), 2)
+
+
+def _merge_axes(step: ArrayCopy, unit: int) -> list[tuple[int, int, int]]:
+    """Return axes of (length, stride of the source, stride of the target), in bytes and as few as
+    possible. The innermost axis runs over the units of an element.
+    """
+    source, target = step.source, step.target
+    given = list(zip(source.shape, source.strides, target.strides, strict=True))
+    given.append((source.dtype.itemsize // unit, unit, unit))
+    axes: list[tuple[int, int, int]] = []
+    for length, one, other in given:
+        if length == 1:
+            continue
+        if axes and axes[-1][1] == one * length and axes[-1][2] == other * length:
+            axes[-1] = axes[-1][0] * length, one, other
+        else:
+            axes.append((length, one, other))
+    return axes
+
+
+def _sum_steps(lengths: Sequence[int], strides: Sequence[int], *, negative: bool) -> int:
+    """Return the bytes from the first element to the lowest one, or to the highest one."""
+    steps = [(n - 1) * stride for n, stride in zip(lengths, strides, strict=True)]
+    return sum(step for step in steps if (step < 0) == negative)
+
+
+def _list_bindings(storages: Sequence[VulkanStorage], arrays: Sequence[DeviceArray]) -> list[int]:
+    bindings: list[int] = []
+    for storage, array in zip(storages, arrays, strict=True):
+        bindings += (storage.handle, storage.offset + array.offset, array.nbytes)
+    return bindings
+
+
+def _add_checks(written: Sequence[VulkanStorage], checks: Sequence[StatusCheck]) -> None:
+    """Let the contents of storages depend on checks that have not passed yet."""
+    for storage in written:
+        pending = [each for each in (*storage.checks, *checks) if not each.passed]
+        storage.checks = tuple(dict.fromkeys(pending))
+
+
+def _get_set_layout(kernel: Kernel) -> SetLayout:
+    uniform = kernel.interface.uniform
+    return tuple(kernel.interface.bindings), () if uniform is None else (uniform.binding,)
+
+
+def _get_handle(buffer: Any) -> int:
+    return int(vk.ffi.cast("uintptr_t", buffer))
