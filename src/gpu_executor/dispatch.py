@@ -13,9 +13,12 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.arguments import convert_assigned
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import ArgumentTypeError
 from gpu_executor.kernel import Kernel
+from gpu_executor.overlaps import is_same_view, may_overlap
 
 T = TypeVar("T")
 Copied_co = TypeVar("Copied_co", covariant=True)
@@ -101,3 +104,36 @@ class ArrayDevice(Protocol):
 
     def submit(self, steps: Sequence[Step]) -> None:
         """Run steps in order, after everything submitted before; returns at once."""
+
+
+def copy_array(array: DeviceArray) -> DeviceArray:
+    """A contiguous copy of a device array on its device."""
+    device: ArrayDevice = array.storage.device
+    made = device.empty(array.shape, array.dtype)
+    device.submit([ArrayCopy(array, made)])
+    return made
+
+
+def assign_array(target: DeviceArray, value: Any) -> None:
+    """Copy a NumPy array, a number or a device array to a device array, whose shape it is broadcast
+    to."""
+    device: ArrayDevice = target.storage.device
+    if not isinstance(value, DeviceArray):
+        source = device.put(convert_assigned(value, target.dtype))
+    elif value.dtype != target.dtype:
+        raise ArgumentTypeError(
+            f"assignment: a device array of {value.dtype} does not fit one of {target.dtype}"
+        )
+    else:
+        source = value
+    if source.storage is target.storage:
+        if is_same_array(source, target):
+            return
+        if may_overlap(source.make_pattern(), target.make_pattern()):
+            source = copy_array(source)
+    device.submit([ArrayCopy(source.broadcast_to(target.shape), target)])
+
+
+def is_same_array(a: DeviceArray, b: DeviceArray) -> bool:
+    """Whether two device arrays are the same view of the same storage."""
+    return a.storage is b.storage and is_same_view(a.make_pattern(), b.make_pattern())

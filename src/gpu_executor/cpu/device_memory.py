@@ -18,7 +18,7 @@ import numpy as np
 from gpu_executor.call import Array
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo, Limits, MemoryHeap
-from gpu_executor.dispatch import Dispatch, Step
+from gpu_executor.dispatch import Dispatch, Step, assign_array, copy_array
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, NotSupportedError
 from gpu_executor.kernel import to_native
 from gpu_executor.lru import LruCache
@@ -79,9 +79,6 @@ class CpuStorage:
         self.is_pending = False
         """Whether a graph computes the contents and has not run yet."""
 
-    def fetch(self, shape: Shape, dtype: np.dtype[Any], offset: int) -> Array:
-        return self.device.fetch(DeviceArray(shape, dtype, self, offset))
-
 
 class _CpuCapture(threading.local):
     """The graph that a thread records: its operations, and the storages that they make."""
@@ -135,7 +132,15 @@ class CpuMemory:
                 f"the array of shape {array.shape} is on the device of another backend; copy it "
                 "with gpu.to_device(array.numpy())"
             )
-        return np.ndarray(array.shape, array.dtype, storage.array, array.offset)
+        return np.ndarray(array.shape, array.dtype, storage.array, array.offset, array.strides)
+
+    def copy(self, array: DeviceArray) -> DeviceArray:
+        """A contiguous copy of an array."""
+        return copy_array(array)
+
+    def assign(self, target: DeviceArray, value: Any) -> None:
+        """Copy a NumPy array, a number or a device array to an array."""
+        assign_array(target, value)
 
     def fetch(self, array: DeviceArray) -> Array:
         """A copy of the contents of a device array."""

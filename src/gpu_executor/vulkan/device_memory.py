@@ -22,12 +22,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpu_executor.arguments import convert_assigned
 from gpu_executor.call import Array, Call
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayCopy, Dispatch
+from gpu_executor.dispatch import ArrayCopy, Dispatch, assign_array, copy_array, is_same_array
 from gpu_executor.errors import (
-    ArgumentTypeError,
     DeviceLostError,
     GpuError,
 )
@@ -36,7 +34,6 @@ from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import Shape, to_native
 from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.lru import LruCache
-from gpu_executor.overlaps import is_same_view, may_overlap
 from gpu_executor.plan import Plan, round_up_to_class
 from gpu_executor.primes import BLS12_381_FR, words
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES
@@ -137,28 +134,11 @@ class DeviceMemory:
 
     def copy(self, array: DeviceArray) -> DeviceArray:
         """A contiguous copy of an array."""
-        made = self.empty(array.shape, array.dtype)
-        self.submit([ArrayCopy(array, made)])
-        return made
+        return copy_array(array)
 
     def assign(self, target: DeviceArray, value: Any) -> None:
-        """Copy a NumPy array, a number or a device array to an array, whose shape it is broadcast
-        to.
-        """
-        if isinstance(value, DeviceArray):
-            if value.dtype != target.dtype:
-                raise ArgumentTypeError(
-                    f"a device array of {value.dtype} cannot be assigned to one of {target.dtype}"
-                )
-            if value.storage is target.storage:
-                if is_same_array(value, target):
-                    return
-                if may_overlap(value.make_pattern(), target.make_pattern()):
-                    value = value.copy()
-            source = value
-        else:
-            source = self.put(convert_assigned(value, target.dtype))
-        self.submit([ArrayCopy(source.broadcast_to(target.shape), target)])
+        """Copy a NumPy array, a number or a device array to an array."""
+        assign_array(target, value)
 
     def fetch(self, array: DeviceArray) -> Array:
         """A copy of an array in host memory; raises the error of a call that it depends on."""
@@ -335,11 +315,6 @@ class DeviceMemory:
     def _disown_after_fork(self) -> None:
         self.stream = self._readback = self._upload = DISOWNED
         self._recycled = self._cache_lock = DISOWNED
-
-
-def is_same_array(a: DeviceArray, b: DeviceArray) -> bool:
-    """Whether two device arrays are the same view of the same storage."""
-    return a.storage is b.storage and is_same_view(a.make_pattern(), b.make_pattern())
 
 
 def try_f64_limbs(device_memory: DeviceMemory) -> bool:
