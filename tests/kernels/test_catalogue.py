@@ -15,8 +15,10 @@ from gpu_executor import kernels
 from gpu_executor.errors import KernelError
 from gpu_executor.kernels import build
 from gpu_executor.kernels.catalogue import FIELD_OPERATIONS, field_kernel, mul_chain_kernel
+from gpu_executor.kernels.modules import SpecId
 from gpu_executor.primes import NAMED, Prime
-from gpu_executor.primes.prime import MAX_BITS
+from gpu_executor.primes.prime import MAX_BITS, WORD_BITS
+from gpu_executor.spirv import read_interface
 
 NAMES = [
     "vector_add_u32",
@@ -125,6 +127,37 @@ def test_the_manifest_matches_the_sources_and_the_modules() -> None:
         for source in build.sources()
     }
     assert json.loads(build.MANIFEST.read_text()) == expected
+
+
+def test_glsl_has_the_ids_of_the_list() -> None:
+    """Fails when `make kernels` must be run."""
+    assert build.SPEC_IDS.read_text() == build.render_spec_ids()
+
+
+def test_glsl_names_the_id_of_every_constant() -> None:
+    text = "".join(path.read_text() for path in build.GLSL.rglob("*") if path.is_file())
+    declared = re.findall(r"constant_id = (.+?)\) const \w+ (\w+)", text)
+    by_word = ("first + n", "name")  # SPEC_WORD in families/wide_constants.glsl
+    assert by_word in declared
+    assert {own_id for own_id, name in declared if own_id != f"ID_{name}"} == {by_word[0]}
+    words = re.findall(r"^SPEC_WORDS\((\w+), (\w+)\)", text, re.MULTILINE)
+    assert words == [("ID_ONE", "ONE"), ("ID_R_SQUARED", "R_SQUARED")]
+    assert set(re.findall(r"local_size_x_id = (\w+)", text)) == {"ID_WORK_GROUP_SIZE"}
+
+
+def test_no_two_constants_share_an_id() -> None:
+    assert len(SpecId.__members__) == len(list(SpecId))  # an alias is not listed
+    for first in (SpecId.ONE, SpecId.R_SQUARED):
+        own = range(first, first + MAX_BITS // WORD_BITS)
+        assert [each for each in SpecId if each in own] == [first]
+
+
+def test_modules_have_only_constants_of_the_list() -> None:
+    many = (SpecId.ONE, SpecId.R_SQUARED)
+    known = {*SpecId, *(first + i for first in many for i in range(MAX_BITS // WORD_BITS))}
+    for module in MODULES:
+        constants = read_interface(module.read_bytes()).constants
+        assert {each.spec_id for each in constants} <= known, module.stem
 
 
 def test_every_module_has_a_source_and_every_source_a_module() -> None:

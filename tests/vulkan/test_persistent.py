@@ -14,7 +14,7 @@ import pytest
 import gpu_executor as gx
 from gpu_executor import call as call_module
 from gpu_executor.kernels.catalogue import field_kernel
-from gpu_executor.kernels.modules import PER_INVOCATION
+from gpu_executor.kernels.modules import SpecId
 from gpu_executor.primes import BLS12_381_FQ, Prime, words
 from gpu_executor.vulkan import binding, prepared_call
 from gpu_executor.vulkan.pipeline import PipelineCache
@@ -176,7 +176,7 @@ def test_unused_kernels_are_garbage_collected(
             constants=dict(template.constants),
             push=template.push[:-4] + struct.pack("<I", number),
             status=True,
-            per_invocation=PER_INVOCATION,
+            per_invocation=SpecId.PER_INVOCATION,
         )
         assert words.to_ints(prime, gpu.run(kernel, x, x)) == [2, 4]
         kernels.append(weakref.ref(kernel))

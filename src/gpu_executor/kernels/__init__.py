@@ -12,7 +12,7 @@
     element_references.py  the same operations in NumPy
     passes.py              one pass of a scan or of a number-theoretic transform
     families.py            families of primes: which SPIR-V serves a prime, with which constants
-    modules.py             the SPIR-V files, the numbers of their constants, their push constants
+    modules.py             the SPIR-V files, the ids of their constants, their push constants
     wgsl_texts.py          the WGSL of the catalogue's kernels, from the templates in `wgsl/`
     build.py               compiles `glsl/`
 """

@@ -6,6 +6,8 @@ family with a Montgomery form: `<family>_<operation>.spv`. The family `f64_limbs
 kernels that multiply. Families of small elements also have packed kernels:
 `<family>_packed_<operation>.spv`.
 
+The ids of specialization constants are written to `glsl/spec_ids.glsl`, from the list `SpecId`.
+
 The manifest holds the SHA-256 of each module's source (with its included files and the compiler
 options) and of its SPIR-V, so a test finds stale files without a compiler. Only changing a kernel
 needs `glslc`.
@@ -31,10 +33,12 @@ from gpu_executor.kernels.families import (
     PACKED_ELEMENTS,
     module_name,
 )
+from gpu_executor.kernels.modules import SpecId
 
 GLSL = Path(__file__).parent / "glsl"
 SPIRV = Path(__file__).parent / "spirv"
 MANIFEST = SPIRV / "manifest.json"
+SPEC_IDS = GLSL / "spec_ids.glsl"
 COMMAND = (COMPILER, "-O", TARGET)
 FOLDERS: dict[str, Sequence[str]] = {
     "elements": FAMILIES,
@@ -106,12 +110,26 @@ def source_digest(source: Source | Path) -> str:
     return digest.hexdigest()
 
 
+def render_spec_ids() -> str:
+    """Return the text of `glsl/spec_ids.glsl`: a macro for the id of each constant."""
+    macros = "".join(f"#define ID_{each.name} {each.value}\n" for each in SpecId)
+    return f"""\
+// The ids of specialization constants. `make kernels` writes this file from the list SpecId in
+// kernels/modules.py: change that list.
+
+#ifndef SPEC_IDS
+#define SPEC_IDS
+{macros}#endif
+"""
+
+
 def build() -> None:
-    """Compile every kernel, write the manifest, delete modules without a source."""
+    """Write `SPEC_IDS` and the manifest, compile every kernel, delete modules without a source."""
     try:
         find_compiler()
     except KernelError as error:
         sys.exit(str(error))
+    SPEC_IDS.write_text(render_spec_ids())
     SPIRV.mkdir(exist_ok=True)
     manifest = {}
     for source in sources():

@@ -15,10 +15,7 @@ from gpu_executor.kernels import wgsl_texts
 from gpu_executor.kernels.families import family_limbs, module_family
 from gpu_executor.kernels.matmul import matmul_kernel
 from gpu_executor.kernels.modules import (
-    CHAIN_LENGTH,
-    GRID_STRIDE,
-    PER_INVOCATION,
-    WORDS,
+    SpecId,
     encode_f64_modulus,
     encode_modulus,
     f64_limb_constants,
@@ -89,7 +86,7 @@ def vector_kernel(type_: str) -> Kernel:
         outputs=1,
         split="elements",
         dtypes=[dtype] * 3,
-        per_invocation=PER_INVOCATION,
+        per_invocation=SpecId.PER_INVOCATION,
         name=f"vector_add_{type_}",
         reference=np.add,
         wgsl=wgsl_texts.render_vector_add(dtype),
@@ -113,8 +110,8 @@ def copy_kernel() -> Kernel:
         outputs=1,
         split="elements",
         dtypes=[unit, unit],
-        constants={GRID_STRIDE: True},
-        per_invocation=PER_INVOCATION,
+        constants={SpecId.GRID_STRIDE: True},
+        per_invocation=SpecId.PER_INVOCATION,
         name="copy",
         reference=np.copy,
     )
@@ -156,7 +153,7 @@ def fma_chain_kernel(length: int) -> Kernel:
         outputs=1,
         split="elements",
         dtypes=[np.float32] * 2,
-        constants={CHAIN_LENGTH: length},
+        constants={SpecId.CHAIN_LENGTH: length},
         name=f"fma_chain_f32_{length}",
     )
 
@@ -176,17 +173,17 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
     """
     multiplies = operation == "mul"
     modulus = prime.limbs.split(prime.modulus) if multiplies else prime.modulus_words
-    constants = limb_constants(prime) if multiplies else {WORDS: prime.words}
+    constants: dict[int, int] = limb_constants(prime) if multiplies else {SpecId.WORDS: prime.words}
     return Kernel.from_spirv(
         load_spirv(f"field_{operation}"),
         inputs=2,
         outputs=1,
         split="elements",
         dtypes=[prime.element_dtype] * 3,
-        constants=constants | {GRID_STRIDE: False},
+        constants=constants | {SpecId.GRID_STRIDE: False},
         push=encode_modulus(modulus),
         status=True,
-        per_invocation=PER_INVOCATION,
+        per_invocation=SpecId.PER_INVOCATION,
         work_group=WORK_GROUPS[operation],
         name=f"{prime.name}_{operation}",
         reference=functools.partial(_compute_checked, prime, operation),
@@ -215,7 +212,7 @@ def mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False) -> K
         outputs=1,
         split="elements",
         dtypes=[prime.element_dtype] * 3,
-        constants=constants | {CHAIN_LENGTH: length, PER_INVOCATION: 1},
+        constants=constants | {SpecId.CHAIN_LENGTH: length, SpecId.PER_INVOCATION: 1},
         push=push,
         status=True,
         name=f"{prime.name}_mul_chain_{length}",

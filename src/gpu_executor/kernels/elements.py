@@ -23,13 +23,7 @@ from gpu_executor.kernels.families import (
     module_family,
     module_name,
 )
-from gpu_executor.kernels.modules import (
-    BROADCAST,
-    GRID_STRIDE,
-    PER_INVOCATION,
-    encode_words,
-    load_spirv,
-)
+from gpu_executor.kernels.modules import SpecId, encode_words, load_spirv
 from gpu_executor.primes import Prime
 from gpu_executor.spirv import read_interface
 
@@ -119,7 +113,7 @@ def _make_kernel(
     push = family_push(prime, kind, interface)
     constants: dict[int, Any] = {
         **family_constants(prime, kind, interface),
-        GRID_STRIDE: grid_stride,
+        SpecId.GRID_STRIDE: grid_stride,
     }
     push_of: Callable[..., Sequence[int]] | None = None
     if operation == "power":
@@ -129,7 +123,7 @@ def _make_kernel(
     else:
         push += encode_words([0] * len(_list_other_operands(operation)))
     if _list_other_operands(operation):
-        constants[BROADCAST] = broadcast
+        constants[SpecId.BROADCAST] = broadcast
     return Kernel.from_spirv(
         code,
         inputs=len(inputs),
@@ -140,7 +134,7 @@ def _make_kernel(
         constants=constants,
         push=push,
         push_of=push_of,
-        per_invocation=PER_INVOCATION,
+        per_invocation=SpecId.PER_INVOCATION,
         packed=PACKED_ELEMENTS[kind] if packed else 1,
         work_group=PRODUCT_WORK_GROUP if operation in PRODUCTS else WORK_GROUP,
         name=f"{prime.name}_elements_{operation}",

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from gpu_executor.kernels.modules import (
     F64_LIMB_BITS,
-    LIMBS,
     MAX_F64_LIMBS,
-    ONE,
-    R_SQUARED,
+    SpecId,
     encode_f64_modulus,
     encode_modulus,
     encode_words,
@@ -82,8 +80,8 @@ def family_constants(prime: Prime, kind: str, interface: ShaderInterface) -> dic
         return {}
     limbs = family_limbs(prime, kind)
     known = f64_limb_constants(prime, limbs) if kind == "f64_limbs" else limb_constants(prime)
-    known |= _make_word_constants(ONE, prime, prime.r_mod_p)
-    known |= _make_word_constants(R_SQUARED, prime, prime.r2_mod_p)
+    known |= _make_word_constants(SpecId.ONE, prime, prime.r_mod_p)
+    known |= _make_word_constants(SpecId.R_SQUARED, prime, prime.r2_mod_p)
     present = {constant.spec_id for constant in interface.constants}
     return {spec_id: value for spec_id, value in known.items() if spec_id in present}
 
@@ -94,7 +92,7 @@ def family_push(prime: Prime, kind: str, interface: ShaderInterface) -> bytes:
         return encode_f64_modulus(family_limbs(prime, kind).split(prime.modulus))
     if kind == "wide":
         # A kernel that multiplies has the constant LIMBS, and takes the modulus as limbs.
-        multiplies = interface.constant(LIMBS) is not None
+        multiplies = interface.constant(SpecId.LIMBS) is not None
         modulus = prime.limbs.split(prime.modulus) if multiplies else prime.modulus_words
         return encode_modulus(modulus)
     if kind == "monty31":

@@ -6,6 +6,7 @@ import functools
 import json
 import struct
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from gpu_executor.primes.prime import MAX_MODULUS_BYTES, LimbLayout, Prime
@@ -44,13 +45,35 @@ def _locate_folder() -> Traversable:
 
 # --- specialization constants ---
 
-# The ids in glsl/grid.glsl, words.glsl, limbs.glsl, products.glsl, field_mul_chain.comp (and
-# fma_chain_f32.comp) and broadcast.glsl.
-PER_INVOCATION, WORDS, LIMBS, LIMB_BITS, NEGATIVE_INVERSE, CHAIN_LENGTH, BROADCAST = range(1, 8)
-# families/wide_constants.glsl: the id of the first word of each constant, which has 24 words.
-ONE, R_SQUARED = 8, 32
-# The ids in grid.glsl, f64_limbs.glsl and reduce.glsl.
-GRID_STRIDE, NEGATIVE_INVERSE_HIGH, BY_BLOCK = 57, 58, 59
+
+class SpecId(IntEnum):
+    """The ids of the specialization constants: the only list of them.
+
+    `build` writes them to glsl/spec_ids.glsl as ID_WORDS and so on, and the GLSL files use those
+    names.
+    """
+
+    WORK_GROUP_SIZE = 0
+    PER_INVOCATION = 1
+    WORDS = 2
+    LIMBS = 3
+    LIMB_BITS = 4
+    NEGATIVE_INVERSE = 5
+    CHAIN_LENGTH = 6
+    BROADCAST = 7
+    ONE = 8
+    """The first of 24 words."""
+    R_SQUARED = 32
+    """The first of 24 words."""
+    GRID_STRIDE = 57
+    NEGATIVE_INVERSE_HIGH = 58
+    BY_BLOCK = 59
+    LEVELS = 60
+    COLUMNS = 61
+    TWIDDLES = 62
+    DIRECT = 63
+    REVERSES = 64
+
 
 F64_LIMB_BITS = 52
 """The width of an f64 limb: a float64 has a mantissa of 53 bits (glsl/f64_limbs.glsl)."""
@@ -62,10 +85,10 @@ def limb_constants(prime: Prime) -> dict[int, int]:
     """Return the specialization constants of a kernel that multiplies short limbs."""
     limbs = prime.limbs
     return {
-        WORDS: prime.words,
-        LIMBS: limbs.count,
-        LIMB_BITS: limbs.bits,
-        NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
+        SpecId.WORDS: prime.words,
+        SpecId.LIMBS: limbs.count,
+        SpecId.LIMB_BITS: limbs.bits,
+        SpecId.NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
     }
 
 
@@ -73,10 +96,10 @@ def f64_limb_constants(prime: Prime, limbs: LimbLayout) -> dict[int, int]:
     """Return the specialization constants of a kernel that multiplies f64 limbs."""
     inverse = limbs.negative_inverse(prime.modulus)
     return {
-        WORDS: prime.words,
-        LIMBS: limbs.count,
-        NEGATIVE_INVERSE: inverse & 0xFFFFFFFF,
-        NEGATIVE_INVERSE_HIGH: inverse >> 32,
+        SpecId.WORDS: prime.words,
+        SpecId.LIMBS: limbs.count,
+        SpecId.NEGATIVE_INVERSE: inverse & 0xFFFFFFFF,
+        SpecId.NEGATIVE_INVERSE_HIGH: inverse >> 32,
     }
 
 

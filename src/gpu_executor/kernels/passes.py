@@ -12,14 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Constant, Kernel, Shape
 from gpu_executor.kernels.families import family, family_constants, family_push, module_family
-from gpu_executor.kernels.modules import (
-    LIMB_BITS,
-    LIMBS,
-    NEGATIVE_INVERSE,
-    PER_INVOCATION,
-    encode_modulus,
-    load_spirv,
-)
+from gpu_executor.kernels.modules import SpecId, encode_modulus, load_spirv
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.prime import LIMB_BITS as LIMB_WIDTHS
 from gpu_executor.primes.prime import LimbLayout
@@ -49,8 +42,6 @@ def scan_kernel(prime: Prime, name: str, *, f64_limbs: bool = False) -> Kernel:
 
 # --- number-theoretic transforms ---
 
-# The ids of specialization constants in glsl/transform.glsl.
-LEVELS, COLUMNS, TWIDDLES, DIRECT, REVERSES = range(60, 65)
 LAZY_BITS = 2
 """Bits that limbs need in addition to those of the modulus: unreduced sums are below 4p
 (families/wide_lazy.glsl)."""
@@ -71,12 +62,12 @@ def pass_kernel(
     words: log_m, low_bits and log_n. `glsl/transform.glsl` describes the parameters.
     """
     name = "dit_pass" if decimation_in_time else "dif_pass"
-    parameters = {
-        LEVELS: levels,
-        COLUMNS: columns,
-        TWIDDLES: twiddles,
-        DIRECT: direct,
-        REVERSES: reverses,
+    parameters: dict[int, Constant] = {
+        SpecId.LEVELS: levels,
+        SpecId.COLUMNS: columns,
+        SpecId.TWIDDLES: twiddles,
+        SpecId.DIRECT: direct,
+        SpecId.REVERSES: reverses,
     }
     return _make_transform_kernel(prime, name, inputs=4, parameters=parameters)
 
@@ -125,9 +116,9 @@ def _make_transform_kernel(
     if kind == "wide":
         limbs = lazy_limbs(prime)
         constants |= {
-            LIMBS: limbs.count,
-            LIMB_BITS: limbs.bits,
-            NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
+            SpecId.LIMBS: limbs.count,
+            SpecId.LIMB_BITS: limbs.bits,
+            SpecId.NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
         }
         push = encode_modulus(limbs.split(prime.modulus))
     return _make_kernel(prime, kind, module, inputs=inputs, constants=constants, push=push)
@@ -166,7 +157,7 @@ def _make_kernel(
         constants={spec_id: value for spec_id, value in known.items() if spec_id in present},
         push=family_push(prime, kind, interface) if push is None else push,
         push_of=_refuse_shapes,
-        per_invocation=PER_INVOCATION if PER_INVOCATION in present else None,
+        per_invocation=SpecId.PER_INVOCATION if SpecId.PER_INVOCATION in present else None,
         name=f"{prime.name}_{module}",
     )
 

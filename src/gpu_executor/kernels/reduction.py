@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from gpu_executor.kernel import Grid, Kernel, Shape
 from gpu_executor.kernels import wgsl_texts
-from gpu_executor.kernels.modules import BY_BLOCK, load_spirv
+from gpu_executor.kernels.modules import SpecId, load_spirv
 from gpu_executor.kernels.wgsl_texts import REDUCTION_BLOCK, REDUCTION_INVOCATIONS
 
 Array = npt.NDArray[Any]
@@ -58,7 +58,7 @@ def reduction_kernel(operation: str, type_: str, *, by_block: bool = False) -> K
         init=None,
         grid=_compute_block_grid if by_block else _compute_grid,
         scratch=_count_no_scratch_words if by_block else _count_scratch_words,
-        constants={BY_BLOCK: by_block},
+        constants={SpecId.BY_BLOCK: by_block},
         name=name + BY_BLOCK_SUFFIX * by_block,
         reference=functools.partial(_reduce_blocks if by_block else _reduce, operation, dtype),
         reference_at=functools.partial(

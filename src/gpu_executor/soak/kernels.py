@@ -9,7 +9,7 @@ import numpy as np
 
 from gpu_executor.call import Array
 from gpu_executor.kernel import Kernel
-from gpu_executor.kernels.modules import PER_INVOCATION, load_spirv
+from gpu_executor.kernels.modules import SpecId, load_spirv
 from gpu_executor.wgsl import WgslCode
 
 BINS = 256
@@ -42,7 +42,7 @@ def scale_kernel() -> Kernel:
     return Kernel.from_spirv(
         load_spirv("scale_u32"),
         split="elements",
-        per_invocation=PER_INVOCATION,
+        per_invocation=SpecId.PER_INVOCATION,
         name="scale_u32",
         reference=_scale,
         wgsl=_render(
@@ -58,7 +58,7 @@ def step_kernel() -> Kernel:
     return Kernel.from_spirv(
         load_spirv("lcg_step_u32"),
         split="elements",
-        per_invocation=PER_INVOCATION,
+        per_invocation=SpecId.PER_INVOCATION,
         name="lcg_step_u32",
         reference=_step,
         wgsl=_render(

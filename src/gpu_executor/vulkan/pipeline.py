@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernel import Kernel
-from gpu_executor.kernels.modules import LIMBS, get_digests
+from gpu_executor.kernels.modules import SpecId, get_digests
 from gpu_executor.lru import LruCache
 from gpu_executor.settings import SpirvVal
 from gpu_executor.spirv import CAPABILITY_NAMES, move_to_uniform_buffer
@@ -374,7 +374,7 @@ def _gains_without_checks(kernel: Kernel) -> bool:
     On an NVIDIA H200, in G/s without and with checks: 255-bit products 38.6 and 37.5, 381-bit
     products 19.2 and 19.0, but 381-bit additions 28.4 and 29.3.
     """
-    return kernel.interface.constant(LIMBS) is not None and kernel.digest in get_digests()
+    return kernel.interface.constant(SpecId.LIMBS) is not None and kernel.digest in get_digests()
 
 
 def _make_specialization_info(arena: Arena, constants: Constants) -> Handle:

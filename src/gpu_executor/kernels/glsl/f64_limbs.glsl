@@ -16,8 +16,10 @@
 
 #extension GL_EXT_shader_explicit_arithmetic_types_float64 : require
 
-layout(constant_id = 5) const uint NEGATIVE_INVERSE = 0; // -1/p mod 2^52, the lower word
-layout(constant_id = 58) const uint NEGATIVE_INVERSE_HIGH = 0;
+#include "spec_ids.glsl"
+
+layout(constant_id = ID_NEGATIVE_INVERSE) const uint NEGATIVE_INVERSE = 0; // -1/p mod 2^52, the lower word
+layout(constant_id = ID_NEGATIVE_INVERSE_HIGH) const uint NEGATIVE_INVERSE_HIGH = 0;
 
 const uint SQUARE_SHIFT = SHIFT / 2; // SHIFT is even: 52 * LIMBS - 32 * WORDS
 const uint PRODUCT_LIMBS = 2 * LIMBS;

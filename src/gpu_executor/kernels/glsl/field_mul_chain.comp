@@ -1,5 +1,5 @@
-// result[i] = a[i] * (b[i] / R)^LENGTH mod p, for primes below R/2: LENGTH dependent products
-// without memory access between them. It measures the multiplier alone.
+// result[i] = a[i] * (b[i] / R)^CHAIN_LENGTH mod p, for primes below R/2: CHAIN_LENGTH
+// dependent products without memory access between them. It measures the multiplier alone.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "field.glsl"
@@ -10,7 +10,7 @@
 #include "products.glsl"
 #endif
 
-layout(constant_id = 6) const uint LENGTH = 64; // even
+layout(constant_id = ID_CHAIN_LENGTH) const uint CHAIN_LENGTH = 64; // even
 
 void main() {
     uint i = first_element();
@@ -27,7 +27,7 @@ void main() {
     if (!below_limbs(x, p)) report(i, 0);
     // Lazy reduction: with p < R/2 and one factor below 2p the product is below 2p again, so one
     // reduction at the end suffices.
-    for (uint k = 0; k < LENGTH / 2; ++k) {
+    for (uint k = 0; k < CHAIN_LENGTH / 2; ++k) {
         LIMB next[LIMBS];
         mul_limbs(x, b, next);
         mul_limbs(next, b, x);

@@ -1,15 +1,16 @@
 // How invocations are assigned to elements, the same for every element-wise kernel.
 //
-// Constant 0 is the work-group size and constant 1 the number of elements per invocation; the plan
-// chooses both. Adjacent invocations process adjacent elements, so that loads coalesce. In kernels
+// The plan chooses the work-group size and the number of elements per invocation. Adjacent invocations process adjacent elements, so that loads coalesce. In kernels
 // compiled with -DPACKED, vectors of elements take the place of elements (packed.glsl).
 
-layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint PER_INVOCATION = 1;
+#include "spec_ids.glsl"
+
+layout(local_size_x_id = ID_WORK_GROUP_SIZE) in;
+layout(constant_id = ID_PER_INVOCATION) const uint PER_INVOCATION = 1;
 
 // Whether a grid-stride loop covers all `count` elements when there are fewer work-groups than
 // elements need.
-layout(constant_id = 57) const bool GRID_STRIDE = true;
+layout(constant_id = ID_GRID_STRIDE) const bool GRID_STRIDE = true;
 
 uint first_element() {
     return gl_WorkGroupID.x * (gl_WorkGroupSize.x * PER_INVOCATION) + gl_LocalInvocationID.x;

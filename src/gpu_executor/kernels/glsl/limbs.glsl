@@ -6,7 +6,9 @@
 
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 
-layout(constant_id = 3) const uint LIMBS = 13;
+#include "spec_ids.glsl"
+
+layout(constant_id = ID_LIMBS) const uint LIMBS = 13;
 
 #ifdef F64_LIMBS
 #define LIMB uint64_t
@@ -15,7 +17,7 @@ const uint LIMB_BITS = 52;
 #else
 #define LIMB uint
 #define SIGNED_LIMB int
-layout(constant_id = 4) const uint LIMB_BITS = 30;
+layout(constant_id = ID_LIMB_BITS) const uint LIMB_BITS = 30;
 #endif
 
 const LIMB LIMB_MASK = (LIMB(1) << LIMB_BITS) - LIMB(1);

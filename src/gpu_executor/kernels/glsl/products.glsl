@@ -8,7 +8,9 @@
 // All loops have constant bounds, with conditions inside for columns that are shorter: some drivers
 // do not unroll a loop whose length depends on another loop's variable.
 
-layout(constant_id = 5) const uint NEGATIVE_INVERSE = 0; // -1/p mod 2^LIMB_BITS
+#include "spec_ids.glsl"
+
+layout(constant_id = ID_NEGATIVE_INVERSE) const uint NEGATIVE_INVERSE = 0; // -1/p mod 2^LIMB_BITS
 
 // Both factors of a square have the same limbs, so each is shifted by half of SHIFT. If SHIFT is
 // odd, every product is doubled once more.

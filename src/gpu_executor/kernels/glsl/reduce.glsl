@@ -11,9 +11,11 @@
 // Define TYPE and the functions identity, combine, from_memory, to_memory, to_bits and from_bits
 // before including this file.
 
+#include "spec_ids.glsl"
+
 const uint BLOCK = 4096;
 const uint INVOCATIONS = 256;
-layout(constant_id = 59) const bool BY_BLOCK = false;
+layout(constant_id = ID_BY_BLOCK) const bool BY_BLOCK = false;
 
 layout(local_size_x = 256) in;
 layout(push_constant) uniform Push { uint count; };

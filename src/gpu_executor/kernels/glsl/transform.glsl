@@ -14,12 +14,16 @@
 #define KERNEL_PUSH uint log_m; uint low_bits; uint log_n;
 #include "element.glsl"
 #include "lazy.glsl"
+#include "spec_ids.glsl"
 
-layout(constant_id = 60) const uint LEVELS = 7;
-layout(constant_id = 61) const uint COLUMNS = 1;      // log2 of the columns of a tile
-layout(constant_id = 62) const bool TWIDDLES = true;  // whether to multiply by twiddles
-layout(constant_id = 63) const bool DIRECT = false;   // whether `low` alone has all twiddles
-layout(constant_id = 64) const bool REVERSES = false; // whether to store in the bit-reversed order
+layout(constant_id = ID_LEVELS) const uint LEVELS = 7;
+// The logarithm to base 2 of the number of columns of a tile.
+layout(constant_id = ID_COLUMNS) const uint COLUMNS = 1;
+// Whether to multiply by twiddles, and whether `low` alone has all of them.
+layout(constant_id = ID_TWIDDLES) const bool TWIDDLES = true;
+layout(constant_id = ID_DIRECT) const bool DIRECT = false;
+// Whether to store in the bit-reversed order.
+layout(constant_id = ID_REVERSES) const bool REVERSES = false;
 
 const uint A = 1u << LEVELS, C = 1u << COLUMNS, TILE = A * C;
 const uint ROOTS = LEVELS == 0 ? 1 : A / 2;

@@ -6,7 +6,9 @@
 
 #extension GL_EXT_control_flow_attributes : require
 
-layout(constant_id = 2) const uint WORDS = 12;
+#include "spec_ids.glsl"
+
+layout(constant_id = ID_WORDS) const uint WORDS = 12;
 
 #ifndef F64_LIMBS
 // The modulus, if the push constants hold its words.

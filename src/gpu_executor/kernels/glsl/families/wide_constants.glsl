@@ -4,6 +4,8 @@
 // their limbs, when it compiles the pipeline. NEGATIVE_INVERSE already ties a pipeline to one
 // prime.
 
+#include "../spec_ids.glsl"
+
 #define SPEC_WORD(first, name, n) layout(constant_id = first + n) const uint name##n = 0;
 #define SPEC_WORDS(first, name)                                                               \
     SPEC_WORD(first, name, 0) SPEC_WORD(first, name, 1) SPEC_WORD(first, name, 2)             \
@@ -20,8 +22,8 @@
     name##8, name##9, name##10, name##11, name##12, name##13, name##14, name##15, name##16,   \
     name##17, name##18, name##19, name##20, name##21, name##22, name##23)
 
-SPEC_WORDS(8, ONE)
-SPEC_WORDS(32, R_SQUARED)
+SPEC_WORDS(ID_ONE, ONE)
+SPEC_WORDS(ID_R_SQUARED, R_SQUARED)
 
 void f_one(out uint z[WORDS]) {
     const uint one[24] = SPEC_WORD_ARRAY(ONE);

@@ -1,0 +1,24 @@
+// The ids of specialization constants. `make kernels` writes this file from the list SpecId in
+// kernels/modules.py: change that list.
+
+#ifndef SPEC_IDS
+#define SPEC_IDS
+#define ID_WORK_GROUP_SIZE 0
+#define ID_PER_INVOCATION 1
+#define ID_WORDS 2
+#define ID_LIMBS 3
+#define ID_LIMB_BITS 4
+#define ID_NEGATIVE_INVERSE 5
+#define ID_CHAIN_LENGTH 6
+#define ID_BROADCAST 7
+#define ID_ONE 8
+#define ID_R_SQUARED 32
+#define ID_GRID_STRIDE 57
+#define ID_NEGATIVE_INVERSE_HIGH 58
+#define ID_BY_BLOCK 59
+#define ID_LEVELS 60
+#define ID_COLUMNS 61
+#define ID_TWIDDLES 62
+#define ID_DIRECT 63
+#define ID_REVERSES 64
+#endif
