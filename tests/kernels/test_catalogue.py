@@ -15,6 +15,7 @@ from gpu_executor import kernels
 from gpu_executor.errors import KernelError
 from gpu_executor.kernels import build
 from gpu_executor.kernels.catalogue import FIELD_OPERATIONS, field_kernel, mul_chain_kernel
+from gpu_executor.kernels.elements import CHECKABLE
 from gpu_executor.kernels.modules import SpecId
 from gpu_executor.primes import NAMED, Prime
 from gpu_executor.primes.prime import MAX_BITS, WORD_BITS
@@ -93,7 +94,7 @@ def test_primes_of_one_size_set_the_same_constants_to_different_values(operation
         field_kernel(Prime(name, modulus), operation)
         for name, modulus in (("a", 2**64 - 2**32 + 1), ("b", 2**61 - 1))
     )
-    assert len(first.push) == len(second.push) == 104
+    assert len(first.push) == len(second.push) == 108
     assert first.push != second.push
     assert [spec_id for spec_id, _ in first.constants] == [i for i, _ in second.constants]
 
@@ -158,6 +159,16 @@ def test_modules_have_only_constants_of_the_list() -> None:
     for module in MODULES:
         constants = read_interface(module.read_bytes()).constants
         assert {each.spec_id for each in constants} <= known, module.stem
+
+
+def test_checked_and_unchecked_modules_have_the_same_sources() -> None:
+    checked = {source.stem: source for source in build.sources() if source.checked}
+    assert set(checked) == {f"wide_checked_{operation}" for operation in CHECKABLE}
+    unchecked = {source.stem: source for source in build.sources() if not source.checked}
+    for operation in CHECKABLE:
+        source, other = checked[f"wide_checked_{operation}"], unchecked[f"wide_{operation}"]
+        assert (source.path, source.family) == (other.path, other.family)
+        assert source.options == (*other.options, "-DCHECKED")
 
 
 def test_every_module_has_a_source_and_every_source_a_module() -> None:

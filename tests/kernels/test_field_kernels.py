@@ -96,6 +96,17 @@ def test_a_chain_of_products_is_exact(
     assert words.to_ints(prime, result) == expected
 
 
+@pytest.mark.parametrize("argument", [0, 1])
+def test_a_chain_of_products_reports_an_element_out_of_range(
+    gpu: gx.PersistentVulkanBackend, argument: int
+) -> None:
+    arrays = [words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 70, seed)) for seed in (1, 2)]
+    arrays[argument][66] = words.from_ints(BLS12_381_FQ, [BLS12_381_FQ.modulus])[0]
+    with pytest.raises(gx.ElementRangeError) as caught:
+        gpu.run(mul_chain_kernel(BLS12_381_FQ, 2), *arrays)
+    assert (caught.value.argument, caught.value.index) == (argument, 66)
+
+
 @pytest.mark.parametrize(
     ("prime", "operation", "device_local"),
     choose_pairwise(PRIMES, OPERATIONS, (True, False)),

@@ -1,10 +1,10 @@
 """Compiles the kernels of `glsl/` to `spirv/*.spv` and writes a manifest; `make kernels` runs it.
 
-A source in `glsl/` becomes one module. Sources in `glsl/elements`, `glsl/scans` and
-`glsl/transforms` are compiled for each family of primes, those in `glsl/conversions` for each
-family with a Montgomery form: `<family>_<operation>.spv`. The family `f64_limbs` has only the
-kernels that multiply. Families of small elements also have packed kernels:
-`<family>_packed_<operation>.spv`.
+A source in `glsl/` becomes one module. Sources in the folders of `glsl/` are compiled for several
+families of primes: `<family>_<operation>.spv`. The family `f64_limbs` has only the kernels that
+multiply. Families of small elements also have packed kernels: `<family>_packed_<operation>.spv`.
+Sums, differences and products also have checked kernels: `wide_checked_<operation>.spv`, for every
+prime.
 
 The ids of specialization constants are written to `glsl/spec_ids.glsl`, from the list `SpecId`.
 
@@ -26,7 +26,7 @@ from pathlib import Path
 
 from gpu_executor.errors import KernelError
 from gpu_executor.glsl import COMPILER, TARGET, find_compiler
-from gpu_executor.kernels.elements import PACKABLE
+from gpu_executor.kernels.elements import CHECKABLE, PACKABLE
 from gpu_executor.kernels.families import (
     FAMILIES,
     MONTGOMERY_FAMILIES,
@@ -44,6 +44,7 @@ FOLDERS: dict[str, Sequence[str]] = {
     "elements": FAMILIES,
     "conversions": MONTGOMERY_FAMILIES,
     "scans": FAMILIES,
+    "chains": ("wide", "f64_limbs"),
     "transforms": [family for family in FAMILIES if family != "f64_limbs"],
 }
 """The folders whose kernels are compiled for several families, and those families. Transforms gain
@@ -58,13 +59,14 @@ class Source:
     path: Path
     family: str | None = None
     packed: bool = False
+    checked: bool = False
 
     @property
     def stem(self) -> str:
         """The name of the module."""
         if self.family is None:
             return self.path.stem
-        return module_name(self.family, self.path.stem, packed=self.packed)
+        return module_name(self.family, self.path.stem, packed=self.packed, checked=self.checked)
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -73,8 +75,12 @@ class Source:
             return ("-DFAMILY_WIDE", "-DF64_LIMBS")
         if self.family is None:
             return ()
-        options = (f"-DFAMILY_{self.family.upper()}",)
-        return (*options, f"-DPACKED={PACKED_ELEMENTS[self.family]}") if self.packed else options
+        options = [f"-DFAMILY_{self.family.upper()}"]
+        if self.packed:
+            options.append(f"-DPACKED={PACKED_ELEMENTS[self.family]}")
+        if self.checked:
+            options.append("-DCHECKED")
+        return tuple(options)
 
     @property
     def exists(self) -> bool:
@@ -96,8 +102,11 @@ def sources() -> list[Source]:
         for source in by_family
         if source.family in PACKED_ELEMENTS and source.path.stem in PACKABLE
     ]
-    found = [source for source in plain + by_family + packed if source.exists]
-    found.append(Source(GLSL / "field_mul_chain.comp", "f64_limbs"))
+    checked = [
+        Source(GLSL / "elements" / f"{operation}.comp", "wide", checked=True)
+        for operation in CHECKABLE
+    ]
+    found = [source for source in plain + by_family + packed + checked if source.exists]
     return sorted(found, key=lambda source: f"{source.stem}.spv")
 
 

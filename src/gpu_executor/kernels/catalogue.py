@@ -12,19 +12,24 @@ import numpy.typing as npt
 from gpu_executor.errors import ElementRangeError, KernelError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import wgsl_texts
-from gpu_executor.kernels.families import family_limbs, module_family
+from gpu_executor.kernels.families import (
+    family_constants,
+    family_push,
+    module_family,
+    module_name,
+)
 from gpu_executor.kernels.matmul import matmul_kernel
 from gpu_executor.kernels.modules import (
     SpecId,
-    encode_f64_modulus,
     encode_modulus,
-    f64_limb_constants,
+    encode_words,
     limb_constants,
     load_spirv,
 )
 from gpu_executor.kernels.reduction import BY_BLOCK_SUFFIX, reduction_kernel
 from gpu_executor.kernels.wgsl_texts import REDUCTIONS
 from gpu_executor.primes import NAMED, Prime, words
+from gpu_executor.spirv import read_interface
 
 Array = npt.NDArray[Any]
 Arithmetic = Callable[[Prime, Array, Array], Array]
@@ -175,13 +180,13 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
     modulus = prime.limbs.split(prime.modulus) if multiplies else prime.modulus_words
     constants: dict[int, int] = limb_constants(prime) if multiplies else {SpecId.WORDS: prime.words}
     return Kernel.from_spirv(
-        load_spirv(f"field_{operation}"),
+        load_spirv(module_name("wide", operation, checked=True)),
         inputs=2,
         outputs=1,
         split="elements",
         dtypes=[prime.element_dtype] * 3,
-        constants=constants | {SpecId.GRID_STRIDE: False},
-        push=encode_modulus(modulus),
+        constants=constants | {SpecId.GRID_STRIDE: False, SpecId.BROADCAST: False},
+        push=encode_modulus(modulus) + encode_words([0]),  # the period of b: b does not repeat
         status=True,
         per_invocation=SpecId.PER_INVOCATION,
         work_group=WORK_GROUPS[operation],
@@ -196,16 +201,11 @@ def mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False) -> K
     """Return a kernel of `length` dependent products by the same factor, to measure the multiplier
     alone; `length` is even.
     """
-    kind = module_family(prime, "field_mul_chain", f64_limbs=f64_limbs)
-    if kind == "f64_limbs":
-        limbs = family_limbs(prime, kind)
-        code = load_spirv("f64_limbs_field_mul_chain")
-        constants = f64_limb_constants(prime, limbs)
-        push = encode_f64_modulus(limbs.split(prime.modulus))
-    else:
-        code = load_spirv("field_mul_chain")
-        constants = limb_constants(prime)
-        push = encode_modulus(prime.limbs.split(prime.modulus))
+    kind = module_family(prime, "mont_mul_chain", f64_limbs=f64_limbs)
+    kind = kind if kind == "f64_limbs" else "wide"
+    code = load_spirv(module_name(kind, "mont_mul_chain"))
+    interface = read_interface(code)
+    constants = family_constants(prime, kind, interface)
     return Kernel.from_spirv(
         code,
         inputs=2,
@@ -213,7 +213,7 @@ def mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False) -> K
         split="elements",
         dtypes=[prime.element_dtype] * 3,
         constants=constants | {SpecId.CHAIN_LENGTH: length, SpecId.PER_INVOCATION: 1},
-        push=push,
+        push=family_push(prime, kind, interface),
         status=True,
         name=f"{prime.name}_mul_chain_{length}",
     )

@@ -47,6 +47,8 @@ CONVERSIONS = ("to_montgomery", "from_montgomery")
 PRODUCTS = ("mul", "square", "fma", "power", *CONVERSIONS)
 PACKABLE = tuple(name for name, types in _SIGNATURES.items() if {*types[0], *types[1]} == {"e"})
 """The operations whose operands are all elements; they have packed kernels."""
+CHECKABLE = ("add", "sub", "mul")
+"""The operations that also have checked kernels, which the catalogue has by name (`catalogue`)."""
 
 WORK_GROUP, PRODUCT_WORK_GROUP = 512, 128
 """Work-group sizes for large calls: those measured for the checked kernels (`catalogue`). For

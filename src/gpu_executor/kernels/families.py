@@ -1,6 +1,6 @@
 """Families of primes: which SPIR-V modules serve a prime, and the constants that specialize them.
 
-Each kernel of `glsl/elements`, `glsl/scans` and `glsl/transforms` is compiled once for each family;
+Each kernel in a folder of `glsl/` is compiled once for each family that uses it (`build`);
 `glsl/element.glsl` describes the families. `family_constants` and `family_push` serve every kernel
 that includes `element.glsl`: these functions read from a module's interface which constants the
 module has.
@@ -59,9 +59,9 @@ def module_family(prime: Prime, module: str, *, f64_limbs: bool) -> str:
     return own
 
 
-def module_name(kind: str, module: str, *, packed: bool = False) -> str:
-    """Return the name of a family's module, or of its packed variant."""
-    return f"{kind}_packed_{module}" if packed else f"{kind}_{module}"
+def module_name(kind: str, module: str, *, packed: bool = False, checked: bool = False) -> str:
+    """Return the name of a family's module, or of its packed or checked variant."""
+    return f"{kind}{'_packed' * packed}{'_checked' * checked}_{module}"
 
 
 def in_montgomery_form(prime: Prime) -> bool:

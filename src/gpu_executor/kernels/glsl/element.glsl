@@ -30,7 +30,9 @@
 // With -DPACKED, ELEMENT is a vector of elements and i the index of a vector (packed.glsl). That is
 // for kernels that only load, add, subtract, multiply and store.
 //
-// Elements are not checked: the caller guarantees that they are below p.
+// Elements are not checked: the caller guarantees that they are below p. With -DCHECKED, a kernel
+// has a status word, and CHECK(x, i, argument) reports elements that are not below p (status.glsl);
+// otherwise CHECK is empty. Only WIDE, which serves every prime, has checked kernels.
 //
 // Before including this file, a kernel that multiplies defines PRODUCTS; without it WIDE has no
 // f_mul, f_square and f_one. A kernel with push constants of its own defines KERNEL_PUSH as their
@@ -58,6 +60,12 @@
 
 #ifdef PACKED
 #include "packed.glsl"
+#endif
+
+#ifdef CHECKED
+#include "status.glsl"
+#else
+#define CHECK(x, i, argument)
 #endif
 
 void f_double(ELEMENT x, out ELEMENT z) {

@@ -18,7 +18,8 @@
 
 #include "spec_ids.glsl"
 
-layout(constant_id = ID_NEGATIVE_INVERSE) const uint NEGATIVE_INVERSE = 0; // -1/p mod 2^52, the lower word
+// The lower and the upper word of -1/p mod 2^52.
+layout(constant_id = ID_NEGATIVE_INVERSE) const uint NEGATIVE_INVERSE = 0;
 layout(constant_id = ID_NEGATIVE_INVERSE_HIGH) const uint NEGATIVE_INVERSE_HIGH = 0;
 
 const uint SQUARE_SHIFT = SHIFT / 2; // SHIFT is even: 52 * LIMBS - 32 * WORDS

@@ -1,7 +1,8 @@
 // How invocations are assigned to elements, the same for every element-wise kernel.
 //
-// The plan chooses the work-group size and the number of elements per invocation. Adjacent invocations process adjacent elements, so that loads coalesce. In kernels
-// compiled with -DPACKED, vectors of elements take the place of elements (packed.glsl).
+// The plan chooses the work-group size and the number of elements per invocation. Adjacent
+// invocations process adjacent elements, so that loads coalesce. In kernels compiled with -DPACKED,
+// vectors of elements take the place of elements (packed.glsl).
 
 #include "spec_ids.glsl"
 

@@ -53,6 +53,22 @@ bool f_equal(ELEMENT x, ELEMENT y) {
     return any == 0;
 }
 
+#ifdef CHECKED
+bool f_below_modulus(ELEMENT x) {
+#ifdef PRODUCTS
+    // A product needs the same limbs of x.
+    LIMB p[LIMBS], limbs[LIMBS];
+    load_modulus_limbs(p);
+    words_to_limbs(x, 0, limbs);
+    return below_limbs(limbs, p);
+#else
+    uint p[WORDS];
+    load_modulus_words(p);
+    return below_words(x, p);
+#endif
+}
+#endif
+
 void f_add(ELEMENT x, ELEMENT y, out ELEMENT z) {
     uint p[WORDS];
     modulus_words(p);
