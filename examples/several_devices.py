@@ -8,7 +8,7 @@ import numpy as np
 import gpu_executor as gx
 
 several = len([device for device in gx.devices() if device.kind != "cpu"]) > 1
-mul = gx.kernels.load("goldilocks_mul")
+mul = gx.kernels.load("goldilocks_mont_mul")
 numbers = np.arange(20_000, dtype=np.uint64)
 jobs = [(numbers + n, numbers) for n in range(200)]
 

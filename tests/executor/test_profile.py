@@ -21,9 +21,9 @@ from tests.conftest import elements
 from tests.support.backend_faults import delay_calls
 from tests.support.executors import BACKENDS
 
-MUL = gx.kernels.load("bls12_381_fq_mul")
+MUL = gx.kernels.load("bls12_381_fq_mont_mul")
 A, B = (words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 300, seed)) for seed in (1, 2))
-EXPECTED = words.mul(BLS12_381_FQ, A, B)
+EXPECTED = words.mont_mul(BLS12_381_FQ, A, B)
 # Device and host clocks are aligned far more closely than this.
 SLACK_NS = 1_000_000
 

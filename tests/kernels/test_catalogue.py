@@ -14,7 +14,12 @@ import pytest
 from gpu_executor import kernels
 from gpu_executor.errors import KernelError
 from gpu_executor.kernels import build
-from gpu_executor.kernels.catalogue import FIELD_OPERATIONS, field_kernel, mul_chain_kernel
+from gpu_executor.kernels.catalogue import (
+    FIELD_OPERATIONS,
+    field_kernel,
+    mont_mul_chain_kernel,
+    split_field_name,
+)
 from gpu_executor.kernels.elements import CHECKABLE
 from gpu_executor.kernels.modules import SpecId
 from gpu_executor.primes import NAMED, Prime
@@ -38,7 +43,7 @@ NAMES = [
     "reduce_min_f32_by_block",
     "reduce_max_u32_by_block",
     "reduce_max_f32_by_block",
-    *(f"{field}_{operation}" for field in NAMED for operation in ("add", "sub", "mul")),
+    *(f"{field}_{operation}" for field in NAMED for operation in ("add", "sub", "mont_mul")),
 ]
 GOLDILOCKS = Prime("goldilocks", 2**64 - 2**32 + 1)
 PRIMES = [*NAMED.values(), Prime("2^521-1", 2**521 - 1)]
@@ -60,7 +65,32 @@ def test_every_name_loads_the_same_kernel_each_time(name: str) -> None:
     assert kernel.wgsl is not None
     assert kernel.reference is not None
     assert (kernel.reference_at is not None) == whole
-    assert kernel.status == (name.rpartition("_")[0] in NAMED)
+    assert kernel.status == (name.startswith(tuple(NAMED)))
+
+
+@pytest.mark.parametrize("field", NAMED)
+def test_an_old_name_of_a_montgomery_product_loads_with_a_warning(field: str) -> None:
+    old, new = f"{field}_mul", f"{field}_mont_mul"
+    assert old not in kernels.names()
+    with pytest.warns(DeprecationWarning) as caught:
+        kernel = kernels.load(old)
+    (warning,) = caught
+    assert str(warning.message) == (
+        f"the kernel {old!r} computes a Montgomery product and is now named {new!r}; load it by "
+        "that name"
+    )
+    assert warning.filename == __file__  # the caller's line, every time
+    assert kernel is kernels.load(new)
+
+
+def test_field_kernels_are_found_by_their_names() -> None:
+    found = {name: split_field_name(name) for name in NAMES}
+    assert found["bls12_381_fq_mont_mul"] == ("bls12_381_fq", "mont_mul")
+    for name, parts in found.items():
+        assert (parts is not None) == name.startswith(tuple(NAMED))
+        assert parts is None or "_".join(parts) == name
+    for other in ("bls12_381_fq", "_add", "p_add", "bls12_381_fq_mont_add", "goldilocks_mul"):
+        assert split_field_name(other) is None
 
 
 @pytest.mark.parametrize(("field", "columns"), [("bls12_381_fq", 6), ("bls12_381_fr", 4)])
@@ -112,8 +142,8 @@ def test_the_largest_prime_fits_128_bytes_of_push_constants() -> None:
 
 
 def test_a_chain_of_products_has_no_reference() -> None:
-    kernel = mul_chain_kernel(GOLDILOCKS, 64)
-    assert kernel.name == "goldilocks_mul_chain_64"
+    kernel = mont_mul_chain_kernel(GOLDILOCKS, 64)
+    assert kernel.name == "goldilocks_mont_mul_chain_64"
     assert kernel.reference is None
     assert 64 in dict(kernel.constants).values()
 

@@ -21,7 +21,7 @@ from gpu_executor.errors import DeviceLacksError
 from gpu_executor.fields import BLS12_381_FR, Field
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import build, catalogue, elements, modules, passes
-from gpu_executor.kernels.catalogue import mul_chain_kernel
+from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PRODUCTS, element_kernel
 from gpu_executor.kernels.families import module_family
 from gpu_executor.primes import BABYBEAR, GOLDILOCKS, Prime, words
@@ -74,7 +74,7 @@ def load_emulated(module: str) -> bytes:
 def forget_kernels() -> None:
     elements._make_kernel.cache_clear()
     passes.scan_kernel.cache_clear()
-    catalogue.mul_chain_kernel.cache_clear()
+    catalogue.mont_mul_chain_kernel.cache_clear()
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_chains_of_products_are_exact(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
 ) -> None:
     a, b = draw_elements(prime, 300, 1), draw_elements(prime, 300, 2)
-    kernel = mul_chain_kernel(prime, 6, f64_limbs=True)
+    kernel = mont_mul_chain_kernel(prime, 6, f64_limbs=True)
     found = gpu.run(kernel, words.from_ints(prime, a), words.from_ints(prime, b))
     r = pow(prime.r, -1, prime.modulus)
     exact = [x * pow(y * r, 6, prime.modulus) % prime.modulus for x, y in zip(a, b, strict=True)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gpu_executor as gx
 from gpu_executor.cpu import field_oracle
-from gpu_executor.kernels.catalogue import field_kernel, mul_chain_kernel
+from gpu_executor.kernels.catalogue import field_kernel, mont_mul_chain_kernel
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime, words
 from gpu_executor.primes.prime import MAX_BITS
 from tests.conftest import OpenGpu, elements, on_both_paths
@@ -36,9 +36,9 @@ PRIMES = [
 OPERATIONS: dict[str, Exact] = {
     "add": field_oracle.add,
     "sub": field_oracle.sub,
-    "mul": field_oracle.mont_mul,
+    "mont_mul": field_oracle.mont_mul,
 }
-FQ_ADD, FQ_MUL = (gx.kernels.load(f"bls12_381_fq_{name}") for name in ("add", "mul"))
+FQ_ADD, FQ_MUL = (gx.kernels.load(f"bls12_381_fq_{name}") for name in ("add", "mont_mul"))
 
 on_every_prime = pytest.mark.parametrize("prime", PRIMES, ids=lambda prime: prime.name)
 
@@ -88,7 +88,7 @@ def test_a_chain_of_products_is_exact(
 ) -> None:
     xs, ys = elements(prime, 130, 1), elements(prime, 130, 2)
     result = gpu.run(
-        mul_chain_kernel(prime, length), words.from_ints(prime, xs), words.from_ints(prime, ys)
+        mont_mul_chain_kernel(prime, length), words.from_ints(prime, xs), words.from_ints(prime, ys)
     )
     expected = xs
     for _ in range(length):
@@ -103,7 +103,7 @@ def test_a_chain_of_products_reports_an_element_out_of_range(
     arrays = [words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 70, seed)) for seed in (1, 2)]
     arrays[argument][66] = words.from_ints(BLS12_381_FQ, [BLS12_381_FQ.modulus])[0]
     with pytest.raises(gx.ElementRangeError) as caught:
-        gpu.run(mul_chain_kernel(BLS12_381_FQ, 2), *arrays)
+        gpu.run(mont_mul_chain_kernel(BLS12_381_FQ, 2), *arrays)
     assert (caught.value.argument, caught.value.index) == (argument, 66)
 
 
@@ -155,7 +155,7 @@ def test_the_backend_works_after_a_bad_element(
     good = words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, 250, 1))
     bad = good.copy()
     bad[index] = np.iinfo(np.uint64).max
-    expected = words.mul(BLS12_381_FQ, good, good)
+    expected = words.mont_mul(BLS12_381_FQ, good, good)
     for _ in range(3):
         with pytest.raises(gx.ElementRangeError):
             gpu.run(FQ_MUL, good, bad, device_local=device_local)

@@ -113,7 +113,7 @@ def test_a_plan_shrinks_by_halves_to_the_smallest_chunk(chunk: int, device_local
 
 
 def test_explain_accepts_a_number_of_elements(gpu: gx.PersistentVulkanBackend) -> None:
-    kernel = gx.kernels.load("bls12_381_fq_mul")
+    kernel = gx.kernels.load("bls12_381_fq_mont_mul")
     many = gpu.explain(kernel, 3_000_000_000)
     assert (many.count, many.chunk) == (3_000_000_000, gpu.explain(kernel, 1 << 30).chunk)
     assert many.slots > 1

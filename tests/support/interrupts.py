@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.kernels.catalogue import mul_chain_kernel
+from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
 from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.vulkan.binding import vk
 
@@ -52,7 +52,7 @@ def interrupt_waits(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 LENGTH = 64
 
 
-LONG = mul_chain_kernel(BLS12_381_FQ, LENGTH)
+LONG = mont_mul_chain_kernel(BLS12_381_FQ, LENGTH)
 """With 5,000 elements this kernel runs longer on lavapipe than the host needs to return."""
 
 

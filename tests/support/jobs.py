@@ -77,7 +77,7 @@ def make_cases(most: int) -> list[Case]:
         cases.append((gx.kernels.load("vector_add_u32"), x, x[::-1], x + x[::-1]))
         for prime in (BLS12_381_FQ, BLS12_381_FR):
             a, b = (words.from_ints(prime, elements(prime, size, seed)) for seed in (1, 2))
-            for operation in (words.add, words.sub, words.mul):
+            for operation in (words.add, words.sub, words.mont_mul):
                 kernel = gx.kernels.load(f"{prime.name}_{operation.__name__}")
                 cases.append((kernel, a, b, operation(prime, a, b)))
     return cases

@@ -23,7 +23,7 @@ from tests.support.backend_faults import hold_calls, lose
 from tests.support.contract_kernels import ramp
 
 ADD = gx.kernels.load("vector_add_u32")
-MUL = gx.kernels.load("bls12_381_fq_mul")
+MUL = gx.kernels.load("bls12_381_fq_mont_mul")
 COUNT = 70
 A = np.arange(COUNT, dtype=np.uint32)
 F = np.ones((9, 6), dtype=np.uint64)
@@ -64,7 +64,7 @@ def test_a_span_has_the_attributes_of_its_job(spans: Spans) -> None:
         executor.run(MUL, F, F)
         executor.submit(ADD, A, A).result()
     after = time.time_ns()
-    (direct,), (job,) = spans.of("bls12_381_fq_mul"), spans.of("vector_add_u32")
+    (direct,), (job,) = spans.of("bls12_381_fq_mont_mul"), spans.of("vector_add_u32")
     where = {"device": "NumPy", "backend": "cpu", "calls": 1, "batch_calls": 1, "retries": 0}
     assert attributes(direct) == {**where, "elements": 9, "bytes": 2 * 9 * 48}
     assert attributes(job) == {**where, "elements": COUNT, "bytes": 2 * COUNT * 4}

@@ -18,10 +18,10 @@ from gpu_executor.telemetry.profile import STAGES
 from gpu_executor.vulkan.profile import Profile
 from tests.conftest import OpenGpu, elements, on_both_paths
 
-MUL = gx.kernels.load("bls12_381_fq_mul")
+MUL = gx.kernels.load("bls12_381_fq_mont_mul")
 SIZE, CHUNK = 2050, 500
 A, B = (words.from_ints(BLS12_381_FQ, elements(BLS12_381_FQ, SIZE, seed)) for seed in (1, 2))
-EXPECTED = words.mul(BLS12_381_FQ, A, B)
+EXPECTED = words.mont_mul(BLS12_381_FQ, A, B)
 
 
 @on_both_paths

@@ -27,7 +27,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import Dispatch, Step
 from gpu_executor.fields import Field, FieldArray
 from gpu_executor.fields.field import NAMED_FIELDS
-from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel, mul_chain_kernel
+from gpu_executor.kernels.catalogue import COPY_UNIT_BYTES, copy_kernel, mont_mul_chain_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import family
 from gpu_executor.ops.elementwise import MAX_UNSTRIDED_ELEMENTS, can_pack, with_f64_limbs
@@ -236,7 +236,7 @@ def _measure_product_chains(
     if family(prime) != "wide" or 2 * prime.modulus >= prime.r:
         return None
     length, modulus = sizes.length, field.modulus
-    kernel = mul_chain_kernel(
+    kernel = mont_mul_chain_kernel(
         prime, length, f64_limbs=with_f64_limbs(gpu._session.device_memory, prime)
     )
     a, b = (tile_elements(prime, min(SAMPLE, sizes.chains), seed) for seed in (1, 2))

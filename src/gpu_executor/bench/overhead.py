@@ -17,7 +17,7 @@ from gpu_executor.bench.random_elements import tile_elements
 from gpu_executor.bench.timing import Function, compute_medians, time_interleaved
 from gpu_executor.call import Call
 from gpu_executor.kernels import load
-from gpu_executor.kernels.catalogue import mul_chain_kernel
+from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
 from gpu_executor.plan.plan import DEFAULT_WORK_GROUP
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime
 from gpu_executor.settings import Settings
@@ -110,7 +110,7 @@ def measure_kernel_rates(settings: Settings) -> Iterator[KernelRate]:
         gpu = session.info.kind != "cpu"
         count, chains, length = GPU_SIZES if gpu else CPU_SIZES
         for prime in (BLS12_381_FQ, BLS12_381_FR):
-            for operation in ("add", "mul"):
+            for operation in ("add", "mont_mul"):
                 yield _measure_operation(session, prime, operation, count)
             yield _measure_chain(session, prime, chains, length)
 
@@ -124,9 +124,9 @@ def _measure_operation(session: Session, prime: Prime, operation: str, count: in
 
 
 def _measure_chain(session: Session, prime: Prime, count: int, length: int) -> KernelRate:
-    kernel = mul_chain_kernel(prime, length)
+    kernel = mont_mul_chain_kernel(prime, length)
     seconds = time_kernel(session, kernel, prime, count, work_group=DEFAULT_WORK_GROUP)
-    return KernelRate(f"{prime.name}_mul in a chain", count, count * length / seconds, None)
+    return KernelRate(f"{prime.name}_mont_mul in a chain", count, count * length / seconds, None)
 
 
 @contextlib.contextmanager

@@ -97,7 +97,7 @@ def _prepare_methods(
     """Return the methods of this package and of the installed packages, and the names of the absent
     packages.
     """
-    kernel = load(f"{FIELD.name}_mul")
+    kernel = load(f"{FIELD.name}_mont_mul")
     words = [draw_elements(FIELD.prime, (count,), seed) for seed in (1, 2)]
     x, y = (FIELD.from_words(each, "montgomery") for each in words)
     a, b = x.ints(), y.ints()

@@ -2,8 +2,8 @@
 
 `load(name)` returns one and `names()` lists them: vector sums (`vector_add_u32`), matrix products
 (`matmul_f32`), reductions (`reduce_sum_f32`) and, for each field of `gpu_executor.primes`,
-`<field>_add`, `<field>_sub` and `<field>_mul`. Running them needs no compiler: their SPIR-V is in
-`spirv/`, built from `glsl/` by `make kernels`.
+`<field>_add`, `<field>_sub` and `<field>_mont_mul`, the Montgomery product. Running them needs no
+compiler: their SPIR-V is in `spirv/`, built from `glsl/` by `make kernels`.
 
     catalogue.py           the kernels by name, which check their elements
     matmul.py              matrix products

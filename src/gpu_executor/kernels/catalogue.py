@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -41,11 +42,18 @@ REDUCTION_KERNELS = tuple(
     f"reduce_{operation}_{type_}" for operation in REDUCTIONS for type_ in TYPES
 )
 BLOCK_REDUCTION_KERNELS = tuple(f"{name}{BY_BLOCK_SUFFIX}" for name in REDUCTION_KERNELS)
-FIELD_OPERATIONS: dict[str, Arithmetic] = {"add": words.add, "sub": words.sub, "mul": words.mul}
+FIELD_OPERATIONS: dict[str, Arithmetic] = {
+    "add": words.add,
+    "sub": words.sub,
+    "mont_mul": words.mont_mul,
+}
+DEPRECATED_NAMES = {f"{field}_mul": f"{field}_mont_mul" for field in NAMED}
+"""Old names that `load` still knows, and the names that replace them: `Field.mul` is the product of
+two elements, and these kernels compute Montgomery products."""
 
 
 def names() -> list[str]:
-    """Return the names of all kernels that `load` can return."""
+    """Return the names of all kernels, without deprecated names."""
     fields = [f"{field}_{operation}" for field in NAMED for operation in FIELD_OPERATIONS]
     reductions = [*REDUCTION_KERNELS, *BLOCK_REDUCTION_KERNELS]
     return [*VECTOR_KERNELS, *MATRIX_KERNELS, *reductions, *fields]
@@ -58,7 +66,25 @@ def load(name: str) -> Kernel:
             f"a kernel's name is a string, not a {type(name).__name__}; the names are "
             f"{', '.join(names())}"
         )
+    if name in DEPRECATED_NAMES:
+        new = DEPRECATED_NAMES[name]
+        warnings.warn(
+            f"the kernel {name!r} computes a Montgomery product and is now named {new!r}; "
+            "load it by that name",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        name = new
     return _load(name)
+
+
+def split_field_name(name: str) -> tuple[str, str] | None:
+    """Return the field and the operation in the name of a field kernel; None for other kernels."""
+    for operation in FIELD_OPERATIONS:
+        field = name.removesuffix(f"_{operation}")
+        if field != name and field in NAMED:
+            return field, operation
+    return None
 
 
 @functools.cache
@@ -73,8 +99,9 @@ def _load(name: str) -> Kernel:
     if name in BLOCK_REDUCTION_KERNELS:
         _, operation, type_, *_ = name.split("_")
         return reduction_kernel(operation, type_, by_block=True)
-    if prefix in NAMED and suffix in FIELD_OPERATIONS:
-        return field_kernel(NAMED[prefix], suffix)
+    if found := split_field_name(name):
+        field, operation = found
+        return field_kernel(NAMED[field], operation)
     raise KernelError(f"there is no kernel {name!r}; the names are {', '.join(names())}")
 
 
@@ -165,7 +192,7 @@ def fma_chain_kernel(length: int) -> Kernel:
 
 # --- prime fields, with checked elements ---
 
-WORK_GROUPS = {"add": 512, "sub": 512, "mul": 128}
+WORK_GROUPS = {"add": 512, "sub": 512, "mont_mul": 128}
 """Work-group sizes for large calls. On an NVIDIA H200, 2^24 elements, in G/s with 64, 128, 256 and
 512 invocations of two elements each: 381-bit addition 27.5, 27.7, 27.9, 29.2; 381-bit product 20.1,
 20.1, 19.2, 15.3."""
@@ -173,14 +200,16 @@ WORK_GROUPS = {"add": 512, "sub": 512, "mul": 128}
 
 @functools.cache
 def field_kernel(prime: Prime, operation: str) -> Kernel:
-    """Return the kernel of addition, subtraction or Montgomery product; each SPIR-V module serves
-    every prime.
+    """Return the kernel of addition, subtraction or Montgomery product ("add", "sub", "mont_mul").
+
+    Each SPIR-V module serves every prime: that of the family `wide`, whose product is the
+    Montgomery product also where a field's own family has canonical elements.
     """
-    multiplies = operation == "mul"
+    multiplies = operation == "mont_mul"
     modulus = prime.limbs.split(prime.modulus) if multiplies else prime.modulus_words
     constants: dict[int, int] = limb_constants(prime) if multiplies else {SpecId.WORDS: prime.words}
     return Kernel.from_spirv(
-        load_spirv(module_name("wide", operation, checked=True)),
+        load_spirv(module_name("wide", operation.removeprefix("mont_"), checked=True)),
         inputs=2,
         outputs=1,
         split="elements",
@@ -197,9 +226,9 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
 
 
 @functools.cache
-def mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False) -> Kernel:
-    """Return a kernel of `length` dependent products by the same factor, to measure the multiplier
-    alone; `length` is even.
+def mont_mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False) -> Kernel:
+    """Return a kernel of `length` dependent Montgomery products by the same factor, to measure the
+    multiplier alone; `length` is even.
     """
     kind = module_family(prime, "mont_mul_chain", f64_limbs=f64_limbs)
     kind = kind if kind == "f64_limbs" else "wide"
@@ -215,7 +244,7 @@ def mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False) -> K
         constants=constants | {SpecId.CHAIN_LENGTH: length, SpecId.PER_INVOCATION: 1},
         push=family_push(prime, kind, interface),
         status=True,
-        name=f"{prime.name}_mul_chain_{length}",
+        name=f"{prime.name}_mont_mul_chain_{length}",
     )
 
 

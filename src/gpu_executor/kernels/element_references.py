@@ -97,13 +97,13 @@ REFERENCES: dict[str, Reference] = {
 
 
 def _montgomery_product(prime: Prime, a: Array, b: Array) -> Array:
-    return words.mul(_make_montgomery_prime(prime.modulus), a, b)
+    return words.mont_mul(_make_montgomery_prime(prime.modulus), a, b)
 
 
 @functools.cache
 def _make_montgomery_prime(modulus: int) -> Prime:
-    """Return a prime with that modulus and Montgomery form, for which `words.mul` is the Montgomery
-    product.
+    """Return a prime with that modulus and Montgomery form, for which `words.mont_mul` is the
+    Montgomery product.
     """
     return Prime("p", modulus)
 

@@ -46,7 +46,7 @@ LIMBS_WITHOUT_CARRY = 32
 _FIELD_PARTS = {
     "add": ("field_sum", "field_reduce_once"),
     "sub": ("field_difference",),
-    "mul": ("field_product", "field_reduce_once"),
+    "mont_mul": ("field_product", "field_reduce_once"),
 }
 _TYPES = {"uint32": "u32", "float32": "f32"}
 _SECTION = re.compile(r"^ *//repeat (\w+)\n(.*?)^ *//end\n", re.MULTILINE | re.DOTALL)
@@ -61,7 +61,7 @@ def render_vector_add(dtype: npt.DTypeLike) -> WgslCode:
 def render_field_operation(prime: Prime, operation: str) -> WgslCode:
     """Render the sum, difference or Montgomery product modulo a prime, with a status word.
 
-    The data are the words of the modulus and, for "mul", -1/p mod 2^13.
+    The data are the words of the modulus and, for "mont_mul", -1/p mod 2^13.
     """
     if operation not in _FIELD_PARTS:
         raise KernelError(
@@ -69,7 +69,7 @@ def render_field_operation(prime: Prime, operation: str) -> WgslCode:
             f"the operations are {', '.join(_FIELD_PARTS)}"
         )
     data = prime.modulus_words
-    if operation == "mul":
+    if operation == "mont_mul":
         data += (_cover_words(prime.words).negative_inverse(prime.modulus),)
     text = _render_field(prime.words, operation)
     return WgslCode(text, struct.pack(f"<{len(data)}I", *data), padded=True)
@@ -177,7 +177,7 @@ def _render_tile(type_: str, values: Row) -> str:
 def _render_field(words: int, operation: str) -> str:
     body = "".join(_load_template(part) for part in _FIELD_PARTS[operation])
     whole = _load_template("field").replace("\n$operation", "\n" + body)
-    if operation == "mul":
+    if operation == "mont_mul":
         whole = _load_template("limbs") + whole
     limbs = _cover_words(words)
     in_quads = words % 4 == 0

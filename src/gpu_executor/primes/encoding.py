@@ -249,4 +249,4 @@ def from_form(prime: Prime, elements: Elements) -> Elements:
 def _multiply(prime: Prime, elements: Elements, factor: int) -> Elements:
     """Return the Montgomery product of every element with the same factor."""
     column = words.from_ints(prime, [factor]).reshape(prime.element_shape)
-    return words.mul(prime, elements, np.broadcast_to(column, elements.shape))
+    return words.mont_mul(prime, elements, np.broadcast_to(column, elements.shape))

@@ -1,8 +1,8 @@
 """Exact field arithmetic on element arrays with NumPy: the reference for the kernels.
 
 Arrays have shape (..., columns) in the prime's column dtype, or (...) if an element is one
-column. `add`, `sub` and `mul` take elements below the modulus (check with `first_not_below`) and
-return elements below it. Words are little-endian, as on every machine that Vulkan runs on.
+column. `add`, `sub` and `mont_mul` take elements below the modulus (check with `first_not_below`)
+and return elements below it. Words are little-endian, as on every machine that Vulkan runs on.
 """
 
 from array import array as machine_array
@@ -101,7 +101,7 @@ def sub(prime: Prime, a: Elements, b: Elements) -> Elements:
     return _apply_blockwise(prime, a, b, sub_block)
 
 
-def mul(prime: Prime, a: Elements, b: Elements) -> Elements:
+def mont_mul(prime: Prime, a: Elements, b: Elements) -> Elements:
     """Return the Montgomery product a * b / R mod p."""
     return _apply_blockwise(prime, a, b, _Multiplier(prime))
 

@@ -22,6 +22,7 @@ from gpu_executor.cpu.backend import CpuBackend
 from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels import load
+from gpu_executor.kernels.catalogue import split_field_name
 from gpu_executor.primes import NAMED, Prime, words
 from gpu_executor.soak.kernels import KERNELS as SOAK_KERNELS
 
@@ -37,7 +38,9 @@ RANDOM_FIELD_ELEMENTS = 1_024
 values."""
 
 FIELDS = ("bls12_381_fq", "bls12_381_fr", "secp256k1", "goldilocks", "babybear")
-FIELD_KERNELS = tuple(f"{field}_{operation}" for field in FIELDS for operation in ("add", "mul"))
+FIELD_KERNELS = tuple(
+    f"{field}_{operation}" for field in FIELDS for operation in ("add", "mont_mul")
+)
 KERNELS = (
     *FIELD_KERNELS,
     *("bls12_381_fq_sub", "goldilocks_sub"),
@@ -49,7 +52,7 @@ KERNELS = (
 EXACT_OPERATIONS: dict[str, Callable[[Prime, list[int], list[int]], list[int]]] = {
     "add": field_oracle.add,
     "sub": field_oracle.sub,
-    "mul": field_oracle.mont_mul,
+    "mont_mul": field_oracle.mont_mul,
 }
 
 
@@ -126,8 +129,8 @@ def draw_call(
     With `invalid`, which only field kernels take, one element is not below the modulus.
     """
     kernel = SOAK_KERNELS[name]() if name in SOAK_KERNELS else load(name)
-    field, _, operation = name.rpartition("_")
-    if field in NAMED:
+    if found := split_field_name(name):
+        field, operation = found
         count = draw_size(rng, max_elements) if invalid else _draw_count(rng, max_elements)
         return _draw_field_call(rng, kernel, NAMED[field], operation, count, invalid=invalid)
     if name.startswith("matmul"):
