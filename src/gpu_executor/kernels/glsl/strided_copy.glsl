@@ -5,7 +5,9 @@
 // likewise in the target. Strides may be negative or 0; they count TYPEs, and wrap around modulo
 // 2^32.
 
-layout(local_size_x_id = 0) in;
+#include "spec_ids.glsl"
+
+layout(local_size_x_id = ID_WORK_GROUP_SIZE) in;
 layout(push_constant) uniform Push {
     uint count;
     uint source_start, target_start;
