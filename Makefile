@@ -7,7 +7,7 @@ PYTEST := $(PYTHON) -m pytest -q -n $(WORKERS) --no-loadscope-reorder
 # Files of every package that say within a minute whether a change holds.
 QUICK := \
 	tests/test_public_names.py tests/test_imports.py tests/test_settings.py tests/test_kernel.py \
-	tests/test_call.py tests/test_conformance.py \
+	tests/test_call.py tests/conformance/test_interface.py tests/conformance/test_kernels.py \
 	tests/spirv/test_module.py tests/primes/test_prime.py tests/primes/test_structure.py \
 	tests/kernels/test_catalogue.py tests/plan/test_plan.py tests/plan/test_batch_plan.py \
 	tests/vulkan/test_batch.py tests/vulkan/test_out.py tests/vulkan/test_persistent.py \

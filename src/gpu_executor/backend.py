@@ -285,11 +285,13 @@ class PlainArrays(Backend):
         return np.zeros(parse_shape(shape, kind.itemsize), kind)
 
     def asarray(self, array: npt.ArrayLike) -> Array:
-        """The array as a NumPy array of native byte order; an array that is one is returned
-        unchanged."""
+        """The array as a contiguous NumPy array of native byte order; an array that is one is
+        returned unchanged."""
         self._check_open()
         source = as_numbers("asarray", array)
-        return np.ascontiguousarray(source, to_native(source.dtype)).reshape(source.shape)
+        if source.flags.c_contiguous and source.dtype.isnative:
+            return source
+        return np.array(source, to_native(source.dtype), order="C")
 
     @abstractmethod
     def _check_open(self) -> None:

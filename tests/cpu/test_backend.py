@@ -63,7 +63,7 @@ def fq(*values: int) -> Array:
 
 
 def test_every_named_kernel_is_tested_here() -> None:
-    # test_conformance.py tests the whole kernels.
+    # conformance/test_kernels.py tests the whole kernels.
     elementwise = {name for name in names() if load(name).split == "elements"}
     assert elementwise == {"vector_add_u32", "vector_add_f32", *FIELD_NAMES}
 

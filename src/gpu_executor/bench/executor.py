@@ -13,7 +13,6 @@ from gpu_executor.bench.targets import Target
 from gpu_executor.bench.timing import Function, time_function, time_interleaved
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.kernels import load
-from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 SMALL_ELEMENTS = 64
 MAP_JOBS, MAP_ELEMENTS = 1_000, 4_096
@@ -31,7 +30,7 @@ class ExecutorMeasurement:
     submit_us: float
     """`submit` until the future has its result."""
     batch_ms: float
-    """The backend's `run_batch`, pipelined."""
+    """The backend's `run_batch`."""
     map_ms: float
     one_thread: float
     """Small jobs per second from one thread, one at a time."""
@@ -47,7 +46,6 @@ def measure_executor(
     """
     with GpuExecutor("vulkan") as executor:
         gpu = executor._devices[0].backend
-        assert isinstance(gpu, PersistentVulkanBackend)
         kernel = load("bls12_381_fq_add")
         a, b = (np.full((SMALL_ELEMENTS, 6), value, np.uint64) for value in (1, 2))
         if not (executor.submit(kernel, a, b).result() == a + b).all():
@@ -67,7 +65,7 @@ def measure_executor(
         x = np.ones((MAP_ELEMENTS, 6), np.uint64)
 
         def run_batch() -> None:
-            gpu.run_batch(kernel, [(x, x)] * jobs, pipelined=True)
+            gpu.run_batch(kernel, [(x, x)] * jobs)
 
         def run_map() -> None:
             for _ in executor.map(kernel, *[(x for _ in range(jobs)) for _ in range(2)]):
@@ -100,7 +98,7 @@ def check_targets(measured: ExecutorMeasurement, *, on_gpu: bool) -> list[Target
     return [
         Target("run, added to a direct call", run_added, 20, "us", at_most=True),
         Target("submit and result, added to a direct call", submit_added, 60, "us", at_most=True),
-        Target("map, throughput over the pipelined batch's", of_batch, 0.9, "x"),
+        Target("map, throughput over the batch's", of_batch, 0.9, "x"),
         Target(f"{THREADS} threads, throughput over one's", gain, 3 if on_gpu else 1.8, "x"),
     ]
 

@@ -56,7 +56,7 @@ def _make_measurement_table(measured: ExecutorMeasurement) -> Table:
         (f"{call}: backend.run", format_milliseconds(measured.direct_us / 1e3)),
         (f"{call}: executor.run", format_milliseconds(measured.run_us / 1e3)),
         (f"{call}: executor.submit and result", format_milliseconds(measured.submit_us / 1e3)),
-        (f"{jobs}: backend.run_batch, pipelined", format_milliseconds(measured.batch_ms)),
+        (f"{jobs}: backend.run_batch", format_milliseconds(measured.batch_ms)),
         (f"{jobs}: executor.map", format_milliseconds(measured.map_ms)),
         ("submit and result, jobs of one thread", format_rate(measured.one_thread)),
         (f"submit and result, jobs of {THREADS} threads", format_rate(measured.threads)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -95,9 +94,9 @@ class FieldOperationRunner:
             self.close()
             raise
 
-    def stats(self) -> Any:
-        """Return the device's statistics; None if no device is open."""
-        return None if self._gpu is None else self._gpu.stats()
+    def count_bytes(self) -> int:
+        """Return the bytes that the device holds; 0 if none is open."""
+        return 0 if self._gpu is None else self._gpu.stats().bytes_held
 
     def close(self) -> None:
         """Close the device; the next sequence opens it again."""

@@ -7,14 +7,11 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gpu_executor.vulkan.binding import count_live_objects
-from gpu_executor.vulkan.stats import Stats
-from gpu_executor.webgpu.stats import WgpuStats
 
 WARM_UP_SHARE, MIN_WARM_UP_SECONDS = 0.25, 120.0
 """The share of a run in which caches still fill, and the minimum duration of that part. Dozens of
@@ -53,18 +50,12 @@ class MemorySample:
     """Vulkan objects that were created and not destroyed."""
 
 
-def sample_memory(begun: float, backends: Iterable[Any], *, software: bool) -> MemorySample:
-    """Take a sample from the process and the statistics of all backends; `software` means that no
-    device is a GPU.
+def sample_memory(begun: float, vulkan: int, webgpu: int, *, software: bool) -> MemorySample:
+    """Take a sample of the process. `vulkan` and `webgpu` are the bytes that those backends hold;
+    `software` means that no device is a GPU.
     """
     gc.collect()
     _trim_heap()
-    vulkan = webgpu = 0
-    for stats in backends:
-        if isinstance(stats, Stats):
-            vulkan += stats.memory.bytes_held
-        elif isinstance(stats, WgpuStats):
-            webgpu += stats.pool.bytes_idle + stats.pool.bytes_in_use
     resident, mapped = read_resident_bytes(), read_mapped_bytes()
     return MemorySample(
         seconds=time.monotonic() - begun,

@@ -8,6 +8,7 @@ import gc
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -226,13 +227,16 @@ def _sample(
     """Check the retained results again, drop them, and sample memory."""
     for generator in generators:
         generator.recheck_results()
-    devices = [device for each in executors.executors for device in each.stats().devices]
-    backends = [device.inside for device in devices]
-    backends += [generator.field_operations.stats() for generator in generators]
+    held = Counter[str]()
+    for executor in executors.executors:
+        for device in executor.stats().devices:
+            held[device.backend] += device.inside.bytes_held
+    for generator in generators:
+        held["vulkan"] += generator.field_operations.count_bytes()
     software = not any(
         candidate.on_gpu for each in executors.executors for candidate in each.ranking
     )
-    return sample_memory(begun, backends, software=software)
+    return sample_memory(begun, held["vulkan"], held["webgpu"], software=software)
 
 
 @contextlib.contextmanager

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.backend import BACKENDS, Backend, open_backend
+from gpu_executor.backend import Backend
 from gpu_executor.kernels.catalogue import split_field_name
 from gpu_executor.primes import NAMED, words
+from tests.conformance.conftest import limit_cases
 from tests.conftest import elements
 
 Array = npt.NDArray[Any]
-Case = TypeVar("Case")
 # One field for each number of words with kernels of its own: 12, 8, 2, 1.
 FIELDS = ("bls12_381_fq", "bls12_381_fr", "goldilocks", "babybear")
 ELEMENTWISE = [name for name in gx.kernels.names() if name.startswith(("vector", *FIELDS))]
 REDUCTIONS = [name for name in gx.kernels.names() if name.startswith("reduce")]
 PRODUCTS = [name for name in gx.kernels.names() if name.startswith("matmul")]
-
-
-@pytest.fixture(scope="module", params=BACKENDS)
-def backend(request: pytest.FixtureRequest, gpu: gx.PersistentVulkanBackend) -> Iterator[Backend]:
-    with open_backend(request.param) as opened:
-        yield opened
-
-
-def limit_cases(backend: Backend, cases: Sequence[Case]) -> Sequence[Case]:
-    """All cases, but only the last one for the one-shot backend, which opens a device for each call
-    and takes a quarter of a second for it."""
-    return cases[-1:] if isinstance(backend, gx.VulkanSpirvBackend) else cases
 
 
 def make_inputs(kernel: gx.Kernel, count: int, seed: int = 1) -> list[Array]:
@@ -170,17 +157,7 @@ def test_every_backend_refuses_the_same_arguments(backend: Backend) -> None:
         backend.run(kernel, a, a[1:])
 
 
-def test_a_call_is_counted_in_the_statistics(backend: Backend) -> None:
-    kernel, a = gx.kernels.load("vector_add_u32"), np.ones(5, np.uint32)
-    backend.run(kernel, a, a)
-    before = backend.stats().calls
-    backend.run(kernel, a, a)
-    assert backend.stats().calls == before + 1
-
-
 def test_an_out_that_two_jobs_of_a_batch_use_is_refused(backend: Backend) -> None:
-    if isinstance(backend, gx.VulkanSpirvBackend):
-        return  # it has no run_batch
     kernel = gx.kernels.load("vector_add_u32")
     jobs = [tuple(make_inputs(kernel, 50, seed)) for seed in range(3)]
     outs = [np.zeros(50, np.uint32) for _ in jobs]
