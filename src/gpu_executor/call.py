@@ -27,7 +27,7 @@ from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, to_native
 from gpu_executor.kernel_arguments import Argument, describe_dtype, have_same_layout
 from gpu_executor.kernel_declaration import parse_grid
 from gpu_executor.lru import remember
-from gpu_executor.overlaps import is_same_view, may_overlap, overlaps_itself
+from gpu_executor.overlaps import is_same_view, list_outputs, may_overlap, overlaps_itself
 from gpu_executor.parameters import NO_VALUES, ParameterLayout, ParameterValues
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -496,7 +496,19 @@ def _parse_out_shape(kernel: Kernel, outputs: Sequence[Argument], returned: Any)
     return shapes
 
 
-# --- out= ---
+# --- out= and keep= ---
+
+
+def check_keep(kernel: Kernel, keep: bool | None, out: Any) -> None:
+    """Refuse a `keep` that contradicts where the arrays of `out` are."""
+    if out is None or keep is None:
+        return
+    on_device = any(isinstance(array, DeviceArray) for array in list_outputs(out))
+    if keep != on_device:
+        raise ArgumentTypeError(
+            f"{kernel.name}: keep={keep} and out= contradict each other: out has arrays on "
+            f"the {'device' if on_device else 'host'}; give one of them"
+        )
 
 
 def _check_outputs(signature: Signature, given: Any, kinds: Any) -> list[Array]:

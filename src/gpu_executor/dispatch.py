@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import convert_assigned
+from gpu_executor.arguments import as_numbers, convert_assigned
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ArgumentTypeError
@@ -104,6 +104,18 @@ class ArrayDevice(Protocol):
 
     def submit(self, steps: Sequence[Step]) -> None:
         """Run steps in order, after everything submitted before; returns at once."""
+
+
+def upload(device: ArrayDevice, array: Any) -> Any:
+    """Copy an array of any kind to a device: what `to_device` of a backend does. An array of this
+    device is returned as it is."""
+    if isinstance(array, CopiesToDevice):
+        return array.copy_to_device(device)
+    if isinstance(array, DeviceArray):
+        if array.storage.device is device:
+            return array
+        array = array.numpy()
+    return device.put(as_numbers("to_device", array))
 
 
 def copy_array(array: DeviceArray) -> DeviceArray:

@@ -13,24 +13,24 @@ from typing import Any, Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import as_numbers, collect_jobs, describe
+from gpu_executor.arguments import collect_jobs, describe
 from gpu_executor.backend import BackendStats, PlainArrays
 from gpu_executor.call import (
     Array,
-    Call,
     Operand,
     Signature,
     SignatureCache,
     arrays_to_explain,
     as_arrays,
     check,
+    check_keep,
     iterate_params,
 )
 from gpu_executor.cpu.device_memory import CpuMemory, describe_host
 from gpu_executor.cpu.graph import CpuGraph
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import CopiesToDevice
+from gpu_executor.dispatch import CopiesToDevice, upload
 from gpu_executor.errors import (
     ArgumentTypeError,
     ClosedError,
@@ -124,17 +124,13 @@ class CpuBackend(PlainArrays):
         """
         self._check_open()
         given = as_arrays(kernel, arrays)
-        if (
-            keep
-            or self._memory.is_recording
-            or any(isinstance(each, DeviceArray) for each in (*given, *list_outputs(out)))
-        ):
+        if keep or _are_on_device(given) or _are_on_device(list_outputs(out)):
             return self._run_on_device(kernel, given, out, keep, params, out_shape)
         call = check(kernel, given, out_shape=out_shape).make_call(given, params)
         if out is not None:
             call.use_outputs(out)
         call.make_outputs()
-        self._compute(call, given, params)
+        self._compute(call.signature, given, call.results, params)
         return call.result()
 
     def run_batch(
@@ -201,12 +197,11 @@ class CpuBackend(PlainArrays):
     def to_device(self, array: Any) -> Any:
         """Copy an array to a device array, which is in host memory here.
 
-        A `FieldArray` stays a `FieldArray`, in the representation that its field computes with.
+        A `FieldArray` stays a `FieldArray`, in the representation that its field computes with. An
+        array of this device is returned as it is; one of another device is copied.
         """
         self._check_open()
-        if isinstance(array, CopiesToDevice):
-            return array.copy_to_device(self._memory)
-        return self._memory.put(as_numbers("to_device", array))
+        return upload(self._memory, array)
 
     def synchronize(self) -> None:
         """Return at once: operations on device arrays have run when their calls return."""
@@ -274,59 +269,37 @@ class CpuBackend(PlainArrays):
         params: Any,
         out_shape: Any,
     ) -> Any:
-        """Run a call that takes or returns device arrays, or that a graph records."""
+        """Run a call that takes or returns device arrays, or record it in a graph."""
         memory, made = self._memory, list[DeviceArray]()
-        arrays = self._view_all(given)
-        outs = list_outputs(out)
-        host_outs = any(isinstance(each, np.ndarray) for each in outs)
-        if keep and host_outs:
-            raise ArgumentTypeError(
-                f"{kernel.name}: out= and keep=True contradict each other: the result goes to an "
-                "array on the host, or stays on the device; give one of them"
-            )
-        if memory.is_recording:
-            if host_outs or (out is None and keep is False):
-                raise GpuError(
-                    f"{kernel.name}: a graph is being recorded, so there is no result for a NumPy "
-                    "array yet; leave out= and keep=False away and fetch the result after the "
-                    "graph has run"
-                )
-            # The graph runs later, when the caller may have changed the arrays.
-            arrays = [
-                each.copy() if isinstance(argument, np.ndarray) else each
-                for argument, each in zip(given, arrays, strict=True)
-            ]
-        signature = check(kernel, arrays, out_shape=out_shape)
-        call = signature.make_call(arrays, params)
-        targets: list[Array] = []
-        result = out
+        signature = check(kernel, given, out_shape=out_shape)
+        call = signature.make_call(given, params)
+        inputs = self._view_all(given)
         if out is not None:
-            targets = self._view_all(outs)
-            call.use_outputs([_make_contiguous(each) for each in targets])
+            check_keep(kernel, keep, out)
+            call.use_outputs(out, on_device=True)
         elif keep is False:
             call.make_outputs()
-            result = call.result()
         else:
             made = [memory.empty(shape, dtype) for shape, dtype in signature.results]
-            call.set_outputs([memory.view(each) for each in made])
-            result = made[0] if len(made) == 1 else tuple(made)
-
-        def operation() -> None:
-            self._compute(call, arrays, params)
-            for target, computed in zip(targets, call.results, strict=False):
-                if target is not computed:
-                    np.copyto(target, computed)
-
-        memory.perform(operation, made)
-        return result
+            call.set_device_outputs(made)
+        if memory.is_recording:
+            if not _are_on_device(call.results):
+                raise GpuError(
+                    f"{kernel.name}: a graph is being recorded, so there is no result for a NumPy "
+                    "array yet; leave its `with` block and call the graph first"
+                )
+            # The graph runs later, when the caller may have changed the NumPy arrays.
+            inputs = [
+                each.copy() if isinstance(argument, np.ndarray) else each
+                for argument, each in zip(given, inputs, strict=True)
+            ]
+        outputs = self._view_all(call.results)
+        memory.perform(lambda: self._compute(signature, inputs, outputs, params), made)
+        return call.result()
 
     def _check_job(self, signatures: SignatureCache, kernel: Kernel, job: StreamJob) -> None:
         """Raise as the job's call would, with its index."""
-        arrays = job.arrays
-        if isinstance(arrays, tuple | list):
-            arrays = self._view_all(arrays)
-        targets = None if job.out is None else self._view_all(list_outputs(job.out))
-        signatures.make_job_call(kernel, arrays, job.number, targets, job.params)
+        signatures.make_job_call(kernel, job.arrays, job.number, job.out, job.params)
 
     def _run_job(self, kernel: Kernel, job: StreamJob) -> Any:
         try:
@@ -340,15 +313,25 @@ class CpuBackend(PlainArrays):
             self._memory.view(each) if isinstance(each, DeviceArray) else each for each in arrays
         ]
 
-    def _compute(self, call: Call, arrays: Sequence[Array], params: Any) -> None:
-        signature, profile = call.signature, self._profiles.profile
+    def _compute(
+        self, signature: Signature, inputs: Sequence[Array], outputs: Sequence[Array], params: Any
+    ) -> None:
+        """Write the results to `outputs`; those that are not contiguous are copied there."""
+        profile = self._profiles.profile
         begun = time.perf_counter_ns()
+        targets = [
+            each if each.flags.c_contiguous else np.empty(each.shape, each.dtype)
+            for each in outputs
+        ]
         compute_reference(
             signature,
-            arrange_inputs(signature, arrays),
-            arrange_outputs(signature, call.results),
+            arrange_inputs(signature, inputs),
+            arrange_outputs(signature, targets),
             signature.parameters.as_keywords(params),
         )
+        for output, target in zip(outputs, targets, strict=True):
+            if target is not output:
+                output[...] = target
         ended = time.perf_counter_ns()
         if profile is not None:
             profile.add_host_span("compute", begun, ended, profile.next_piece())
@@ -359,11 +342,8 @@ class CpuBackend(PlainArrays):
             self._record.compute += ended - begun
 
 
-def _make_contiguous(array: Array) -> Array:
-    """The array, or new memory for one that is not contiguous: its results are copied then."""
-    if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
-        return np.empty(array.shape, array.dtype)
-    return array
+def _are_on_device(arrays: Sequence[Any]) -> bool:
+    return any(isinstance(each, DeviceArray) for each in arrays)
 
 
 def arrange_inputs(

@@ -129,8 +129,8 @@ class CpuMemory:
         storage = array.storage
         if not isinstance(storage, CpuStorage) or storage.device is not self:
             raise ArgumentTypeError(
-                f"the array of shape {array.shape} is on the device of another backend; copy it "
-                "with gpu.to_device(array.numpy())"
+                f"the array of shape {array.shape} is on {storage.device.info.name} as another "
+                "backend opened it; copy it with array.copy_to(gpu)"
             )
         return np.ndarray(array.shape, array.dtype, storage.array, array.offset, array.strides)
 

@@ -16,7 +16,7 @@ from gpu_executor.calibration import Calibration
 from gpu_executor.call import Array, arrays_to_explain
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import CopiesToDevice
+from gpu_executor.dispatch import CopiesToDevice, upload
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, RunOptions
@@ -191,13 +191,7 @@ class PersistentVulkanBackend(Backend):
         array of this device is returned as it is; one of another device is copied.
         """
         self._check_open()
-        if isinstance(array, CopiesToDevice):
-            return array.copy_to_device(self._session.device_memory)
-        if isinstance(array, DeviceArray):
-            if array.storage.device is self._session.device_memory:
-                return array
-            array = array.numpy()
-        return self._session.device_memory.put(as_numbers("to_device", array))
+        return upload(self._session.device_memory, array)
 
     def synchronize(self) -> None:
         """Wait for all calls on device arrays; raises the first error that one of them found."""

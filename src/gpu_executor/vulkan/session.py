@@ -20,10 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.calibration import Calibration
-from gpu_executor.call import AnyArray, Array, Call, as_arrays
+from gpu_executor.call import AnyArray, Array, Call, as_arrays, check_keep
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
-    ArgumentTypeError,
     ClosedError,
     DeviceLacksError,
     GpuError,
@@ -283,12 +282,7 @@ class Session:
         signature = self.call_preparer.signatures.get(kernel, arrays, out_shape)
         call = signature.make_call(arrays, params)
         if out is not None:
-            on_device = _are_on_device(list_outputs(out))
-            if keep is not None and keep != on_device:
-                raise ArgumentTypeError(
-                    f"{kernel.name}: keep={keep} and out= contradict each other: out has arrays on "
-                    f"the {'device' if on_device else 'host'}; give one of them"
-                )
+            check_keep(kernel, keep, out)
             call.use_outputs(out, on_device=True)
         return self.submit_call(call, fetch=keep is False)
 
