@@ -32,13 +32,14 @@ LAYERS: list[set[str]] = [
     {"kernels"},  # the catalogue of kernels
     {"arguments"},  # checks of what callers pass
     {"call", "dispatch"},  # checked calls; dispatches on device arrays
+    {"graphs"},  # recorded operations
     {"plan"},  # decisions made before a call runs
     # The interface, which names the backends in strings only; memory of results, by size class.
     {"backend", "result_memory", "streams"},
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # algorithms of several dispatches
     {"fields"},  # the mathematics that users meet
-    {"graphs", "executor"},  # recorded operations; kernels on any device
+    {"executor"},  # kernels on any device
     {"cluster"},  # several machines
     {"telemetry.exporters"},  # export events; lower layers import them by name
     {"bench", "soak"},  # benchmarks and load tests

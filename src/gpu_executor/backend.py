@@ -22,6 +22,7 @@ from gpu_executor.arguments import as_numbers, parse_dtype, parse_shape
 from gpu_executor.call import Array
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import NotSupportedError, SettingsError
+from gpu_executor.graphs import Graph
 from gpu_executor.idle_memory import MemoryUse
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
@@ -105,20 +106,6 @@ class ArrayImport(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exception: object) -> None: ...
-
-
-class OperationGraph(Protocol):
-    """Operations on device arrays that are recorded inside its `with`. A call runs them."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None: ...
-
-    def __call__(self, *arrays: Any) -> None:
-        """Copy the arrays, if any are given, to the inputs and run the operations."""
-
-    def __len__(self) -> int:
-        """The number of recorded operations."""
 
 
 class Backend(ABC):
@@ -213,7 +200,7 @@ class Backend(ABC):
         errors."""
 
     @abstractmethod
-    def graph(self, *inputs: Any) -> OperationGraph:
+    def graph(self, *inputs: Any) -> Graph:
         """Record the operations on device arrays inside its `with`, to run them again with other
         inputs."""
 
@@ -260,7 +247,7 @@ class HostArraysOnly(Backend):
     def synchronize(self) -> None:
         raise refuse("synchronize", self.name)
 
-    def graph(self, *inputs: Any) -> OperationGraph:
+    def graph(self, *inputs: Any) -> Graph:
         raise refuse("graph", self.name)
 
     def _check_keep(self, keep: bool | None) -> None:

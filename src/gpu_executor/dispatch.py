@@ -69,6 +69,35 @@ class CopiesToDevice(Protocol[Copied_co]):
         """A copy on the device."""
 
 
+@runtime_checkable
+class TypedArray(Protocol):
+    """An array whose elements have a meaning beyond their words, such as a `FieldArray`."""
+
+    data: Any
+    """The words: a device array, or a NumPy array on the host."""
+
+    def wrap_like(self, data: DeviceArray) -> TypedArray:
+        """An array of the same type over other words."""
+
+    def convert_like(self, given: Any) -> Any:
+        """The words of `given` as this array would store them; raises if it is of another type or
+        shape."""
+
+    @property
+    def type_key(self) -> Hashable:
+        """What distinguishes this type from others that have the same words."""
+
+
+class GraphRecording(Protocol):
+    """Steps that a device has recorded."""
+
+    def replay(self) -> None:
+        """Run the steps in order, after everything submitted before; returns at once."""
+
+    def __len__(self) -> int:
+        """The number of steps."""
+
+
 class ArrayDevice(Protocol):
     """A device that holds arrays and runs steps on them."""
 
@@ -104,6 +133,12 @@ class ArrayDevice(Protocol):
 
     def submit(self, steps: Sequence[Step]) -> None:
         """Run steps in order, after everything submitted before; returns at once."""
+
+    def begin_capture(self) -> None:
+        """Record what this thread submits from now on instead of running it."""
+
+    def end_capture(self, *, discard: bool = False) -> GraphRecording | None:
+        """Stop recording; return what was recorded, unless it is to be discarded."""
 
 
 def upload(device: ArrayDevice, array: Any) -> Any:

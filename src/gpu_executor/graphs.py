@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Hashable, Sequence
+import types
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
+import numpy as np
+
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayCopy
-from gpu_executor.errors import ArgumentTypeError
-from gpu_executor.fields import FieldArray
+from gpu_executor.dispatch import (
+    ArrayCopy,
+    ArrayDevice,
+    GraphRecording,
+    TypedArray,
+    assign_array,
+    copy_array,
+    is_same_array,
+)
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.lru import LruCache
-from gpu_executor.vulkan.device_memory import DeviceMemory
-from gpu_executor.vulkan.graph import Graph
 
 MAX_RECORDINGS = 8
 """Recordings of one decorated function, for as many kinds of arguments; the cache is LRU."""
-AnyDeviceArray = DeviceArray | FieldArray
+AnyDeviceArray = DeviceArray | TypedArray
 Results = TypeVar("Results")
+PLAIN_TYPES = (int, float, complex, str, bytes, bool, type(None))
+"""Types of constant arguments that are compared by value; others are compared by identity."""
 
 
 @overload
@@ -39,20 +49,91 @@ def graph(first: Any, /, *inputs: Any) -> Any:
             y = Fr.intt(Fr.ntt(x) * 3)
         run(other)              # y has the result
 
-    Given a function, it is recorded at its first call with arrays of these shapes and types.
+    Given a function or a method, it is recorded at its first call with arrays of these shapes and
+    types. Arguments that are no device arrays are constants: each value is recorded separately.
 
         @gx.graph
         def triple(x): return Fr.intt(Fr.ntt(x) * 3)
         y = triple(x)
 
-    Everything else that the operations use, such as integers, keeps the value that it had when
+    Everything else that the operations use, such as NumPy arrays, keeps the value that it had when
     they were recorded.
     """
     if callable(first):
         if inputs:
             raise ArgumentTypeError("gx.graph takes one function, or device arrays, not both")
         return functools.update_wrapper(_RecordedFunction(first), first)
-    return Graph(_get_device([first, *inputs]), [first, *inputs])
+    return Graph(_find_device([first, *inputs]), [first, *inputs])
+
+
+class Graph:
+    """Operations on device arrays inside its `with` are recorded, not run; a call runs them.
+
+    A call takes one array for each input that the graph was made with, or none. It copies the
+    arrays to the inputs and runs the recorded operations. The results are in the arrays that the
+    operations returned while they were recorded. A call is submitted and returns at once.
+    """
+
+    def __init__(self, device: ArrayDevice, inputs: Sequence[Any]) -> None:
+        self._device = device
+        for each in inputs:
+            _get_data(each)
+        self._inputs = list(inputs)
+        self._recording: GraphRecording | None = None
+
+    def __enter__(self) -> Graph:
+        if self._recording is not None:
+            raise GpuError("the graph is recorded already; make another one to record again")
+        self._device.begin_capture()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None:
+        self._recording = self._device.end_capture(discard=kind is not None)
+
+    def __call__(self, *arrays: Any) -> None:
+        if self._recording is None:
+            raise GpuError("the graph is not recorded yet: leave its `with` block first")
+        if arrays and len(arrays) != len(self._inputs):
+            raise ArgumentTypeError(
+                f"the graph has {len(self._inputs)} inputs and got {len(arrays)} arrays"
+            )
+        targets = [_get_data(each) for each in self._inputs]
+        sources = [
+            self._convert(index, given, self._inputs[index]) for index, given in enumerate(arrays)
+        ]
+        # All are read before any is written: an argument may be another input of the graph.
+        written = {id(target.storage) for target in targets}
+        sources = [
+            copy_array(source)
+            if isinstance(source, DeviceArray)
+            and id(source.storage) in written
+            and not is_same_array(source, target)
+            else source
+            for source, target in zip(sources, targets, strict=False)
+        ]
+        for source, target in zip(sources, targets, strict=False):
+            assign_array(target, source)
+        self._recording.replay()
+
+    def __len__(self) -> int:
+        """The number of recorded steps."""
+        return 0 if self._recording is None else len(self._recording)
+
+    def _convert(self, index: int, given: Any, target: AnyDeviceArray) -> Any:
+        """The words of an argument as its input stores them."""
+        if isinstance(target, TypedArray):
+            return target.convert_like(given)
+        if isinstance(given, TypedArray) or not isinstance(given, np.ndarray | DeviceArray):
+            raise ArgumentTypeError(
+                f"input {index} of the graph is a device array of {target.dtype}; got "
+                f"{type(given).__name__}"
+            )
+        if given.shape != target.shape or given.dtype != target.dtype:
+            raise ArgumentShapeError(
+                f"input {index} of the graph is {target.dtype} of shape {target.shape}; got "
+                f"{given.dtype} of shape {given.shape}"
+            )
+        return given
 
 
 class _RecordedFunction:
@@ -64,33 +145,59 @@ class _RecordedFunction:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._recordings: LruCache[Hashable, tuple[Graph, Any]] = LruCache()
+        self._recordings: LruCache[Hashable, tuple[Graph, Any, Any]] = LruCache()
+        """The graph, its results, and the constants, whose ids must stay unique."""
         self._lock = threading.Lock()
 
-    def __call__(self, *arrays: AnyDeviceArray) -> Any:
-        device = _get_device(arrays)
-        key = (device, *(_make_key(array) for array in arrays))
+    def __get__(self, instance: Any, _owner: type | None = None) -> Any:
+        """A method: the instance is a constant."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        arrays = [each for each in (*arguments, *keywords.values()) if _is_on_device(each)]
+        device = _find_device(arrays)
+        key = (
+            device,
+            *map(_make_key, arguments),
+            *((name, _make_key(value)) for name, value in keywords.items()),
+        )
         with self._lock:
             found = self._recordings.use(key)
             if found is None:
-                found = self._recordings[key] = self._record(device, arrays)
+                recorded, results = self._record(device, arguments, keywords)
+                found = self._recordings[key] = recorded, results, (arguments, keywords)
                 self._recordings.evict(MAX_RECORDINGS)
-            recorded, results = found
+            recorded, results, _ = found
             # Before anything runs: this fails if the results are not device arrays.
             copies, steps = _make_copies(device, results)
             recorded(*arrays)
             device.submit(steps)
             return copies
 
-    def _record(self, device: DeviceMemory, arrays: Sequence[AnyDeviceArray]) -> tuple[Graph, Any]:
-        inputs = [_make_like(device, array) for array in arrays]
+    def _record(
+        self, device: ArrayDevice, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> tuple[Graph, Any]:
+        made = [_make_like(device, each) if _is_on_device(each) else each for each in arguments]
+        named = {
+            name: _make_like(device, each) if _is_on_device(each) else each
+            for name, each in keywords.items()
+        }
+        inputs = [each for each in (*made, *named.values()) if _is_on_device(each)]
         with Graph(device, inputs) as recorded:
-            results = self._function(*inputs)
+            results = self._function(*made, **named)
         return recorded, results
 
 
+def _is_on_device(value: Any) -> bool:
+    """Whether a value is a device array of any type; arrays on the host are refused."""
+    if isinstance(value, np.ndarray | TypedArray):
+        _get_data(value)
+        return True
+    return isinstance(value, DeviceArray)
+
+
 def _get_data(array: Any) -> DeviceArray:
-    data = array.data if isinstance(array, FieldArray) else array
+    data = array.data if isinstance(array, TypedArray) else array
     if not isinstance(data, DeviceArray):
         raise ArgumentTypeError(
             f"a graph takes and returns device arrays, not {type(array).__name__}; "
@@ -99,32 +206,33 @@ def _get_data(array: Any) -> DeviceArray:
     return data
 
 
-def _get_device(arrays: Sequence[AnyDeviceArray]) -> DeviceMemory:
+def _find_device(arrays: Sequence[AnyDeviceArray]) -> ArrayDevice:
     """The device that holds all the arrays."""
     if not arrays:
         raise ArgumentTypeError("a graph needs at least one device array as its input")
     devices = [_get_data(array).storage.device for array in arrays]
     if any(device is not devices[0] for device in devices):
         raise ArgumentTypeError("the inputs of a graph must be on one device")
-    if not isinstance(devices[0], DeviceMemory):
-        raise ArgumentTypeError("graphs are recorded by Vulkan backends only")
-    return devices[0]
+    device: ArrayDevice = devices[0]
+    return device
 
 
-def _make_key(array: AnyDeviceArray) -> Hashable:
-    data = _get_data(array)
-    field = (array.field, array.form) if isinstance(array, FieldArray) else None
-    return data.shape, data.dtype, field
+def _make_key(value: Any) -> Hashable:
+    """What distinguishes arguments that are recorded separately."""
+    if not _is_on_device(value):
+        return (type(value), value) if isinstance(value, PLAIN_TYPES) else id(value)
+    data = _get_data(value)
+    return data.shape, data.dtype, value.type_key if isinstance(value, TypedArray) else None
 
 
-def _make_like(device: DeviceMemory, array: AnyDeviceArray) -> AnyDeviceArray:
+def _make_like(device: ArrayDevice, array: AnyDeviceArray) -> AnyDeviceArray:
     """An uninitialized array of the same type and shape."""
     data = _get_data(array)
     made = device.empty(data.shape, data.dtype)
-    return FieldArray(array.field, made, array.form) if isinstance(array, FieldArray) else made
+    return array.wrap_like(made) if isinstance(array, TypedArray) else made
 
 
-def _make_copies(device: DeviceMemory, results: Any) -> tuple[Any, list[ArrayCopy]]:
+def _make_copies(device: ArrayDevice, results: Any) -> tuple[Any, list[ArrayCopy]]:
     """New arrays for the results, one array or nested tuples and lists, and the copies to them."""
     if isinstance(results, tuple | list):
         pairs = [_make_copies(device, each) for each in results]

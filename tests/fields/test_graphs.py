@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,3 +145,31 @@ def test_arguments_that_are_not_device_arrays_are_rejected(
     with pytest.raises(gx.GpuError, match="no result to fetch yet"):
         graph(lambda a: a.numpy())(x)
     assert (x + 1).ints().tolist() == [2, 3], "the failed recordings have ended"
+
+
+class Scaler:
+    """A method that is recorded."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+        self.calls = 0
+
+    @gx.graph
+    def scale(self, x: gx.FieldArray, *, add: int = 0, other: Any = None) -> Any:
+        self.calls += 1
+        result = x * self.factor + add
+        return result if other is None else result - other
+
+
+def test_methods_and_keyword_arguments_are_recorded(gpu: gx.PersistentVulkanBackend) -> None:
+    three, five = Scaler(3), Scaler(5)
+    x = gpu.to_device(BLS12_381_FR.encode([1, 2, 3]))
+    for _ in range(3):
+        assert three.scale(x).ints().tolist() == [3, 6, 9]
+        assert five.scale(x).ints().tolist() == [5, 10, 15]
+        assert three.scale(x, add=1).ints().tolist() == [4, 7, 10]
+        assert three.scale(x, add=1, other=x).ints().tolist() == [3, 5, 7]
+        assert three.scale(x=x, other=x * 2).ints().tolist() == [1, 2, 3]
+    assert (three.calls, five.calls) == (4, 1)
+    with pytest.raises(gx.errors.ArgumentTypeError, match="at least one device array"):
+        three.scale(1)

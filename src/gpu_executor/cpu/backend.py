@@ -27,7 +27,6 @@ from gpu_executor.call import (
     iterate_params,
 )
 from gpu_executor.cpu.device_memory import CpuMemory, describe_host
-from gpu_executor.cpu.graph import CpuGraph
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import CopiesToDevice, upload
@@ -38,6 +37,7 @@ from gpu_executor.errors import (
     GpuError,
     KernelError,
 )
+from gpu_executor.graphs import Graph
 from gpu_executor.idle_memory import MemoryUse
 from gpu_executor.kernel import Kernel
 from gpu_executor.overlaps import list_outputs
@@ -208,11 +208,11 @@ class CpuBackend(PlainArrays):
         self._check_open()
         self._memory.synchronize()
 
-    def graph(self, *inputs: Any) -> CpuGraph:
+    def graph(self, *inputs: Any) -> Graph:
         """Record the operations on device arrays inside its `with`, to run them again with other
         inputs."""
         self._check_open()
-        return CpuGraph(self._memory, inputs)
+        return Graph(self._memory, inputs)
 
     # --- inspection and lifetime ---
 

@@ -80,6 +80,25 @@ class CpuStorage:
         """Whether a graph computes the contents and has not run yet."""
 
 
+class CpuRecording:
+    """The operations of a graph, which a replay runs in order."""
+
+    def __init__(self, operations: Sequence[Operation], made: Sequence[CpuStorage]) -> None:
+        """`made` are the storages whose contents the operations compute."""
+        self._operations, self._made = operations, made
+
+    def replay(self) -> None:
+        """Run the operations."""
+        for operation in self._operations:
+            operation()
+        for storage in self._made:
+            storage.is_pending = False
+
+    def __len__(self) -> int:
+        """The number of recorded operations."""
+        return len(self._operations)
+
+
 class _CpuCapture(threading.local):
     """The graph that a thread records: its operations, and the storages that they make."""
 
@@ -225,15 +244,17 @@ class CpuMemory:
     def synchronize(self) -> None:
         """Return at once: every operation has run already."""
 
-    def begin_capture(self, operations: list[Operation], made: list[CpuStorage]) -> None:
+    def begin_capture(self) -> None:
         """Record this thread's operations instead of running them."""
         if self.is_recording:
             raise GpuError("a graph is being recorded already; graphs cannot be nested")
-        self._capture.operations, self._capture.made = operations, made
+        self._capture.operations, self._capture.made = [], []
 
-    def end_capture(self) -> None:
-        """Run this thread's operations again when they are called."""
-        self._capture.operations = None
+    def end_capture(self, *, discard: bool = False) -> CpuRecording | None:
+        """Stop recording; return what was recorded, unless it is to be discarded."""
+        operations, self._capture.operations = self._capture.operations, None
+        assert operations is not None
+        return None if discard else CpuRecording(operations, self._capture.made)
 
     def _store(self, array: Array) -> CpuStorage:
         storage = CpuStorage(self, array)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -393,6 +393,24 @@ class FieldArray:
             )
         copy = FieldArray(self.field, device.put(self.numpy()), self.form)
         return copy.in_form(self.field.form)
+
+    def wrap_like(self, data: DeviceArray) -> FieldArray:
+        """An array of the same field and form over other words."""
+        return FieldArray(self.field, data, self.form)
+
+    def convert_like(self, given: Any) -> ElementData:
+        """The words of another array of this field and shape, in this array's form."""
+        array = self.field._check(given)
+        if array.shape != self.shape:
+            raise ArgumentShapeError(
+                f"an array of shape {self.shape} is expected; got one of shape {array.shape}"
+            )
+        return array.in_form(self.form).data
+
+    @property
+    def type_key(self) -> Hashable:
+        """What distinguishes arrays with the same words."""
+        return self.field, self.form
 
     # Names of earlier versions, kept for users.
     on_card, card, to_card = on_device, device, copy_to_device

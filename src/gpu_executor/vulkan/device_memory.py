@@ -37,9 +37,10 @@ from gpu_executor.lru import LruCache
 from gpu_executor.plan import Plan, round_up_to_class
 from gpu_executor.primes import BLS12_381_FR, words
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES
-from gpu_executor.vulkan.command_stream import CommandStream, RecordedCommands
+from gpu_executor.vulkan.command_stream import CommandStream
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.device_storage import VulkanStorage
+from gpu_executor.vulkan.graph import VulkanRecording
 from gpu_executor.vulkan.mapped_arrays import BufferRange, MappedArrays, RecycledResults
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
@@ -63,6 +64,8 @@ class _Capture(threading.local):
     allocates while it makes a value for the cache."""
 
     steps: list[VulkanStep] | None = None
+    made: list[VulkanStorage]
+    """The storages that were made meanwhile."""
     tables: list[Allocation] | None = None
 
 
@@ -117,7 +120,11 @@ class DeviceMemory:
         allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1), owner)
         if tables is not None:
             tables.append(allocation)
-        return DeviceArray(shape, dtype, VulkanStorage(self, allocation, nbytes))
+        storage = VulkanStorage(self, allocation, nbytes)
+        if self._capture.steps is not None:
+            storage.is_pending = True
+            self._capture.made.append(storage)
+        return DeviceArray(shape, dtype, storage)
 
     def put(self, array: Array) -> DeviceArray:
         """A copy of a NumPy array on the device.
@@ -127,7 +134,8 @@ class DeviceMemory:
         """
         nbytes = round_up_to_class(array.nbytes)
         self._note_call(nbytes + min(nbytes, MAX_STAGING_BYTES))
-        made = self.empty(array.shape, to_native(array.dtype))
+        with self.pause_capture():
+            made = self.empty(array.shape, to_native(array.dtype))
         storage = self._binder.find_storage(made)
         self._upload.copy(array, storage.allocation, storage)
         return made
@@ -148,8 +156,9 @@ class DeviceMemory:
                 "block and call the graph first"
             )
         if not array.is_contiguous:
-            array = self.copy(array)
+            array = copy_array(array)
         storage = self._binder.find_storage(array)
+        storage.check_computed()
         fetched = self._fetch(storage, array)
         for check in storage.checks:
             error = check.find_error()
@@ -275,17 +284,22 @@ class DeviceMemory:
             return
         self.stream.submit(self._binder.bind(steps))
 
-    def begin_capture(self, steps: list[VulkanStep]) -> None:
-        """Append what this thread submits to `steps` instead of running it."""
+    def begin_capture(self) -> None:
+        """Record what this thread submits from now on instead of running it."""
         if self._capture.steps is not None:
             raise GpuError(
                 "a graph is being recorded already in this thread; graphs cannot be nested"
             )
-        self._capture.steps = steps
+        self._capture.steps, self._capture.made = [], []
 
-    def end_capture(self) -> None:
-        """Run what this thread submits again."""
-        self._capture.steps = None
+    def end_capture(self, *, discard: bool = False) -> VulkanRecording | None:
+        """Stop recording; return what was recorded, unless it is to be discarded."""
+        steps, self._capture.steps = self._capture.steps, None
+        assert steps is not None
+        if discard:
+            return None
+        bound = self._binder.bind(steps, recorded=True)
+        return VulkanRecording(self.stream, bound, self._capture.made, len(steps))
 
     @contextlib.contextmanager
     def pause_capture(self) -> Iterator[None]:
@@ -295,10 +309,6 @@ class DeviceMemory:
             yield
         finally:
             self._capture.steps = steps
-
-    def record(self, steps: Sequence[VulkanStep]) -> RecordedCommands:
-        """Record steps without running them; the command stream's `replay` runs them."""
-        return self.stream.record(self._binder.bind(steps))
 
     def release_completed(self) -> None:
         """Free arrays that only completed submissions still referred to."""

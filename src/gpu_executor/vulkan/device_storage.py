@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpu_executor.errors import GpuError
 from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.memory import Allocation
 from gpu_executor.vulkan.status_check import StatusCheck
@@ -12,7 +13,9 @@ from gpu_executor.vulkan.status_check import StatusCheck
 class VulkanStorage:
     """The memory of one device array, which returns to the pool with this object."""
 
-    __slots__ = ("__weakref__", "allocation", "checks", "device", "handle", "nbytes", "offset")
+    __slots__ = (
+        "__weakref__", "allocation", "checks", "device", "handle", "is_pending", "nbytes", "offset",
+    )  # fmt: skip
 
     def __init__(self, device: Any, allocation: Allocation, nbytes: int) -> None:
         self.device = device
@@ -26,6 +29,17 @@ class VulkanStorage:
         """Where the storage begins in the buffer, in bytes."""
         self.checks: tuple[StatusCheck, ...] = ()
         """The checks of the calls that the contents depend on; those that passed may be missing."""
+
+        self.is_pending = False
+        """Whether a graph computes the contents and has not run yet."""
+
+    def check_computed(self) -> None:
+        """Raise `GpuError` if the contents are not computed yet."""
+        if self.is_pending:
+            raise GpuError(
+                "the array is a result of a recorded graph that has not run yet; call the graph "
+                "first"
+            )
 
     def __del__(self) -> None:
         # Every result has a storage, and weakref.finalize takes four times as long.

@@ -17,13 +17,13 @@ from gpu_executor.call import Array, arrays_to_explain
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import CopiesToDevice, upload
+from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, RunOptions
 from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.telemetry.spans import TraceFile
 from gpu_executor.vulkan.batch import Job, Stream, run_batch
-from gpu_executor.vulkan.graph import Graph
 from gpu_executor.vulkan.mapped_arrays import ImportedArray
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.session import Session

@@ -78,8 +78,11 @@ class StepBinder:
         self._alignment = info.limits.buffer_offset_alignment
         self._max_binding_bytes = info.limits.max_storage_buffer_range
 
-    def bind(self, steps: Sequence[VulkanStep]) -> list[BoundStep]:
-        """Return the steps with the buffer ranges of their arrays."""
+    def bind(self, steps: Sequence[VulkanStep], *, recorded: bool = False) -> list[BoundStep]:
+        """Return the steps with the buffer ranges of their arrays.
+
+        Only `recorded` steps may read results of a graph that has not run.
+        """
         bound: list[BoundStep] = []
         for step in steps:
             if isinstance(step, Dispatch):
@@ -88,6 +91,11 @@ class StepBinder:
                 self._bind_call(step, bound)
             else:
                 self._bind_copy(step, bound)
+        if not recorded:
+            for each in bound:
+                for storage in each.storages:
+                    if isinstance(storage, VulkanStorage) and storage.is_pending:
+                        storage.check_computed()
         return bound
 
     def find_storage(self, array: DeviceArray) -> VulkanStorage:
@@ -140,7 +148,8 @@ class StepBinder:
             bindings += (storage.handle, storage.offset + array.offset, max(nbytes, least))
         self._note_call(total)
         if checks:
-            _add_checks(storages[inputs:], checks)
+            for storage, array in zip(storages[inputs:], dispatch.arrays[inputs:], strict=True):
+                _set_checks(storage, array, checks)
         bound.append(BoundStep(dispatch, storages, inputs, bindings))
         for step in written_back:
             self._bind_copy(step, bound)
@@ -177,7 +186,12 @@ class StepBinder:
                 fill = Fill(buffer, storage.offset + array.offset, nbytes, pattern)
                 bound.append(BoundStep(fill, [storage], 0))
         scratch, uniform = self._bind_hidden(step, bound)
-        checks = tuple(check for each in storages for check in each.checks)
+        checks = tuple(
+            check
+            for storage, operand in zip(storages, operands, strict=True)
+            if operand.is_input
+            for check in storage.checks
+        )
         whole = kernel.split == "whole"
         for start in range(0, signature.count, plan.chunk) if not whole else (0,):
             count = signature.count if whole else min(plan.chunk, signature.count - start)
@@ -216,8 +230,9 @@ class StepBinder:
             only_read = [*read, *(() if uniform is None else (uniform,))]
             used = [*only_read, *written, *kept]
             bound.append(BoundStep(dispatch, used, len(only_read), bindings, check))
-        if checks:
-            _add_checks(written, checks)
+        for storage, array, operand in zip(storages, arrays, operands, strict=True):
+            if operand.is_output and (checks or storage.checks):
+                _set_checks(storage, array, checks)
         for copy in written_back:
             self._bind_copy(copy, bound)
 
@@ -285,8 +300,8 @@ class StepBinder:
                 f"{target.dtype} and shape {target.shape}"
             )
         storages = [self.find_storage(each) for each in (source, target)]
-        if storages[0].checks:
-            _add_checks(storages[1:], storages[0].checks)
+        if storages[0].checks or storages[1].checks:
+            _set_checks(storages[1], target, storages[0].checks)
         if not source.nbytes:
             return
         if not (source.is_contiguous and target.is_contiguous):
@@ -391,11 +406,16 @@ def _list_bindings(storages: Sequence[VulkanStorage], arrays: Sequence[DeviceArr
     return bindings
 
 
-def _add_checks(written: Sequence[VulkanStorage], checks: Sequence[StatusCheck]) -> None:
-    """Let the contents of storages depend on checks that have not passed yet."""
-    for storage in written:
-        pending = [each for each in (*storage.checks, *checks) if not each.passed]
-        storage.checks = tuple(dict.fromkeys(pending))
+def _set_checks(
+    storage: VulkanStorage, written: DeviceArray, checks: Sequence[StatusCheck]
+) -> None:
+    """Let what is written to a storage depend on checks that have not passed yet.
+
+    What is not overwritten depends on the checks that it had.
+    """
+    whole = written.is_contiguous and written.nbytes == storage.nbytes
+    pending = [*(() if whole else storage.checks), *checks]
+    storage.checks = tuple(dict.fromkeys(each for each in pending if not each.passed))
 
 
 def _get_set_layout(kernel: Kernel) -> SetLayout:
