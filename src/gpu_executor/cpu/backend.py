@@ -270,7 +270,7 @@ class CpuBackend(PlainArrays):
         out_shape: Any,
     ) -> Any:
         """Run a call that takes or returns device arrays, or record it in a graph."""
-        memory, made = self._memory, list[DeviceArray]()
+        memory = self._memory
         signature = check(kernel, given, out_shape=out_shape)
         call = signature.make_call(given, params)
         inputs = self._view_all(given)
@@ -280,8 +280,9 @@ class CpuBackend(PlainArrays):
         elif keep is False:
             call.make_outputs()
         else:
-            made = [memory.empty(shape, dtype) for shape, dtype in signature.results]
-            call.set_device_outputs(made)
+            call.set_device_outputs(
+                [memory.empty(shape, dtype) for shape, dtype in signature.results]
+            )
         if memory.is_recording:
             if not _are_on_device(call.results):
                 raise GpuError(
@@ -294,7 +295,7 @@ class CpuBackend(PlainArrays):
                 for argument, each in zip(given, inputs, strict=True)
             ]
         outputs = self._view_all(call.results)
-        memory.perform(lambda: self._compute(signature, inputs, outputs, params), made)
+        memory.perform(lambda: self._compute(signature, inputs, outputs, params))
         return call.result()
 
     def _check_job(self, signatures: SignatureCache, kernel: Kernel, job: StreamJob) -> None:

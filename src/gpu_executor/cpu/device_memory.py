@@ -6,11 +6,12 @@ it later.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -134,22 +135,37 @@ class CpuMemory:
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An array of zeros: operations that a graph records compute on it once before the graph
         runs, and zeros are elements of every field."""
-        nbytes = math.prod(shape) * dtype.itemsize
-        return DeviceArray(shape, dtype, self._store(np.zeros(nbytes, np.uint8)))
+        storage = CpuStorage(self, np.zeros(math.prod(shape) * dtype.itemsize, np.uint8))
+        with self._lock:
+            self._storages.add(storage)
+        if self.is_recording:
+            storage.is_pending = True
+            self._capture.made.append(storage)
+        return DeviceArray(shape, dtype, storage)
 
     def put(self, array: Array) -> DeviceArray:
-        """A copy of a NumPy array."""
-        made = self.empty(array.shape, to_native(array.dtype))
-        self.view(made)[...] = array
+        """A copy of a NumPy array. The copy runs at once even while a graph is recorded: it is not
+        part of the graph."""
+        with self._pause_capture():
+            made = self.empty(array.shape, to_native(array.dtype))
+            self.view(made)[...] = array
         return made
 
     def view(self, array: DeviceArray) -> Array:
-        """The contents of a device array, as a NumPy array over the same memory."""
+        """The contents of a device array, as a NumPy array over the same memory.
+
+        Results of a graph that has not run are refused, except to a thread that records a graph.
+        """
         storage = array.storage
         if not isinstance(storage, CpuStorage) or storage.device is not self:
             raise ArgumentTypeError(
                 f"the array of shape {array.shape} is on {storage.device.info.name} as another "
                 "backend opened it; copy it with array.copy_to(gpu)"
+            )
+        if storage.is_pending and not self.is_recording:
+            raise GpuError(
+                f"the array of shape {array.shape} is a result of a recorded graph that has not "
+                "run yet; call the graph first"
             )
         return np.ndarray(array.shape, array.dtype, storage.array, array.offset, array.strides)
 
@@ -168,21 +184,15 @@ class CpuMemory:
                 "a graph is being recorded, so there is no result to fetch yet; leave its `with` "
                 "block and call the graph first"
             )
-        found = self.view(array)
-        assert isinstance(array.storage, CpuStorage)
-        if array.storage.is_pending:
-            raise GpuError(
-                f"the array of shape {array.shape} is a result of a recorded graph that has not "
-                "run yet; call the graph first"
-            )
-        return np.array(found, order="C")
+        return np.array(self.view(array), order="C")
 
     def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached value of the key, made if there is none; the cache is LRU."""
         with self._lock:
             found: T | None = self._cache.use(key)
             if found is None:
-                found = self._cache[key] = make()
+                with self._pause_capture():
+                    found = self._cache[key] = make()
                 self._cache.evict(MAX_CACHED)
             return found
 
@@ -208,37 +218,30 @@ class CpuMemory:
                 )
             self.perform(_make_copy(self.view(source), self.view(target)))
 
-    def perform(self, operation: Operation, made: Sequence[DeviceArray] = ()) -> None:
-        """Run an operation, or record it in this thread's graph. `made` are the new arrays that it
-        writes."""
+    def perform(self, operation: Operation) -> None:
+        """Run an operation, or record it in this thread's graph."""
         if self._capture.operations is None:
             operation()
-            return
-        self._capture.operations.append(operation)
-        for array in made:
-            assert isinstance(array.storage, CpuStorage)
-            array.storage.is_pending = True
-            self._capture.made.append(array.storage)
+        else:
+            self._capture.operations.append(operation)
 
     def compute(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Apply a function of NumPy arrays to device arrays; its results become device arrays.
 
-        Device arrays may be in lists and tuples. While a graph is recorded the function runs too:
-        only it knows the shapes of its results.
+        Device arrays may be in lists and tuples. The function must not change its arguments: while
+        a graph is recorded the function runs too, because only it knows the shapes of its results.
         """
         views = self._replace(arguments)
-        results = function(*views, **options)
-        made: list[tuple[DeviceArray, Array]] = []
-        wrapped = self._wrap(results, made)
+        targets: list[Array] = []
+        wrapped = self._wrap(function(*views, **options), targets)
         if self.is_recording:
 
             def compute_again() -> None:
-                for target, array in zip(
-                    (view for _, view in made), _flatten(function(*views, **options)), strict=True
-                ):
-                    np.copyto(target, array)
+                results = _flatten(function(*views, **options))
+                for target, result in zip(targets, results, strict=True):
+                    np.copyto(target, result)
 
-            self.perform(compute_again, [array for array, _ in made])
+            self.perform(compute_again)
         return wrapped
 
     def synchronize(self) -> None:
@@ -256,11 +259,14 @@ class CpuMemory:
         assert operations is not None
         return None if discard else CpuRecording(operations, self._capture.made)
 
-    def _store(self, array: Array) -> CpuStorage:
-        storage = CpuStorage(self, array)
-        with self._lock:
-            self._storages.add(storage)
-        return storage
+    @contextlib.contextmanager
+    def _pause_capture(self) -> Iterator[None]:
+        """Run what this thread does at once, also while it records a graph."""
+        operations, self._capture.operations = self._capture.operations, None
+        try:
+            yield
+        finally:
+            self._capture.operations = operations
 
     def _replace(self, value: Any) -> Any:
         """The value with views in place of device arrays."""
@@ -270,15 +276,14 @@ class CpuMemory:
             return type(value)(map(self._replace, value))
         return value
 
-    def _wrap(self, value: Any, made: list[tuple[DeviceArray, Array]]) -> Any:
-        """The value with new device arrays in place of NumPy arrays, which are added to `made`
-        with their views. None is the value of a function that writes to its arguments."""
-        if value is None:
-            return None
+    def _wrap(self, value: Any, views: list[Array]) -> Any:
+        """The value with new device arrays in place of NumPy arrays; adds their views to
+        `views`."""
         if isinstance(value, tuple):
-            return tuple(self._wrap(each, made) for each in value)
-        array = self.put(value)
-        made.append((array, self.view(array)))
+            return tuple(self._wrap(each, views) for each in value)
+        array = self.empty(value.shape, to_native(value.dtype))
+        views.append(self.view(array))
+        views[-1][...] = value
         return array
 
 
@@ -287,8 +292,6 @@ def _make_copy(source: Array, target: Array) -> Operation:
 
 
 def _flatten(results: Any) -> Sequence[Array]:
-    if results is None:
-        return []
     if isinstance(results, tuple):
         return [array for each in results for array in _flatten(each)]
     return [results]
