@@ -41,14 +41,6 @@ Gpu = gx.PersistentVulkanBackend
 # --- fields ---
 
 
-def test_repr_names_shape_field_place_and_form(gpu: Gpu) -> None:
-    host = FR.encode([[1, 2], [3, 4]])
-    assert repr(host) == "<FieldArray (2, 2) of bls12_381_fr on the host, canonical form>"
-    there = gpu.to_device(host)
-    assert repr(there) == "<FieldArray (2, 2) of bls12_381_fr on the device, montgomery form>"
-    assert repr(FR) == "<Field bls12_381_fr>"
-
-
 def test_fields_of_the_same_prime_are_equal(gpu: Gpu) -> None:
     again = Field(FR.modulus)
     assert again == FR

@@ -94,17 +94,13 @@ def test_operations_require_a_field_array(gpu: Gpu) -> None:
 
 @in_both_places
 def test_shapes_that_cannot_be_broadcast_are_rejected(gpu: Gpu, place: Place) -> None:
-    for one, other in (((4,), (3,)), ((2, 4), (2,)), ((2, 4), (2, 1)), ((2, 4), (4, 2))):
+    for one, other in (((4,), (3,)), ((2, 4), (2,)), ((2, 4), (3, 1)), ((2, 4), (4, 2))):
         x, y = (make_array(gpu, place, FR, np.zeros(shape, object)) for shape in (one, other))
         for use in (FR.add, FR.sub, FR.mul, FR.equal, FR.dot):
             with pytest.raises(gx.errors.ArgumentShapeError, match="cannot be broadcast together"):
                 use(x, y)
         with pytest.raises(gx.errors.ArgumentShapeError, match="cannot be broadcast together"):
             FR.fma(x, x, y)
-    x = make_array(gpu, place, FR, [[1, 2], [3, 4]])
-    for axis in (0, 1, -2):
-        with pytest.raises(gx.errors.ArgumentShapeError, match="axis must be -1"):
-            FR.sum(x, axis=axis)  # type: ignore[arg-type]
 
 
 def test_invalid_indices_are_rejected(gpu: Gpu) -> None:
@@ -137,7 +133,6 @@ def test_operands_that_are_neither_arrays_nor_integers_are_rejected(
         lambda: x + operand,
         lambda: operand - x,
         lambda: x * operand,
-        lambda: x == operand,
         lambda: FR.fma(x, operand, 1),
     ]
     for use in uses:

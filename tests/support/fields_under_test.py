@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from itertools import accumulate, product
@@ -60,6 +61,10 @@ CONFORMING = [
 on_every_field = pytest.mark.parametrize("field", [*NAMED, *OTHERS], ids=lambda field: field.name)
 on_one_of_each = pytest.mark.parametrize("field", ONE_OF_EACH, ids=lambda field: field.name)
 on_conforming_fields = pytest.mark.parametrize("field", CONFORMING, ids=lambda field: field.name)
+on_three_fields = pytest.mark.parametrize(
+    "field", [BLS12_381_FR, GOLDILOCKS, BABYBEAR], ids=lambda field: field.name
+)
+"""Elements of eight words, of two and of one."""
 in_both_places = pytest.mark.parametrize("place", ["host", "device"])
 in_every_place = pytest.mark.parametrize("place", get_args(Place))
 
@@ -116,6 +121,22 @@ def draw_elements(field: Field, count: int, seed: int) -> list[int]:
         draw.choice(known) if draw.random() < 0.3 else draw.randrange(field.modulus)
         for _ in range(count)
     ]
+
+
+# --- arrays of integers to compare with ---
+
+
+def draw_ints(field: Field, shape: tuple[int, ...], seed: int = 1) -> Any:
+    """Random elements as an array of Python's integers."""
+    return np.array(draw_elements(field, math.prod(shape), seed), object).reshape(shape)
+
+
+def check_elements(found: Any, wanted: Any, place: Place) -> None:
+    """Check that an array is in a place, and equals integers modulo p in shape and values."""
+    assert isinstance(found, FieldArray)
+    exact = np.asarray(np.asarray(wanted, object) % found.field.modulus, object)
+    assert (found.shape, found.on_device) == (exact.shape, place != "host")
+    assert found.tolist() == exact.tolist()
 
 
 # --- exact transforms ---

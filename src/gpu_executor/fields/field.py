@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import is_masked
-from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.arguments import is_masked, parse_shape
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
-from gpu_executor.ops import elementwise, polynomials, scans, transforms
+from gpu_executor.fields.element_array import (
+    ElementArray,
+    check_form,
+    explain_single_form,
+    parse_axes,
+)
+from gpu_executor.ops import elementwise, indexing, matrices, polynomials, scans, transforms
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.ops.transforms import Order, TransformOptions
 from gpu_executor.primes import NAMED, Form, Prime, encoding, words
 
 Operand = Any
 """A FieldArray, or an integer that stands for one element."""
+Axes = int | Sequence[int] | None
+"""An axis or several; None: all of them."""
+MAX_NAME_DIGITS = 20
+"""Digits of a modulus that a field without a name is called by; a longer one is shortened."""
 
 
 class Field:
@@ -32,8 +41,8 @@ class Field:
 
     Operations take arrays of this field, and integers for single elements. All operands are in one
     place, on the host or on one device, and so is the result. On a device an operation is
-    submitted and returns at once; fetching its result waits for it. Shorter operands are repeated
-    over leading axes, as NumPy broadcasts.
+    submitted and returns at once; fetching its result waits for it. Operands of different shapes
+    are broadcast by NumPy's rules.
     """
 
     def __init__(
@@ -46,7 +55,7 @@ class Field:
             self.prime = known
         else:
             self.prime = Prime(
-                name or f"prime of {modulus.bit_length()} bits",
+                name or _name_modulus(modulus),
                 modulus,
                 canonical=known is not None and known.canonical,
                 factors=tuple(factors),
@@ -77,6 +86,9 @@ class Field:
     def __repr__(self) -> str:
         return f"<Field {self.name}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore_field, (self.modulus, self.name, self.prime.factors)
+
     # --- conversion ---
 
     def encode(self, values: Any, *, reduce: bool = False) -> FieldArray:
@@ -89,9 +101,7 @@ class Field:
 
     def decode(self, array: FieldArray) -> npt.NDArray[np.object_]:
         """The elements as Python integers, in a NumPy array of the same shape."""
-        canonical = self._check(array).in_form("canonical")
-        found: npt.NDArray[np.object_] = encoding.words_to_ints(self.prime, canonical.numpy())
-        return found
+        return self._check(array).ints()
 
     def from_bytes(
         self, data: Any, *, byteorder: encoding.ByteOrder = "big", width: int | None = None
@@ -116,9 +126,9 @@ class Field:
 
     def from_words(self, data: Words, form: Form) -> FieldArray:
         """Elements on the host from a copy of their words, in the form that the caller states."""
-        _check_form(form)
+        check_form(form)
         if form == "montgomery" and self.form == "canonical":
-            raise ArgumentTypeError(_no_montgomery_form(self))
+            raise ArgumentTypeError(explain_single_form(self.prime))
         if not isinstance(data, np.ndarray):
             raise ArgumentTypeError(
                 f"{self.name}: words must be a NumPy array, not {type(data).__name__}"
@@ -134,6 +144,51 @@ class Field:
         if bad is not None:
             raise ElementRangeError(self.name, 0, bad)
         return FieldArray(self, own, form)
+
+    def zeros(self, shape: int | Sequence[int]) -> FieldArray:
+        """Zeros on the host."""
+        return self.full(shape, 0)
+
+    def ones(self, shape: int | Sequence[int]) -> FieldArray:
+        """Ones on the host."""
+        return self.full(shape, 1)
+
+    def full(self, shape: int | Sequence[int], value: int) -> FieldArray:
+        """Equal elements on the host; the value is taken modulo p."""
+        lengths = parse_shape(shape, self.prime.element_bytes)
+        element = self.encode(_as_int(value, "the value"), reduce=True).in_form(self.form)
+        data = elementwise.broadcast_to(self.prime, element.data, lengths)
+        return self._wrap(data.copy())
+
+    def arange(self, *bounds: int) -> FieldArray:
+        """The integers of `range(*bounds)` modulo p, on the host."""
+        integers = (_as_int(bound, "a bound of arange") for bound in bounds)
+        return self.encode(list(range(*integers)), reduce=True)
+
+    def random(
+        self, shape: int | Sequence[int], seed: int | np.random.Generator | None = None
+    ) -> FieldArray:
+        """Uniformly distributed elements on the host; not for secrets."""
+        lengths = parse_shape(shape, self.prime.element_bytes)
+        # Integers of 128 bits more than p are uniform modulo p within 2^-128.
+        count, width = math.prod(lengths), self.prime.element_bytes + 16
+        drawn = np.random.default_rng(seed).bytes(count * width)
+        values = [
+            int.from_bytes(drawn[at : at + width], "little") % self.modulus
+            for at in range(0, count * width, width)
+        ]
+        found = words.from_ints(self.prime, values)
+        return FieldArray(self, found.reshape(*lengths, *self.prime.element_shape), "canonical")
+
+    # --- joining ---
+
+    def concatenate(self, arrays: Sequence[FieldArray], *, axis: int = 0) -> FieldArray:
+        """Arrays one behind the other along an axis."""
+        return self._wrap(self._join(arrays, axis, indexing.concatenate))
+
+    def stack(self, arrays: Sequence[FieldArray], *, axis: int = 0) -> FieldArray:
+        """Arrays of one shape along a new axis."""
+        return self._wrap(self._join(arrays, axis, indexing.stack))
 
     # --- element-wise operations ---
 
@@ -171,16 +226,28 @@ class Field:
         host = found.numpy() if isinstance(found, DeviceArray) else found
         return host.astype(np.bool_)
 
-    def select(self, condition: npt.ArrayLike, a: Operand, b: Operand) -> FieldArray:
-        """a where the condition is true, else b; the condition is on the host, of their shape."""
+    def div(self, a: Operand, b: Operand) -> FieldArray:
+        """a / b; a divisor that is 0 raises `ZeroDivisionError`."""
+        if isinstance(b, FieldArray):
+            return self.mul(a, self.inverse(b, zero="error"))
+        divisor = self._parse_integer(b)
+        if not divisor:
+            raise ZeroDivisionError(f"{self.name}: division by {b}, which is 0 modulo p")
+        return self.mul(a, pow(divisor, -1, self.modulus))
+
+    def where(self, condition: npt.ArrayLike, a: Operand, b: Operand) -> FieldArray:
+        """a where the condition is true, else b; the condition is on the host."""
         first, second = self._operands((a, b))
         flags = np.array(condition, np.bool_)
         return self._wrap(elementwise.select(self.prime, flags, first, second))
 
+    select = where
+
     def power(self, a: FieldArray, exponent: int) -> FieldArray:
         """Every element to one power; a negative exponent inverts, and 0 stays 0."""
-        data = self._load(a)
-        return self._wrap(elementwise.power(self.prime, data, _as_int(exponent, "the exponent")))
+        number = _as_int(exponent, "the exponent")
+        base = a.in_form(self.form) if self._check(a).on_device else a
+        return base._with(elementwise.power(self.prime, base.data, number, base.form))
 
     def inverse(self, a: FieldArray, *, zero: Literal["zero", "error"] = "zero") -> FieldArray:
         """1 / a. The inverse of 0 is 0; with `zero="error"` it is an error that names the first."""
@@ -188,32 +255,43 @@ class Field:
         if zero not in ("zero", "error"):
             raise ArgumentTypeError(f"zero must be 'zero' or 'error', not {zero!r}")
         if zero == "error" and a.size:
-            found = np.flatnonzero(self.equal(self._wrap(data), 0))
-            if found.size:
-                raise ZeroDivisionError(
-                    f"{self.name}: element {found[0]} is 0 and has no inverse; zero='zero' gives 0"
-                )
+            self._check_nonzero(data)
         return self._wrap(scans.invert(self.prime, data))
+
+    def _check_nonzero(self, data: ElementData) -> None:
+        """Raise `ZeroDivisionError` if an element is 0. On a device this waits for the array."""
+        found = np.flatnonzero(self.equal(self._wrap(data), 0))
+        if found.size:
+            raise ZeroDivisionError(
+                f"{self.name}: element {found[0]} is 0 and has no inverse; "
+                "inverse(array, zero='zero') gives 0"
+            )
 
     # --- sums and products over many elements ---
 
-    def sum(self, a: FieldArray, *, axis: Literal[-1] | None = None) -> FieldArray:
-        """The sum of all elements, or with `axis=-1` of each row."""
-        data = self._load(a)
-        rows, columns, shape = _split_rows(a.shape, axis)
-        if columns == 0:
-            return self._wrap(elementwise.make_zeros(self.prime, shape, data))
-        sums = scans.sum_rows(self.prime, data, rows, columns)
-        return self._wrap(elementwise.reshape(self.prime, sums, shape))
+    def sum(self, a: FieldArray, *, axis: Axes = None, keepdims: bool = False) -> FieldArray:
+        """The sum over an axis or several, by default over all of them."""
+        return self._reduce(scans.sum_rows, 0, a, axis, keepdims)
 
-    def dot(self, a: FieldArray, b: FieldArray, *, axis: Literal[-1] | None = None) -> FieldArray:
-        """The sum of a * b over all elements, or with `axis=-1` over each row."""
+    def prod(self, a: FieldArray, *, axis: Axes = None, keepdims: bool = False) -> FieldArray:
+        """The product over an axis or several, by default over all of them."""
+        return self._reduce(scans.multiply_rows, 1, a, axis, keepdims)
+
+    def dot(self, a: FieldArray, b: FieldArray, *, axis: Axes = None) -> FieldArray:
+        """The sum of a * b over an axis or several, by default over all of them."""
         return self.sum(self.mul(a, b), axis=axis)
 
+    def matmul(self, a: FieldArray, b: FieldArray) -> FieldArray:
+        """The product of matrices or vectors, by the rules of `np.matmul`."""
+        first, second = self._load(a), self._load(b)
+        _check_one_place([a, b])
+        return self._wrap(matrices.multiply(self.prime, first, second))
+
     def prefix_product(self, a: FieldArray) -> FieldArray:
-        """Every element times all elements before it in its row."""
+        """Every element times all elements before it in its row, along the last axis."""
         data = self._load(a)
-        rows, columns, _ = _split_rows(a.shape, -1)
+        *leading, columns = a.shape or (1,)
+        rows = math.prod(leading)
         return self._wrap(scans.multiply_prefixes(self.prime, data, rows, columns))
 
     # --- transforms ---
@@ -270,6 +348,45 @@ class Field:
         data = self._operands(operands)
         return self._wrap(elementwise.compute(self.prime, operation, data, commutes=commutes))
 
+    def _reduce(
+        self,
+        reduce_rows: Callable[[Prime, ElementData, int, int], ElementData],
+        neutral: int,
+        a: FieldArray,
+        axis: Axes,
+        keepdims: bool,
+    ) -> FieldArray:
+        """Reduce rows that consist of the given axes, to `neutral` where rows are empty."""
+        data, shape = self._load(a), a.shape
+        axes = parse_axes(range(a.ndim) if axis is None else axis, shape)
+        rest = [each for each in range(a.ndim) if each not in axes]
+        if (order := (*rest, *sorted(axes))) != tuple(range(a.ndim)):
+            data = elementwise.transpose(self.prime, data, order)
+        rows = math.prod(shape[each] for each in rest)
+        columns = math.prod(shape[each] for each in axes)
+        kept = tuple(
+            1 if each in axes else length
+            for each, length in enumerate(shape)
+            if keepdims or each not in axes
+        )
+        if not rows or not columns:
+            return self._wrap(elementwise.make_full(self.prime, kept, neutral, data))
+        found = reduce_rows(self.prime, data, rows, columns)
+        return self._wrap(elementwise.reshape(self.prime, found, kept))
+
+    def _join(
+        self,
+        arrays: Sequence[FieldArray],
+        axis: int,
+        join: Callable[[Prime, Sequence[ElementData], int], ElementData],
+    ) -> ElementData:
+        given = list(arrays)
+        if not given:
+            raise ArgumentShapeError(f"{self.name}: there are no arrays to join")
+        data = [self._load(each) for each in given]
+        _check_one_place(given)
+        return join(self.prime, data, _as_int(axis, "axis"))
+
     def _transform(self, a: FieldArray, options: TransformOptions) -> FieldArray:
         data = self._load(a)
         for name, order in (("order_in", options.order_in), ("order_out", options.order_out)):
@@ -293,9 +410,10 @@ class Field:
                 "encode(ints), from_bytes(data) and from_words(words, form) make one"
             )
         if array.field is not self and array.field != self:
-            raise ArgumentTypeError(
-                f"an array of {array.field.name} was given to an operation of {self.name}"
-            )
+            given, own = array.field.name, self.name
+            if given == own:
+                given, own = (f"{own} modulo {each.modulus}" for each in (array.field, self))
+            raise ArgumentTypeError(f"an array of {given} was given to an operation of {own}")
         return array
 
     def _load(self, array: FieldArray) -> ElementData:
@@ -317,82 +435,62 @@ class Field:
 
     def _load_integer(self, operand: Operand, like: FieldArray) -> ElementData:
         """The element that an integer stands for, in the place of `like`."""
+        device = like.device if like.on_device else None
+        return elementwise.make_element(self.prime, self._parse_integer(operand), device)
+
+    def _parse_integer(self, operand: Operand) -> int:
+        """An integer modulo p."""
         if isinstance(operand, bool) or not isinstance(operand, int | np.integer):
             raise ArgumentTypeError(
                 f"{self.name}: an operand must be a FieldArray or an integer, not "
-                f"{type(operand).__name__}"
+                f"{type(operand).__name__}; encode(values) makes a FieldArray of integers"
             )
-        device = like.device if like.on_device else None
-        return elementwise.make_element(self.prime, int(operand) % self.modulus, device)
+        return int(operand) % self.modulus
+
+    def _load_values(self, values: Any, like: FieldArray) -> FieldArray:
+        """Values to assign to `like` or to compare with it, in its place.
+
+        An array of this field, an integer, or nested lists or a NumPy array of integers.
+        """
+        if isinstance(values, FieldArray):
+            _check_one_place([self._check(values), like])
+            return values
+        if not isinstance(values, list | tuple | np.ndarray):
+            return self._wrap(self._load_integer(values, like))
+        encoded = self.encode(values, reduce=True)
+        return encoded.copy_to_device(like.device) if like.on_device else encoded
 
 
-class FieldArray:
+class FieldArray(ElementArray):
     """Elements of a field, on the host or on a device; `Field` makes them.
 
-    The operators + - * ** == != and slices work on it; `numpy()` returns the words.
+    It has NumPy's operators, methods and indexing where they have a meaning. An integer stands for
+    an element. `numpy()` returns the words, `ints()` and `tolist()` Python integers.
 
-    In Montgomery form an element x is stored as x * R mod p, R = 2^(32k) for elements of k words.
     The array knows its form, and operations convert it where they need another one.
     """
 
-    __slots__ = ("data", "field", "form", "shape")
-    __array_ufunc__ = None  # NumPy leaves its operators to this class
+    __slots__ = ("field",)
 
     def __init__(self, field: Field, data: ElementData, form: Form) -> None:
         self.field = field
         self.data = data
         self.form = form
-        self.shape: Shape = data.shape[: len(data.shape) - len(field.prime.element_shape)]
+        self.shape = data.shape[: len(data.shape) - len(field.prime.element_shape)]
         """In elements: the columns of an element are not an axis."""
 
     @property
-    def on_device(self) -> bool:
-        return isinstance(self.data, DeviceArray)
+    def prime(self) -> Prime:
+        return self.field.prime
 
-    @property
-    def device(self) -> ArrayDevice:
-        """The device that holds the array; an error for an array on the host."""
-        if not isinstance(self.data, DeviceArray):
-            raise ArgumentTypeError(
-                "the array is on the host; gpu.to_device(array) copies it to a device"
-            )
-        device: ArrayDevice = self.data.storage.device
-        return device
+    def _with(self, data: ElementData, form: Form | None = None) -> FieldArray:
+        return FieldArray(self.field, data, form or self.form)
 
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the words: an array on a device comes back on the host."""
+        return FieldArray, (self.field, np.array(self.numpy()), self.form)
 
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.data.nbytes
-
-    def numpy(self) -> Words:
-        """The words, shape (..., columns), in the array's form; read-only for an array on the host,
-        whose words they are.
-        """
-        if isinstance(self.data, DeviceArray):
-            return self.data.numpy()
-        found = np.asarray(self.data).view()
-        found.flags.writeable = False  # the elements must stay below the modulus
-        return found
-
-    def to_host(self) -> FieldArray:
-        """The same elements in host memory."""
-        return FieldArray(self.field, self.numpy(), self.form)
-
-    def copy_to_device(self, device: ArrayDevice) -> FieldArray:
-        """A copy on the device, in the form in which the field computes."""
-        if self.on_device:
-            raise ArgumentTypeError(
-                "the array is on a device already; to_host() copies it to the host"
-            )
-        copy = FieldArray(self.field, device.put(self.numpy()), self.form)
-        return copy.in_form(self.field.form)
+    # --- in graphs ---
 
     def wrap_like(self, data: DeviceArray) -> FieldArray:
         """An array of the same field and form over other words."""
@@ -412,107 +510,156 @@ class FieldArray:
         """What distinguishes arrays with the same words."""
         return self.field, self.form
 
-    # Names of earlier versions, kept for users.
-    on_card, card, to_card = on_device, device, copy_to_device
+    # --- operators ---
 
-    def in_form(self, form: Form) -> FieldArray:
-        """The same elements in another form; the array itself if it has that form."""
-        if self.form == form:
-            return self
-        _check_form(form)
-        if self.field.form == "canonical":
-            raise ArgumentTypeError(_no_montgomery_form(self.field))
-        converted = elementwise.convert(self.field.prime, self.data, form)
-        return FieldArray(self.field, converted, form)
+    def __pos__(self) -> FieldArray:
+        return self.copy()
 
-    def ints(self) -> npt.NDArray[np.object_]:
-        """The elements as Python integers."""
-        return self.field.decode(self)
-
-    def reshape(self, *shape: int | Shape) -> FieldArray:
-        """The same elements in another shape, given as lengths or as one tuple."""
-        lengths: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        try:
-            return self._with(elementwise.reshape(self.field.prime, self.data, lengths))
-        except ValueError:
-            raise ArgumentShapeError(
-                f"an array of shape {self.shape} cannot be reshaped to {lengths}"
-            ) from None
-
-    def __getitem__(self, item: Any) -> FieldArray:
-        """Elements, as NumPy indexes them; on a device integers, then at most one slice."""
-        items = item if isinstance(item, tuple) else (item,)
-        if sum(each is not None and each is not Ellipsis for each in items) > self.ndim:
-            raise IndexError(f"{len(items)} indices for an array of shape {self.shape}")
-        if not isinstance(self.data, DeviceArray):
-            columns = self.field.prime.element_shape if Ellipsis in items else ()
-            return self._with(self.data[(*items, *[slice(None)] * len(columns))])
-        found = self.data
-        for index, each in enumerate(items):
-            if not isinstance(each, int | np.integer | slice) or (
-                isinstance(each, slice) and index + 1 < len(items)
-            ):
-                raise ArgumentShapeError(
-                    "an array on a device is indexed by integers, then at most one slice, not by "
-                    f"{item!r}; to_host() copies it to the host"
-                )
-            found = found[each if isinstance(each, slice) else int(each)]
-        return self._with(found)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("an array without axes has no length")
-        return self.shape[0]
-
-    def _with(self, data: ElementData) -> FieldArray:
-        return FieldArray(self.field, data, self.form)
+    def __neg__(self) -> FieldArray:
+        return self.field.neg(self)
 
     def __add__(self, other: Any) -> FieldArray:
         return self.field.add(self, other)
 
-    def __radd__(self, other: Any) -> FieldArray:
-        return self.field.add(self, other)
+    __radd__ = __add__
 
     def __sub__(self, other: Any) -> FieldArray:
         return self.field.sub(self, other)
 
     def __rsub__(self, other: Any) -> FieldArray:
-        return self.field.add(self.field.neg(self), other)
+        return self.field.sub(other, self)
 
     def __mul__(self, other: Any) -> FieldArray:
         return self.field.mul(self, other)
 
-    def __rmul__(self, other: Any) -> FieldArray:
-        return self.field.mul(self, other)
+    __rmul__ = __mul__
 
-    def __neg__(self) -> FieldArray:
-        return self.field.neg(self)
+    def __truediv__(self, other: Any) -> FieldArray:
+        return self.field.div(self, other)
+
+    def __rtruediv__(self, other: Any) -> FieldArray:
+        return self.field.div(other, self)
 
     def __pow__(self, exponent: int) -> FieldArray:
         return self.field.power(self, exponent)
 
+    def __matmul__(self, other: Any) -> FieldArray:
+        return self.field.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> FieldArray:
+        return self.field.matmul(other, self)
+
+    # --- operators that change the array itself ---
+
+    def __iadd__(self, other: Any) -> Self:
+        return self._overwrite(self + other)
+
+    def __isub__(self, other: Any) -> Self:
+        return self._overwrite(self - other)
+
+    def __imul__(self, other: Any) -> Self:
+        return self._overwrite(self * other)
+
+    def __itruediv__(self, other: Any) -> Self:
+        return self._overwrite(self / other)
+
+    def __ipow__(self, exponent: int) -> Self:
+        return self._overwrite(self**exponent)
+
+    def __imatmul__(self, other: Any) -> Self:
+        return self._overwrite(self @ other)
+
+    def _overwrite(self, result: FieldArray) -> Self:
+        """Copy a result of the array's own shape to the array's memory, which views share."""
+        if result.shape != self.shape:
+            raise ArgumentShapeError(
+                f"{self.field.name}: a result of shape {result.shape} cannot be written to an "
+                f"array of shape {self.shape}"
+            )
+        indexing.copy_items(self.prime, result.in_form(self.form).data, self.data)
+        return self
+
+    def __setitem__(self, item: Any, values: Any) -> None:
+        """Write an array, an integer, or integers in nested lists or a NumPy array to elements.
+
+        The index is one of NumPy's, as in `__getitem__`. The values are broadcast.
+        """
+        given = self.field._load_values(values, self).in_form(self.form)
+        indexing.set_items(self.prime, self.data, item, given.data)
+
+    # --- comparison ---
+
     def __eq__(self, other: object) -> Any:
-        """Element by element, as an array of booleans on the host."""
-        return self.field.equal(self, other)
+        """Element by element, as an array of booleans on the host.
+
+        Numbers and arrays of integers are compared modulo p. Nothing else equals an element.
+        """
+        if isinstance(other, bool | np.bool_) or (
+            isinstance(other, float | np.floating) and other.is_integer()
+        ):
+            other = int(other)
+        try:
+            values = self.field._load_values(other, self)
+        except (ArgumentTypeError, ArgumentShapeError):
+            if isinstance(other, FieldArray):
+                raise
+            return np.zeros(self.shape, np.bool_)
+        return self.field.equal(self, values)
 
     def __ne__(self, other: object) -> Any:
         """Element by element, as an array of booleans on the host."""
-        return ~self.field.equal(self, other)
+        return ~(self == other)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self) -> str:
-        place = "device" if self.on_device else "host"
-        return f"<FieldArray {self.shape} of {self.field.name} on the {place}, {self.form} form>"
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    # --- over many elements ---
+
+    def sum(self, axis: Axes = None, *, keepdims: bool = False) -> FieldArray:
+        """The sum over an axis or several, by default over all of them."""
+        return self.field.sum(self, axis=axis, keepdims=keepdims)
+
+    def prod(self, axis: Axes = None, *, keepdims: bool = False) -> FieldArray:
+        """The product over an axis or several, by default over all of them."""
+        return self.field.prod(self, axis=axis, keepdims=keepdims)
+
+    def dot(self, other: Operand) -> FieldArray:
+        """The product by the rules of `np.dot`: over the last axis of this array and the last but
+        one of the other."""
+        if not isinstance(other, FieldArray) or not self.ndim or not other.ndim:
+            return self.field.mul(self, other)
+        if other.ndim < 3:
+            return self.field.matmul(self, other)
+        *leading, k, n = other.shape
+        columns = other.transpose(other.ndim - 2, *range(other.ndim - 2), other.ndim - 1)
+        product = self.field.matmul(self, columns.reshape(k, -1))
+        return product.reshape(*self.shape[:-1], *leading, n)
+
+    def __array_function__(
+        self, function: Any, _types: Any, arguments: Any, options: dict[str, Any]
+    ) -> Any:
+        """NumPy's functions that have a meaning for elements; any other raises TypeError."""
+        method = _NUMPY_FUNCTIONS.get(function)
+        return NotImplemented if method is None else method(*arguments, **options)
 
 
-def _check_form(form: str) -> None:
-    if form not in ("canonical", "montgomery"):
-        raise ArgumentTypeError(f"form must be 'canonical' or 'montgomery', not {form!r}")
-
-
-def _no_montgomery_form(field: Field) -> str:
-    return f"{field.name} has no Montgomery form; its elements are stored in canonical form"
+_NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.shape: lambda a: a.shape,
+    np.ndim: lambda a: a.ndim,
+    np.size: lambda a: a.size,
+    np.sum: lambda a, axis=None, keepdims=False: a.sum(axis, keepdims=keepdims),
+    np.prod: lambda a, axis=None, keepdims=False: a.prod(axis, keepdims=keepdims),
+    np.dot: lambda a, b: a.dot(b) if isinstance(a, FieldArray) else b.field.mul(a, b),
+    np.where: lambda condition, a, b: _find_field([a, b]).where(condition, a, b),
+    np.reshape: lambda a, shape: a.reshape(shape),
+    np.transpose: lambda a, axes=None: a.transpose(axes),
+    np.copy: lambda a: a.copy(),
+    np.concatenate: lambda arrays, axis=0: _find_field(arrays).concatenate(arrays, axis=axis),
+    np.stack: lambda arrays, axis=0: _find_field(arrays).stack(arrays, axis=axis),
+    np.array_equal: lambda a, b: np.shape(a) == np.shape(b) and bool((a == b).all()),
+}
 
 
 def _check_one_place(arrays: Iterable[FieldArray]) -> None:
@@ -524,19 +671,32 @@ def _check_one_place(arrays: Iterable[FieldArray]) -> None:
         )
 
 
-def _split_rows(shape: Shape, axis: int | None) -> tuple[int, int, Shape]:
-    """Rows, their length, and the shape of a result with one element per row."""
-    if axis not in (None, -1):
-        raise ArgumentShapeError(f"axis must be -1 (each row) or None (all elements), not {axis}")
-    if axis is None or not shape:
-        return 1, math.prod(shape), ()
-    *leading, columns = shape
-    return math.prod(leading), columns, tuple(leading)
+def _find_field(arrays: Iterable[Any]) -> Field:
+    """The field of the first array that has one."""
+    return next(each.field for each in arrays if isinstance(each, FieldArray))
+
+
+def _name_modulus(modulus: int) -> str:
+    """The name of a field that the caller gave no name: it tells moduli apart."""
+    digits = str(modulus)
+    if len(digits) <= MAX_NAME_DIGITS:
+        return f"prime {digits}"
+    shown = f"{modulus:#x}"
+    return f"prime {shown[:10]}...{shown[-8:]} of {modulus.bit_length()} bits"
+
+
+def _restore_field(modulus: int, name: str, factors: tuple[int, ...]) -> Field:
+    """A field that was pickled; a well-known one is the field of this module."""
+    known = NAMED_FIELDS.get(name)
+    if known is not None and (known.modulus, known.prime.factors) == (modulus, factors):
+        return known
+    return Field(modulus, name=name, factors=factors)
 
 
 def _as_int(number: Any, what: str) -> int:
     """An integer of any type except bool."""
-    if isinstance(number, bool | np.bool_) or not hasattr(number, "__index__"):
+    is_integer = hasattr(number, "__index__") and not isinstance(number, ElementArray)
+    if isinstance(number, bool | np.bool_) or not is_integer:
         raise ArgumentTypeError(f"{what} must be an integer, not {type(number).__name__}")
     return operator.index(number)
 

@@ -28,6 +28,7 @@ _SCAN_ARRAYS = {
     "running_products": (2, 1),
     "resize": (1, 1),
     "evaluate": (2, 1),
+    "matrix_products": (2, 1),
 }
 """The numbers of inputs and outputs."""
 
@@ -152,21 +153,23 @@ def _make_kernel(
         outputs=outputs,
         split="whole",
         dtypes=[prime.element_dtype] * (inputs + outputs),
-        out_shape=_get_first_shape,
+        out_shape=get_first_shape,
         init=None,
         constants={spec_id: value for spec_id, value in known.items() if spec_id in present},
         push=family_push(prime, kind, interface) if push is None else push,
-        push_of=_refuse_shapes,
+        push_of=refuse_shapes,
         per_invocation=SpecId.PER_INVOCATION if SpecId.PER_INVOCATION in present else None,
         name=f"{prime.name}_{module}",
     )
 
 
-def _get_first_shape(first: Shape, *_others: Shape) -> Shape:
+def get_first_shape(first: Shape, *_others: Shape) -> Shape:
+    """Return the shape of the first array: the `out_shape` of kernels that only a Dispatch runs."""
     return first
 
 
-def _refuse_shapes(*_shapes: Shape) -> Sequence[int]:
+def refuse_shapes(*_shapes: Shape) -> Sequence[int]:
+    """Raise: the `push_of` of kernels that only a Dispatch runs."""
     raise KernelError(
         "this kernel is one pass of an operation: submit it as a Dispatch with its push words"
     )

@@ -8,7 +8,6 @@ the form in which the prime computes (`Prime.form`), and all operands of a call 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -32,6 +31,8 @@ ElementData = Words | DeviceArray
 MAX_UNSTRIDED_ELEMENTS = 65_535 * 64
 """Elements that every device covers with one work-group per 64. More elements need a kernel whose
 invocations stride over them, which costs lavapipe a third of its products."""
+MIN_NUMPY_POWERS = 32
+"""From this many elements of one word on, powers on the host are computed with NumPy's integers."""
 PACK_BYTES = 16
 """Bytes that one invocation of a packed kernel loads at once, and the alignment that needs."""
 
@@ -108,19 +109,50 @@ def _make_host_element(prime: Prime, value: int) -> Words:
     return words.from_ints(prime, [prime.in_form(value)]).reshape(prime.element_shape)
 
 
-def make_zeros(prime: Prime, shape: Shape, like: ElementData) -> ElementData:
-    """Zeros of a shape, in the place of `like`."""
-    zeros = np.zeros((*shape, *prime.element_shape), prime.column_dtype)
+def make_full(prime: Prime, shape: Shape, value: int, like: ElementData) -> ElementData:
+    """An array of equal elements, 0 <= value < p, in the place of `like`."""
     if isinstance(like, DeviceArray):
         device: ArrayDevice = like.storage.device
-        return device.put(zeros)
-    return zeros
+        found = broadcast_to(prime, make_element(prime, value, device), shape)
+    else:
+        found = broadcast_to(prime, make_element(prime, value, None), shape)
+    return found.copy()
+
+
+# --- views ---
 
 
 def reshape(prime: Prime, data: ElementData, shape: Shape) -> ElementData:
-    """The same elements in another shape."""
+    """The same elements in another shape: a view where possible."""
+    return data.reshape((*shape, *prime.element_shape))
+
+
+def transpose(prime: Prime, data: ElementData, axes: Sequence[int]) -> ElementData:
+    """A view with the axes of elements in another order."""
+    columns = range(len(axes), len(axes) + len(prime.element_shape))
+    return data.transpose((*axes, *columns))
+
+
+def broadcast_to(prime: Prime, data: ElementData, shape: Shape) -> ElementData:
+    """A view of that shape, which repeats elements by NumPy's rules; it must not be written."""
+    own = get_shape(prime, data)
+    if own == shape:
+        return data
     full = (*shape, *prime.element_shape)
-    return data.reshape(*full) if isinstance(data, DeviceArray) else data.reshape(full)
+    if isinstance(data, DeviceArray):
+        return data.broadcast_to(full)
+    return np.broadcast_to(data, full)
+
+
+def find_common_shape(prime: Prime, shapes: Sequence[Shape]) -> Shape:
+    """The shape that NumPy broadcasts all shapes to."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        described = " and ".join(map(str, shapes))
+        raise ArgumentShapeError(
+            f"{prime.name}: shapes {described} cannot be broadcast together"
+        ) from None
 
 
 # --- operations ---
@@ -141,14 +173,11 @@ def compute(
 def select(
     prime: Prime, condition: npt.NDArray[np.bool_], a: ElementData, b: ElementData
 ) -> ElementData:
-    """a where the condition, an array on the host of the common shape, is true; else b."""
-    operands = _broadcast(prime, [a, b])
-    shape = get_shape(prime, operands[0])
-    if condition.shape != shape:
-        raise ArgumentShapeError(
-            f"{prime.name}: the condition has shape {condition.shape}, but the elements to select "
-            f"from have shape {shape}"
-        )
+    """a where the condition, an array on the host, is true, else b; all are broadcast."""
+    shapes = [condition.shape, get_shape(prime, a), get_shape(prime, b)]
+    shape = find_common_shape(prime, shapes)
+    operands = _repeat_operands(prime, [a, b], shape)
+    condition = np.broadcast_to(condition, shape)
     flags = condition.astype(np.uint32, order="C")
     if not isinstance(a, DeviceArray):
         return _run(prime, "select", operands, flags)
@@ -157,23 +186,55 @@ def select(
 
 
 @computes_on_host
-def power(prime: Prime, data: ElementData, exponent: int) -> ElementData:
+def power(prime: Prime, data: ElementData, exponent: int, form: Form) -> ElementData:
     """Every element to one power; a negative exponent inverts first, and the inverse of 0 is 0.
 
-    For an exponent of b bits: b squares and at most b / 2 products per element.
+    On a device the form is that of the prime. An exponent of b bits takes b squares and at most
+    b / 2 products per element. On the host the elements are in any form and stay in it.
     """
+    reduced = _reduce_exponent(prime, exponent)
+    if not isinstance(data, DeviceArray):
+        return _power_on_host(prime, data, reduced, form)
+    device: ArrayDevice = data.storage.device
+    exponent_data = put_exponent(device, reduced)
+    kernel = element_kernel(prime, "power", f64_limbs=with_f64_limbs(device, prime))
+    return _apply(kernel, [data, exponent_data], (exponent_data.size,))
+
+
+def _power_on_host(prime: Prime, data: Words, exponent: int, form: Form) -> Words:
+    """Python's `pow` on whole numbers is faster than products of words: in BLS12-381 Fr, for 100
+    elements and an exponent of 255 bits, 22 ms instead of 213 ms on a Neoverse-N1.
+    """
+    p = prime.modulus
+    # In Montgomery form (x R)^e = x^e R * R^(e - 1).
+    factor = 1 if form == "canonical" else pow(prime.r, 1 - exponent, p)
+    if prime.words == 1 and data.size >= MIN_NUMPY_POWERS:
+        powers = _raise_numpy_integers(data.astype(np.uint64), exponent, p)
+        return (powers * np.uint64(factor) % np.uint64(p)).astype(data.dtype)
+    found = [pow(each, exponent, p) for each in words.to_ints(prime, data)]
+    if factor != 1:
+        found = [each * factor % p for each in found]
+    return words.from_ints(prime, found).reshape(data.shape)
+
+
+def _raise_numpy_integers(
+    base: npt.NDArray[np.uint64], exponent: int, modulus: int
+) -> npt.NDArray[np.uint64]:
+    """Powers modulo a number below 2^32, so that products fit 64 bits."""
+    p = np.uint64(modulus)
+    result = np.full_like(base, 1)
+    for bit in f"{exponent:b}":
+        result = result * result % p
+        if bit == "1":
+            result = result * base % p
+    return result
+
+
+def _reduce_exponent(prime: Prime, exponent: int) -> int:
     order = prime.modulus - 1
     # a^(p-1) = 1 for a != 0 (Fermat), so the exponent is reduced mod p-1. For a = 0 an exponent
     # other than 0 must not become 0: it becomes p-1.
-    reduced = exponent and (exponent % order or order)
-    if isinstance(data, DeviceArray):
-        device: ArrayDevice = data.storage.device
-        exponent_data: ElementData = put_exponent(device, reduced)
-        f64_limbs = with_f64_limbs(device, prime)
-    else:
-        exponent_data, f64_limbs = exponent_words(reduced), False
-    kernel = element_kernel(prime, "power", f64_limbs=f64_limbs)
-    return _apply(kernel, [data, exponent_data], (exponent_data.size,))
+    return exponent and (exponent % order or order)
 
 
 @computes_on_host
@@ -212,37 +273,36 @@ def _broadcast(
     first = shapes[0]
     if all(shape == first for shape in shapes):
         return operands
-    shape = _common_shape(prime, shapes)
-    if first == shape:
-        return operands
-    if commutes and shapes[1] == shape:
-        return operands[::-1]
-    return [_repeat(prime, operands[0], shape), *operands[1:]]
+    shape = find_common_shape(prime, shapes)
+    if commutes and first != shape and shapes[1] == shape:
+        operands = operands[::-1]
+    return _repeat_operands(prime, operands, shape)
 
 
-def _common_shape(prime: Prime, shapes: Sequence[Shape]) -> Shape:
-    """The shape that all operands are repeated to, over leading axes only.
+def _repeat_operands(
+    prime: Prime, operands: Sequence[ElementData], shape: Shape
+) -> Sequence[ElementData]:
+    """The operands as a kernel takes them: the first has the shape, and so have the others if they
+    are not just repeated over leading axes.
 
-    Without its leading axes of length 1, each shape must be the end of the longest one.
+    Views repeat the elements. A device copies a view that a kernel cannot read as it is.
     """
-    cores = [
-        shape[next((axis for axis, n in enumerate(shape) if n != 1), len(shape)) :]
-        for shape in shapes
+    first, *others = operands
+    repeated = [
+        each
+        if isinstance(each, DeviceArray) and _repeats_leading_axes(get_shape(prime, each), shape)
+        else broadcast_to(prime, each, shape)
+        for each in others
     ]
-    longest = max(cores, key=len)
-    for core, shape in zip(cores, shapes, strict=True):
-        if core != longest[len(longest) - len(core) :]:
-            raise ArgumentShapeError(
-                f"{prime.name}: shapes {shape} and {longest} cannot be broadcast together; an "
-                "operand is repeated over leading axes only"
-            )
-    return (1,) * (max(map(len, shapes)) - len(longest)) + longest
+    return [broadcast_to(prime, first, shape), *repeated]
 
 
-def _repeat(prime: Prime, data: ElementData, shape: Shape) -> ElementData:
-    if count_elements(prime, data) == math.prod(shape):
-        return reshape(prime, data, shape)
-    return _run(prime, "add", [make_zeros(prime, shape, data), data])
+def _repeats_leading_axes(own: Shape, shape: Shape) -> bool:
+    """Whether elements are repeated over leading axes only, so that their order stays the same:
+    without leading axes of length 1, the shape is the end of the common one."""
+    first = next((axis for axis, length in enumerate(own) if length != 1), len(own))
+    core = own[first:]
+    return not core or core == shape[len(shape) - len(core) :]
 
 
 def _run(
@@ -261,9 +321,6 @@ def _run(
         data = [condition, *operands]
     repeats = any(each != count for each in counts)
     if not isinstance(first, DeviceArray):
-        if repeats:
-            full_shape = first.shape
-            data[-len(operands) :] = [np.resize(np.asarray(each), full_shape) for each in operands]
         return _apply(element_kernel(prime, operation), data)
     kernel = element_kernel(
         prime,

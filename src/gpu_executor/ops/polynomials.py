@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch
+from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernels.element_references import add, mul, square
-from gpu_executor.ops import elementwise
+from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
@@ -103,8 +102,8 @@ def divide_by_vanishing(prime: Prime, x: ElementData, n: int) -> tuple[ElementDa
     sums = [parts[rows - 1]]
     for row in range(rows - 2, -1, -1):
         sums.append(elementwise.compute(prime, "add", [parts[row], sums[-1]], commutes=True))
-    remainder = sums[-1]
-    quotient = _concatenate(prime, sums[-2::-1]) if rows > 1 else resize(prime, x, 0)
+    remainder = sums[-1] if rows > 1 else sums[-1].copy()
+    quotient = indexing.concatenate(prime, sums[-2::-1], 0) if rows > 1 else resize(prime, x, 0)
     return resize(prime, quotient, max(length - n, 0)), remainder
 
 
@@ -116,7 +115,11 @@ def _evaluate_on_device(
     count = count_elements(prime, points)
     kernel = make_scan_kernel(device, prime, "evaluate")
     starts = range(0, coefficients.shape[0], MAX_COEFFICIENTS)
-    step = elementwise.power(prime, points, MAX_COEFFICIENTS) if len(starts) > 1 else points
+    step = (
+        elementwise.power(prime, points, MAX_COEFFICIENTS, prime.form)
+        if len(starts) > 1
+        else points
+    )
     total: ElementData | None = None
     for start in reversed(starts):
         part = coefficients[start : start + MAX_COEFFICIENTS]
@@ -149,19 +152,3 @@ def _evaluate_by_halves(prime: Prime, coefficients: Words, points: Words) -> Wor
         rows = np.concatenate([folded, rows[:, 2 * half :]], axis=1)
         points = square(prime, points)
     return rows[:, 0]
-
-
-def _concatenate(prime: Prime, rows: Sequence[ElementData]) -> ElementData:
-    """Arrays of one axis, one behind the other."""
-    on_device = [row for row in rows if isinstance(row, DeviceArray)]
-    if not on_device:
-        return np.concatenate([np.asarray(row) for row in rows])
-    device: ArrayDevice = on_device[0].storage.device
-    result = make_elements(device, prime, sum(row.shape[0] for row in on_device))
-    copies, start = [], 0
-    for row in on_device:
-        end = start + row.shape[0]
-        copies.append(ArrayCopy(row, result[start:end]))
-        start = end
-    device.submit(copies)
-    return result

@@ -7,6 +7,8 @@ at once, so the number of NumPy calls grows with log2 n.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
@@ -47,7 +49,18 @@ def sum_rows(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementDa
     """
     if isinstance(x, DeviceArray):
         return _sum_rows_on_device(prime, x, rows, columns)
-    return _sum_rows_on_host(prime, x.reshape(rows, columns, *prime.element_shape))
+    return _fold_rows_on_host(add, prime, x.reshape(rows, columns, *prime.element_shape))
+
+
+@computes_on_host
+def multiply_rows(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementData:
+    """The product of each row, as an array of `rows` elements: columns - 1 products a row.
+
+    `columns` is at least 1.
+    """
+    if isinstance(x, DeviceArray):
+        return _multiply_rows_on_device(prime, x, rows, columns)
+    return _fold_rows_on_host(mul, prime, x.reshape(rows, columns, *prime.element_shape))
 
 
 @computes_on_host
@@ -110,6 +123,21 @@ def _sum_rows_on_device(prime: Prime, x: DeviceArray, rows: int, columns: int) -
         x, columns = sums, groups
 
 
+def _multiply_rows_on_device(prime: Prime, x: DeviceArray, rows: int, columns: int) -> DeviceArray:
+    device: ArrayDevice = x.storage.device
+    work: list[Dispatch] = []
+    kernel = make_scan_kernel(device, prime, "chunk_products")
+    while True:
+        chunks = -(-columns // CHUNK)
+        products = make_elements(device, prime, rows * chunks)
+        push_words = columns, CHUNK, chunks
+        work.append(Dispatch(kernel, (x, products), rows * chunks, push_words, grid_stride=True))
+        if chunks == 1:
+            device.submit(work)
+            return products
+        x, columns = products, chunks
+
+
 def _append_prefix_products(
     device: ArrayDevice,
     prime: Prime,
@@ -167,11 +195,13 @@ def _append_inverses(
 # --- on the host ---
 
 
-def _sum_rows_on_host(prime: Prime, x: Words) -> Words:
-    """Add the second half of each row to its first half until one column is left."""
+def _fold_rows_on_host(
+    combine: Callable[[Prime, Words, Words], Words], prime: Prime, x: Words
+) -> Words:
+    """Combine the second half of each row with its first half until one column is left."""
     while (half := x.shape[1] // 2) > 0:
-        sums = add(prime, x[:, :half], x[:, half : 2 * half])
-        x = np.concatenate([sums, x[:, 2 * half :]], axis=1)
+        combined = combine(prime, x[:, :half], x[:, half : 2 * half])
+        x = np.concatenate([combined, x[:, 2 * half :]], axis=1)
     return x[:, 0].copy()
 
 

@@ -1,0 +1,51 @@
+"""The kernels that gather and scatter blocks of words by their positions.
+
+Only a `Dispatch` runs them (`ops/indexing.py`), which guarantees that the positions are in the
+array. A block consists of units of 1, 2 or 4 words, and an invocation moves one unit.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels.modules import SpecId, load_spirv
+from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
+
+SKIPPED = 0xFFFFFFFF
+"""The position of a block that `scatter_kernel` does not write."""
+
+
+@functools.cache
+def gather_kernel() -> Kernel:
+    """Return the kernel that copies blocks from positions. Inputs: source, positions; push words:
+    the words of a unit, the units of a block.
+    """
+    return _make_kernel("gather")
+
+
+@functools.cache
+def scatter_kernel() -> Kernel:
+    """Return the kernel that copies blocks to positions. Inputs: values, positions; the output
+    keeps its other elements. Push words: the words of a unit, the units of a block, the units of
+    the values, which are repeated.
+    """
+    return _make_kernel("scatter")
+
+
+def _make_kernel(name: str) -> Kernel:
+    return Kernel.from_spirv(
+        load_spirv(name),
+        inputs=2,
+        outputs=1,
+        split="whole",
+        dtypes=[np.uint32] * 3,
+        out_shape=get_first_shape,
+        init=None,
+        constants={SpecId.GRID_STRIDE: True},
+        push_of=refuse_shapes,
+        per_invocation=SpecId.PER_INVOCATION,
+        name=name,
+    )

@@ -1,0 +1,300 @@
+"""Indexing and assignment of elements, by NumPy's rules, on the host and on a device.
+
+An index consists of integers, slices, an ellipsis, None, boolean masks and index arrays. The axes
+are axes of elements: the columns of an element are not indexed.
+
+On a device basic indexing (without masks and index arrays) gives views, and assignment to a view is
+a copy. Masks and index arrays are on the host. There they become the positions of the selected
+elements, checked against the shape, and a kernel gathers from these positions or scatters to them.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
+from gpu_executor.errors import ArgumentShapeError
+from gpu_executor.kernels.indexing import SKIPPED, gather_kernel, scatter_kernel
+from gpu_executor.ops.elementwise import ElementData, computes_on_host, get_shape, reshape
+from gpu_executor.primes import Prime
+from gpu_executor.primes.prime import WORD_BYTES
+
+Index = tuple[Any, ...]
+"""One entry for each axis of elements, in order, and None for each new axis; a mask is one entry
+for several axes."""
+MAX_UNIT_WORDS = 4
+"""32-bit words that one invocation of the kernels moves at once, if the elements are multiples."""
+
+
+def parse_index(shape: Shape, item: Any) -> Index:
+    """The index that was written in brackets, with an entry for every axis of the shape.
+
+    Entries are integers, slices, None, and arrays of integers or booleans.
+    """
+    entries = [_parse_entry(each) for each in (item if isinstance(item, tuple) else (item,))]
+    axes = sum(_count_axes(entry) for entry in entries)
+    if axes > len(shape):
+        raise IndexError(f"{axes} indices for an array of shape {shape}")
+    at = [position for position, entry in enumerate(entries) if entry is Ellipsis]
+    if len(at) > 1:
+        raise IndexError("an index can have only a single ellipsis ('...')")
+    rest = [slice(None)] * (len(shape) - axes)
+    if not at:
+        return (*entries, *rest)
+    return (*entries[: at[0]], *rest, *entries[at[0] + 1 :])
+
+
+def _parse_entry(entry: Any) -> Any:
+    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+        return entry
+    if isinstance(entry, bool | np.bool_):
+        return np.array(entry)  # a mask without axes, as in NumPy
+    if isinstance(entry, int | np.integer):
+        return int(entry)
+    if isinstance(entry, np.ndarray | list | tuple):
+        found = np.asarray(entry)
+        if found.dtype.kind in "biu":
+            return found
+        if found.size == 0 and not isinstance(entry, np.ndarray):
+            return found.astype(np.intp)  # NumPy makes floats of an empty list
+    elif hasattr(entry, "__index__") and not hasattr(entry, "shape"):
+        return operator.index(entry)
+    described = getattr(entry, "dtype", type(entry).__name__)
+    raise IndexError(
+        "an array of elements is indexed by integers, slices, an ellipsis, None, and arrays or "
+        f"lists of integers or booleans on the host, not by {described}"
+    )
+
+
+def _count_axes(entry: Any) -> int:
+    if entry is None or entry is Ellipsis:
+        return 0
+    return entry.ndim if isinstance(entry, np.ndarray) and entry.dtype == np.bool_ else 1
+
+
+def is_basic(index: Index) -> bool:
+    """Whether the index selects a view: it has no masks and no index arrays."""
+    return not any(isinstance(entry, np.ndarray) for entry in index)
+
+
+def get_items(prime: Prime, data: ElementData, item: Any) -> ElementData:
+    """The selected elements: a view for a basic index, else new memory.
+
+    A single element, selected by integers alone, is a copy, as NumPy's scalars are.
+    """
+    index = parse_index(get_shape(prime, data), item)
+    if isinstance(data, DeviceArray) and not is_basic(index):
+        return _gather(prime, data, index)
+    # The ellipsis stands for the columns, and keeps NumPy from returning a scalar.
+    found = data[(*index, Ellipsis)]
+    if all(isinstance(entry, int) for entry in index) and not _has_ellipsis(item):
+        return found.copy()
+    return found
+
+
+def _has_ellipsis(item: Any) -> bool:
+    return any(each is Ellipsis for each in (item if isinstance(item, tuple) else (item,)))
+
+
+def set_items(prime: Prime, data: ElementData, item: Any, values: ElementData) -> None:
+    """Write the values, which are in the same place and form, to the selected elements.
+
+    Values are broadcast to the shape of the selection. Where an index array selects an element
+    several times, the last value is written.
+    """
+    index = parse_index(get_shape(prime, data), item)
+    if isinstance(data, DeviceArray):
+        assert isinstance(values, DeviceArray)
+        if is_basic(index):
+            copy_items(prime, values, data[(*index, Ellipsis)])
+        else:
+            updated = _scatter(prime, data, index, values)
+            if updated is not data:
+                copy_items(prime, updated, data)
+        return
+    assert not isinstance(values, DeviceArray)
+    try:
+        data[(*index, Ellipsis)] = values
+    except ValueError:
+        shape = get_shape(prime, data[(*index, Ellipsis)])
+        _check_assignable(prime, get_shape(prime, values), shape)
+        raise
+
+
+def copy_items(prime: Prime, values: ElementData, target: ElementData) -> None:
+    """Write the values to all elements of the target, broadcast to its shape, in their order."""
+    shape = get_shape(prime, target)
+    _check_assignable(prime, get_shape(prime, values), shape)
+    if isinstance(target, DeviceArray):
+        assert isinstance(values, DeviceArray)
+        device: ArrayDevice = target.storage.device
+        if values.storage is target.storage:
+            values = values.copy()  # the two may overlap
+        source = _drop_leading_axes(prime, values, len(shape)).broadcast_to(target.shape)
+        if source.size:
+            device.submit([ArrayCopy(source, target)])
+    else:
+        target[...] = values
+
+
+def _drop_leading_axes(prime: Prime, values: DeviceArray, axes: int) -> DeviceArray:
+    """Values without axes of length 1 in front of `axes` axes: assignment ignores them."""
+    extra = max(len(get_shape(prime, values)) - axes, 0)
+    return values.reshape(*values.shape[extra:]) if extra else values
+
+
+def _check_assignable(prime: Prime, given: Shape, shape: Shape) -> None:
+    own = given[max(len(given) - len(shape), 0) :]
+    fits = math.prod(given) == math.prod(own) and all(
+        n in (1, wanted) for n, wanted in zip(own[::-1], shape[::-1], strict=False)
+    )
+    if not fits:
+        raise ArgumentShapeError(
+            f"{prime.name}: values of shape {given} cannot be assigned to elements of shape {shape}"
+        )
+
+
+# --- joining ---
+
+
+@computes_on_host
+def concatenate(prime: Prime, arrays: Sequence[ElementData], axis: int) -> ElementData:
+    """Arrays one behind the other along an axis; all are in one place."""
+    shapes = [get_shape(prime, each) for each in arrays]
+    ndim = len(shapes[0])
+    at = axis + ndim if axis < 0 else axis
+    rest = {shape[:at] + shape[at + 1 :] for shape in shapes}
+    if not 0 <= at < ndim or len(rest) > 1 or any(len(shape) != ndim for shape in shapes):
+        raise ArgumentShapeError(
+            f"{prime.name}: arrays of shapes {', '.join(map(str, shapes))} cannot be joined along "
+            f"axis {axis}; all other axes must be equal"
+        )
+    if not isinstance(arrays[0], DeviceArray):
+        return np.concatenate([np.asarray(each) for each in arrays], axis=at)
+    lengths = [shape[at] for shape in shapes]
+    device: ArrayDevice = arrays[0].storage.device
+    shape = (*shapes[0][:at], sum(lengths), *shapes[0][at + 1 :])
+    result = device.empty((*shape, *prime.element_shape), prime.column_dtype)
+    copies: list[Step] = []
+    start = 0
+    for each, length in zip(arrays, lengths, strict=True):
+        part = (*[slice(None)] * at, slice(start, start + length))
+        if each.size:
+            assert isinstance(each, DeviceArray)
+            copies.append(ArrayCopy(each, result[part]))
+        start += length
+    if copies:
+        device.submit(copies)
+    return result
+
+
+@computes_on_host
+def stack(prime: Prime, arrays: Sequence[ElementData], axis: int) -> ElementData:
+    """Arrays of one shape along a new axis; all are in one place."""
+    shape = get_shape(prime, arrays[0])
+    at = axis + len(shape) + 1 if axis < 0 else axis
+    if not 0 <= at <= len(shape):
+        raise ArgumentShapeError(
+            f"{prime.name}: axis {axis} is not one of the {len(shape) + 1} axes of the result"
+        )
+    parts = []
+    for each in arrays:
+        own = get_shape(prime, each)
+        parts.append(reshape(prime, each, (*own[:at], 1, *own[at:])))
+    return concatenate(prime, parts, at)
+
+
+# --- masks and index arrays on a device ---
+
+
+def _locate(shape: Shape, index: Index) -> tuple[npt.NDArray[np.intp], int]:
+    """The positions of what an index selects, and the number of axes that the positions count.
+
+    The axes that the index leaves as they are, behind all others, belong to blocks of elements.
+    Position i stands for block i of the array.
+    """
+    axes = len(shape)
+    while index and isinstance(index[-1], slice) and index[-1] == slice(None):
+        index, axes = index[:-1], axes - 1
+    outer = shape[:axes]
+    positions = np.broadcast_to(np.intp(0), outer)[index]
+    for axis, length in enumerate(outer):
+        # NumPy applies the index to the coordinates of every axis, arrays that take no memory.
+        along = np.arange(length).reshape([-1 if each == axis else 1 for each in range(axes)])
+        selected = np.broadcast_to(along, outer)[index]
+        positions = positions + selected * math.prod(outer[axis + 1 :])
+    return positions, axes
+
+
+@computes_on_host
+def _gather(prime: Prime, data: ElementData, index: Index) -> ElementData:
+    """Copy the selected elements to new memory."""
+    if not isinstance(data, DeviceArray):
+        return data[(*index, Ellipsis)]
+    device: ArrayDevice = data.storage.device
+    shape = get_shape(prime, data)
+    positions, axes = _locate(shape, index)
+    own = shape[axes:]
+    result = device.empty((*positions.shape, *own, *prime.element_shape), data.dtype)
+    if result.size:
+        source = data if data.is_contiguous else data.copy()
+        where = device.put(positions.astype(np.uint32).reshape(-1))
+        unit, units = _choose_units(prime, math.prod(own), [source])
+        arrays = source, where, result
+        count = positions.size * units
+        device.submit([Dispatch(gather_kernel(), arrays, count, (unit, units), grid_stride=True)])
+    return result
+
+
+@computes_on_host
+def _scatter(prime: Prime, data: ElementData, index: Index, values: ElementData) -> ElementData:
+    """Write values to the selected elements of the array, or of a copy; return what was changed."""
+    if not isinstance(data, DeviceArray) or not isinstance(values, DeviceArray):
+        changed = np.array(data)
+        set_items(prime, changed, index, values)
+        return changed
+    device: ArrayDevice = data.storage.device
+    shape = get_shape(prime, data)
+    positions, axes = _locate(shape, index)
+    own = shape[axes:]
+    given, selected = get_shape(prime, values), (*positions.shape, *own)
+    _check_assignable(prime, given, selected)
+    if not math.prod(selected):
+        return data
+    if math.prod(given) > 1:
+        full = (*selected, *prime.element_shape)
+        values = _drop_leading_axes(prime, values, len(selected)).broadcast_to(full)
+    if values.storage is data.storage or not values.is_contiguous:
+        values = values.copy()
+    # Threads write in any order, so an element that is selected several times is written once.
+    last = np.empty(math.prod(shape[:axes]), np.intp)
+    flat, order = positions.reshape(-1), np.arange(positions.size)
+    last[flat] = order
+    where = device.put(np.where(last[flat] == order, flat, SKIPPED).astype(np.uint32))
+    target = data if _is_bindable(data) else data.copy()
+    unit, units = _choose_units(prime, math.prod(own), [values, target])
+    push_words = unit, units, values.nbytes // (WORD_BYTES * unit)
+    arrays, count = (values, where, target), positions.size * units
+    device.submit([Dispatch(scatter_kernel(), arrays, count, push_words, grid_stride=True)])
+    return target
+
+
+def _is_bindable(array: DeviceArray) -> bool:
+    """Whether a kernel can write to parts of the array itself."""
+    alignment: int = array.storage.device.info.limits.buffer_offset_alignment
+    return array.is_contiguous and array.offset % alignment == 0
+
+
+def _choose_units(prime: Prime, block: int, arrays: Sequence[DeviceArray]) -> tuple[int, int]:
+    """The words that an invocation moves, and how many times as many words a block has."""
+    unit = math.gcd(prime.words, MAX_UNIT_WORDS)
+    while any(array.offset % (WORD_BYTES * unit) for array in arrays):
+        unit //= 2
+    return unit, block * prime.words // unit
