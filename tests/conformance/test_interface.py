@@ -104,10 +104,11 @@ def check_run_field_add(backend: Backend) -> None:
 
 
 def check_explain(backend: Backend) -> None:
-    a = words(1234)
+    a, calls = words(1234), backend.stats().calls
     by_arrays, by_count = str(backend.explain(ADD_U32, a, a)), str(backend.explain(ADD_U32, 1234))
     assert by_arrays == by_count
     assert "1,234 elements" in by_arrays
+    assert backend.stats().calls == calls
     with pytest.raises(ArgumentShapeError, match="argument 1 has elements in shape"):
         backend.explain(ADD_U32, a, a[1:])
     with pytest.raises(ArgumentShapeError, match="the number of elements is -1"):

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.cpu.device_memory import CpuMemory
+from gpu_executor.cpu.device_memory import CpuStorage
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import ArgumentShapeError
@@ -52,10 +52,10 @@ def computes_on_host(
     def compute(prime: Prime, /, *arguments: P.args, **options: P.kwargs) -> Result:
         for each in arguments:
             found = each[0] if type(each) is list else each  # operands are in a list
-            if isinstance(found, DeviceArray):
-                device = found.storage.device
-                if isinstance(device, CpuMemory):
-                    results: Result = device.compute(function, prime, *arguments, **options)
+            if type(found) is DeviceArray:
+                storage = found.storage
+                if type(storage) is CpuStorage:
+                    results: Result = storage.device.compute(function, prime, *arguments, **options)
                     return results
                 break
         return function(prime, *arguments, **options)

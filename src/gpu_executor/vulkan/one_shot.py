@@ -36,7 +36,7 @@ class OneShotStats(BackendStats):
     """Counters of all calls together. Nothing is held between calls, so the memory is 0."""
 
     last: Stats | None
-    """The counters of the last call that opened a device; None before the first one."""
+    """The counters of the last call; None before the first one."""
 
 
 class VulkanSpirvBackend(HostArraysOnly):
@@ -140,7 +140,7 @@ class VulkanSpirvBackend(HostArraysOnly):
     ) -> Plan:
         """Open a device and return the plan that `run` would follow; one integer is a count."""
         given = arrays_to_explain(kernel, arrays)
-        with self._open_session() as session:
+        with self._open_session(counts=False) as session:
             return session.explain(kernel, given, device_local)
 
     def profile(self, *, trace: str | Path | None = None) -> StageProfile:
@@ -178,7 +178,8 @@ class VulkanSpirvBackend(HostArraysOnly):
             raise ClosedError("the backend is closed; open another one")
 
     @contextlib.contextmanager
-    def _open_session(self) -> Iterator[Session]:
+    def _open_session(self, *, counts: bool = True) -> Iterator[Session]:
+        """Open a device for one call. `counts` says whether the call is in the statistics."""
         self._check_open()
         session = Session(self._settings, self._wanted, keep=False)
         try:
@@ -187,7 +188,9 @@ class VulkanSpirvBackend(HostArraysOnly):
             last = session.stats()
             session.close()
             with self._lock:
-                self._last = last
-                self._counts.update(calls=last.calls, elements=last.elements, pieces=last.pieces)
-                self._seconds.update(last.seconds_by_stage)
                 self._messages += session.instance.messages
+                if counts:
+                    self._last = last
+                    counted = {"calls": last.calls, "elements": last.elements}
+                    self._counts.update(counted, pieces=last.pieces)
+                    self._seconds.update(last.seconds_by_stage)
