@@ -194,15 +194,15 @@ class Field:
 
     def add(self, a: Operand, b: Operand) -> FieldArray:
         """a + b."""
-        return self._compute("add", a, b, commutes=True)
+        return self._combine("add", a, b, commutes=True)
 
     def sub(self, a: Operand, b: Operand) -> FieldArray:
         """a - b."""
-        return self._compute("sub", a, b)
+        return self._combine("sub", a, b)
 
     def mul(self, a: Operand, b: Operand) -> FieldArray:
         """a * b."""
-        return self._compute("mul", a, b, commutes=True)
+        return self._combine("mul", a, b, commutes=True)
 
     def neg(self, a: FieldArray) -> FieldArray:
         """-a."""
@@ -343,6 +343,30 @@ class Field:
         return self._wrap(quotient), self._wrap(remainder)
 
     # --- operands ---
+
+    def _combine(
+        self, operation: str, a: Operand, b: Operand, *, commutes: bool = False
+    ) -> FieldArray:
+        """`_compute` for two operands. Two arrays of this field that are on one device, in one
+        shape and in the field's form need no further preparation."""
+        form = self.prime.form
+        if (
+            type(a) is FieldArray
+            and type(b) is FieldArray
+            and a.field is self
+            and b.field is self
+            and a.form == form
+            and b.form == form
+        ):
+            x, y = a.data, b.data
+            if (
+                type(x) is DeviceArray
+                and type(y) is DeviceArray
+                and x.shape == y.shape
+                and x.storage.device is y.storage.device
+            ):
+                return FieldArray(self, elementwise.combine(self.prime, operation, x, y), form)
+        return self._compute(operation, a, b, commutes=commutes)
 
     def _compute(self, operation: str, *operands: Operand, commutes: bool = False) -> FieldArray:
         data = self._operands(operands)
@@ -527,7 +551,7 @@ class FieldArray(ElementArray):
         return self.field.sub(self, other)
 
     def __rsub__(self, other: Any) -> FieldArray:
-        return self.field.sub(other, self)
+        return self.field.add(self.field.neg(self), other)
 
     def __mul__(self, other: Any) -> FieldArray:
         return self.field.mul(self, other)

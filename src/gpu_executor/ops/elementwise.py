@@ -169,6 +169,35 @@ def compute(
     return _run(prime, operation, _broadcast(prime, operands, commutes=commutes))
 
 
+def combine(prime: Prime, operation: str, a: DeviceArray, b: DeviceArray) -> ElementData:
+    """`compute` for two arrays of one shape on one device. Most operations are like this, so it
+    takes the shortest way to the device."""
+    if type(a.storage) is CpuStorage:
+        return compute(prime, operation, [a, b])
+    device = a.storage.device
+    count = a.nbytes // prime.element_bytes
+    kernel = _get_pair_kernel(
+        prime,
+        operation,
+        count > MAX_UNSTRIDED_ELEMENTS,
+        with_f64_limbs(device, prime),
+        can_pack((a, b)),
+    )
+    result: DeviceArray = device.empty(a.shape, a.dtype)
+    if count:
+        device.submit([Dispatch(kernel, (a, b, result), count, (), None, True)])
+    return result
+
+
+@functools.cache
+def _get_pair_kernel(
+    prime: Prime, operation: str, grid_stride: bool, f64_limbs: bool, packed: bool
+) -> Kernel:
+    return element_kernel(
+        prime, operation, grid_stride=grid_stride, f64_limbs=f64_limbs, packed=packed
+    )
+
+
 @computes_on_host
 def select(
     prime: Prime, condition: npt.NDArray[np.bool_], a: ElementData, b: ElementData
@@ -273,6 +302,15 @@ def _broadcast(
     first = shapes[0]
     if all(shape == first for shape in shapes):
         return operands
+    longest = max(shapes, key=len)
+    if isinstance(operands[0], DeviceArray) and all(
+        _repeats_leading_axes(shape, longest) for shape in shapes
+    ):
+        # The usual case, such as a single element: the kernel repeats it.
+        if first == longest:
+            return operands
+        if commutes and shapes[1] == longest:
+            return operands[::-1]
     shape = find_common_shape(prime, shapes)
     if commutes and first != shape and shapes[1] == shape:
         operands = operands[::-1]
@@ -300,6 +338,8 @@ def _repeat_operands(
 def _repeats_leading_axes(own: Shape, shape: Shape) -> bool:
     """Whether elements are repeated over leading axes only, so that their order stays the same:
     without leading axes of length 1, the shape is the end of the common one."""
+    if not own or own == shape:
+        return True
     first = next((axis for axis, length in enumerate(own) if length != 1), len(own))
     core = own[first:]
     return not core or core == shape[len(shape) - len(core) :]
@@ -341,15 +381,14 @@ def _apply(
 
     The reference on the host needs no push words: it sees the shapes of the arrays.
     """
-    first = arrays[0]
-    assert kernel.types is not None
-    out = kernel.types[-1]
-    columns = len(kernel.types[0].shape)
-    shape = first.shape[: len(first.shape) - columns] + out.shape
+    first, types = arrays[0], kernel.types
+    assert types is not None
+    own, out = types[0], types[-1]
+    shape = first.shape[: len(first.shape) - len(own.shape)] + out.shape
     if isinstance(first, DeviceArray):
         device: ArrayDevice = first.storage.device
         result = device.empty(shape, out.dtype)
-        count = first.nbytes // kernel.types[0].nbytes
+        count = first.nbytes // own.nbytes
         if count:
             operands = tuple(each for each in arrays if isinstance(each, DeviceArray))
             device.submit(
