@@ -204,7 +204,8 @@ def run_kernel(
 ) -> None:
     """Run all calls of a kernel with each of the methods, and add what happened to the tally.
     `options` are keyword arguments of the backend's methods."""
-    ran, empty = False, getattr(backend, "empty", np.empty)
+    ran = False
+    empty = backend.empty if isinstance(backend, gx.PersistentVulkanBackend) else np.empty
     for method in methods:
         if described.out_shape == "call" and method not in TAKES_OUT_SHAPE:
             continue
