@@ -16,7 +16,7 @@ import struct
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Number
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -285,11 +285,20 @@ def _check_on_host(kernel: Kernel, arrays: Sequence[Any]) -> None:
             )
 
 
-# --- scalars and lists ---
+# --- scalars, lists and typed arrays ---
+
+
+@runtime_checkable
+class ConvertsToWords(Protocol):
+    """An array whose elements have a meaning beyond their words, such as a `FieldArray`."""
+
+    def get_words(self, kernel: Kernel) -> AnyArray:
+        """The words that a kernel takes for this array; raises if that is not clear."""
 
 
 def as_arrays(kernel: Kernel, arrays: Sequence[Any]) -> Sequence[Any]:
-    """The arrays, with scalars and lists among them converted to the kernel's dtypes."""
+    """The arrays, with scalars and lists among them converted to the kernel's dtypes, and with the
+    words of typed arrays."""
     for array in arrays:
         if not isinstance(array, np.ndarray | DeviceArray):
             return _convert_arrays(kernel, arrays)
@@ -302,6 +311,8 @@ def _convert_arrays(kernel: Kernel, arrays: Sequence[Any]) -> list[Any]:
     return [
         _convert(kernel, index, array, argument.type.dtype)
         if isinstance(array, list | tuple | Number | np.generic)
+        else array.get_words(kernel)
+        if isinstance(array, ConvertsToWords)
         else array
         for index, (array, argument) in enumerate(zip(arrays, passed, strict=True))
     ]

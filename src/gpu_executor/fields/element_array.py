@@ -17,6 +17,8 @@ import numpy.typing as npt
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels.catalogue import find_field_operation
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import Form, Prime, encoding
@@ -112,6 +114,29 @@ class ElementArray:
                 "possible"
             )
         return found.astype(wanted, copy=bool(copy))
+
+    def get_words(self, kernel: Kernel) -> ElementData:
+        """The words that `run` gives to a kernel for this array, in the place of the array.
+
+        A field kernel of the catalogue gets the form that it computes with. Another kernel does not
+        say what form it takes, so it gets the words only if they have a single form.
+        """
+        prime, field_operation = self.prime, find_field_operation(kernel)
+        if field_operation is not None:
+            of, operation = field_operation
+            if of.modulus != prime.modulus:
+                raise ArgumentTypeError(
+                    f"{kernel.name} computes modulo {of.modulus}, and an argument is an array of "
+                    f"{prime.name}, modulo {prime.modulus}"
+                )
+            return self.in_form("montgomery" if operation == "mont_mul" else prime.form).data
+        if prime.form == "montgomery":
+            raise ArgumentTypeError(
+                f"{kernel.name} does not say which form of elements it takes, and those of "
+                f"{prime.name} have two: pass array.in_form('canonical').data or "
+                "array.in_form('montgomery').data"
+            )
+        return self.data
 
     def in_form(self, form: Form) -> Self:
         """The same elements in another form; the array itself if it has that form."""

@@ -225,6 +225,15 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
     )
 
 
+def find_field_operation(kernel: Kernel) -> tuple[Prime, str] | None:
+    """Return the prime and the operation of a kernel that `field_kernel` made; else None."""
+    made = kernel.reference
+    if not isinstance(made, functools.partial) or made.func is not _compute_checked:
+        return None
+    prime, operation = made.args
+    return prime, operation
+
+
 @functools.cache
 def mont_mul_chain_kernel(prime: Prime, length: int, *, f64_limbs: bool = False) -> Kernel:
     """Return a kernel of `length` dependent Montgomery products by the same factor, to measure the
