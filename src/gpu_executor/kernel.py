@@ -215,10 +215,15 @@ class Kernel:
         """Whether parameters are push constants at offsets that do not depend on the shapes."""
         return bool(self.spirv) and self.push_of is None and self.make_parameters(b"").has_push
 
-    @property
+    @functools.cached_property
     def types(self) -> tuple[ElementType, ...]:
         """The element types of the arguments."""
         return tuple(argument.type for argument in self.arguments)
+
+    @functools.cached_property
+    def has_init(self) -> bool:
+        """Whether any output begins with an initial value."""
+        return any(pattern is not None for pattern in self.init)
 
     @property
     def push_bytes(self) -> int:

@@ -42,7 +42,6 @@ IN_A_CALL = [
     "vkAllocateDescriptorSets",
     "vkCreateCommandPool",
     "vkAllocateCommandBuffers",
-    "vkResetCommandBuffer",
     "vkBeginCommandBuffer",
     "vkEndCommandBuffer",
     "vkQueueSubmit",

@@ -167,7 +167,7 @@ def test_a_graph_keeps_its_arrays_alive_until_it_is_dropped(fresh_gpu: OpenGpu) 
     device.stream.wait()
     gc.collect()
     assert inputs() is None
-    assert gpu.stats().descriptors.sets_used < sets + 1
+    assert gpu.stats().descriptors.sets_used <= sets + 1
 
 
 def test_wrong_uses_of_a_graph_are_rejected(fresh_gpu: OpenGpu) -> None:
@@ -222,4 +222,4 @@ def test_dropping_a_running_graph_does_not_wait(
     assert waits == []
     np.testing.assert_array_equal(z.numpy(), 4 * a)
     device.stream.wait()
-    assert not device.stream._graphs
+    assert not device.stream._released_graphs

@@ -37,7 +37,6 @@ FAILING_CALLS = (
     "vkCreateDescriptorPool",
     "vkAllocateDescriptorSets",
     "vkAllocateCommandBuffers",
-    "vkResetCommandBuffer",
     "vkBeginCommandBuffer",
     "vkEndCommandBuffer",
 )

@@ -164,12 +164,21 @@ def _check_results(name: str, call: Any) -> Any:
     if not returns_result and count is None:
         return call
 
+    def check_result(*arguments: Any) -> Any:  # on the path of every call
+        result = call(*arguments)
+        if result < 0:
+            raise _make_error(name, result)
+        return result
+
+    if count is None:
+        check_result.__name__ = name
+        return check_result
+
     def checked(*arguments: Any) -> Any:
         result = call(*arguments)
         if returns_result and result < 0:
             raise _make_error(name, result)
-        if count is not None:
-            count(arguments)
+        count(arguments)
         return result
 
     checked.__name__ = name

@@ -4,8 +4,12 @@ Everything goes to one queue. Inside a submission a step waits behind a barrier 
 an earlier step wrote, or writes what an earlier step read; other steps may overlap. Each
 submission ends with a barrier, so that whatever comes to the queue later sees its results.
 
-A submission keeps alive what the device may still use (arrays, command buffers, descriptor sets,
-pipelines) until the device has completed it.
+Recorded commands are cached by what they do and by the buffer ranges that they bind. A program that
+repeats an operation gets the same ranges again and again, because the pool hands out released
+memory first, so most submissions record nothing.
+
+A submission keeps the arrays alive that the device may still use, until the device has completed
+it. Cached commands keep none alive.
 """
 
 from __future__ import annotations
@@ -13,12 +17,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import ClosedError, GpuError, OutOfMemoryError
+from gpu_executor.lru import LruCache
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder
 from gpu_executor.vulkan.dispatch_cache import (
@@ -35,6 +40,8 @@ from gpu_executor.vulkan.timeline import Submission
 
 MAX_IN_FLIGHT = 64
 """Submissions in flight; one more waits for the oldest."""
+MAX_CACHED_COMMANDS = 128
+"""Cached command buffers. More exist only while more are in flight."""
 
 
 class Write(NamedTuple):
@@ -61,16 +68,35 @@ class BoundStep(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RecordedCommands:
-    """A command buffer, with everything that it refers to."""
+    """A command buffer, and what it refers to besides arrays."""
 
     commands: Handle
     submission: Submission
-    in_flight: bool = False
-    """Whether the device may still use it."""
-    keep_alive: list[object] = field(default_factory=list)
+    value: int = 0
+    """The timeline value of its latest submission; 0 before the first."""
     dispatches: list[PreparedDispatch] = field(default_factory=list)
     sets: list[TransientSet] = field(default_factory=list)
-    checks: list[StatusCheck] = field(default_factory=list)
+    barriers: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class RecordedGraph:
+    """Commands that `replay` runs, and the arrays that they use."""
+
+    recorded: RecordedCommands
+    keep_alive: list[object]
+    checks: list[StatusCheck]
+
+
+class _InFlight:
+    """A submission that the device may not have completed."""
+
+    __slots__ = ("checks", "keep_alive", "value")
+
+    def __init__(self, keep_alive: Sequence[object], checks: Sequence[StatusCheck]) -> None:
+        self.keep_alive, self.checks = keep_alive, checks
+        self.value = 0
+        """Its timeline value."""
 
 
 class CommandStream:
@@ -78,92 +104,101 @@ class CommandStream:
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._timeline = resources.compute
+        self._timeline, self._memory = resources.compute, resources.memory
         self._lock = threading.RLock()
         self._opened = contextlib.ExitStack()
         self._pool: CommandPool | None = None
         self._dispatches, self._sets = DispatchCache(resources), TransientSets(resources)
-        self._buffers: deque[RecordedCommands] = deque()
-        """Command buffers that are used again and again, the one submitted longest ago first."""
-        self._graphs: set[RecordedCommands] = set()
-        self._released_graphs: deque[RecordedCommands] = deque()
+        self._cached: LruCache[Hashable, RecordedCommands] = LruCache()
+        self._unused: deque[RecordedCommands] = deque()
+        """Commands to be recorded anew, the one submitted longest ago first."""
+        self._freed_blocks = 0
+        """The pool's count of freed blocks when the cache was last valid: another buffer may have
+        the handle of a freed one."""
+        self._in_flight: deque[_InFlight] = deque()
+        """Oldest first."""
+        self._wait = self._timeline.prepare_wait()
+        self._released_graphs: deque[RecordedGraph] = deque()
         self._errors: list[GpuError] = []
         """Errors of completed checked calls that `synchronize` has not raised yet."""
         self.closed = False
         self.submissions = self.dispatches = self.barriers = 0
+        self.recordings = 0
+        """Submissions whose commands were not cached."""
 
     def submit(self, steps: Sequence[BoundStep]) -> None:
         """Run steps in order, after everything submitted before; returns at once."""
-        self._record_and_submit(lambda recorder, into: self._record(recorder, steps, into))
+        with self._lock:
+            self._check_open()
+            self._make_room()
+            if self._freed_blocks != self._memory.freed_blocks:
+                self._forget_cached()
+            key = self._make_key(steps)
+            recorded = None if key is None else self._cached.get(key)
+            if recorded is None:
+                recorded = self._record_anew(steps)
+                if key is None:
+                    self._unused.append(recorded)
+                else:
+                    self._cached[key] = recorded
+            elif key is not None:
+                self._cached.move_to_end(key)
+            if len(steps) == 1:
+                step = steps[0]
+                checks = () if step.check is None else (step.check,)
+                self._submit(recorded, _InFlight(step.storages, checks))
+            else:
+                kept = [storage for step in steps for storage in step.storages]
+                found = [step.check for step in steps if step.check is not None]
+                self._submit(recorded, _InFlight(kept, found))
 
     def copy(self, copy: Copy, keep_alive: Iterable[object]) -> None:
         """Run one copy, after everything submitted before; returns at once."""
-
-        def record(recorder: Recorder, into: RecordedCommands) -> None:
-            into.keep_alive += keep_alive
-            recorder.copy([copy])
-
-        self._record_and_submit(record)
+        self.submit([BoundStep(copy, tuple(keep_alive), 0)])
 
     def write(self, buffer: Handle, offset: int, data: Any, keep_alive: Iterable[object]) -> None:
         """Write a few bytes to a buffer (`Recorder.write`), after everything submitted before."""
+        self.submit([BoundStep(Write(buffer, offset, data), tuple(keep_alive), 0)])
 
-        def record(recorder: Recorder, into: RecordedCommands) -> None:
-            into.keep_alive += keep_alive
-            recorder.write(buffer, offset, data)
-
-        self._record_and_submit(record)
-
-    def record(self, steps: Sequence[BoundStep]) -> RecordedCommands:
+    def record(self, steps: Sequence[BoundStep]) -> RecordedGraph:
         """Record steps without running them; `replay` runs them any number of times."""
         with self._lock:
             self._check_open()
-            commands = self._command_pool().allocate()
-            recorded = RecordedCommands(commands, self._timeline.prepare(commands))
-            try:
-                with Recorder(commands, simultaneous_use=True) as recorder:
-                    self._record(recorder, steps, recorded)
-                    recorder.barrier_all()
-                    if recorded.checks:
-                        recorder.barrier_all_to_host()
-            except BaseException:
-                self._free(recorded)
-                raise
-            self._graphs.add(recorded)
-            return recorded
+            recorded = self._record_anew(steps)
+            kept = [storage for step in steps for storage in step.storages]
+            checks = [step.check for step in steps if step.check is not None]
+            return RecordedGraph(recorded, kept, checks)
 
-    def replay(self, recorded: RecordedCommands) -> None:
+    def replay(self, graph: RecordedGraph) -> None:
         """Run recorded steps, after everything submitted before; returns at once."""
         with self._lock:
             self._check_open()
-            recorded.in_flight = True
-            for check in recorded.checks:
+            self._make_room()
+            for check in graph.checks:
                 check.passed = False
-            self._timeline.submit(recorded.submission)
-            self.submissions += 1
+            self._submit(graph.recorded, _InFlight((graph,), graph.checks))
 
-    def release_when_possible(self, recorded: RecordedCommands) -> None:
+    def release_when_possible(self, graph: RecordedGraph) -> None:
         """Free recorded steps with a later submission.
 
         Safe from a finalizer, which may run in any thread at any point: it takes no lock.
         """
-        self._released_graphs.append(recorded)
+        self._released_graphs.append(graph)
 
     def allocate(self, purpose: Purpose, nbytes: int, owner: Owner) -> Allocation:
         """Allocate memory; if there is none, wait for the device and try once more."""
-        memory = self._resources.memory
         try:
-            return memory.allocate(purpose, nbytes, owner)
+            return self._memory.allocate(purpose, nbytes, owner)
         except OutOfMemoryError:
             self.wait()
-            return memory.allocate(purpose, nbytes, owner)
+            return self._memory.allocate(purpose, nbytes, owner)
 
     def wait(self) -> None:
         """Wait until the device has completed every submission."""
         with self._lock:
-            for each in (*self._graphs, *self._buffers):
-                self._wait_for(each)
-            self._free_released_graphs()
+            if self._in_flight:
+                self._wait_for(self._in_flight[-1])
+            self._recycle_released_graphs()
 
     def synchronize(self) -> None:
         """Wait like `wait`, and raise the first error that a checked call found since the last
@@ -178,128 +213,156 @@ class CommandStream:
     def wait_for_oldest(self) -> bool:
         """Wait for the oldest submission in flight; False if there is none."""
         with self._lock:
-            oldest = next((each for each in self._buffers if each.in_flight), None)
-            if oldest is not None:
-                self._wait_for(oldest)
-            return oldest is not None
+            if not self._in_flight:
+                return False
+            self._wait_for(self._in_flight[0])
+            return True
 
     def release_completed(self) -> None:
         """Release what completed submissions keep alive; does nothing if another thread is busy."""
-        if not self._lock.acquire(blocking=False):
-            return
-        try:
-            for each in self._buffers:
-                if each.in_flight:
-                    if not self._timeline.is_done(each.submission):
-                        return
-                    self._release_references(each)
-        finally:
-            self._lock.release()
+        if self._in_flight and self._lock.acquire(blocking=False):
+            try:
+                self._release_up_to(self._timeline.count_completed())
+            finally:
+                self._lock.release()
 
     def close(self) -> None:
         """Wait for the device and free everything; nothing can be submitted afterwards."""
         with self._lock:
             self.closed = True
             interrupt = None
-            for each in (*self._graphs, *self._buffers):
-                interrupt = self._timeline.wait_uninterrupted(each.submission) or interrupt
-                self._release_references(each)
-            self._buffers.clear()
-            self._graphs.clear()
-            self._released_graphs.clear()
+            if self._in_flight:
+                newest = self._in_flight[-1].value
+                self._wait.signal_value[0] = newest
+                interrupt = self._timeline.wait_uninterrupted(self._wait)
+                self._release_up_to(newest)
+            self._forget_cached()
+            self._recycle_released_graphs(finished=True)
+            for recorded in self._unused:
+                self._release_references(recorded)
+            self._unused.clear()
             self._sets.close()
             self._dispatches.close()
             self._opened.close()
         if interrupt is not None:
             raise interrupt
 
-    def _record_and_submit(self, record: Callable[[Recorder, RecordedCommands], None]) -> None:
-        with self._lock:
-            self._check_open()
-            buffer = self._acquire_buffer()
-            try:
-                with Recorder(buffer.commands) as recorder:
-                    record(recorder, buffer)
-                    recorder.barrier_all()
-                    if buffer.checks:
-                        recorder.barrier_all_to_host()
-            except BaseException:
-                self._release_references(buffer)
-                self._buffers.appendleft(buffer)
-                raise
-            # Before the submission: if it fails or is interrupted, the device may have it anyway.
-            buffer.in_flight = True
-            self._buffers.append(buffer)
-            self._timeline.submit(buffer.submission)
-            self.submissions += 1
+    # --- submissions in flight ---
+
+    def _submit(self, recorded: RecordedCommands, entry: _InFlight) -> None:
+        # The entry is added first: if the submission is interrupted, the device may have it anyway.
+        self._in_flight.append(entry)
+        try:
+            self._timeline.submit(recorded.submission)
+        except GpuError:
+            self._in_flight.pop()
+            raise
+        finally:
+            entry.value = recorded.value = recorded.submission.signal_value[0]
+        self.submissions += 1
+        self.dispatches += len(recorded.dispatches)
+        self.barriers += recorded.barriers
+
+    def _make_room(self) -> None:
+        """Release what is completed; with MAX_IN_FLIGHT in flight, wait for the oldest."""
+        if self._in_flight:
+            self._release_up_to(self._timeline.count_completed())
+            if len(self._in_flight) >= MAX_IN_FLIGHT:
+                self._wait_for(self._in_flight[0])
+
+    def _wait_for(self, entry: _InFlight) -> None:
+        value = self._wait.signal_value[0] = entry.value
+        self._timeline.wait(self._wait)
+        self._release_up_to(value)
+
+    def _release_up_to(self, value: int) -> None:
+        """Release everything that submissions up to a timeline value keep alive."""
+        while self._in_flight and self._in_flight[0].value <= value:
+            for check in self._in_flight.popleft().checks:
+                error = check.complete()
+                if error is not None:
+                    self._errors.append(error)
+
+    # --- recorded commands ---
+
+    def _make_key(self, steps: Sequence[BoundStep]) -> Hashable:
+        """What distinguishes the commands of steps; None for those that are not cached."""
+        key: list[Hashable] = []
+        for step in steps:
+            work = step.work
+            if isinstance(work, Dispatch):
+                key.append(self._dispatches.find(work))
+            elif isinstance(work, CallDispatch):
+                key += (self._dispatches.find(work), work.push, work.grid)
+            elif isinstance(work, Write):
+                return None  # its data rarely come again
+            else:
+                key.append(work)
+            key += step.bindings
+            if len(steps) > 1:
+                key.append(step.inputs)
+        return tuple(key)
+
+    def _record_anew(self, steps: Sequence[BoundStep]) -> RecordedCommands:
+        recorded = self._acquire_commands()
+        try:
+            with Recorder(recorded.commands, simultaneous_use=True) as recorder:
+                self._record(recorder, steps, recorded)
+                recorder.barrier_all()
+                if any(step.check is not None for step in steps):
+                    recorder.barrier_all_to_host()
+        except BaseException:
+            self._release_references(recorded)
+            self._unused.appendleft(recorded)
+            raise
+        self.recordings += 1
+        return recorded
+
+    def _acquire_commands(self) -> RecordedCommands:
+        """Commands that the device does not use: recorded longest ago, or new ones."""
+        if len(self._cached) >= MAX_CACHED_COMMANDS:
+            self._unused += self._cached.evict(MAX_CACHED_COMMANDS - 1)
+        if self._unused:
+            oldest = self._unused[0].value
+            if not self._in_flight or oldest < self._in_flight[0].value:
+                recorded = self._unused.popleft()
+                self._release_references(recorded)
+                return recorded
+        if self._pool is None:
+            self._pool = CommandPool(self._resources.device, self._timeline.family)
+            self._opened.callback(self._pool.close)
+        commands = self._pool.allocate()
+        return RecordedCommands(commands, self._timeline.prepare(commands))
+
+    def _forget_cached(self) -> None:
+        """Empty the cache; its command buffers are recorded anew."""
+        self._freed_blocks = self._memory.freed_blocks
+        self._unused += self._cached.values()
+        self._cached.clear()
+
+    def _recycle_released_graphs(self, *, finished: bool = False) -> None:
+        """Record the commands of dropped graphs anew, once the device has completed them."""
+        for _ in range(len(self._released_graphs)):
+            graph = self._released_graphs.popleft()
+            value = graph.recorded.value
+            if not finished and self._in_flight and value >= self._in_flight[0].value:
+                self._released_graphs.append(graph)
+            else:
+                self._release_references(graph.recorded)
+                self._unused.appendleft(graph.recorded)
+                graph.keep_alive.clear()
 
     def _check_open(self) -> None:
         if self.closed:
             raise ClosedError("the backend that owns the device arrays is closed")
         if self._released_graphs:
-            self._free_released_graphs()
-
-    def _command_pool(self) -> CommandPool:
-        if self._pool is None:
-            self._pool = CommandPool(self._resources.device, self._timeline.family)
-            self._opened.callback(self._pool.close)
-        return self._pool
-
-    def _free_released_graphs(self) -> None:
-        """Free those that the device has completed; the others stay in the queue."""
-        for _ in range(len(self._released_graphs)):
-            recorded = self._released_graphs.popleft()
-            if recorded.in_flight and not self._timeline.is_done(recorded.submission):
-                self._released_graphs.append(recorded)
-            elif recorded in self._graphs:
-                self._graphs.remove(recorded)
-                self._free(recorded)
-
-    def _free(self, recorded: RecordedCommands) -> None:
-        self._release_references(recorded)
-        self._command_pool().free(recorded.commands)
-
-    def _acquire_buffer(self) -> RecordedCommands:
-        """A command buffer that the device does not use: the oldest if completed, else a new one.
-
-        With MAX_IN_FLIGHT in flight, it waits for the oldest.
-        """
-        self.release_completed()  # frees arrays as early as possible
-        if self._buffers and (
-            not self._buffers[0].in_flight or len(self._buffers) >= MAX_IN_FLIGHT
-        ):
-            self._wait_for(self._buffers[0])
-            return self._buffers.popleft()
-        commands = self._command_pool().allocate()
-        return RecordedCommands(commands, self._timeline.prepare(commands))
-
-    def _wait_for(self, recorded: RecordedCommands) -> None:
-        """Wait for a submission and release its references; a graph keeps them for its next run."""
-        if not recorded.in_flight:
-            return
-        self._timeline.wait(recorded.submission)
-        if recorded in self._graphs:
-            recorded.in_flight = False
-            self._complete_checks(recorded)
-        else:
-            self._release_references(recorded)
+            self._recycle_released_graphs()
 
     def _release_references(self, recorded: RecordedCommands) -> None:
-        """Release everything that commands refer to, once the device has completed them."""
-        recorded.in_flight = False
+        """Release everything that commands refer to; the device has completed them."""
         self._dispatches.release(recorded.dispatches)
         self._sets.release(recorded.sets)
-        recorded.keep_alive.clear()
-        if recorded.checks:
-            self._complete_checks(recorded)
-            recorded.checks.clear()
-
-    def _complete_checks(self, recorded: RecordedCommands) -> None:
-        """Read the status words of completed commands."""
-        for check in recorded.checks:
-            error = check.complete()
-            if error is not None:
-                self._errors.append(error)
+        recorded.barriers = 0
 
     def _record(
         self, recorder: Recorder, steps: Sequence[BoundStep], into: RecordedCommands
@@ -308,7 +371,6 @@ class CommandStream:
         written: set[object] = set()
         copied = False
         for step in steps:
-            into.keep_alive += step.storages
             if len(steps) > 1:
                 copies = isinstance(step.work, Copy | Fill | Write)
                 reads = step.storages[: step.inputs]
@@ -318,7 +380,7 @@ class CommandStream:
                         recorder.barrier_all()
                     else:
                         recorder.barrier_kernels()
-                    self.barriers += 1
+                    into.barriers += 1
                     read, written, copied = set(), set(), False
                 read.update(reads)
                 written.update(writes)
@@ -332,8 +394,6 @@ class CommandStream:
                 recorder.write(*work)
             else:
                 self._record_dispatch(recorder, work, step.bindings, into)
-            if step.check is not None:
-                into.checks.append(step.check)
 
     def _record_dispatch(
         self,
@@ -352,4 +412,3 @@ class CommandStream:
             push, grid = prepared.push, prepared.grid
         into.sets.append(bound)
         recorder.dispatch_prepared(prepared.pipeline, bound.handles, push, grid)
-        self.dispatches += 1

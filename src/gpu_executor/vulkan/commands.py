@@ -78,7 +78,7 @@ class CommandPool:
 
 
 class Recorder:
-    """Records one command buffer, which it resets first. Use it as a context manager."""
+    """Records one command buffer, which beginning resets. Use it as a context manager."""
 
     def __init__(self, command_buffer: Handle, *, simultaneous_use: bool = False) -> None:
         """`simultaneous_use`: the commands may be submitted again while they still run."""
@@ -86,7 +86,6 @@ class Recorder:
         self._flags = vk.VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT if simultaneous_use else 0
 
     def __enter__(self) -> Recorder:
-        vk.vkResetCommandBuffer(self._commands, 0)
         vk.vkBeginCommandBuffer(self._commands, _make_begin_info(self._flags))
         return self
 

@@ -148,7 +148,7 @@ class PreparedDispatch:
     push: Handle
     grid: Grid
     uses: int = 0
-    """Recorded dispatches that use the pipeline and that the device may still run."""
+    """Recorded dispatches that use the pipeline."""
 
 
 def _make_key(dispatch: Dispatch) -> Hashable:
@@ -173,8 +173,8 @@ class DispatchCache:
         self._pipelines, self._info = resources.pipelines, resources.device.info
         self._prepared: LruCache[Hashable, PreparedDispatch] = LruCache()
 
-    def acquire(self, dispatch: Dispatch | CallDispatch) -> PreparedDispatch:
-        """The prepared dispatch, in use until it is released.
+    def find(self, dispatch: Dispatch | CallDispatch) -> PreparedDispatch:
+        """The prepared dispatch, which may be evicted unless it is acquired.
 
         That of a call has only the pipeline: its push constants and grid differ from call to call.
         """
@@ -184,20 +184,25 @@ class DispatchCache:
             else _make_key(dispatch)
         )
         prepared = self._prepared.get(key)
-        if prepared is None:
-            prepared = self._prepared[key] = self._prepare(dispatch)
-            prepared.uses += 1
-            for unused in self._prepared.evict(
-                MAX_CACHED_DISPATCHES, in_use=lambda each: each.uses > 0
-            ):
-                self._pipelines.release(unused.pipeline)
+        if prepared is not None:
+            self._prepared.move_to_end(key)
             return prepared
-        self._prepared.move_to_end(key)
+        prepared = self._prepare(dispatch)
+        for unused in self._prepared.evict(
+            MAX_CACHED_DISPATCHES - 1, in_use=lambda each: each.uses > 0
+        ):
+            self._pipelines.release(unused.pipeline)
+        self._prepared[key] = prepared
+        return prepared
+
+    def acquire(self, dispatch: Dispatch | CallDispatch) -> PreparedDispatch:
+        """The prepared dispatch, in use until it is released."""
+        prepared = self.find(dispatch)
         prepared.uses += 1
         return prepared
 
     def release(self, dispatches: list[PreparedDispatch]) -> None:
-        """Take back dispatches that the device has completed, and empty the list."""
+        """Take back dispatches that no recorded commands use any more, and empty the list."""
         while dispatches:
             dispatches.pop().uses -= 1
 

@@ -23,12 +23,12 @@ class VulkanRecording:
         before they were bound."""
         self._stream, self._count = stream, count
         self._pending = list(made)
-        self._commands = stream.record(steps)
-        weakref.finalize(self, stream.release_when_possible, self._commands).atexit = False
+        self._graph = stream.record(steps)
+        weakref.finalize(self, stream.release_when_possible, self._graph).atexit = False
 
     def replay(self) -> None:
         """Run the steps, after everything submitted before; returns at once."""
-        self._stream.replay(self._commands)
+        self._stream.replay(self._graph)
         while self._pending:
             self._pending.pop().is_pending = False
 

@@ -240,6 +240,8 @@ class MemoryPool:
         """The bytes of the blocks, less those of allocations with an owner in LENT, less the free
         bytes beside these: what is idle or used by running calls."""
         self._closed = False
+        self.freed_blocks = 0
+        """How many blocks were freed so far."""
         self.reclaim: Callable[[], None] = lambda: None
         """Called when an allocation fails: releases cached memory that nobody uses."""
         limits = device.info.limits
@@ -444,6 +446,7 @@ class MemoryPool:
 
     def _free(self, block: Block) -> None:
         self._blocks.remove(block)
+        self.freed_blocks += 1
         self._held -= block.nbytes
         self.kept -= block.nbytes
         _free_block(self._device, block)

@@ -7,14 +7,15 @@ runs, and scattered back afterwards if the kernel writes them.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_executor.call import Call
+from gpu_executor.call import Call, Operand
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
@@ -63,6 +64,14 @@ class CallStep:
 
 
 VulkanStep = Step | CallStep
+
+
+class _BoundOperand(NamedTuple):
+    """An argument of a call, with the array that the kernel binds."""
+
+    operand: Operand
+    array: DeviceArray
+    storage: VulkanStorage
 
 
 class StepBinder:
@@ -158,83 +167,108 @@ class StepBinder:
 
     def _bind_call(self, step: CallStep, bound: list[BoundStep]) -> None:
         """Bind a call in pieces that the device can bind, each as one dispatch."""
-        call, plan, signature = step.call, step.plan, step.call.signature
-        kernel, operands = signature.kernel, signature.operands
-        self._note_call(sum(array.nbytes for array in step.arrays))
+        signature, kernel = step.call.signature, step.call.signature.kernel
         written_back: list[ArrayCopy] = []
-        arrays = [
-            self._make_bindable(
-                kernel,
-                array,
-                bound,
-                written_back,
-                reads=operand.is_input,
-                writes=operand.is_output,
-                limit=plan.chunk * operand.type.nbytes,
-            )
-            for array, operand in zip(step.arrays, operands, strict=True)
-        ]
-        storages = [self.find_storage(array) for array in arrays]
-        read = [each for each, own in zip(storages, operands, strict=True) if not own.is_output]
-        written = [each for each, own in zip(storages, operands, strict=True) if own.is_output]
-        init = iter(kernel.init)
-        for storage, array, operand in zip(storages, arrays, operands, strict=True):
-            pattern = None if operand.is_input else next(init)
-            if pattern is not None and array.nbytes:
-                nbytes = -(-array.nbytes // FILL_UNIT) * FILL_UNIT
-                buffer = storage.allocation.buffer
-                fill = Fill(buffer, storage.offset + array.offset, nbytes, pattern)
-                bound.append(BoundStep(fill, [storage], 0))
-        scratch, uniform = self._bind_hidden(step, bound)
-        checks = tuple(
-            check
-            for storage, operand in zip(storages, operands, strict=True)
-            if operand.is_input
-            for check in storage.checks
-        )
-        whole = kernel.split == "whole"
-        for start in range(0, signature.count, plan.chunk) if not whole else (0,):
-            count = signature.count if whole else min(plan.chunk, signature.count - start)
-            bindings: list[int] = []
-            for storage, array, operand in zip(storages, arrays, operands, strict=True):
-                size = operand.type.nbytes
-                nbytes = operand.nbytes if whole else count * size
-                offset = storage.offset + array.offset + (0 if whole else start * size)
-                bindings += (storage.handle, offset, nbytes)
-            kept: list[object] = []
-            if scratch is not None:
-                kept.append(scratch)
-                bindings += (scratch.handle, scratch.offset, max(signature.scratch_bytes, 4))
-            check = None
-            if kernel.status:
-                check = StatusCheck(self._memory, kernel, start)
-                checks += (check,)
-                word = check.allocation
-                bindings += (_get_handle(word.buffer), word.offset, STATUS_BYTES)
-            if uniform is not None:
-                bindings += (uniform.handle, uniform.offset, len(call.values.uniform))
-            grid = call.grid or signature.grid
-            if grid is None:
-                grid = plan.groups(signature.invocations if whole else count), 1, 1
-            else:
-                check_grid(kernel, grid, self._info)
-            first = struct.pack("<I", count) if kernel.count else b""
-            dispatch = CallDispatch(
-                kernel,
-                plan.work_group,
-                plan.per_invocation,
-                first + kernel.push + signature.shape_words + call.values.push,
-                grid,
-                _get_set_layout(kernel),
-            )
-            only_read = [*read, *(() if uniform is None else (uniform,))]
-            used = [*only_read, *written, *kept]
-            bound.append(BoundStep(dispatch, used, len(only_read), bindings, check))
-        for storage, array, operand in zip(storages, arrays, operands, strict=True):
-            if operand.is_output and (checks or storage.checks):
-                _set_checks(storage, array, checks)
+        operands = self._bind_operands(step, bound, written_back)
+        if kernel.has_init:
+            _fill_outputs(kernel, operands, bound)
+        scratch = uniform = None
+        if kernel.scratch is not None or step.call.values.uniform:
+            scratch, uniform = self._bind_hidden(step, bound)
+        if kernel.split == "whole":
+            checks = self._bind_piece(step, operands, scratch, uniform, None, bound)
+        else:
+            checks = []
+            for start in range(0, signature.count, step.plan.chunk):
+                checks += self._bind_piece(step, operands, scratch, uniform, start, bound)
+        for each in operands:
+            if each.operand.is_input and each.storage.checks:
+                checks += each.storage.checks
+        for each in operands:
+            if each.operand.is_output and (checks or each.storage.checks):
+                _set_checks(each.storage, each.array, checks)
         for copy in written_back:
             self._bind_copy(copy, bound)
+
+    def _bind_operands(
+        self, step: CallStep, bound: list[BoundStep], written_back: list[ArrayCopy]
+    ) -> list[_BoundOperand]:
+        """Find the storages of a call's arrays; temporary ones are made where necessary."""
+        signature, chunk = step.call.signature, step.plan.chunk
+        operands: list[_BoundOperand] = []
+        total = 0
+        for array, operand in zip(step.arrays, signature.operands, strict=True):
+            storage, nbytes = array.storage, array.nbytes
+            total += nbytes
+            if not (  # nearly all arrays are whole storages
+                isinstance(storage, VulkanStorage)
+                and storage.device is self._device
+                and array.is_contiguous
+                and nbytes == storage.nbytes <= self._max_binding_bytes
+            ):
+                array = self._make_bindable(  # noqa: PLW2901
+                    signature.kernel,
+                    array,
+                    bound,
+                    written_back,
+                    reads=operand.is_input,
+                    writes=operand.is_output,
+                    limit=chunk * operand.type.nbytes,
+                )
+                storage = self.find_storage(array)
+            operands.append(_BoundOperand(operand, array, storage))
+        self._note_call(total)
+        return operands
+
+    def _bind_piece(
+        self,
+        step: CallStep,
+        operands: Sequence[_BoundOperand],
+        scratch: VulkanStorage | None,
+        uniform: VulkanStorage | None,
+        start: int | None,
+        bound: list[BoundStep],
+    ) -> list[StatusCheck]:
+        """Bind the elements from `start` on, or the whole call; return the check of its status."""
+        call, plan, signature = step.call, step.plan, step.call.signature
+        kernel, whole = signature.kernel, start is None
+        begin = start or 0
+        count = signature.count if whole else min(plan.chunk, signature.count - begin)
+        read: list[object] = []
+        written: list[object] = []
+        bindings: list[int] = []
+        for operand, array, storage in operands:
+            (written if operand.is_output else read).append(storage)
+            size = operand.type.nbytes
+            offset = storage.offset + array.offset + begin * size
+            bindings += (storage.handle, offset, operand.nbytes if whole else count * size)
+        check = None
+        if scratch is not None:
+            written.append(scratch)
+            bindings += (scratch.handle, scratch.offset, max(signature.scratch_bytes, FILL_UNIT))
+        if kernel.status:
+            check = StatusCheck(self._memory, kernel, begin)
+            word = check.allocation
+            bindings += (_get_handle(word.buffer), word.offset, STATUS_BYTES)
+        if uniform is not None:
+            read.append(uniform)
+            bindings += (uniform.handle, uniform.offset, len(call.values.uniform))
+        grid = call.grid or signature.grid
+        if grid is None:
+            grid = plan.groups(signature.invocations if whole else count), 1, 1
+        else:
+            check_grid(kernel, grid, self._info)
+        first = struct.pack("<I", count) if kernel.count else b""
+        dispatch = CallDispatch(
+            kernel,
+            plan.work_group,
+            plan.per_invocation,
+            first + kernel.push + signature.shape_words + call.values.push,
+            grid,
+            _get_set_layout(kernel),
+        )
+        bound.append(BoundStep(dispatch, read + written, len(read), bindings, check))
+        return [] if check is None else [check]
 
     def _bind_hidden(
         self, step: CallStep, bound: list[BoundStep]
@@ -418,6 +452,21 @@ def _set_checks(
     storage.checks = tuple(dict.fromkeys(each for each in pending if not each.passed))
 
 
+def _fill_outputs(
+    kernel: Kernel, operands: Sequence[_BoundOperand], bound: list[BoundStep]
+) -> None:
+    """Fill the pure outputs with their initial values."""
+    init = iter(kernel.init)
+    for operand, array, storage in operands:
+        pattern = None if operand.is_input else next(init)
+        if pattern is not None and array.nbytes:
+            nbytes = -(-array.nbytes // FILL_UNIT) * FILL_UNIT
+            offset = storage.offset + array.offset
+            fill = Fill(storage.allocation.buffer, offset, nbytes, pattern)
+            bound.append(BoundStep(fill, [storage], 0))
+
+
+@functools.lru_cache(maxsize=256)
 def _get_set_layout(kernel: Kernel) -> SetLayout:
     uniform = kernel.interface.uniform
     return tuple(kernel.interface.bindings), () if uniform is None else (uniform.binding,)

@@ -92,6 +92,7 @@ class Timeline:
         self.family = address.family
         self._lock = threading.Lock()
         self._value = 0
+        self._counter = allocate_out("uint64_t")
         self._may_spin = device.info.kind != "cpu"
         self._queue, self._no_fence = device.queue(address), vk.ffi.NULL
         arena = Arena()
@@ -112,6 +113,16 @@ class Timeline:
         """Make a submission that waits for the latest submission of each one in `after`."""
         earlier = [(timeline._semaphore, submission) for timeline, submission in after]
         return Submission(self._semaphore, commands, earlier, stage)
+
+    def prepare_wait(self) -> Submission:
+        """Make a submission without commands, to wait for any value: set its `signal_value`."""
+        return Submission(self._semaphore, vk.ffi.NULL, (), 0)
+
+    def count_completed(self) -> int:
+        """The timeline value up to which the device has completed all submissions."""
+        vk.vkGetSemaphoreCounterValue(self._device.handle, self._semaphore, self._counter)
+        completed: int = self._counter[0]
+        return completed
 
     def submit(self, submission: Submission) -> None:
         """Submit the commands; returns without waiting for the device."""
