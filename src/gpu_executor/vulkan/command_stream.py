@@ -119,8 +119,8 @@ class CommandStream:
         """Oldest first."""
         self._wait = self._timeline.prepare_wait()
         self._released_graphs: deque[RecordedGraph] = deque()
-        self._errors: list[GpuError] = []
-        """Errors of completed checked calls that `synchronize` has not raised yet."""
+        self._failed: list[StatusCheck] = []
+        """Completed checks that found an error, since the last `synchronize`."""
         self.closed = False
         self.submissions = self.dispatches = self.barriers = 0
         self.recordings = 0
@@ -202,13 +202,14 @@ class CommandStream:
 
     def synchronize(self) -> None:
         """Wait like `wait`, and raise the first error that a checked call found since the last
-        time.
+        time, unless a fetch has raised it.
         """
         with self._lock:
             self.wait()
-            errors, self._errors = self._errors, []
-            if errors:
-                raise errors[0]
+            failed, self._failed = self._failed, []
+            for check in failed:
+                if not check.was_raised:
+                    check.raise_error()
 
     def wait_for_oldest(self) -> bool:
         """Wait for the oldest submission in flight; False if there is none."""
@@ -279,9 +280,9 @@ class CommandStream:
         """Release everything that submissions up to a timeline value keep alive."""
         while self._in_flight and self._in_flight[0].value <= value:
             for check in self._in_flight.popleft().checks:
-                error = check.complete()
-                if error is not None:
-                    self._errors.append(error)
+                check.passed = check.find_error() is None
+                if not check.passed:
+                    self._failed.append(check)
 
     # --- recorded commands ---
 

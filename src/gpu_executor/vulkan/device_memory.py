@@ -161,9 +161,7 @@ class DeviceMemory:
         storage.check_computed()
         fetched = self._fetch(storage, array)
         for check in storage.checks:
-            error = check.find_error()
-            if error is not None:
-                raise error
+            check.raise_error()
         return fetched
 
     def _fetch(self, storage: VulkanStorage, array: DeviceArray) -> Array:

@@ -18,7 +18,7 @@ from gpu_executor.vulkan.slot_buffers import STATUS_BYTES, STATUS_CLEAR
 class StatusCheck:
     """A status word in mapped memory, which returns to the pool with this object."""
 
-    __slots__ = ("_kernel", "_memory", "_reported", "_start", "_word", "allocation", "passed")
+    __slots__ = ("_kernel", "_memory", "_start", "_word", "allocation", "passed", "was_raised")
 
     def __init__(self, memory: MemoryPool, kernel: Kernel, start: int) -> None:
         """`start` is the call's element at which the dispatch begins."""
@@ -26,7 +26,8 @@ class StatusCheck:
         self.allocation = memory.allocate(Purpose.UPLOAD, STATUS_BYTES, "staging")
         self._word: Handle = vk.ffi.cast("uint32_t *", self.allocation.address)
         self._word[0] = STATUS_CLEAR
-        self._reported = False
+        self.was_raised = False
+        """Whether its error was raised, so that it is no news."""
         self.passed = False
         """Whether the device has completed the call and found no error."""
 
@@ -38,14 +39,12 @@ class StatusCheck:
         element, argument = divmod(code, max(self._kernel.inputs, 1))
         return ElementRangeError(self._kernel.name, argument, self._start + element)
 
-    def complete(self) -> ElementRangeError | None:
-        """Note that the device has completed the call; the error, if it is new."""
+    def raise_error(self) -> None:
+        """Raise the error that the call found, if any; the device has completed the call."""
         error = self.find_error()
-        self.passed = error is None
-        if error is None or self._reported:
-            return None
-        self._reported = True
-        return error
+        if error is not None:
+            self.was_raised = True
+            raise error
 
     def __del__(self) -> None:
         self._memory.release_when_possible(self.allocation)
