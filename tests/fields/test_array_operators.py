@@ -315,7 +315,7 @@ def test_arrays_are_not_hashable() -> None:
 
 
 @on_three_fields
-@pytest.mark.parametrize("count", [1, 31, 200])
+@pytest.mark.parametrize("count", [1, 5, 200])
 def test_powers_on_the_host_are_exact_in_both_forms(field: Field, count: int) -> None:
     p = field.modulus
     values = [0, 1, p - 1, *draw_elements(field, 200, 1)][:count]

@@ -101,6 +101,6 @@ def _repeat_matrices(prime: Prime, matrices: DeviceArray, batch: Shape) -> Devic
 def _multiply_on_host(prime: Prime, a: Words, b: Words) -> Words:
     left, right = (encoding.words_to_ints(prime, each) for each in (a, b))
     # In Montgomery form a product of words is x y R^2.
-    factor = 1 if prime.canonical else pow(prime.r, -1, prime.modulus)
+    factor = 1 if prime.canonical else prime.r_inverse
     product = np.matmul(left, right) * factor % prime.modulus
     return words.from_ints(prime, product.ravel().tolist())

@@ -175,6 +175,11 @@ class Prime:
         return self.in_form(1)
 
     @cached_property
+    def r_inverse(self) -> int:
+        """1 / R mod p: an integer product with it is the Montgomery product with 1."""
+        return pow(self.r, -1, self.modulus)
+
+    @cached_property
     def r2_mod_p(self) -> int:
         """R^2 mod p: the Montgomery product with it converts to Montgomery form."""
         return self.r * self.r % self.modulus
