@@ -56,6 +56,8 @@ ADVANCED = [
     np.s_[[0, 1], :, [2, 3]],
     np.s_[1, :, [2, 3]],
     np.s_[..., [5, 0, 5]],
+    np.s_[:, [1, 2], ..., 0],  # an ellipsis that stands for no axis separates index arrays
+    np.s_[:, [1, 2], ..., [0, 3]],
     np.s_[[[0], [1]], [[1, 2]]],
     np.s_[::2, [1, 3], ::-1],
     np.s_[None, [1, 2], None],

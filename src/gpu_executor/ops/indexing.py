@@ -27,28 +27,22 @@ from gpu_executor.primes import Prime
 from gpu_executor.primes.prime import WORD_BYTES
 
 Index = tuple[Any, ...]
-"""One entry for each axis of elements, in order, and None for each new axis; a mask is one entry
-for several axes."""
+"""Integers, slices, None, arrays of integers or booleans, and exactly one ellipsis. It matters even
+if it stands for no axis: NumPy takes the index arrays before and behind it for separated."""
 MAX_UNIT_WORDS = 4
 """32-bit words that one invocation of the kernels moves at once, if the elements are multiples."""
 
 
 def parse_index(shape: Shape, item: Any) -> Index:
-    """The index that was written in brackets, with an entry for every axis of the shape.
-
-    Entries are integers, slices, None, and arrays of integers or booleans.
-    """
-    entries = [_parse_entry(each) for each in (item if isinstance(item, tuple) else (item,))]
+    """The index that was written in brackets, checked against the number of axes."""
+    entries = tuple(_parse_entry(each) for each in (item if isinstance(item, tuple) else (item,)))
     axes = sum(_count_axes(entry) for entry in entries)
     if axes > len(shape):
         raise IndexError(f"{axes} indices for an array of shape {shape}")
-    at = [position for position, entry in enumerate(entries) if entry is Ellipsis]
-    if len(at) > 1:
+    ellipses = sum(entry is Ellipsis for entry in entries)
+    if ellipses > 1:
         raise IndexError("an index can have only a single ellipsis ('...')")
-    rest = [slice(None)] * (len(shape) - axes)
-    if not at:
-        return (*entries, *rest)
-    return (*entries[: at[0]], *rest, *entries[at[0] + 1 :])
+    return entries if ellipses else (*entries, Ellipsis)
 
 
 def _parse_entry(entry: Any) -> Any:
@@ -89,14 +83,20 @@ def get_items(prime: Prime, data: ElementData, item: Any) -> ElementData:
 
     A single element, selected by integers alone, is a copy, as NumPy's scalars are.
     """
-    index = parse_index(get_shape(prime, data), item)
+    shape = get_shape(prime, data)
+    index = parse_index(shape, item)
     if isinstance(data, DeviceArray) and not is_basic(index):
         return _gather(prime, data, index)
-    # The ellipsis stands for the columns, and keeps NumPy from returning a scalar.
-    found = data[(*index, Ellipsis)]
-    if all(isinstance(entry, int) for entry in index) and not _has_ellipsis(item):
+    found = data[_with_columns(prime, index)]
+    is_element = len(index) == len(shape) + 1 and all(isinstance(each, int) for each in index[:-1])
+    if is_element and not _has_ellipsis(item):
         return found.copy()
     return found
+
+
+def _with_columns(prime: Prime, index: Index) -> Index:
+    """The index of words. Because of its ellipsis NumPy returns an array and never a scalar."""
+    return (*index, *[slice(None)] * len(prime.element_shape))
 
 
 def _has_ellipsis(item: Any) -> bool:
@@ -113,7 +113,7 @@ def set_items(prime: Prime, data: ElementData, item: Any, values: ElementData) -
     if isinstance(data, DeviceArray):
         assert isinstance(values, DeviceArray)
         if is_basic(index):
-            copy_items(prime, values, data[(*index, Ellipsis)])
+            copy_items(prime, values, data[_with_columns(prime, index)])
         else:
             updated = _scatter(prime, data, index, values)
             if updated is not data:
@@ -121,9 +121,9 @@ def set_items(prime: Prime, data: ElementData, item: Any, values: ElementData) -
         return
     assert not isinstance(values, DeviceArray)
     try:
-        data[(*index, Ellipsis)] = values
+        data[_with_columns(prime, index)] = values
     except ValueError:
-        shape = get_shape(prime, data[(*index, Ellipsis)])
+        shape = get_shape(prime, data[_with_columns(prime, index)])
         _check_assignable(prime, get_shape(prime, values), shape)
         raise
 
@@ -221,8 +221,10 @@ def _locate(shape: Shape, index: Index) -> tuple[npt.NDArray[np.intp], int]:
     Position i stands for block i of the array.
     """
     axes = len(shape)
-    while index and isinstance(index[-1], slice) and index[-1] == slice(None):
-        index, axes = index[:-1], axes - 1
+    while index[-1] is Ellipsis or (isinstance(index[-1], slice) and index[-1] == slice(None)):
+        *rest, last = index
+        axes = sum(map(_count_axes, rest)) if last is Ellipsis else axes - 1
+        index = tuple(rest)
     outer = shape[:axes]
     positions = np.broadcast_to(np.intp(0), outer)[index]
     for axis, length in enumerate(outer):
@@ -237,7 +239,7 @@ def _locate(shape: Shape, index: Index) -> tuple[npt.NDArray[np.intp], int]:
 def _gather(prime: Prime, data: ElementData, index: Index) -> ElementData:
     """Copy the selected elements to new memory."""
     if not isinstance(data, DeviceArray):
-        return data[(*index, Ellipsis)]
+        return data[_with_columns(prime, index)]
     device: ArrayDevice = data.storage.device
     shape = get_shape(prime, data)
     positions, axes = _locate(shape, index)
