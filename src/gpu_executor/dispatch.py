@@ -44,6 +44,11 @@ class Dispatch:
     """Whether the kernel covers all elements with fewer work-groups than they need."""
     work_group: int | None = None
     """Invocations per work-group; None: chosen for the kernel and the number of elements."""
+    guarded: tuple[DeviceArray, ...] = ()
+    """Arrays whose elements are meaningless if the kernel lowers its status word. Fetching one of
+    them, or an array computed from it, raises the error."""
+    make_error: Callable[[int], Exception] | None = None
+    """Makes that error from the status word."""
 
 
 @dataclass(slots=True, eq=False)

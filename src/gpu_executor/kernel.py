@@ -438,7 +438,7 @@ def _choose_default_name(code_or_path: bytes | str | Path, code: bytes) -> str:
 
 def _check_declaration(kernel: Kernel) -> None:
     where = f"kernel {kernel.name!r}"
-    if kernel.outputs < 1:
+    if kernel.outputs < 1 and not kernel.status:
         raise KernelError(
             f"{where} has no output and no in-out argument, so nothing comes back from it"
         )

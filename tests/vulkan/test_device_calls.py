@@ -273,3 +273,19 @@ def test_calls_on_device_arrays_are_counted(fresh_gpu: OpenGpu) -> None:
     stats = gpu.stats()
     assert (stats.calls, stats.elements) == (3, 3000)
     assert stats.calls_by_path == {"device-resident": 3}
+
+
+def test_a_division_by_zero_is_raised_late(gpu: Gpu) -> None:
+    field = fields.GOLDILOCKS
+    divisors = gpu.to_device(field.encode([1, 2, 0, 4, 0]))
+    with gx.graph(divisors) as graph:
+        recorded = 1 / divisors
+    field.encode([1]).copy_to_device(divisors.device) / divisors
+    with pytest.raises(ZeroDivisionError, match="goldilocks: element 2 is 0"):
+        gpu.synchronize()
+    graph(field.encode([1, 2, 3, 4, 5]))
+    expected = [pow(each, -1, field.modulus) for each in range(1, 6)]
+    assert recorded.ints().tolist() == expected
+    graph(field.encode([1, 2, 3, 4, 0]))
+    with pytest.raises(ZeroDivisionError, match="goldilocks: element 4 is 0"):
+        recorded.ints()

@@ -250,22 +250,25 @@ class Field:
         return base._with(elementwise.power(self.prime, base.data, number, base.form))
 
     def inverse(self, a: FieldArray, *, zero: Literal["zero", "error"] = "zero") -> FieldArray:
-        """1 / a. The inverse of 0 is 0; with `zero="error"` it is an error that names the first."""
+        """1 / a. The inverse of 0 is 0; with `zero="error"` it is an error that names the first.
+
+        On a device the error is raised when the result is fetched, or an array computed from it.
+        """
         data = self._load(a)
         if zero not in ("zero", "error"):
             raise ArgumentTypeError(f"zero must be 'zero' or 'error', not {zero!r}")
+        inverses = scans.invert(self.prime, data)
         if zero == "error" and a.size:
-            self._check_nonzero(data)
-        return self._wrap(scans.invert(self.prime, data))
-
-    def _check_nonzero(self, data: ElementData) -> None:
-        """Raise `ZeroDivisionError` if an element is 0. On a device this waits for the array."""
-        found = np.flatnonzero(self.equal(self._wrap(data), 0))
-        if found.size:
-            raise ZeroDivisionError(
-                f"{self.name}: element {found[0]} is 0 and has no inverse; "
-                "inverse(array, zero='zero') gives 0"
+            inverses = elementwise.forbid_zeros(
+                self.prime, data, inverses, self._make_division_error
             )
+        return self._wrap(inverses)
+
+    def _make_division_error(self, index: int) -> ZeroDivisionError:
+        return ZeroDivisionError(
+            f"{self.name}: element {index} is 0 and has no inverse; inverse(array, zero='zero') "
+            "gives 0"
+        )
 
     # --- sums and products over many elements ---
 

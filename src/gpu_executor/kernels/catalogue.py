@@ -149,6 +149,23 @@ def copy_kernel() -> Kernel:
     )
 
 
+@functools.cache
+def find_zero_kernel() -> Kernel:
+    """Return the kernel whose status word is the index of the first element that is 0. Its push
+    constants are the number of elements and the number of 32-bit words of each.
+    """
+    return Kernel.from_spirv(
+        load_spirv("find_zero"),
+        access=["in"],
+        split="elements",
+        dtypes=[np.uint32],
+        constants={SpecId.GRID_STRIDE: True},
+        per_invocation=SpecId.PER_INVOCATION,
+        status=True,
+        name="find_zero",
+    )
+
+
 STRIDED_COPY_AXES = 4
 
 

@@ -19,6 +19,7 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernel import Kernel
+from gpu_executor.kernels.catalogue import find_zero_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import family
 from gpu_executor.primes import Form, Prime, words
@@ -119,6 +120,41 @@ def make_full(prime: Prime, shape: Shape, value: int, like: ElementData) -> Elem
     else:
         found = broadcast_to(prime, make_element(prime, value, None), shape)
     return found.copy()
+
+
+@computes_on_host
+def forbid_zeros(
+    prime: Prime, x: ElementData, result: ElementData, make_error: Callable[[int], Exception]
+) -> ElementData:
+    """Return `result`, which is meaningless if an element of x is 0; `make_error` gets the index of
+    the first one.
+
+    The error is raised here for arrays on the host. On a device, fetching `result` raises it, or an
+    array computed from it.
+    """
+    if isinstance(x, DeviceArray):
+        device: ArrayDevice = x.storage.device
+        kernel, words_each = find_zero_kernel(), prime.element_bytes // 4
+        assert isinstance(result, DeviceArray)
+        device.submit(
+            [
+                Dispatch(
+                    kernel,
+                    (x,),
+                    count_elements(prime, x),
+                    (words_each,),
+                    grid_stride=True,
+                    guarded=(result,),
+                    make_error=make_error,
+                )
+            ]
+        )
+        return result
+    flat = x.reshape(-1, prime.columns) if prime.element_shape else x.reshape(-1, 1)
+    zeros = np.flatnonzero(~flat.any(axis=1))
+    if zeros.size:
+        raise make_error(int(zeros[0]))
+    return result
 
 
 # --- views ---

@@ -27,6 +27,7 @@ from gpu_executor.lru import LruCache
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder
 from gpu_executor.vulkan.dispatch_cache import (
+    VALUES_PER_BINDING,
     CallDispatch,
     DispatchCache,
     PreparedDispatch,
@@ -409,7 +410,7 @@ class CommandStream:
             bound = self._sets.acquire(bindings, dispatch.set_layout)
             push, grid = vk.ffi.from_buffer(dispatch.push), dispatch.grid
         else:
-            bound = self._sets.acquire(bindings, len(dispatch.arrays))
+            bound = self._sets.acquire(bindings, len(bindings) // VALUES_PER_BINDING)
             push, grid = prepared.push, prepared.grid
         into.sets.append(bound)
         recorder.dispatch_prepared(prepared.pipeline, bound.handles, push, grid)

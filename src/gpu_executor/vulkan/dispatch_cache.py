@@ -221,12 +221,12 @@ class DispatchCache:
             )
             return PreparedDispatch(pipeline, vk.ffi.NULL, (1, 1, 1))
         kernel, given = dispatch.kernel, len(dispatch.arrays)
-        if kernel.status:
+        if kernel.status != (dispatch.make_error is not None):
             raise KernelError(
-                f"{kernel.name}: a kernel with a status word cannot be dispatched on device "
-                "arrays, because nothing waits to read the status"
+                f"{kernel.name}: a dispatch needs make_error if, and only if, its kernel has a "
+                "status word"
             )
-        if given != kernel.bindings:
+        if given + kernel.status != kernel.bindings:
             raise KernelError(
                 f"{kernel.name}: {given} arrays were given for {kernel.bindings} bindings"
             )
@@ -243,7 +243,7 @@ class DispatchCache:
                 f"{kernel.name}: {len(push)} bytes of push constants were given; its code declares "
                 f"{kernel.interface.push_constant_bytes}"
             )
-        pipeline = self._pipelines.acquire(kernel, size, per_invocation)
+        pipeline = self._pipelines.acquire(kernel, size, per_invocation, params_in_buffer=False)
         return PreparedDispatch(pipeline, vk.ffi.from_buffer(push), (groups, 1, 1))
 
     def _count_groups(self, dispatch: Dispatch, needed: int) -> int:

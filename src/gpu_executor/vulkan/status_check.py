@@ -8,6 +8,8 @@ arrays reads the word, and raises the error of that call.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.vulkan.binding import Handle, vk
@@ -18,11 +20,11 @@ from gpu_executor.vulkan.slot_buffers import STATUS_BYTES, STATUS_CLEAR
 class StatusCheck:
     """A status word in mapped memory, which returns to the pool with this object."""
 
-    __slots__ = ("_kernel", "_memory", "_start", "_word", "allocation", "passed", "was_raised")
+    __slots__ = ("_make_error", "_memory", "_word", "allocation", "passed", "was_raised")
 
-    def __init__(self, memory: MemoryPool, kernel: Kernel, start: int) -> None:
-        """`start` is the call's element at which the dispatch begins."""
-        self._memory, self._kernel, self._start = memory, kernel, start
+    def __init__(self, memory: MemoryPool, make_error: Callable[[int], Exception]) -> None:
+        """`make_error` makes the error from a status word that the kernel has lowered."""
+        self._memory, self._make_error = memory, make_error
         self.allocation = memory.allocate(Purpose.UPLOAD, STATUS_BYTES, "staging")
         self._word: Handle = vk.ffi.cast("uint32_t *", self.allocation.address)
         self._word[0] = STATUS_CLEAR
@@ -31,13 +33,20 @@ class StatusCheck:
         self.passed = False
         """Whether the device has completed the call and found no error."""
 
-    def find_error(self) -> ElementRangeError | None:
+    @classmethod
+    def of_range(cls, memory: MemoryPool, kernel: Kernel, start: int) -> StatusCheck:
+        """The check of a dispatch that begins at the call's element `start`."""
+
+        def make_error(code: int) -> ElementRangeError:
+            element, argument = divmod(code, max(kernel.inputs, 1))
+            return ElementRangeError(kernel.name, argument, start + element)
+
+        return cls(memory, make_error)
+
+    def find_error(self) -> Exception | None:
         """The error that the call found; call it once the device has completed the call."""
         code = int(self._word[0])
-        if code == STATUS_CLEAR:
-            return None
-        element, argument = divmod(code, max(self._kernel.inputs, 1))
-        return ElementRangeError(self._kernel.name, argument, self._start + element)
+        return None if code == STATUS_CLEAR else self._make_error(code)
 
     def raise_error(self) -> None:
         """Raise the error that the call found, if any; the device has completed the call."""

@@ -156,10 +156,18 @@ class StepBinder:
             storages.append(storage)
             bindings += (storage.handle, storage.offset + array.offset, max(nbytes, least))
         self._note_call(total)
+        check = None
+        if dispatch.make_error is not None:
+            check = StatusCheck(self._memory, dispatch.make_error)
+            word = check.allocation
+            bindings += (_get_handle(word.buffer), word.offset, STATUS_BYTES)
+            for array in dispatch.guarded:
+                storage = self.find_storage(array)
+                storage.checks = (*storage.checks, check)
         if checks:
             for storage, array in zip(storages[inputs:], dispatch.arrays[inputs:], strict=True):
                 _set_checks(storage, array, checks)
-        bound.append(BoundStep(dispatch, storages, inputs, bindings))
+        bound.append(BoundStep(dispatch, storages, inputs, bindings, check))
         for step in written_back:
             self._bind_copy(step, bound)
 
@@ -247,7 +255,7 @@ class StepBinder:
             written.append(scratch)
             bindings += (scratch.handle, scratch.offset, max(signature.scratch_bytes, FILL_UNIT))
         if kernel.status:
-            check = StatusCheck(self._memory, kernel, begin)
+            check = StatusCheck.of_range(self._memory, kernel, begin)
             word = check.allocation
             bindings += (_get_handle(word.buffer), word.offset, STATUS_BYTES)
         if uniform is not None:
