@@ -3,6 +3,7 @@ arrays of Python's integers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
-from gpu_executor.fields import BABYBEAR, BLS12_381_FR, BN254_FR, GOLDILOCKS, Field
+from gpu_executor.fields import BABYBEAR, BLS12_381_FR, BN254_FR, GOLDILOCKS, Field, FieldArray
 from tests.support.fields_under_test import (
+    CPU,
     FULL96,
     Place,
     check_elements,
@@ -255,3 +257,66 @@ def test_values_are_converted_to_the_form_of_the_array(gpu: Gpu, place: Place) -
     assert (canonical.form, montgomery.form) == ("canonical", "montgomery")
     check_elements(canonical, [9, 1, 2], place)
     check_elements(montgomery, [9, 2, 3], place)
+
+
+@pytest.mark.parametrize("backend", ["vulkan", "cpu"])
+def test_assignments_and_in_place_operators_are_recorded_in_a_graph(gpu: Gpu, backend: str) -> None:
+    device: Any = gpu if backend == "vulkan" else CPU
+    x = device.to_device(BABYBEAR.encode([1, 2, 3, 4]))
+    other = x * 10
+    with device.graph(x) as run:
+        y = x * 2
+        y[1:] += 1
+        y[[0]] = 5
+        y[3] = x[0]
+        z = y[::-1] @ x
+        x += 1
+    assert x.tolist() == [1, 2, 3, 4]
+    run(other)
+    assert (y.tolist(), z.tolist(), x.tolist()) == ([5, 41, 61, 10], 2750, [11, 21, 31, 41])
+    run()
+    assert (y.tolist(), x.tolist()) == ([5, 43, 63, 11], [12, 22, 32, 42])
+
+
+OPERATIONS: dict[str, Callable[[FieldArray], FieldArray]] = {
+    "ntt": lambda x: x.field.ntt(x),
+    "intt": lambda x: x.field.intt(x),
+    "inverse": lambda x: x.field.inverse(x),
+    "prefix_product": lambda x: x.field.prefix_product(x),
+    "sum": lambda x: x.sum(),
+    "prod": lambda x: x.prod(axis=-1),
+    "power": lambda x: x**5,
+    "fma": lambda x: x.field.fma(x, x, 3),
+    "poly_mul": lambda x: x.field.poly_mul(x, x),
+    "poly_eval": lambda x: x.field.poly_eval(x.reshape(-1), x),
+    "quotient": lambda x: x.field.poly_divide_vanishing(x.reshape(-1), 5)[0],
+    "canonical": lambda x: x.in_form("canonical"),
+    "where": lambda x: x.field.where(np.ones(x.shape, bool), x, 1),
+    "from the left": lambda x: 7 - x,
+}
+VIEWS: dict[str, Callable[[FieldArray], FieldArray]] = {
+    "transposed": lambda x: x.T,
+    "steps": lambda x: x[::2, ::-1],
+    "a column": lambda x: x[::2, 3],
+    "an offset": lambda x: x.reshape(-1)[3:35],
+}
+
+
+@pytest.mark.parametrize("place", ["device", "cpu"])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
+def test_every_operation_takes_views(
+    gpu: Gpu, place: Place, view: Callable[[FieldArray], FieldArray]
+) -> None:
+    values = draw_ints(BABYBEAR, (8, 8))
+    host, there = BABYBEAR.encode(values), make_array(gpu, place, BABYBEAR, values)
+    copied, x = view(host).copy(), view(there)
+    for name, operation in OPERATIONS.items():
+        assert operation(x).tolist() == operation(copied).tolist(), name
+
+
+@in_every_place
+def test_a_view_on_the_host_is_copied_to_a_device(gpu: Gpu, place: Place) -> None:
+    values = draw_ints(BLS12_381_FR, (4, 6))
+    x = make_array(gpu, place, BLS12_381_FR, values)
+    check_elements(x[::-1, ::2] + 0, values[::-1, ::2], place)
+    assert gpu.to_device(x.to_host()[::-1, ::2]).tolist() == values[::-1, ::2].tolist()

@@ -350,25 +350,22 @@ class Field:
     def _combine(
         self, operation: str, a: Operand, b: Operand, *, commutes: bool = False
     ) -> FieldArray:
-        """`_compute` for two operands. Two arrays of this field that are on one device, in one
-        shape and in the field's form need no further preparation."""
+        """`_compute` for two operands. Arrays of this field on one device, in the field's form and
+        of one shape, or an array and an integer, need no further preparation."""
+        if commutes and type(a) is int:
+            a, b = b, a
         form = self.prime.form
-        if (
-            type(a) is FieldArray
-            and type(b) is FieldArray
-            and a.field is self
-            and b.field is self
-            and a.form == form
-            and b.form == form
-        ):
-            x, y = a.data, b.data
-            if (
-                type(x) is DeviceArray
-                and type(y) is DeviceArray
-                and x.shape == y.shape
-                and x.storage.device is y.storage.device
-            ):
-                return FieldArray(self, elementwise.combine(self.prime, operation, x, y), form)
+        if type(a) is FieldArray and a.field is self and a.form == form:
+            x = a.data
+            if type(x) is DeviceArray:
+                y: Any = None
+                if type(b) is int:
+                    element = b % self.prime.modulus
+                    y = elementwise.make_element(self.prime, element, x.storage.device)
+                elif type(b) is FieldArray and b.field is self and b.form == form:
+                    y = b.data if b.shape == a.shape else None
+                if type(y) is DeviceArray and x.storage.device is y.storage.device:
+                    return FieldArray(self, elementwise.combine(self.prime, operation, x, y), form)
         return self._compute(operation, a, b, commutes=commutes)
 
     def _compute(self, operation: str, *operands: Operand, commutes: bool = False) -> FieldArray:

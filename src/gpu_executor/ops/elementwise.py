@@ -208,31 +208,43 @@ def compute(
 
 
 def combine(prime: Prime, operation: str, a: DeviceArray, b: DeviceArray) -> ElementData:
-    """`compute` for two arrays of one shape on one device. Most operations are like this, so it
-    takes the shortest way to the device."""
+    """`compute` for arrays on one device, of one shape or with a single element b. Most operations
+    are like this, so it takes the shortest way to the device."""
     if type(a.storage) is CpuStorage:
         return compute(prime, operation, [a, b])
     device = a.storage.device
-    count = a.nbytes // prime.element_bytes
+    count, repeats = a.nbytes // prime.element_bytes, a.shape != b.shape
     kernel = _get_pair_kernel(
         prime,
         operation,
-        count > MAX_UNSTRIDED_ELEMENTS,
+        repeats,
+        repeats or count > MAX_UNSTRIDED_ELEMENTS,
         with_f64_limbs(device, prime),
         can_pack((a, b)),
     )
     result: DeviceArray = device.empty(a.shape, a.dtype)
     if count:
-        device.submit([Dispatch(kernel, (a, b, result), count, (), None, True)])
+        periods = (1,) if repeats else ()
+        device.submit([Dispatch(kernel, (a, b, result), count, periods, None, True)])
     return result
 
 
 @functools.cache
 def _get_pair_kernel(
-    prime: Prime, operation: str, grid_stride: bool, f64_limbs: bool, packed: bool
+    prime: Prime,
+    operation: str,
+    broadcast: bool,
+    grid_stride: bool,
+    f64_limbs: bool,
+    packed: bool,
 ) -> Kernel:
     return element_kernel(
-        prime, operation, grid_stride=grid_stride, f64_limbs=f64_limbs, packed=packed
+        prime,
+        operation,
+        broadcast=broadcast,
+        grid_stride=grid_stride,
+        f64_limbs=f64_limbs,
+        packed=packed,
     )
 
 
