@@ -201,6 +201,20 @@ def test_arrays_on_a_lost_device_raise_also_after_close(
             array.numpy()
 
 
+def test_the_error_names_what_was_in_flight(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = fresh_gpu()
+    there = gpu.to_device(X)
+    gpu.synchronize()
+    lose = Loss(monkeypatch, gpu, "vkWaitSemaphores")
+    result = gpu.run(ADD_U32, there, there)
+    for late in (result.numpy, gpu.synchronize):
+        with pytest.raises(gx.DeviceLostError, match="in flight: vector_add_u32"):
+            late()
+    assert lose.happened
+
+
 @wherever_it_is_noticed
 @pytest.mark.parametrize("depth", [2, 16])
 def test_an_open_stream_does_not_block_closing_a_lost_device(

@@ -17,12 +17,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gpu_executor.dispatch import Dispatch
-from gpu_executor.errors import ClosedError, GpuError, OutOfMemoryError
+from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
 from gpu_executor.lru import LruCache
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder
@@ -67,6 +67,11 @@ class BoundStep(NamedTuple):
     """The status word of a checked kernel."""
 
 
+def _get_name(steps: Sequence[BoundStep]) -> str:
+    work = steps[0].work if steps else None
+    return work.kernel.name if isinstance(work, Dispatch | CallDispatch) else "a copy"
+
+
 @dataclass(slots=True, eq=False)
 class RecordedCommands:
     """A command buffer, and what it refers to besides arrays."""
@@ -92,10 +97,13 @@ class RecordedGraph:
 class _InFlight:
     """A submission that the device may not have completed."""
 
-    __slots__ = ("checks", "keep_alive", "value")
+    __slots__ = ("checks", "keep_alive", "value", "what")
 
-    def __init__(self, keep_alive: Sequence[object], checks: Sequence[StatusCheck]) -> None:
-        self.keep_alive, self.checks = keep_alive, checks
+    def __init__(
+        self, what: str, keep_alive: Sequence[object], checks: Sequence[StatusCheck]
+    ) -> None:
+        self.what, self.keep_alive, self.checks = what, keep_alive, checks
+        """`what` is the name of its first kernel, for the error of a lost device."""
         self.value = 0
         """Its timeline value."""
 
@@ -144,14 +152,15 @@ class CommandStream:
                     self._cached[key] = recorded
             elif key is not None:
                 self._cached.move_to_end(key)
+            what = _get_name(steps)
             if len(steps) == 1:
                 step = steps[0]
                 checks = () if step.check is None else (step.check,)
-                self._submit(recorded, _InFlight(step.storages, checks))
+                self._submit(recorded, _InFlight(what, step.storages, checks))
             else:
                 kept = [storage for step in steps for storage in step.storages]
                 found = [step.check for step in steps if step.check is not None]
-                self._submit(recorded, _InFlight(kept, found))
+                self._submit(recorded, _InFlight(what, kept, found))
 
     def copy(self, copy: Copy, keep_alive: Iterable[object]) -> None:
         """Run one copy, after everything submitted before; returns at once."""
@@ -177,7 +186,7 @@ class CommandStream:
             self._make_room()
             for check in graph.checks:
                 check.passed = False
-            self._submit(graph.recorded, _InFlight((graph,), graph.checks))
+            self._submit(graph.recorded, _InFlight("a graph", (graph,), graph.checks))
 
     def release_when_possible(self, graph: RecordedGraph) -> None:
         """Free recorded steps with a later submission.
@@ -274,7 +283,8 @@ class CommandStream:
 
     def _wait_for(self, entry: _InFlight) -> None:
         value = self._wait.signal_value[0] = entry.value
-        self._timeline.wait(self._wait)
+        with self.naming_calls():
+            self._timeline.wait(self._wait)
         self._release_up_to(value)
 
     def _release_up_to(self, value: int) -> None:
@@ -284,6 +294,19 @@ class CommandStream:
                 check.passed = check.find_error() is None
                 if not check.passed:
                     self._failed.append(check)
+
+    @contextlib.contextmanager
+    def naming_calls(self) -> Iterator[None]:
+        """Add the calls that were in flight to the error of a lost device."""
+        try:
+            yield
+        except DeviceLostError as error:
+            names = list(dict.fromkeys(entry.what for entry in self._in_flight))
+            if not names:
+                raise
+            several = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            meaning = f"{error.meaning}; in flight: {names[0]}{several}"
+            raise DeviceLostError(error.call, error.result, meaning) from error
 
     # --- recorded commands ---
 

@@ -159,7 +159,8 @@ class DeviceMemory:
             array = copy_array(array)
         storage = self._binder.find_storage(array)
         storage.check_computed()
-        fetched = self._fetch(storage, array)
+        with self.stream.naming_calls():
+            fetched = self._fetch(storage, array)
         for check in storage.checks:
             check.raise_error()
         return fetched
