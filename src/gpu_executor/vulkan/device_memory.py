@@ -316,8 +316,12 @@ class DeviceMemory:
             self.stream.release_completed()
 
     def close(self) -> None:
-        self._readback.close()
-        self.stream.close()
+        with contextlib.ExitStack() as closing:  # a Ctrl-C in one of them does not skip the others
+            closing.callback(self._clear_cache)
+            closing.callback(self.stream.close)
+            closing.callback(self._readback.close)
+
+    def _clear_cache(self) -> None:
         with self._cache_lock:
             self._cache.clear()
 
