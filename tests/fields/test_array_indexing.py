@@ -237,6 +237,16 @@ def test_values_are_integers_lists_and_arrays_of_the_field(gpu: Gpu, place: Plac
     check_elements(x[0], [1, 2, 3], place)
 
 
+@in_every_place
+def test_values_that_may_be_words_are_rejected(gpu: Gpu, place: Place) -> None:
+    x = make_array(gpu, place, BABYBEAR, [1, 2, 3])
+    with pytest.raises(ArgumentTypeError, match="may hold integers or words"):
+        x[:] = x.in_form("montgomery").numpy()
+    y = make_array(gpu, place, GOLDILOCKS, [1, 2, 3])  # its words are the integers
+    y[:2] = y.numpy()[1:]
+    check_elements(y, [2, 3, 3], place)
+
+
 def test_values_in_another_place_are_rejected(gpu: Gpu) -> None:
     host = BABYBEAR.encode([1, 2])
     there = gpu.to_device(host)

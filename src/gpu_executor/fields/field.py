@@ -608,6 +608,15 @@ class FieldArray(ElementArray):
 
         The index is one of NumPy's, as in `__getitem__`. The values are broadcast.
         """
+        if (
+            isinstance(values, np.ndarray)
+            and values.dtype == self.prime.column_dtype
+            and self.prime.form == "montgomery"
+        ):
+            raise ArgumentTypeError(
+                f"{self.field.name}: an array of {values.dtype} may hold integers or words; assign "
+                "encode(integers) or from_words(words, form)"
+            )
         given = self.field._load_values(values, self).in_form(self.form)
         indexing.set_items(self.prime, self.data, item, given.data)
 
