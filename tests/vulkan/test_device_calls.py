@@ -289,3 +289,17 @@ def test_a_division_by_zero_is_raised_late(gpu: Gpu) -> None:
     graph(field.encode([1, 2, 3, 4, 0]))
     with pytest.raises(ZeroDivisionError, match="goldilocks: element 4 is 0"):
         recorded.ints()
+
+
+def test_an_array_with_an_error_keeps_it_when_a_part_is_overwritten(gpu: Gpu) -> None:
+    field = fields.GOLDILOCKS
+    wrong = 1 / gpu.to_device(field.encode([1, 0, 3, 4]))
+    wrong[[0, 2]] = gpu.to_device(field.encode([8, 9]))
+    with pytest.raises(ZeroDivisionError, match="element 1"):
+        wrong.ints()
+    both = 1 / gpu.to_device(field.encode([1, 0, 3, 4]))
+    both[[0, 2]] = 1 / gpu.to_device(field.encode([5, 6]))
+    with pytest.raises(ZeroDivisionError, match="element 1"):
+        both.ints()
+    both[...] = gpu.to_device(field.encode([1, 2, 3, 4]))
+    assert both.ints().tolist() == [1, 2, 3, 4]

@@ -165,8 +165,8 @@ class StepBinder:
                 storage = self.find_storage(array)
                 storage.checks = (*storage.checks, check)
         if checks:
-            for storage, array in zip(storages[inputs:], dispatch.arrays[inputs:], strict=True):
-                _set_checks(storage, array, checks)
+            for storage in storages[inputs:]:  # a dispatch may write only a part of its output
+                storage.checks = _list_pending([*storage.checks, *checks])
         bound.append(BoundStep(dispatch, storages, inputs, bindings, check))
         for step in written_back:
             self._bind_copy(step, bound)
@@ -456,8 +456,12 @@ def _set_checks(
     What is not overwritten depends on the checks that it had.
     """
     whole = written.is_contiguous and written.nbytes == storage.nbytes
-    pending = [*(() if whole else storage.checks), *checks]
-    storage.checks = tuple(dict.fromkeys(each for each in pending if not each.passed))
+    storage.checks = _list_pending([*(() if whole else storage.checks), *checks])
+
+
+def _list_pending(checks: Sequence[StatusCheck]) -> tuple[StatusCheck, ...]:
+    """Return the distinct checks that have not passed yet."""
+    return tuple(dict.fromkeys(each for each in checks if not each.passed))
 
 
 def _fill_outputs(
