@@ -21,13 +21,14 @@ import numpy.typing as npt
 from gpu_executor.arguments import as_numbers, parse_dtype, parse_shape
 from gpu_executor.call import Array
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import NotSupportedError, SettingsError
 from gpu_executor.graphs import Graph
 from gpu_executor.idle_memory import MemoryUse
 from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
 from gpu_executor.telemetry.families import MetricValue
-from gpu_executor.telemetry.profile import StageProfile
+from gpu_executor.telemetry.spans import Span
 
 BACKENDS = {
     "vulkan": "gpu_executor.vulkan.persistent:PersistentVulkanBackend",
@@ -108,11 +109,34 @@ class ArrayImport(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
 
+class BackendProfile(Protocol):
+    """The spans recorded until its `with` ends."""
+
+    @property
+    def spans(self) -> list[Span]:
+        """The spans, with times of `time.perf_counter_ns`."""
+
+    def stages(self) -> dict[str, float]:
+        """Seconds by stage, summed over all pieces."""
+
+    def save_trace(self, path: str | Path) -> None:
+        """Write the spans for Perfetto or chrome://tracing."""
+
+    def stop(self) -> None:
+        """Record nothing more. Stopping twice does nothing."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: Any, /
+    ) -> None: ...
+
+
 class Backend(ABC):
     """An open device that runs kernels on arrays. Use it with `with`, or `close()` it."""
 
     name: ClassVar[str]
-    """The name of the backend in `BACKENDS`."""
+    """The name of the backend in `BACKENDS`; "executor" for a `GpuExecutor`."""
 
     @property
     @abstractmethod
@@ -194,6 +218,11 @@ class Backend(ABC):
         """Copy an array to device memory. Returns a `DeviceArray`, or a `FieldArray` on the device
         for a `FieldArray`."""
 
+    @property
+    @abstractmethod
+    def array_device(self) -> ArrayDevice | None:
+        """What holds the device arrays of this backend; None if it has no device arrays."""
+
     @abstractmethod
     def synchronize(self) -> None:
         """Wait for every operation on device arrays that was submitted before. Raises their
@@ -207,16 +236,18 @@ class Backend(ABC):
     # --- inspection and lifetime ---
 
     @abstractmethod
-    def explain(self, kernel: Kernel, *arrays: Any) -> object:
+    def explain(
+        self, kernel: Kernel, *arrays: Any, params: Any = None, out_shape: Any = None
+    ) -> object:
         """How `run` would run these arrays: an object that prints as the explanation. One integer
-        alone is a number of elements."""
+        alone is a number of elements. `params` and `out_shape` are those of `run`."""
 
     @abstractmethod
     def stats(self) -> BackendStats:
         """Counters of the backend's calls and of the resources that it holds."""
 
     @abstractmethod
-    def profile(self, *, trace: str | Path | None = None) -> StageProfile:
+    def profile(self, *, trace: str | Path | None = None) -> BackendProfile:
         """Record the stages of all calls until the `with` ends: `stages()`, `save_trace(path)`.
         `trace` is the file to which the trace is written when the `with` ends."""
 
@@ -243,6 +274,10 @@ class HostArraysOnly(Backend):
 
     def to_device(self, array: Any) -> Any:
         raise refuse("to_device", self.name)
+
+    @property
+    def array_device(self) -> None:
+        return None
 
     def synchronize(self) -> None:
         raise refuse("synchronize", self.name)

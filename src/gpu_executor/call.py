@@ -300,7 +300,7 @@ def as_arrays(kernel: Kernel, arrays: Sequence[Any]) -> Sequence[Any]:
     """The arrays, with scalars and lists among them converted to the kernel's dtypes, and with the
     words of typed arrays."""
     for array in arrays:
-        if not isinstance(array, np.ndarray | DeviceArray):
+        if not isinstance(array, NUMPY_OR_DEVICE):
             return _convert_arrays(kernel, arrays)
     return arrays
 

@@ -114,6 +114,14 @@ class ArrayDevice(Protocol):
     def f64_limbs(self) -> bool:
         """Whether products of large primes use f64 limbs, because they are faster here."""
 
+    @property
+    def closed(self) -> bool:
+        """Whether the device is closed, and the elements of every array are gone."""
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether this thread records a graph on the device."""
+
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
 

@@ -14,6 +14,7 @@ enough for the same call again while the caller still holds the results of the o
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -102,3 +103,19 @@ class MemoryUse:
             f"in use: {describe(self.in_use)}; idle: {describe(self.idle)} (at most "
             f"{self.idle_limit:,}); fragments {self.fragments:,}"
         )
+
+
+def sum_memory_use(uses: Iterable[MemoryUse]) -> MemoryUse:
+    """What holds the memory of several backends. The largest call is that of one of them."""
+    listed = list(uses)
+    in_use, idle = Counter[str](), Counter[str]()
+    for use in listed:
+        in_use.update(use.in_use)
+        idle.update(use.idle)
+    return MemoryUse(
+        dict(in_use),
+        dict(idle),
+        sum(use.fragments for use in listed),
+        sum(use.idle_limit for use in listed),
+        max((use.largest_call for use in listed), default=0),
+    )

@@ -62,19 +62,11 @@ def check_not_running(results: Generator[Any, None, None]) -> None:
         ) from None
 
 
-class SequentialStream(Iterator[Any]):
-    """An iterator over results, in order. It reads a job when its result is asked for, so none runs
-    ahead, and an open stream holds nothing of the backend."""
+class GeneratorStream(Iterator[Any]):
+    """An iterator over the results that a generator yields, in order."""
 
-    def __init__(
-        self,
-        run: Callable[[StreamJob], Any],
-        jobs: Iterable[Any],
-        out: Iterable[Any] | None,
-        params: Any,
-    ) -> None:
-        """`run` checks and runs one job."""
-        self._results = _run_each(run, iterate_jobs(jobs, out, params))
+    def __init__(self, results: Generator[Any, None, None]) -> None:
+        self._results = results
 
     def __next__(self) -> Any:
         try:
@@ -90,6 +82,21 @@ class SequentialStream(Iterator[Any]):
         except ValueError:
             check_not_running(self._results)
             raise
+
+
+class SequentialStream(GeneratorStream):
+    """The stream of a backend that reads a job when its result is asked for: none runs ahead, and
+    an open stream holds nothing of the backend."""
+
+    def __init__(
+        self,
+        run: Callable[[StreamJob], Any],
+        jobs: Iterable[Any],
+        out: Iterable[Any] | None,
+        params: Any,
+    ) -> None:
+        """`run` checks and runs one job."""
+        super().__init__(_run_each(run, iterate_jobs(jobs, out, params)))
 
 
 def _run_each(

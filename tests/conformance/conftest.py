@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.backend import BACKENDS, Backend, open_backend
+from gpu_executor.backend import BACKENDS, SUPPORTED_BY, Backend, open_backend
 
 Case = TypeVar("Case")
 
@@ -19,7 +19,22 @@ def limit_cases(backend: Backend, cases: Sequence[Case]) -> Sequence[Case]:
     return cases[-1:] if backend.name == "vulkan-one-shot" else cases
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+UNDER_TEST = (*BACKENDS, "executor")
+"""The names of the backends, and that of a `GpuExecutor` on a Vulkan device."""
+
+
+def open_under_test(name: str) -> Backend:
+    """Open a backend by its name; "executor" is a `GpuExecutor`."""
+    return gx.GpuExecutor("vulkan") if name == "executor" else open_backend(name)
+
+
+def list_able(method: str) -> tuple[str, ...]:
+    """The names of those that support a method."""
+    able = SUPPORTED_BY.get(method, tuple(BACKENDS))
+    return (*able, "executor")
+
+
+@pytest.fixture(scope="module", params=UNDER_TEST)
 def backend(request: pytest.FixtureRequest, gpu: gx.PersistentVulkanBackend) -> Iterator[Backend]:
-    with open_backend(request.param) as opened:
+    with open_under_test(request.param) as opened:
         yield opened

@@ -11,17 +11,18 @@ import numpy.typing as npt
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.backend import SUPPORTED_BY, Backend, open_backend
+from gpu_executor.backend import Backend
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from tests.conformance.conftest import list_able, open_under_test
 from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, check_sums, field_job
 
 Array = npt.NDArray[Any]
 FIELD = gx.fields.BLS12_381_FR
 
 
-@pytest.fixture(scope="module", params=SUPPORTED_BY["graph"])
+@pytest.fixture(scope="module", params=list_able("graph"))
 def backend(request: pytest.FixtureRequest, gpu: gx.PersistentVulkanBackend) -> Iterator[Backend]:
-    with open_backend(request.param) as opened:
+    with open_under_test(request.param) as opened:
         yield opened
 
 

@@ -127,7 +127,7 @@ def test_a_callback_may_submit_another_job(executor: gx.GpuExecutor) -> None:
 def test_anything_but_a_kernel_is_refused(executor: gx.GpuExecutor) -> None:
     with pytest.raises(ArgumentTypeError, match="'len' is not a kernel; use a ThreadPool"):
         executor.submit(len, [])
-    accepted = "submit accepts out=, params=, out_shape=; it got into"
+    accepted = "submit accepts out=, keep=, params=, out_shape=; it got into"
     with pytest.raises(ArgumentTypeError, match=accepted):
         executor.submit(ADD, *words(1), into=None)
     with pytest.raises(NotRunHereError):
@@ -206,7 +206,7 @@ def test_the_results_of_a_batch_may_go_to_rows_of_an_array(
 ) -> None:
     jobs = [words(shape[1], n) for n in range(shape[0])]
     out = np.zeros(shape, np.uint32)
-    check_sums(executor.run_batch(ADD, jobs, out=out), jobs)  # type: ignore[arg-type]
+    check_sums(executor.run_batch(ADD, jobs, out=out), jobs)
     check_sums(list(out), jobs)
 
 

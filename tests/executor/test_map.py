@@ -78,7 +78,7 @@ def test_the_shortest_iterable_ends_the_map(executor: gx.GpuExecutor) -> None:
     ],
 )
 def test_a_map_reads_no_further_ahead_than_its_limit(
-    cpu: gx.GpuExecutor, options: dict[str, int], most: int
+    cpu: gx.GpuExecutor, options: dict[str, Any], most: int
 ) -> None:
     source = Counted()
     results = cpu.map(ADD, source.firsts(), seconds(), **options)
@@ -89,7 +89,7 @@ def test_a_map_reads_no_further_ahead_than_its_limit(
 
 @pytest.mark.parametrize(("options", "size"), [({}, MAX_BATCH_CALLS), ({"chunksize": 5}, 5)])
 def test_two_batches_of_chunksize_calls_are_in_flight(
-    cpu: gx.GpuExecutor, held: HeldKernel, options: dict[str, int], size: int
+    cpu: gx.GpuExecutor, held: HeldKernel, options: dict[str, Any], size: int
 ) -> None:
     held.hold(cpu)
     source = Counted()
@@ -171,6 +171,6 @@ def test_a_map_keeps_its_executor_alive() -> None:
 
 
 @pytest.mark.parametrize("options", [{"chunksize": 0}, {"buffersize": 0}, {"buffersize": -1}])
-def test_sizes_below_one_are_refused(cpu: gx.GpuExecutor, options: dict[str, int]) -> None:
+def test_sizes_below_one_are_refused(cpu: gx.GpuExecutor, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be a whole number, at least 1"):
         cpu.map(ADD, [], [], **options)

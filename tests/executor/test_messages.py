@@ -108,9 +108,9 @@ def test_explain_during_a_shutdown_is_refused() -> None:
     backend: Any = executor._devices[0].backend
     plan = backend.explain
 
-    def too_late(*arguments: Any) -> Any:
+    def too_late(*arguments: Any, **options: Any) -> Any:
         executor.shutdown()
-        return plan(*arguments)
+        return plan(*arguments, **options)
 
     backend.explain = too_late
     with pytest.raises(ClosedError, match="the executor is shut down; open another one"):

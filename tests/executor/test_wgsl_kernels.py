@@ -10,7 +10,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.errors import DeviceLostError, KernelError, NoDeviceError, WrongResultError
-from gpu_executor.executor.candidates import FINDERS, DeviceCandidate
+from gpu_executor.executor.candidates import FINDERS, BackendName, DeviceCandidate
 from gpu_executor.webgpu.executor import WgpuExecutor
 from tests.support.executors import ADD, words
 from tests.support.jobs import check_sums
@@ -66,6 +66,21 @@ def test_auto_opens_webgpu_at_the_first_kernel_that_needs_it(way: str) -> None:
         assert vulkan.calls == 2
         assert webgpu.calls >= 2
         assert "double has only WGSL: " in executor.explain(DOUBLE, 5)
+
+
+@pytest.mark.parametrize("backend", ["auto", "vulkan"])
+def test_kernels_with_only_wgsl_do_not_take_device_arrays(backend: BackendName) -> None:
+    with gx.GpuExecutor(backend) as executor:
+        there = executor.to_device(X)
+        ways: list[Callable[[], object]] = [
+            lambda: executor.run(DOUBLE, there),
+            lambda: executor.submit(DOUBLE, there).result(),
+            lambda: executor.run_batch(DOUBLE, [(there,)]),
+            lambda: executor.run(DOUBLE, X, keep=True),
+        ]
+        for way in ways:
+            with pytest.raises(KernelError, match=r"'double' has only WGSL, and .*pass NumPy arra"):
+                way()
 
 
 def test_webgpu_is_opened_beside_several_devices_too() -> None:
@@ -155,7 +170,7 @@ def test_a_profile_includes_a_companion_that_is_open() -> None:
         executor.run(DOUBLE, X)
         with executor.profile() as profile:
             executor.run(DOUBLE, X)
-        vulkan, webgpu = ([each.stage for each in spans] for spans in profile.spans)
+        vulkan, webgpu = ([span.stage for span in each.spans] for each in profile.devices)
         assert (vulkan, sorted(webgpu)) == ([], ["compute", "double", "drain", "fill"])
 
 

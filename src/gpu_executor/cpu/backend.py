@@ -203,6 +203,11 @@ class CpuBackend(PlainArrays):
         self._check_open()
         return upload(self._memory, array)
 
+    @property
+    def array_device(self) -> CpuMemory:
+        """What holds the device arrays."""
+        return self._memory
+
     def synchronize(self) -> None:
         """Return at once: operations on device arrays have run when their calls return."""
         self._check_open()
@@ -216,11 +221,17 @@ class CpuBackend(PlainArrays):
 
     # --- inspection and lifetime ---
 
-    def explain(self, kernel: Kernel, *arrays: npt.ArrayLike | DeviceArray) -> CpuPlan:
-        """Return how `run` would run these arrays, or n elements."""
+    def explain(
+        self,
+        kernel: Kernel,
+        *arrays: npt.ArrayLike | DeviceArray,
+        params: Any = None,
+        out_shape: Any = None,
+    ) -> CpuPlan:
+        """Return how `run` would run these arrays, or n elements. `params` change nothing here."""
         self._check_open()
         given = self._view_all(arrays_to_explain(kernel, arrays))
-        signature = check(kernel, given)
+        signature = check(kernel, given, out_shape=out_shape)
         _check_has_reference(kernel)
         return CpuPlan(kernel, signature.count)
 

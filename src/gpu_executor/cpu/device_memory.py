@@ -111,6 +111,8 @@ class CpuMemory:
     """The device arrays of a CPU backend: an `ArrayDevice`. Safe from several threads."""
 
     f64_limbs = False
+    closed = False
+    """The arrays are ordinary memory: they outlive the backend."""
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info

@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from threading import get_ident
 from time import perf_counter
 from typing import Any
 
-from gpu_executor.backend import Backend
+from gpu_executor.backend import Backend, BackendProfile
 from gpu_executor.call import check
 from gpu_executor.errors import GpuError
 from gpu_executor.executor.candidates import DeviceCandidate
@@ -24,7 +25,6 @@ from gpu_executor.executor.jobs import CallArguments, Job, get_current_context
 from gpu_executor.kernel import Kernel
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.histogram import Histogram
-from gpu_executor.telemetry.profile import StageProfile
 from gpu_executor.telemetry.spans import Span, SpanAttributes
 
 log = logging.getLogger("gpu_executor.executor")
@@ -53,7 +53,7 @@ class DeviceProfile:
 
     def __init__(self) -> None:
         self.jobs: list[Span] = []
-        self._pieces: list[StageProfile] = []
+        self._pieces: list[BackendProfile] = []
         """The profile of each backend: one, and one more for each time the device was reopened."""
 
     @property
@@ -85,6 +85,12 @@ JOB_SECONDS = (
 )
 BATCH_CALLS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
+GET_NBYTES = attrgetter("nbytes")
+"""With map() it takes half the time of a loop."""
+
+MAX_NOTED_CALLS = 1024
+"""Calls that are noted before they are counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
@@ -113,6 +119,10 @@ class DeviceMetrics:
         """Calls that were taken from the queue at once."""
         self.profile_spans: list[Span] | None = None
         """The spans of the active profile; None without one."""
+        self._noted_calls: deque[tuple[float, int]] = deque()
+        """Seconds and input bytes of calls that `count_noted_calls` has not counted yet. Appending
+        is atomic."""
+        self._counting = threading.Lock()
         self._retries: dict[int, int] = {}
         """Retries in the current batch of each thread, by thread identifier."""
         get_tracer()  # imports OpenTelemetry now, so that the first job need not wait for it
@@ -123,6 +133,7 @@ class DeviceMetrics:
         log.info("%s opened", self._candidate)
 
     def log_close(self) -> None:
+        self.count_noted_calls()
         log.info("%s closed after %d calls", self._candidate, self._counts.calls)
 
     def count_retry(self, kernel: Kernel, error: BaseException) -> None:
@@ -142,10 +153,42 @@ class DeviceMetrics:
 
     # --- jobs ---
 
+    def count_direct_call(
+        self, kernel: Kernel, arrays: Sequence[Any], out_shape: Any, begun: float
+    ) -> None:
+        """Note and publish a call that has run in its caller's thread without any error. This is on
+        the path of every call, and takes a third of the time of `count_call`."""
+        seconds = perf_counter() - begun
+        try:
+            nbytes = sum(map(GET_NBYTES, arrays))
+        except AttributeError:  # a scalar or a list
+            nbytes = CallArguments.of(kernel, arrays).count_input_bytes()
+        noted = self._noted_calls
+        noted.append((seconds, nbytes))
+        if len(noted) >= MAX_NOTED_CALLS:
+            self.count_noted_calls()
+        if self.profile_spans is not None:
+            self._add_profile_span(self.profile_spans, kernel, begun, begun + seconds)
+        if _is_published():
+            call = CallArguments.of(kernel, arrays, out_shape=out_shape)
+            record = JobRecord(kernel, [call], nbytes, begun, begun + seconds, 1, 0, None)
+            self._publish(record, get_current_context())
+
+    def count_noted_calls(self) -> None:
+        """Add the noted calls to the counters and to the histogram."""
+        counts, noted = self._counts, self._noted_calls
+        with self._counting:
+            for _ in range(len(noted)):  # only this method takes calls out
+                seconds, nbytes = noted.popleft()
+                counts.calls += 1
+                counts.seconds += seconds
+                counts.nbytes += nbytes
+                self.job_seconds.observe(seconds)
+
     def count_call(
         self, kernel: Kernel, call: CallArguments, begun: float, error: BaseException | None = None
     ) -> None:
-        """Count and publish a call that ran in its caller's thread."""
+        """Count and publish a call that ran in its caller's thread, perhaps with retries."""
         ended, nbytes, counts = perf_counter(), call.count_input_bytes(), self._counts
         counts.seconds += ended - begun
         counts.nbytes += nbytes

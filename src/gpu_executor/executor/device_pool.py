@@ -32,6 +32,7 @@ from gpu_executor.errors import (
     VulkanError,
     WrongResultError,
 )
+from gpu_executor.executor.array_placement import ArrayPlacement
 from gpu_executor.executor.candidates import DeviceCandidate, DeviceRanking
 from gpu_executor.executor.coalescing import coalesce
 from gpu_executor.executor.job_queue import JobQueue
@@ -257,6 +258,7 @@ class DevicePool:
             cpu_fallback,
         )
         self.webgpu = webgpu
+        self.placement = ArrayPlacement(devices)
         self._may_fall_back = may_fall_back
         self.small_calls = SmallCallRouter(cpu_fallback) if small_on_cpu else None
         self.single_device = len(devices) == 1 and not small_on_cpu
@@ -338,7 +340,7 @@ class DevicePool:
         """Whether a call failed because of its device, and another device or the CPU can run it."""
         if not isinstance(error, DEVICE_ERRORS) or isinstance(error, WrongResultError):
             return False
-        if find_retry_obstacle(call) is not None:
+        if call.keep or find_retry_obstacle(call) is not None:
             return False
         if self.webgpu is not None and self.runs_beside(kernel):
             companion = self.webgpu.device

@@ -1,151 +1,81 @@
-"""GpuExecutor: runs kernels on one or more devices behind `concurrent.futures.Executor`.
-
-This module also holds what `GpuExecutor.explain` prints and what `GpuExecutor.profile` returns.
-"""
+"""GpuExecutor, the front door: runs kernels on NumPy arrays and on device arrays, on one or more
+devices, with the interface of a backend and of `concurrent.futures.Executor`."""
 
 from __future__ import annotations
 
-import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from gpu_executor.arguments import parse_count
-from gpu_executor.errors import ClosedError
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.backend import ArrayImport, Backend
+from gpu_executor.call import Array, SignatureCache
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.dispatch import ArrayDevice, CopiesToDevice, TypedArray
+from gpu_executor.errors import GpuError
+from gpu_executor.executor.array_placement import touches_device
+from gpu_executor.executor.call_runner import CallRunner, Failure
 from gpu_executor.executor.candidates import (
     BackendName,
-    DeviceRanking,
     rank_devices,
     select_candidates,
 )
-from gpu_executor.executor.device_metrics import DeviceProfile
 from gpu_executor.executor.device_pool import (
     CpuFallback,
     DevicePool,
     WebGpuCompanion,
     open_devices,
 )
-from gpu_executor.executor.futures import CallerRunsFuture
+from gpu_executor.executor.inspection import ExecutorProfile, explain
 from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import (
     CallArguments,
-    Job,
     SharedJob,
     check_kernel,
     check_map_options,
-    chunk_call,
     collect_calls,
     find_first_error,
     iterate_calls,
-    make_batch_job,
-    make_job,
     read_submission,
 )
-from gpu_executor.executor.map_iterator import MapIterator, choose_map_sizes
+from gpu_executor.executor.map_iterator import (
+    MapIterator,
+    choose_map_sizes,
+    choose_stream_sizes,
+)
 from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.executor.result_check import ResultChecker
 from gpu_executor.executor.stats import ExecutorStats
 from gpu_executor.executor.work_stealing import DeviceRates
 from gpu_executor.executor.worker import Worker, join_all, register_atexit
-from gpu_executor.kernel import Kernel
+from gpu_executor.graphs import Graph
+from gpu_executor.kernel import Kernel, Shape
+from gpu_executor.overlaps import JobsInFlight
 from gpu_executor.settings import Settings, WhenFull, check_positive, resolve_settings
+from gpu_executor.streams import GeneratorStream, StreamJob, iterate_jobs
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.families import MetricsEndpoint
-from gpu_executor.telemetry.spans import Span, TraceFile
+from gpu_executor.telemetry.spans import TraceFile
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-
-def explain(ranking: DeviceRanking, pool: DevicePool, kernel: Kernel, count: int) -> str:
-    """The ranking of the devices, their shares of large calls, and the plan for a call of `count`
-    elements."""
-    pool.queue.check_open()
-    check_kernel(kernel)
-    count = parse_count("explain", count)
-    opened = {id(device.candidate) for device in pool.devices}
-    lines = ["devices, best first (* is open):"]
-    for place, candidate in enumerate(ranking):
-        rate = "" if candidate.rate is None else f", {candidate.rate / 1e9:.1f} GB/s as calibrated"
-        lines.append(f"  {'*' if id(candidate) in opened else ' '} {place}: {candidate}{rate}")
-    lines += [f"    -  {absent}" for absent in ranking.absent]
-    if len(pool.devices) > 1:
-        lines.append("shares of a large call or a batch, by the measured rates:")
-        for index, (device, share) in enumerate(
-            zip(pool.devices, pool.rates.compute_shares(kernel), strict=True)
-        ):
-            state = "" if device.failed is None else f", quarantined: {device.failed}"
-            lines.append(f"    {index}: {share:.0%} {device.candidate}{state}")
-    first = next((each for each in pool.devices if each.failed is None), pool.devices[0])
-    if pool.small_calls is not None:
-        cpu_sizes = pool.small_calls.list_cpu_sizes(first.candidate, kernel)
-        sizes = ", ".join(f"{size:,}" for size in cpu_sizes)
-        measured = f"under {sizes} bytes" if sizes else "none so far"
-        lines.append(f"small calls of {kernel.name} measured to be faster on the CPU: {measured}")
-    if pool.webgpu is not None and pool.runs_beside(kernel):
-        runner = str(pool.webgpu.candidates[0]) if pool.webgpu.candidates else "no device"
-        return "\n".join([*lines, f"{kernel.name} has only WGSL: {runner} runs it"])
-    try:
-        plan = first.explain(kernel, count)
-    except ClosedError:
-        pool.queue.check_open()  # raises a clearer error if the executor was shut down meanwhile
-        raise
-    return "\n".join([*lines, "", str(plan)])
-
-
-class ExecutorProfile:
-    """A profile of an executor, recorded inside its `with` block: the jobs of every device, and the
-    stages of every piece."""
-
-    def __init__(self, devices: Sequence[OpenDevice], trace: TraceFile) -> None:
-        self._devices, self._trace = devices, trace
-        self._profiles = [DeviceProfile() for _ in devices]
-        self._on_exit = contextlib.ExitStack()
-
-    @property
-    def spans(self) -> list[list[Span]]:
-        """The spans of each device, in the executor's order, with times of
-        `time.perf_counter_ns`."""
-        return [each.spans for each in self._profiles]
-
-    def stages(self) -> list[dict[str, float]]:
-        """Seconds by stage for each device, summed over all pieces."""
-        return [each.stages() for each in self._profiles]
-
-    def save_trace(self, path: str | Path) -> None:
-        """Write a trace file for Perfetto or chrome://tracing: one process for each device, in it
-        one track for each queue and host thread."""
-        names = [f"{number}: {each.candidate}" for number, each in enumerate(self._devices)]
-        load_exporter("device traces")(list(zip(names, self.spans, strict=True)), Path(path))
-
-    def __enter__(self) -> ExecutorProfile:
-        # New profiles: an active `with` block of this object goes on when a nested one is refused.
-        profiles = [DeviceProfile() for _ in self._devices]
-        with contextlib.ExitStack() as started:
-            for device, profile in zip(self._devices, profiles, strict=True):
-                started.callback(profile.stop)
-                # Called before `profile.stop`: a device may be reopened at this moment.
-                started.callback(device.stop_profile, profile)
-                device.start_profile(profile)
-            self._profiles, self._on_exit = profiles, started.pop_all()
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._on_exit.close()
-        self._trace.save(self.save_trace, error)
-
-
+T = TypeVar("T")
 TRIES = 3
 """How often a call runs, retries included, before its error is raised."""
 
 
-class GpuExecutor(Executor):
-    """Runs kernels on NumPy arrays, on one or more devices: a `concurrent.futures.Executor`.
-    Thread-safe.
+class GpuExecutor(Backend, Executor):
+    """Runs kernels on NumPy arrays and on device arrays, on one or more devices: a `Backend` and a
+    `concurrent.futures.Executor`. Thread-safe.
 
     backend       "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend; with
                   "auto", a WebGPU device is opened beside it for kernels that have only WGSL
@@ -160,7 +90,13 @@ class GpuExecutor(Executor):
     when_full     whether `submit` then waits ("block") or raises `QueueFullError` ("raise")
 
     The last three override the settings.
+
+    A device array lives on one device. Calls on device arrays run on the device that holds them:
+    they are submitted to it in the caller's order, not waited for, and their results are device
+    arrays. `keep=False`, or a NumPy array as `out`, fetches the results.
     """
+
+    name = "executor"
 
     def __init__(
         self,
@@ -204,11 +140,19 @@ class GpuExecutor(Executor):
             may_fall_back=automatic,
             small_on_cpu=small_on_cpu,
         )
+        self._runner = CallRunner(self._pool)
+        self._direct = self._devices[0] if self._pool.single_device and not check else None
+        """The device that runs every call as it is; None if calls are distributed or checked."""
         workers = self._workers = [Worker(self._pool, index) for index in range(len(self._devices))]
         # After garbage collection of the executor, its workers run the queued jobs and close the
         # devices. The interpreter waits for the workers at its exit.
         weakref.finalize(self, self._queue.close)
         register_atexit(self._queue, workers)
+
+    @property
+    def device(self) -> DeviceInfo:
+        """The first usable device."""
+        return self._get_first_usable().backend.device
 
     # --- synchronous calls ---
 
@@ -217,6 +161,7 @@ class GpuExecutor(Executor):
         kernel: Kernel,
         *arrays: Any,
         out: Any = None,
+        keep: bool | None = None,
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
@@ -227,38 +172,62 @@ class GpuExecutor(Executor):
         arrays. `params` are the kernel's parameters, a dict by name or a tuple by position.
         `out_shape` replaces the kernel's.
 
-        With several devices, the least busy one runs the call; a large call of a kernel that works
-        element by element is split among all devices. A call with `out=` over an array that it
-        reads is not retried after a fault.
+        If an array is a device array, its device runs the call. The call is submitted and not
+        waited for, and its results are device arrays; `keep=False` fetches them, and a NumPy array
+        as `out` waits too. `keep=True` leaves the results of any call on a device. NumPy arrays are
+        copied before this returns.
+
+        With several devices, the least busy one runs a call on NumPy arrays; a large call of a
+        kernel that works element by element is split among all devices. A call with `out=` over an
+        array that it reads is not retried after a fault.
         """
-        self._check_open()
-        call = CallArguments.of(check_kernel(kernel), arrays, out, params, out_shape)
-        first, beside = self._devices[0], self._pool.webgpu is not None
-        on_first = self._pool.single_device and first.failed is None
-        if on_first and (kernel.spirv or not beside):
-            return self._run_on(first, kernel, call)
-        job = self._chunk(kernel, call)
-        if job is not None:
-            self._queue.put(job, limited=False)
-            return job.wait()
-        with self._pool.reserve_device(kernel, call) as device:
-            return self._run_on(device, kernel, call)
+        device = self._direct
+        if (
+            device is None
+            or device.failed is not None
+            or self._queue.closed
+            or type(kernel) is not Kernel
+            or not (kernel.spirv or self._pool.webgpu is None)
+        ):
+            self._check_open()
+            check_kernel(kernel)
+            call = CallArguments.of(kernel, arrays, out, params, out_shape, keep)
+            return self._runner.run(kernel, call)
+        # The path of nearly every call: it adds as little as possible to the backend's own.
+        begun, backend = perf_counter(), device.backend
+        try:
+            result = backend.run(
+                kernel, *arrays, out=out, keep=keep, params=params, out_shape=out_shape
+            )
+        except BaseException as error:
+            call = CallArguments.of(kernel, arrays, out, params, out_shape, keep)
+            return self._runner.run_on(device, kernel, call, failure=Failure(backend, begun, error))
+        if device.consecutive_losses:
+            device.consecutive_losses = 0
+        device.metrics.count_direct_call(kernel, arrays, out_shape, begun)
+        return result
 
     def run_batch(
         self,
         kernel: Kernel,
         jobs: Iterable[Sequence[Any]],
         *,
-        out: Sequence[Any] | None = None,
+        out: Iterable[Any] | None = None,
+        keep: bool | None = None,
         params: Any = None,
     ) -> list[Any]:
         """Run a kernel on many jobs, each a tuple of arrays. Returns their results in order, or
-        raises the exception of the first job that failed. `params` serves all jobs; a list has one
-        entry for each job. Jobs run concurrently: a job that reads or writes what another one
-        writes is refused."""
-        calls = collect_calls(check_kernel(kernel), jobs, out, params)
-        job = self._make_batch(kernel, calls)
-        self._queue.put(job)
+        raises the exception of the first job that failed, after all others have run. `keep` and
+        `params` serve all jobs; a list of `params` has one entry for each job.
+
+        Jobs on NumPy arrays run concurrently: a job that reads or writes what another one writes is
+        refused. Jobs on device arrays are submitted in order, before the others run.
+        """
+        calls = collect_calls(check_kernel(kernel), jobs, out, params, keep)
+        self._check_open()
+        job = self._runner.make_batch(kernel, calls)
+        if job.calls:
+            self._queue.put(job)
         error: BaseException | None = None
         try:
             results: list[Any] = job.wait()
@@ -271,19 +240,44 @@ class GpuExecutor(Executor):
         finally:
             del job, error  # Break the exception -> traceback -> frame reference cycle.
 
+    def stream(
+        self,
+        kernel: Kernel,
+        jobs: Iterable[Sequence[Any]],
+        *,
+        out: Iterable[Any] | None = None,
+        keep: bool | None = None,
+        params: Any = None,
+    ) -> GeneratorStream:
+        """Run a kernel on jobs as an iterable yields them. Yields results in order. Reads at most
+        twelve jobs ahead, and eight more for each further device.
+
+        `out` yields an array (or a tuple of arrays) for each job, to write its result to. An array
+        may come again after its result was taken; earlier it is refused. `params` serves all jobs;
+        a list has one entry for each job. Jobs on device arrays are submitted when they are read.
+        """
+        check_kernel(kernel)
+        self._check_open()
+        given = iterate_jobs(jobs, out, params)
+        return GeneratorStream(self._stream_results(kernel, given, keep, has_out=out is not None))
+
     async def run_async(
         self,
         kernel: Kernel,
         *arrays: Any,
         out: Any = None,
+        keep: bool | None = None,
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
         """`run` for `await`. The event loop is not blocked, not even while the queue is full."""
         import asyncio  # loaded already by any caller that awaits this
 
-        call = CallArguments.of(check_kernel(kernel), arrays, out, params, out_shape)
-        job = self._make_job(kernel, call.detach())
+        call = CallArguments.of(check_kernel(kernel), arrays, out, params, out_shape, keep)
+        if touches_device(call) and self._pool.placement.is_recording():
+            self._check_open()
+            return self._runner.run(kernel, call)  # another thread would not record it
+        job = self._runner.make_job(kernel, call.detach())
         del call
         try:
             self._queue.put_nonblocking(job)
@@ -298,10 +292,19 @@ class GpuExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Queue a call of a kernel on arrays, and return its future. The keywords are `out=`,
-        `params=` and `out_shape=`, as in `run`. No other call may use the arrays of `out` until the
-        future is done."""
+        `keep=`, `params=` and `out_shape=`, as in `run`. No other call may use the arrays of `out`
+        until the future is done.
+
+        A call on device arrays is submitted to their device at once, in the order of all calls on
+        that device, and its NumPy arrays are copied before this returns. Its future is done unless
+        the results are fetched.
+        """
         kernel = check_kernel(fn)
-        job = self._make_job(kernel, read_submission(kernel, args, kwargs))
+        call = read_submission(kernel, args, kwargs)
+        if touches_device(call):
+            self._check_open()
+            return self._runner.submit_to_device(kernel, call)
+        job = self._runner.make_job(kernel, call)
         self._queue.put(job)
         return job.future
 
@@ -312,22 +315,24 @@ class GpuExecutor(Executor):
         timeout: float | None = None,
         chunksize: int = 1,
         buffersize: int | None = None,
+        keep: bool | None = None,
         params: Any = None,
     ) -> Iterator[Any]:
         """Run a kernel on arrays from iterables. Returns an iterator over the results, in order.
-        `params` serves all calls; a list has one entry for each call. A kernel without inputs has
-        no iterables and is called for each entry.
+        `keep` and `params` serve all calls; a list of `params` has one entry for each call. A
+        kernel without inputs has no iterables and is called for each entry.
 
         At most two batches for each device are in flight, or `buffersize` calls, counted until
         their results are consumed. The iterables are read no further ahead, so they may be
         infinite. `chunksize` is the number of calls in a batch; 1 stands for a suitable size.
-        Closing the iterator cancels the queued calls.
+        Calls on device arrays are submitted when they are read. Closing the iterator cancels the
+        queued calls.
         """
         kernel = check_kernel(fn)
         check_map_options(chunksize, buffersize, timeout)
         sizes = choose_map_sizes(chunksize, buffersize, len(self._devices))
         self._check_open()
-        calls = iterate_calls(kernel, iterables, params)
+        calls = iterate_calls(kernel, iterables, params, keep)
         return MapIterator(partial(self._put_batch, kernel), calls, sizes, timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -342,15 +347,130 @@ class GpuExecutor(Executor):
         if wait and not self._queue.is_running_here():  # the workers wait for the running jobs
             join_all(self._workers)
 
+    def close(self) -> None:
+        """`shutdown()`: run the queued jobs, then close the devices, and with them all device
+        arrays."""
+        self.shutdown()
+
+    # --- arrays ---
+
+    def empty(
+        self,
+        shape: int | Shape,
+        dtype: npt.DTypeLike = np.uint64,
+        *,
+        device: str | int | None = None,
+    ) -> Array:
+        """Make a NumPy array in memory that a device can access, with undefined contents. `device`
+        is the device's index in this executor or a part of its name; None is the first usable one.
+        Other devices use the array like any NumPy array."""
+        return self._use(device, lambda backend: backend.empty(shape, dtype))
+
+    def zeros(
+        self,
+        shape: int | Shape,
+        dtype: npt.DTypeLike = np.uint64,
+        *,
+        device: str | int | None = None,
+    ) -> Array:
+        """Make a NumPy array of zeros, in memory as `empty` has it."""
+        return self._use(device, lambda backend: backend.zeros(shape, dtype))
+
+    def asarray(self, array: npt.ArrayLike, *, device: str | int | None = None) -> Array:
+        """Copy an array into memory as `empty` has it, unless it is in that of the same device."""
+        return self._use(device, lambda backend: backend.asarray(array))
+
+    def import_array(self, array: Array, *, device: str | int | None = None) -> ArrayImport:
+        """Let a device use an array's own memory until the import is closed. `device` is as in
+        `empty`."""
+        return self._use(device, lambda backend: backend.import_array(array))
+
+    @overload
+    def to_device(self, array: CopiesToDevice[T], device: str | int | None = None) -> T: ...
+
+    @overload
+    def to_device(
+        self, array: npt.ArrayLike | DeviceArray, device: str | int | None = None
+    ) -> DeviceArray: ...
+
+    def to_device(self, array: Any, device: str | int | None = None) -> Any:
+        """Copy an array to a device's memory. Returns a `DeviceArray`, or a `FieldArray` on the
+        device for a `FieldArray`.
+
+        `device` is the device's index in this executor or a part of its name. None is the first
+        usable device, and the array's own for an array that is on one of the executor's devices.
+        An array that is on the device already is returned as it is. From another device it is
+        copied, through the host.
+        """
+        self._check_open()
+        data = array.data if isinstance(array, TypedArray) else array
+        if not isinstance(data, DeviceArray):
+            return self._use(device, lambda backend: backend.to_device(array))
+        placement = self._pool.placement
+        placement.check_not_lost("to_device", data)
+        holder = placement.find_holder(data)
+        target = holder if device is None and holder is not None else placement.select(device)
+        if target is holder:
+            return array
+        # Fetched first: if this fails, it is not the target's fault.
+        fetched = data.numpy() if holder is None else holder.fetch("to_device", [data])[0]
+        copied = target.use(lambda backend: backend.to_device(fetched))
+        return array.wrap_like(copied) if isinstance(array, TypedArray) else copied
+
+    @property
+    def array_device(self) -> ArrayDevice | None:
+        """What holds the device arrays of the first usable device."""
+        return self._get_first_usable().array_device
+
+    def synchronize(self) -> None:
+        """Wait for the operations on device arrays of all devices, and raise the first error that
+        one of them found."""
+        self._check_open()
+        able = [each for each in self._devices if each.array_device is not None]
+        errors: list[GpuError] = []
+        for device in able or self._devices[:1]:
+            if device.has_lost_all_arrays():
+                continue
+            try:
+                device.synchronize()
+            except GpuError as error:
+                errors.append(error)
+        try:
+            if errors:
+                raise errors[0]
+        finally:
+            errors.clear()  # Break the exception -> traceback -> frame reference cycle.
+
+    def graph(self, *inputs: Any) -> Graph:
+        """Record the operations on device arrays of one device inside its `with`, to run them again
+        with other inputs. The device is that of the inputs, or the first usable one."""
+        self._check_open()
+        labelled = (
+            (f"input {index}", each.data if isinstance(each, TypedArray) else each)
+            for index, each in enumerate(inputs)
+        )
+        arrays = (each for each in labelled if isinstance(each[1], DeviceArray))
+        return self._pool.placement.find_device("graph", arrays).backend.graph(*inputs)
+
     # --- inspection ---
 
-    def explain(self, kernel: Kernel, count: int) -> str:
-        """The ranking of the devices, and the plan for a call of `count` elements, as text."""
-        return explain(self.ranking, self._pool, kernel, count)
+    def explain(
+        self, kernel: Kernel, *arrays: Any, params: Any = None, out_shape: Any = None
+    ) -> str:
+        """The ranking of the devices, and the plan for a call on these arrays, as text. One integer
+        alone is a number of elements. `params` and `out_shape` are those of `run`."""
+        return explain(self.ranking, self._pool, kernel, arrays, params, out_shape)
 
     def stats(self) -> ExecutorStats:
         """Statistics of the devices and of the job queue."""
         return ExecutorStats.of(self._pool, self._checker)
+
+    def trim(self) -> int:
+        """Free memory of the devices that no running call needs; returns the number of bytes
+        freed."""
+        self._check_open()
+        usable = [each for each in self._pool.list_open_devices() if each.failed is None]
+        return sum(device.use(lambda backend: backend.trim()) for device in usable)
 
     def serve_metrics(
         self,
@@ -389,52 +509,40 @@ class GpuExecutor(Executor):
         if self._queue.closed:
             self._queue.check_open()
 
-    def _run_on(
-        self,
-        device: OpenDevice,
-        kernel: Kernel,
-        call: CallArguments,
-        lost_on: frozenset[int] = frozenset(),
-    ) -> Any:
-        """Run a call on a device in this thread. If the device fails, run it on another device."""
-        begun = perf_counter()
-        try:
-            result = device.run(kernel, call)
-        except BaseException as error:
-            device.metrics.count_call(kernel, call, begun, error)
-            self._pool.quarantine_if_unstable(device)
-            if not self._pool.can_run_elsewhere(device, kernel, call, error, lost_on):
-                raise
-        else:
-            device.metrics.count_call(kernel, call, begun)
-            return result
-        lost_on |= {index for index, each in enumerate(self._devices) if each is device}
-        with self._pool.reserve_device(kernel, call, lost_on) as another:
-            return self._run_on(another, kernel, call, lost_on)
+    def _get_first_usable(self) -> OpenDevice:
+        """The first usable device; the first one if none is."""
+        return next((each for each in self._devices if each.failed is None), self._devices[0])
 
-    def _make_job(self, kernel: Kernel, call: CallArguments) -> Job:
-        chunked = None if self._pool.single_device else self._chunk(kernel, call)
-        if chunked is not None:
-            return chunked
-        future = CallerRunsFuture(self._pool)
-        job = future.job = make_job(kernel, call, future)
-        return job
-
-    def _chunk(self, kernel: Kernel, call: CallArguments) -> Job | None:
-        """Make a job that is split among the devices; None for one device, or a small call."""
-        if self._pool.rates.usable < 2:
-            return None
-        future = CallerRunsFuture(self._pool)
-        job = future.job = chunk_call(kernel, call, future)
-        return job
-
-    def _make_batch(self, kernel: Kernel, calls: Sequence[CallArguments]) -> SharedJob:
-        future = CallerRunsFuture(self._pool)
-        job = future.job = make_batch_job(kernel, calls, future)
-        return job
+    def _use(self, device: str | int | None, operation: Callable[[Backend], T]) -> T:
+        """The result of an operation on the backend of a device that the caller names."""
+        self._check_open()
+        return self._pool.placement.select(device).use(operation)
 
     def _put_batch(self, kernel: Kernel, calls: Sequence[CallArguments]) -> SharedJob:
-        """Queue a batch of a `map`, without blocking."""
-        job = self._make_batch(kernel, calls)
-        self._queue.put_nonblocking(job)
+        """Queue a batch of a `map` or a `stream`, without blocking."""
+        self._check_open()
+        job = self._runner.make_batch(kernel, calls)
+        if job.calls:
+            self._queue.put_nonblocking(job)
         return job
+
+    def _stream_results(
+        self, kernel: Kernel, jobs: Iterator[StreamJob], keep: bool | None, *, has_out: bool
+    ) -> Generator[Any, None, None]:
+        """The results of a stream. Its jobs are checked when they are read."""
+        in_flight, signatures = JobsInFlight(), SignatureCache()
+
+        def make_call(job: StreamJob) -> CallArguments:
+            self._check_open()  # the iterables may shut the executor down
+            signatures.make_job_call(kernel, job.arrays, job.number, job.out, job.params)
+            call = CallArguments.of(kernel, job.arrays, job.out, job.params, None, keep)
+            if has_out:
+                in_flight.add(job.number, call.arrays, call.out)
+            return call
+
+        put, sizes = partial(self._put_batch, kernel), choose_stream_sizes(len(self._devices))
+        with closing(MapIterator(put, map(make_call, jobs), sizes, None, numbered=True)) as results:
+            for result in results:
+                if has_out:
+                    in_flight.remove_oldest()
+                yield result

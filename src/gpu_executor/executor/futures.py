@@ -96,7 +96,9 @@ class CallerRunsFuture(Future[Any]):
             device_index = self._pool.queue.get_worker_device()
             if device_index is not None:
                 return self._run_in_worker(job, device_index, timeout)
-            if timeout is None and job.single and self._pool.single_device:
+            # A thread that records a graph would record the job.
+            alone = job.single and self._pool.single_device
+            if timeout is None and alone and not self._pool.placement.is_recording():
                 self._run_in_caller(job)
             return timeout
         finally:

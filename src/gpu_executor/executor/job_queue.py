@@ -170,9 +170,11 @@ class PendingJobs:
             calls += len(job.calls)
             if taken and (calls > most or (isinstance(job, SharedJob) and self._is_split(job))):
                 break
-            if self._is_left_to_others(job, device_index):
+            if self._is_left_to_others(job, device_index) or (taken and job.runs_alone):
                 break
             taken.append(self.pop(index))
+            if job.runs_alone:
+                break
         return taken
 
 

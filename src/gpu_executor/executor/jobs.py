@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
 from time import perf_counter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -65,6 +65,8 @@ class CallArguments(NamedTuple):
     """The arrays for the results; None for new arrays."""
     params: Any = None
     out_shape: Any = None
+    keep: bool | None = None
+    """Whether the results stay on the device; None: if any argument is there."""
 
     @classmethod
     def of(
@@ -74,6 +76,7 @@ class CallArguments(NamedTuple):
         out: Any = None,
         params: Any = None,
         out_shape: Any = None,
+        keep: bool | None = None,
     ) -> CallArguments:
         """Return a call with scalars and lists converted to arrays. What cannot be converted stays
         as it is: the backend raises the error when the call runs."""
@@ -81,7 +84,7 @@ class CallArguments(NamedTuple):
             arrays = as_arrays(kernel, arrays)
         except GpuError:
             pass
-        return cls(tuple(arrays), out, params, out_shape)
+        return cls(tuple(arrays), out, params, out_shape, keep)
 
     def detach(self) -> CallArguments:
         """Return the call with copies of its `params` and `out_shape`, for a call that runs after
@@ -100,7 +103,7 @@ class CallArguments(NamedTuple):
         return total
 
 
-SUBMIT_OPTIONS = ("out", "params", "out_shape")
+SUBMIT_OPTIONS = ("out", "keep", "params", "out_shape")
 
 
 def read_submission(kernel: Kernel, arrays: Arrays, options: dict[str, Any]) -> CallArguments:
@@ -113,20 +116,24 @@ def read_submission(kernel: Kernel, arrays: Arrays, options: dict[str, Any]) -> 
 
 
 def collect_calls(
-    kernel: Kernel, jobs: Iterable[Sequence[Any]], out: Sequence[Any] | None, params: Any
+    kernel: Kernel,
+    jobs: Iterable[Sequence[Any]],
+    out: Iterable[Any] | None,
+    params: Any,
+    keep: bool | None = None,
 ) -> list[CallArguments]:
     """Return the jobs of a batch as calls; check `out` and the length of `params`."""
     given, outs = collect_jobs(jobs, out)
     targets = itertools.repeat(None) if outs is None else outs
     own_params = iterate_params(params, len(given))
     return [
-        CallArguments.of(kernel, arrays, target, own)
+        CallArguments.of(kernel, arrays, target, own, None, keep)
         for arrays, target, own in zip(given, targets, own_params, strict=False)
     ]
 
 
 def iterate_calls(
-    kernel: Kernel, iterables: Sequence[Iterable[Any]], params: Any
+    kernel: Kernel, iterables: Sequence[Iterable[Any]], params: Any, keep: bool | None = None
 ) -> Iterator[CallArguments]:
     """The jobs of a `map` as calls, read when they are needed. A list of `params` that is shorter
     than the jobs raises `ArgumentTypeError` at its end. Without iterables, as for kernels without
@@ -135,11 +142,14 @@ def iterate_calls(
     if not iterables and isinstance(params, list):
         jobs = [()] * len(params)
     # `map` and not a generator, whose frame would keep the arrays of the last call alive.
-    return map(partial(_make_map_call, kernel), jobs, _iterate_map_params(copy.deepcopy(params)))
+    make_call = partial(_make_map_call, kernel, keep)
+    return map(make_call, jobs, _iterate_map_params(copy.deepcopy(params)))
 
 
-def _make_map_call(kernel: Kernel, arrays: Sequence[Any], params: Any) -> CallArguments:
-    return CallArguments.of(kernel, arrays, None, params)
+def _make_map_call(
+    kernel: Kernel, keep: bool | None, arrays: Sequence[Any], params: Any
+) -> CallArguments:
+    return CallArguments.of(kernel, arrays, None, params, None, keep)
 
 
 def _iterate_map_params(params: Any) -> Iterator[Any]:
@@ -199,6 +209,8 @@ class Job:
     """The OpenTelemetry context of its span; None without a tracer."""
     lost_on: frozenset[int] = frozenset()
     """Devices that were lost while they ran this job, in every retry."""
+    runs_alone: ClassVar[bool] = False
+    """Whether a worker takes the job without others of its kernel."""
 
     def begin(self) -> bool:
         """Mark the job as running, so that it cannot be cancelled any more. False if it was
@@ -234,6 +246,15 @@ class Job:
             future.set_exception(
                 ForkedError("the job was submitted in the parent process, before fork()")
             )
+
+
+@dataclass(slots=True, eq=False)
+class DeviceJob(Job):
+    """A call on device arrays, or the fetch of its results. Any worker may perform it: it runs on
+    the device that holds the arrays."""
+
+    perform: Callable[[], Any] = field(kw_only=True)
+    runs_alone: ClassVar[bool] = True
 
 
 def make_job(kernel: Kernel, call: CallArguments, future: Future[Any]) -> Job:
@@ -308,11 +329,33 @@ class Part(Job):
         self.whole.disown_after_fork()
 
 
+@dataclass(slots=True, eq=False)
+class MixedBatch(SharedJob):
+    """A batch of which some calls have run already: those on device arrays. Its `calls` are the
+    others."""
+
+    known: dict[int, Any] = field(kw_only=True)
+    """The outcomes of the calls that have run, by their index in the batch."""
+
+    def resolve(self, outcomes: Sequence[Any]) -> None:
+        others = iter(outcomes)
+        total = len(self.known) + len(outcomes)
+        SharedJob.resolve(
+            self,
+            [self.known[n] if n in self.known else next(others) for n in range(total)],
+        )
+
+
 def make_batch_job(
-    kernel: Kernel, calls: Sequence[CallArguments], future: Future[Any]
+    kernel: Kernel, calls: Sequence[CallArguments], future: Future[Any], known: dict[int, Any]
 ) -> SharedJob:
-    """Make the job of a batch."""
-    return SharedJob(kernel, calls, False, future, count_all_input_bytes(calls))
+    """Make the job of a batch. `known` are the outcomes of the calls that have run already, by
+    their index."""
+    if not known:
+        return SharedJob(kernel, calls, False, future, count_all_input_bytes(calls))
+    others = [call for index, call in enumerate(calls) if index not in known]
+    nbytes = count_all_input_bytes(others)
+    return MixedBatch(kernel, others, False, future, nbytes, known=known)
 
 
 def find_first_error(outcomes: Sequence[Any]) -> BaseException | None:

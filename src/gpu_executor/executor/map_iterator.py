@@ -11,7 +11,7 @@ from typing import Any
 
 from gpu_executor.errors import ClosedError, GpuError
 from gpu_executor.executor.job_queue import MAX_BATCH_CALLS
-from gpu_executor.executor.jobs import CallArguments, SharedJob
+from gpu_executor.executor.jobs import CallArguments, SharedJob, add_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,16 @@ def choose_map_sizes(chunksize: int, buffersize: int | None, devices: int) -> Ma
     return MapSizes(size, buffersize // size, buffersize)
 
 
+STREAM_BATCH = 4
+"""Jobs in a batch of a stream. With one device, a stream reads at most twelve jobs ahead, so that
+`out` may yield the same arrays again soon."""
+
+
+def choose_stream_sizes(devices: int) -> MapSizes:
+    """Two batches for each device while a third is consumed."""
+    return MapSizes(STREAM_BATCH, 2 * devices, (2 * devices + 1) * STREAM_BATCH)
+
+
 class MapIterator(Iterator[Any]):
     """An iterator over results that reads its iterables ahead as far as its sizes say.
 
@@ -48,7 +58,10 @@ class MapIterator(Iterator[Any]):
         calls: Iterator[CallArguments],
         sizes: MapSizes,
         timeout: float | None,
+        *,
+        numbered: bool = False,
     ) -> None:
+        """`numbered`: whether the exception of a call names the index of the call."""
         self._jobs: deque[SharedJob] = deque()
         self._ready: deque[Any] = deque()
         """Outcomes of the batch that is being consumed."""
@@ -56,6 +69,7 @@ class MapIterator(Iterator[Any]):
         """Calls that are submitted and whose results are not consumed."""
         self._submit, self._calls = submit, calls
         self._sizes = sizes
+        self._numbered, self._consumed = numbered, 0
         self._end = None if timeout is None else time.monotonic() + timeout
         self._stopped_by: BaseException | None = None
         """The exception that is raised after the last result."""
@@ -66,10 +80,11 @@ class MapIterator(Iterator[Any]):
             self._wait()
         outcome = self._ready.popleft()
         self._unconsumed -= 1
+        self._consumed += 1
         if isinstance(outcome, BaseException):
             self.close()
             try:
-                raise outcome
+                raise add_index(outcome, self._consumed - 1) if self._numbered else outcome
             finally:
                 del outcome  # Break the exception -> traceback -> frame reference cycle.
         self._fill()
@@ -131,7 +146,8 @@ class MapIterator(Iterator[Any]):
                 job = self._submit(calls)
             except GpuError as error:
                 self._stopped_by = error
-                if type(error) is ClosedError:  # not a ForkedError, whose message is specific
+                # Not of a stream, and not a ForkedError, whose message is specific.
+                if type(error) is ClosedError and not self._numbered:
                     self._stopped_by = ClosedError("the executor was shut down during a map")
                 return
             self._jobs.append(job)

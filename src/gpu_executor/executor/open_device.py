@@ -8,7 +8,8 @@ retried:
     driver error     retry; after another failure reopen the device and retry
 
 A call is not retried if `out=` overlaps what the call reads (in-out arguments included), or if its
-arrays were in the memory of the lost device.
+arrays were in the memory of the lost device: device arrays are lost with their device, and every
+later call on them says so.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpu_executor.backend import Backend
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import (
     ClosedError,
     DeviceLostError,
@@ -32,6 +36,7 @@ from gpu_executor.errors import (
     VulkanError,
     WrongResultError,
 )
+from gpu_executor.executor.array_placement import label_arrays, make_lost_error
 from gpu_executor.executor.candidates import DeviceCandidate
 from gpu_executor.executor.coalescing import coalesce, split_results
 from gpu_executor.executor.device_metrics import DeviceCounts, DeviceMetrics, DeviceProfile
@@ -45,7 +50,7 @@ from gpu_executor.settings import Settings
 def find_retry_obstacle(call: CallArguments, *, reopened: bool = True) -> str | None:
     """Why a call must not be retried; None if it may be. `reopened`: whether the retry runs on a
     device that was reopened after the call, or on another device."""
-    if reopened and not all(isinstance(each, np.ndarray) for each in call.arrays):
+    if reopened and any(label_arrays(call)):
         return "its arrays were in the memory of the device that failed"
     if writes_in_place(call):
         return "its output overlaps one of its inputs, which may be overwritten already"
@@ -56,10 +61,18 @@ def writes_in_place(call: CallArguments) -> bool:
     """Whether an output of a call may overlap an array that it reads."""
     if call.out is None:
         return False
-    return any(
+    targets = list_outputs(call.out)
+    if any(
         np.may_share_memory(target, each)
-        for target in select_host_arrays(list_outputs(call.out))
+        for target in select_host_arrays(targets)
         for each in select_host_arrays(call.arrays)
+    ):
+        return True
+    arrays: Sequence[Any] = call.arrays
+    read = [each.storage for each in arrays if isinstance(each, DeviceArray)]
+    return any(
+        isinstance(target, DeviceArray) and any(target.storage is each for each in read)
+        for target in targets
     )
 
 
@@ -75,6 +88,9 @@ MAX_CONSECUTIVE_LOSSES = 3
 devices."""
 
 
+T = TypeVar("T")
+
+
 def _has_no_other_devices() -> bool:
     return False
 
@@ -88,6 +104,10 @@ class OpenDevice:
         self.candidate, self._settings, self._tries = candidate, settings, tries
         self._checker = checker
         self.backend: Backend = candidate.open(settings)
+        self.array_device: ArrayDevice | None = self.backend.array_device
+        """What holds the device arrays; None if the backend has none."""
+        self._lost_memory: weakref.WeakSet[ArrayDevice] = weakref.WeakSet()
+        """What held the device arrays of the backends that were lost."""
         self._reopening = threading.Lock()
         self._closed = False
         self._lost: Backend | None = None
@@ -107,16 +127,82 @@ class OpenDevice:
         """Run one call, with retries. The exception it raises is not shared with other calls."""
         self.counts.calls += 1
         backend = self.backend
-        sample = self._checker.sample(kernel, *call) if self._checker.fraction else None
+        sample: ResultSample | None = None
         try:
+            if self._checker.fraction:
+                sample = self._draw_sample_unless_recording(kernel, call)
             result = _run_call(backend, kernel, call)
         except TRANSIENT_ERRORS as error:
             result = self._retry(backend, kernel, call, error)
         if self.consecutive_losses:
             self.consecutive_losses = 0
         if sample is not None:
-            self._check(sample, result)
+            self._check(sample, self._fetch_result(kernel, result))
         return result
+
+    def finish_failed(
+        self, backend: Backend, kernel: Kernel, call: CallArguments, error: BaseException
+    ) -> Any:
+        """Retry a call that a backend of this device has just raised an error for, or raise that
+        error."""
+        self.counts.calls += 1
+        try:
+            if not isinstance(error, TRANSIENT_ERRORS):
+                raise error
+            result = self._retry(backend, kernel, call, error)
+        finally:
+            del error  # Break the exception -> traceback -> frame reference cycle.
+        self.consecutive_losses = 0
+        return result
+
+    def fetch(self, caller: str, results: Sequence[DeviceArray]) -> list[Any]:
+        """Copy arrays to the host. If the device is lost meanwhile, it is reopened, and the error
+        names the array. `caller` is the kernel or method that it names."""
+        backend, memory = self.backend, self.array_device
+        try:
+            return [each.numpy() for each in results]
+        except LOSS_ERRORS as error:
+            if results[0].storage.device is memory:
+                with contextlib.suppress(GpuError):  # the next call needs the device
+                    self._recover(backend, error)
+            for index, each in enumerate(results):
+                if self.has_lost(each):
+                    where = str(self.candidate)
+                    raise make_lost_error(caller, f"result {index}", each, where) from error
+            raise
+
+    def use(self, operation: Callable[[Backend], T]) -> T:
+        """The result of an operation of the backend that needs no device arrays. It is repeated
+        after transient errors, as calls are."""
+        for tried in itertools.count(1):
+            backend = self.backend
+            try:
+                return operation(backend)
+            except TRANSIENT_ERRORS as error:
+                if tried >= self._tries:
+                    raise
+                self._recover(backend, error, reopens=tried > 1)
+        raise AssertionError  # never reached: the loop returns or raises
+
+    def synchronize(self) -> None:
+        """Wait for all operations on the device's arrays, and raise the first error among them. A
+        device that turns out to be lost is reopened for later calls."""
+        backend = self.backend
+        try:
+            backend.synchronize()
+        except DeviceLostError as error:
+            with contextlib.suppress(GpuError):
+                self._recover(backend, error)
+            error.add_note(f"{self.candidate} was lost, and its device arrays are gone with it")
+            raise
+
+    def has_lost_all_arrays(self) -> bool:
+        """Whether the device was lost and could not be reopened."""
+        return self.failed is not None and self.array_device in self._lost_memory
+
+    def has_lost(self, array: DeviceArray) -> bool:
+        """Whether an array was on this device before the device was lost."""
+        return array.storage.device in self._lost_memory
 
     def run_calls(self, kernel: Kernel, calls: Sequence[CallArguments]) -> list[Any]:
         """Run calls as a batch, with retries. Returns the result or exception of each call."""
@@ -173,15 +259,6 @@ class OpenDevice:
         with self._reopening:
             if self._profile is profile:
                 self._profile = self.metrics.profile_spans = None
-
-    def explain(self, kernel: Kernel, count: int) -> object:
-        """The backend's plan for a call, which prints as the explanation."""
-        while True:
-            backend = self.backend
-            try:
-                return backend.explain(kernel, count)
-            except ClosedError as error:
-                self._recover(backend, error)  # raises the error unless the device is reopened
 
     def close(self) -> None:
         with self._reopening:
@@ -261,6 +338,7 @@ class OpenDevice:
                     if isinstance(error, LOSS_ERRORS):
                         with contextlib.suppress(GpuError):  # the next call needs the device
                             self._recover(backend, error)
+                        self._raise_if_lost(kernel, call, error)
                     raise error
                 if tried >= self._tries:
                     break
@@ -275,6 +353,15 @@ class OpenDevice:
             raise error
         finally:
             del error  # Break the exception -> traceback -> frame reference cycle.
+
+    def _raise_if_lost(self, kernel: Kernel, call: CallArguments, error: GpuError) -> None:
+        """Raise an error that names the first array of a call that is lost, if there is one."""
+        for label, array in label_arrays(call):
+            if self.has_lost(array):
+                lost = make_lost_error(kernel.name, label, array, str(self.candidate))
+                for note in error.__notes__:
+                    lost.add_note(note)
+                raise lost from error
 
     def _recover(self, backend: Backend, error: GpuError, *, reopens: bool = False) -> None:
         """Free memory or reopen the device before a retry. Only the first of several threads does
@@ -296,10 +383,13 @@ class OpenDevice:
 
     def _reopen(self, backend: Backend, error: GpuError) -> None:
         self._lost = backend
+        if self.array_device is not None:
+            self._lost_memory.add(self.array_device)
         with contextlib.suppress(Exception):  # a lost device may fail to close
             backend.close()
         try:
             self.backend = self.candidate.open(self._settings)
+            self.array_device = self.backend.array_device
         except Exception as refused:
             self.quarantine(NoDeviceError(f"it was lost and could not be reopened: {refused}"))
             raise self.make_quarantine_error() from error
@@ -308,6 +398,23 @@ class OpenDevice:
         if self._profile is not None:
             with contextlib.suppress(GpuError):  # lost again, perhaps: the retry shows
                 self._profile.add_backend(self.backend)
+
+    def _draw_sample_unless_recording(
+        self, kernel: Kernel, call: CallArguments
+    ) -> ResultSample | None:
+        """The sample of a call to check. A call that becomes part of a graph has no result yet, so
+        it is not checked."""
+        if self.array_device is not None and self.array_device.is_recording:
+            self._checker.count_unchecked()
+            return None
+        return self._checker.sample(kernel, *call[:4])
+
+    def _fetch_result(self, kernel: Kernel, result: Any) -> Any:
+        """The result of a call, on the host."""
+        results = list_outputs(result)
+        if not isinstance(results[0], DeviceArray):
+            return result
+        return tuple(self.fetch(kernel.name, results))
 
     def _draw_samples(
         self, kernel: Kernel, calls: Sequence[CallArguments]
@@ -320,7 +427,7 @@ class OpenDevice:
     def _draw_sample(self, kernel: Kernel, call: CallArguments) -> ResultSample | Exception | None:
         """The sample of one call in a batch. An exception is returned: it is this call's only."""
         try:
-            return self._checker.sample(kernel, *call)
+            return self._checker.sample(kernel, *call[:4])
         except Exception as error:
             return error
 
@@ -359,8 +466,8 @@ def _must_run_alone(calls: Sequence[CallArguments]) -> bool:
 
 
 def _run_call(backend: Backend, kernel: Kernel, call: CallArguments) -> Any:
-    arrays, out, params, out_shape = call
-    return backend.run(kernel, *arrays, out=out, params=params, out_shape=out_shape)
+    arrays, out, params, out_shape, keep = call
+    return backend.run(kernel, *arrays, out=out, keep=keep, params=params, out_shape=out_shape)
 
 
 def _run_batch(
@@ -374,7 +481,7 @@ def _run_batch(
     try:
         coalesced = coalesce(kernel, calls)
         if coalesced is None:
-            arrays, outs, params, _ = zip(*calls, strict=True)
+            arrays, outs, params, _, _ = zip(*calls, strict=True)
             return backend.run_batch(kernel, arrays, out=outs, params=[*params]), None
         call, shapes = coalesced
         return split_results(kernel, _run_call(backend, kernel, call), shapes), None

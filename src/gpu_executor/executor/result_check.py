@@ -56,7 +56,8 @@ class ResultChecker:
         self.checked = 0
         """Elements and whole calls that were checked."""
         self.unchecked = 0
-        """Calls that could not be checked, since their kernels have no reference."""
+        """Calls that could not be checked: their kernels have no reference, or they were recorded
+        in a graph."""
 
     def sample(
         self,
@@ -79,8 +80,7 @@ class ResultChecker:
         if kernel.reference_at is not None:
             indices = [self._draw_indices(operand.count) for operand in signature.outputs]
         elif kernel.reference is None:
-            with self._lock:
-                self.unchecked += 1
+            self.count_unchecked()
             return None
         elif self._draw_call(signature):
             indices = None
@@ -90,6 +90,11 @@ class ResultChecker:
         if out is not None:
             inputs = [np.array(each) for each in inputs]
         return ResultSample(signature, inputs, keywords, indices)
+
+    def count_unchecked(self) -> None:
+        """Count a call that cannot be checked."""
+        with self._lock:
+            self.unchecked += 1
 
     def _sample_elements(
         self, signature: Signature, arrays: Sequence[AnyArray], params: Mapping[str, Any]

@@ -13,8 +13,10 @@ from gpu_executor.backend import BackendStats
 from gpu_executor.executor.device_pool import DevicePool
 from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.executor.result_check import ResultChecker
+from gpu_executor.idle_memory import sum_memory_use
 from gpu_executor.telemetry.families import Family, Kind, MetricValue, Sample
 from gpu_executor.telemetry.histogram import Distribution
+from gpu_executor.telemetry.stages import STAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class DeviceStats:
     @classmethod
     def of(cls, device: OpenDevice) -> DeviceStats:
         counts, metrics = device.counts, device.metrics
+        metrics.count_noted_calls()
         return cls(
             device=device.candidate.device,
             backend=device.candidate.backend,
@@ -67,8 +70,9 @@ class DeviceStats:
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutorStats:
-    """Statistics of the devices and of the job queue."""
+class ExecutorStats(BackendStats):
+    """Statistics of the devices and of the job queue. The counters of a backend are sums over the
+    devices, and `device` has the names of all of them."""
 
     waiting: int
     """Jobs in the queue."""
@@ -77,20 +81,32 @@ class ExecutorStats:
     checked: int
     """Elements and whole calls that were recomputed on the CPU (`check=`)."""
     unchecked: int
-    """Calls that could not be checked, since their kernels have no reference."""
+    """Calls that could not be checked: their kernels have no reference, or they were recorded in a
+    graph."""
     fell_back: bool
     """Whether the CPU is used because there was no device, or no usable one is left."""
     devices: tuple[DeviceStats, ...]
 
     @classmethod
     def of(cls, pool: DevicePool, checker: ResultChecker) -> ExecutorStats:
+        devices = tuple(DeviceStats.of(device) for device in pool.list_open_devices())
+        inside = [each.inside for each in devices]
         return cls(
+            device=", ".join(each.device for each in devices),
+            calls=sum(each.calls for each in devices),
+            elements=sum(each.elements for each in inside),
+            pieces=sum(each.pieces for each in inside),
+            seconds_by_stage={
+                stage: sum(each.seconds_by_stage[stage] for each in inside) for stage in STAGES
+            },
+            bytes_held=sum(each.bytes_held for each in inside),
+            memory_use=sum_memory_use([each.memory_use for each in inside]),
             waiting=len(pool.queue),
             waiting_bytes=pool.queue.nbytes,
             checked=checker.checked,
             unchecked=checker.unchecked,
             fell_back=pool.cpu_fallback.fell_back,
-            devices=tuple(DeviceStats.of(device) for device in pool.list_open_devices()),
+            devices=devices,
         )
 
     def families(self) -> list[Family]:

@@ -21,6 +21,7 @@ from gpu_executor.executor.device_pool import DevicePool
 from gpu_executor.executor.job_queue import JobQueue
 from gpu_executor.executor.jobs import (
     CallArguments,
+    DeviceJob,
     Job,
     copy_exception,
     copy_exception_for_each,
@@ -136,6 +137,9 @@ def _work(pool: DevicePool, device_index: int, ended: threading.Event) -> None:
 def run_jobs(pool: DevicePool, device_index: int, jobs: list[Job]) -> None:
     """Run jobs of one kernel that were taken from the queue, and resolve their futures. Ctrl-C in a
     callback is raised after the last callback."""
+    if isinstance(jobs[0], DeviceJob):
+        _run_device_job(pool, device_index, jobs[0])
+        return
     begun, metrics = perf_counter(), pool.devices[device_index].metrics
     try:
         device, outcomes = _run_calls(pool, device_index, jobs)
@@ -159,6 +163,24 @@ def run_jobs(pool: DevicePool, device_index: int, jobs: list[Job]) -> None:
         # Break the exception -> traceback -> frame reference cycle, which holds the arrays.
         for each in (jobs, outcomes, finished):
             each.clear()
+
+
+def _run_device_job(pool: DevicePool, device_index: int, job: DeviceJob) -> None:
+    """Perform a call on device arrays, or a fetch, and resolve its future."""
+    outcome: Any
+    try:
+        outcome = job.perform()
+    except BaseException as error:  # Ctrl-C in a waiting thread too: the future is resolved
+        outcome = error
+    finally:
+        # Before the future is resolved: its owner may submit another job and wait for it.
+        pool.queue.mark_idle(device_index)
+    deferred = defer_callbacks()
+    try:
+        job.resolve([outcome])
+    finally:
+        del outcome  # Break the exception -> traceback -> frame reference cycle.
+        flush_callbacks(*deferred)
 
 
 def _resolve(metrics: DeviceMetrics, finished: Sequence[JobOutcomes], ended: float) -> None:

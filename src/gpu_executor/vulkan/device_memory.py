@@ -25,10 +25,7 @@ import numpy as np
 from gpu_executor.call import Array, Call
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayCopy, Dispatch, assign_array, copy_array, is_same_array
-from gpu_executor.errors import (
-    DeviceLostError,
-    GpuError,
-)
+from gpu_executor.errors import ClosedError, DeviceLostError, GpuError
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import Shape, to_native
@@ -113,6 +110,11 @@ class DeviceMemory:
         """Whether the backend is closed, and every array gone."""
         return self.stream is DISOWNED or self.stream.closed
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether this thread records a graph."""
+        return self._capture.steps is not None
+
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
         nbytes, tables = math.prod(shape) * dtype.itemsize, self._capture.tables
@@ -154,6 +156,11 @@ class DeviceMemory:
             raise GpuError(
                 "a graph is being recorded, so there is no result to fetch yet; leave its `with` "
                 "block and call the graph first"
+            )
+        if self.stream is not DISOWNED and self.stream.closed:
+            raise ClosedError(
+                f"the array of shape {array.shape} and dtype {array.dtype} was on "
+                f"{self.info.name}, which was closed or lost; its elements are gone with it"
             )
         if not array.is_contiguous:
             array = copy_array(array)

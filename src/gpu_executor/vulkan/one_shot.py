@@ -136,12 +136,17 @@ class VulkanSpirvBackend(HostArraysOnly):
         raise refuse("asarray", self.name)
 
     def explain(
-        self, kernel: Kernel, *arrays: npt.ArrayLike, device_local: bool | None = None
+        self,
+        kernel: Kernel,
+        *arrays: npt.ArrayLike,
+        device_local: bool | None = None,
+        params: Any = None,
+        out_shape: Any = None,
     ) -> Plan:
         """Open a device and return the plan that `run` would follow; one integer is a count."""
         given = arrays_to_explain(kernel, arrays)
         with self._open_session(counts=False) as session:
-            return session.explain(kernel, given, device_local)
+            return session.explain(kernel, given, device_local, params=params, out_shape=out_shape)
 
     def profile(self, *, trace: str | Path | None = None) -> StageProfile:
         raise refuse("profile", self.name)

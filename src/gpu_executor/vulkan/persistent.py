@@ -24,6 +24,7 @@ from gpu_executor.plan import Plan, RunOptions
 from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.telemetry.spans import TraceFile
 from gpu_executor.vulkan.batch import Job, Stream, run_batch
+from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.mapped_arrays import ImportedArray
 from gpu_executor.vulkan.profile import Profile
 from gpu_executor.vulkan.session import Session
@@ -193,6 +194,11 @@ class PersistentVulkanBackend(Backend):
         self._check_open()
         return upload(self._session.device_memory, array)
 
+    @property
+    def array_device(self) -> DeviceMemory:
+        """What holds the device arrays."""
+        return self._session.device_memory
+
     def synchronize(self) -> None:
         """Wait for all calls on device arrays; raises the first error that one of them found."""
         self._check_open()
@@ -219,12 +225,17 @@ class PersistentVulkanBackend(Backend):
         kernel: Kernel,
         *arrays: npt.ArrayLike | DeviceArray,
         device_local: bool | None = None,
+        params: Any = None,
+        out_shape: Any = None,
     ) -> Plan:
         """Return the plan that `run` would follow for these arrays, or for n elements.
 
         Print it for its reasons.
         """
-        return self._session.explain(kernel, arrays_to_explain(kernel, arrays), device_local)
+        given = arrays_to_explain(kernel, arrays)
+        return self._session.explain(
+            kernel, given, device_local, params=params, out_shape=out_shape
+        )
 
     @property
     def calibration(self) -> Calibration | None:

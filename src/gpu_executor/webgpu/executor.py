@@ -203,14 +203,16 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
         self._check_open()
         return SequentialStream(run, jobs, out, params)
 
-    def explain(self, kernel: Kernel, *arrays: npt.ArrayLike) -> WgpuPlan:
+    def explain(
+        self, kernel: Kernel, *arrays: npt.ArrayLike, params: Any = None, out_shape: Any = None
+    ) -> WgpuPlan:
         """Return the pieces, bucket and work-groups of `run` on these arrays, or on n elements.
 
-        Print it for its reasons.
+        Print it for its reasons. `params` change nothing here.
         """
         self._check_open()
         given = arrays_to_explain(kernel, arrays)
-        return self._scheduler.explain(self._signatures.get(kernel, given))
+        return self._scheduler.explain(self._signatures.get(kernel, given, out_shape))
 
     def profile(self, *, trace: str | Path | None = None) -> StageProfile:
         """Record the stages of all calls until the `with` ends: `stages()`, `save_trace(path)`.

@@ -32,8 +32,8 @@ class TracingApi:
     no_provider: type[TracerProvider]
     """The class that `get_provider` returns while no provider is set."""
     get_current: Callable[[], Context]
-    may_be_set: Callable[[], bool]
-    """Whether a provider may be set. Cheaper than `get_provider`, which reads the environment."""
+    trace: Any
+    """The module `opentelemetry.trace`."""
     tracer: Tracer | None = None
 
 
@@ -48,13 +48,8 @@ def _load_api() -> TracingApi | None:
     except Exception:
         log.warning("no spans will be recorded: the tracer provider failed", exc_info=True)
         return None
-
-    def may_be_set() -> bool:
-        # A private attribute of opentelemetry-api. True, and so slower, where it is missing.
-        return getattr(trace, "_TRACER_PROVIDER", True) is not None
-
     functions = trace.get_tracer_provider, trace.ProxyTracerProvider, context.get_current
-    return TracingApi(*functions, may_be_set)
+    return TracingApi(*functions, trace)
 
 
 def get_tracer() -> Tracer | None:
@@ -62,7 +57,9 @@ def get_tracer() -> Tracer | None:
     api = _load_api()
     if api is None or api.tracer is not None:
         return None if api is None else api.tracer
-    if not api.may_be_set():
+    # A private attribute of opentelemetry-api. Where it is missing, `get_provider` tells, which
+    # reads the environment and takes longer. This runs for every call.
+    if getattr(api.trace, "_TRACER_PROVIDER", True) is None:
         return None
     provider = api.get_provider()
     # While no provider is set, spans would be dropped. A process sets its provider once,
