@@ -1,0 +1,109 @@
+"""README.md is one program: its Python blocks run in order and print what the page says.
+
+`# -> text` after a call of `print`, or on the next line, is what that call prints. `...` stands for
+any text. Each `print` of the page has such a comment, so every value on the page is checked.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import gpu_executor as gx
+
+PAGE = Path(__file__).parents[1] / "README.md"
+TEXT = PAGE.read_text()
+NEEDS_RAY = "# This block needs Ray"
+BLOCK = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
+EXPECTED = re.compile(r"# -> (.*)$")
+
+
+def parse_blocks(text: str) -> Iterator[ast.Module]:
+    """The page's Python blocks, with the line numbers of the page. A block that needs Ray is left
+    out where Ray is not installed."""
+    for match in BLOCK.finditer(text):
+        if match[1].startswith(NEEDS_RAY) and importlib.util.find_spec("ray") is None:
+            continue
+        yield ast.parse("\n" * text.count("\n", 0, match.start(1)) + match[1])
+
+
+def run_blocks(blocks: list[ast.Module], names: dict[str, object]) -> None:
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), names)
+
+
+def find_expected_output(blocks: list[ast.Module]) -> dict[int, str]:
+    """What each call of `print` must print, by the line on which the call begins."""
+    lines = TEXT.splitlines()
+    nodes = [node for block in blocks for node in ast.walk(block) if isinstance(node, ast.Call)]
+    expected = {}
+    for node in nodes:
+        if isinstance(node.func, ast.Name) and node.func.id == "print":
+            last = node.end_lineno or node.lineno
+            comment = EXPECTED.search(lines[last - 1]) or EXPECTED.search(lines[last])
+            assert comment, f"README.md:{node.lineno}: a print without `# ->`"
+            expected[node.lineno] = comment[1]
+    return expected
+
+
+def make_print(printed: dict[int, str]) -> Callable[..., None]:
+    """A `print` that stores its text under the line of the caller."""
+
+    def print_to_store(*values: object) -> None:
+        line = sys._getframe(1).f_lineno
+        assert line not in printed, f"README.md:{line}: a print that is called twice"
+        printed[line] = " ".join(map(str, values))
+
+    return print_to_store
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Whether a text is the expected one, in which `...` stands for any text."""
+    return re.fullmatch(".*".join(map(re.escape, expected.split("..."))), printed) is not None
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+
+
+@pytest.mark.slow
+def test_the_readme_is_a_program_that_prints_what_the_page_says(tmp_path: Path) -> None:
+    blocks = list(parse_blocks(TEXT))
+    expected = find_expected_output(blocks)
+    assert len(blocks) >= 10
+    assert len(expected) >= 12
+    printed: dict[int, str] = {}
+    run_blocks(blocks, {"print": make_print(printed)})
+    assert printed.keys() == expected.keys()
+    wrong = {n: printed[n] for n, text in expected.items() if not matches(text, printed[n])}
+    assert wrong == {}
+    assert (tmp_path / "trace.json").is_file()
+
+
+def test_the_readme_opens_nothing_but_executors() -> None:
+    code = "".join(BLOCK.findall(TEXT))
+    opened = re.findall(r"gx\.(?:cluster\.)?\w*(?:Executor|Backend|open_backend)\b", code)
+    assert set(opened) == {"gx.GpuExecutor", "gx.cluster.RayExecutor"}
+
+
+def test_on_webgpu_the_first_line_that_cannot_run_says_so() -> None:
+    blocks = list(parse_blocks(TEXT.replace("gx.GpuExecutor()", 'gx.GpuExecutor("webgpu")', 1)))
+    names: dict[str, object] = {}
+    with pytest.raises(gx.errors.NotSupportedError, match=r"to_device.*webgpu.*vulkan") as error:
+        run_blocks(blocks, names)
+    frames = traceback.extract_tb(error.value.__traceback__)
+    failed = [frame.line or "" for frame in frames if frame.filename == str(PAGE)]
+    assert len(failed) == 1
+    assert failed[0].startswith("x = gpu.to_device(Fr.arange(4096))")
+    gpu = names["gpu"]
+    assert isinstance(gpu, gx.GpuExecutor)
+    gpu.close()
