@@ -1,4 +1,4 @@
-"""The documentation names files that exist, and links to pages that exist."""
+"""The documentation names files that exist, and links to pages and headings that exist."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ REPOSITORY = Path(__file__).parent.parent
 PAGES = [*sorted((REPOSITORY / "docs").glob("*.md")), *sorted(REPOSITORY.glob("*.md"))]
 FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|glsl|wgsl|comp|json))`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+SECTION_LINK = re.compile(r"\]\(([^)#:]*)#([^)]*)\)")
+HEADING = re.compile(r"^#+ (.*)$", flags=re.MULTILINE)
 MADE_BY_READERS = {"trace.json", "saxpy.comp"}
 """Names of files that the reader's own program reads or writes."""
 
@@ -34,6 +36,23 @@ def test_every_link_leads_to_a_file() -> None:
         for page in PAGES
         for target in LINK.findall(page.read_text())
         if not (page.parent / target).exists()
+    ]
+    assert missing == []
+
+
+def find_anchors(page: Path) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    headings = [re.sub(r"[^\w\- ]", "", each.lower()) for each in HEADING.findall(prose)]
+    return {each.strip().replace(" ", "-") for each in headings}
+
+
+def test_every_link_to_a_section_leads_to_a_heading() -> None:
+    missing = [
+        f"{page.name}: {target}#{anchor}"
+        for page in PAGES
+        for target, anchor in SECTION_LINK.findall(page.read_text())
+        if anchor not in find_anchors(page.parent / target if target else page)
     ]
     assert missing == []
 

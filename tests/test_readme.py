@@ -11,32 +11,29 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import gpu_executor as gx
+from tests.support.pages import BLOCK, REPOSITORY, parse_blocks, run_blocks
 
-PAGE = Path(__file__).parents[1] / "README.md"
+PAGE = REPOSITORY / "README.md"
 TEXT = PAGE.read_text()
 NEEDS_RAY = "# This block needs Ray"
-BLOCK = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
 EXPECTED = re.compile(r"# -> (.*)$")
 
 
-def parse_blocks(text: str) -> Iterator[ast.Module]:
-    """The page's Python blocks, with the line numbers of the page. A block that needs Ray is left
-    out where Ray is not installed."""
-    for match in BLOCK.finditer(text):
-        if match[1].startswith(NEEDS_RAY) and importlib.util.find_spec("ray") is None:
-            continue
-        yield ast.parse("\n" * text.count("\n", 0, match.start(1)) + match[1])
-
-
-def run_blocks(blocks: list[ast.Module], names: dict[str, object]) -> None:
-    for block in blocks:
-        exec(compile(block, str(PAGE), "exec"), names)
+def parse_program(text: str) -> list[ast.Module]:
+    """The page's Python blocks. One that needs Ray is left out where Ray is not installed."""
+    has_ray = importlib.util.find_spec("ray") is not None
+    texts, blocks = BLOCK.findall(text), parse_blocks(text)
+    return [
+        block
+        for block, source in zip(blocks, texts, strict=True)
+        if has_ray or not source.startswith(NEEDS_RAY)
+    ]
 
 
 def find_expected_output(blocks: list[ast.Module]) -> dict[int, str]:
@@ -77,12 +74,12 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_the_readme_is_a_program_that_prints_what_the_page_says(tmp_path: Path) -> None:
-    blocks = list(parse_blocks(TEXT))
+    blocks = parse_program(TEXT)
     expected = find_expected_output(blocks)
     assert len(blocks) >= 10
     assert len(expected) >= 12
     printed: dict[int, str] = {}
-    run_blocks(blocks, {"print": make_print(printed)})
+    run_blocks(PAGE, blocks, {"print": make_print(printed)})
     assert printed.keys() == expected.keys()
     wrong = {n: printed[n] for n, text in expected.items() if not matches(text, printed[n])}
     assert wrong == {}
@@ -96,10 +93,10 @@ def test_the_readme_opens_nothing_but_executors() -> None:
 
 
 def test_on_webgpu_the_first_line_that_cannot_run_says_so() -> None:
-    blocks = list(parse_blocks(TEXT.replace("gx.GpuExecutor()", 'gx.GpuExecutor("webgpu")', 1)))
+    blocks = parse_program(TEXT.replace("gx.GpuExecutor()", 'gx.GpuExecutor("webgpu")', 1))
     names: dict[str, object] = {}
     with pytest.raises(gx.errors.NotSupportedError, match=r"to_device.*webgpu.*vulkan") as error:
-        run_blocks(blocks, names)
+        run_blocks(PAGE, blocks, names)
     frames = traceback.extract_tb(error.value.__traceback__)
     failed = [frame.line or "" for frame in frames if frame.filename == str(PAGE)]
     assert len(failed) == 1

@@ -1,0 +1,23 @@
+"""The Python blocks of Markdown pages."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+BLOCK = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
+
+
+def parse_blocks(text: str) -> Iterator[ast.Module]:
+    """The Python blocks of a page's text, with the line numbers of the page."""
+    for match in BLOCK.finditer(text):
+        yield ast.parse("\n" * text.count("\n", 0, match.start(1)) + match[1])
+
+
+def run_blocks(page: Path, blocks: Iterable[ast.Module], names: dict[str, object]) -> None:
+    """Run the blocks of a page in order, as one program."""
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)

@@ -1,0 +1,38 @@
+"""The Python blocks of a page in docs/ run in order, as one program, and their assertions hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import BLOCK, REPOSITORY, parse_blocks, run_blocks
+
+ASSERTIONS = {
+    "executor.md": 5,
+    "fields.md": 7,
+    "kernels.md": 9,
+    "telemetry.md": 1,
+    "webgpu.md": 3,
+}
+"""The pages with Python blocks, and how many assertions they have at least."""
+RUN_ELSEWHERE = {"cluster.md"}
+"""tests/cluster/test_page.py runs it on the cluster that the tests there share."""
+
+
+def test_every_page_with_python_blocks_is_run() -> None:
+    pages = (REPOSITORY / "docs").glob("*.md")
+    with_code = {page.name for page in pages if BLOCK.search(page.read_text())}
+    assert with_code == ASSERTIONS.keys() | RUN_ELSEWHERE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ASSERTIONS)
+def test_the_code_of_a_page_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = REPOSITORY / "docs" / name
+    text = page.read_text()
+    assert sum(block.count("assert ") for block in BLOCK.findall(text)) >= ASSERTIONS[name]
+    run_blocks(page, parse_blocks(text), {})
