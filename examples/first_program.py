@@ -16,15 +16,11 @@ with gx.GpuExecutor() as gpu:  # a GPU by Vulkan or WebGPU; a software driver or
     doubled = gpu.run(add, x, x)  # runs now, in this thread
     print("twice", x[-1], "is", doubled[-1])
 
-    future = gpu.submit(
-        add, x, doubled
-    )  # runs when the device is free: a concurrent.futures.Future
+    future = gpu.submit(add, x, doubled)  # runs when the device is free
     print("thrice", x[-1], "is", future.result()[-1])
 
-    # Elements of finite fields: exact on every device, as Python's integers are.
+    # Elements of finite fields, in device memory: exact on every device, as Python's integers are.
     field = gx.fields.BLS12_381_FQ
-    a, b = field.encode([field.modulus - 1, 5]), field.encode([3, 7])
-    sums = gpu.run(gx.kernels.load("bls12_381_fq_add"), a.numpy(), b.numpy())
-    print(
-        "-1 + 3 and 5 + 7 modulo a prime of 381 bits:", *field.from_words(sums, "canonical").ints()
-    )
+    a = gpu.to_device(field.encode([-1, 5], reduce=True))
+    b = gpu.to_device(field.encode([3, 7]))
+    print("-1 + 3 and 5 + 7 modulo a prime of 381 bits:", *(a + b).tolist())
