@@ -112,6 +112,38 @@ def test_an_in_out_argument_changes_only_as_out(backend: Backend) -> None:
     np.testing.assert_array_equal(x.numpy(), expect_step(X, Y))
 
 
+def test_a_kernel_that_reads_in_any_order_may_write_over_its_input(backend: Backend) -> None:
+    a, b = words(300, 300), words(300, 300, seed=2)
+    x, y = backend.to_device(a), backend.to_device(b)
+    assert backend.run(PRODUCT, x, y, out=x) is x
+    np.testing.assert_array_equal(x.numpy(), a @ b)
+    backend.run(PRODUCT, y.T, y.T, out=y.T)
+    np.testing.assert_array_equal(y.numpy(), (b.T @ b.T).T)
+
+
+def test_an_initial_value_does_not_overwrite_an_input(backend: Backend) -> None:
+    """Without `init=None` an output is set to zeros before the kernel runs."""
+    reverse = gx.Kernel.from_glsl(
+        """
+        #version 450
+        layout(local_size_x = 64) in;
+        layout(binding = 0) writeonly buffer Y { uint y[]; };
+        layout(binding = 1) readonly buffer X { uint x[]; };
+        void main() {
+            uint i = gl_GlobalInvocationID.x;
+            if (i < x.length()) y[i] = x[x.length() - 1 - i];
+        }
+        """,
+        reference=lambda x: x[::-1],
+    )
+    there = backend.to_device(X)
+    backend.run(reverse, there, out=there)
+    backend.run(reverse, there[:10], out=there[:10])
+    expected = X[::-1].copy()
+    expected[:10] = expected[9::-1]
+    np.testing.assert_array_equal(there.numpy(), expected)
+
+
 def test_overlapping_outputs_are_refused(backend: Backend) -> None:
     a, b = backend.to_device(X), backend.to_device(Y)
     with pytest.raises(ArgumentShapeError, match="out 0 overlaps argument 0"):

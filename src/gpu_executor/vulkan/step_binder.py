@@ -208,6 +208,10 @@ class StepBinder:
         for array, operand in zip(step.arrays, signature.operands, strict=True):
             storage, nbytes = array.storage, array.nbytes
             total += nbytes
+            if not operand.is_input and _overwrites_input(step, array):
+                made = self._device.empty(array.shape, array.dtype)
+                written_back.append(ArrayCopy(made, array))
+                array, storage = made, made.storage  # noqa: PLW2901
             if not (  # nearly all arrays are whole storages
                 isinstance(storage, VulkanStorage)
                 and storage.device is self._device
@@ -462,6 +466,20 @@ def _set_checks(
 def _list_pending(checks: Sequence[StatusCheck]) -> tuple[StatusCheck, ...]:
     """Return the distinct checks that have not passed yet."""
     return tuple(dict.fromkeys(each for each in checks if not each.passed))
+
+
+def _overwrites_input(step: CallStep, output: DeviceArray) -> bool:
+    """Whether an output is the array of an input that the kernel may still read afterwards.
+
+    Kernels that work element by element read an element before they write it. Other kernels read in
+    any order, and the initial value of an output is written before the kernel reads anything. Only
+    the very same view of an input may be an output, so the two begin at the same offset.
+    """
+    kernel = step.call.signature.kernel
+    return (kernel.split == "whole" or kernel.has_init) and any(
+        operand.is_input and array.storage is output.storage and array.offset == output.offset
+        for array, operand in zip(step.arrays, step.call.signature.operands, strict=True)
+    )
 
 
 def _fill_outputs(
