@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import numpy as np
+import numpy.typing as npt
 from ray import cloudpickle
 
 from gpu_executor.cluster.serialization import PackedCalls, RemoteFailure, unpack_calls
@@ -26,6 +29,17 @@ class DeviceOptions:
     """None: the settings come from the environment of the actor's node."""
     check: float
     """The `check=` of the actor's `GpuExecutor`."""
+
+
+class ArrayLayout(NamedTuple):
+    """What `explain` needs to know of an array, without its elements."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def make_placeholder(self) -> npt.NDArray[Any]:
+        """An array of this layout, without memory for its elements."""
+        return np.broadcast_to(np.zeros((), self.dtype), self.shape)
 
 
 class DeviceActor:
@@ -66,6 +80,26 @@ class DeviceActor:
             for call in unpack_calls(calls, top_level)
         ]
         return [_wait_for_outcome(future) for future in futures]
+
+    def trim(self) -> int | RemoteFailure:
+        """Free memory that no call needs, and return the number of bytes freed."""
+        assert self._executor is not None
+        try:
+            return self._executor.trim()
+        except Exception as error:
+            return RemoteFailure.from_exception(error)
+
+    def explain(
+        self, pickled: bytes, arrays: Sequence[ArrayLayout | int], params: Any, out_shape: Any
+    ) -> str | RemoteFailure:
+        """How the device would run a kernel on arrays of these layouts, or on n elements."""
+        assert self._executor is not None
+        try:
+            given = [each if isinstance(each, int) else each.make_placeholder() for each in arrays]
+            kernel = cloudpickle.loads(pickled)
+            return self._executor.explain(kernel, *given, params=params, out_shape=out_shape)
+        except Exception as error:
+            return RemoteFailure.from_exception(error)
 
     def close(self) -> None:
         """Close the device, which writes its caches to disk."""

@@ -84,6 +84,14 @@ class ActorClient:
         self.nbytes -= message.nbytes
         self.calls -= len(message.jobs)
 
+    def trim(self) -> Any:
+        """Ask the actor to free idle memory; return a Ray reference to its answer."""
+        return self._handle.trim.remote()
+
+    def explain(self, *question: Any) -> Any:
+        """Ask the actor how it would run a call; return a Ray reference to its answer."""
+        return self._handle.explain.remote(*question)
+
     def close_device(self) -> Any:
         """Tell the actor to close its device; return a Ray reference that is ready when it has."""
         return self._handle.close.remote()

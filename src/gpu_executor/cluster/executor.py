@@ -8,12 +8,20 @@ import time
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import closing
+from numbers import Integral
 from typing import Any, Literal
 
-from gpu_executor.cluster.actor import DeviceOptions
-from gpu_executor.cluster.actor_slots import ActorSlot, InFlightLimits
+import ray
+from ray import cloudpickle
+
+from gpu_executor.arguments import describe
+from gpu_executor.backend import refuse
+from gpu_executor.call import as_arrays, check
+from gpu_executor.cluster.actor import ArrayLayout, DeviceOptions
+from gpu_executor.cluster.actor_slots import ActorClient, ActorSlot, InFlightLimits
 from gpu_executor.cluster.dispatcher import Dispatcher
 from gpu_executor.cluster.jobs import create_job
 from gpu_executor.cluster.node_watcher import NodeWatcher
@@ -22,6 +30,7 @@ from gpu_executor.cluster.serialization import RemoteFailure
 from gpu_executor.cluster.session import RAY_SESSION
 from gpu_executor.cluster.stats import ActorStats, ClusterStats
 from gpu_executor.errors import (
+    ArgumentTypeError,
     ClosedError,
     GpuError,
     QueueFullError,
@@ -39,6 +48,7 @@ from gpu_executor.executor.jobs import (
 )
 from gpu_executor.executor.result_check import ResultChecker
 from gpu_executor.kernel import Kernel
+from gpu_executor.overlaps import JobsInFlight
 from gpu_executor.settings import (
     Settings,
     WhenFull,
@@ -46,10 +56,15 @@ from gpu_executor.settings import (
     check_when_full,
     resolve_settings,
 )
+from gpu_executor.streams import GeneratorStream, StreamJob, iterate_jobs
 
 TRIES = 3
 IN_FLIGHT = 128
 IN_FLIGHT_BYTES = 256 << 20
+STREAM_READ_AHEAD = 16
+"""Jobs that a stream reads ahead, for each device."""
+NAME = "ray"
+"""The name of the executor in `NotSupportedError`."""
 RESERVED_ACTOR_OPTIONS = {
     "max_concurrency",
     "max_restarts",
@@ -143,12 +158,15 @@ class RayExecutor(Executor):
         kernel: Kernel,
         *arrays: Any,
         out: Any = None,
+        keep: bool | None = None,
         params: Any = None,
         out_shape: Any = None,
     ) -> Any:
         """Run a kernel on one of the devices and return its result. `params` are the kernel's
-        parameters, a dict by name or a tuple by position; `out_shape` replaces the kernel's."""
-        return self.submit(kernel, *arrays, out=out, params=params, out_shape=out_shape).result()
+        parameters, a dict by name or a tuple by position; `out_shape` replaces the kernel's. There
+        are no device arrays here: `keep=True` raises `NotSupportedError`."""
+        options = {"out": out, "keep": keep, "params": params, "out_shape": out_shape}
+        return self.submit(kernel, *arrays, **options).result()
 
     def run_batch(
         self,
@@ -174,6 +192,26 @@ class RayExecutor(Executor):
             for future in futures:
                 future.cancel()
             raise
+
+    def stream(
+        self,
+        kernel: Kernel,
+        jobs: Iterable[Sequence[Any]],
+        *,
+        out: Iterable[Any] | None = None,
+        params: Any = None,
+    ) -> GeneratorStream:
+        """Run a kernel on jobs as an iterable yields them. Yields results in order, and reads
+        sixteen jobs ahead for each device.
+
+        `out` yields an array (or a tuple of arrays) for each job, to write its result to. An array
+        may come again after its result was taken; earlier it is refused. `params` serves all jobs;
+        a list has one entry for each job.
+        """
+        _check_kernel(kernel)
+        self._check_open()
+        given = iterate_jobs(jobs, out, params)
+        return GeneratorStream(self._stream_results(kernel, given, has_out=out is not None))
 
     async def run_async(
         self,
@@ -201,7 +239,10 @@ class RayExecutor(Executor):
         """Schedule a kernel on arrays and return a future. The keywords are `out=`, the array for
         the result, `params=` and `out_shape=`."""
         kernel = _check_kernel(fn)
-        return self._submit(kernel, read_submission(kernel, args, kwargs), self._when_full)
+        call = read_submission(kernel, args, kwargs)
+        if call.keep:
+            raise refuse("run with keep=True", NAME)
+        return self._submit(kernel, call, self._when_full)
 
     def map(
         self,
@@ -246,7 +287,33 @@ class RayExecutor(Executor):
         if wait:
             self._dispatcher.join()
 
+    def close(self) -> None:
+        """`shutdown()`: end the actors when the pending jobs are answered."""
+        self.shutdown()
+
     # --- state ---
+
+    def explain(
+        self, kernel: Kernel, *arrays: Any, params: Any = None, out_shape: Any = None
+    ) -> str:
+        """How each device would run a kernel on these arrays, as text. One integer alone is a
+        number of elements. The actors answer after the calls that they have."""
+        _check_kernel(kernel)
+        given: list[ArrayLayout | int]
+        if len(arrays) == 1 and isinstance(arrays[0], Integral):
+            given = [int(arrays[0])]
+        else:
+            converted = as_arrays(kernel, arrays)
+            check(kernel, converted, on_device=False, out_shape=out_shape)
+            given = [ArrayLayout(each.dtype, each.shape) for each in converted]
+        question = cloudpickle.dumps(kernel), given, params, out_shape
+        answers = self._ask_actors(lambda actor: actor.explain(*question))
+        return "\n\n".join(f"{slot.placement}:\n{answer}" for slot, answer in answers)
+
+    def trim(self) -> int:
+        """Free memory of the devices that no running call needs; returns the number of bytes freed.
+        The actors do so after the calls that they have."""
+        return sum(answer for _, answer in self._ask_actors(lambda actor: actor.trim()))
 
     def stats(self) -> ClusterStats:
         """Return counters for each device, and the number of calls that have no answer yet."""
@@ -262,6 +329,84 @@ class RayExecutor(Executor):
         state = "shut down" if self._dispatcher.admission.closed else "open"
         placements = ", ".join(str(slot.placement) for slot in self._dispatcher.slots)
         return f"<RayExecutor on {placements}, {state}>"
+
+    # --- what a cluster has not: device arrays, memory that a device shares with the caller ---
+
+    def to_device(self, array: Any) -> Any:
+        raise refuse("to_device", NAME)
+
+    def empty(self, shape: Any, dtype: Any = None) -> Any:
+        raise refuse("empty", NAME)
+
+    def zeros(self, shape: Any, dtype: Any = None) -> Any:
+        raise refuse("zeros", NAME)
+
+    def asarray(self, array: Any) -> Any:
+        raise refuse("asarray", NAME)
+
+    def import_array(self, array: Any) -> Any:
+        raise refuse("import_array", NAME)
+
+    def graph(self, *inputs: Any) -> Any:
+        raise refuse("graph", NAME)
+
+    def synchronize(self) -> None:
+        raise refuse("synchronize", NAME)
+
+    def profile(self, *, trace: Any = None) -> Any:
+        raise refuse("profile", NAME)
+
+    def _ask_actors(self, ask: Callable[[ActorClient], Any]) -> list[tuple[ActorSlot, Any]]:
+        """The answers of the actors that are ready. The first failure is raised; an actor that dies
+        meanwhile has no answer."""
+        self._check_open()
+        ready = [
+            (slot, slot.actor)
+            for slot in self._dispatcher.slots
+            if slot.actor is not None and slot.actor.ready
+        ]
+        asked = [(slot, ask(actor)) for slot, actor in ready]
+        answers = []
+        for slot, reference in asked:
+            try:
+                answer = ray.get(reference)
+            except ray.exceptions.RayActorError:
+                continue
+            if isinstance(answer, RemoteFailure):
+                raise answer.to_exception()
+            answers.append((slot, answer))
+        return answers
+
+    def _stream_results(
+        self, kernel: Kernel, jobs: Iterator[StreamJob], *, has_out: bool
+    ) -> Generator[Any, None, None]:
+        """The results of a stream, in order."""
+        in_flight = JobsInFlight()
+
+        def make_call(job: StreamJob) -> CallArguments:
+            if not isinstance(job.arrays, tuple | list):
+                raise ArgumentTypeError(
+                    f"job {job.number}: a job is a tuple of arrays, not {describe(job.arrays)}"
+                )
+            call = CallArguments.of(kernel, job.arrays, job.out, job.params).detach()
+            if has_out:
+                in_flight.add(job.number, call.arrays, call.out)
+            return call
+
+        def submit(call: CallArguments) -> Future[Any]:
+            return self._submit(kernel, call, "block")
+
+        def get_read_ahead() -> int:
+            return STREAM_READ_AHEAD * len(self._dispatcher.slots)
+
+        calls = map(make_call, jobs)
+        with closing(
+            ClusterMapIterator(submit, calls, get_read_ahead, None, numbered=True)
+        ) as each:
+            for result in each:
+                if has_out:
+                    in_flight.remove_oldest()
+                yield result
 
     def _check_open(self) -> None:
         if self._dispatcher.admission.closed:
@@ -298,7 +443,11 @@ class ClusterMapIterator(Iterator[Any]):
         calls: Iterator[CallArguments],
         get_read_ahead: Callable[[], int],
         timeout: float | None,
+        *,
+        numbered: bool = False,
     ) -> None:
+        """`numbered`: whether the exception of a call names the index of the call."""
+        self._numbered, self._consumed = numbered, 0
         self._submit, self._calls, self._get_read_ahead = submit, calls, get_read_ahead
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._futures: deque[Future[Any]] = deque()
@@ -312,11 +461,16 @@ class ClusterMapIterator(Iterator[Any]):
             raise final_error or StopIteration
         timeout = None if self._deadline is None else self._deadline - time.monotonic()
         try:
-            result = self._futures[0].result(timeout)
+            result = (
+                _wait_for_job(self._consumed, self._futures[0])
+                if self._numbered
+                else self._futures[0].result(timeout)
+            )
         except BaseException:
             self.close()
             raise
         self._futures.popleft()
+        self._consumed += 1
         self._fill()
         return result
 
