@@ -101,6 +101,8 @@ class Session:
         """Whether a stream closes the session when it ends; slots that open streams hold."""
         self.profile: Profile | None = None
         self._profiling, self._record = threading.Lock(), Record()
+        self._counting = threading.Lock()
+        """Held while calls on device arrays are counted; slots have records of their own."""
         with self._record.stage("setup"), contextlib.ExitStack() as opened:
             self.instance = Instance(validation=settings.validation)
             with contextlib.ExitStack() as alone:
@@ -300,8 +302,10 @@ class Session:
             array if isinstance(array, DeviceArray) else memory.put(array) for array in call.inputs
         ]
         memory.run(call, self.call_preparer.plan_on_device(signature))
-        self._record.calls += 1
-        self._record.elements += signature.count
+        with self._counting:
+            self._record.calls += 1
+            self._record.elements += signature.count
+            self._record.pieces += 1
         if targets or fetch:
             fetched = [array.numpy() for array in call.results]
             for target, array in zip(targets, fetched, strict=False):
