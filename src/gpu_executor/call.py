@@ -26,6 +26,7 @@ from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError,
 from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, to_native
 from gpu_executor.kernel_arguments import Argument, describe_dtype, have_same_layout
 from gpu_executor.kernel_declaration import parse_grid
+from gpu_executor.kernels.catalogue import find_field_operation
 from gpu_executor.lru import remember
 from gpu_executor.overlaps import is_same_view, list_outputs, may_overlap, overlaps_itself
 from gpu_executor.parameters import NO_VALUES, ParameterLayout, ParameterValues
@@ -307,6 +308,13 @@ def as_arrays(kernel: Kernel, arrays: Sequence[Any]) -> Sequence[Any]:
 
 def _convert_arrays(kernel: Kernel, arrays: Sequence[Any]) -> list[Any]:
     _check_kernel(kernel, arrays)
+    typed = [isinstance(array, ConvertsToWords) for array in arrays]
+    if any(typed) and not all(typed) and find_field_operation(kernel) is not None:
+        raise ArgumentTypeError(
+            f"{kernel.name}: argument {typed.index(True)} is an array of elements, and argument "
+            f"{typed.index(False)} is not, so its form is not known; make it one with "
+            "field.encode(ints) or field.from_words(words, form)"
+        )
     passed = [argument for argument in kernel.arguments if argument.is_input]
     return [
         _convert(kernel, index, array, argument.type.dtype)

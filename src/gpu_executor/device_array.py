@@ -171,6 +171,15 @@ class DeviceArray:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __bool__(self) -> bool:
+        return bool(self.numpy())
+
+    def __int__(self) -> int:
+        return int(self.numpy())
+
+    def __float__(self) -> float:
+        return float(self.numpy())
+
     def __deepcopy__(self, _memo: object) -> DeviceArray:
         return self.copy()
 

@@ -68,3 +68,10 @@ def test_an_array_of_another_field_is_refused(gpu: Gpu) -> None:
     x = BN254_FR.encode([1])
     with pytest.raises(ArgumentTypeError, match="computes modulo"):
         gpu.run(gx.kernels.load("bls12_381_fr_add"), x, x)
+
+
+def test_elements_beside_words_of_unknown_form_are_refused(gpu: Gpu) -> None:
+    x = FR.encode([1, 2, 3])
+    for others in ((x, x.numpy()), (x.numpy(), x), (gpu.to_device(x).data, x)):
+        with pytest.raises(ArgumentTypeError, match="its form is not known"):
+            gpu.run(gx.kernels.load("bls12_381_fr_add"), *others)

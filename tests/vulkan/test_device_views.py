@@ -123,6 +123,10 @@ def test_length_iteration_and_conversion(gpu: Gpu) -> None:
     assert len(x) == 2 and [row.shape for row in x] == [(3, 5, 7)] * 2
     np.testing.assert_array_equal(np.asarray(x[1]), A[1])
     assert np.asarray(x, np.float64).dtype == np.float64
+    assert int(x[0, 0, 0, 0]) == float(x[0, 0, 0, 0]) == A[0, 0, 0, 0]
+    assert bool(x[0, 0, 0, 0]) == bool(A[0, 0, 0, 0])
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(x)
     assert (x == A).all() and (x[0] != A[1]).any() and x.tolist() == A.tolist()
     with pytest.raises(TypeError):
         len(x[0, 0, 0, 0])

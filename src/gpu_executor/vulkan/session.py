@@ -100,17 +100,12 @@ class Session:
         self._close_deferred, self._stream_slots = False, 0
         """Whether a stream closes the session when it ends; slots that open streams hold."""
         self.profile: Profile | None = None
-        self._profiling, self._record = threading.Lock(), Record()
-        self._counting = threading.Lock()
-        """Held while calls on device arrays are counted; slots have records of their own."""
+        self._profiling, self._counting = threading.Lock(), threading.Lock()
+        self._record = Record()
+        """Calls on device arrays are counted here, by one thread at a time; slots have their own
+        records."""
         with self._record.stage("setup"), contextlib.ExitStack() as opened:
-            self.instance = Instance(validation=settings.validation)
-            with contextlib.ExitStack() as alone:
-                alone.callback(self.instance.close)
-                wanted = settings.device if device is None else device
-                handle, self.info = choose_device(self.instance.devices(), wanted)
-                self._device = Device(handle, self.info, self.instance.close)
-                alone.pop_all()  # from here on the device closes the instance
+            self._open_device(settings.device if device is None else device)
             opened.callback(self._device.close)
             self._driver_cache = DriverCache(self._device, settings.cache_dir if keep else None)
             opened.callback(self._driver_cache.close)
@@ -604,6 +599,14 @@ class Session:
 
     def _disown_after_fork(self) -> None:
         self.closed = self.forked = True
+
+    def _open_device(self, wanted: str | int | None) -> None:
+        self.instance = Instance(validation=self.settings.validation)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.instance.close)
+            handle, self.info = choose_device(self.instance.devices(), wanted)
+            self._device = Device(handle, self.info, self.instance.close)
+            undo.pop_all()  # from here on the device closes the instance
 
     def _make_resources(self, opened: contextlib.ExitStack) -> Resources:
         device, queues = self._device, self._device.queues
