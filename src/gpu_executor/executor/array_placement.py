@@ -9,61 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING
 
 from gpu_executor.arguments import describe
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
     ArgumentTypeError,
     ClosedError,
-    DeviceLostError,
     DeviceNotFoundError,
     GpuError,
     NoDeviceError,
 )
-from gpu_executor.executor.jobs import CallArguments
-from gpu_executor.overlaps import list_outputs
-
-if TYPE_CHECKING:
-    from gpu_executor.executor.open_device import OpenDevice
-
-LabelledArray = tuple[str, DeviceArray]
-"""A device array, and how messages refer to it: "argument 0"."""
-DEVICE_LOST = -4
-"""VK_ERROR_DEVICE_LOST."""
-
-
-def touches_device(call: CallArguments) -> bool:
-    """Whether a call reads or writes device arrays, or leaves its results on the device."""
-    if call.keep:
-        return True
-    for each in call.arrays:  # runs for every call: any() would take twice as long
-        if isinstance(each, DeviceArray):
-            return True
-    return call.out is not None and writes_to_device(call)
-
-
-def writes_to_device(call: CallArguments) -> bool:
-    """Whether the `out` of a call has device arrays."""
-    return any(isinstance(each, DeviceArray) for each in list_outputs(call.out))
-
-
-def label_arrays(call: CallArguments) -> Iterator[LabelledArray]:
-    """The device arrays of a call."""
-    for kind, arrays in (("argument", call.arrays), ("out", list_outputs(call.out))):
-        for index, array in enumerate(arrays):
-            if isinstance(array, DeviceArray):
-                yield f"{kind} {index}", array
-
-
-def make_lost_error(caller: str, label: str, array: DeviceArray, device: str) -> DeviceLostError:
-    """The error of a call on an array whose device was lost; `caller` is the kernel or method."""
-    error = DeviceLostError(caller, DEVICE_LOST, "the device of an array was lost")
-    error.args = (
-        f"{caller}: {_describe_array(label, array)} was on {device}, which was lost, and its "
-        "elements are gone with it; copy them to the device again with gpu.to_device(...)",
-    )
-    return error
+from gpu_executor.executor.call_arrays import LabelledArray, describe_array, make_lost_error
+from gpu_executor.executor.open_device import OpenDevice
 
 
 class ArrayPlacement:
@@ -87,7 +44,7 @@ class ArrayPlacement:
                 place = self._devices.index(found)
                 raise ArgumentTypeError(
                     f"{caller}: {first} is on {self._describe(found)}, and "
-                    f"{_describe_array(label, array)} is on {self._describe(holder)}; a call runs "
+                    f"{describe_array(label, array)} is on {self._describe(holder)}; a call runs "
                     f"on one device. Copy one of the arrays, with gpu.to_device(array, "
                     f"device={place}), or with array.copy_to(...) to another backend"
                 )
@@ -157,7 +114,7 @@ class ArrayPlacement:
         self, caller: str, label: str, array: DeviceArray, holder: OpenDevice | None
     ) -> GpuError:
         """Why a call cannot use an array."""
-        found, memory = _describe_array(label, array), array.storage.device
+        found, memory = describe_array(label, array), array.storage.device
         for device in self._devices:
             if device.has_lost(array) or (device is holder and memory.closed):
                 return make_lost_error(caller, label, array, self._describe(device))
@@ -183,7 +140,3 @@ class ArrayPlacement:
 
     def _list_names(self) -> list[str]:
         return [str(each.candidate) for each in self._devices]
-
-
-def _describe_array(label: str, array: DeviceArray) -> str:
-    return f"{label}, a device array of shape {array.shape} and dtype {array.dtype},"

@@ -20,11 +20,7 @@ from gpu_executor.backend import Backend
 from gpu_executor.call import Array, check, check_keep
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import KernelError
-from gpu_executor.executor.array_placement import (
-    label_arrays,
-    touches_device,
-    writes_to_device,
-)
+from gpu_executor.executor.call_arrays import label_arrays, touches_device, writes_to_device
 from gpu_executor.executor.device_pool import DevicePool
 from gpu_executor.executor.futures import CallerRunsFuture
 from gpu_executor.executor.jobs import (

@@ -21,7 +21,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, CopiesToDevice, TypedArray
 from gpu_executor.errors import GpuError
-from gpu_executor.executor.array_placement import touches_device
+from gpu_executor.executor.call_arrays import touches_device
 from gpu_executor.executor.call_runner import CallRunner, Failure
 from gpu_executor.executor.candidates import (
     BackendName,

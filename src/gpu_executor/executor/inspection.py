@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from gpu_executor.call import as_arrays
 from gpu_executor.errors import ClosedError
-from gpu_executor.executor.array_placement import label_arrays, touches_device
+from gpu_executor.executor.call_arrays import label_arrays, touches_device
 from gpu_executor.executor.candidates import DeviceRanking
 from gpu_executor.executor.device_metrics import DeviceProfile
 from gpu_executor.executor.device_pool import DevicePool

@@ -36,7 +36,7 @@ from gpu_executor.errors import (
     VulkanError,
     WrongResultError,
 )
-from gpu_executor.executor.array_placement import label_arrays, make_lost_error
+from gpu_executor.executor.call_arrays import label_arrays, make_lost_error
 from gpu_executor.executor.candidates import DeviceCandidate
 from gpu_executor.executor.coalescing import coalesce, split_results
 from gpu_executor.executor.device_metrics import DeviceCounts, DeviceMetrics, DeviceProfile
