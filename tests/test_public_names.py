@@ -6,6 +6,7 @@ import re
 
 import gpu_executor
 from gpu_executor import errors
+from gpu_executor.backend import Backend
 
 NAMES = [
     "CpuBackend",
@@ -34,6 +35,14 @@ NAMES = [
     "open_backend",
 ]
 MAX_NAMES = 25
+EXECUTOR_NAMES = [
+    *("array_device", "asarray", "close", "device", "empty", "explain", "graph", "import_array"),
+    *("map", "name", "profile", "run", "run_async", "run_batch", "run_field_add"),
+    *("serve_metrics", "shutdown", "stats", "stream", "submit", "synchronize", "to_device"),
+    *("trim", "zeros"),
+]
+"""What a `GpuExecutor` has: the methods of a backend, those of `concurrent.futures.Executor`, and
+its own."""
 BRANCH = re.compile(r"^(?P<stem>[| ]*)\+-- (?P<name>\w+) {2,}\S.*?(?:\(also (?P<also>\w+)\))?$")
 
 
@@ -70,6 +79,12 @@ def test_the_public_names_are_these() -> None:
 
 def test_the_public_names_are_few() -> None:
     assert len(gpu_executor.__all__) <= MAX_NAMES
+
+
+def test_the_names_of_an_executor_are_these() -> None:
+    executor = gpu_executor.GpuExecutor
+    assert [name for name in dir(executor) if not name.startswith("_")] == EXECUTOR_NAMES
+    assert {name for name in vars(Backend) if not name.startswith("_")} <= {*EXECUTOR_NAMES}
 
 
 def test_the_drawn_tree_is_the_tree_of_classes() -> None:

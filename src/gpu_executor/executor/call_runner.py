@@ -88,7 +88,7 @@ class CallRunner:
             if failure is None:
                 result = device.run(kernel, call)
             else:
-                if touches_device(call):
+                if isinstance(failure.error, Exception) and touches_device(call):
                     self._find_device(kernel, call)  # a clearer error if an array is elsewhere
                 result = device.finish_failed(failure.backend, kernel, call, failure.error)
         except BaseException as error:

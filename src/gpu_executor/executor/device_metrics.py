@@ -162,7 +162,7 @@ class DeviceMetrics:
         try:
             nbytes = sum(map(GET_NBYTES, arrays))
         except AttributeError:  # a scalar or a list
-            nbytes = CallArguments.of(kernel, arrays).count_input_bytes()
+            nbytes = CallArguments.of(kernel, arrays).count_bytes()
         noted = self._noted_calls
         noted.append((seconds, nbytes))
         if len(noted) >= MAX_NOTED_CALLS:
@@ -189,7 +189,7 @@ class DeviceMetrics:
         self, kernel: Kernel, call: CallArguments, begun: float, error: BaseException | None = None
     ) -> None:
         """Count and publish a call that ran in its caller's thread, perhaps with retries."""
-        ended, nbytes, counts = perf_counter(), call.count_input_bytes(), self._counts
+        ended, nbytes, counts = perf_counter(), call.count_bytes(), self._counts
         counts.seconds += ended - begun
         counts.nbytes += nbytes
         self.job_seconds.observe(ended - begun)

@@ -21,7 +21,15 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from gpu_executor.arguments import check_is_kernel, collect_jobs, zip_iterables
-from gpu_executor.call import Array, Call, Operand, as_arrays, check, iterate_params
+from gpu_executor.call import (
+    NUMPY_OR_DEVICE,
+    Array,
+    Call,
+    Operand,
+    as_arrays,
+    check,
+    iterate_params,
+)
 from gpu_executor.errors import (
     ArgumentTypeError,
     ElementRangeError,
@@ -94,8 +102,12 @@ class CallArguments(NamedTuple):
         params, out_shape = copy.deepcopy((self.params, self.out_shape))
         return self._replace(params=params, out_shape=out_shape)
 
+    def count_bytes(self) -> int:
+        """Bytes of the inputs, on the host and on a device."""
+        return sum(each.nbytes for each in self.arrays if isinstance(each, NUMPY_OR_DEVICE))
+
     def count_input_bytes(self) -> int:
-        """Bytes of the arrays that are NumPy arrays."""
+        """Bytes of the inputs that are NumPy arrays, which occupy the queue."""
         total = 0
         for each in self.arrays:  # runs for every call: a generator would take twice as long
             if isinstance(each, np.ndarray):
