@@ -208,7 +208,7 @@ def test_a_failed_submission_keeps_track_of_what_is_in_flight(
         patch.setattr(device.stream._timeline, "submit", fails)
         with pytest.raises(gx.OutOfMemoryError):
             submit_sum(device, x, step)
-    assert len(device.stream._in_flight) <= 5
+    assert len(device.stream._in_flight) <= 7  # with two uploads
     device.stream.wait()
     assert not device.stream._in_flight
     x = submit_sum(device, x, step)

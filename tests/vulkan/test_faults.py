@@ -188,3 +188,18 @@ def test_a_leaked_object_is_reported(
     assert any("VkDescriptorPool" in message and "destroyed" in message for message in said)
     monkeypatch.undo()
     binding._live["DescriptorPool"] -= 1  # destroyed together with its device
+
+
+@pytest.mark.parametrize(
+    "name", ["vkBeginCommandBuffer", "vkAllocateDescriptorSets", "vkEndCommandBuffer"]
+)
+def test_commands_whose_recording_failed_are_not_used_again(
+    fresh_gpu: OpenGpu, fail: Fail, validation_messages: ValidationMessages, name: str
+) -> None:
+    gpu = fresh_gpu()
+    there = gpu.to_device(X)
+    gpu.synchronize()
+    fail(name, vk.VK_ERROR_OUT_OF_HOST_MEMORY, on=1)
+    with pytest.raises(gx.OutOfMemoryError):
+        gpu.run(ADD_U32, there, there)
+    np.testing.assert_array_equal(gpu.run(ADD_U32, there, there).numpy(), 2 * X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpu_executor.errors import GpuError
 from gpu_executor.kernel import Grid
 from gpu_executor.vulkan.binding import Arena, Handle, vk
 from gpu_executor.vulkan.descriptors import DescriptorSet
@@ -68,17 +70,16 @@ class CommandPool:
         vk.vkAllocateCommandBuffers(self._device.handle, info, buffers)
         return buffers[0]
 
-    def free(self, commands: Handle) -> None:
-        buffers = vk.ffi.new("VkCommandBuffer[]", [commands])
-        vk.vkFreeCommandBuffers(self._device.handle, self._handle, 1, buffers)
-
     def close(self) -> None:
         """Destroy the pool and its command buffers."""
         vk.vkDestroyCommandPool(self._device.handle, self._handle, vk.ffi.NULL)
 
 
 class Recorder:
-    """Records one command buffer, which beginning resets. Use it as a context manager."""
+    """Records one command buffer, which beginning resets. Use it as a context manager.
+
+    After an error the command buffer is empty.
+    """
 
     def __init__(self, command_buffer: Handle, *, simultaneous_use: bool = False) -> None:
         """`simultaneous_use`: the commands may be submitted again while they still run."""
@@ -91,7 +92,18 @@ class Recorder:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            vk.vkEndCommandBuffer(self._commands)
+            try:
+                vk.vkEndCommandBuffer(self._commands)
+            except BaseException:
+                self._reset()
+                raise
+        else:
+            self._reset()
+
+    def _reset(self) -> None:
+        """End the recording state, in which a command buffer must not begin again."""
+        with contextlib.suppress(GpuError):
+            vk.vkResetCommandBuffer(self._commands, 0)
 
     def copy(self, copies: Sequence[Copy]) -> None:
         """Record one vkCmdCopyBuffer for each pair of buffers, with one region for each copy."""
