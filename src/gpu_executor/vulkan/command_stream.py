@@ -379,7 +379,10 @@ class CommandStream:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ClosedError("the backend that owns the device arrays is closed")
+            raise ClosedError(
+                "the backend of the device arrays is closed, or its device was lost; the arrays "
+                "are gone with it"
+            )
         if self._released_graphs:
             self._recycle_released_graphs()
 
