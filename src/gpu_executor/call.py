@@ -359,9 +359,11 @@ def _convert(kernel: Kernel, index: int, value: Any, dtype: np.dtype[Any]) -> Ar
 def arrays_to_explain(kernel: Kernel, arrays: Sequence[Any]) -> Sequence[Any]:
     """The arrays whose call `explain` describes: those that it was given, or placeholders without
     memory if it was given one integer, the number of elements."""
-    if len(arrays) != 1 or not isinstance(arrays[0], Integral):
-        return as_arrays(kernel, arrays)
     check_is_kernel(kernel)
+    # A number that is no integer is an argument only of a kernel that takes one array.
+    kind = Integral if kernel.inputs == 1 else Number
+    if len(arrays) != 1 or not isinstance(arrays[0], kind):
+        return as_arrays(kernel, arrays)
     count = parse_count("explain", arrays[0])
     types = (argument.type for argument in kernel.arguments if argument.is_input)
     return [np.broadcast_to(np.zeros((), each.dtype), (count, *each.shape)) for each in types]
