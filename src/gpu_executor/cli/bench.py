@@ -8,6 +8,7 @@ from gpu_executor.cli.bench_batch import bench_batch
 from gpu_executor.cli.bench_buckets import bench_buckets
 from gpu_executor.cli.bench_executor import bench_executor
 from gpu_executor.cli.bench_fields import bench_fields
+from gpu_executor.cli.bench_host_time import bench_host_time
 from gpu_executor.cli.bench_kernels import bench_kernels
 from gpu_executor.cli.bench_ntt import bench_ntt
 from gpu_executor.cli.bench_persistent import bench_persistent
@@ -23,6 +24,7 @@ bench.add_command(bench_batch)
 bench.add_command(bench_buckets)
 bench.add_command(bench_executor)
 bench.add_command(bench_fields)
+bench.add_command(bench_host_time)
 bench.add_command(bench_kernels)
 bench.add_command(bench_ntt)
 bench.add_command(bench_persistent)
