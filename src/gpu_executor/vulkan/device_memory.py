@@ -15,6 +15,7 @@ import functools
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -34,10 +35,9 @@ from gpu_executor.lru import LruCache
 from gpu_executor.plan import Plan, round_up_to_class
 from gpu_executor.primes import BLS12_381_FR, words
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES
-from gpu_executor.vulkan.command_stream import CommandStream
+from gpu_executor.vulkan.command_stream import BoundStep, CommandStream
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.device_storage import VulkanStorage
-from gpu_executor.vulkan.graph import VulkanRecording
 from gpu_executor.vulkan.mapped_arrays import BufferRange, MappedArrays, RecycledResults
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
@@ -75,6 +75,34 @@ class _CachedValue:
     """The memory of its device arrays."""
     last_used: int
     """In nanoseconds of `time.monotonic_ns`."""
+
+
+class VulkanRecording:
+    """A command buffer in the command stream, freed with this object once the device is done."""
+
+    def __init__(
+        self,
+        stream: CommandStream,
+        steps: Sequence[BoundStep],
+        made: Sequence[VulkanStorage],
+        count: int,
+    ) -> None:
+        """`made` are the storages whose contents the steps compute; `count` is the number of steps
+        before they were bound."""
+        self._stream, self._count = stream, count
+        self._pending = list(made)
+        self._graph = stream.record(steps)
+        weakref.finalize(self, stream.release_when_possible, self._graph).atexit = False
+
+    def replay(self) -> None:
+        """Run the steps, after everything submitted before; returns at once."""
+        self._stream.replay(self._graph)
+        while self._pending:
+            self._pending.pop().is_pending = False
+
+    def __len__(self) -> int:
+        """The number of recorded steps."""
+        return self._count
 
 
 class DeviceMemory:

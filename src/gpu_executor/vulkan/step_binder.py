@@ -81,11 +81,10 @@ class StepBinder:
         self, device: ArrayDevice, memory: MemoryPool, note_call: Callable[[int], None]
     ) -> None:
         """`note_call` gets the bytes of the arrays of each dispatch."""
-        self._note_call = note_call
         self._device, self._info, self._memory = device, device.info, memory
-        info = device.info
-        self._alignment = info.limits.buffer_offset_alignment
-        self._max_binding_bytes = info.limits.max_storage_buffer_range
+        self._note_call = note_call
+        self._alignment = device.info.limits.buffer_offset_alignment
+        self._max_binding_bytes = device.info.limits.max_storage_buffer_range
 
     def bind(self, steps: Sequence[VulkanStep], *, recorded: bool = False) -> list[BoundStep]:
         """Return the steps with the buffer ranges of their arrays.
