@@ -16,7 +16,7 @@ import struct
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Number
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from gpu_executor.kernels.catalogue import find_field_operation
 from gpu_executor.lru import remember
 from gpu_executor.overlaps import is_same_view, list_outputs, may_overlap, overlaps_itself
 from gpu_executor.parameters import NO_VALUES, ParameterLayout, ParameterValues
+from gpu_executor.typed_array import TypedArray, TypedWords
 
 Array = np.ndarray[Any, np.dtype[Any]]
 AnyArray = Array | DeviceArray
@@ -101,6 +102,8 @@ class Signature:
             values = self.parameters.encode(params)
         call = Call(self, arrays if self.is_flat else self._flatten(arrays))
         call.values = values
+        if type(arrays) is TypedWords:
+            call.typed_words = arrays
         if self.kernel.grid_takes_params:
             call.grid = self._compute_grid(arrays, params)
         return call
@@ -125,7 +128,7 @@ class Call:
 
     __slots__ = (
         "buffer_ranges", "grid", "imports", "in_place", "inputs", "job", "outputs", "results",
-        "signature", "values",
+        "signature", "typed_words", "values",
     )  # fmt: skip
 
     def __init__(self, signature: Signature, inputs: Sequence[Any]) -> None:
@@ -144,6 +147,8 @@ class Call:
         call cannot be repeated."""
         self.imports: Any = None
         """What the backend keeps alive for the call because its buffer ranges lie in it."""
+        self.typed_words: TypedWords | None = None
+        """The arguments, if the caller gets the result as a typed array."""
         self.outputs: list[Any] = []
         self.results: list[Any] = []
         """The outputs in the shapes that the caller gets, over the same memory."""
@@ -158,6 +163,9 @@ class Call:
 
         `on_device` allows device arrays.
         """
+        if self.typed_words is not None:
+            words, given = self.typed_words.use_out(self.signature.kernel.name, given)
+            self.typed_words = words if isinstance(words, TypedWords) else None
         arrays = _check_outputs(self.signature, given, NUMPY_OR_DEVICE if on_device else np.ndarray)
         if isinstance(arrays[0], DeviceArray):
             self.set_device_outputs(arrays)
@@ -184,6 +192,8 @@ class Call:
 
     def result(self) -> Any:
         """What the caller gets: the output array, or a tuple where there are several."""
+        if self.typed_words is not None:
+            return self.typed_words.wrap(self.results[0])
         return self.results[0] if len(self.results) == 1 else tuple(self.results)
 
 
@@ -289,38 +299,33 @@ def _check_on_host(kernel: Kernel, arrays: Sequence[Any]) -> None:
 # --- scalars, lists and typed arrays ---
 
 
-@runtime_checkable
-class ConvertsToWords(Protocol):
-    """An array whose elements have a meaning beyond their words, such as a `FieldArray`."""
-
-    def get_words(self, kernel: Kernel) -> AnyArray:
-        """The words that a kernel takes for this array; raises if that is not clear."""
-
-
 def as_arrays(kernel: Kernel, arrays: Sequence[Any]) -> Sequence[Any]:
     """The arrays, with scalars and lists among them converted to the kernel's dtypes, and with the
-    words of typed arrays."""
+    words of typed arrays: `TypedWords` if the result is a typed array too."""
     for array in arrays:
         if not isinstance(array, NUMPY_OR_DEVICE):
             return _convert_arrays(kernel, arrays)
     return arrays
 
 
-def _convert_arrays(kernel: Kernel, arrays: Sequence[Any]) -> list[Any]:
+def _convert_arrays(kernel: Kernel, arrays: Sequence[Any]) -> Sequence[Any]:
     _check_kernel(kernel, arrays)
-    typed = [isinstance(array, ConvertsToWords) for array in arrays]
-    if any(typed) and not all(typed) and find_field_operation(kernel) is not None:
-        raise ArgumentTypeError(
-            f"{kernel.name}: argument {typed.index(True)} is an array of elements, and argument "
-            f"{typed.index(False)} is not, so its form is not known; make it one with "
-            "field.encode(ints) or field.from_words(words, form)"
-        )
+    typed = [isinstance(array, TypedArray) for array in arrays]
+    if any(typed) and find_field_operation(kernel) is not None:
+        if not all(typed):
+            raise ArgumentTypeError(
+                f"{kernel.name}: argument {typed.index(True)} is an array of elements, and "
+                f"argument {typed.index(False)} is not, so its form is not known; make it one with "
+                "field.encode(ints) or field.from_words(words, form)"
+            )
+        converted = [array.convert_for(kernel) for array in arrays]
+        return TypedWords([array.data for array in converted], converted[0])
     passed = [argument for argument in kernel.arguments if argument.is_input]
     return [
         _convert(kernel, index, array, argument.type.dtype)
         if isinstance(array, list | tuple | Number | np.generic)
-        else array.get_words(kernel)
-        if isinstance(array, ConvertsToWords)
+        else array.convert_for(kernel).data
+        if isinstance(array, TypedArray)
         else array
         for index, (array, argument) in enumerate(zip(arrays, passed, strict=True))
     ]
@@ -545,6 +550,12 @@ def _check_outputs(signature: Signature, given: Any, kinds: Any) -> list[Array]:
             f"{kernel.name}: out has NumPy arrays and device arrays; give one kind"
         )
     for index, (array, (shape, dtype)) in enumerate(zip(arrays, signature.results, strict=True)):
+        if isinstance(array, TypedArray):
+            raise ArgumentTypeError(
+                f"{kernel.name}: out {index} is {describe(array)}, and the result has no such type "
+                "unless the kernel is one of that field and its arguments are arrays of the field "
+                f"too; pass a NumPy array of {dtype}"
+            )
         is_array = isinstance(array, kinds)
         if not is_array or not have_same_layout(array.dtype, dtype):
             found = f"has dtype {array.dtype}" if is_array else f"is {describe(array)}"

@@ -74,25 +74,6 @@ class CopiesToDevice(Protocol[Copied_co]):
         """A copy on the device."""
 
 
-@runtime_checkable
-class TypedArray(Protocol):
-    """An array whose elements have a meaning beyond their words, such as a `FieldArray`."""
-
-    data: Any
-    """The words: a device array, or a NumPy array on the host."""
-
-    def wrap_like(self, data: DeviceArray) -> TypedArray:
-        """An array of the same type over other words."""
-
-    def convert_like(self, given: Any) -> Any:
-        """The words of `given` as this array would store them; raises if it is of another type or
-        shape."""
-
-    @property
-    def type_key(self) -> Hashable:
-        """What distinguishes this type from others that have the same words."""
-
-
 class GraphRecording(Protocol):
     """Steps that a device has recorded."""
 

@@ -15,13 +15,13 @@ from gpu_executor.dispatch import (
     ArrayCopy,
     ArrayDevice,
     GraphRecording,
-    TypedArray,
     assign_array,
     copy_array,
     is_same_array,
 )
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.lru import LruCache
+from gpu_executor.typed_array import TypedArray
 
 MAX_RECORDINGS = 8
 """Recordings of one decorated function, for as many kinds of arguments; the cache is LRU."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.errors import ArgumentShapeError
+from gpu_executor.typed_array import get_words
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MAX_WORK = 10_000
@@ -64,15 +65,16 @@ def find_address_range(array: Array) -> tuple[int, int]:
 
 
 def select_host_arrays(arrays: Iterable[Any]) -> Iterator[Array]:
-    """The NumPy arrays among some objects."""
-    return (each for each in arrays if isinstance(each, np.ndarray))
+    """The NumPy arrays among some objects, and the words of typed arrays on the host."""
+    return (each for each in map(get_words, arrays) if isinstance(each, np.ndarray))
 
 
 def list_outputs(out: Any) -> Sequence[Any]:
-    """What a job's `out` consists of: nothing, one array, or several."""
+    """What a job's `out` or its result consists of: nothing, one array, or several; the words of a
+    typed array."""
     if out is None:
         return ()
-    return out if isinstance(out, tuple | list) else (out,)
+    return [get_words(each) for each in out] if isinstance(out, tuple | list) else (get_words(out),)
 
 
 def check_jobs_disjoint(jobs: Sequence[Sequence[Any]], outs: Sequence[Any] | None) -> None:
@@ -152,7 +154,7 @@ def _list_uses(job: int, arrays: Sequence[Any], outputs: Sequence[Any]) -> list[
     return [
         _Use(job, writes, index, array)
         for writes, each in ((False, arrays), (True, outputs))
-        for index, array in enumerate(each)
+        for index, array in enumerate(map(get_words, each))
         if isinstance(array, np.ndarray)
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import gc
 import itertools
@@ -17,6 +18,7 @@ from ray.cluster_utils import Cluster
 
 import gpu_executor as gx
 from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.fields import BLS12_381_FR, FieldArray
 from tests.support.jobs import ADD_U32, check_sums, field_job, field_jobs, word_jobs
 from tests.support.ray_cluster import (
     FQ_ADD,
@@ -183,3 +185,28 @@ def test_two_executors_have_separate_actors(
     for one in futures:
         check_sums([future.result(TIMEOUT_SECONDS) for future in one], jobs)
     assert not set(wait_for_pids(vulkan_executor)) & set(wait_for_pids(cpu_executor))
+
+
+def test_field_kernels_return_arrays_of_their_field(vulkan_executor: RayExecutor) -> None:
+    field, product = BLS12_381_FR, gx.kernels.load("bls12_381_fr_mont_mul")
+    x, y = field.random(SMALL, seed=1), field.random(SMALL, seed=2)
+    wanted = (x.ints() * y.ints() % field.modulus).tolist()
+    out, words = field.zeros(SMALL), np.empty((SMALL, 4), np.uint64)
+    found = [
+        vulkan_executor.run(product, x, y),
+        *vulkan_executor.run_batch(product, [(x, y)] * 2),
+        *vulkan_executor.stream(product, [(x, y)] * 2),
+        *vulkan_executor.map(product, [x] * 2, [y] * 2),
+        vulkan_executor.submit(product, x, y).result(TIMEOUT_SECONDS),
+        vulkan_executor.submit(product, x, y, out=out).result(TIMEOUT_SECONDS),
+        asyncio.run(vulkan_executor.run_async(product, x, y)),
+        vulkan_executor.run(product, ray.put(x), ray.put(y)),
+    ]
+    for each in found:
+        assert isinstance(each, FieldArray)
+        assert (each.field, each.form, each.tolist()) == (field, "montgomery", wanted)
+    assert found[8] is out
+    assert vulkan_executor.run(product, x, y, out=words) is words
+    assert field.from_words(words, "montgomery").tolist() == wanted
+    with pytest.raises(ArgumentTypeError, match="out 0 has elements of bls12_381_fr in canonical"):
+        vulkan_executor.run(product, x, y, out=field.encode([0] * SMALL))

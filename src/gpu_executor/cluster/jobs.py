@@ -60,7 +60,7 @@ class ClusterJob:
     def complete(self, result: Any) -> None:
         """Set the future's result, after copying it into `out` if that was given."""
         if self.call.out is None:
-            self.future.set_result(result)
+            self.future.set_result(self.call.wrap(result))
             return
         try:
             targets = _as_sequence(self.call.out)
@@ -69,16 +69,16 @@ class ClusterJob:
         except Exception as error:
             self.future.set_exception(error)
         else:
-            self.future.set_result(self.call.out)
+            self.future.set_result(self.call.wrap(self.call.out))
 
 
 def create_job(kernel: Kernel, call: CallArguments) -> ClusterJob:
     """Check a call against its kernel and return it as a job, without sending anything."""
-    as_arrays(kernel, call.arrays)  # raises for a scalar or list that could not be converted
+    arrays = as_arrays(kernel, call.arrays)  # raises for what could not be converted
     if any(isinstance(each, ObjectRef) for each in call.arrays):
         return _create_job_with_references(kernel, call)
-    signature = check(kernel, call.arrays, on_device=False, out_shape=call.out_shape)
-    checked = signature.make_call(call.arrays, call.params)
+    signature = check(kernel, arrays, on_device=False, out_shape=call.out_shape)
+    checked = signature.make_call(arrays, call.params)
     if call.out is not None:
         checked.use_outputs(call.out)
     results = sum(math.prod(shape) * dtype.itemsize for shape, dtype in signature.results)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu_executor.backend import Backend
-from gpu_executor.call import Array, check, check_keep
+from gpu_executor.call import check, check_keep
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import KernelError
 from gpu_executor.executor.call_arrays import label_arrays, touches_device, writes_to_device
@@ -35,6 +35,7 @@ from gpu_executor.executor.jobs import (
 from gpu_executor.executor.open_device import OpenDevice
 from gpu_executor.kernel import Kernel
 from gpu_executor.overlaps import list_outputs
+from gpu_executor.typed_array import TypedArray
 
 
 class Failure(NamedTuple):
@@ -120,7 +121,9 @@ class CallRunner:
         except Exception as error:
             done.set_exception(error)
             return done
-        perform = partial(self._fetch, kernel, list_outputs(kept), list_outputs(call.out))
+        # The arguments are held only if the result gets its type from them.
+        fetched = call if isinstance(kept, TypedArray) else CallArguments((), call.out)
+        perform = partial(self._fetch, kernel, list_outputs(kept), fetched)
         job = self._make_device_job(kernel, CallArguments(()), perform)
         self._pool.queue.put(job, limited=False)
         return job.future
@@ -189,15 +192,15 @@ class CallRunner:
         except Exception as error:
             return error
 
-    def _fetch(self, kernel: Kernel, kept: Sequence[DeviceArray], targets: Sequence[Array]) -> Any:
-        """Copy results to the host, to the arrays of the caller if there are any."""
+    def _fetch(self, kernel: Kernel, kept: Sequence[DeviceArray], call: CallArguments) -> Any:
+        """Copy the results of a call to the host, to the arrays of the caller if there are any."""
         labelled = ((f"result {index}", each) for index, each in enumerate(kept))
         holder = self._pool.placement.find_device(kernel.name, labelled)
-        fetched = holder.fetch(kernel.name, kept)
+        fetched, targets = holder.fetch(kernel.name, kept), list_outputs(call.out)
         for target, array in zip(targets, fetched, strict=False):
             np.copyto(target, array, casting="equiv")
         results = targets or fetched
-        return results[0] if len(results) == 1 else tuple(results)
+        return call.wrap(results[0] if len(results) == 1 else tuple(results))
 
 
 def _check_outputs(kernel: Kernel, call: CallArguments) -> None:

@@ -19,7 +19,7 @@ from gpu_executor.backend import ArrayImport, Backend
 from gpu_executor.call import Array, SignatureCache
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import ArrayDevice, CopiesToDevice, TypedArray
+from gpu_executor.dispatch import ArrayDevice, CopiesToDevice
 from gpu_executor.errors import GpuError
 from gpu_executor.executor.call_arrays import touches_device
 from gpu_executor.executor.call_runner import CallRunner, Failure
@@ -64,6 +64,7 @@ from gpu_executor.streams import GeneratorStream, StreamJob, iterate_jobs
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.families import MetricsEndpoint
 from gpu_executor.telemetry.spans import TraceFile
+from gpu_executor.typed_array import TypedArray
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

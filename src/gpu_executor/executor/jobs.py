@@ -43,6 +43,7 @@ from gpu_executor.executor.work_stealing import WorkSplit
 from gpu_executor.kernel import Kernel
 from gpu_executor.settings import check_positive
 from gpu_executor.telemetry import load_exporter
+from gpu_executor.typed_array import TypedWords
 
 # Bound once: it is called for every job.
 get_current_context: Callable[[], Any] = load_exporter("span context")
@@ -69,8 +70,9 @@ class CallArguments(NamedTuple):
     """What a caller passes to a kernel in one call."""
 
     arrays: Arrays
+    """`TypedWords` if the caller gets the result as a typed array."""
     out: Any = None
-    """The arrays for the results; None for new arrays."""
+    """The arrays for the results, with the words of a typed array; None for new arrays."""
     params: Any = None
     out_shape: Any = None
     keep: bool | None = None
@@ -86,13 +88,17 @@ class CallArguments(NamedTuple):
         out_shape: Any = None,
         keep: bool | None = None,
     ) -> CallArguments:
-        """Return a call with scalars and lists converted to arrays. What cannot be converted stays
-        as it is: the backend raises the error when the call runs."""
-        try:  # noqa: SIM105 - `suppress` takes 0.4 us, in every call
-            arrays = as_arrays(kernel, arrays)
+        """Return a call with scalars and lists converted to arrays, and typed arrays to words. What
+        cannot be converted stays as it is: the backend raises the error when the call runs."""
+        try:  # not `suppress`, which takes 0.4 us, in every call
+            converted = as_arrays(kernel, arrays)
+            if type(converted) is TypedWords and out is not None:
+                converted, out = converted.use_out(kernel.name, out)
+            arrays = converted
         except GpuError:
             pass
-        return cls(tuple(arrays), out, params, out_shape, keep)
+        given = arrays if isinstance(arrays, tuple) else tuple(arrays)
+        return cls(given, out, params, out_shape, keep)
 
     def detach(self) -> CallArguments:
         """Return the call with copies of its `params` and `out_shape`, for a call that runs after
@@ -101,6 +107,11 @@ class CallArguments(NamedTuple):
             return self
         params, out_shape = copy.deepcopy((self.params, self.out_shape))
         return self._replace(params=params, out_shape=out_shape)
+
+    def wrap(self, result: Any) -> Any:
+        """Return a result as the caller gets it, given what a backend returned for the arrays."""
+        arrays = self.arrays
+        return arrays.wrap(result) if type(arrays) is TypedWords else result
 
     def count_bytes(self) -> int:
         """Bytes of the inputs, on the host and on a device."""

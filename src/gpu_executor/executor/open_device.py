@@ -138,7 +138,7 @@ class OpenDevice:
             self.consecutive_losses = 0
         if sample is not None:
             self._check(sample, self._fetch_result(kernel, result))
-        return result
+        return call.wrap(result)
 
     def finish_failed(
         self, backend: Backend, kernel: Kernel, call: CallArguments, error: BaseException
@@ -153,7 +153,7 @@ class OpenDevice:
         finally:
             del error  # Break the exception -> traceback -> frame reference cycle.
         self.consecutive_losses = 0
-        return result
+        return call.wrap(result)
 
     def fetch(self, caller: str, results: Sequence[DeviceArray]) -> list[Any]:
         """Copy arrays to the host. If the device is lost meanwhile, it is reopened, and the error
@@ -224,10 +224,10 @@ class OpenDevice:
         self.counts.calls += len(calls)
         self.consecutive_losses = 0
         if samples is None:
-            return results
+            return [call.wrap(result) for call, result in zip(calls, results, strict=True)]
         return [
-            self._check_outcome(sample, result)
-            for sample, result in zip(samples, results, strict=True)
+            self._check_outcome(call, sample, result)
+            for call, sample, result in zip(calls, samples, results, strict=True)
         ]
 
     @property
@@ -438,8 +438,11 @@ class OpenDevice:
             self.quarantine(error)
             raise
 
-    def _check_outcome(self, sample: ResultSample | Exception | None, result: Any) -> Any:
-        """Check a result; return it, or the exception of the check."""
+    def _check_outcome(
+        self, call: CallArguments, sample: ResultSample | Exception | None, result: Any
+    ) -> Any:
+        """Check the result of a call; return what the caller gets: it, or the exception of the
+        check."""
         if isinstance(sample, Exception):
             self.counts.errors += 1
             return sample
@@ -449,7 +452,7 @@ class OpenDevice:
         except Exception as error:
             self.counts.errors += 1
             return error
-        return result
+        return call.wrap(result)
 
 
 def _must_run_alone(calls: Sequence[CallArguments]) -> bool:

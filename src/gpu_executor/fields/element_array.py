@@ -22,12 +22,13 @@ from gpu_executor.kernels.catalogue import find_field_operation
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import Form, Prime, encoding
+from gpu_executor.typed_array import TypedArray
 
 MAX_SHOWN = 6
 """Elements along an axis that `repr` shows; of more it shows the first three and the last three."""
 
 
-class ElementArray:
+class ElementArray(TypedArray):
     """Elements of a prime, on the host or on a device; axes are axes of elements.
 
     In Montgomery form an element x is stored as x * R mod p, R = 2^(32k) for elements of k words.
@@ -115,11 +116,12 @@ class ElementArray:
             )
         return found.astype(wanted, copy=bool(copy))
 
-    def get_words(self, kernel: Kernel) -> ElementData:
-        """The words that `run` gives to a kernel for this array, in the place of the array.
+    def convert_for(self, kernel: Kernel) -> Self:
+        """The array whose words `run` gives to a kernel, in the place of this array.
 
-        A field kernel of the catalogue gets the form that it computes with. Another kernel does not
-        say what form it takes, so it gets the words only if they have a single form.
+        A field kernel of the catalogue gets the form that it computes with, which is the form of
+        its result too. Another kernel does not say what form it takes, so it gets the words only if
+        they have a single form.
         """
         prime, field_operation = self.prime, find_field_operation(kernel)
         if field_operation is not None:
@@ -129,14 +131,18 @@ class ElementArray:
                     f"{kernel.name} computes modulo {of.modulus}, and an argument is an array of "
                     f"{prime.name}, modulo {prime.modulus}"
                 )
-            return self.in_form("montgomery" if operation == "mont_mul" else prime.form).data
+            return self.in_form("montgomery" if operation == "mont_mul" else prime.form)
         if prime.form == "montgomery":
             raise ArgumentTypeError(
                 f"{kernel.name} does not say which form of elements it takes, and those of "
                 f"{prime.name} have two: pass array.in_form('canonical').data or "
                 "array.in_form('montgomery').data"
             )
-        return self.data
+        return self
+
+    def describe_type(self) -> str:
+        """The field and the form of the elements, in words."""
+        return f"elements of {self.prime.name} in {self.form} form"
 
     def in_form(self, form: Form) -> Self:
         """The same elements in another form; the array itself if it has that form."""

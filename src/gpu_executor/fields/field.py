@@ -514,9 +514,9 @@ class FieldArray(ElementArray):
         """Pickle the words: an array on a device comes back on the host."""
         return FieldArray, (self.field, np.array(self.numpy()), self.form)
 
-    # --- in graphs ---
+    # --- in graphs and calls of kernels ---
 
-    def wrap_like(self, data: DeviceArray) -> FieldArray:
+    def wrap_like(self, data: ElementData) -> FieldArray:
         """An array of the same field and form over other words."""
         return FieldArray(self.field, data, self.form)
 

@@ -243,7 +243,11 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
 
 
 def find_field_operation(kernel: Kernel) -> tuple[Prime, str] | None:
-    """Return the prime and the operation of a kernel that `field_kernel` made; else None."""
+    """Return the prime and the operation of a kernel that `field_kernel` made; else None.
+
+    The result has the form of the arguments. Sums and differences do in either form, and the
+    Montgomery product of a R and b R is a R b R / R = (a b) R.
+    """
     made = kernel.reference
     if not isinstance(made, functools.partial) or made.func is not _compute_checked:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpu_executor.arguments import collect_jobs
-from gpu_executor.call import Array, Call, Signature, iterate_params
+from gpu_executor.call import Call, Signature, iterate_params
 from gpu_executor.kernel import Kernel
 from gpu_executor.overlaps import JobsInFlight
 from gpu_executor.plan import MAX_SLOTS, Plan, RunOptions
@@ -16,7 +16,7 @@ from gpu_executor.streams import StreamJob, check_not_running, iterate_jobs
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import SlotLayout
 
-Job = Sequence[Array]
+Job = Sequence[Any]
 """The arrays of one call."""
 
 
