@@ -161,6 +161,8 @@ class Backend(ABC):
 
         `keep` says where the results go without `out`: True keeps them on the device, False gives
         NumPy arrays, None keeps them on the device if any argument is a device array.
+
+        For arrays of a field, a field kernel of the catalogue returns an array of that field.
         """
 
     @abstractmethod

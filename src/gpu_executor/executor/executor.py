@@ -181,6 +181,8 @@ class GpuExecutor(Backend, Executor):
         With several devices, the least busy one runs a call on NumPy arrays; a large call of a
         kernel that works element by element is split among all devices. A call with `out=` over an
         array that it reads is not retried after a fault.
+
+        For arrays of a field, a field kernel of the catalogue returns an array of that field.
         """
         device = self._direct
         if (
