@@ -81,6 +81,8 @@ class Signature:
     """The operands that the caller passes."""
     outputs: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
     """The operands that the caller gets back."""
+    reads_then_writes: bool = field(init=False, repr=False, compare=False)
+    """Whether the operands are pure inputs, then pure outputs."""
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +92,7 @@ class Signature:
         outputs = tuple(operand for operand in self.operands if operand.is_output)
         object.__setattr__(self, "inputs", inputs)
         object.__setattr__(self, "outputs", outputs)
+        object.__setattr__(self, "reads_then_writes", inputs + outputs == self.operands)
         object.__setattr__(self, "_hash", hash(identity))
 
     def __hash__(self) -> int:

@@ -317,8 +317,6 @@ class CommandStream:
             work = step.work
             if isinstance(work, Dispatch):
                 key.append(self._dispatches.find(work))
-            elif isinstance(work, CallDispatch):
-                key += (self._dispatches.find(work), work.push, work.grid)
             elif isinstance(work, Write):
                 return None  # its data rarely come again
             else:

@@ -227,6 +227,9 @@ class DeviceMemory:
             call.set_device_outputs(made)
         if not signature.count:
             return
+        if signature.reads_then_writes:
+            self.submit([CallStep(call, (*call.inputs, *call.results), plan)])
+            return
         inputs, outputs = iter(call.inputs), iter(call.results)
         arrays: list[DeviceArray] = []
         steps: list[VulkanStep] = []

@@ -9,12 +9,16 @@ from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.memory import Allocation
 from gpu_executor.vulkan.status_check import StatusCheck
 
+MIN_BINDING_BYTES = 4
+"""Bytes that are bound for an array without elements: Vulkan has no empty bindings."""
+
 
 class VulkanStorage:
     """The memory of one device array, which returns to the pool with this object."""
 
     __slots__ = (
         "__weakref__", "allocation", "checks", "device", "handle", "is_pending", "nbytes", "offset",
+        "whole_range",
     )  # fmt: skip
 
     def __init__(self, device: Any, allocation: Allocation, nbytes: int) -> None:
@@ -27,6 +31,8 @@ class VulkanStorage:
         """The handle of the buffer, as an integer."""
         self.offset = allocation.offset
         """Where the storage begins in the buffer, in bytes."""
+        self.whole_range = self.handle, self.offset, max(nbytes, MIN_BINDING_BYTES)
+        """The buffer, the offset and the bytes that a kernel binds for the whole array."""
         self.checks: tuple[StatusCheck, ...] = ()
         """The checks of the calls that the contents depend on; those that passed may be missing."""
 
