@@ -33,6 +33,7 @@ NAMES = [
     "graph",
     "kernels",
     "open_backend",
+    "ops",
 ]
 MAX_NAMES = 25
 EXECUTOR_NAMES = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_executor.version import __version__
 
 if TYPE_CHECKING:
-    from gpu_executor import cluster, errors, fields, kernels
+    from gpu_executor import cluster, errors, fields, kernels, ops
     from gpu_executor.backend import open_backend
     from gpu_executor.cpu.backend import CpuBackend
     from gpu_executor.device_array import DeviceArray
@@ -57,6 +57,7 @@ __all__ = [
     "graph",
     "kernels",
     "open_backend",
+    "ops",
 ]
 
 _DEFINED_IN = {

@@ -11,6 +11,8 @@ compiler: their SPIR-V is in `spirv/`, built from `glsl/` by `make kernels`.
     elements.py            unchecked field operations on device-resident arrays
     element_references.py  the same operations in NumPy
     passes.py              one pass of a scan or of a number-theoretic transform
+    indexing.py            gather and scatter by positions
+    sorting.py             radix sort, exclusive scan, counts of equal integers
     families.py            families of primes: which SPIR-V serves a prime, with which constants
     modules.py             the SPIR-V files, the ids of their constants, their push constants
     wgsl_texts.py          the WGSL of the catalogue's kernels, from the templates in `wgsl/`

@@ -73,6 +73,11 @@ class SpecId(IntEnum):
     TWIDDLES = 62
     DIRECT = 63
     REVERSES = 64
+    KEYS = 65
+    DIGIT_BITS = 66
+    ORDER = 67
+    INDICES = 68
+    SHARED_BINS = 69
 
 
 F64_LIMB_BITS = 52

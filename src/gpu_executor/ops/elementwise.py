@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,24 +44,22 @@ P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
-def computes_on_host(
-    function: Callable[Concatenate[Prime, P], Result],
-) -> Callable[Concatenate[Prime, P], Result]:
+def computes_on_host(function: Callable[P, Result]) -> Callable[P, Result]:
     """Let a function take device arrays of the CPU backend: it gets NumPy arrays over their memory,
     and its results become device arrays. Every function that decides between NumPy arrays and
     dispatches needs this decorator."""
 
     @functools.wraps(function)
-    def compute(prime: Prime, /, *arguments: P.args, **options: P.kwargs) -> Result:
+    def compute(*arguments: P.args, **options: P.kwargs) -> Result:
         for each in arguments:
             found = each[0] if type(each) is list else each  # operands are in a list
             if type(found) is DeviceArray:
                 storage = found.storage
                 if type(storage) is CpuStorage:
-                    results: Result = storage.device.compute(function, prime, *arguments, **options)
+                    results: Result = storage.device.compute(function, *arguments, **options)
                     return results
                 break
-        return function(prime, *arguments, **options)
+        return function(*arguments, **options)
 
     return compute
 

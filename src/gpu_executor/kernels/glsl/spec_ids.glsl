@@ -21,4 +21,9 @@
 #define ID_TWIDDLES 62
 #define ID_DIRECT 63
 #define ID_REVERSES 64
+#define ID_KEYS 65
+#define ID_DIGIT_BITS 66
+#define ID_ORDER 67
+#define ID_INDICES 68
+#define ID_SHARED_BINS 69
 #endif

@@ -1,0 +1,134 @@
+// The last step of a pass of the radix sort: every key, and with PAIRS its value, goes to its place
+// in the order of digits. Keys with equal digits keep their order.
+//
+// offsets[d * tiles + t] is the place of the first key of tile t whose digit is d: the exclusive
+// scan of the histogram. It is not read if there is a single tile.
+//
+// A work-group sorts a tile in shared memory first, and then stores it, so that adjacent
+// invocations store to adjacent places. Every subgroup takes consecutive keys, as many at a time as
+// it has invocations. Ballots tell each invocation which others have the same digit; the first of
+// these adds their number to the subgroup's counter of that digit.
+//
+// Subgroups may have any size. There are COUNTER_ROWS rows of counters, one per subgroup. If there
+// are more subgroups than rows, the subgroups take turns, and `digit_count` carries the counts on.
+
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#include "group_scan.glsl"
+#include "sort_digits.glsl"
+
+// Whether the values are the positions of the keys, instead of those in memory.
+layout(constant_id = ID_INDICES) const bool INDICES = false;
+
+layout(push_constant) uniform Push { uint count; uint shift; uint tiles; };
+layout(set = 0, binding = 0, std430) readonly restrict buffer Offsets { uint offsets[]; };
+layout(set = 0, binding = 1, std430) readonly buffer Keys { uint keys[]; };
+#ifdef PAIRS
+layout(set = 0, binding = 2, std430) readonly buffer Values { uint values[]; };
+layout(set = 0, binding = 3, std430) writeonly restrict buffer SortedKeys { uint sorted_keys[]; };
+layout(set = 0, binding = 4, std430) writeonly restrict buffer SortedValues {
+    uint sorted_values[];
+};
+#else
+layout(set = 0, binding = 2, std430) writeonly restrict buffer SortedKeys { uint sorted_keys[]; };
+#endif
+
+const uint COUNTER_ROWS = TILE / RADIX;
+
+shared uint pool[TILE];         // rows of counters; then the tile in its new order
+shared uint digit_starts[RADIX];  // the place in the tile of the first key of each digit
+shared uint digit_bases[RADIX];   // what to add to a place in the tile
+
+// Returns the number of keys of this subgroup with the same digit that are before this one, and
+// counts the keys of all invocations of the subgroup. `row` is the subgroup's row of counters.
+uint count_before(uint digit, uint row) {
+    uvec4 peers = subgroupBallot(true);
+    for (uint bit = 0; bit < DIGIT_BITS; ++bit) {
+        bool is_set = (digit >> bit & 1) != 0;
+        uvec4 set = subgroupBallot(is_set);
+        peers &= is_set ? set : ~set;
+    }
+    uint first = subgroupBallotFindLSB(peers), before = 0;
+    if (gl_SubgroupInvocationID == first) {
+        before = atomicAdd(pool[row + digit], subgroupBallotBitCount(peers));
+    }
+    // The next keys are counted after these.
+    controlBarrier(
+        gl_ScopeSubgroup, gl_ScopeSubgroup, gl_StorageSemanticsShared, gl_SemanticsAcquireRelease
+    );
+    return subgroupShuffle(before, first) + subgroupBallotExclusiveBitCount(peers);
+}
+
+void sort_tile(uint tile) {
+    uint lanes = count_lanes(), invocation = invocation_index();
+    uint start = tile * TILE, length = min(count - start, TILE);
+    uint first = gl_SubgroupID * lanes * KEYS + gl_SubgroupInvocationID;
+    uint own[KEYS], place[KEYS];
+    for (uint k = 0; k < KEYS; ++k) {
+        uint at = first + k * lanes;
+        own[k] = at < length ? keys[start + at] : last_key();
+    }
+
+    uint digit_count = 0;  // of the digit that is this invocation's number
+    for (uint turn = 0; turn < gl_NumSubgroups; turn += COUNTER_ROWS) {
+        uint rows = min(gl_NumSubgroups - turn, COUNTER_ROWS);
+        uint row = (gl_SubgroupID - turn) * RADIX;
+        bool has_turn = gl_SubgroupID >= turn && gl_SubgroupID - turn < rows;
+        for (uint i = invocation; i < rows * RADIX; i += gl_WorkGroupSize.x) pool[i] = 0;
+        barrier();
+        if (has_turn) {
+            for (uint k = 0; k < KEYS; ++k) {
+                place[k] = count_before(compute_digit(own[k], shift), row);
+            }
+        }
+        barrier();
+        if (invocation < RADIX) {
+            for (uint r = 0; r < rows; ++r) {
+                uint found = pool[r * RADIX + invocation];
+                pool[r * RADIX + invocation] = digit_count;
+                digit_count += found;
+            }
+        }
+        barrier();
+        if (has_turn) {
+            for (uint k = 0; k < KEYS; ++k) place[k] += pool[row + compute_digit(own[k], shift)];
+        }
+        barrier();
+    }
+
+    uint total, digit_start = scan_group(digit_count, total);
+    if (invocation < RADIX) {
+        digit_starts[invocation] = digit_start;
+        digit_bases[invocation] =
+            tiles == 1 ? 0 : offsets[invocation * tiles + tile] - digit_start;
+    }
+    barrier();
+    for (uint k = 0; k < KEYS; ++k) {
+        place[k] += digit_starts[compute_digit(own[k], shift)];
+        pool[place[k]] = own[k];
+    }
+    barrier();
+    uint target[KEYS];
+    for (uint k = 0; k < KEYS; ++k) {
+        uint at = k * gl_WorkGroupSize.x + invocation, key = pool[at];
+        target[k] = at + digit_bases[compute_digit(key, shift)];
+        if (at < length) sorted_keys[target[k]] = key;
+    }
+#ifdef PAIRS
+    barrier();
+    for (uint k = 0; k < KEYS; ++k) {
+        uint at = first + k * lanes;
+        if (at < length) pool[place[k]] = INDICES ? start + at : values[start + at];
+    }
+    barrier();
+    for (uint k = 0; k < KEYS; ++k) {
+        uint at = k * gl_WorkGroupSize.x + invocation;
+        if (at < length) sorted_values[target[k]] = pool[at];
+    }
+#endif
+    barrier();
+}
+
+void main() {
+    for (uint tile = gl_WorkGroupID.x; tile < tiles; tile += gl_NumWorkGroups.x) sort_tile(tile);
+}

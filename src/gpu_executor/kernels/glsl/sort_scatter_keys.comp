@@ -1,0 +1,4 @@
+// Keys alone, moved to their places by one digit (sort_scatter.glsl).
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "sort_scatter.glsl"

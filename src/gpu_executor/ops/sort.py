@@ -1,0 +1,316 @@
+"""`sort`, `argsort` and `bincount` of numbers, and the steps that they are made of.
+
+On a device the sort is an LSD radix sort: one pass for each digit of 8 bits or less, the lowest
+digit first. A pass keeps the order of keys with equal digits, so the sort is stable. All passes are
+one submission, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.arguments import as_numbers, describe, parse_count
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from gpu_executor.kernel import Kernel
+from gpu_executor.kernels.indexing import gather_kernel
+from gpu_executor.kernels.sorting import (
+    BINCOUNT_WORK_GROUP,
+    MAX_DIGIT_BITS,
+    SCAN_STEP,
+    SHARED_BINS,
+    Order,
+    bincount_kernel,
+    choose_tile,
+    exclusive_scan_kernel,
+    histogram_kernel,
+    scan_sums_kernel,
+    scatter_kernel,
+    scatter_pairs_kernel,
+)
+from gpu_executor.ops.elementwise import computes_on_host
+
+UINT32, INT32 = np.dtype(np.uint32), np.dtype(np.int32)
+UINT64, FLOAT32 = np.dtype(np.uint64), np.dtype(np.float32)
+ORDERS = {UINT32: Order.UNSIGNED, INT32: Order.SIGNED, FLOAT32: Order.FLOAT}
+"""The dtypes of one word that are sorted. The two words of a uint64 are sorted one after the
+other."""
+WORD_BITS = 32
+MAX_INDEXED = 1 << 32
+"""The indices of fewer elements fit uint32."""
+SINGLE_SCAN = 4 * SCAN_STEP
+"""Up to this many elements, one work-group computes an exclusive scan."""
+MAX_SCAN_CHUNKS = 1024
+"""Chunks of an exclusive scan. Each work-group adds up the sums of all chunks before its own."""
+MAX_SHARED_GROUPS = 1024
+"""Work-groups that count in shared memory. Each of them adds all of its counts to the result."""
+
+Array = npt.NDArray[Any] | DeviceArray
+
+
+@computes_on_host
+def sort(x: Array) -> Any:
+    """The elements of an array with one axis in ascending order.
+
+    The dtype is uint32, int32, float32 or uint64. A NumPy array gives a NumPy array. A device array
+    gives a device array, and the sort is submitted and not waited for. The order is NumPy's: NaN
+    comes last, and elements that compare equal, such as -0.0 and 0.0, keep their order.
+    """
+    x = _check_array("sort", x, (*ORDERS, UINT64))
+    if not isinstance(x, DeviceArray):
+        return np.sort(x, kind="stable")
+    device: ArrayDevice = x.storage.device
+    steps: list[Step] = []
+    if x.dtype != UINT64:
+        result = _add_sort(steps, device, x, ORDERS[x.dtype])
+    else:
+        low, high = _split_words(x)
+        low, high = _add_pairs_sort(steps, device, low, high)
+        high, low = _add_pairs_sort(steps, device, high, low)
+        result = device.empty(x.shape, UINT64)
+        for word, target in zip((low, high), _split_words(result), strict=True):
+            steps.append(ArrayCopy(word, target))
+    _submit(device, steps)
+    return result
+
+
+@computes_on_host
+def argsort(x: Array) -> Any:
+    """The indices that sort an array, as uint32: the elements at these indices are `sort(x)`.
+
+    The array is as in `sort`. The indices of elements that compare equal are in ascending order.
+    """
+    x = _check_array("argsort", x, (*ORDERS, UINT64))
+    if x.size >= MAX_INDEXED:
+        raise ArgumentShapeError(
+            f"argsort: the array has {x.size:,} elements; it takes fewer than {MAX_INDEXED:,}, "
+            "because the indices are uint32"
+        )
+    if not isinstance(x, DeviceArray):
+        return np.argsort(x, kind="stable").astype(UINT32)
+    device: ArrayDevice = x.storage.device
+    steps: list[Step] = []
+    if x.dtype != UINT64:
+        _, indices = _add_pairs_sort(steps, device, x, None, order=ORDERS[x.dtype])
+    else:
+        low, high = _split_words(x)
+        _, indices = _add_pairs_sort(steps, device, low, None)
+        if x.size:
+            keys = device.empty(x.shape, UINT32)
+            arrays = high, indices, keys
+            steps.append(Dispatch(gather_kernel(), arrays, x.size, (1, 1), grid_stride=True))
+            _, indices = _add_pairs_sort(steps, device, keys, indices)
+    _submit(device, steps)
+    return indices
+
+
+@computes_on_host
+def bincount(x: Array, length: int) -> Any:
+    """How often 0, 1, ..., length - 1 occur in an array with one axis, as uint32.
+
+    The dtype is uint32 or int32. An element that is negative or not below `length` is a
+    `ValueError`. For a device array the error is raised when the counts, or an array computed from
+    them, are fetched.
+    """
+    x = _check_array("bincount", x, (UINT32, INT32))
+    bins = parse_count("bincount: length", length)
+
+    def make_error(index: int) -> ValueError:
+        return ValueError(
+            f"bincount: element {index} is not in 0 .. length - 1, and length is {bins}; give a "
+            "larger length, or leave out such elements"
+        )
+
+    if not isinstance(x, DeviceArray):
+        wrong = np.flatnonzero((x < 0) | (x >= bins))
+        if wrong.size:
+            raise make_error(int(wrong[0]))
+        return np.bincount(x, minlength=bins).astype(UINT32)
+    device: ArrayDevice = x.storage.device
+    counts = device.empty((bins,), UINT32)
+    zero = device.cache("zero of uint32", lambda: device.put(np.zeros((), UINT32)))
+    steps: list[Step] = [ArrayCopy(zero.broadcast_to(counts.shape), counts)] if bins else []
+    if x.size:
+        shared = bins <= SHARED_BINS
+        groups = -(-x.size // BINCOUNT_WORK_GROUP)
+        steps.append(
+            Dispatch(
+                bincount_kernel(shared=shared),
+                (x, counts),
+                x.size,
+                (bins,),
+                groups=min(groups, MAX_SHARED_GROUPS) if shared else groups,
+                grid_stride=True,
+                guarded=(counts,),
+                make_error=make_error,
+            )
+        )
+    _submit(device, steps)
+    return counts
+
+
+def _check_array(call: str, x: Any, dtypes: Sequence[np.dtype[Any]]) -> Array:
+    """The array, if it has one axis and one of the dtypes."""
+    if not isinstance(x, np.ndarray | DeviceArray):
+        raise ArgumentTypeError(f"{call} takes a NumPy array or a device array, not {describe(x)}")
+    found: Array = x if isinstance(x, DeviceArray) else as_numbers(call, x)
+    if found.dtype not in dtypes:
+        names = ", ".join(map(str, dtypes))
+        raise ArgumentTypeError(
+            f"{call}: the array has the dtype {found.dtype}; it must be one of {names}"
+        )
+    if found.ndim != 1:
+        raise ArgumentShapeError(
+            f"{call}: the array has the shape {found.shape}; it must have one axis: reshape it"
+        )
+    return found
+
+
+# --- sorting on a device ---
+
+
+def sort_pairs(
+    device: ArrayDevice,
+    keys: DeviceArray,
+    values: DeviceArray | None,
+    key_bits: int = WORD_BITS,
+) -> tuple[DeviceArray, DeviceArray]:
+    """Sort uint32 keys below 2^key_bits, each with its uint32 value; return both.
+
+    The sort is stable. Without `values`, the values are the positions of the keys.
+    """
+    steps: list[Step] = []
+    result = _add_pairs_sort(steps, device, keys, values, key_bits)
+    _submit(device, steps)
+    return result
+
+
+class _Passes:
+    """The passes of one sort: how the keys are divided into tiles and digits, and the memory of the
+    histograms.
+    """
+
+    def __init__(self, device: ArrayDevice, size: int, key_bits: int, order: Order) -> None:
+        self.device, self.size, self.order = device, size, order
+        self.tile = choose_tile(device.info)
+        self.tiles = -(-size // self.tile.size)
+        self.count = -(-key_bits // MAX_DIGIT_BITS)
+        self.digit_bits = -(-key_bits // self.count)
+        self._histogram = device.empty((max(self.tiles, 1) << self.digit_bits,), UINT32)
+
+    def add(
+        self, steps: list[Step], number: int, kernel: Kernel, arrays: Sequence[DeviceArray]
+    ) -> None:
+        """Add the steps of a pass, whose scatter kernel takes these arrays behind the offsets; the
+        keys are the first of them.
+        """
+        if not self.size:
+            return
+        push_words, offsets = (number * self.digit_bits, self.tiles), self._histogram
+        if self.tiles > 1:  # otherwise the scatter alone is a sort
+            counts = histogram_kernel(self.tile, self.digit_bits, self.order)
+            counted = arrays[0], self._histogram
+            steps.append(self._make_dispatch(counts, counted, push_words))
+            offsets = _add_scan(steps, self.device, self._histogram)
+        steps.append(self._make_dispatch(kernel, (offsets, *arrays), push_words))
+
+    def _make_dispatch(
+        self, kernel: Kernel, arrays: tuple[DeviceArray, ...], push_words: tuple[int, ...]
+    ) -> Dispatch:
+        return Dispatch(kernel, arrays, self.size, push_words, groups=self.tiles, grid_stride=True)
+
+
+def _add_sort(
+    steps: list[Step], device: ArrayDevice, keys: DeviceArray, order: Order
+) -> DeviceArray:
+    """Add the steps that sort keys of one word; return the sorted keys."""
+    passes = _Passes(device, keys.size, WORD_BITS, order)
+    kernel = scatter_kernel(passes.tile, passes.digit_bits, order)
+    targets = [device.empty(keys.shape, keys.dtype) for _ in range(2)]
+    keys = _make_contiguous(steps, device, keys)
+    for number in range(passes.count):
+        target = targets[number % 2]
+        passes.add(steps, number, kernel, (keys, target))
+        keys = target
+    return keys
+
+
+def _add_pairs_sort(
+    steps: list[Step],
+    device: ArrayDevice,
+    keys: DeviceArray,
+    values: DeviceArray | None,
+    key_bits: int = WORD_BITS,
+    order: Order = Order.UNSIGNED,
+) -> tuple[DeviceArray, DeviceArray]:
+    """Add the steps that sort keys of one word with their values, or with their positions if there
+    are none; return both.
+    """
+    passes = _Passes(device, keys.size, key_bits, order)
+    targets = [
+        (device.empty(keys.shape, keys.dtype), device.empty(keys.shape, UINT32)) for _ in range(2)
+    ]
+    keys = _make_contiguous(steps, device, keys)
+    pair, indices = (keys, keys if values is None else values), values is None
+    for number in range(passes.count):
+        kernel = scatter_pairs_kernel(passes.tile, passes.digit_bits, order, indices=indices)
+        target = targets[number % 2]
+        passes.add(steps, number, kernel, (*pair, *target))
+        pair, indices = target, False
+    return pair
+
+
+def _make_contiguous(steps: list[Step], device: ArrayDevice, array: DeviceArray) -> DeviceArray:
+    """The array, or a copy for kernels to bind: a view would be copied for each of them."""
+    if array.is_contiguous:
+        return array
+    made = device.empty(array.shape, array.dtype)
+    steps.append(ArrayCopy(array, made))
+    return made
+
+
+def _split_words(x: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+    """Views of the low and the high words of uint64."""
+    strides = (*x.strides, 4)
+    pairs = DeviceArray((*x.shape, 2), UINT32, x.storage, x.offset, strides)
+    return pairs[:, 0], pairs[:, 1]
+
+
+# --- exclusive scans on a device ---
+
+
+def exclusive_scan(device: ArrayDevice, values: DeviceArray) -> DeviceArray:
+    """The sums of all uint32 elements before each element, modulo 2^32."""
+    steps: list[Step] = []
+    result = _add_scan(steps, device, values)
+    _submit(device, steps)
+    return result
+
+
+def _add_scan(steps: list[Step], device: ArrayDevice, values: DeviceArray) -> DeviceArray:
+    """Add the steps of an exclusive scan; return its result."""
+    result = device.empty(values.shape, UINT32)
+    if not values.size:
+        return result
+    chunk = SINGLE_SCAN
+    if values.size > SINGLE_SCAN:
+        chunk = -(-values.size // (MAX_SCAN_CHUNKS * SCAN_STEP)) * SCAN_STEP
+    chunks = -(-values.size // chunk)
+    sums = values  # not read with a single chunk
+    if chunks > 1:
+        sums = device.empty((chunks,), UINT32)
+        added = values, sums
+        steps.append(Dispatch(scan_sums_kernel(), added, values.size, (chunk,), groups=chunks))
+    arrays = values, sums, result
+    steps.append(Dispatch(exclusive_scan_kernel(), arrays, values.size, (chunk,), groups=chunks))
+    return result
+
+
+def _submit(device: ArrayDevice, steps: Sequence[Step]) -> None:
+    if steps:  # there are none for arrays without elements
+        device.submit(steps)
