@@ -172,6 +172,14 @@ def test_equal_elements_are_counted(gpu: Gpu, dtype: str, length: int) -> None:
             np.testing.assert_array_equal(np.asarray(counts), expected)
 
 
+def test_device_arrays_of_the_cpu_are_counted() -> None:
+    with gx.CpuBackend() as cpu:
+        x = cpu.to_device(np.array([3, 1, 3], "i4"))
+        assert gx.ops.bincount(x, length=5).tolist() == [0, 1, 0, 2, 0]
+        with pytest.raises(ValueError, match="element 0 is not in 0"):
+            gx.ops.bincount(x, 3)
+
+
 @pytest.mark.parametrize("length", [100, SHARED_BINS + 1])
 @pytest.mark.parametrize(
     ("dtype", "wrong"), [("uint32", 0), ("uint32", 2**32 - 1), ("int32", -1), ("int32", 0)]

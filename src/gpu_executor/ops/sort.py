@@ -54,7 +54,7 @@ Array = npt.NDArray[Any] | DeviceArray
 
 
 @computes_on_host
-def sort(x: Array) -> Any:
+def sort(x: Array, /) -> Any:
     """The elements of an array with one axis in ascending order.
 
     The dtype is uint32, int32, float32 or uint64. A NumPy array gives a NumPy array. A device array
@@ -80,7 +80,7 @@ def sort(x: Array) -> Any:
 
 
 @computes_on_host
-def argsort(x: Array) -> Any:
+def argsort(x: Array, /) -> Any:
     """The indices that sort an array, as uint32: the elements at these indices are `sort(x)`.
 
     The array is as in `sort`. The indices of elements that compare equal are in ascending order.
@@ -110,7 +110,7 @@ def argsort(x: Array) -> Any:
 
 
 @computes_on_host
-def bincount(x: Array, length: int) -> Any:
+def bincount(x: Array, /, length: int) -> Any:
     """How often 0, 1, ..., length - 1 occur in an array with one axis, as uint32.
 
     The dtype is uint32 or int32. An element that is negative or not below `length` is a
@@ -192,37 +192,43 @@ def sort_pairs(
 
 class _Passes:
     """The passes of one sort: how the keys are divided into tiles and digits, and the memory of the
-    histograms.
+    histograms, which all passes share.
     """
 
     def __init__(self, device: ArrayDevice, size: int, key_bits: int, order: Order) -> None:
-        self.device, self.size, self.order = device, size, order
         self.tile = choose_tile(device.info)
-        self.tiles = -(-size // self.tile.size)
         self.count = -(-key_bits // MAX_DIGIT_BITS)
         self.digit_bits = -(-key_bits // self.count)
-        self._histogram = device.empty((max(self.tiles, 1) << self.digit_bits,), UINT32)
+        self._size, self._tiles = size, -(-size // self.tile.size)
+        self._scan: list[Step] = []
+        if self._tiles > 1:  # otherwise the scatter alone is a sort
+            self._count_digits = histogram_kernel(self.tile, self.digit_bits, order)
+            self._histogram = device.empty((self._tiles << self.digit_bits,), UINT32)
+            self._offsets = _add_scan(self._scan, device, self._histogram)
 
     def add(
-        self, steps: list[Step], number: int, kernel: Kernel, arrays: Sequence[DeviceArray]
+        self, steps: list[Step], number: int, scatter: Kernel, arrays: tuple[DeviceArray, ...]
     ) -> None:
-        """Add the steps of a pass, whose scatter kernel takes these arrays behind the offsets; the
+        """Add the steps of a pass. Its scatter kernel takes these arrays behind the offsets; the
         keys are the first of them.
         """
-        if not self.size:
+        if not self._size:
             return
-        push_words, offsets = (number * self.digit_bits, self.tiles), self._histogram
-        if self.tiles > 1:  # otherwise the scatter alone is a sort
-            counts = histogram_kernel(self.tile, self.digit_bits, self.order)
-            counted = arrays[0], self._histogram
-            steps.append(self._make_dispatch(counts, counted, push_words))
-            offsets = _add_scan(steps, self.device, self._histogram)
-        steps.append(self._make_dispatch(kernel, (offsets, *arrays), push_words))
+        keys = offsets = arrays[0]
+        if self._tiles > 1:
+            counted = keys, self._histogram
+            steps.append(self._make_dispatch(number, self._count_digits, counted))
+            steps += self._scan
+            offsets = self._offsets
+        steps.append(self._make_dispatch(number, scatter, (offsets, *arrays)))
 
     def _make_dispatch(
-        self, kernel: Kernel, arrays: tuple[DeviceArray, ...], push_words: tuple[int, ...]
+        self, number: int, kernel: Kernel, arrays: tuple[DeviceArray, ...]
     ) -> Dispatch:
-        return Dispatch(kernel, arrays, self.size, push_words, groups=self.tiles, grid_stride=True)
+        push_words = number * self.digit_bits, self._tiles
+        return Dispatch(
+            kernel, arrays, self._size, push_words, groups=self._tiles, grid_stride=True
+        )
 
 
 def _add_sort(

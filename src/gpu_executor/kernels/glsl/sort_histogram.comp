@@ -1,6 +1,7 @@
 // The first step of a pass of the radix sort: histogram[d * tiles + t] is the number of keys in tile
 // t whose digit is d.
 #version 460
+#extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
 #include "spec_ids.glsl"
 
@@ -18,7 +19,7 @@ void main() {
     for (uint tile = gl_WorkGroupID.x; tile < tiles; tile += gl_NumWorkGroups.x) {
         for (uint d = local; d < RADIX; d += gl_WorkGroupSize.x) tile_counts[d] = 0;
         barrier();
-        for (uint k = 0; k < KEYS; ++k) {
+        [[unroll]] for (uint k = 0; k < KEYS; ++k) {
             uint i = tile * TILE + k * gl_WorkGroupSize.x + local;
             if (i < count) atomicAdd(tile_counts[compute_digit(keys[i], shift)], 1);
         }

@@ -12,6 +12,7 @@
 // Subgroups may have any size. There are COUNTER_ROWS rows of counters, one per subgroup. If there
 // are more subgroups than rows, the subgroups take turns, and `digit_count` carries the counts on.
 
+#extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "group_scan.glsl"
@@ -21,7 +22,7 @@
 layout(constant_id = ID_INDICES) const bool INDICES = false;
 
 layout(push_constant) uniform Push { uint count; uint shift; uint tiles; };
-layout(set = 0, binding = 0, std430) readonly restrict buffer Offsets { uint offsets[]; };
+layout(set = 0, binding = 0, std430) readonly buffer Offsets { uint offsets[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Keys { uint keys[]; };
 #ifdef PAIRS
 layout(set = 0, binding = 2, std430) readonly buffer Values { uint values[]; };
@@ -35,15 +36,18 @@ layout(set = 0, binding = 2, std430) writeonly restrict buffer SortedKeys { uint
 
 const uint COUNTER_ROWS = TILE / RADIX;
 
-shared uint pool[TILE];         // rows of counters; then the tile in its new order
+shared uint pool[TILE];           // rows of counters; then the tile in its new order
 shared uint digit_starts[RADIX];  // the place in the tile of the first key of each digit
 shared uint digit_bases[RADIX];   // what to add to a place in the tile
+
+// The loops over an invocation's keys are unrolled, so that the keys stay in registers.
+#define EACH_KEY(k) [[unroll]] for (uint k = 0; k < KEYS; ++k)
 
 // Returns the number of keys of this subgroup with the same digit that are before this one, and
 // counts the keys of all invocations of the subgroup. `row` is the subgroup's row of counters.
 uint count_before(uint digit, uint row) {
     uvec4 peers = subgroupBallot(true);
-    for (uint bit = 0; bit < DIGIT_BITS; ++bit) {
+    [[unroll]] for (uint bit = 0; bit < DIGIT_BITS; ++bit) {
         bool is_set = (digit >> bit & 1) != 0;
         uvec4 set = subgroupBallot(is_set);
         peers &= is_set ? set : ~set;
@@ -64,7 +68,7 @@ void sort_tile(uint tile) {
     uint start = tile * TILE, length = min(count - start, TILE);
     uint first = gl_SubgroupID * lanes * KEYS + gl_SubgroupInvocationID;
     uint own[KEYS], place[KEYS];
-    for (uint k = 0; k < KEYS; ++k) {
+    EACH_KEY(k) {
         uint at = first + k * lanes;
         own[k] = at < length ? keys[start + at] : last_key();
     }
@@ -77,7 +81,7 @@ void sort_tile(uint tile) {
         for (uint i = invocation; i < rows * RADIX; i += gl_WorkGroupSize.x) pool[i] = 0;
         barrier();
         if (has_turn) {
-            for (uint k = 0; k < KEYS; ++k) {
+            EACH_KEY(k) {
                 place[k] = count_before(compute_digit(own[k], shift), row);
             }
         }
@@ -91,7 +95,7 @@ void sort_tile(uint tile) {
         }
         barrier();
         if (has_turn) {
-            for (uint k = 0; k < KEYS; ++k) place[k] += pool[row + compute_digit(own[k], shift)];
+            EACH_KEY(k) place[k] += pool[row + compute_digit(own[k], shift)];
         }
         barrier();
     }
@@ -103,25 +107,25 @@ void sort_tile(uint tile) {
             tiles == 1 ? 0 : offsets[invocation * tiles + tile] - digit_start;
     }
     barrier();
-    for (uint k = 0; k < KEYS; ++k) {
+    EACH_KEY(k) {
         place[k] += digit_starts[compute_digit(own[k], shift)];
         pool[place[k]] = own[k];
     }
     barrier();
     uint target[KEYS];
-    for (uint k = 0; k < KEYS; ++k) {
+    EACH_KEY(k) {
         uint at = k * gl_WorkGroupSize.x + invocation, key = pool[at];
         target[k] = at + digit_bases[compute_digit(key, shift)];
         if (at < length) sorted_keys[target[k]] = key;
     }
 #ifdef PAIRS
     barrier();
-    for (uint k = 0; k < KEYS; ++k) {
+    EACH_KEY(k) {
         uint at = first + k * lanes;
         if (at < length) pool[place[k]] = INDICES ? start + at : values[start + at];
     }
     barrier();
-    for (uint k = 0; k < KEYS; ++k) {
+    EACH_KEY(k) {
         uint at = k * gl_WorkGroupSize.x + invocation;
         if (at < length) sorted_values[target[k]] = pool[at];
     }
