@@ -40,6 +40,7 @@ LAYERS: list[set[str]] = [
     {"vulkan", "cpu", "webgpu"},  # the backends
     {"ops"},  # algorithms of several dispatches
     {"fields"},  # the mathematics that users meet
+    {"curves"},  # curves over these fields
     {"executor"},  # kernels on any device
     {"cluster"},  # several machines
     {"telemetry.exporters"},  # export events; lower layers import them by name
@@ -220,6 +221,7 @@ assert field.decode(array * array - 10).tolist() == [field.modulus - 1, 15]
         # gpu_executor` imported every public name, it was 294. Other releases differ by a few.
         pytest.param("", 5, id="import"),  # 2
         pytest.param(ARITHMETIC, 130, id="field"),  # 101
+        pytest.param("gx.curves.PALLAS.generator * 5", 145, id="curve"),  # 113
         pytest.param("gx.GpuExecutor", 220, id="executor"),  # 188
     ],
 )

@@ -10,6 +10,7 @@ from gpu_executor.backend import Backend
 
 NAMES = [
     "CpuBackend",
+    "Curve",
     "DeviceArray",
     "DeviceInfo",
     "DeviceLostError",
@@ -27,6 +28,7 @@ NAMES = [
     "WgpuExecutor",
     "__version__",
     "cluster",
+    "curves",
     "devices",
     "errors",
     "fields",
@@ -35,7 +37,7 @@ NAMES = [
     "open_backend",
     "ops",
 ]
-MAX_NAMES = 25
+MAX_NAMES = 30
 EXECUTOR_NAMES = [
     *("array_device", "asarray", "close", "device", "empty", "explain", "graph", "import_array"),
     *("map", "name", "profile", "run", "run_async", "run_batch", "run_field_add"),

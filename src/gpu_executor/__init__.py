@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from gpu_executor.version import __version__
 
 if TYPE_CHECKING:
-    from gpu_executor import cluster, errors, fields, kernels, ops
+    from gpu_executor import cluster, curves, errors, fields, kernels, ops
     from gpu_executor.backend import open_backend
     from gpu_executor.cpu.backend import CpuBackend
+    from gpu_executor.curves import Curve
     from gpu_executor.device_array import DeviceArray
     from gpu_executor.device_info import DeviceInfo
     from gpu_executor.errors import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CpuBackend",
+    "Curve",
     "DeviceArray",
     "DeviceInfo",
     "DeviceLostError",
@@ -51,6 +53,7 @@ __all__ = [
     "WgpuExecutor",
     "__version__",
     "cluster",
+    "curves",
     "devices",
     "errors",
     "fields",
@@ -62,6 +65,7 @@ __all__ = [
 
 _DEFINED_IN = {
     "CpuBackend": "gpu_executor.cpu.backend:CpuBackend",
+    "Curve": "gpu_executor.curves:Curve",
     "DeviceArray": "gpu_executor.device_array:DeviceArray",
     "DeviceInfo": "gpu_executor.device_info:DeviceInfo",
     "DeviceLostError": "gpu_executor.errors:DeviceLostError",

@@ -13,6 +13,8 @@ GpuError
 +-- ArgumentTypeError                  an argument of the wrong type or dtype (also TypeError)
 +-- ArgumentShapeError                 an argument of the wrong shape (also ValueError)
 +-- ElementRangeError                  a field element not below the modulus (also ValueError)
++-- CurveError                         parameters that make no curve (also ValueError)
+|   +-- PointError                     not a point of the curve or of its group
 +-- OutOfMemoryError                   device, pool or host is out of memory (also MemoryError)
 +-- ClosedError                        the backend or executor is closed (also RuntimeError)
 |   +-- ForkedError                    opened before fork(), used in the child
@@ -110,6 +112,25 @@ class ElementRangeError(GpuError, ValueError):
     def in_job(self, job: int) -> ElementRangeError:
         """The error for a batch or a stream, of which the call is the job of this index."""
         return ElementRangeError(self.kernel, self.argument, self.index, job)
+
+
+class CurveError(GpuError, ValueError):
+    """The parameters of a curve contradict each other, or are not supported."""
+
+
+class PointError(CurveError):
+    """Bytes or coordinates are not a point of the curve, or not one of its group of prime order;
+    names the first such index."""
+
+    def __init__(self, curve: str, index: int, reason: str) -> None:
+        super().__init__(f"{curve}: point {index}: {reason}")
+        self.curve = curve
+        self.index = index
+        """The first bad point, in flat order."""
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.curve, self.index, self.reason)
 
 
 class OutOfMemoryError(GpuError, MemoryError):

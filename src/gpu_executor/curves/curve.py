@@ -1,0 +1,575 @@
+"""`Curve`: a short Weierstrass curve y^2 = x^3 + a x + b, and operations on its points.
+
+An operation checks its operands and hands their words to `point_operations`, which runs it where
+the points are.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.arguments import parse_shape
+from gpu_executor.curves.host_coordinates import CoordinateField
+from gpu_executor.curves.host_points import get_arithmetic
+from gpu_executor.curves.point_array import (
+    Axes,
+    PointArray,
+    PointData,
+    PointForm,
+    PointLayout,
+)
+from gpu_executor.curves.point_encoding import BadEncodingError, PointEncoding
+from gpu_executor.curves.point_operations import compute
+from gpu_executor.curves.scalars import to_scalar_words
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    CurveError,
+    ElementRangeError,
+    GpuError,
+    PointError,
+)
+from gpu_executor.fields import Field, FieldArray
+from gpu_executor.fields.element_array import parse_axes
+from gpu_executor.ops import elementwise, indexing
+from gpu_executor.primes import Prime, words
+from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.primes.encoding import ByteOrder
+
+Booleans = npt.NDArray[np.bool_]
+Coefficient = Any
+"""An element of the curve's field: an integer, or a tuple of integers c0, c1, ..."""
+
+
+class UploadTarget(Protocol):
+    """An executor or a backend that has device arrays."""
+
+    def to_device(self, array: Any) -> Any:
+        """Copy an array to the device."""
+
+
+class Curve:
+    """The points (x, y) with y^2 = x^3 + a x + b over a field, and the point at infinity.
+
+    `order` is the prime order of the group that `generator` generates, which may be a part of all
+    points. Operations take points in one place, on the host or on one device, and so is their
+    result. Points of different shapes are broadcast by NumPy's rules. Nothing runs in constant
+    time.
+    """
+
+    def __init__(
+        self,
+        field: Any,
+        a: Coefficient,
+        b: Coefficient,
+        *,
+        order: int,
+        generator: tuple[Coefficient, Coefficient],
+        name: str | None = None,
+        encoding: type[PointEncoding] | None = None,
+    ) -> None:
+        """`field` is a `Field` or an `ExtensionField`; a, b and the generator's coordinates are
+        integers, or tuples of integers over an extension field. `encoding` is the byte format of
+        points; without one, points have no bytes."""
+        self.field = field
+        self.name = name or f"curve over {field.name}"
+        prime, degree, nonresidue = _describe_field(self.name, field)
+        self.key = CurveKey(
+            prime,
+            degree,
+            nonresidue,
+            self._parse_element("a", a, prime, degree),
+            self._parse_element("b", b, prime, degree),
+            self._parse_order(order),
+        )
+        self.order = self.key.order
+        self.scalar_field = self._make_scalar_field()
+        arithmetic = get_arithmetic(self.key)
+        p, own_a, own_b = arithmetic.modulus, arithmetic.a, arithmetic.b
+        if p == 3:
+            raise CurveError(
+                f"{self.name}: curves over fields of characteristic 3 are of another "
+                "form; take a field with a larger prime"
+            )
+        if not own_b:
+            raise CurveError(
+                f"{self.name}: b is 0, and curves with b = 0 are not supported: (0, 0) is a point "
+                "of theirs, and it stands for the point at infinity here"
+            )
+        if not (4 * own_a * own_a % p * own_a + 27 * own_b * own_b) % p:
+            raise CurveError(f"{self.name}: the curve is singular: 4 a^3 + 27 b^2 is 0")
+        self._coordinate_layout: Any = self._make_layout()
+        self._layouts = {"affine": self._make_layout(2), "xyzz": self._make_layout(4)}
+        self.encoding = None if encoding is None else encoding(arithmetic)
+        self.generator = self._make_generator(generator)
+        """The generator, without axes, on the host."""
+        self.cofactor = self._find_cofactor(arithmetic.field)
+        """The number of points of the curve divided by the order; None where the order does not
+        determine it."""
+
+    # --- parameters ---
+
+    def _parse_element(
+        self, what: str, value: Coefficient, prime: Prime, degree: int
+    ) -> tuple[int, ...]:
+        given = value.tolist() if isinstance(value, FieldArray) else value
+        parts = given if isinstance(given, tuple | list) else (given,)
+        if len(parts) > degree or not all(_is_integer(each) for each in parts):
+            wanted = "an integer" if degree == 1 else f"an integer, or a tuple of {degree} integers"
+            raise ArgumentTypeError(f"{self.name}: {what} must be {wanted}, not {value!r}")
+        return tuple(int(each) % prime.modulus for each in (*parts, *[0] * (degree - len(parts))))
+
+    def _parse_order(self, order: int) -> int:
+        if not _is_integer(order):
+            raise ArgumentTypeError(f"{self.name}: the order must be an integer, not {order!r}")
+        return int(order)
+
+    def _make_scalar_field(self) -> Field:
+        try:
+            return Field(self.order)
+        except GpuError as error:
+            raise CurveError(
+                f"{self.name}: the order {self.order:#x} must be an odd prime: {error}"
+            ) from None
+
+    def _make_generator(self, given: tuple[Coefficient, Coefficient]) -> PointArray:
+        key, arithmetic = self.key, get_arithmetic(self.key)
+        try:
+            x, y = given
+        except (TypeError, ValueError):
+            raise ArgumentTypeError(
+                f"{self.name}: the generator must be a pair (x, y), not {given!r}"
+            ) from None
+        point = tuple(
+            arithmetic.field.make(self._parse_element(what, each, key.prime, key.degree))
+            for what, each in (("x of the generator", x), ("y of the generator", y))
+        )
+        if not any(point):
+            raise CurveError(f"{self.name}: the generator is (0, 0), the point at infinity")
+        if not arithmetic.is_on_curve((point[0], point[1])):
+            raise CurveError(f"{self.name}: the generator is not on the curve")
+        if arithmetic.multiply([(point[0], point[1])], [self.order]) != [None]:
+            raise CurveError(f"{self.name}: the generator does not have the order {self.order:#x}")
+        return PointArray(self, arithmetic.store([(point[0], point[1])], ()))
+
+    def _find_cofactor(self, field: CoordinateField) -> int | None:
+        """The number of points is a multiple of the order, and between q + 1 - 2 sqrt(q) and
+        q + 1 + 2 sqrt(q) (Hasse)."""
+        q, width = field.order, math.isqrt(4 * field.order)
+        first, last = -(-(q + 1 - width) // self.order), (q + 1 + width) // self.order
+        return first if first == last else None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the points are the same; names and generators may differ."""
+        if not isinstance(other, Curve):
+            return False
+        own = (self.field, self.key.a, self.key.b, self.order)
+        return own == (other.field, other.key.a, other.key.b, other.order)
+
+    def __hash__(self) -> int:
+        return hash((self.key.prime.modulus, self.key.a, self.key.b, self.order))
+
+    def __repr__(self) -> str:
+        return f"<Curve {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        generator = self.generator.tolist()
+        parameters = (self.field, self.key.a, self.key.b, self.order, generator, self.name)
+        return _restore_curve, (*parameters, None if self.encoding is None else type(self.encoding))
+
+    # --- new points ---
+
+    def get_layout(self, form: PointForm) -> Any:
+        """A point in that form as an element of an array."""
+        return self._layouts[form]
+
+    def _make_layout(self, *axes: int) -> PointLayout:
+        return PointLayout(self.name, self.key.prime, (*axes, *self.key.coordinate_shape))
+
+    def infinity(self, shape: int | Sequence[int] = ()) -> PointArray:
+        """The point at infinity, as often as the shape says, on the host."""
+        layout = self.get_layout("affine")
+        lengths = parse_shape(shape, layout.element_bytes)
+        return PointArray(self, np.zeros((*lengths, *layout.element_shape), layout.column_dtype))
+
+    def from_affine(self, x: Any, y: Any, *, check: bool = True) -> PointArray:
+        """Points from their coordinates: arrays of the curve's field in one place, or integers in
+        nested lists. (0, 0) is the point at infinity.
+
+        A point that is not on the curve raises `PointError`. With `check`, so does a point outside
+        the group of prime order.
+        """
+        first, second = self._load_coordinate("x", x), self._load_coordinate("y", y)
+        _check_one_place([first, second])
+        layout = self._coordinate_layout
+        shapes = [elementwise.get_shape(layout, each) for each in (first, second)]
+        shape = elementwise.find_common_shape(layout, shapes)
+        repeated = [elementwise.broadcast_to(layout, each, shape) for each in (first, second)]
+        found = PointArray(self, indexing.stack(layout, repeated, len(shape)))
+        self._check_found(found, check)
+        return found
+
+    def _load_coordinate(self, what: str, values: Any) -> PointData:
+        array = values
+        if not isinstance(values, FieldArray):
+            try:
+                array = self.field.encode(values)
+            except ElementRangeError as error:
+                reason = f"{what} is not below the modulus of the field"
+                raise PointError(self.name, error.index, reason) from None
+        if array.field != self.field:
+            raise ArgumentTypeError(
+                f"{self.name}: {what} is an array of {array.field.name}, and the curve is over "
+                f"{self.field.name}"
+            )
+        data: PointData = array.in_form(self.key.prime.form).data
+        return data
+
+    def from_words(self, data: npt.NDArray[Any], *, check: bool = True) -> PointArray:
+        """Points on the host from a copy of their words in affine form (..., 2, coordinate), in
+        the form in which the field computes, as `points.numpy()` has them.
+
+        Words that are not below the modulus and points that are not on the curve raise
+        `PointError`. With `check`, so do points outside the group of prime order.
+        """
+        layout = self.get_layout("affine")
+        axes = len(layout.element_shape)
+        if not isinstance(data, np.ndarray) or data.dtype != layout.column_dtype:
+            found = data.dtype if isinstance(data, np.ndarray) else type(data).__name__
+            raise ArgumentTypeError(
+                f"{self.name}: words are a NumPy array of {layout.column_dtype}, not {found}"
+            )
+        if data.shape[max(data.ndim - axes, 0) :] != layout.element_shape:
+            raise ArgumentShapeError(
+                f"{self.name}: the last axes of words in affine form are {layout.element_shape}; "
+                f"the shape is {data.shape}"
+            )
+        own = np.array(data, order="C")
+        bad = words.first_not_below(self.key.prime, own)
+        if bad is not None:
+            index = bad // (2 * self.key.degree)
+            raise PointError(self.name, index, "a coordinate is not below the modulus")
+        points = PointArray(self, own)
+        self._check_found(points, check)
+        return points
+
+    def _check_found(self, points: PointArray, check: bool) -> None:
+        """Raise `PointError` for the first point that is not on the curve, or not in the group."""
+        bad = np.flatnonzero(~self.is_on_curve(points))
+        if bad.size:
+            raise PointError(self.name, int(bad[0]), "x and y are not on the curve")
+        if check:
+            self._check_subgroup(points)
+
+    def _check_subgroup(self, points: PointArray) -> None:
+        bad = np.flatnonzero(~self.in_subgroup(points))
+        if bad.size:
+            raise PointError(
+                self.name,
+                int(bad[0]),
+                "it is on the curve and not in the group of prime order; check=False accepts it",
+            )
+
+    # --- bytes ---
+
+    def from_bytes(
+        self,
+        data: Any,
+        *,
+        compressed: bool | None = None,
+        check: bool = True,
+        device: UploadTarget | None = None,
+    ) -> PointArray:
+        """Points from their bytes in the curve's format (docs/curves.md), on the host, or on the
+        device of an executor or backend.
+
+        `data` is an array of uint8 with the bytes of a point along the last axis, whose length
+        tells compressed points from uncompressed ones; a list of `bytes`, one for each point; or
+        `bytes` with all points, compressed unless `compressed` says otherwise.
+
+        A bad encoding raises `PointError`, which names its index. With `check`, so does a point
+        outside the group of prime order.
+        """
+        encoding = self._get_encoding()
+        rows = self._parse_rows(data, compressed)
+        *shape, width = rows.shape
+        read = (
+            encoding.read_compressed
+            if width == encoding.compressed_bytes
+            else encoding.read_uncompressed
+        )
+        points = []
+        flat = np.ascontiguousarray(rows).tobytes()
+        for index in range(math.prod(shape)):
+            try:
+                points.append(read(flat[index * width : (index + 1) * width]))
+            except BadEncodingError as error:
+                raise PointError(self.name, index, f"{error} (format: {encoding.name})") from None
+        found = PointArray(self, get_arithmetic(self.key).store(points, tuple(shape)))
+        if check:
+            self._check_subgroup(found)
+        if device is None:
+            return found
+        uploaded: PointArray = device.to_device(found)
+        return uploaded
+
+    def to_bytes(self, points: PointArray, *, compressed: bool = True) -> npt.NDArray[np.uint8]:
+        """Points as bytes in the curve's format: an array (..., bytes of a point)."""
+        encoding = self._get_encoding()
+        write = encoding.write_compressed if compressed else encoding.write_uncompressed
+        width = encoding.compressed_bytes if compressed else encoding.uncompressed_bytes
+        host = self.check_points(points).affine().to_host()
+        data = b"".join(map(write, get_arithmetic(self.key).load(host.numpy())))
+        return np.frombuffer(bytearray(data), np.uint8).reshape(*points.shape, width)
+
+    def _get_encoding(self) -> PointEncoding:
+        if self.encoding is None:
+            raise CurveError(
+                f"{self.name} has no byte format: only named curves have one; convert .x and .y "
+                "with the field's to_bytes, and from_affine makes points again"
+            )
+        return self.encoding
+
+    def _parse_rows(self, data: Any, compressed: bool | None) -> npt.NDArray[np.uint8]:
+        """The bytes of points as an array, the bytes of one along the last axis."""
+        encoding = self._get_encoding()
+        widths = {True: encoding.compressed_bytes, False: encoding.uncompressed_bytes}
+        if isinstance(data, np.ndarray):
+            rows = data
+        elif isinstance(data, list | tuple):
+            lengths = sorted({len(each) for each in data if isinstance(each, bytes | bytearray)})
+            if len(lengths) > 1 or not all(isinstance(each, bytes | bytearray) for each in data):
+                raise ArgumentTypeError(
+                    f"{self.name}: a list of encoded points has `bytes` of one length; found "
+                    f"lengths {lengths}"
+                    if lengths
+                    else f"{self.name}: a list of encoded points has `bytes` of one length"
+                )
+            width = lengths[0] if lengths else widths[compressed is not False]
+            rows = np.frombuffer(b"".join(data), np.uint8).reshape(-1, width or 1)
+        else:
+            try:
+                flat = np.frombuffer(data, np.uint8)
+            except (TypeError, ValueError):
+                raise ArgumentTypeError(
+                    f"{self.name}: encoded points are bytes, a list of bytes or an array of uint8, "
+                    f"not {type(data).__name__}"
+                ) from None
+            width = widths[compressed is not False]
+            if flat.size % width:
+                raise ArgumentShapeError(
+                    f"{self.name}: {flat.size} bytes are no multiple of the {width} bytes of a "
+                    f"point; points have {widths[True]} bytes compressed, {widths[False]} "
+                    "uncompressed (compressed=False)"
+                )
+            rows = flat.reshape(-1, width)
+        if rows.dtype != np.uint8:
+            raise ArgumentTypeError(
+                f"{self.name}: encoded points are an array of uint8, not of {rows.dtype}"
+            )
+        allowed = list(widths.values()) if compressed is None else [widths[bool(compressed)]]
+        if not rows.ndim or rows.shape[-1] not in allowed:
+            raise ArgumentShapeError(
+                f"{self.name}: the bytes of a point are along the last axis, "
+                f"{' or '.join(map(str, allowed))} of them; the shape is {rows.shape}"
+            )
+        return rows
+
+    # --- point by point ---
+
+    def add(self, p: PointArray, q: PointArray) -> PointArray:
+        """P + Q."""
+        return PointArray(self, compute("add", self.key, *self._broadcast_points(p, q)))
+
+    def sub(self, p: PointArray, q: PointArray) -> PointArray:
+        """P - Q."""
+        return PointArray(self, compute("sub", self.key, *self._broadcast_points(p, q)))
+
+    def neg(self, p: PointArray) -> PointArray:
+        """-P."""
+        return PointArray(self, compute("neg", self.key, self.check_points(p).data))
+
+    def double(self, p: PointArray) -> PointArray:
+        """P + P."""
+        return PointArray(self, compute("double", self.key, self.check_points(p).data))
+
+    def mul(self, p: PointArray, scalars: Any, *, byteorder: ByteOrder = "big") -> PointArray:
+        """k P, with one scalar, or one for each point; `msm` says what scalars are.
+
+        Scalars are taken modulo the order.
+        """
+        own = self.check_points(p)
+        factors = to_scalar_words(self.scalar_field, scalars, byteorder)
+        _check_scalar_place(own, factors)
+        prime = self.scalar_field.prime
+        given = elementwise.get_shape(prime, factors)
+        shape = elementwise.find_common_shape(prime, [own.shape, given])
+        repeated = elementwise.broadcast_to(prime, factors, shape)
+        return PointArray(self, compute("mul", self.key, own.broadcast_to(shape).data, repeated))
+
+    def equal(self, p: PointArray, q: PointArray) -> Booleans:
+        """Whether points are equal: booleans on the host."""
+        return _fetch_booleans(compute("equal", self.key, *self._broadcast_points(p, q)))
+
+    def is_infinity(self, p: PointArray) -> Booleans:
+        """Which points are the point at infinity: booleans on the host."""
+        return _fetch_booleans(compute("is_infinity", self.key, self.check_points(p).data))
+
+    def is_on_curve(self, p: PointArray) -> Booleans:
+        """Which points satisfy the equation of the curve: booleans on the host."""
+        return _fetch_booleans(compute("is_on_curve", self.key, self.check_points(p).data))
+
+    def in_subgroup(self, p: PointArray) -> Booleans:
+        """Which points are in the group of prime order: booleans on the host.
+
+        Where that group has all points of the curve, these are the points on the curve. Otherwise
+        every point is multiplied by the order.
+        """
+        if self.cofactor == 1:
+            return self.is_on_curve(p)
+        return _fetch_booleans(compute("in_subgroup", self.key, self.check_points(p).data))
+
+    # --- over many points ---
+
+    def sum(self, p: PointArray, *, axis: Axes = None, keepdims: bool = False) -> PointArray:
+        """The sum over an axis or several, by default over all of them; infinity for no points."""
+        points = self.check_points(p)
+        shape = points.shape
+        axes = parse_axes(range(len(shape)) if axis is None else axis, shape)
+        rest = [each for each in range(len(shape)) if each not in axes]
+        layout = self.get_layout(points.form)
+        data = elementwise.transpose(layout, points.data, (*rest, *sorted(axes)))
+        kept = tuple(shape[each] for each in rest)
+        count = math.prod(shape[each] for each in axes)
+        rows = elementwise.reshape(layout, data, (*kept, count))
+        found = PointArray(self, compute("sum_points", self.key, rows))
+        if not keepdims:
+            return found
+        return found.reshape(tuple(1 if each in axes else n for each, n in enumerate(shape)))
+
+    def msm(self, points: PointArray, scalars: Any, *, byteorder: ByteOrder = "big") -> PointArray:
+        """The sum of k P over the last axis: a multi-scalar multiplication.
+
+        Scalars are integers in nested lists or NumPy arrays, a `FieldArray` of the scalar field, an
+        array of uint8 (..., n, bytes of a scalar), big-endian unless `byteorder` says otherwise, or
+        an array of canonical words (..., n, columns). They are taken modulo the order, which
+        changes the result for points outside the group of prime order.
+
+        Leading axes of the points and of the scalars are a batch, broadcast by NumPy's rules. The
+        sum of no points is the point at infinity.
+        """
+        own = self.check_points(points)
+        factors = to_scalar_words(self.scalar_field, scalars, byteorder)
+        _check_scalar_place(own, factors)
+        prime = self.scalar_field.prime
+        given = elementwise.get_shape(prime, factors)
+        if not own.shape or not given or own.shape[-1] != given[-1]:
+            raise ArgumentShapeError(
+                f"{self.name}: msm takes as many scalars as points along the last axis; the shapes "
+                f"are {own.shape} (points) and {given} (scalars)"
+            )
+        shape = elementwise.find_common_shape(prime, [own.shape, given])
+        repeated = elementwise.broadcast_to(prime, factors, shape)
+        return PointArray(self, compute("msm", self.key, own.broadcast_to(shape).data, repeated))
+
+    def concatenate(self, arrays: Sequence[PointArray], *, axis: int = 0) -> PointArray:
+        """Points one behind the other along an axis."""
+        return self._join(arrays, axis, indexing.concatenate)
+
+    def stack(self, arrays: Sequence[PointArray], *, axis: int = 0) -> PointArray:
+        """Points of one shape along a new axis."""
+        return self._join(arrays, axis, indexing.stack)
+
+    def _join(
+        self, arrays: Sequence[PointArray], axis: int, join: Callable[..., PointData]
+    ) -> PointArray:
+        given = [self.check_points(each) for each in arrays]
+        if not given:
+            raise ArgumentShapeError(f"{self.name}: there are no points to join")
+        _check_one_place([each.data for each in given])
+        if len({each.form for each in given}) > 1:
+            given = [each.affine() for each in given]
+        layout = self.get_layout(given[0].form)
+        return PointArray(self, join(layout, [each.data for each in given], axis))
+
+    # --- operands ---
+
+    def check_points(self, points: Any) -> PointArray:
+        """The points, if they are points of this curve."""
+        if not isinstance(points, PointArray):
+            raise ArgumentTypeError(
+                f"{self.name}: expected a PointArray, found {type(points).__name__}; from_affine, "
+                "from_bytes and infinity(shape) make one"
+            )
+        if points.curve is not self and points.curve != self:
+            raise ArgumentTypeError(
+                f"points of {points.curve.name} were given to an operation of {self.name}"
+            )
+        return points
+
+    def _broadcast_points(self, p: Any, q: Any) -> list[PointData]:
+        """The words of two operands of one shape, in one place."""
+        pair = [self.check_points(p), self.check_points(q)]
+        _check_one_place([each.data for each in pair])
+        layout = self.get_layout("affine")
+        shape = elementwise.find_common_shape(layout, [each.shape for each in pair])
+        return [each.broadcast_to(shape).data for each in pair]
+
+    def wrap_coordinate(self, data: PointData) -> FieldArray:
+        """Words of coordinates as an array of the curve's field."""
+        return FieldArray(self.field, data, self.key.prime.form)
+
+
+def _describe_field(name: str, field: Any) -> tuple[Prime, int, int]:
+    """The prime of a field, its degree over that prime, and the nonresidue of an extension."""
+    if isinstance(field, Field):
+        return field.prime, 1, 0
+    raise ArgumentTypeError(
+        f"{name}: the field must be a Field or an ExtensionField, not {type(field).__name__}"
+    )
+
+
+def _is_integer(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool | np.bool_ | FieldArray)
+
+
+def _check_one_place(arrays: Sequence[PointData]) -> None:
+    """Points are never moved between host and device implicitly."""
+    places = {id(each.storage.device) if isinstance(each, DeviceArray) else None for each in arrays}
+    if len(places) > 1:
+        raise ArgumentTypeError(
+            "the operands are in different places, on the host and on a device or on two devices; "
+            "gpu.to_device(points) and points.to_host() copy one"
+        )
+
+
+def _check_scalar_place(points: PointArray, scalars: PointData) -> None:
+    """Scalars on the host go with any points; scalars on a device with points of that device."""
+    if isinstance(scalars, DeviceArray):
+        _check_one_place([points.data, scalars])
+
+
+def _fetch_booleans(found: Any) -> Booleans:
+    host = found.numpy() if isinstance(found, DeviceArray) else found
+    return np.asarray(host).astype(np.bool_)
+
+
+@functools.lru_cache(maxsize=64)
+def _restore_curve(
+    field: Any,
+    a: tuple[int, ...],
+    b: tuple[int, ...],
+    order: int,
+    generator: tuple[Coefficient, Coefficient],
+    name: str,
+    encoding: type[PointEncoding] | None,
+) -> Curve:
+    """A curve that was pickled: checked again, once for all arrays of its points."""
+    return Curve(field, a, b, order=order, generator=generator, name=name, encoding=encoding)

@@ -1,0 +1,432 @@
+"""`PointArray`: points of a curve in memory, on the host or on a device.
+
+The words of a point are its coordinates in the form in which the curve's field computes. In affine
+form these are x and y, both 0 for the point at infinity. In XYZZ form they are X, Y, ZZ and ZZZ
+with x = X / ZZ, y = Y / ZZZ and ZZ^3 = ZZZ^2; ZZ and ZZZ are 0 for the point at infinity.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.curves.host_points import get_arithmetic
+from gpu_executor.curves.point_operations import compute
+from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
+from gpu_executor.ops import elementwise, indexing
+from gpu_executor.primes import Form, Prime
+from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.typed_array import TypedArray
+
+PointForm = Literal["affine", "xyzz"]
+PointData = npt.NDArray[Any] | DeviceArray
+"""Words of points in either place."""
+Booleans = npt.NDArray[np.bool_]
+Axes = int | Sequence[int] | None
+COORDINATES: dict[int, PointForm] = {2: "affine", 4: "xyzz"}
+MAX_SHOWN = 3
+"""Points that `repr` shows; of more it shows the first and the last."""
+
+
+@dataclass(frozen=True)
+class PointLayout:
+    """A point as an element of an array, for the algorithms that move elements."""
+
+    name: str
+    prime: Prime
+    element_shape: Shape
+    """The axes of a point: coordinates, coefficients of a coordinate, columns of a coefficient."""
+
+    @property
+    def form(self) -> Form:
+        return self.prime.form
+
+    @property
+    def column_dtype(self) -> np.dtype[Any]:
+        return self.prime.column_dtype
+
+    @cached_property
+    def columns(self) -> int:
+        return math.prod(self.element_shape)
+
+    @cached_property
+    def element_bytes(self) -> int:
+        return self.columns * self.column_dtype.itemsize
+
+    @cached_property
+    def words(self) -> int:
+        return self.element_bytes // 4
+
+
+class PointCurve(Protocol):
+    """What an array of points needs of its curve, which is a `Curve`: its methods say what they do.
+
+    `Curve` is in a module above this one, because its methods return arrays of points.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> CurveKey: ...
+    def get_layout(self, form: PointForm) -> Any: ...
+    def wrap_coordinate(self, data: PointData) -> Any: ...
+    def check_points(self, points: Any) -> PointArray: ...
+    def add(self, p: Any, q: Any) -> PointArray: ...
+    def sub(self, p: Any, q: Any) -> PointArray: ...
+    def neg(self, p: PointArray) -> PointArray: ...
+    def double(self, p: PointArray) -> PointArray: ...
+    def mul(self, p: PointArray, scalars: Any) -> PointArray: ...
+    def equal(self, p: PointArray, q: PointArray) -> Booleans: ...
+    def sum(self, p: PointArray, *, axis: Axes, keepdims: bool) -> PointArray: ...
+    def is_infinity(self, p: PointArray) -> Booleans: ...
+    def is_on_curve(self, p: PointArray) -> Booleans: ...
+    def in_subgroup(self, p: PointArray) -> Booleans: ...
+    def to_bytes(self, points: PointArray, *, compressed: bool) -> npt.NDArray[np.uint8]: ...
+    def concatenate(self, arrays: Sequence[PointArray], *, axis: int) -> PointArray: ...
+    def stack(self, arrays: Sequence[PointArray], *, axis: int) -> PointArray: ...
+
+
+class PointArray(TypedArray):
+    """Points of a curve, on the host or on a device; `Curve` makes them. Axes are axes of points.
+
+    Operators: P + Q, P - Q, -P, P * k and k * P with integers or with a scalar for each point, and
+    comparisons, point by point. The points themselves cannot be changed.
+    """
+
+    __slots__ = ("curve", "data", "form", "shape")
+    __array_ufunc__ = None  # NumPy leaves its operators to this class
+
+    def __init__(self, curve: Any, data: PointData) -> None:
+        """`curve` is a `Curve`. `data` are words of points in either form, each coordinate below
+        the modulus."""
+        self.curve: PointCurve = curve
+        self.data = data
+        axes = len(data.shape) - len(curve.key.coordinate_shape) - 1
+        self.form: PointForm = COORDINATES[data.shape[axes]]
+        self.shape: Shape = data.shape[:axes]
+        """In points: the coordinates and the columns of a coordinate are not axes."""
+
+    def _with(self, data: PointData) -> PointArray:
+        return PointArray(self.curve, data)
+
+    @property
+    def _layout(self) -> Any:
+        return self.curve.get_layout(self.form)
+
+    # --- place ---
+
+    @property
+    def on_device(self) -> bool:
+        return isinstance(self.data, DeviceArray)
+
+    @property
+    def device(self) -> ArrayDevice:
+        """The device that holds the points; an error for points on the host."""
+        if not isinstance(self.data, DeviceArray):
+            raise ArgumentTypeError(
+                "the points are on the host; gpu.to_device(points) copies them to a device"
+            )
+        device: ArrayDevice = self.data.storage.device
+        return device
+
+    def to_host(self) -> PointArray:
+        """The same points in host memory; points on the host share their memory."""
+        return self._with(self.data.numpy() if isinstance(self.data, DeviceArray) else self.data)
+
+    def copy_to_device(self, device: ArrayDevice) -> PointArray:
+        """A copy on the device, in the same form; points of that device are returned as they
+        are."""
+        if self.on_device and self.device is device:
+            return self
+        return self._with(device.put(self.numpy()))
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The words in the array's form; read-only for points on the host, whose words they are."""
+        if isinstance(self.data, DeviceArray):
+            return self.data.numpy()
+        found: npt.NDArray[Any] = self.data.view()
+        found.flags.writeable = False  # words that are not points would give wrong results
+        return found
+
+    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+        raise ArgumentTypeError(
+            "points do not become an array of numbers; numpy() has their words, .x and .y their "
+            "coordinates, to_bytes() their bytes"
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.data.nbytes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the words: points on a device come back on the host."""
+        return PointArray, (self.curve, np.array(self.numpy()))
+
+    # --- in graphs and calls of kernels ---
+
+    def convert_for(self, kernel: Any) -> NoReturn:
+        """Kernels that `run` takes have no arguments that are points."""
+        raise ArgumentTypeError(
+            f"{kernel.name} takes no points; pass their words, points.affine().data"
+        )
+
+    def wrap_like(self, data: PointData) -> PointArray:
+        """Points of the same curve over other words."""
+        return self._with(data)
+
+    def convert_like(self, given: Any) -> PointData:
+        """The words of other points of this curve and shape, which must be in this array's form."""
+        points = self.curve.check_points(given)
+        if points.shape != self.shape:
+            raise ArgumentShapeError(
+                f"points of shape {self.shape} are expected; got points of shape {points.shape}"
+            )
+        if points.form != self.form:
+            points = points.affine()
+        if points.form != self.form:
+            raise ArgumentTypeError(
+                f"points in {self.form} form are expected; got points in {points.form} form"
+            )
+        data: PointData = points.data
+        return data
+
+    @property
+    def type_key(self) -> Hashable:
+        """What distinguishes arrays with the same words."""
+        return self.curve, self.form
+
+    def describe_type(self) -> str:
+        """The curve and the form of the points, in words."""
+        return f"points of {self.curve.name} in {self.form} form"
+
+    # --- shape ---
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a point without axes has no length")
+        return self.shape[0]
+
+    def __bool__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            "points have no truth value; is_infinity() says which are the point at infinity"
+        )
+
+    def __iter__(self) -> Iterator[PointArray]:
+        if not self.shape:
+            raise TypeError("a point without axes cannot be iterated over")
+        return (self[index] for index in range(self.shape[0]))
+
+    def __getitem__(self, item: Any) -> PointArray:
+        """Points, as NumPy indexes elements: a view, or a copy for masks and index arrays."""
+        return self._with(indexing.get_items(self._layout, self.data, item))
+
+    def reshape(self, *shape: int | Shape) -> PointArray:
+        """The same points in another shape, given as lengths or as one tuple; one may be -1."""
+        given: Any = shape[0] if len(shape) == 1 and np.iterable(shape[0]) else shape
+        try:
+            lengths = tuple(map(operator.index, given))
+        except TypeError:
+            raise ArgumentTypeError(f"a shape consists of integers, not {given!r}") from None
+        known = math.prod(length for length in lengths if length != -1)
+        if lengths.count(-1) == 1 and known > 0 and self.size % known == 0:
+            lengths = tuple(self.size // known if each == -1 else each for each in lengths)
+        if min(lengths, default=0) < 0 or math.prod(lengths) != self.size:
+            raise ArgumentShapeError(
+                f"points of shape {self.shape} cannot be reshaped to {lengths}"
+            )
+        return self._with(elementwise.reshape(self._layout, self.data, lengths))
+
+    def ravel(self) -> PointArray:
+        """The points along one axis: a view where possible."""
+        return self.reshape(-1)
+
+    def transpose(self, *axes: int) -> PointArray:
+        """A view with the axes in another order, by default reversed."""
+        order = [operator.index(axis) % max(self.ndim, 1) for axis in axes]
+        if axes and sorted(order) != list(range(self.ndim)):
+            raise ArgumentShapeError(f"axes {axes} are not all axes of shape {self.shape}")
+        order = order or list(reversed(range(self.ndim)))
+        return self._with(elementwise.transpose(self._layout, self.data, order))
+
+    def broadcast_to(self, shape: Shape) -> PointArray:
+        """A view of that shape, which repeats points by NumPy's rules."""
+        return self._with(elementwise.broadcast_to(self._layout, self.data, shape))
+
+    def copy(self) -> PointArray:
+        """A copy in the same place."""
+        return self._with(self.data.copy())
+
+    def __copy__(self) -> PointArray:
+        return self.copy()
+
+    def __deepcopy__(self, _memo: object) -> PointArray:
+        return self.copy()
+
+    # --- coordinates ---
+
+    def affine(self) -> PointArray:
+        """The same points in affine form, by one inversion for all; the array itself if it is."""
+        if self.form == "affine":
+            return self
+        return self._with(compute("to_affine", self.curve.key, self.data))
+
+    @property
+    def x(self) -> Any:
+        """The coordinates x, an array of the curve's field; 0 for the point at infinity."""
+        return self._get_coordinate(0)
+
+    @property
+    def y(self) -> Any:
+        """The coordinates y, an array of the curve's field; 0 for the point at infinity."""
+        return self._get_coordinate(1)
+
+    def _get_coordinate(self, number: int) -> Any:
+        axes = (slice(None),) * self.ndim
+        return self.curve.wrap_coordinate(self.affine().data[(*axes, number)])
+
+    def tolist(self) -> Any:
+        """The points as nested lists of (x, y), or of None for the point at infinity; coordinates
+        are integers, or tuples of the coefficients c0, c1, ... in an extension field."""
+        arithmetic = get_arithmetic(self.curve.key)
+        found: npt.NDArray[np.object_] = np.empty(self.size, np.object_)
+        for index, point in enumerate(arithmetic.load(self.numpy())):
+            found[index] = point and tuple(map(arithmetic.field.to_integers, point))
+        return found.reshape(self.shape).tolist()
+
+    def to_bytes(self, *, compressed: bool = True) -> npt.NDArray[np.uint8]:
+        """The points as bytes in the curve's format: an array (..., bytes of a point)."""
+        return self.curve.to_bytes(self, compressed=compressed)
+
+    # --- operators ---
+
+    def __pos__(self) -> PointArray:
+        return self.copy()
+
+    def __neg__(self) -> PointArray:
+        return self.curve.neg(self)
+
+    def __add__(self, other: Any) -> PointArray:
+        return self.curve.add(self, other)
+
+    def __radd__(self, other: Any) -> PointArray:
+        return self.curve.add(other, self)
+
+    def __sub__(self, other: Any) -> PointArray:
+        return self.curve.sub(self, other)
+
+    def __rsub__(self, other: Any) -> PointArray:
+        return self.curve.sub(other, self)
+
+    def __mul__(self, scalars: Any) -> PointArray:
+        return self.curve.mul(self, scalars)
+
+    __rmul__ = __mul__
+
+    def __eq__(self, other: object) -> Any:
+        """Point by point, as an array of booleans on the host. What is no point equals none."""
+        if not isinstance(other, PointArray):
+            return np.zeros(self.shape, np.bool_)
+        return self.curve.equal(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        """Point by point, as an array of booleans on the host."""
+        return ~(self == other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # --- methods ---
+
+    def double(self) -> PointArray:
+        """P + P."""
+        return self.curve.double(self)
+
+    def sum(self, axis: Axes = None, *, keepdims: bool = False) -> PointArray:
+        """The sum over an axis or several, by default over all of them."""
+        return self.curve.sum(self, axis=axis, keepdims=keepdims)
+
+    def is_infinity(self) -> Booleans:
+        """Which points are the point at infinity: booleans on the host."""
+        return self.curve.is_infinity(self)
+
+    def is_on_curve(self) -> Booleans:
+        """Which points satisfy the equation of the curve: booleans on the host."""
+        return self.curve.is_on_curve(self)
+
+    def in_subgroup(self) -> Booleans:
+        """Which points are in the group of prime order: booleans on the host."""
+        return self.curve.in_subgroup(self)
+
+    def __array_function__(
+        self, function: Any, _types: Any, arguments: Any, options: dict[str, Any]
+    ) -> Any:
+        """NumPy's functions that have a meaning for points; any other raises TypeError."""
+        method = _NUMPY_FUNCTIONS.get(function)
+        return NotImplemented if method is None else method(*arguments, **options)
+
+    # --- repr ---
+
+    def __repr__(self) -> str:
+        place = "device" if self.on_device else "host"
+        described = f"<PointArray {self.shape} of {self.curve.name} on the {place}, {self.form}"
+        try:
+            return f"{described}: {self._format_points()}>"
+        except GpuError:  # recorded in a graph and not computed yet, or on a closed device
+            return f"{described}>"
+
+    def _format_points(self) -> str:
+        flat = self.reshape(-1) if self.ndim > 1 else self
+        if not self.ndim:
+            return _format_point(self.to_host().tolist())
+        parts = [flat] if self.size <= MAX_SHOWN else [flat[:1], flat[-1:]]
+        texts = [", ".join(map(_format_point, part.to_host().tolist())) for part in parts]
+        return f"[{', ..., '.join(texts)}]"
+
+
+_NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.shape: lambda a: a.shape,
+    np.ndim: lambda a: a.ndim,
+    np.size: lambda a: a.size,
+    np.sum: lambda a, axis=None, keepdims=False: a.sum(axis, keepdims=keepdims),
+    np.reshape: lambda a, shape: a.reshape(shape),
+    np.transpose: lambda a, axes=None: a.transpose(*(axes or ())),
+    np.copy: lambda a: a.copy(),
+    np.concatenate: lambda arrays, axis=0: _find_curve(arrays).concatenate(arrays, axis=axis),
+    np.stack: lambda arrays, axis=0: _find_curve(arrays).stack(arrays, axis=axis),
+    np.array_equal: lambda a, b: np.shape(a) == np.shape(b) and bool((a == b).all()),
+}
+
+
+def _find_curve(arrays: Iterable[Any]) -> PointCurve:
+    """The curve of the first array of points."""
+    return next(each.curve for each in arrays if isinstance(each, PointArray))
+
+
+def _format_point(point: Any) -> str:
+    """A point in few characters: the first digits of its coordinates."""
+    if point is None:
+        return "infinity"
+    coefficients = [each if isinstance(each, tuple) else (each,) for each in point]
+    texts = ["+".join(map(_format_number, each)) for each in coefficients]
+    return f"({', '.join(texts)})"
+
+
+def _format_number(number: int) -> str:
+    text = f"{number:#x}"
+    return text if len(text) <= 10 else f"{text[:8]}..."

@@ -1,0 +1,106 @@
+"""Scalars as callers give them, as canonical words below the order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.arguments import is_masked
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from gpu_executor.fields import Field, FieldArray
+from gpu_executor.primes import encoding, words
+from gpu_executor.primes.encoding import ByteOrder
+
+Words = npt.NDArray[Any]
+
+
+def to_scalar_words(field: Field, scalars: Any, byteorder: ByteOrder = "big") -> Any:
+    """Scalars modulo the order, which is the field's modulus: words (..., *columns of an element).
+
+    - a `FieldArray` of the scalar field; one on a device gives a device array
+    - an integer, or integers in lists or NumPy arrays of objects or signed integers
+    - a NumPy array of uint8: bytes (..., width), one scalar along the last axis
+    - a NumPy array of the field's words in canonical form: (..., columns)
+
+    NumPy arrays of the dtype of words are words, and never integers.
+    """
+    if isinstance(scalars, FieldArray):
+        if scalars.field != field:
+            raise ArgumentTypeError(
+                f"scalars are of {field.name}, the field of the curve's order; an array of "
+                f"{scalars.field.name} was given"
+            )
+        return scalars.in_form("canonical").data
+    if isinstance(scalars, DeviceArray):
+        raise ArgumentTypeError(
+            f"scalars on a device are a FieldArray of {field.name}, not a DeviceArray; "
+            "gpu.to_device(field.from_words(words, 'canonical')) makes one"
+        )
+    if isinstance(scalars, np.ndarray):
+        if is_masked(scalars):
+            raise ArgumentTypeError("scalars is a masked array; pass its .data or .filled(value)")
+        if scalars.dtype == np.uint8:
+            return _read_bytes(field, scalars, byteorder)
+        if scalars.dtype == field.prime.column_dtype:
+            return _read_words(field, scalars)
+        if scalars.dtype.kind not in "iuO":
+            raise ArgumentTypeError(
+                f"scalars are integers, bytes (uint8), words ({field.prime.column_dtype}) or a "
+                f"FieldArray of {field.name}; an array of {scalars.dtype} was given"
+            )
+    if isinstance(scalars, bytes | bytearray | memoryview):
+        raise ArgumentTypeError(
+            "scalars as bytes are an array of uint8, one scalar along the last axis; "
+            f"np.frombuffer(data, np.uint8).reshape(-1, {encoding.byte_width(field.prime)}) makes "
+            "one"
+        )
+    _refuse_booleans(scalars)
+    return encoding.ints_to_words(field.prime, scalars, reduce=True)
+
+
+def _refuse_booleans(scalars: Any) -> None:
+    first = scalars
+    while isinstance(first, list | tuple) and first:
+        first = first[0]
+    if isinstance(first, bool | np.bool_):
+        raise ArgumentTypeError("scalars are integers, not booleans; int(value) makes one")
+
+
+def _read_bytes(field: Field, scalars: npt.NDArray[np.uint8], byteorder: ByteOrder) -> Words:
+    prime = field.prime
+    width = encoding.byte_width(prime)
+    if byteorder not in ("big", "little"):
+        raise ArgumentTypeError(f"byteorder is {byteorder!r}; it must be 'big' or 'little'")
+    if scalars.shape[-1:] != (width,):
+        raise ArgumentShapeError(
+            f"the last axis of an array of uint8 holds the {width} bytes of a scalar of "
+            f"{field.name}; the shape is {scalars.shape}"
+        )
+    upward = scalars if byteorder == "little" else scalars[..., ::-1]
+    padded = np.zeros((*scalars.shape[:-1], prime.element_bytes), np.uint8)
+    padded[..., :width] = upward
+    columns = padded.view(prime.column_dtype)
+    return _reduce(field, columns.reshape(*scalars.shape[:-1], *prime.element_shape))
+
+
+def _read_words(field: Field, scalars: Words) -> Words:
+    shape = field.prime.element_shape
+    if scalars.shape[scalars.ndim - len(shape) :] != shape:
+        raise ArgumentShapeError(
+            f"an array of {scalars.dtype} holds the words of scalars, {field.prime.columns} along "
+            f"the last axis; the shape is {scalars.shape}. Integers are given as lists or as an "
+            "array of int64 or objects"
+        )
+    return _reduce(field, scalars)
+
+
+def _reduce(field: Field, found: Words) -> Words:
+    """Words modulo the order, in new memory."""
+    prime = field.prime
+    if words.first_not_below(prime, found) is None:
+        return np.array(found)
+    ints = [each % prime.modulus for each in words.to_ints(prime, found)]
+    return words.from_ints(prime, ints).reshape(found.shape)

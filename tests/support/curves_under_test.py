@@ -1,0 +1,86 @@
+"""Curves that tests use, a group law that is independent of the package's, and oracles."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+from typing import Any
+
+import gpu_executor as gx
+from gpu_executor.curves import Curve, PointArray
+from gpu_executor.fields import MERSENNE31, Field
+
+IntPoint = tuple[int, int] | None
+"""A point over a prime field: x and y, or None for the point at infinity."""
+
+NAMED_G1 = ["BLS12_381_G1", "BN254_G1", "BLS12_377_G1", "PALLAS", "VESTA", "SECP256K1"]
+"""The named curves over prime fields."""
+
+
+def make_small(p: int, a: int, b: int, order: int, generator: tuple[int, int]) -> Curve:
+    """A curve over a field of few elements."""
+    return Curve(Field(p), a, b, order=order, generator=generator, name=f"small {p} {a} {b}")
+
+
+SMALL = [
+    make_small(17, 2, 2, 19, (0, 6)),  # a generator with x = 0
+    make_small(43, 0, 2, 13, (24, 18)),  # 4 * 13 points, some of order 2
+    make_small(61, -3, 3, 73, (0, 8)),
+    make_small(97, 0, 1, 7, (63, 51)),  # 12 * 7 points
+    make_small(101, 2, 1, 23, (69, 87)),  # 4 * 23 points
+]
+"""a = 0 and not, all points in the group or a part of them, points of order 2, 3 and 4."""
+OVER_MERSENNE31 = Curve(MERSENNE31, 5, 155, order=2147451083, generator=(2, 28751600), name="m31")
+"""Over a field that is stored in canonical form."""
+
+
+def get_curve(name: str) -> Curve:
+    """A named curve."""
+    curve: Curve = getattr(gx.curves, name)
+    return curve
+
+
+def list_points(curve: Curve) -> list[IntPoint]:
+    """All points of a small curve, infinity first."""
+    p, (a,), (b,) = curve.field.modulus, curve.key.a, curve.key.b
+    pairs = product(range(p), repeat=2)
+    return [None, *((x, y) for x, y in pairs if (y * y - x**3 - a * x - b) % p == 0)]
+
+
+def add_ints(curve: Curve, one: IntPoint, two: IntPoint) -> IntPoint:
+    """The sum of two points by the definition of the group law."""
+    p, (a,) = curve.field.modulus, curve.key.a
+    if one is None or two is None:
+        return two if one is None else one
+    (x1, y1), (x2, y2) = one, two
+    if x1 == x2 and (y1 + y2) % p == 0:
+        return None
+    if one == two:
+        slope = (3 * x1 * x1 + a) * pow(2 * y1, -1, p)
+    else:
+        slope = (y2 - y1) * pow(x2 - x1, -1, p)
+    x = (slope * slope - x1 - x2) % p
+    return x, (slope * (x1 - x) - y1) % p
+
+
+def multiply_ints(curve: Curve, scalar: int, point: IntPoint) -> IntPoint:
+    """k P by doubling and adding."""
+    result: IntPoint = None
+    for bit in f"{scalar:b}":
+        result = add_ints(curve, result, result)
+        if bit == "1":
+            result = add_ints(curve, result, point)
+    return result
+
+
+def encode_points(curve: Curve, points: list[Any]) -> PointArray:
+    """Points given as pairs, or None for infinity; they need not be in the group of prime order."""
+    zero = 0 if curve.key.degree == 1 else (0,) * curve.key.degree
+    pairs = [(zero, zero) if point is None else point for point in points]
+    return curve.from_affine([x for x, _ in pairs], [y for _, y in pairs], check=False)
+
+
+def draw_points(curve: Curve, count: int, seed: int) -> PointArray:
+    """Random points of the group, on the host."""
+    draw = random.Random(seed)
+    return curve.generator * [draw.randrange(curve.order) for _ in range(count)]
