@@ -553,6 +553,10 @@ def _check_outputs(signature: Signature, given: Any, kinds: Any) -> list[Array]:
             f"{kernel.name}: out has NumPy arrays and device arrays; give one kind"
         )
     for index, (array, (shape, dtype)) in enumerate(zip(arrays, signature.results, strict=True)):
+        if type(array) is np.ndarray and array.dtype == dtype and array.shape == shape:
+            flags = array.flags
+            if flags.writeable and flags.c_contiguous:
+                continue  # nearly always
         if isinstance(array, TypedArray):
             raise ArgumentTypeError(
                 f"{kernel.name}: out {index} is {describe(array)}, and the result has no such type "
@@ -595,15 +599,14 @@ def _check_overlaps(signature: Signature, inputs: Sequence[Any], results: Sequen
     it may be the very array of any input: each element is read before it is written.
     """
     name = signature.kernel.name
-    passed = [operand for operand in signature.operands if operand.is_input]
-    returned = [operand for operand in signature.operands if operand.is_output]
-    has_inout = any(operand.is_output for operand in passed)
+    passed, returned = signature.inputs, signature.outputs
     in_place = False
     for index, target in enumerate(results):
         for number, source in enumerate(inputs):
             if not _may_overlap(target, source):
                 continue
             own = returned[index] is passed[number]
+            has_inout = any(operand.is_output for operand in passed)
             if not _is_same_view(target, source) or (has_inout and not own):
                 raise ArgumentShapeError(
                     f"{name}: out {index} overlaps argument {number}"
@@ -626,9 +629,11 @@ def _check_overlaps(signature: Signature, inputs: Sequence[Any], results: Sequen
 
 def _may_overlap(a: AnyArray, b: AnyArray) -> bool:
     """Whether two arrays on the host, or two on a device, share an element."""
-    if isinstance(a, DeviceArray) and isinstance(b, DeviceArray):
-        return a.storage is b.storage and may_overlap(a.make_pattern(), b.make_pattern())
-    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and may_overlap(a, b)
+    if isinstance(a, np.ndarray):
+        return isinstance(b, np.ndarray) and may_overlap(a, b)
+    if isinstance(b, np.ndarray):
+        return False
+    return a.storage is b.storage and may_overlap(a.make_pattern(), b.make_pattern())
 
 
 def _is_same_view(a: AnyArray, b: AnyArray) -> bool:

@@ -178,8 +178,17 @@ def test_batches_may_mix_numpy_jobs_and_jobs_on_device_arrays(one: gx.GpuExecuto
     assert all(isinstance(each, gx.DeviceArray) for each in kept)
     fetched = list(one.stream(ADD, jobs, keep=False))
     assert all(isinstance(each, np.ndarray) for each in fetched)
+    out, on_device = np.zeros_like(X), one.to_device(np.zeros_like(X))
     with pytest.raises(ArgumentShapeError, match=r"^job 3: "):
-        one.run_batch(ADD, [*jobs[:3], (there, Y[1:])])
+        one.run_batch(ADD, [*jobs[:3], (there, Y[1:])], out=[out, on_device, None, None])
+    with (
+        gx.CpuBackend() as other,
+        pytest.raises(ArgumentTypeError, match=r"^job 2: .*argument 0, a device array"),
+    ):
+        strange = other.to_device(X)
+        one.run_batch(ADD, [(X, Y), (there, Y), (strange, Y)], out=[out, on_device, None])
+    assert not np.any(out)
+    assert not np.any(on_device.numpy()), "no job has run"
     assert one.run_batch(ADD, [(there, Y)])[0].shape == X.shape
 
 

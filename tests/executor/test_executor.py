@@ -225,6 +225,45 @@ def test_the_error_of_a_batch_names_its_job(executor: gx.GpuExecutor) -> None:
     assert executor.run_batch(ADD, []) == []
 
 
+def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    array.flags.writeable = False
+    return array
+
+
+INVALID_JOBS: dict[str, tuple[Any, Any, type[Exception], str]] = {
+    "dtype": (
+        (np.zeros(4, np.float32), np.zeros(4, np.uint32)),
+        None,
+        ArgumentTypeError,
+        "float32",
+    ),
+    "shape": ((np.zeros(4, np.uint32), np.zeros(5, np.uint32)), None, ArgumentShapeError, "shape"),
+    "number of arrays": ((np.zeros(4, np.uint32),), None, ArgumentTypeError, "takes 2 arrays"),
+    "a list that is not numbers": ((["a"], [1]), None, ArgumentTypeError, "argument 0"),
+    "shape of out": (words(4), np.zeros(5, np.uint32), ArgumentShapeError, "out 0 has shape"),
+    "read-only out": (words(4), read_only(np.zeros(4, np.uint32)), ArgumentTypeError, "read-only"),
+}
+
+
+@pytest.mark.parametrize("case", INVALID_JOBS)
+@pytest.mark.parametrize("first", [True, False])
+def test_no_job_of_a_batch_runs_if_one_is_invalid(
+    executor: gx.GpuExecutor, case: str, first: bool
+) -> None:
+    arrays, out, error, message = INVALID_JOBS[case]
+    jobs = [words(4, n) for n in range(30)]
+    given = [(a.copy(), b.copy()) for a, b in jobs]
+    outs: list[Any] = [a for a, _ in given]  # in place: a job that ran would show
+    at = 0 if first else 29
+    given[at], outs[at] = arrays, out
+    calls = executor.stats().calls
+    with pytest.raises(error, match=rf"^job {at}: .*{message}"):
+        executor.run_batch(ADD, given, out=outs)
+    assert executor.stats().calls == calls
+    del given[at], jobs[at]
+    np.testing.assert_array_equal(given, jobs)
+
+
 def test_an_out_that_two_jobs_of_a_batch_use_is_refused(executor: gx.GpuExecutor) -> None:
     jobs, out = [words(4, n) for n in range(5)], np.zeros(4, np.uint32)
     outs = [None, out, None, out, None]

@@ -315,11 +315,31 @@ def test_arrays_are_not_hashable() -> None:
 
 
 @on_three_fields
-@pytest.mark.parametrize("count", [1, 5, 200])
+@pytest.mark.parametrize("count", [0, 1, 5, 200, 500])
 def test_powers_on_the_host_are_exact_in_both_forms(field: Field, count: int) -> None:
     p = field.modulus
-    values = [0, 1, p - 1, *draw_elements(field, 200, 1)][:count]
+    values = [0, 1, p - 1, *draw_elements(field, 500, 1)][:count]
     for x in (field.encode(values), field.encode(values).in_form(field.form)):
-        for exponent in (0, 1, 2, 3, 65537, p - 1, p, -1, 2**300 + 1):
+        for exponent in (0, 1, 2, 3, 65537, p - 2, p - 1, p, -1, -2, -65537, 1 - p, 2**300 + 1):
             base = values if exponent >= 0 else [pow(v, -1, p) if v else 0 for v in values]
-            assert (x**exponent).tolist() == [pow(v, abs(exponent), p) for v in base]
+            found = x**exponent
+            assert (found.form, found.shape) == (x.form, x.shape)
+            assert found.tolist() == [pow(v, abs(exponent), p) for v in base], exponent
+        assert x.tolist() == values
+
+
+def test_a_first_power_on_the_host_has_memory_of_its_own() -> None:
+    x = BABYBEAR.encode([3, 4])
+    y = x**1
+    y[0] = 5
+    assert (x.tolist(), y.tolist()) == ([3, 4], [5, 4])
+
+
+def test_powers_of_views_on_the_host_keep_the_order_of_elements() -> None:
+    values = draw_nonzero(BLS12_381_FR, (30, 40), 1)
+    x = BLS12_381_FR.encode(values).T[::-1, ::2]
+    for exponent in (0, 1, 3, -1):
+        wanted = [
+            [pow(v, exponent, BLS12_381_FR.modulus) for v in row] for row in values.T[::-1, ::2]
+        ]
+        assert (x**exponent).tolist() == wanted

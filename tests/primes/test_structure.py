@@ -151,3 +151,12 @@ def test_well_known_moduli_need_no_factors_under_any_name(
     other = Prime("another name", prime.modulus)
     assert other.generator == prime.generator
     assert other.root_of_unity(other.two_adicity) == prime.root_of_unity(prime.two_adicity)
+
+
+@pytest.mark.parametrize("modulus", [3, 2**31 - 1, 2**255 - 19])
+def test_inverses_of_many_numbers_are_exact_and_zero_stays_zero(modulus: int) -> None:
+    numbers = [0, 1, modulus - 1, 2, 0, modulus // 2, 0]
+    for numerator in (1, 2, modulus - 1):
+        wanted = [numerator * pow(each, -1, modulus) % modulus if each else 0 for each in numbers]
+        assert number_theory.invert_all(numbers, modulus, numerator) == wanted
+    assert number_theory.invert_all([], modulus) == []

@@ -2,7 +2,7 @@
 
 import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -33,10 +33,17 @@ SIZES = [
     Prime("full 768 bits", 2**MAX_BITS - 825),
     Prime("random 768 bits", (random.Random(5).getrandbits(MAX_BITS) | 1 << 767) - 2366),
 ]
+
+
+def multiply(prime: Prime, xs: Sequence[int], ys: Sequence[int]) -> list[int]:
+    return [x * y % prime.modulus for x, y in zip(xs, ys, strict=True)]
+
+
 MODULI = {prime.modulus for prime in SIZES}
 PRIMES = [*SIZES, *(prime for prime in NAMED.values() if prime.modulus not in MODULI)]
 PAIRS = {"add": (words.add, field_oracle.add), "sub": (words.sub, field_oracle.sub)}
 PAIRS["mont_mul"] = (words.mont_mul, field_oracle.mont_mul)
+PAIRS["mul"] = (words.mul, multiply)
 
 on_every_prime = pytest.mark.parametrize("prime", PRIMES, ids=lambda prime: prime.name)
 on_some_primes = pytest.mark.parametrize("prime", PRIMES[:8], ids=lambda prime: prime.name)
@@ -108,6 +115,31 @@ def test_counts_of_several_blocks(prime: Prime) -> None:
     xs, ys = random_ints(prime, count, 3), random_ints(prime, count, 4)
     for fast, slow in PAIRS.values():
         check(prime, fast, slow, xs, ys)
+
+
+@on_every_prime
+def test_products_next_to_a_multiple_of_the_modulus(prime: Prime) -> None:
+    """There the quotient that is estimated in float64 does not tell the sign of what is left."""
+    p, xs = prime.modulus, [x or 1 for x in random_ints(prime, 200, 7)]
+    for wanted in (1, 2, p - 1, p - 2, p // 2, p // 2 + 1, p >> 17, p - (p >> 17)):
+        for scale, fast in ((1, words.mul), (prime.r, words.mont_mul)):
+            ys = [wanted * scale * pow(x, -1, p) % p for x in xs]
+            found = fast(prime, words.from_ints(prime, xs), words.from_ints(prime, ys))
+            assert words.to_ints(prime, found) == [wanted % p] * len(xs)
+
+
+@on_some_primes
+@pytest.mark.parametrize("count", [1, words.BLOCK + 3])
+def test_powers_agree_with_exact_integers_in_both_forms(prime: Prime, count: int) -> None:
+    p, xs = prime.modulus, [*edges(prime), *random_ints(prime, count, 8)][-count:]
+    canonical = words.from_ints(prime, xs)
+    montgomery = words.from_ints(prime, [x * prime.r % p for x in xs])
+    for exponent in (1, 2, 3, 22, 65537):
+        wanted = [pow(x, exponent, p) for x in xs]
+        assert words.to_ints(prime, words.power(prime, canonical, exponent, "canonical")) == wanted
+        found = words.to_ints(prime, words.power(prime, montgomery, exponent, "montgomery"))
+        assert found == [each * prime.r % p for each in wanted]
+    assert words.to_ints(prime, canonical) == xs
 
 
 @on_some_primes

@@ -319,11 +319,47 @@ def test_an_interrupt_while_submitting_leaves_the_command_stream_usable(
         interrupt_submissions(patch, times, handed_over=handed_over)
         with pytest.raises(KeyboardInterrupt):
             device.submit([Dispatch(ADD_U32, (x, step, y), x.size)])
-    assert y.storage in device.stream._in_flight[-1].keep_alive  # the device may run it
+    storage = device._binder.find_storage(y)
+    assert storage.last_use == device.stream._in_flight[-1].value  # the device may run it
     device.submit([Dispatch(ADD_U32, (x, x, y), x.size)])
     np.testing.assert_array_equal(y.numpy(), 2 * (a + np.uint32(3) * b))
     device.stream.wait()
     assert not device.stream._in_flight
+
+
+def test_a_loop_that_drops_its_results_needs_the_memory_of_two(fresh_gpu: OpenGpu) -> None:
+    gpu, a = fresh_gpu(), draw_words(1, 1 << 20)
+    device = get_device_memory(gpu)
+    x, step = device.put(a), device.put(np.ones_like(a))
+    device.stream.wait()
+    before = gpu.stats().memory.bytes_used
+    for _ in range(20):
+        x = submit_sum(device, x, step)
+    assert device.stream._in_flight
+    assert gpu.stats().memory.bytes_used <= before + 2 * a.nbytes
+    np.testing.assert_array_equal(x.numpy(), a + np.uint32(20))
+    del x, step
+    device.stream.wait()
+    memory = gpu.stats().memory
+    assert memory.bytes_used - memory.bytes_in_arrays == before - 2 * a.nbytes
+
+
+def test_an_upload_to_reused_memory_waits_for_the_operation_that_reads_it(
+    fresh_gpu: OpenGpu,
+) -> None:
+    device = get_device_memory(fresh_gpu())
+    a, b, c = (draw_words(seed, 1 << 20) for seed in (1, 2, 3))
+    x, y = device.put(a), device.put(b)
+    slow = submit_sum(device, x, y)
+    for _ in range(10):
+        slow = submit_sum(device, slow, y)
+    result = submit_sum(device, slow, x)
+    memory = device._binder.find_storage(x).allocation.offset
+    del x
+    uploaded = device.put(c)  # gets the memory of x, which `result` is still computed from
+    assert device._binder.find_storage(uploaded).allocation.offset == memory
+    np.testing.assert_array_equal(result.numpy(), 2 * a + np.uint32(11) * b)
+    np.testing.assert_array_equal(uploaded.numpy(), c)
 
 
 def test_the_copy_kernel_copies(gpu: gx.PersistentVulkanBackend) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu_executor.backend import Backend
-from gpu_executor.call import check, check_keep
+from gpu_executor.call import SignatureCache, as_arrays, check_keep
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import KernelError
 from gpu_executor.executor.call_arrays import label_arrays, touches_device, writes_to_device
@@ -28,6 +28,7 @@ from gpu_executor.executor.jobs import (
     DeviceJob,
     Job,
     SharedJob,
+    add_index,
     chunk_call,
     make_batch_job,
     make_job,
@@ -51,6 +52,7 @@ class CallRunner:
 
     def __init__(self, pool: DevicePool) -> None:
         self._pool = pool
+        self._signatures = SignatureCache()
 
     # --- in the caller's thread ---
 
@@ -116,7 +118,7 @@ class CallRunner:
                 done.set_result(self.run_where_arrays_are(kernel, call))
                 return done
             if call.out is not None:
-                _check_outputs(kernel, call)
+                self._check_arguments(kernel, call)
             kept = self.run_where_arrays_are(kernel, call._replace(out=None, keep=True))
         except Exception as error:
             done.set_exception(error)
@@ -142,6 +144,18 @@ class CallRunner:
         job = future.job = make_job(kernel, call, future)
         return job
 
+    def check_batch(self, kernel: Kernel, calls: Sequence[CallArguments]) -> None:
+        """Raise the error of the first call of a batch whose arguments are invalid, with the index
+        of its job."""
+        for index, call in enumerate(calls):
+            try:
+                self._check_arguments(kernel, call)
+                if touches_device(call):
+                    self._find_device(kernel, call)
+            except Exception as error:
+                add_index(error, index)
+                raise
+
     def make_batch(self, kernel: Kernel, calls: Sequence[CallArguments]) -> SharedJob:
         """Make the job of a batch, and run its calls on device arrays now, in this thread. The job
         is done if there are no others."""
@@ -155,6 +169,15 @@ class CallRunner:
         if not job.calls:
             job.resolve([])
         return job
+
+    def _check_arguments(self, kernel: Kernel, call: CallArguments) -> None:
+        """Raise as a backend would before it runs the call. The data is not read."""
+        check_keep(kernel, call.keep, call.out)
+        arrays = as_arrays(kernel, call.arrays)
+        signature = self._signatures.get(kernel, arrays, call.out_shape)
+        checked = signature.make_call(arrays, call.params)
+        if call.out is not None:
+            checked.use_outputs(call.out, on_device=True)
 
     def _chunk(self, kernel: Kernel, call: CallArguments) -> Job | None:
         """Make a job that is split among the devices; None for one device, or a small call."""
@@ -201,10 +224,3 @@ class CallRunner:
             np.copyto(target, array, casting="equiv")
         results = targets or fetched
         return call.wrap(results[0] if len(results) == 1 else tuple(results))
-
-
-def _check_outputs(kernel: Kernel, call: CallArguments) -> None:
-    """Raise as the call on these arrays would, for what its `out` is."""
-    check_keep(kernel, call.keep, call.out)
-    signature = check(kernel, call.arrays, out_shape=call.out_shape)
-    signature.make_call(call.arrays, call.params).use_outputs(call.out, on_device=True)

@@ -219,15 +219,18 @@ class GpuExecutor(Backend, Executor):
         keep: bool | None = None,
         params: Any = None,
     ) -> list[Any]:
-        """Run a kernel on many jobs, each a tuple of arrays. Returns their results in order, or
-        raises the exception of the first job that failed, after all others have run. `keep` and
-        `params` serve all jobs; a list of `params` has one entry for each job.
+        """Run a kernel on many jobs, each a tuple of arrays. Returns their results in order. `keep`
+        and `params` serve all jobs; a list of `params` has one entry for each job.
+
+        All jobs are checked before the first one runs: if the arguments of one are invalid, none
+        runs. The exception of a job that fails later is raised after all others have run.
 
         Jobs on NumPy arrays run concurrently: a job that reads or writes what another one writes is
         refused. Jobs on device arrays are submitted in order, before the others run.
         """
         calls = collect_calls(check_kernel(kernel), jobs, out, params, keep)
         self._check_open()
+        self._runner.check_batch(kernel, calls)
         job = self._runner.make_batch(kernel, calls)
         if job.calls:
             self._queue.put(job)

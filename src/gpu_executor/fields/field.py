@@ -23,7 +23,15 @@ from gpu_executor.fields.element_array import (
     explain_single_form,
     parse_axes,
 )
-from gpu_executor.ops import elementwise, indexing, matrices, polynomials, scans, transforms
+from gpu_executor.ops import (
+    elementwise,
+    indexing,
+    matrices,
+    polynomials,
+    powers,
+    scans,
+    transforms,
+)
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.ops.transforms import Order, TransformOptions
 from gpu_executor.primes import NAMED, Form, Prime, encoding, words
@@ -247,7 +255,7 @@ class Field:
         """Every element to one power; a negative exponent inverts, and 0 stays 0."""
         number = _as_int(exponent, "the exponent")
         base = a.in_form(self.form) if self._check(a).on_device else a
-        return base._with(elementwise.power(self.prime, base.data, number, base.form))
+        return base._with(powers.power(self.prime, base.data, number, base.form))
 
     def inverse(self, a: FieldArray, *, zero: Literal["zero", "error"] = "zero") -> FieldArray:
         """1 / a. The inverse of 0 is 0; with `zero="error"` it is an error that names the first.

@@ -6,7 +6,6 @@ shorter; they are repeated.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -38,9 +37,8 @@ def double(prime: Prime, a: Array) -> Array:
 
 
 def mul(prime: Prime, a: Array, b: Array) -> Array:
-    product = _montgomery_product(prime, a, _repeat_to(prime, b, a.shape))
-    # Elements in canonical form: undo the division by R of a Montgomery product.
-    return product if in_montgomery_form(prime) else to_montgomery(prime, product)
+    b = _repeat_to(prime, b, a.shape)
+    return words.mont_mul(prime, a, b) if in_montgomery_form(prime) else words.mul(prime, a, b)
 
 
 def square(prime: Prime, a: Array) -> Array:
@@ -73,11 +71,11 @@ def power(prime: Prime, a: Array, exponent: Array) -> Array:
 
 
 def to_montgomery(prime: Prime, a: Array) -> Array:
-    return _montgomery_product(prime, a, _fill(prime, prime.r2_mod_p, a.shape))
+    return words.mont_mul(prime, a, _fill(prime, prime.r2_mod_p, a.shape))
 
 
 def from_montgomery(prime: Prime, a: Array) -> Array:
-    return _montgomery_product(prime, a, _fill(prime, 1, a.shape))
+    return words.mont_mul(prime, a, _fill(prime, 1, a.shape))
 
 
 REFERENCES: dict[str, Reference] = {
@@ -94,18 +92,6 @@ REFERENCES: dict[str, Reference] = {
     "to_montgomery": to_montgomery,
     "from_montgomery": from_montgomery,
 }
-
-
-def _montgomery_product(prime: Prime, a: Array, b: Array) -> Array:
-    return words.mont_mul(_make_montgomery_prime(prime.modulus), a, b)
-
-
-@functools.cache
-def _make_montgomery_prime(modulus: int) -> Prime:
-    """Return a prime with that modulus and Montgomery form, for which `words.mont_mul` is the
-    Montgomery product.
-    """
-    return Prime("p", modulus)
 
 
 def _repeat_to(prime: Prime, operand: Array, shape: tuple[int, ...]) -> Array:

@@ -32,10 +32,6 @@ ElementData = Words | DeviceArray
 MAX_UNSTRIDED_ELEMENTS = 65_535 * 64
 """Elements that every device covers with one work-group per 64. More elements need a kernel whose
 invocations stride over them, which costs lavapipe a third of its products."""
-MIN_NUMPY_POWERS = 32
-"""From this many elements of one word on, powers on the host are computed with NumPy's integers."""
-MIN_SHARED_FACTOR = 4
-"""From this many powers in Montgomery form on, one more power gives a factor that corrects all."""
 PACK_BYTES = 16
 """Bytes that one invocation of a packed kernel loads at once, and the alignment that needs."""
 
@@ -263,64 +259,6 @@ def select(
 
 
 @computes_on_host
-def power(prime: Prime, data: ElementData, exponent: int, form: Form) -> ElementData:
-    """Every element to one power; a negative exponent inverts first, and the inverse of 0 is 0.
-
-    On a device the form is that of the prime. An exponent of b bits takes b squares and at most
-    b / 2 products per element. On the host the elements are in any form and stay in it.
-    """
-    reduced = _reduce_exponent(prime, exponent)
-    if not isinstance(data, DeviceArray):
-        return _power_on_host(prime, data, reduced, form)
-    device: ArrayDevice = data.storage.device
-    exponent_data = put_exponent(device, reduced)
-    kernel = element_kernel(prime, "power", f64_limbs=with_f64_limbs(device, prime))
-    return _apply(kernel, [data, exponent_data], (exponent_data.size,))
-
-
-def _power_on_host(prime: Prime, data: Words, exponent: int, form: Form) -> Words:
-    """Python's `pow` on whole numbers is faster than products of words: in BLS12-381 Fr, for 100
-    elements and an exponent of 255 bits, 22 ms instead of 213 ms on a Neoverse-N1.
-    """
-    p = prime.modulus
-    # In Montgomery form an element x is stored as x R.
-    before, after = (1, 1) if form == "canonical" else (prime.r_inverse, prime.r_mod_p)
-    if prime.words == 1 and data.size >= MIN_NUMPY_POWERS:
-        modulus = np.uint64(p)
-        base = data.astype(np.uint64) * np.uint64(before) % modulus
-        powers = _raise_numpy_integers(base, exponent, modulus)
-        return (powers * np.uint64(after) % modulus).astype(data.dtype)
-    ints = words.to_ints(prime, data)
-    if form == "canonical":
-        found = [pow(each, exponent, p) for each in ints]
-    elif len(ints) < MIN_SHARED_FACTOR:
-        found = [pow(each * before, exponent, p) * after % p for each in ints]
-    else:
-        factor = pow(before, exponent - 1, p)  # (x R)^e = x^e R * R^(e - 1)
-        found = [pow(each, exponent, p) * factor % p for each in ints]
-    return words.from_ints(prime, found).reshape(data.shape)
-
-
-def _raise_numpy_integers(
-    base: npt.NDArray[np.uint64], exponent: int, modulus: np.uint64
-) -> npt.NDArray[np.uint64]:
-    """Powers modulo a number below 2^32, so that products fit 64 bits."""
-    result = np.full_like(base, 1)
-    for bit in f"{exponent:b}":
-        result = result * result % modulus
-        if bit == "1":
-            result = result * base % modulus
-    return result
-
-
-def _reduce_exponent(prime: Prime, exponent: int) -> int:
-    order = prime.modulus - 1
-    # a^(p-1) = 1 for a != 0 (Fermat), so the exponent is reduced mod p-1. For a = 0 an exponent
-    # other than 0 must not become 0: it becomes p-1.
-    return exponent and (exponent % order or order)
-
-
-@computes_on_host
 def convert(prime: Prime, data: ElementData, form: Form) -> ElementData:
     """Elements of a prime in Montgomery form, converted to `form` from the other form."""
     kernel = element_kernel(
@@ -330,7 +268,7 @@ def convert(prime: Prime, data: ElementData, form: Form) -> ElementData:
         f64_limbs=isinstance(data, DeviceArray) and with_f64_limbs(data.storage.device, prime),
         packed=can_pack([data]),
     )
-    return _apply(kernel, [data])
+    return apply_kernel(kernel, [data])
 
 
 def exponent_words(exponent: int) -> npt.NDArray[np.uint32]:
@@ -415,7 +353,7 @@ def _run(
         data = [condition, *operands]
     repeats = any(each != count for each in counts)
     if not isinstance(first, DeviceArray):
-        return _apply(element_kernel(prime, operation), data)
+        return apply_kernel(element_kernel(prime, operation), data)
     kernel = element_kernel(
         prime,
         operation,
@@ -425,10 +363,10 @@ def _run(
         packed=can_pack(data),
     )
     periods = tuple(0 if each == count else each for each in counts) if repeats else ()
-    return _apply(kernel, data, periods)
+    return apply_kernel(kernel, data, periods)
 
 
-def _apply(
+def apply_kernel(
     kernel: Kernel, arrays: Sequence[ElementData], push_words: tuple[int, ...] = ()
 ) -> ElementData:
     """A kernel on arrays in one place; `push_words` are appended to its push constants.

@@ -10,7 +10,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernels.element_references import add, mul, square
-from gpu_executor.ops import elementwise, indexing
+from gpu_executor.ops import elementwise, indexing, powers
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
@@ -115,11 +115,7 @@ def _evaluate_on_device(
     count = count_elements(prime, points)
     kernel = make_scan_kernel(device, prime, "evaluate")
     starts = range(0, coefficients.shape[0], MAX_COEFFICIENTS)
-    step = (
-        elementwise.power(prime, points, MAX_COEFFICIENTS, prime.form)
-        if len(starts) > 1
-        else points
-    )
+    step = powers.power(prime, points, MAX_COEFFICIENTS, prime.form) if len(starts) > 1 else points
     total: ElementData | None = None
     for start in reversed(starts):
         part = coefficients[start : start + MAX_COEFFICIENTS]

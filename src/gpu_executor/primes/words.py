@@ -1,8 +1,9 @@
 """Exact field arithmetic on element arrays with NumPy: the reference for the kernels.
 
 Arrays have shape (..., columns) in the prime's column dtype, or (...) if an element is one
-column. `add`, `sub` and `mont_mul` take elements below the modulus (check with `first_not_below`)
-and return elements below it. Words are little-endian, as on every machine that Vulkan runs on.
+column. `add`, `sub`, `mul`, `mont_mul` and `power` take elements below the modulus (check with
+`first_not_below`) and return elements below it. Words are little-endian, as on every machine that
+Vulkan runs on.
 """
 
 from array import array as machine_array
@@ -15,22 +16,22 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
-from gpu_executor.primes.prime import WORD_BYTES, LimbLayout, Prime
+from gpu_executor.primes.prime import WORD_BYTES, Form, LimbLayout, Prime
 
 Elements = npt.NDArray[np.unsignedinteger[Any]]
 Planes = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.bool_]
 
 # Elements computed per block. With fewer, NumPy's cost per call dominates; with more, the
-# temporaries no longer fit the cache. On one Neoverse-N1 core (1 MiB of L2 cache), in 10^6
-# BLS12-381 Fq products a second: 0.86 in blocks of 1024, 1.31 of 4096, 1.40 of 8192, 1.34 of 16384.
-BLOCK = 8192
+# temporaries no longer fit the cache. On one Xeon core of 2.5 GHz (1 MiB of L2 cache), a BLS12-381
+# Fr product takes 566 ns in blocks of 1024, 473 of 2048, 425 of 4096, 485 of 8192.
+BLOCK = 4096
 
 # The `array` type codes of uint32 and uint64, by the number of words of a one-column element.
 _ARRAY_CODES = {1: "I", 2: "Q"}
-# Integers converted per block, so that the intermediate byte strings stay in the cache. On the
-# same core, converting 10^6 integers of 255 bits to words takes 265 ms in one piece and 161 ms in
-# blocks of 1024; converting back, 206 and 164 ms.
+# Integers converted per block, so that the intermediate byte strings stay in the cache. On a
+# Neoverse-N1 core, converting 10^6 integers of 255 bits to words takes 265 ms in one piece and
+# 161 ms in blocks of 1024; converting back, 206 and 164 ms.
 _INTS_PER_BLOCK = 1024
 _LITTLE: Literal["little"] = "little"
 
@@ -101,9 +102,27 @@ def sub(prime: Prime, a: Elements, b: Elements) -> Elements:
     return _apply_blockwise(prime, a, b, sub_block)
 
 
+def mul(prime: Prime, a: Elements, b: Elements) -> Elements:
+    """Return a * b mod p."""
+    return _apply_blockwise(prime, a, b, _Multiplier(prime, 1))
+
+
 def mont_mul(prime: Prime, a: Elements, b: Elements) -> Elements:
     """Return the Montgomery product a * b / R mod p."""
-    return _apply_blockwise(prime, a, b, _Multiplier(prime))
+    return _apply_blockwise(prime, a, b, _Multiplier(prime, prime.r_inverse))
+
+
+def power(prime: Prime, a: Elements, exponent: int, form: Form) -> Elements:
+    """Return every element to one power, at least 1. The elements are in any form and stay in it.
+
+    An exponent of b bits takes b - 1 squares and at most b - 1 products.
+    """
+    multiplier = _Multiplier(prime, 1 if form == "canonical" else prime.r_inverse)
+
+    def raise_block(a: Elements, _: Elements, out: Elements) -> None:
+        multiplier.raise_to(exponent, a, out)
+
+    return _apply_blockwise(prime, a, a, raise_block)
 
 
 # --- rows and blocks ---
@@ -203,103 +222,117 @@ def _compare_with_modulus(rows: Elements, modulus: Elements) -> Bits:
 # --- products, on 24-bit limbs in float64 ---
 #
 # A float64 represents every integer up to 2^53 exactly, and NumPy's fastest loops are for float64:
-# einsum (fused multiply-add) for the product, and BLAS for products by a constant, which is the
-# whole reduction. With L <= 32 limbs of 24 bits, a sum of L products is at most
-# 32 * (2^24 - 1)^2 = 2^53 - 2^30 + 32. That leaves 2^30 for the carry from the sum below, which is
-# less than 2^29. So every intermediate is an exact integer, in any order of summation. 768 bits
-# make exactly 32 limbs.
+# einsum (fused multiply-add) for the product, and BLAS for the reduction, a product by a constant
+# matrix. 24 bits are three bytes, so converting between words and limbs is byte addressing.
 #
-# 24 bits are three bytes, so converting between words and limbs is byte addressing. The left shift
-# that keeps R = 2^(32k) (see `prime.py`) is a shift by whole bytes.
+# With B = 2^24, L limbs hold an element. The product a * b is T = sum t[i] B^i over 2L limbs, and
+# T f mod p for a constant f is Y = sum t[i] (B^i f mod p), less a multiple of p. The limbs of the
+# constants B^i f mod p are the columns of the matrix. Its last row has the constants divided by p,
+# so the same matrix product gives Y / p, which rounds to that multiple.
 #
-# A product costs L^2 multiply-adds for a * b, L^2 for the quotient m and (L + 2) L for m * p.
+# Every intermediate is an exact integer, in any order of summation. L is at most 32 (768 bits).
+# - A column of a * b is at most 32 (2^24 - 1)^2 < 2^53.
+# - Two carry passes that round to nearest leave |t[i]| <= 2^23 + 33, and |t[2L - 1]| <= 2^24 + 1.
+# - The constants are between -p/2 and p/2 and have limbs of at most 2^23 + 1. So a limb of Y is at
+#   most 65 * 2^46 * (1 + 2^-17) < 2^52.1, and |Y / p| < 2^28.1.
+# - The multiple of p is at most 2^51.1 in a limb below the highest; the difference is below 2^53.
+#   In the highest limb the difference is below 2^30, since Y less the multiple is below p and the
+#   lower limbs are below 2^53. So the multiple is below 2^52.1 + 2^30 there.
+# Only Y / p is rounded: 65 sums of numbers below 2^28.1 make an error below 2^-18.5.
+#
+# A product costs L^2 multiply-adds for a * b and 2 L (L + 1) for the reduction.
 
 _LIMB_BITS = 24
 _LIMB_BYTES = _LIMB_BITS // 8
 _LIMB_RADIX = float(1 << _LIMB_BITS)
 # Limbs are read and written as 32-bit items, which reach this many bytes past the last limb.
 _SPILL_BYTES = WORD_BYTES - _LIMB_BYTES
+_MAX_QUOTIENT_ERROR = 2.0**-18
 
 
 class _Reducer(NamedTuple):
-    """The constants of a reduction by W = 2^(24 L) = R * 2^shift."""
+    """The constants that reduce a product times a factor f."""
 
-    layout: LimbLayout
+    limbs: int
+    """L, the number of limbs of an element."""
     modulus: Planes
     """The limbs of the modulus, as a column vector."""
-    inverse: Planes
-    """Matrix from the limbs of x to the limbs of x / p mod W, before carries."""
-    multiple: Planes
-    """Matrix from the limbs of x to the limbs of x * p from limb L-2 up, before carries."""
+    matrix: Planes
+    """The limbs of B^i f mod p in column i, and below them (B^i f mod p) / p."""
 
 
 @lru_cache
-def _make_reducer(prime: Prime) -> _Reducer:
-    layout = LimbLayout.covering(prime.words, _LIMB_BITS)
-    count = layout.count
-    modulus = layout.split(prime.modulus)
-    inverse = layout.split(pow(prime.modulus, -1, 1 << (_LIMB_BITS * count)))
-    return _Reducer(
-        layout,
-        modulus=np.array(modulus, np.float64).reshape(count, 1),
-        inverse=_make_product_matrix(inverse, range(count)),
-        multiple=_make_product_matrix(modulus, range(count - 2, 2 * count)),
-    )
+def _make_reducer(prime: Prime, factor: int) -> _Reducer:
+    p, count = prime.modulus, LimbLayout.covering(prime.words, _LIMB_BITS).count
+    residues = [(factor << (_LIMB_BITS * i)) % p for i in range(2 * count)]
+    residues = [each - p if each > p // 2 else each for each in residues]
+    matrix = [[*_split_into_limbs(each, count), each / p] for each in residues]
+    modulus = np.array(_split_into_limbs(p, count), np.float64).reshape(count, 1)
+    return _Reducer(count, modulus, np.ascontiguousarray(np.array(matrix, np.float64).T))
 
 
-def _make_product_matrix(limbs: tuple[int, ...], powers: range) -> Planes:
-    """Return the matrix that multiplies a vector of limbs by `limbs`; row i gives limb
-    `powers[i]`.
-    """
-    count = len(limbs)
-    return np.array(
-        [
-            [limbs[power - j] if 0 <= power - j < count else 0 for j in range(count)]
-            for power in powers
-        ],
-        np.float64,
-    )
+def _split_into_limbs(value: int, count: int) -> list[int]:
+    """Return `value` as limbs of -2^23 .. 2^23 - 1; the last one has what is left."""
+    half, limbs = 1 << (_LIMB_BITS - 1), []
+    for _ in range(count - 1):
+        limb = (value + half) % (2 * half) - half
+        limbs.append(limb)
+        value = (value - limb) >> _LIMB_BITS
+    return [*limbs, value]
 
 
 class _Multiplier:
-    """Multiplies blocks of elements. It reuses its arrays: allocating for each block is slower."""
+    """Multiplies blocks of elements, and the products by a constant factor. It reuses its arrays:
+    allocating for each block is slower.
+    """
 
-    def __init__(self, prime: Prime) -> None:
-        self._reducer = _make_reducer(prime)
+    def __init__(self, prime: Prime, factor: int) -> None:
+        self._reducer = _make_reducer(prime, factor)
         self._element_bytes = prime.element_bytes
         self._allocate(0)
 
     def _allocate(self, size: int) -> None:
-        count = self._reducer.layout.count
+        count = self._reducer.limbs
         self._size = size
         self._a = np.empty((count, size))
         self._b = np.empty((count, size))
-        self._product = np.zeros((2 * count, size))
-        # One more plane than the quotient needs, for the carry that the reduction mod W discards.
-        self._quotient = np.empty((count + 1, size))
-        self._multiple = np.empty((count + 2, size))
+        self._product = np.empty((2 * count, size))
+        self._carries = np.empty((2 * count - 1, size))
+        self._reduced = np.empty((count + 1, size))
         self._bytes = np.zeros((size, count * _LIMB_BYTES + _SPILL_BYTES), np.uint8)
 
     def __call__(self, a: Elements, b: Elements, out: Elements) -> None:
         if len(a) != self._size:
             self._allocate(len(a))
-        self._to_limbs(a, self._a, self._reducer.layout.shift // 8)
-        self._to_limbs(b, self._b, 0)
-        self._multiply()
-        self._to_words(self._reduce(), out)
+        self._to_limbs(a, self._a)
+        self._to_limbs(b, self._b)
+        self._to_words(self._multiply(self._a, self._b), out)
+
+    def raise_to(self, exponent: int, a: Elements, out: Elements) -> None:
+        """Write powers of elements; the exponent is at least 1. All products are of limbs, so only
+        `a` and the last result are converted.
+        """
+        if len(a) != self._size:
+            self._allocate(len(a))
+        base = result = self._a
+        self._to_limbs(a, base)
+        for bit in f"{exponent:b}"[1:]:
+            result = self._multiply(result, result)
+            if bit == "1":
+                result = self._multiply(result, base)
+        self._to_words(result, out)
 
     def _limb_view(self) -> npt.NDArray[np.uint32]:
         """Return the bytes as limb planes; each item also covers the first byte of the next
         limb.
         """
-        shape = (self._reducer.layout.count, self._size)
+        shape = (self._reducer.limbs, self._size)
         strides = (_LIMB_BYTES, self._bytes.shape[1])
         return np.ndarray(shape, np.uint32, self._bytes, strides=strides)
 
-    def _to_limbs(self, rows: Elements, planes: Planes, shift_bytes: int) -> None:
-        self._bytes[:] = 0
-        within = slice(shift_bytes, shift_bytes + self._element_bytes)
-        self._bytes[:, within] = np.ascontiguousarray(rows).view(np.uint8)
+    def _to_limbs(self, rows: Elements, planes: Planes) -> None:
+        self._bytes[:, : self._element_bytes] = np.ascontiguousarray(rows).view(np.uint8)
+        self._bytes[:, self._element_bytes :] = 0
         planes[:] = self._limb_view() & np.uint32(_LIMB_RADIX - 1)
 
     def _to_words(self, planes: Planes, out: Elements) -> None:
@@ -309,44 +342,44 @@ class _Multiplier:
             np.copyto(limbs, plane, casting="unsafe")
         out.view(np.uint8)[:] = self._bytes[:, : self._element_bytes]
 
-    def _multiply(self) -> None:
-        """Compute the 2L - 1 columns of the schoolbook product; the last plane is zero."""
-        count = self._reducer.layout.count
-        b_reversed = self._b[::-1]
+    def _multiply(self, a: Planes, b: Planes) -> Planes:
+        """Return the limbs of a * b times the factor, in 0 .. p-1. Later products reuse their
+        memory, but may have them as operands.
+        """
+        # The 2L - 1 columns of the schoolbook product; the last plane is zero.
+        count = self._reducer.limbs
+        b_reversed = b[::-1]
         for power in range(2 * count - 1):
             low, high = max(0, power - count + 1), min(count, power + 1)
             above = count - 1 - power
-            a, b = self._a[low:high], b_reversed[above + low : above + high]
-            np.einsum("in,in->n", a, b, out=self._product[power])
+            pairs = a[low:high], b_reversed[above + low : above + high]
+            np.einsum("in,in->n", *pairs, out=self._product[power])
         self._product[-1] = 0
+        return self._reduce()
 
     def _reduce(self) -> Planes:
-        """Compute the Montgomery reduction (T - m p) / W with m = T / p mod W, then reduce it to 0
-        .. p-1.
-
-        T is the product. The multiple of p is subtracted and not added, so that sums do not grow:
-        the columns of T and of m p are both non-negative, so a difference is no larger than either.
-        The result is between -p and p because T < p W.
-        """
-        _, modulus, inverse, multiple = self._reducer
-        count = len(modulus)
-        product, high = self._product, self._product[count:]
-        _carry(product[: count + 1])
-        np.matmul(inverse, product[:count], out=self._quotient[:count])
-        self._quotient[count] = 0
-        _carry(self._quotient)
-        np.matmul(multiple, self._quotient[:count], out=self._multiple)
-        # Modulo W, T and m p are equal; their uncarried limbs below W differ by a multiple of W,
-        # which is the carry into limb L. The two limbs below W give that carry to within 2^-18,
-        # and it is an integer, so rounding makes it exact.
-        top = product[count - 2 : count] - self._multiple[:2]
-        carried = np.rint((top[1] + top[0] / _LIMB_RADIX) / _LIMB_RADIX)
-        high -= self._multiple[2:]
-        high[0] += carried
-        _carry(high)
-        high += modulus * (high[-1] < 0)
-        _carry(high)
-        return high
+        """Return the limbs of the product times the factor, reduced to 0 .. p-1."""
+        count, modulus, matrix = self._reducer
+        product, carries, reduced = self._product, self._carries, self._reduced
+        for _ in range(2):
+            np.multiply(product[:-1], 1 / _LIMB_RADIX, out=carries)
+            np.rint(carries, out=carries)
+            product[1:] += carries
+            carries *= _LIMB_RADIX
+            product[:-1] -= carries
+        np.matmul(matrix, product, out=reduced)
+        planes, quotient = reduced[:count], reduced[count]
+        rounded = np.rint(quotient)
+        quotient -= rounded
+        # What is left is Y - q p, between -p/2 and p/2: add p to what is surely negative.
+        rounded -= quotient < -_MAX_QUOTIENT_ERROR
+        planes -= np.multiply(modulus, rounded, out=carries[:count])
+        _carry(planes)
+        negative = planes[-1] < 0
+        if negative.any():  # close to 0, so that the quotient did not say
+            planes += modulus * negative
+            _carry(planes)
+        return planes
 
 
 def _carry(planes: Planes) -> None:

@@ -8,8 +8,11 @@ Recorded commands are cached by what they do and by the buffer ranges that they 
 repeats an operation gets the same ranges again and again, because the pool hands out released
 memory first, so most submissions record nothing.
 
-A submission keeps the arrays alive that the device may still use, until the device has completed
-it. Cached commands keep none alive.
+Memory of arrays that are gone serves the next operations at once, although the device may still use
+it: the device runs those operations later. So a loop that drops its results needs the memory of one
+or two of them, and its commands bind the same ranges every time. The memory returns to the pool
+when the device has completed the last submission that uses it. Staging memory, which the host
+writes, is kept alive until then.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,6 +29,7 @@ from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMem
 from gpu_executor.lru import LruCache
 from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.commands import CommandPool, Copy, Fill, Recorder
+from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.dispatch_cache import (
     VALUES_PER_BINDING,
     CallDispatch,
@@ -57,14 +61,16 @@ class BoundStep(NamedTuple):
     """A dispatch, a copy, a fill or a write, with the memory that it uses."""
 
     work: Dispatch | CallDispatch | Copy | Fill | Write
-    storages: Sequence[object]
-    """The storages of its arrays, kept alive until the device has completed the step."""
+    storages: Sequence[VulkanStorage]
+    """The storages of its arrays."""
     inputs: int
     """The number of storages that it only reads: the first ones. It writes the others."""
     bindings: Sequence[int] = ()
     """What a dispatch binds, as `TransientSets.acquire` takes it."""
     check: StatusCheck | None = None
     """The status word of a checked kernel."""
+    staging: object = None
+    """Memory that the host may not write before the device has completed the step."""
 
 
 def _get_name(steps: Sequence[BoundStep]) -> str:
@@ -90,7 +96,7 @@ class RecordedGraph:
     """Commands that `replay` runs, and the arrays that they use."""
 
     recorded: RecordedCommands
-    keep_alive: list[object]
+    keep_alive: list[VulkanStorage]
     checks: list[StatusCheck]
 
 
@@ -99,9 +105,7 @@ class _InFlight:
 
     __slots__ = ("checks", "keep_alive", "value", "what")
 
-    def __init__(
-        self, what: str, keep_alive: Sequence[object], checks: Sequence[StatusCheck]
-    ) -> None:
+    def __init__(self, what: str, keep_alive: object, checks: Sequence[StatusCheck]) -> None:
         self.what, self.keep_alive, self.checks = what, keep_alive, checks
         """`what` is the name of its first kernel, for the error of a lost device."""
         self.value = 0
@@ -126,6 +130,13 @@ class CommandStream:
         the handle of a freed one."""
         self._in_flight: deque[_InFlight] = deque()
         """Oldest first."""
+        self._completed = 0
+        """A timeline value up to which the device has completed everything."""
+        self._dropped: deque[tuple[int, Allocation]] = deque()
+        """Memory of storages that are gone, with the timeline value of its last use. Finalizers
+        append to it, in any thread and at any point."""
+        self._reusable: dict[int, list[tuple[int, Allocation]]] = {}
+        """The same memory by size; the device may still use it."""
         self._wait = self._timeline.prepare_wait()
         self._released_graphs: deque[RecordedGraph] = deque()
         self._failed: list[StatusCheck] = []
@@ -152,23 +163,23 @@ class CommandStream:
                     self._cached[key] = recorded
             elif key is not None:
                 self._cached.move_to_end(key)
-            what = _get_name(steps)
-            if len(steps) == 1:
-                step = steps[0]
-                checks = () if step.check is None else (step.check,)
-                self._submit(recorded, _InFlight(what, step.storages, checks))
-            else:
-                kept = [storage for step in steps for storage in step.storages]
-                found = [step.check for step in steps if step.check is not None]
-                self._submit(recorded, _InFlight(what, kept, found))
+            checks = [step.check for step in steps if step.check is not None]
+            staging = steps[0].staging if len(steps) == 1 else None
+            try:
+                self._submit(recorded, _InFlight(_get_name(steps), staging, checks))
+            finally:  # the device may have an interrupted submission
+                value = recorded.value
+                for step in steps:
+                    for storage in step.storages:
+                        storage.last_use = max(storage.last_use, value)
 
-    def copy(self, copy: Copy, keep_alive: Iterable[object]) -> None:
-        """Run one copy, after everything submitted before; returns at once."""
-        self.submit([BoundStep(copy, tuple(keep_alive), 0)])
+    def copy(self, copy: Copy, target: VulkanStorage, staging: object) -> None:
+        """Copy from staging memory, after everything submitted before; returns at once."""
+        self.submit([BoundStep(copy, (target,), 0, staging=staging)])
 
-    def write(self, buffer: Handle, offset: int, data: Any, keep_alive: Iterable[object]) -> None:
+    def write(self, buffer: Handle, offset: int, data: Any, target: VulkanStorage) -> None:
         """Write a few bytes to a buffer (`Recorder.write`), after everything submitted before."""
-        self.submit([BoundStep(Write(buffer, offset, data), tuple(keep_alive), 0)])
+        self.submit([BoundStep(Write(buffer, offset, data), (target,), 0)])
 
     def record(self, steps: Sequence[BoundStep]) -> RecordedGraph:
         """Record steps without running them; `replay` runs them any number of times."""
@@ -186,7 +197,7 @@ class CommandStream:
             self._make_room()
             for check in graph.checks:
                 check.passed = False
-            self._submit(graph.recorded, _InFlight("a graph", (graph,), graph.checks))
+            self._submit(graph.recorded, _InFlight("a graph", graph, graph.checks))
 
     def release_when_possible(self, graph: RecordedGraph) -> None:
         """Free recorded steps with a later submission.
@@ -196,18 +207,36 @@ class CommandStream:
         self._released_graphs.append(graph)
 
     def allocate(self, purpose: Purpose, nbytes: int, owner: Owner) -> Allocation:
-        """Allocate memory; if there is none, wait for the device and try once more."""
+        """Allocate memory; if there is none, wait for the device and try once more.
+
+        Device arrays get memory that this stream may still use, if there is some of that size.
+        """
+        if (self._dropped or self._reusable) and owner == "device array":
+            found = self._reuse(self._memory.round_up_to_class(nbytes))
+            if found is not None:
+                return found
         try:
             return self._memory.allocate(purpose, nbytes, owner)
         except OutOfMemoryError:
             self.wait()
             return self._memory.allocate(purpose, nbytes, owner)
 
+    def release(self, allocation: Allocation, last_use: int) -> None:
+        """Take the memory of a storage that is gone; safe from a finalizer.
+
+        `last_use` is the timeline value of the last submission that uses it.
+        """
+        if last_use <= self._completed:
+            self._memory.release_when_possible(allocation)
+        else:
+            self._dropped.append((last_use, allocation))
+
     def wait(self) -> None:
         """Wait until the device has completed every submission."""
         with self._lock:
             if self._in_flight:
                 self._wait_for(self._in_flight[-1])
+            self._release_memory()
             self._recycle_released_graphs()
 
     def synchronize(self) -> None:
@@ -230,8 +259,9 @@ class CommandStream:
             return True
 
     def release_completed(self) -> None:
-        """Release what completed submissions keep alive; does nothing if another thread is busy."""
-        if self._in_flight and self._lock.acquire(blocking=False):
+        """Release what completed submissions use; does nothing if another thread is busy."""
+        used = self._in_flight or self._dropped or self._reusable
+        if used and self._lock.acquire(blocking=False):
             try:
                 self._release_up_to(self._timeline.count_completed())
             finally:
@@ -247,6 +277,7 @@ class CommandStream:
                 self._wait.signal_value[0] = newest
                 interrupt = self._timeline.wait_uninterrupted(self._wait)
                 self._release_up_to(newest)
+            self._release_memory()
             self._forget_cached()
             self._recycle_released_graphs(finished=True)
             for recorded in self._unused:
@@ -288,12 +319,50 @@ class CommandStream:
         self._release_up_to(value)
 
     def _release_up_to(self, value: int) -> None:
-        """Release everything that submissions up to a timeline value keep alive."""
+        """Release everything that only submissions up to a timeline value use."""
+        self._completed = max(self._completed, value)
         while self._in_flight and self._in_flight[0].value <= value:
             for check in self._in_flight.popleft().checks:
                 check.passed = check.find_error() is None
                 if not check.passed:
                     self._failed.append(check)
+        if self._dropped or self._reusable:
+            self._release_memory()
+
+    def _sort_dropped(self) -> None:
+        while self._dropped:
+            entry = self._dropped.popleft()
+            self._reusable.setdefault(entry[1].nbytes, []).append(entry)
+
+    def _release_memory(self) -> None:
+        """Return dropped memory to the pool that the device no longer uses."""
+        self._sort_dropped()
+        for nbytes, entries in list(self._reusable.items()):
+            used = [entry for entry in entries if entry[0] > self._completed]
+            for last_use, allocation in entries:
+                if last_use <= self._completed:
+                    self._memory.release_when_possible(allocation)
+            if used:
+                self._reusable[nbytes] = used
+            else:
+                del self._reusable[nbytes]
+
+    def _reuse(self, nbytes: int) -> Allocation | None:
+        """Take dropped memory of this size, the latest first; None if there is none, or if another
+        thread is busy."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            self._sort_dropped()
+            entries = self._reusable.get(nbytes)
+            if entries is None:
+                return None
+            _, allocation = entries.pop()
+            if not entries:
+                del self._reusable[nbytes]
+            return allocation
+        finally:
+            self._lock.release()
 
     @contextlib.contextmanager
     def naming_calls(self) -> Iterator[None]:

@@ -117,7 +117,7 @@ class DeviceMemory:
     ) -> None:
         self.info = resources.device.info
         self.stream = CommandStream(resources)
-        self.release = resources.memory.release_when_possible
+        self.release = self.stream.release
         self._lend_memory = resources.memory.lend
         self._recycled, self._idle_memory = recycled, idle_memory
         self._readback = Readback(resources, self.stream)
@@ -167,7 +167,7 @@ class DeviceMemory:
         with self.pause_capture():
             made = self.empty(array.shape, to_native(array.dtype))
         storage = self._binder.find_storage(made)
-        self._upload.copy(array, storage.allocation, storage)
+        self._upload.copy(array, storage)
         return made
 
     def copy(self, array: DeviceArray) -> DeviceArray:
@@ -246,6 +246,7 @@ class DeviceMemory:
     def find_range(self, array: DeviceArray) -> BufferRange:
         """The buffer range of a contiguous array, for commands that are recorded elsewhere."""
         assert array.is_contiguous
+        self.stream.wait()  # earlier submissions may still use the memory
         storage = self._binder.find_storage(array)
         block = storage.allocation.block
         return BufferRange(block.buffer, storage.offset + array.offset, True, block.serial)

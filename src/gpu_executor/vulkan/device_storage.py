@@ -17,8 +17,8 @@ class VulkanStorage:
     """The memory of one device array, which returns to the pool with this object."""
 
     __slots__ = (
-        "__weakref__", "allocation", "checks", "device", "handle", "is_pending", "nbytes", "offset",
-        "whole_range",
+        "__weakref__", "allocation", "checks", "device", "handle", "is_pending", "last_use",
+        "nbytes", "offset", "whole_range",
     )  # fmt: skip
 
     def __init__(self, device: Any, allocation: Allocation, nbytes: int) -> None:
@@ -33,6 +33,8 @@ class VulkanStorage:
         """Where the storage begins in the buffer, in bytes."""
         self.whole_range = self.handle, self.offset, max(nbytes, MIN_BINDING_BYTES)
         """The buffer, the offset and the bytes that a kernel binds for the whole array."""
+        self.last_use = 0
+        """The timeline value of the last submission of the command stream that uses it."""
         self.checks: tuple[StatusCheck, ...] = ()
         """The checks of the calls that the contents depend on; those that passed may be missing."""
 
@@ -49,4 +51,4 @@ class VulkanStorage:
 
     def __del__(self) -> None:
         # Every result has a storage, and weakref.finalize takes four times as long.
-        self.device.release(self.allocation)
+        self.device.release(self.allocation, self.last_use)

@@ -255,8 +255,7 @@ class MemoryPool:
 
         Idle items are released for it, if the pool would otherwise keep more than the budget.
         """
-        units = round_up_to_class(-(-nbytes // self.alignment))
-        size = units * self.alignment
+        size = self.round_up_to_class(nbytes)
         with self._lock:
             found = self._take(purpose, size, owner)
         if found is not None:
@@ -266,6 +265,10 @@ class MemoryPool:
         except OutOfMemoryError:
             self.reclaim()
             return self._allocate(purpose, size, owner)
+
+    def round_up_to_class(self, nbytes: int) -> int:
+        """Return the size of an allocation of at least `nbytes`."""
+        return round_up_to_class(-(-nbytes // self.alignment)) * self.alignment
 
     def release(self, allocation: Allocation) -> None:
         with self._lock:

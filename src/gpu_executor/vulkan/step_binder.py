@@ -11,7 +11,7 @@ import functools
 import struct
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -106,7 +106,7 @@ class StepBinder:
                 self._bind_copy(step, bound)
         if not recorded:
             for each in bound:
-                for storage in cast("Sequence[VulkanStorage]", each.storages):
+                for storage in each.storages:
                     if storage.is_pending:
                         storage.check_computed()
         return bound
@@ -276,8 +276,8 @@ class StepBinder:
         kernel, whole = signature.kernel, start is None
         begin = start or 0
         count = signature.count if whole else min(step.plan.chunk, signature.count - begin)
-        read: list[object] = []
-        written: list[object] = []
+        read: list[VulkanStorage] = []
+        written: list[VulkanStorage] = []
         bindings: list[int] = []
         for operand, array, storage in operands:
             (written if operand.is_output else read).append(storage)

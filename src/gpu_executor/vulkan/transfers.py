@@ -24,6 +24,7 @@ from gpu_executor.kernel import ElementType, to_native
 from gpu_executor.vulkan.binding import Handle
 from gpu_executor.vulkan.command_stream import CommandStream
 from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES, CommandPool, Copy, Recorder
+from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.mapped_arrays import MappedArrays, is_imported
 from gpu_executor.vulkan.memory import (
     Allocation,
@@ -76,17 +77,18 @@ class Upload:
         self._parts: weakref.WeakSet[StagingPart] = weakref.WeakSet()
         """Parts that the host fills or the device reads."""
 
-    def copy(self, array: Array, target: Allocation, storage: object) -> None:
-        """Copy an array to device memory, which lives as long as `storage`.
+    def copy(self, array: Array, storage: VulkanStorage) -> None:
+        """Copy an array to device memory.
 
         The caller may change the array as soon as this returns.
         """
         if not array.nbytes:
             return
+        target = storage.allocation
         if array.nbytes <= MAX_UPDATE_BYTES:
             data = np.ascontiguousarray(array, to_native(array.dtype)).tobytes()
             data += bytes(-len(data) % 4)  # every allocation has room for the padding
-            self._stream.write(target.buffer, target.offset, data, (storage,))
+            self._stream.write(target.buffer, target.offset, data, storage)
             return
         found = self._mapped.find(array)
         imported = None if found is None else self._mapped.get_import(found.serial)
@@ -102,7 +104,7 @@ class Upload:
             self._copy_threads.copy([(staging.view(len(part)), part)])
             source = staging.allocation
             copy = Copy(source.buffer, source.offset, target.buffer, offset, len(part))
-            self._stream.copy(copy, (staging, storage))
+            self._stream.copy(copy, storage, staging)
             offset += len(part)
 
     def _allocate_part(self, nbytes: int) -> StagingPart:
