@@ -15,6 +15,7 @@ NAMES = [
     "DeviceInfo",
     "DeviceLostError",
     "ElementRangeError",
+    "ExtensionField",
     "Field",
     "GpuError",
     "GpuExecutor",

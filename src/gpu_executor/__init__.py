@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         OutOfMemoryError,
     )
     from gpu_executor.executor import GpuExecutor
-    from gpu_executor.fields import Field
+    from gpu_executor.fields import ExtensionField, Field
     from gpu_executor.graphs import graph
     from gpu_executor.kernel import Kernel
     from gpu_executor.plan import Plan
@@ -40,6 +40,7 @@ __all__ = [
     "DeviceInfo",
     "DeviceLostError",
     "ElementRangeError",
+    "ExtensionField",
     "Field",
     "GpuError",
     "GpuExecutor",
@@ -70,6 +71,7 @@ _DEFINED_IN = {
     "DeviceInfo": "gpu_executor.device_info:DeviceInfo",
     "DeviceLostError": "gpu_executor.errors:DeviceLostError",
     "ElementRangeError": "gpu_executor.errors:ElementRangeError",
+    "ExtensionField": "gpu_executor.fields:ExtensionField",
     "Field": "gpu_executor.fields:Field",
     "GpuError": "gpu_executor.errors:GpuError",
     "GpuExecutor": "gpu_executor.executor:GpuExecutor",

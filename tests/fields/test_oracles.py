@@ -13,7 +13,16 @@ from flint import fmpz_mod_ctx
 from py_arkworks_bls12381 import Scalar
 
 import gpu_executor as gx
-from gpu_executor.fields import BLS12_381_FQ, BLS12_381_FR, BN254_FQ, Field
+from gpu_executor.fields import (
+    BLS12_381_FQ,
+    BLS12_381_FQ2,
+    BLS12_381_FR,
+    BN254_FQ,
+    BN254_FQ2,
+    ExtensionField,
+    Field,
+)
+from tests.support.extensions_under_test import draw_tuples, make_extension_array
 from tests.support.fields_under_test import (
     FULL96,
     ONE_OF_EACH,
@@ -84,6 +93,29 @@ def test_base_fields_of_curves_equal_those_of_py_ecc(
     gpu: Gpu, field: Field, element: Element, place: Place
 ) -> None:
     check_against_oracle(gpu, place, field, element)
+
+
+@in_both_places
+@pytest.mark.parametrize(
+    ("field", "element"),
+    [(BLS12_381_FQ2, PY_ECC.bls12_381_FQ2), (BN254_FQ2, PY_ECC.bn128_FQ2)],
+    ids=["bls12_381_fq2", "bn254_fq2"],
+)
+def test_extensions_of_curves_equal_those_of_py_ecc(
+    gpu: Gpu, field: ExtensionField, element: Any, place: Place
+) -> None:
+    values, others = (draw_tuples(field, 30, seed) for seed in (1, 2))
+    others = [(1, 1) if other == (0, 0) else other for other in others]
+    a, b = (make_extension_array(gpu, place, field, each) for each in (values, others))
+    x, y = ([element(each) for each in row] for row in (values, others))
+    for found, exact in (
+        (a + b, map(operator.add, x, y)),
+        (a - b, map(operator.sub, x, y)),
+        (a * b, map(operator.mul, x, y)),
+        (a / b, map(operator.truediv, x, y)),
+        (a**5, [each**5 for each in x]),
+    ):
+        assert found.tolist() == [tuple(map(int, each.coeffs)) for each in exact]
 
 
 @in_both_places

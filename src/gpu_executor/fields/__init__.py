@@ -1,6 +1,13 @@
 """Finite fields: arithmetic on arrays of elements, on the host or on a device."""
 
 from gpu_executor.fields import eip4844
+from gpu_executor.fields.extension import (
+    BLS12_377_FQ2,
+    BLS12_381_FQ2,
+    BN254_FQ2,
+    ExtensionArray,
+    ExtensionField,
+)
 from gpu_executor.fields.field import (
     BABYBEAR,
     BLS12_377_FQ,
@@ -24,10 +31,13 @@ from gpu_executor.fields.field import (
 __all__ = [
     "BABYBEAR",
     "BLS12_377_FQ",
+    "BLS12_377_FQ2",
     "BLS12_377_FR",
     "BLS12_381_FQ",
+    "BLS12_381_FQ2",
     "BLS12_381_FR",
     "BN254_FQ",
+    "BN254_FQ2",
     "BN254_FR",
     "CURVE25519",
     "GOLDILOCKS",
@@ -37,6 +47,8 @@ __all__ = [
     "SECP256K1",
     "SECP256K1_FN",
     "VESTA",
+    "ExtensionArray",
+    "ExtensionField",
     "Field",
     "FieldArray",
     "eip4844",

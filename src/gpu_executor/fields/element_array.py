@@ -1,7 +1,7 @@
-"""`ElementArray`: elements of a prime in memory, apart from arithmetic on them.
+"""`ElementArray`: elements of a finite field in memory, apart from arithmetic on them.
 
 It knows the place of the elements (host or device), their form, their shape, and the ways to
-select, copy and show them. `FieldArray` adds the arithmetic of a field.
+select, copy and show them. `FiniteFieldArray` adds the operators.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ import numpy.typing as npt
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
-from gpu_executor.kernel import Kernel
-from gpu_executor.kernels.catalogue import find_field_operation
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import ElementData, Words
-from gpu_executor.primes import Form, Prime, encoding
+from gpu_executor.primes import ElementLayout, Form, Prime
 from gpu_executor.typed_array import TypedArray
 
 MAX_SHOWN = 6
@@ -29,9 +27,10 @@ MAX_SHOWN = 6
 
 
 class ElementArray(TypedArray):
-    """Elements of a prime, on the host or on a device; axes are axes of elements.
+    """Elements of a finite field, on the host or on a device; axes are axes of elements.
 
-    In Montgomery form an element x is stored as x * R mod p, R = 2^(32k) for elements of k words.
+    In Montgomery form an integer x of an element is stored as x * R mod p, R = 2^(32k) for integers
+    of k words.
     """
 
     __slots__ = ("data", "form", "shape")
@@ -42,8 +41,13 @@ class ElementArray(TypedArray):
     shape: Shape
 
     @property
+    def layout(self) -> ElementLayout:
+        """The layout of an element in memory."""
+        raise NotImplementedError
+
+    @property
     def prime(self) -> Prime:
-        """The prime of the elements."""
+        """The prime of the elements, or of their coefficients."""
         raise NotImplementedError
 
     def _with(self, data: ElementData, form: Form | None = None) -> Self:
@@ -104,7 +108,7 @@ class ElementArray(TypedArray):
         wanted = self.prime.column_dtype if dtype is None else np.dtype(dtype)
         if wanted.kind != "u" or not np.can_cast(self.prime.column_dtype, wanted):
             raise ArgumentTypeError(
-                f"{self.prime.name}: an array of elements becomes an array of words of "
+                f"{self.layout.name}: an array of elements becomes an array of words of "
                 f"{self.prime.column_dtype}, not of {wanted}; ints() returns Python integers"
             )
         found = self.in_form("canonical").numpy()
@@ -116,33 +120,9 @@ class ElementArray(TypedArray):
             )
         return found.astype(wanted, copy=bool(copy))
 
-    def convert_for(self, kernel: Kernel) -> Self:
-        """The array whose words `run` gives to a kernel, in the place of this array.
-
-        A field kernel of the catalogue gets the form that it computes with, which is the form of
-        its result too. Another kernel does not say what form it takes, so it gets the words only if
-        they have a single form.
-        """
-        prime, field_operation = self.prime, find_field_operation(kernel)
-        if field_operation is not None:
-            of, operation = field_operation
-            if of.modulus != prime.modulus:
-                raise ArgumentTypeError(
-                    f"{kernel.name} computes modulo {of.modulus}, and an argument is an array of "
-                    f"{prime.name}, modulo {prime.modulus}"
-                )
-            return self.in_form("montgomery" if operation == "mont_mul" else prime.form)
-        if prime.form == "montgomery":
-            raise ArgumentTypeError(
-                f"{kernel.name} does not say which form of elements it takes, and those of "
-                f"{prime.name} have two: pass array.in_form('canonical').data or "
-                "array.in_form('montgomery').data"
-            )
-        return self
-
     def describe_type(self) -> str:
         """The field and the form of the elements, in words."""
-        return f"elements of {self.prime.name} in {self.form} form"
+        return f"elements of {self.layout.name} in {self.form} form"
 
     def in_form(self, form: Form) -> Self:
         """The same elements in another form; the array itself if it has that form."""
@@ -150,37 +130,24 @@ class ElementArray(TypedArray):
             return self
         check_form(form)
         if self.prime.form == "canonical":
-            raise ArgumentTypeError(explain_single_form(self.prime))
+            raise ArgumentTypeError(explain_single_form(self.layout))
         return self._with(elementwise.convert(self.prime, self.data, form), form)
 
     def ints(self) -> npt.NDArray[np.object_]:
-        """The elements as Python integers, in a NumPy array of objects."""
-        canonical = self.in_form("canonical").numpy()
-        found: npt.NDArray[np.object_] = encoding.words_to_ints(self.prime, canonical)
-        return found
+        """The elements as Python values, in a NumPy array of objects."""
+        raise NotImplementedError
 
     def tolist(self) -> Any:
-        """The elements as Python integers, in nested lists; an integer if there are no axes."""
+        """The elements as Python values, in nested lists; a value if there are no axes."""
         return self.ints().tolist()
 
-    def item(self) -> int:
-        """The only element of the array as a Python integer."""
+    def item(self) -> Any:
+        """The only element of the array as a Python value."""
         if self.size != 1:
             raise ArgumentShapeError(
                 f"an array of shape {self.shape} is not a single element; index it first"
             )
-        found: int = self.ints().reshape(()).item()
-        return found
-
-    def __int__(self) -> int:
-        return self.item()
-
-    def __index__(self) -> int:
-        if self.size != 1:
-            raise ArgumentTypeError(
-                f"an array of shape {self.shape} is not a single integer; index it first"
-            )
-        return self.item()
+        return self.ints().reshape(()).item()
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -188,7 +155,7 @@ class ElementArray(TypedArray):
                 f"the truth value of an array of shape {self.shape} is ambiguous; compare it and "
                 "use .any() or .all()"
             )
-        return self.item() != 0
+        return bool(self.numpy().any())
 
     # --- shape ---
 
@@ -220,7 +187,7 @@ class ElementArray(TypedArray):
             lengths = self._infer_lengths(tuple(map(operator.index, given)))
         except TypeError:
             raise ArgumentTypeError(f"a shape consists of integers, not {given!r}") from None
-        return self._with(elementwise.reshape(self.prime, self.data, lengths))
+        return self._with(elementwise.reshape(self.layout, self.data, lengths))
 
     def _infer_lengths(self, given: Shape) -> Shape:
         """The lengths of the axes, with the one that is -1 computed from the others."""
@@ -247,7 +214,7 @@ class ElementArray(TypedArray):
         order = parse_axes(given, self.shape) if given not in (None, ()) else self._reverse_axes()
         if len(order) != self.ndim:
             raise ArgumentShapeError(f"axes {given} are not all axes of shape {self.shape}")
-        return self._with(elementwise.transpose(self.prime, self.data, order))
+        return self._with(elementwise.transpose(self.layout, self.data, order))
 
     def _reverse_axes(self) -> tuple[int, ...]:
         return tuple(reversed(range(self.ndim)))
@@ -270,7 +237,7 @@ class ElementArray(TypedArray):
         Integers, slices, an ellipsis and None give a view. Masks and index arrays, which are on the
         host, give a copy; so does an index of integers alone, for a single element.
         """
-        return self._with(indexing.get_items(self.prime, self.data, item))
+        return self._with(indexing.get_items(self.layout, self.data, item))
 
     def __iter__(self) -> Iterator[Self]:
         if not self.shape:
@@ -281,7 +248,7 @@ class ElementArray(TypedArray):
 
     def __repr__(self) -> str:
         place = "device" if self.on_device else "host"
-        described = f"<{type(self).__name__} {self.shape} of {self.prime.name} on the {place}"
+        described = f"<{type(self).__name__} {self.shape} of {self.layout.name} on the {place}"
         try:
             return f"{described}: {self._format_values(self.data)}>"
         except GpuError:  # recorded in a graph and not computed yet, or on a closed device
@@ -289,7 +256,7 @@ class ElementArray(TypedArray):
 
     def _format_values(self, data: ElementData) -> str:
         """The integers as nested lists; from a device only those that are shown are fetched."""
-        shape = elementwise.get_shape(self.prime, data)
+        shape = elementwise.get_shape(self.layout, data)
         if not shape:
             return str(self._with(data).to_host().item())
         half = MAX_SHOWN // 2
@@ -325,6 +292,6 @@ def check_form(form: str) -> None:
         raise ArgumentTypeError(f"form must be 'canonical' or 'montgomery', not {form!r}")
 
 
-def explain_single_form(prime: Prime) -> str:
-    """The message that a prime's elements have no Montgomery form."""
-    return f"{prime.name} has no Montgomery form; its elements are stored in canonical form"
+def explain_single_form(layout: ElementLayout) -> str:
+    """The message that elements have no Montgomery form."""
+    return f"{layout.name} has no Montgomery form; its elements are stored in canonical form"

@@ -29,6 +29,7 @@ _SCAN_ARRAYS = {
     "resize": (1, 1),
     "evaluate": (2, 1),
     "matrix_products": (2, 1),
+    "extension_products": (3, 1),
 }
 """The numbers of inputs and outputs."""
 

@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from gpu_executor.cpu.device_memory import CpuStorage
 from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayDevice, Dispatch
+from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import find_zero_kernel
 from gpu_executor.kernels.elements import element_kernel
 from gpu_executor.kernels.families import family
-from gpu_executor.primes import Form, Prime, words
+from gpu_executor.primes import ElementLayout, Form, Prime, words
 
 Words = npt.NDArray[Any]
 """Elements in host memory: shape (..., columns), or (...) if an element is one column."""
@@ -60,14 +60,14 @@ def computes_on_host(function: Callable[P, Result]) -> Callable[P, Result]:
     return compute
 
 
-def get_shape(prime: Prime, data: ElementData) -> Shape:
+def get_shape(layout: ElementLayout, data: ElementData) -> Shape:
     """The shape in elements: without the axis of an element's columns."""
-    return data.shape[: len(data.shape) - len(prime.element_shape)]
+    return data.shape[: len(data.shape) - len(layout.element_shape)]
 
 
-def count_elements(prime: Prime, data: ElementData) -> int:
+def count_elements(layout: ElementLayout, data: ElementData) -> int:
     """The number of elements."""
-    return data.nbytes // prime.element_bytes
+    return data.nbytes // layout.element_bytes
 
 
 def with_f64_limbs(device: ArrayDevice, prime: Prime) -> bool:
@@ -118,7 +118,10 @@ def make_full(prime: Prime, shape: Shape, value: int, like: ElementData) -> Elem
 
 @computes_on_host
 def forbid_zeros(
-    prime: Prime, x: ElementData, result: ElementData, make_error: Callable[[int], Exception]
+    layout: ElementLayout,
+    x: ElementData,
+    result: ElementData,
+    make_error: Callable[[int], Exception],
 ) -> ElementData:
     """Return `result`, which is meaningless if an element of x is 0; `make_error` gets the index of
     the first one.
@@ -128,14 +131,14 @@ def forbid_zeros(
     """
     if isinstance(x, DeviceArray):
         device: ArrayDevice = x.storage.device
-        kernel, words_each = find_zero_kernel(), prime.element_bytes // 4
+        kernel, words_each = find_zero_kernel(), layout.element_bytes // 4
         assert isinstance(result, DeviceArray)
         device.submit(
             [
                 Dispatch(
                     kernel,
                     (x,),
-                    count_elements(prime, x),
+                    count_elements(layout, x),
                     (words_each,),
                     grid_stride=True,
                     guarded=(result,),
@@ -144,7 +147,7 @@ def forbid_zeros(
             ]
         )
         return result
-    flat = x.reshape(-1, prime.columns) if prime.element_shape else x.reshape(-1, 1)
+    flat = x.reshape(-1, layout.columns)
     zeros = np.flatnonzero(~flat.any(axis=1))
     if zeros.size:
         raise make_error(int(zeros[0]))
@@ -154,36 +157,36 @@ def forbid_zeros(
 # --- views ---
 
 
-def reshape(prime: Prime, data: ElementData, shape: Shape) -> ElementData:
+def reshape(layout: ElementLayout, data: ElementData, shape: Shape) -> ElementData:
     """The same elements in another shape: a view where possible."""
-    return data.reshape((*shape, *prime.element_shape))
+    return data.reshape((*shape, *layout.element_shape))
 
 
-def transpose(prime: Prime, data: ElementData, axes: Sequence[int]) -> ElementData:
+def transpose(layout: ElementLayout, data: ElementData, axes: Sequence[int]) -> ElementData:
     """A view with the axes of elements in another order."""
-    columns = range(len(axes), len(axes) + len(prime.element_shape))
+    columns = range(len(axes), len(axes) + len(layout.element_shape))
     return data.transpose((*axes, *columns))
 
 
-def broadcast_to(prime: Prime, data: ElementData, shape: Shape) -> ElementData:
+def broadcast_to(layout: ElementLayout, data: ElementData, shape: Shape) -> ElementData:
     """A view of that shape, which repeats elements by NumPy's rules; it must not be written."""
-    own = get_shape(prime, data)
+    own = get_shape(layout, data)
     if own == shape:
         return data
-    full = (*shape, *prime.element_shape)
+    full = (*shape, *layout.element_shape)
     if isinstance(data, DeviceArray):
         return data.broadcast_to(full)
     return np.broadcast_to(data, full)
 
 
-def find_common_shape(prime: Prime, shapes: Sequence[Shape]) -> Shape:
+def find_common_shape(layout: ElementLayout, shapes: Sequence[Shape]) -> Shape:
     """The shape that NumPy broadcasts all shapes to."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         described = " and ".join(map(str, shapes))
         raise ArgumentShapeError(
-            f"{prime.name}: shapes {described} cannot be broadcast together"
+            f"{layout.name}: shapes {described} cannot be broadcast together"
         ) from None
 
 
@@ -192,13 +195,19 @@ def find_common_shape(prime: Prime, shapes: Sequence[Shape]) -> Shape:
 
 @computes_on_host
 def compute(
-    prime: Prime, operation: str, operands: Sequence[ElementData], *, commutes: bool = False
+    prime: Prime,
+    operation: str,
+    operands: Sequence[ElementData],
+    *,
+    commutes: bool = False,
+    steps: list[Step] | None = None,
 ) -> ElementData:
     """An operation of `kernels.elements` on elements; `equal` returns uint32 instead.
 
-    Operands are broadcast over leading axes. `commutes` allows the two operands to be swapped.
+    Operands are broadcast over leading axes. `commutes` allows the two operands to be swapped. With
+    `steps`, the dispatch on a device is appended to them instead of being submitted.
     """
-    return _run(prime, operation, _broadcast(prime, operands, commutes=commutes))
+    return _run(prime, operation, broadcast(prime, operands, commutes=commutes), steps=steps)
 
 
 def combine(prime: Prime, operation: str, a: DeviceArray, b: DeviceArray) -> ElementData:
@@ -286,11 +295,11 @@ def put_exponent(device: ArrayDevice, exponent: int) -> DeviceArray:
 # --- broadcasting and dispatch ---
 
 
-def _broadcast(
-    prime: Prime, operands: Sequence[ElementData], *, commutes: bool = False
+def broadcast(
+    layout: ElementLayout, operands: Sequence[ElementData], *, commutes: bool = False
 ) -> Sequence[ElementData]:
     """The operands, of which the first has the common shape; the kernel repeats the others."""
-    shapes = [get_shape(prime, each) for each in operands]
+    shapes = [get_shape(layout, each) for each in operands]
     first = shapes[0]
     if all(shape == first for shape in shapes):
         return operands
@@ -303,14 +312,14 @@ def _broadcast(
             return operands
         if commutes and shapes[1] == longest:
             return operands[::-1]
-    shape = find_common_shape(prime, shapes)
+    shape = find_common_shape(layout, shapes)
     if commutes and first != shape and shapes[1] == shape:
         operands = operands[::-1]
-    return _repeat_operands(prime, operands, shape)
+    return _repeat_operands(layout, operands, shape)
 
 
 def _repeat_operands(
-    prime: Prime, operands: Sequence[ElementData], shape: Shape
+    layout: ElementLayout, operands: Sequence[ElementData], shape: Shape
 ) -> Sequence[ElementData]:
     """The operands as a kernel takes them: the first has the shape, and so have the others if they
     are not just repeated over leading axes.
@@ -320,11 +329,11 @@ def _repeat_operands(
     first, *others = operands
     repeated = [
         each
-        if isinstance(each, DeviceArray) and _repeats_leading_axes(get_shape(prime, each), shape)
-        else broadcast_to(prime, each, shape)
+        if isinstance(each, DeviceArray) and _repeats_leading_axes(get_shape(layout, each), shape)
+        else broadcast_to(layout, each, shape)
         for each in others
     ]
-    return [broadcast_to(prime, first, shape), *repeated]
+    return [broadcast_to(layout, first, shape), *repeated]
 
 
 def _repeats_leading_axes(own: Shape, shape: Shape) -> bool:
@@ -342,6 +351,7 @@ def _run(
     operation: str,
     operands: Sequence[ElementData],
     condition: ElementData | None = None,
+    steps: list[Step] | None = None,
 ) -> ElementData:
     """The kernel of an operation; its first operand is the longest, after a condition if any."""
     first = operands[0]
@@ -363,15 +373,19 @@ def _run(
         packed=can_pack(data),
     )
     periods = tuple(0 if each == count else each for each in counts) if repeats else ()
-    return apply_kernel(kernel, data, periods)
+    return apply_kernel(kernel, data, periods, steps)
 
 
 def apply_kernel(
-    kernel: Kernel, arrays: Sequence[ElementData], push_words: tuple[int, ...] = ()
+    kernel: Kernel,
+    arrays: Sequence[ElementData],
+    push_words: tuple[int, ...] = (),
+    steps: list[Step] | None = None,
 ) -> ElementData:
     """A kernel on arrays in one place; `push_words` are appended to its push constants.
 
-    The reference on the host needs no push words: it sees the shapes of the arrays.
+    The dispatch is appended to `steps`, or else submitted. The reference on the host needs no push
+    words: it sees the shapes of the arrays.
     """
     first, types = arrays[0], kernel.types
     assert types is not None
@@ -383,9 +397,11 @@ def apply_kernel(
         count = first.nbytes // own.nbytes
         if count:
             operands = tuple(each for each in arrays if isinstance(each, DeviceArray))
-            device.submit(
-                [Dispatch(kernel, (*operands, result), count, push_words, grid_stride=True)]
-            )
+            dispatch = Dispatch(kernel, (*operands, result), count, push_words, grid_stride=True)
+            if steps is None:
+                device.submit([dispatch])
+            else:
+                steps.append(dispatch)
         return result
     assert kernel.reference is not None
     computed: Words = kernel.reference(*arrays)

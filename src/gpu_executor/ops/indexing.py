@@ -23,7 +23,7 @@ from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernels.indexing import SKIPPED, gather_kernel, scatter_kernel
 from gpu_executor.ops.elementwise import ElementData, computes_on_host, get_shape, reshape
-from gpu_executor.primes import Prime
+from gpu_executor.primes import ElementLayout
 from gpu_executor.primes.prime import WORD_BYTES
 
 Index = tuple[Any, ...]
@@ -78,86 +78,87 @@ def is_basic(index: Index) -> bool:
     return not any(isinstance(entry, np.ndarray) for entry in index)
 
 
-def get_items(prime: Prime, data: ElementData, item: Any) -> ElementData:
+def get_items(layout: ElementLayout, data: ElementData, item: Any) -> ElementData:
     """The selected elements: a view for a basic index, else new memory.
 
     A single element, selected by integers alone, is a copy, as NumPy's scalars are.
     """
-    shape = get_shape(prime, data)
+    shape = get_shape(layout, data)
     index = parse_index(shape, item)
     if isinstance(data, DeviceArray) and not is_basic(index):
-        return _gather(prime, data, index)
-    found = data[_with_columns(prime, index)]
+        return _gather(layout, data, index)
+    found = data[_with_columns(layout, index)]
     is_element = len(index) == len(shape) + 1 and all(isinstance(each, int) for each in index[:-1])
     if is_element and not _has_ellipsis(item):
         return found.copy()
     return found
 
 
-def _with_columns(prime: Prime, index: Index) -> Index:
+def _with_columns(layout: ElementLayout, index: Index) -> Index:
     """The index of words. Because of its ellipsis NumPy returns an array and never a scalar."""
-    return (*index, *[slice(None)] * len(prime.element_shape))
+    return (*index, *[slice(None)] * len(layout.element_shape))
 
 
 def _has_ellipsis(item: Any) -> bool:
     return any(each is Ellipsis for each in (item if isinstance(item, tuple) else (item,)))
 
 
-def set_items(prime: Prime, data: ElementData, item: Any, values: ElementData) -> None:
+def set_items(layout: ElementLayout, data: ElementData, item: Any, values: ElementData) -> None:
     """Write the values, which are in the same place and form, to the selected elements.
 
     Values are broadcast to the shape of the selection. Where an index array selects an element
     several times, the last value is written.
     """
-    index = parse_index(get_shape(prime, data), item)
+    index = parse_index(get_shape(layout, data), item)
     if isinstance(data, DeviceArray):
         assert isinstance(values, DeviceArray)
         if is_basic(index):
-            copy_items(prime, values, data[_with_columns(prime, index)])
+            copy_items(layout, values, data[_with_columns(layout, index)])
         else:
-            updated = _scatter(prime, data, index, values)
+            updated = _scatter(layout, data, index, values)
             if updated is not data:
-                copy_items(prime, updated, data)
+                copy_items(layout, updated, data)
         return
     assert not isinstance(values, DeviceArray)
     try:
-        data[_with_columns(prime, index)] = values
+        data[_with_columns(layout, index)] = values
     except ValueError:
-        shape = get_shape(prime, data[_with_columns(prime, index)])
-        _check_assignable(prime, get_shape(prime, values), shape)
+        shape = get_shape(layout, data[_with_columns(layout, index)])
+        _check_assignable(layout, get_shape(layout, values), shape)
         raise
 
 
-def copy_items(prime: Prime, values: ElementData, target: ElementData) -> None:
+def copy_items(layout: ElementLayout, values: ElementData, target: ElementData) -> None:
     """Write the values to all elements of the target, broadcast to its shape, in their order."""
-    shape = get_shape(prime, target)
-    _check_assignable(prime, get_shape(prime, values), shape)
+    shape = get_shape(layout, target)
+    _check_assignable(layout, get_shape(layout, values), shape)
     if isinstance(target, DeviceArray):
         assert isinstance(values, DeviceArray)
         device: ArrayDevice = target.storage.device
         if values.storage is target.storage:
             values = values.copy()  # the two may overlap
-        source = _drop_leading_axes(prime, values, len(shape)).broadcast_to(target.shape)
+        source = _drop_leading_axes(layout, values, len(shape)).broadcast_to(target.shape)
         if source.size:
             device.submit([ArrayCopy(source, target)])
     else:
         target[...] = values
 
 
-def _drop_leading_axes(prime: Prime, values: DeviceArray, axes: int) -> DeviceArray:
+def _drop_leading_axes(layout: ElementLayout, values: DeviceArray, axes: int) -> DeviceArray:
     """Values without axes of length 1 in front of `axes` axes: assignment ignores them."""
-    extra = max(len(get_shape(prime, values)) - axes, 0)
+    extra = max(len(get_shape(layout, values)) - axes, 0)
     return values.reshape(*values.shape[extra:]) if extra else values
 
 
-def _check_assignable(prime: Prime, given: Shape, shape: Shape) -> None:
+def _check_assignable(layout: ElementLayout, given: Shape, shape: Shape) -> None:
     own = given[max(len(given) - len(shape), 0) :]
     fits = math.prod(given) == math.prod(own) and all(
         n in (1, wanted) for n, wanted in zip(own[::-1], shape[::-1], strict=False)
     )
     if not fits:
         raise ArgumentShapeError(
-            f"{prime.name}: values of shape {given} cannot be assigned to elements of shape {shape}"
+            f"{layout.name}: values of shape {given} cannot be assigned to elements of shape "
+            f"{shape}"
         )
 
 
@@ -165,15 +166,15 @@ def _check_assignable(prime: Prime, given: Shape, shape: Shape) -> None:
 
 
 @computes_on_host
-def concatenate(prime: Prime, arrays: Sequence[ElementData], axis: int) -> ElementData:
+def concatenate(layout: ElementLayout, arrays: Sequence[ElementData], axis: int) -> ElementData:
     """Arrays one behind the other along an axis; all are in one place."""
-    shapes = [get_shape(prime, each) for each in arrays]
+    shapes = [get_shape(layout, each) for each in arrays]
     ndim = len(shapes[0])
     at = axis + ndim if axis < 0 else axis
     rest = {shape[:at] + shape[at + 1 :] for shape in shapes}
     if not 0 <= at < ndim or len(rest) > 1 or any(len(shape) != ndim for shape in shapes):
         raise ArgumentShapeError(
-            f"{prime.name}: arrays of shapes {', '.join(map(str, shapes))} cannot be joined along "
+            f"{layout.name}: arrays of shapes {', '.join(map(str, shapes))} cannot be joined along "
             f"axis {axis}; all other axes must be equal"
         )
     if not isinstance(arrays[0], DeviceArray):
@@ -181,7 +182,7 @@ def concatenate(prime: Prime, arrays: Sequence[ElementData], axis: int) -> Eleme
     lengths = [shape[at] for shape in shapes]
     device: ArrayDevice = arrays[0].storage.device
     shape = (*shapes[0][:at], sum(lengths), *shapes[0][at + 1 :])
-    result = device.empty((*shape, *prime.element_shape), prime.column_dtype)
+    result = device.empty((*shape, *layout.element_shape), layout.column_dtype)
     copies: list[Step] = []
     start = 0
     for each, length in zip(arrays, lengths, strict=True):
@@ -196,19 +197,19 @@ def concatenate(prime: Prime, arrays: Sequence[ElementData], axis: int) -> Eleme
 
 
 @computes_on_host
-def stack(prime: Prime, arrays: Sequence[ElementData], axis: int) -> ElementData:
+def stack(layout: ElementLayout, arrays: Sequence[ElementData], axis: int) -> ElementData:
     """Arrays of one shape along a new axis; all are in one place."""
-    shape = get_shape(prime, arrays[0])
+    shape = get_shape(layout, arrays[0])
     at = axis + len(shape) + 1 if axis < 0 else axis
     if not 0 <= at <= len(shape):
         raise ArgumentShapeError(
-            f"{prime.name}: axis {axis} is not one of the {len(shape) + 1} axes of the result"
+            f"{layout.name}: axis {axis} is not one of the {len(shape) + 1} axes of the result"
         )
     parts = []
     for each in arrays:
-        own = get_shape(prime, each)
-        parts.append(reshape(prime, each, (*own[:at], 1, *own[at:])))
-    return concatenate(prime, parts, at)
+        own = get_shape(layout, each)
+        parts.append(reshape(layout, each, (*own[:at], 1, *own[at:])))
+    return concatenate(layout, parts, at)
 
 
 # --- masks and index arrays on a device ---
@@ -236,19 +237,19 @@ def _locate(shape: Shape, index: Index) -> tuple[npt.NDArray[np.intp], int]:
 
 
 @computes_on_host
-def _gather(prime: Prime, data: ElementData, index: Index) -> ElementData:
+def _gather(layout: ElementLayout, data: ElementData, index: Index) -> ElementData:
     """Copy the selected elements to new memory."""
     if not isinstance(data, DeviceArray):
-        return data[_with_columns(prime, index)]
+        return data[_with_columns(layout, index)]
     device: ArrayDevice = data.storage.device
-    shape = get_shape(prime, data)
+    shape = get_shape(layout, data)
     positions, axes = _locate(shape, index)
     own = shape[axes:]
-    result = device.empty((*positions.shape, *own, *prime.element_shape), data.dtype)
+    result = device.empty((*positions.shape, *own, *layout.element_shape), data.dtype)
     if result.size:
         source = data if data.is_contiguous else data.copy()
         where = device.put(positions.astype(np.uint32).reshape(-1))
-        unit, units = _choose_units(prime, math.prod(own), [source])
+        unit, units = _choose_units(layout, math.prod(own), [source])
         arrays = source, where, result
         count = positions.size * units
         device.submit([Dispatch(gather_kernel(), arrays, count, (unit, units), grid_stride=True)])
@@ -256,23 +257,25 @@ def _gather(prime: Prime, data: ElementData, index: Index) -> ElementData:
 
 
 @computes_on_host
-def _scatter(prime: Prime, data: ElementData, index: Index, values: ElementData) -> ElementData:
+def _scatter(
+    layout: ElementLayout, data: ElementData, index: Index, values: ElementData
+) -> ElementData:
     """Write values to the selected elements of the array, or of a copy; return what was changed."""
     if not isinstance(data, DeviceArray) or not isinstance(values, DeviceArray):
         changed = np.array(data)
-        set_items(prime, changed, index, values)
+        set_items(layout, changed, index, values)
         return changed
     device: ArrayDevice = data.storage.device
-    shape = get_shape(prime, data)
+    shape = get_shape(layout, data)
     positions, axes = _locate(shape, index)
     own = shape[axes:]
-    given, selected = get_shape(prime, values), (*positions.shape, *own)
-    _check_assignable(prime, given, selected)
+    given, selected = get_shape(layout, values), (*positions.shape, *own)
+    _check_assignable(layout, given, selected)
     if not math.prod(selected):
         return data
     if math.prod(given) > 1:
-        full = (*selected, *prime.element_shape)
-        values = _drop_leading_axes(prime, values, len(selected)).broadcast_to(full)
+        full = (*selected, *layout.element_shape)
+        values = _drop_leading_axes(layout, values, len(selected)).broadcast_to(full)
     if values.storage is data.storage or not values.is_contiguous:
         values = values.copy()
     # Threads write in any order, so an element that is selected several times is written once.
@@ -281,7 +284,7 @@ def _scatter(prime: Prime, data: ElementData, index: Index, values: ElementData)
     last[flat] = order
     where = device.put(np.where(last[flat] == order, flat, SKIPPED).astype(np.uint32))
     target = data if _is_bindable(data) else data.copy()
-    unit, units = _choose_units(prime, math.prod(own), [values, target])
+    unit, units = _choose_units(layout, math.prod(own), [values, target])
     push_words = unit, units, values.nbytes // (WORD_BYTES * unit)
     arrays, count = (values, where, target), positions.size * units
     device.submit([Dispatch(scatter_kernel(), arrays, count, push_words, grid_stride=True)])
@@ -294,9 +297,11 @@ def _is_bindable(array: DeviceArray) -> bool:
     return array.is_contiguous and array.offset % alignment == 0
 
 
-def _choose_units(prime: Prime, block: int, arrays: Sequence[DeviceArray]) -> tuple[int, int]:
+def _choose_units(
+    layout: ElementLayout, block: int, arrays: Sequence[DeviceArray]
+) -> tuple[int, int]:
     """The words that an invocation moves, and how many times as many words a block has."""
-    unit = math.gcd(prime.words, MAX_UNIT_WORDS)
+    unit = math.gcd(layout.words, MAX_UNIT_WORDS)
     while any(array.offset % (WORD_BYTES * unit) for array in arrays):
         unit //= 2
-    return unit, block * prime.words // unit
+    return unit, block * layout.words // unit

@@ -26,7 +26,7 @@ from gpu_executor.ops.elementwise import (
     get_shape,
 )
 from gpu_executor.ops.scans import make_elements, make_scan_kernel
-from gpu_executor.primes import Prime, encoding, words
+from gpu_executor.primes import ElementLayout, Prime, encoding, words
 
 ENOUGH_INVOCATIONS = 16384
 """Up to this many elements of a product, several invocations share the terms of one."""
@@ -45,7 +45,7 @@ def multiply(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
     one axis is a row on the left, a column on the right, and the result lacks that axis.
     """
     shapes = [get_shape(prime, each) for each in (a, b)]
-    rows, columns = _parse_shapes(prime, *shapes)
+    rows, columns = check_shapes(prime, *shapes)
     (m, k), (_, n) = rows[-2:], columns[-2:]
     batch = elementwise.find_common_shape(prime, [rows[:-2], columns[:-2]])
     drops = [axis for axis, shape in ((-2, shapes[0]), (-1, shapes[1])) if len(shape) == 1]
@@ -61,13 +61,13 @@ def multiply(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
     return elementwise.reshape(prime, product, shape)
 
 
-def _parse_shapes(prime: Prime, a: Shape, b: Shape) -> tuple[Shape, Shape]:
-    """The shapes with the axis that a vector lacks."""
+def check_shapes(layout: ElementLayout, a: Shape, b: Shape) -> tuple[Shape, Shape]:
+    """The shapes with the axis that a vector lacks; raises unless they can be multiplied."""
     rows = (1, *a) if len(a) == 1 else a
     columns = (*b, 1) if len(b) == 1 else b
     if not a or not b or rows[-1] != columns[-2]:
         raise ArgumentShapeError(
-            f"{prime.name}: a product of matrices or vectors takes shapes (..., m, k) and "
+            f"{layout.name}: a product of matrices or vectors takes shapes (..., m, k) and "
             f"(..., k, n), not {a} and {b}"
         )
     return rows, columns

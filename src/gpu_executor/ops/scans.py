@@ -7,12 +7,14 @@ at once, so the number of NumPy calls grows with log2 n.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayDevice, Dispatch
+from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.element_references import add, mul
 from gpu_executor.kernels.elements import element_kernel
@@ -27,6 +29,9 @@ from gpu_executor.ops.elementwise import (
 )
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.number_theory import invert_all
+
+Data = TypeVar("Data", Words, DeviceArray, ElementData)
+"""Elements in one place."""
 
 ELEMENTS_PER_INVOCATION = 32
 """Elements that one invocation adds or multiplies in sequence."""
@@ -51,7 +56,7 @@ def sum_rows(prime: Prime, x: ElementData, rows: int, columns: int) -> ElementDa
     """
     if isinstance(x, DeviceArray):
         return _sum_rows_on_device(prime, x, rows, columns)
-    return _fold_rows_on_host(add, prime, x.reshape(rows, columns, *prime.element_shape))
+    return _fold_on_host(add, prime, x.reshape(rows, columns, *prime.element_shape))
 
 
 @computes_on_host
@@ -62,7 +67,7 @@ def multiply_rows(prime: Prime, x: ElementData, rows: int, columns: int) -> Elem
     """
     if isinstance(x, DeviceArray):
         return _multiply_rows_on_device(prime, x, rows, columns)
-    return _fold_rows_on_host(mul, prime, x.reshape(rows, columns, *prime.element_shape))
+    return _fold_on_host(mul, prime, x.reshape(rows, columns, *prime.element_shape))
 
 
 @computes_on_host
@@ -76,24 +81,28 @@ def multiply_prefixes(prime: Prime, x: ElementData, rows: int, columns: int) -> 
             _append_prefix_products(device, prime, x, y, rows, columns, work)
             device.submit(work)
         return y
-    products = _multiply_prefixes_on_host(prime, x.reshape(rows, columns, *prime.element_shape))
-    return products.reshape(x.shape)
+    table = x.reshape(rows, columns, *prime.element_shape)
+    multiply = functools.partial(mul, prime)
+    products = multiply_prefixes_pairwise(multiply, interleave_columns, table)
+    return np.array(products).reshape(x.shape)
 
 
 @computes_on_host
-def invert(prime: Prime, x: ElementData) -> ElementData:
+def invert(prime: Prime, x: ElementData, *, steps: list[Step] | None = None) -> ElementData:
     """1 / x, and 0 for 0, by Montgomery's trick: three products per element.
 
     The products of groups of elements are inverted recursively. The last few are inverted directly,
-    on a device by raising them to the power p - 2.
+    on a device by raising them to the power p - 2. With `steps`, the dispatches on a device are
+    appended to them instead of being submitted.
     """
     if isinstance(x, DeviceArray):
         device: ArrayDevice = x.storage.device
         y = device.empty(x.shape, x.dtype)
         if x.size:
-            work: list[Dispatch] = []
+            work: list[Step] = [] if steps is None else steps
             _append_inverses(device, prime, x, y, work)
-            device.submit(work)
+            if steps is None:
+                device.submit(work)
         return y
     return _invert_on_host(prime, x.reshape(-1, *prime.element_shape)).reshape(x.shape)
 
@@ -168,7 +177,7 @@ def _append_prefix_products(
 
 
 def _append_inverses(
-    device: ArrayDevice, prime: Prime, x: DeviceArray, y: DeviceArray, work: list[Dispatch]
+    device: ArrayDevice, prime: Prime, x: DeviceArray, y: DeviceArray, work: list[Step]
 ) -> None:
     """Append the dispatches that write the inverses of x to y.
 
@@ -197,28 +206,49 @@ def _append_inverses(
 # --- on the host ---
 
 
-def _fold_rows_on_host(
-    combine: Callable[[Prime, Words, Words], Words], prime: Prime, x: Words
-) -> Words:
-    """Combine the second half of each row with its first half until one column is left."""
+def _fold_on_host(combine: Callable[[Prime, Words, Words], Words], prime: Prime, x: Words) -> Words:
+    return fold_rows(functools.partial(combine, prime), _join_columns, x)[:, 0].copy()
+
+
+def _join_columns(parts: Sequence[Words]) -> Words:
+    return np.concatenate(parts, axis=1)
+
+
+def fold_rows(
+    combine: Callable[[Data, Data], Data], join: Callable[[Sequence[Data]], Data], x: Data
+) -> Data:
+    """Combine the second half of each row with its first half until one column is left.
+
+    The rows of x are along its axis 1, along which `join` joins arrays.
+    """
     while (half := x.shape[1] // 2) > 0:
-        combined = combine(prime, x[:, :half], x[:, half : 2 * half])
-        x = np.concatenate([combined, x[:, 2 * half :]], axis=1)
-    return x[:, 0].copy()
+        combined = combine(x[:, :half], x[:, half : 2 * half])
+        x = join([combined, x[:, 2 * half :]]) if x.shape[1] % 2 else combined
+    return x
 
 
-def _multiply_prefixes_on_host(prime: Prime, x: Words) -> Words:
-    """Two products per element, in 2 log2(columns) calls of `mul`."""
+def multiply_prefixes_pairwise(
+    multiply: Callable[[Data, Data], Data], join: Callable[[Data, Data, Data], Data], x: Data
+) -> Data:
+    """The products of all prefixes of the rows of x, along its axis 1: two products per element, in
+    2 log2(columns) calls of `multiply`.
+
+    `join` makes rows of their first element, the elements at odd indices, and the remaining ones.
+    """
     columns = x.shape[1]
-    y = x.copy()
     if columns < 2:
-        return y
+        return x
     # The prefixes that end at odd indices are the prefixes of the products of pairs. Each of them
     # times the next element is the prefix that ends at the even index behind it.
-    odd = _multiply_prefixes_on_host(prime, mul(prime, x[:, :-1:2], x[:, 1::2]))
-    y[:, 1::2] = odd
-    y[:, 2::2] = mul(prime, odd[:, : (columns - 1) // 2], x[:, 2::2])
-    return y
+    odd = multiply_prefixes_pairwise(multiply, join, multiply(x[:, :-1:2], x[:, 1::2]))
+    return join(x[:, :1], odd, multiply(odd[:, : (columns - 1) // 2], x[:, 2::2]))
+
+
+def interleave_columns(first: Words, odd: Words, even: Words) -> Words:
+    """Rows of their first element, those at odd indices and those at even indices from 2 on."""
+    made = np.empty((len(odd), 1 + odd.shape[1] + even.shape[1], *odd.shape[2:]), odd.dtype)
+    made[:, :1], made[:, 1::2], made[:, 2::2] = first, odd, even
+    return made
 
 
 def _invert_on_host(prime: Prime, x: Words) -> Words:

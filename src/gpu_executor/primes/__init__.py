@@ -1,5 +1,6 @@
 """Primes, every constant that field kernels derive from one, and exact arithmetic on the CPU."""
 
+from gpu_executor.primes.extension import ElementLayout, Extension, PrimeOrExtension
 from gpu_executor.primes.named import (
     BABYBEAR,
     BLS12_377_FQ,
@@ -37,8 +38,11 @@ __all__ = [
     "SECP256K1",
     "SECP256K1_FN",
     "VESTA",
+    "ElementLayout",
+    "Extension",
     "Form",
     "LimbLayout",
     "Prime",
+    "PrimeOrExtension",
     "choose_limb_layout",
 ]

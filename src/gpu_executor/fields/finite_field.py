@@ -1,0 +1,704 @@
+"""`FiniteField` and `FiniteFieldArray`: what prime fields and extension fields have in common.
+
+An operation checks its operands, converts them to the form in which the field computes, and hands
+their words to `ops`. A kind of field defines its elements, and which functions of `ops` compute.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Generic, Literal, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.arguments import is_masked, parse_shape
+from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
+from gpu_executor.fields import square_roots
+from gpu_executor.fields.element_array import (
+    ElementArray,
+    check_form,
+    explain_single_form,
+    parse_axes,
+)
+from gpu_executor.ops import elementwise, indexing
+from gpu_executor.ops.elementwise import ElementData, Words
+from gpu_executor.primes import ElementLayout, Form, Prime, PrimeOrExtension, words
+from gpu_executor.primes.extension import Scalar
+
+A = TypeVar("A", bound="FiniteFieldArray")
+
+Operand = Any
+"""An array of the field, or what stands for one element, such as an integer."""
+RowReduction = Callable[[ElementData, int, int], ElementData]
+"""Elements, the number of rows and the number of columns, to one element per row."""
+Axes = int | Sequence[int] | None
+"""An axis or several; None: all of them."""
+
+
+class FiniteFieldArray(ElementArray):
+    """Elements of a finite field, on the host or on a device.
+
+    It has NumPy's operators, methods and indexing where they have a meaning. An integer stands for
+    an element. The array knows its form, and operations convert it where they need another one.
+    """
+
+    __slots__ = ("field",)
+
+    field: FiniteField[Self]
+
+    def __init__(self, field: FiniteField[Any], data: ElementData, form: Form) -> None:
+        self.field = field
+        self.data = data
+        self.form = form
+        self.shape = data.shape[: len(data.shape) - len(field.layout.element_shape)]
+        """In elements: the columns of an element are not an axis."""
+
+    @property
+    def layout(self) -> PrimeOrExtension:
+        return self.field.layout
+
+    @property
+    def prime(self) -> Prime:
+        return self.field.prime
+
+    def _with(self, data: ElementData, form: Form | None = None) -> Self:
+        return type(self)(self.field, data, form or self.form)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the words: an array on a device comes back on the host."""
+        return type(self), (self.field, np.array(self.numpy()), self.form)
+
+    # --- in graphs and calls of kernels ---
+
+    def wrap_like(self, data: ElementData) -> Self:
+        """An array of the same field and form over other words."""
+        return self._with(data)
+
+    def convert_like(self, given: Any) -> ElementData:
+        """The words of another array of this field and shape, in this array's form."""
+        array = self.field._check(given)
+        if array.shape != self.shape:
+            raise ArgumentShapeError(
+                f"an array of shape {self.shape} is expected; got one of shape {array.shape}"
+            )
+        return array.in_form(self.form).data
+
+    @property
+    def type_key(self) -> Hashable:
+        """What distinguishes arrays with the same words."""
+        return self.field, self.form
+
+    # --- operators ---
+
+    def _find_field(self, other: Any) -> FiniteField[Self]:
+        """The field of a binary operator: that of the other operand if it is an extension of this
+        array's field."""
+        field: Any = self.field
+        if isinstance(other, FiniteFieldArray) and other.field is not field:
+            given: Any = other.field
+            field = given if given.contains(field) else field
+        found: FiniteField[Self] = field
+        return found
+
+    def __pos__(self) -> Self:
+        return self.copy()
+
+    def __neg__(self) -> Self:
+        return self.field.neg(self)
+
+    def __add__(self, other: Any) -> Self:
+        return self._find_field(other).add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Self:
+        return self._find_field(other).sub(self, other)
+
+    def __rsub__(self, other: Any) -> Self:
+        return self.field.add(self.field.neg(self), other)
+
+    def __mul__(self, other: Any) -> Self:
+        return self._find_field(other).mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Self:
+        return self._find_field(other).div(self, other)
+
+    def __rtruediv__(self, other: Any) -> Self:
+        return self.field.div(other, self)
+
+    def __pow__(self, exponent: int) -> Self:
+        return self.field.power(self, exponent)
+
+    def __matmul__(self, other: Any) -> Self:
+        return self._find_field(other).matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Self:
+        return self.field.matmul(other, self)
+
+    # --- operators that change the array itself ---
+
+    def __iadd__(self, other: Any) -> Self:
+        return self._overwrite(self + other)
+
+    def __isub__(self, other: Any) -> Self:
+        return self._overwrite(self - other)
+
+    def __imul__(self, other: Any) -> Self:
+        return self._overwrite(self * other)
+
+    def __itruediv__(self, other: Any) -> Self:
+        return self._overwrite(self / other)
+
+    def __ipow__(self, exponent: int) -> Self:
+        return self._overwrite(self**exponent)
+
+    def __imatmul__(self, other: Any) -> Self:
+        return self._overwrite(self @ other)
+
+    def _overwrite(self, result: FiniteFieldArray) -> Self:
+        """Copy a result of the array's own shape to the array's memory, which views share."""
+        if result.field is not self.field and result.field != self.field:
+            raise ArgumentTypeError(
+                f"a result of {result.field.name} cannot be written to an array of "
+                f"{self.field.name}"
+            )
+        if result.shape != self.shape:
+            raise ArgumentShapeError(
+                f"{self.field.name}: a result of shape {result.shape} cannot be written to an "
+                f"array of shape {self.shape}"
+            )
+        indexing.copy_items(self.layout, result.in_form(self.form).data, self.data)
+        return self
+
+    def __setitem__(self, item: Any, values: Any) -> None:
+        """Write an array, a single element, or nested lists or a NumPy array to elements.
+
+        The index is one of NumPy's, as in `__getitem__`. The values are broadcast.
+        """
+        if (
+            isinstance(values, np.ndarray)
+            and values.dtype == self.prime.column_dtype
+            and self.prime.form == "montgomery"
+        ):
+            raise ArgumentTypeError(
+                f"{self.field.name}: an array of {values.dtype} may hold integers or words; assign "
+                "encode(integers) or from_words(words, form)"
+            )
+        given = self.field._load_values(values, self).in_form(self.form)
+        indexing.set_items(self.layout, self.data, item, given.data)
+
+    # --- comparison ---
+
+    def __eq__(self, other: object) -> Any:
+        """Element by element, as an array of booleans on the host.
+
+        Integers and what else stands for elements are compared modulo p. Nothing else equals an
+        element.
+        """
+        if isinstance(other, bool | np.bool_) or (
+            isinstance(other, float | np.floating) and other.is_integer()
+        ):
+            other = int(other)
+        field = self._find_field(other)
+        try:
+            values = field._load_values(other, self)
+        except (ArgumentTypeError, ArgumentShapeError):
+            if isinstance(other, FiniteFieldArray):
+                raise
+            return np.zeros(self.shape, np.bool_)
+        return field.equal(self, values)
+
+    def __ne__(self, other: object) -> Any:
+        """Element by element, as an array of booleans on the host."""
+        return ~(self == other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    # --- over many elements ---
+
+    def sum(self, axis: Axes = None, *, keepdims: bool = False) -> Self:
+        """The sum over an axis or several, by default over all of them."""
+        return self.field.sum(self, axis=axis, keepdims=keepdims)
+
+    def prod(self, axis: Axes = None, *, keepdims: bool = False) -> Self:
+        """The product over an axis or several, by default over all of them."""
+        return self.field.prod(self, axis=axis, keepdims=keepdims)
+
+    def dot(self, other: Any) -> Self:
+        """The product by the rules of `np.dot`: over the last axis of this array and the last but
+        one of the other."""
+        field = self._find_field(other)
+        if not isinstance(other, FiniteFieldArray) or not self.ndim or not other.ndim:
+            return field.mul(self, other)
+        right: Any = other
+        if other.ndim < 3:
+            return field.matmul(self, right)
+        *leading, k, n = other.shape
+        columns = right.transpose(other.ndim - 2, *range(other.ndim - 2), other.ndim - 1)
+        product = field.matmul(self, columns.reshape(k, -1))
+        return product.reshape(*self.shape[:-1], *leading, n)
+
+    def __array_function__(
+        self, function: Any, _types: Any, arguments: Any, options: dict[str, Any]
+    ) -> Any:
+        """NumPy's functions that have a meaning for elements; any other raises TypeError."""
+        method = _NUMPY_FUNCTIONS.get(function)
+        return NotImplemented if method is None else method(*arguments, **options)
+
+
+_NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.shape: lambda a: a.shape,
+    np.ndim: lambda a: a.ndim,
+    np.size: lambda a: a.size,
+    np.sum: lambda a, axis=None, keepdims=False: a.sum(axis, keepdims=keepdims),
+    np.prod: lambda a, axis=None, keepdims=False: a.prod(axis, keepdims=keepdims),
+    np.dot: lambda a, b: a.dot(b) if isinstance(a, FiniteFieldArray) else b.field.mul(a, b),
+    np.where: lambda condition, a, b: _find_field([a, b]).where(condition, a, b),
+    np.reshape: lambda a, shape: a.reshape(shape),
+    np.transpose: lambda a, axes=None: a.transpose(axes),
+    np.copy: lambda a: a.copy(),
+    np.concatenate: lambda arrays, axis=0: _find_field(arrays).concatenate(arrays, axis=axis),
+    np.stack: lambda arrays, axis=0: _find_field(arrays).stack(arrays, axis=axis),
+    np.array_equal: lambda a, b: np.shape(a) == np.shape(b) and bool((a == b).all()),
+}
+
+
+def _find_field(arrays: Iterable[Any]) -> FiniteField[Any]:
+    """The field of the arrays among what is given; of several fields the one that contains the
+    others."""
+    fields = [each.field for each in arrays if isinstance(each, FiniteFieldArray)]
+    largest: FiniteField[Any] = max(fields, key=lambda field: field.order)
+    return largest
+
+
+class FiniteField(ABC, Generic[A]):
+    """Arithmetic on arrays of elements of a finite field.
+
+    Operations take arrays of this field, and integers for single elements. All operands are in one
+    place, on the host or on one device, and so is the result. On a device an operation is
+    submitted and returns at once; fetching its result waits for it. Operands of different shapes
+    are broadcast by NumPy's rules.
+    """
+
+    array_type: type[A]
+    """The type of arrays of this kind of field."""
+    array_in_words: str
+    """The type with its article, for messages."""
+
+    prime: Prime
+    """The prime of the field, or of the prime field that it extends."""
+    layout: PrimeOrExtension
+    """The parameters of the field and the layout of its elements."""
+
+    # --- what a kind of field defines ---
+
+    @property
+    @abstractmethod
+    def order(self) -> int:
+        """The number of elements."""
+
+    @abstractmethod
+    def encode(self, values: Any, *, reduce: bool = False) -> A:
+        """Elements on the host from Python values."""
+
+    @abstractmethod
+    def random(
+        self, shape: int | Sequence[int], seed: int | np.random.Generator | None = None
+    ) -> A:
+        """Uniformly distributed elements on the host; not for secrets."""
+
+    @abstractmethod
+    def contains(self, other: FiniteField[Any]) -> bool:
+        """Whether the field is an extension of another field."""
+
+    @abstractmethod
+    def _parse_scalar(self, operand: Operand) -> Scalar:
+        """What stands for one element, as that element; raises for anything else."""
+
+    @abstractmethod
+    def _invert_scalar(self, value: Scalar) -> Scalar:
+        """1 / value, or 0 for 0."""
+
+    @abstractmethod
+    def _make_element(self, value: Scalar, device: ArrayDevice | None) -> ElementData:
+        """One element without axes, on the device or on the host."""
+
+    @abstractmethod
+    def _describe_difference(self, other: FiniteField[Any]) -> tuple[str, str]:
+        """The names of another field and of this one, such that they differ."""
+
+    @abstractmethod
+    def _compute_words(
+        self, operation: str, operands: list[ElementData], commutes: bool
+    ) -> ElementData: ...
+
+    @abstractmethod
+    def _compare_words(self, a: ElementData, b: ElementData) -> npt.NDArray[np.bool_]: ...
+
+    @abstractmethod
+    def _select_words(
+        self, condition: npt.NDArray[np.bool_], a: ElementData, b: ElementData
+    ) -> ElementData: ...
+
+    @abstractmethod
+    def _invert_words(self, x: ElementData) -> ElementData: ...
+
+    @abstractmethod
+    def _sum_rows(self, x: ElementData, rows: int, columns: int) -> ElementData: ...
+
+    @abstractmethod
+    def _multiply_rows(self, x: ElementData, rows: int, columns: int) -> ElementData: ...
+
+    @abstractmethod
+    def _multiply_prefixes(self, x: ElementData, rows: int, columns: int) -> ElementData: ...
+
+    @abstractmethod
+    def _multiply_matrices(self, a: ElementData, b: ElementData) -> ElementData: ...
+
+    @abstractmethod
+    def power(self, a: A, exponent: int) -> A:
+        """Every element to one power; a negative exponent inverts, and 0 stays 0."""
+
+    @abstractmethod
+    def legendre(self, a: A) -> npt.NDArray[np.int8]:
+        """1 for squares, -1 for other elements, 0 for 0: an array on the host."""
+
+    # --- names ---
+
+    @property
+    def name(self) -> str:
+        return self.layout.name
+
+    @property
+    def modulus(self) -> int:
+        """The prime p: integers are taken modulo p."""
+        return self.prime.modulus
+
+    @property
+    def form(self) -> Form:
+        """The form in which the field computes."""
+        form: Form = self.prime.form
+        return form
+
+    # --- conversion ---
+
+    def decode(self, array: A) -> npt.NDArray[np.object_]:
+        """The elements as Python values, in a NumPy array of the same shape."""
+        return self._check(array).ints()
+
+    def from_words(self, data: Words, form: Form) -> A:
+        """Elements on the host from a copy of their words, in the form that the caller states."""
+        check_form(form)
+        if form == "montgomery" and self.form == "canonical":
+            raise ArgumentTypeError(explain_single_form(self.layout))
+        if not isinstance(data, np.ndarray):
+            raise ArgumentTypeError(
+                f"{self.name}: words must be a NumPy array, not {type(data).__name__}"
+            )
+        if is_masked(data):
+            raise ArgumentTypeError(
+                f"{self.name}: words is a masked array, and fields ignore masks; pass its .data, "
+                "or .filled(value)"
+            )
+        # What was checked must not change any more: an operation takes the elements to be below p.
+        own = np.array(data)
+        self._check_words(own)
+        bad = words.first_not_below(self.prime, own)
+        if bad is not None:
+            raise ElementRangeError(self.name, 0, bad * self.prime.words // self.layout.words)
+        return self._wrap(own, form)
+
+    def _check_words(self, data: Words) -> None:
+        """Raise unless the last axes are those of an element, apart from the prime's."""
+
+    def zeros(self, shape: int | Sequence[int]) -> A:
+        """Zeros on the host."""
+        return self.full(shape, 0)
+
+    def ones(self, shape: int | Sequence[int]) -> A:
+        """Ones on the host."""
+        return self.full(shape, 1)
+
+    def full(self, shape: int | Sequence[int], value: Operand) -> A:
+        """Equal elements on the host; integers are taken modulo p."""
+        lengths = parse_shape(shape, self.layout.element_bytes)
+        element = self._make_element(self._parse_scalar(value), None)
+        return self._wrap(elementwise.broadcast_to(self.layout, element, lengths).copy())
+
+    def arange(self, *bounds: int) -> A:
+        """The integers of `range(*bounds)` modulo p, on the host."""
+        integers = (as_int(bound, "a bound of arange") for bound in bounds)
+        return self.encode(list(range(*integers)), reduce=True)
+
+    # --- joining ---
+
+    def concatenate(self, arrays: Sequence[A], *, axis: int = 0) -> A:
+        """Arrays one behind the other along an axis."""
+        return self._wrap(self._join(arrays, axis, indexing.concatenate))
+
+    def stack(self, arrays: Sequence[A], *, axis: int = 0) -> A:
+        """Arrays of one shape along a new axis."""
+        return self._wrap(self._join(arrays, axis, indexing.stack))
+
+    # --- element-wise operations ---
+
+    def add(self, a: Operand, b: Operand) -> A:
+        """a + b."""
+        return self._combine("add", a, b, commutes=True)
+
+    def sub(self, a: Operand, b: Operand) -> A:
+        """a - b."""
+        return self._combine("sub", a, b)
+
+    def mul(self, a: Operand, b: Operand) -> A:
+        """a * b."""
+        return self._combine("mul", a, b, commutes=True)
+
+    def neg(self, a: A) -> A:
+        """-a."""
+        return self._compute("neg", a)
+
+    def double(self, a: A) -> A:
+        """a + a."""
+        return self._compute("double", a)
+
+    def square(self, a: A) -> A:
+        """a * a."""
+        return self._compute("square", a)
+
+    def fma(self, a: Operand, b: Operand, c: Operand) -> A:
+        """a * b + c."""
+        return self._compute("fma", a, b, c)
+
+    def equal(self, a: Operand, b: Operand) -> npt.NDArray[np.bool_]:
+        """Whether elements are equal: an array of booleans on the host."""
+        first, second = self._operands((a, b))
+        return self._compare_words(first, second)
+
+    def div(self, a: Operand, b: Operand) -> A:
+        """a / b; a divisor that is 0 raises `ZeroDivisionError`."""
+        if isinstance(b, FiniteFieldArray):
+            array: Any = b
+            field = array.field if self.contains(array.field) else self
+            return self.mul(a, field.inverse(array, zero="error"))
+        divisor = self._parse_scalar(b)
+        inverse = self._invert_scalar(divisor)
+        if inverse == self._parse_scalar(0):
+            raise ZeroDivisionError(f"{self.name}: division by {b}, which is 0 modulo p")
+        return self.mul(a, inverse)
+
+    def where(self, condition: npt.ArrayLike, a: Operand, b: Operand) -> A:
+        """a where the condition is true, else b; the condition is on the host."""
+        first, second = self._operands((a, b))
+        flags = np.array(condition, np.bool_)
+        return self._wrap(self._select_words(flags, first, second))
+
+    select = where
+
+    def inverse(self, a: A, *, zero: Literal["zero", "error"] = "zero") -> A:
+        """1 / a. The inverse of 0 is 0; with `zero="error"` it is an error that names the first.
+
+        On a device the error is raised when the result is fetched, or an array computed from it.
+        """
+        data = self._load(a)
+        if zero not in ("zero", "error"):
+            raise ArgumentTypeError(f"zero must be 'zero' or 'error', not {zero!r}")
+        inverses = self._invert_words(data)
+        if zero == "error" and a.size:
+            inverses = elementwise.forbid_zeros(
+                self.layout, data, inverses, self._make_division_error
+            )
+        return self._wrap(inverses)
+
+    def _make_division_error(self, index: int) -> ZeroDivisionError:
+        return ZeroDivisionError(
+            f"{self.name}: element {index} is 0 and has no inverse; inverse(array, zero='zero') "
+            "gives 0"
+        )
+
+    # --- squares ---
+
+    def is_square(self, a: A) -> npt.NDArray[np.bool_]:
+        """Whether elements are squares, as 0 is: an array of booleans on the host."""
+        return self.legendre(a) >= 0
+
+    def sqrt(self, a: A, *, nonsquare: Literal["error", "zero"] = "error") -> A:
+        """A square root r of every element; the other one is -r. Host and device find the same.
+
+        An element that is not a square is an error that names the first; with `nonsquare="zero"`
+        its root is 0. The call waits for the device.
+        """
+        given = self._check(a)
+        if nonsquare not in ("error", "zero"):
+            raise ArgumentTypeError(f"nonsquare must be 'error' or 'zero', not {nonsquare!r}")
+        roots = self._find_roots(given)
+        found = self.equal(self.square(roots), given)
+        if found.all():
+            return roots
+        if nonsquare == "error":
+            raise ValueError(
+                f"{self.name}: element {int(np.argmin(found))} is not a square; "
+                "sqrt(array, nonsquare='zero') gives 0"
+            )
+        return self.where(found, roots, 0)
+
+    def _find_roots(self, a: A) -> A:
+        """Square roots of those elements that are squares."""
+        roots: A = square_roots.find_roots(self, a)
+        return roots
+
+    # --- sums and products over many elements ---
+
+    def sum(self, a: A, *, axis: Axes = None, keepdims: bool = False) -> A:
+        """The sum over an axis or several, by default over all of them."""
+        return self._reduce(self._sum_rows, 0, a, axis, keepdims)
+
+    def prod(self, a: A, *, axis: Axes = None, keepdims: bool = False) -> A:
+        """The product over an axis or several, by default over all of them."""
+        return self._reduce(self._multiply_rows, 1, a, axis, keepdims)
+
+    def dot(self, a: A, b: A, *, axis: Axes = None) -> A:
+        """The sum of a * b over an axis or several, by default over all of them."""
+        return self.sum(self.mul(a, b), axis=axis)
+
+    def matmul(self, a: A, b: A) -> A:
+        """The product of matrices or vectors, by the rules of `np.matmul`."""
+        first, second = self._load(a), self._load(b)
+        check_one_place([a, b])
+        return self._wrap(self._multiply_matrices(first, second))
+
+    def prefix_product(self, a: A) -> A:
+        """Every element times all elements before it in its row, along the last axis."""
+        data = self._load(a)
+        *leading, columns = a.shape or (1,)
+        return self._wrap(self._multiply_prefixes(data, math.prod(leading), columns))
+
+    # --- operands ---
+
+    def _combine(self, operation: str, a: Operand, b: Operand, *, commutes: bool = False) -> A:
+        """`_compute` for two operands."""
+        return self._compute(operation, a, b, commutes=commutes)
+
+    def _compute(self, operation: str, *operands: Operand, commutes: bool = False) -> A:
+        return self._wrap(self._compute_words(operation, self._operands(operands), commutes))
+
+    def _reduce(
+        self, reduce_rows: RowReduction, neutral: int, a: A, axis: Axes, keepdims: bool
+    ) -> A:
+        """Reduce rows that consist of the given axes, to `neutral` where rows are empty."""
+        data, shape = self._load(a), a.shape
+        axes = parse_axes(range(a.ndim) if axis is None else axis, shape)
+        rest = [each for each in range(a.ndim) if each not in axes]
+        if (order := (*rest, *sorted(axes))) != tuple(range(a.ndim)):
+            data = elementwise.transpose(self.layout, data, order)
+        rows = math.prod(shape[each] for each in rest)
+        columns = math.prod(shape[each] for each in axes)
+        kept = tuple(
+            1 if each in axes else length
+            for each, length in enumerate(shape)
+            if keepdims or each not in axes
+        )
+        if not rows or not columns:
+            element = self._load_scalar(neutral, a)
+            return self._wrap(elementwise.broadcast_to(self.layout, element, kept).copy())
+        found = reduce_rows(data, rows, columns)
+        return self._wrap(elementwise.reshape(self.layout, found, kept))
+
+    def _join(
+        self,
+        arrays: Sequence[A],
+        axis: int,
+        join: Callable[[ElementLayout, Sequence[ElementData], int], ElementData],
+    ) -> ElementData:
+        given = list(arrays)
+        if not given:
+            raise ArgumentShapeError(f"{self.name}: there are no arrays to join")
+        data = [self._load(each) for each in given]
+        check_one_place(given)
+        return join(self.layout, data, as_int(axis, "axis"))
+
+    def _wrap(self, data: ElementData, form: Form | None = None) -> A:
+        """Elements as an array, by default in the form in which the field computes."""
+        return self.array_type(self, data, form or self.prime.form)
+
+    def _check(self, array: A) -> A:
+        """The array, if it is one of this field."""
+        if not isinstance(array, FiniteFieldArray):
+            raise ArgumentTypeError(
+                f"{self.name}: expected {self.array_in_words}, found {type(array).__name__}; "
+                f"{self._list_constructors()} make one"
+            )
+        if array.field is not self and array.field != self:
+            given, own = self._describe_difference(array.field)
+            raise ArgumentTypeError(f"an array of {given} was given to an operation of {own}")
+        return array
+
+    def _list_constructors(self) -> str:
+        """The calls that make arrays of this field, in words."""
+        return "encode(values) and from_words(words, form)"
+
+    def _load(self, array: A) -> ElementData:
+        """The elements of an array of this field, in the form in which the field computes."""
+        return self._check(array).in_form(self.prime.form).data
+
+    def _operands(self, operands: Sequence[Operand]) -> list[ElementData]:
+        """Arrays and single elements as elements in one place."""
+        arrays: list[Any] = [each for each in operands if isinstance(each, FiniteFieldArray)]
+        if not arrays:
+            raise ArgumentTypeError(
+                f"{self.name}: at least one operand must be {self.array_in_words}"
+            )
+        if len(arrays) > 1:
+            check_one_place(arrays)
+        return [
+            self._load(each)  # type: ignore[arg-type]
+            if isinstance(each, FiniteFieldArray)
+            else self._load_scalar(each, arrays[0])
+            for each in operands
+        ]
+
+    def _load_scalar(self, operand: Operand, like: ElementArray) -> ElementData:
+        """The element that an operand stands for, in the place of `like`."""
+        device = like.device if like.on_device else None
+        return self._make_element(self._parse_scalar(operand), device)
+
+    def _load_values(self, values: Any, like: ElementArray) -> A:
+        """Values to assign to `like` or to compare with it, in its place.
+
+        An array of this field, what stands for an element, or nested lists or a NumPy array.
+        """
+        if isinstance(values, FiniteFieldArray):
+            given: Any = values
+            check_one_place([self._check(given), like])
+            return self._check(given)
+        if not isinstance(values, list | tuple | np.ndarray):
+            return self._wrap(self._load_scalar(values, like))
+        encoded = self.encode(values, reduce=True)
+        return encoded.copy_to_device(like.device) if like.on_device else encoded
+
+
+def check_one_place(arrays: Iterable[ElementArray]) -> None:
+    """Arrays are never moved between host and device implicitly."""
+    if len({id(each.device) if each.on_device else None for each in arrays}) > 1:
+        raise ArgumentTypeError(
+            "the operands are in different places, on the host and on a device or on two devices; "
+            "gpu.to_device(array) and array.to_host() copy one"
+        )
+
+
+def as_int(number: Any, what: str) -> int:
+    """An integer of any type except bool."""
+    is_integer = hasattr(number, "__index__") and not isinstance(number, ElementArray)
+    if isinstance(number, bool | np.bool_) or not is_integer:
+        raise ArgumentTypeError(f"{what} must be an integer, not {type(number).__name__}")
+    return operator.index(number)
