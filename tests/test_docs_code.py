@@ -9,7 +9,7 @@ import pytest
 from tests.support.pages import BLOCK, REPOSITORY, parse_blocks, run_blocks
 
 ASSERTIONS = {
-    "curves.md": 6,
+    "curves.md": 8,
     "executor.md": 5,
     "fields.md": 7,
     "kernels.md": 9,

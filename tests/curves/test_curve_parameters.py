@@ -11,7 +11,7 @@ import gpu_executor as gx
 from gpu_executor.curves import Curve
 from gpu_executor.errors import ArgumentTypeError, CurveError
 from gpu_executor.fields import BLS12_381_FR, Field
-from tests.support.curves_under_test import NAMED_G1, get_curve, multiply_ints
+from tests.support.curves_under_test import NAMED_CURVES, NAMED_G1, get_curve, multiply_ints
 
 GOOD: dict[str, Any] = {"a": 2, "b": 2, "order": 19, "generator": (0, 6), "name": "test curve"}
 
@@ -62,7 +62,7 @@ def test_parameters_of_wrong_types_are_refused(
         Curve(field, a, b, **parameters)
 
 
-@pytest.mark.parametrize("name", NAMED_G1)
+@pytest.mark.parametrize("name", NAMED_CURVES)
 def test_a_named_curve_is_made_once(name: str) -> None:
     curve = get_curve(name)
     assert curve is getattr(gx.curves, name)
@@ -106,12 +106,14 @@ def test_curves_with_equal_parameters_are_equal() -> None:
 
 
 def test_a_pickled_curve_is_equal() -> None:
-    for curve in (gx.curves.BN254_G1, Curve(Field(17), 2, 2, order=19, generator=(0, 6))):
+    own = Curve(Field(17), 2, 2, order=19, generator=(0, 6))
+    for curve in (gx.curves.BN254_G1, gx.curves.BN254_G2, gx.curves.BLS12_381_G1, own):
         again = pickle.loads(pickle.dumps(curve))
         assert again == curve
         assert again.name == curve.name
         assert (again.generator == curve.generator).all()
         assert type(again.encoding) is type(curve.encoding)
+        assert again.endomorphism == curve.endomorphism
 
 
 def test_there_is_no_other_name() -> None:

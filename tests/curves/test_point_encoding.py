@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 import gpu_executor as gx
 from gpu_executor.curves import Curve
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, CurveError, PointError
-from tests.support.curves_under_test import NAMED_G1, SMALL, draw_points, encode_points, get_curve
+from tests.support.curves_under_test import (
+    NAMED_CURVES,
+    SMALL,
+    draw_points,
+    encode_points,
+    get_curve,
+    get_encoding,
+)
 
-named = pytest.mark.parametrize("name", NAMED_G1)
+named = pytest.mark.parametrize("name", NAMED_CURVES)
 both_kinds = pytest.mark.parametrize("compressed", [True, False], ids=["compressed", "whole"])
 
 BLS = gx.curves.BLS12_381_G1
@@ -31,6 +38,15 @@ GENERATORS = {
     "54ff87bf2562fcc8670a74fede488880",
     "PALLAS": "00000000ed302d991bf94c09fc984622" + 15 * "00" + "40",
     "VESTA": "0000000021eb468cdda89409fc984622" + 15 * "00" + "40",
+    # G2: c1 before c0 in big-endian formats, c0 before c1 in little-endian ones.
+    "BLS12_381_G2": "93e02b6052719f607dacd3a088274f65596bd0d09920b61ab5da61bbdc7f5049"
+    "334cf11213945d57e5ac7d055d042b7e024aa2b2f08f0a91260805272dc51051"
+    "c6e47ad4fa403b02b4510b647ae3d1770bac0326a805bbefd48056c8c121bdb8",
+    "BN254_G2": "998e9393920d483a7260bfb731fb5d25f1aa493335a9e71297e485b7aef312c2"
+    "1800deef121f1e76426a00665e5c4479674322d4f75edadd46debd5cd992f6ed",
+    "BLS12_377_G2": "9651007c8fe4e374025453bb529f88719b6bdb57f501a57e31503e2071f065c5"
+    "011d84a3a23096c8fe85c771be808401fe6aa16efafe6bb2e66ff7bf8499f85c"
+    "dec99907ce3e22e7cbce5166ee772753d540b1b1515adc70314000e74060ea80",
     "SECP256K1": "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798",
 }
 WHOLE_GENERATORS = {
@@ -45,6 +61,22 @@ WHOLE_GENERATORS = {
     "c4eeaf305d4f671fff2e10c5694a9181",
     "PALLAS": "00000000ed302d991bf94c09fc984622" + 15 * "00" + "40" + "02" + 31 * "00",
     "VESTA": "0000000021eb468cdda89409fc984622" + 15 * "00" + "40" + "02" + 31 * "00",
+    "BLS12_381_G2": "13e02b6052719f607dacd3a088274f65596bd0d09920b61ab5da61bbdc7f5049"
+    "334cf11213945d57e5ac7d055d042b7e024aa2b2f08f0a91260805272dc51051"
+    "c6e47ad4fa403b02b4510b647ae3d1770bac0326a805bbefd48056c8c121bdb8"
+    "0606c4a02ea734cc32acd2b02bc28b99cb3e287e85a763af267492ab572e99ab"
+    "3f370d275cec1da1aaa9075ff05f79be0ce5d527727d6e118cc9cdc6da2e351a"
+    "adfd9baa8cbdd3a76d429a695160d12c923ac9cc3baca289e193548608b82801",
+    "BN254_G2": "198e9393920d483a7260bfb731fb5d25f1aa493335a9e71297e485b7aef312c2"
+    "1800deef121f1e76426a00665e5c4479674322d4f75edadd46debd5cd992f6ed"
+    "090689d0585ff075ec9e99ad690c3395bc4b313370b38ef355acdadcd122975b"
+    "12c85ea5db8c6deb4aab71808dcb408fe3d1e7690c43d37b4ce6cc0166fa7daa",
+    "BLS12_377_G2": "9651007c8fe4e374025453bb529f88719b6bdb57f501a57e31503e2071f065c5"
+    "011d84a3a23096c8fe85c771be808401fe6aa16efafe6bb2e66ff7bf8499f85c"
+    "dec99907ce3e22e7cbce5166ee772753d540b1b1515adc70314000e74060ea00"
+    "df4dfd09440994f02e7c8c6d8888cff204d232f882c258e4589ab47472ed03de"
+    "b4efb2cb6b7360d97b6f445d660d6900938feb85d1cda1d90b27525e3fb87942"
+    "c204e3ce1ab06324f11b593dac11ef61aa701a15a39d549e185583d29f16f880",
     "SECP256K1": "0479be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"
     "483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8",
 }
@@ -52,6 +84,9 @@ INFINITIES = {
     "BLS12_381_G1": ("c0" + 47 * "00", "40" + 95 * "00"),
     "BN254_G1": ("40" + 31 * "00", 64 * "00"),
     "BLS12_377_G1": (47 * "00" + "40", 95 * "00" + "40"),
+    "BLS12_381_G2": ("c0" + 95 * "00", "40" + 191 * "00"),
+    "BN254_G2": ("40" + 63 * "00", 128 * "00"),
+    "BLS12_377_G2": (95 * "00" + "40", 191 * "00" + "40"),
     "PALLAS": (32 * "00", 64 * "00"),
     "VESTA": (32 * "00", 64 * "00"),
     "SECP256K1": (33 * "00", 65 * "00"),
@@ -161,6 +196,13 @@ def flip(data: bytes, byte: int, bits: int) -> bytes:
         ("BLS12_377_G1", flip(WHOLE_377, 95, 0x40), "both flags are set"),
         ("BLS12_377_G1", from_hex(96 * "00"), "0 without the flag of the point at infinity"),
         ("BLS12_377_G1", flip(WHOLE_377, 0, 1), "not the coordinates of a point"),
+        ("BLS12_381_G2", X_LIMIT + bytes(48), "its first bit says uncompressed"),
+        ("BLS12_381_G2", flip(X_LIMIT + bytes(48), 0, 0x80), "a coefficient of x is not below"),
+        ("BLS12_381_G2", flip(bytes(48) + X_LIMIT, 0, 0x80), "a coefficient of x is not below"),
+        ("BLS12_381_G2", flip(bytes(95) + b"\2", 0, 0x80), "not in the group of prime order"),
+        ("BN254_G2", bytes(64) + 64 * b"\xff", "a coefficient of y is not below the modulus"),
+        ("BN254_G2", bytes(127) + b"\1", "not the coordinates of a point"),
+        ("BLS12_377_G2", 96 * b"\x3f", "a coefficient of x is not below the modulus"),
         ("PALLAS", from_hex(31 * "00" + "80"), "no point of the curve with this x"),
         ("PALLAS", from_hex(31 * "ff" + "7f"), "x is not below the modulus"),
         ("PALLAS", flip(GOOD_PALLAS, 0, 1), "x is not below the modulus"),
@@ -175,8 +217,7 @@ def flip(data: bytes, byte: int, bits: int) -> bytes:
 )
 def test_a_bad_encoding_is_named(name: str, data: bytes, words: str) -> None:
     curve = get_curve(name)
-    assert curve.encoding is not None
-    compressed = len(data) == curve.encoding.compressed_bytes
+    compressed = len(data) == get_encoding(curve).compressed_bytes
     good_row = curve.generator.to_bytes(compressed=compressed).tobytes()
     with pytest.raises(PointError, match=f"^{name.lower()}: point 1: .*({words})") as caught:
         curve.from_bytes([good_row, data, good_row])
@@ -194,7 +235,7 @@ def test_points_outside_the_group_are_accepted_without_a_check() -> None:
 @st.composite
 def encodings(draw: st.DrawFn) -> tuple[Curve, bytes]:
     """Encodings of points of curves, with a few bits changed."""
-    curve = get_curve(draw(st.sampled_from(NAMED_G1)))
+    curve = get_curve(draw(st.sampled_from(NAMED_CURVES)))
     point = curve.generator * draw(st.integers(0, 50))
     data = bytearray(point.to_bytes(compressed=draw(st.booleans())).tobytes())
     for _ in range(draw(st.integers(0, 2))):
@@ -211,8 +252,7 @@ def test_what_is_read_is_written_again(case: tuple[Curve, bytes]) -> None:
         point = curve.from_bytes(np.frombuffer(data, np.uint8), check=False)
     except PointError:
         return
-    assert curve.encoding is not None
-    compressed = len(data) == curve.encoding.compressed_bytes
+    compressed = len(data) == get_encoding(curve).compressed_bytes
     assert point.to_bytes(compressed=compressed).tobytes() == data
 
 

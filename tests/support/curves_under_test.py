@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from itertools import product
 from typing import Any
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
+from gpu_executor.curves.host_points import get_arithmetic
+from gpu_executor.curves.point_encoding import PointEncoding
 from gpu_executor.fields import MERSENNE31, Field
 
 IntPoint = tuple[int, int] | None
@@ -15,6 +18,9 @@ IntPoint = tuple[int, int] | None
 
 NAMED_G1 = ["BLS12_381_G1", "BN254_G1", "BLS12_377_G1", "PALLAS", "VESTA", "SECP256K1"]
 """The named curves over prime fields."""
+NAMED_G2 = ["BLS12_381_G2", "BN254_G2", "BLS12_377_G2"]
+"""The named curves over extension fields."""
+NAMED_CURVES = [*NAMED_G1, *NAMED_G2]
 
 
 def make_small(p: int, a: int, b: int, order: int, generator: tuple[int, int]) -> Curve:
@@ -38,6 +44,27 @@ def get_curve(name: str) -> Curve:
     """A named curve."""
     curve: Curve = getattr(gx.curves, name)
     return curve
+
+
+def get_encoding(curve: Curve) -> PointEncoding:
+    """The byte format of a named curve."""
+    assert curve.encoding is not None
+    return curve.encoding
+
+
+def find_outside_points(curve: Curve, count: int) -> PointArray:
+    """Points of a curve with small x that are not in the group of prime order, if it is smaller
+    than the curve: few of the curve's points are in it."""
+    arithmetic = get_arithmetic(curve.key)
+    field, points = arithmetic.field, []
+    for x in itertools.count():
+        coordinate = field.make([x, *[1] * (field.degree - 1)])
+        y = field.sqrt(arithmetic.compute_right_side(coordinate))
+        if y is not None:
+            points.append((coordinate, y))
+        if len(points) == count:
+            break
+    return PointArray(curve, arithmetic.store(points, (count,)))
 
 
 def list_points(curve: Curve) -> list[IntPoint]:

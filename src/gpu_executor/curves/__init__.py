@@ -11,16 +11,22 @@ from gpu_executor.curves.point_array import PointArray
 
 if TYPE_CHECKING:
     BLS12_377_G1: Curve
+    BLS12_377_G2: Curve
     BLS12_381_G1: Curve
+    BLS12_381_G2: Curve
     BN254_G1: Curve
+    BN254_G2: Curve
     PALLAS: Curve
     SECP256K1: Curve
     VESTA: Curve
 
 __all__ = [
     "BLS12_377_G1",
+    "BLS12_377_G2",
     "BLS12_381_G1",
+    "BLS12_381_G2",
     "BN254_G1",
+    "BN254_G2",
     "PALLAS",
     "SECP256K1",
     "VESTA",

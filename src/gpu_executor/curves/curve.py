@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arguments import parse_shape
+from gpu_executor.curves.endomorphism import Endomorphism
 from gpu_executor.curves.host_coordinates import CoordinateField
 from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.curves.point_array import (
@@ -36,8 +37,9 @@ from gpu_executor.errors import (
     GpuError,
     PointError,
 )
-from gpu_executor.fields import Field, FieldArray
+from gpu_executor.fields import ExtensionField, Field
 from gpu_executor.fields.element_array import parse_axes
+from gpu_executor.fields.finite_field import FiniteFieldArray
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
@@ -74,10 +76,13 @@ class Curve:
         generator: tuple[Coefficient, Coefficient],
         name: str | None = None,
         encoding: type[PointEncoding] | None = None,
+        endomorphisms: Sequence[Endomorphism] = (),
     ) -> None:
         """`field` is a `Field` or an `ExtensionField`; a, b and the generator's coordinates are
         integers, or tuples of integers over an extension field. `encoding` is the byte format of
-        points; without one, points have no bytes."""
+        points; without one, points have no bytes. Of `endomorphisms`, the first that has its
+        eigenvalue on the generator checks membership of the group; without one, a multiplication
+        by the order does."""
         self.field = field
         self.name = name or f"curve over {field.name}"
         prime, degree, nonresidue = _describe_field(self.name, field)
@@ -105,7 +110,7 @@ class Curve:
             )
         if not (4 * own_a * own_a % p * own_a + 27 * own_b * own_b) % p:
             raise CurveError(f"{self.name}: the curve is singular: 4 a^3 + 27 b^2 is 0")
-        self._coordinate_layout: Any = self._make_layout()
+        self._coordinate_layout = self._make_layout()
         self._layouts = {"affine": self._make_layout(2), "xyzz": self._make_layout(4)}
         self.encoding = None if encoding is None else encoding(arithmetic)
         self.generator = self._make_generator(generator)
@@ -113,13 +118,14 @@ class Curve:
         self.cofactor = self._find_cofactor(arithmetic.field)
         """The number of points of the curve divided by the order; None where the order does not
         determine it."""
+        self.endomorphism = self._choose_endomorphism(endomorphisms)
 
     # --- parameters ---
 
     def _parse_element(
         self, what: str, value: Coefficient, prime: Prime, degree: int
     ) -> tuple[int, ...]:
-        given = value.tolist() if isinstance(value, FieldArray) else value
+        given = value.tolist() if isinstance(value, FiniteFieldArray) else value
         parts = given if isinstance(given, tuple | list) else (given,)
         if len(parts) > degree or not all(_is_integer(each) for each in parts):
             wanted = "an integer" if degree == 1 else f"an integer, or a tuple of {degree} integers"
@@ -182,11 +188,12 @@ class Curve:
     def __reduce__(self) -> tuple[Any, ...]:
         generator = self.generator.tolist()
         parameters = (self.field, self.key.a, self.key.b, self.order, generator, self.name)
-        return _restore_curve, (*parameters, None if self.encoding is None else type(self.encoding))
+        options = (None if self.encoding is None else type(self.encoding), self.endomorphism)
+        return _restore_curve, (*parameters, *options)
 
     # --- new points ---
 
-    def get_layout(self, form: PointForm) -> Any:
+    def get_layout(self, form: PointForm) -> PointLayout:
         """A point in that form as an element of an array."""
         return self._layouts[form]
 
@@ -208,17 +215,22 @@ class Curve:
         """
         first, second = self._load_coordinate("x", x), self._load_coordinate("y", y)
         _check_one_place([first, second])
-        layout = self._coordinate_layout
-        shapes = [elementwise.get_shape(layout, each) for each in (first, second)]
-        shape = elementwise.find_common_shape(layout, shapes)
-        repeated = [elementwise.broadcast_to(layout, each, shape) for each in (first, second)]
-        found = PointArray(self, indexing.stack(layout, repeated, len(shape)))
+        found = self._join_coordinates(first, second)
         self._check_found(found, check)
         return found
 
+    def _join_coordinates(self, x: PointData, y: PointData) -> PointArray:
+        """Points from the words of their coordinates, which are broadcast."""
+        layout = self._coordinate_layout
+        shape = elementwise.find_common_shape(
+            layout, [elementwise.get_shape(layout, each) for each in (x, y)]
+        )
+        repeated = [elementwise.broadcast_to(layout, each, shape) for each in (x, y)]
+        return PointArray(self, indexing.stack(layout, repeated, len(shape)))
+
     def _load_coordinate(self, what: str, values: Any) -> PointData:
         array = values
-        if not isinstance(values, FieldArray):
+        if not isinstance(values, FiniteFieldArray):
             try:
                 array = self.field.encode(values)
             except ElementRangeError as error:
@@ -430,11 +442,38 @@ class Curve:
         """Which points are in the group of prime order: booleans on the host.
 
         Where that group has all points of the curve, these are the points on the curve. Otherwise
-        every point is multiplied by the order.
+        an endomorphism tells them apart (`endomorphism.py`), or a multiplication by the order.
         """
+        points = self.check_points(p).affine()
+        on_curve = self.is_on_curve(points)
         if self.cofactor == 1:
-            return self.is_on_curve(p)
-        return _fetch_booleans(compute("in_subgroup", self.key, self.check_points(p).data))
+            return on_curve
+        if self.endomorphism is not None:
+            return on_curve & self._has_eigenvalue(points, self.endomorphism)
+        return on_curve & self._has_order(points)
+
+    def _has_order(self, p: PointArray) -> Booleans:
+        """Which points are the point at infinity after a multiplication by the order."""
+        # Scalars are taken modulo the order, so the multiple is by the order less 1.
+        return self.equal(self.mul(p, self.order - 1), self.neg(p))
+
+    def _has_eigenvalue(self, points: PointArray, endomorphism: Endomorphism) -> Booleans:
+        """Which points the endomorphism multiplies by its eigenvalue; points in affine form."""
+        mapped = endomorphism.map_coordinates(points.x, points.y)
+        image = self._join_coordinates(*(self._load_coordinate("x", each) for each in mapped))
+        multiple = self.mul(points, abs(endomorphism.eigenvalue))
+        return self.equal(image, -multiple if endomorphism.eigenvalue < 0 else multiple)
+
+    def _choose_endomorphism(self, given: Sequence[Endomorphism]) -> Endomorphism | None:
+        """The first endomorphism that multiplies the generator by its eigenvalue."""
+        for each in given:
+            if self._has_eigenvalue(self.generator, each):
+                return each
+        if given:
+            raise CurveError(
+                f"{self.name}: no endomorphism multiplies the generator by its eigenvalue"
+            )
+        return None
 
     # --- over many points ---
 
@@ -522,22 +561,31 @@ class Curve:
         shape = elementwise.find_common_shape(layout, [each.shape for each in pair])
         return [each.broadcast_to(shape).data for each in pair]
 
-    def wrap_coordinate(self, data: PointData) -> FieldArray:
+    def wrap_coordinate(self, data: PointData) -> FiniteFieldArray:
         """Words of coordinates as an array of the curve's field."""
-        return FieldArray(self.field, data, self.key.prime.form)
+        array: FiniteFieldArray = self.field.array_type(self.field, data, self.key.prime.form)
+        return array
 
 
 def _describe_field(name: str, field: Any) -> tuple[Prime, int, int]:
     """The prime of a field, its degree over that prime, and the nonresidue of an extension."""
     if isinstance(field, Field):
         return field.prime, 1, 0
+    if isinstance(field, ExtensionField):
+        if not isinstance(field.base, Field):
+            raise CurveError(
+                f"{name}: curves over towers of extensions are not supported; the field must be a "
+                f"Field, or an extension of one, and {field.name} is an extension of "
+                f"{field.base.name}"
+            )
+        return field.prime, field.degree, field.nonresidue
     raise ArgumentTypeError(
         f"{name}: the field must be a Field or an ExtensionField, not {type(field).__name__}"
     )
 
 
 def _is_integer(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool | np.bool_ | FieldArray)
+    return hasattr(value, "__index__") and not isinstance(value, bool | np.bool_ | FiniteFieldArray)
 
 
 def _check_one_place(arrays: Sequence[PointData]) -> None:
@@ -570,6 +618,16 @@ def _restore_curve(
     generator: tuple[Coefficient, Coefficient],
     name: str,
     encoding: type[PointEncoding] | None,
+    endomorphism: Endomorphism | None,
 ) -> Curve:
     """A curve that was pickled: checked again, once for all arrays of its points."""
-    return Curve(field, a, b, order=order, generator=generator, name=name, encoding=encoding)
+    return Curve(
+        field,
+        a,
+        b,
+        order=order,
+        generator=generator,
+        name=name,
+        encoding=encoding,
+        endomorphisms=() if endomorphism is None else (endomorphism,),
+    )

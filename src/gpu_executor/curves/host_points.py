@@ -377,16 +377,6 @@ def is_on_curve(curve: CurveKey, p: Words) -> Booleans:
     return _make_booleans(found, _get_shape(curve, p))
 
 
-def in_subgroup(curve: CurveKey, p: Words) -> Booleans:
-    """Whether the points are on the curve and their order is that of the curve, or 1."""
-    arithmetic = get_arithmetic(curve)
-    points = arithmetic.load(p)
-    multiples = arithmetic.multiply(points, [curve.order] * len(points))
-    pairs = zip(points, multiples, strict=True)
-    found = [end is None and arithmetic.is_on_curve(point) for point, end in pairs]
-    return _make_booleans(found, _get_shape(curve, p))
-
-
 def _get_shape(curve: CurveKey, data: Words) -> tuple[int, ...]:
     """The leading axes: those of points."""
     return data.shape[: data.ndim - len(curve.coordinate_shape) - 1]

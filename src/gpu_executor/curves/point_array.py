@@ -77,7 +77,7 @@ class PointCurve(Protocol):
     def name(self) -> str: ...
     @property
     def key(self) -> CurveKey: ...
-    def get_layout(self, form: PointForm) -> Any: ...
+    def get_layout(self, form: PointForm) -> PointLayout: ...
     def wrap_coordinate(self, data: PointData) -> Any: ...
     def check_points(self, points: Any) -> PointArray: ...
     def add(self, p: Any, q: Any) -> PointArray: ...
@@ -119,7 +119,7 @@ class PointArray(TypedArray):
         return PointArray(self.curve, data)
 
     @property
-    def _layout(self) -> Any:
+    def _layout(self) -> PointLayout:
         return self.curve.get_layout(self.form)
 
     # --- place ---
@@ -422,11 +422,11 @@ def _format_point(point: Any) -> str:
     """A point in few characters: the first digits of its coordinates."""
     if point is None:
         return "infinity"
-    coefficients = [each if isinstance(each, tuple) else (each,) for each in point]
-    texts = ["+".join(map(_format_number, each)) for each in coefficients]
-    return f"({', '.join(texts)})"
+    return f"({', '.join(map(_format_coordinate, point))})"
 
 
-def _format_number(number: int) -> str:
-    text = f"{number:#x}"
+def _format_coordinate(coordinate: Any) -> str:
+    if isinstance(coordinate, tuple):
+        return f"({', '.join(map(_format_coordinate, coordinate))})"
+    text = f"{coordinate:#x}"
     return text if len(text) <= 10 else f"{text[:8]}..."

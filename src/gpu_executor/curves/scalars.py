@@ -13,6 +13,7 @@ from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields import Field, FieldArray
 from gpu_executor.primes import encoding, words
 from gpu_executor.primes.encoding import ByteOrder
+from gpu_executor.typed_array import TypedArray
 
 Words = npt.NDArray[Any]
 
@@ -34,10 +35,10 @@ def to_scalar_words(field: Field, scalars: Any, byteorder: ByteOrder = "big") ->
                 f"{scalars.field.name} was given"
             )
         return scalars.in_form("canonical").data
-    if isinstance(scalars, DeviceArray):
+    if isinstance(scalars, DeviceArray | TypedArray):
         raise ArgumentTypeError(
-            f"scalars on a device are a FieldArray of {field.name}, not a DeviceArray; "
-            "gpu.to_device(field.from_words(words, 'canonical')) makes one"
+            f"scalars are a FieldArray of {field.name}, and not a {type(scalars).__name__}; words "
+            "on a device become one by gpu.to_device(field.from_words(words, 'canonical'))"
         )
     if isinstance(scalars, np.ndarray):
         if is_masked(scalars):
