@@ -84,10 +84,10 @@ def test_iteration_and_reshaping() -> None:
         points.reshape(5, -1)
     with pytest.raises(ArgumentTypeError, match="a shape consists of integers"):
         points.reshape(1.5)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentShapeError, match="are not all axes"):
+    with pytest.raises(ArgumentShapeError, match="does not name axes"):
         points.transpose(0, 0)
     for wrong in (len, iter):
-        with pytest.raises(TypeError, match="a point without axes"):
+        with pytest.raises(TypeError, match="an array without axes"):
             wrong(CURVE.generator)
 
 
@@ -197,6 +197,10 @@ def test_coordinates_are_arrays_of_the_field() -> None:
     assert y.ravel().tolist() == [pair[1] for pair in pairs]
     assert (y * y - x * x * x - 2 * x - 1)[1:].tolist() == [[0] * 4] * 2
     assert (CURVE.from_affine(x, y, check=False) == points).all()
+    single = CURVE.generator
+    assert isinstance(single.x.data, np.ndarray)
+    assert (int(single.x), int(-single.y)) == (69, 101 - 87)
+    assert CURVE.from_affine(single.x, single.y) == single
 
 
 def test_points_from_coordinates_are_checked() -> None:
@@ -320,7 +324,7 @@ def test_points_are_copied_to_a_device_and_back(place: str, request: Any) -> Non
     assert from_there.tolist() == points.tolist()
     with pytest.raises(ArgumentTypeError, match="different places"):
         _ = there + points
-    with pytest.raises(ArgumentTypeError, match="the points are on the host"):
+    with pytest.raises(ArgumentTypeError, match="the array is on the host"):
         _ = points.device
 
 

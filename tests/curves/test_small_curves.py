@@ -88,6 +88,16 @@ def test_msm_of_repeated_points_and_scalars(curve: Curve, count: int) -> None:
     assert curve.msm(encode_points(curve, chosen), scalars).tolist() == expected
 
 
+def test_batches_of_msms_with_scalars_of_one_column() -> None:
+    curve = SMALL[4]
+    points = encode_points(curve, list_points(curve)[:12]).reshape(2, 1, 6)
+    scalars = [[1, 2, 3, 4, 5, 6], [22, 0, 1, 7, 8, 9], [0, 0, 0, 0, 0, 1]]
+    found = curve.msm(points, scalars)
+    assert found.shape == (2, 3)
+    assert (found == (points * scalars).sum(axis=-1)).all()
+    assert (found == curve.msm(points, np.array(scalars, np.uint32))).all()
+
+
 def test_a_curve_over_a_field_in_canonical_form() -> None:
     curve = OVER_MERSENNE31
     points = draw_points(curve, 40, seed=1)

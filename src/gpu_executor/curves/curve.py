@@ -25,7 +25,7 @@ from gpu_executor.curves.point_array import (
     PointForm,
     PointLayout,
 )
-from gpu_executor.curves.point_encoding import BadEncodingError, PointEncoding
+from gpu_executor.curves.point_encoding import PointEncoding
 from gpu_executor.curves.point_operations import compute
 from gpu_executor.curves.scalars import to_scalar_words
 from gpu_executor.device_array import DeviceArray
@@ -37,9 +37,9 @@ from gpu_executor.errors import (
     GpuError,
     PointError,
 )
-from gpu_executor.fields import ExtensionField, Field
-from gpu_executor.fields.element_array import parse_axes
+from gpu_executor.fields import ExtensionField, Field, FieldArray
 from gpu_executor.fields.finite_field import FiniteFieldArray
+from gpu_executor.fields.layout_array import check_one_place, parse_axes
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
@@ -214,21 +214,20 @@ class Curve:
         the group of prime order.
         """
         first, second = self._load_coordinate("x", x), self._load_coordinate("y", y)
-        _check_one_place([first, second])
+        check_one_place([first, second])
         found = self._join_coordinates(first, second)
         self._check_found(found, check)
         return found
 
-    def _join_coordinates(self, x: PointData, y: PointData) -> PointArray:
-        """Points from the words of their coordinates, which are broadcast."""
+    def _join_coordinates(self, x: FiniteFieldArray, y: FiniteFieldArray) -> PointArray:
+        """Points from their coordinates in the form in which the field computes; broadcast."""
         layout = self._coordinate_layout
-        shape = elementwise.find_common_shape(
-            layout, [elementwise.get_shape(layout, each) for each in (x, y)]
-        )
-        repeated = [elementwise.broadcast_to(layout, each, shape) for each in (x, y)]
+        shape = elementwise.find_common_shape(layout, [x.shape, y.shape])
+        repeated = [elementwise.broadcast_to(layout, each.data, shape) for each in (x, y)]
         return PointArray(self, indexing.stack(layout, repeated, len(shape)))
 
-    def _load_coordinate(self, what: str, values: Any) -> PointData:
+    def _load_coordinate(self, what: str, values: Any) -> FiniteFieldArray:
+        """Coordinates as an array of the field, in the form in which it computes."""
         array = values
         if not isinstance(values, FiniteFieldArray):
             try:
@@ -241,8 +240,8 @@ class Curve:
                 f"{self.name}: {what} is an array of {array.field.name}, and the curve is over "
                 f"{self.field.name}"
             )
-        data: PointData = array.in_form(self.key.prime.form).data
-        return data
+        loaded: FiniteFieldArray = array.in_form(self.key.prime.form)
+        return loaded
 
     def from_words(self, data: npt.NDArray[Any], *, check: bool = True) -> PointArray:
         """Points on the host from a copy of their words in affine form (..., 2, coordinate), in
@@ -309,22 +308,8 @@ class Curve:
         A bad encoding raises `PointError`, which names its index. With `check`, so does a point
         outside the group of prime order.
         """
-        encoding = self._get_encoding()
-        rows = self._parse_rows(data, compressed)
-        *shape, width = rows.shape
-        read = (
-            encoding.read_compressed
-            if width == encoding.compressed_bytes
-            else encoding.read_uncompressed
-        )
-        points = []
-        flat = np.ascontiguousarray(rows).tobytes()
-        for index in range(math.prod(shape)):
-            try:
-                points.append(read(flat[index * width : (index + 1) * width]))
-            except BadEncodingError as error:
-                raise PointError(self.name, index, f"{error} (format: {encoding.name})") from None
-        found = PointArray(self, get_arithmetic(self.key).store(points, tuple(shape)))
+        points, shape = self._get_encoding().read_points(self.name, data, compressed)
+        found = PointArray(self, get_arithmetic(self.key).store(points, shape))
         if check:
             self._check_subgroup(found)
         if device is None:
@@ -335,11 +320,9 @@ class Curve:
     def to_bytes(self, points: PointArray, *, compressed: bool = True) -> npt.NDArray[np.uint8]:
         """Points as bytes in the curve's format: an array (..., bytes of a point)."""
         encoding = self._get_encoding()
-        write = encoding.write_compressed if compressed else encoding.write_uncompressed
-        width = encoding.compressed_bytes if compressed else encoding.uncompressed_bytes
         host = self.check_points(points).affine().to_host()
-        data = b"".join(map(write, get_arithmetic(self.key).load(host.numpy())))
-        return np.frombuffer(bytearray(data), np.uint8).reshape(*points.shape, width)
+        rows = encoding.write_points(get_arithmetic(self.key).load(host.numpy()), compressed)
+        return rows.reshape(*points.shape, rows.shape[1])
 
     def _get_encoding(self) -> PointEncoding:
         if self.encoding is None:
@@ -348,51 +331,6 @@ class Curve:
                 "with the field's to_bytes, and from_affine makes points again"
             )
         return self.encoding
-
-    def _parse_rows(self, data: Any, compressed: bool | None) -> npt.NDArray[np.uint8]:
-        """The bytes of points as an array, the bytes of one along the last axis."""
-        encoding = self._get_encoding()
-        widths = {True: encoding.compressed_bytes, False: encoding.uncompressed_bytes}
-        if isinstance(data, np.ndarray):
-            rows = data
-        elif isinstance(data, list | tuple):
-            lengths = sorted({len(each) for each in data if isinstance(each, bytes | bytearray)})
-            if len(lengths) > 1 or not all(isinstance(each, bytes | bytearray) for each in data):
-                raise ArgumentTypeError(
-                    f"{self.name}: a list of encoded points has `bytes` of one length; found "
-                    f"lengths {lengths}"
-                    if lengths
-                    else f"{self.name}: a list of encoded points has `bytes` of one length"
-                )
-            width = lengths[0] if lengths else widths[compressed is not False]
-            rows = np.frombuffer(b"".join(data), np.uint8).reshape(-1, width or 1)
-        else:
-            try:
-                flat = np.frombuffer(data, np.uint8)
-            except (TypeError, ValueError):
-                raise ArgumentTypeError(
-                    f"{self.name}: encoded points are bytes, a list of bytes or an array of uint8, "
-                    f"not {type(data).__name__}"
-                ) from None
-            width = widths[compressed is not False]
-            if flat.size % width:
-                raise ArgumentShapeError(
-                    f"{self.name}: {flat.size} bytes are no multiple of the {width} bytes of a "
-                    f"point; points have {widths[True]} bytes compressed, {widths[False]} "
-                    "uncompressed (compressed=False)"
-                )
-            rows = flat.reshape(-1, width)
-        if rows.dtype != np.uint8:
-            raise ArgumentTypeError(
-                f"{self.name}: encoded points are an array of uint8, not of {rows.dtype}"
-            )
-        allowed = list(widths.values()) if compressed is None else [widths[bool(compressed)]]
-        if not rows.ndim or rows.shape[-1] not in allowed:
-            raise ArgumentShapeError(
-                f"{self.name}: the bytes of a point are along the last axis, "
-                f"{' or '.join(map(str, allowed))} of them; the shape is {rows.shape}"
-            )
-        return rows
 
     # --- point by point ---
 
@@ -418,8 +356,7 @@ class Curve:
         Scalars are taken modulo the order.
         """
         own = self.check_points(p)
-        factors = to_scalar_words(self.scalar_field, scalars, byteorder)
-        _check_scalar_place(own, factors)
+        factors = self._load_scalars(own, scalars, byteorder)
         prime = self.scalar_field.prime
         given = elementwise.get_shape(prime, factors)
         shape = elementwise.find_common_shape(prime, [own.shape, given])
@@ -460,7 +397,8 @@ class Curve:
     def _has_eigenvalue(self, points: PointArray, endomorphism: Endomorphism) -> Booleans:
         """Which points the endomorphism multiplies by its eigenvalue; points in affine form."""
         mapped = endomorphism.map_coordinates(points.x, points.y)
-        image = self._join_coordinates(*(self._load_coordinate("x", each) for each in mapped))
+        x, y = (each.in_form(self.key.prime.form) for each in mapped)
+        image = self._join_coordinates(x, y)
         multiple = self.mul(points, abs(endomorphism.eigenvalue))
         return self.equal(image, -multiple if endomorphism.eigenvalue < 0 else multiple)
 
@@ -505,8 +443,7 @@ class Curve:
         sum of no points is the point at infinity.
         """
         own = self.check_points(points)
-        factors = to_scalar_words(self.scalar_field, scalars, byteorder)
-        _check_scalar_place(own, factors)
+        factors = self._load_scalars(own, scalars, byteorder)
         prime = self.scalar_field.prime
         given = elementwise.get_shape(prime, factors)
         if not own.shape or not given or own.shape[-1] != given[-1]:
@@ -514,9 +451,8 @@ class Curve:
                 f"{self.name}: msm takes as many scalars as points along the last axis; the shapes "
                 f"are {own.shape} (points) and {given} (scalars)"
             )
-        shape = elementwise.find_common_shape(prime, [own.shape, given])
-        repeated = elementwise.broadcast_to(prime, factors, shape)
-        return PointArray(self, compute("msm", self.key, own.broadcast_to(shape).data, repeated))
+        batch = elementwise.find_common_shape(prime, [own.shape[:-1], given[:-1]])
+        return PointArray(self, compute("msm", self.key, own.data, factors, batch))
 
     def concatenate(self, arrays: Sequence[PointArray], *, axis: int = 0) -> PointArray:
         """Points one behind the other along an axis."""
@@ -532,7 +468,7 @@ class Curve:
         given = [self.check_points(each) for each in arrays]
         if not given:
             raise ArgumentShapeError(f"{self.name}: there are no points to join")
-        _check_one_place([each.data for each in given])
+        check_one_place(given)
         if len({each.form for each in given}) > 1:
             given = [each.affine() for each in given]
         layout = self.get_layout(given[0].form)
@@ -553,10 +489,18 @@ class Curve:
             )
         return points
 
+    def _load_scalars(self, points: PointArray, scalars: Any, byteorder: ByteOrder) -> PointData:
+        """Canonical words. Scalars on the host go with any points, scalars on a device with points
+        of that device."""
+        if isinstance(scalars, FieldArray) and scalars.on_device:
+            check_one_place([points, scalars])
+        found: PointData = to_scalar_words(self.scalar_field, scalars, byteorder)
+        return found
+
     def _broadcast_points(self, p: Any, q: Any) -> list[PointData]:
         """The words of two operands of one shape, in one place."""
         pair = [self.check_points(p), self.check_points(q)]
-        _check_one_place([each.data for each in pair])
+        check_one_place(pair)
         layout = self.get_layout("affine")
         shape = elementwise.find_common_shape(layout, [each.shape for each in pair])
         return [each.broadcast_to(shape).data for each in pair]
@@ -586,22 +530,6 @@ def _describe_field(name: str, field: Any) -> tuple[Prime, int, int]:
 
 def _is_integer(value: Any) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool | np.bool_ | FiniteFieldArray)
-
-
-def _check_one_place(arrays: Sequence[PointData]) -> None:
-    """Points are never moved between host and device implicitly."""
-    places = {id(each.storage.device) if isinstance(each, DeviceArray) else None for each in arrays}
-    if len(places) > 1:
-        raise ArgumentTypeError(
-            "the operands are in different places, on the host and on a device or on two devices; "
-            "gpu.to_device(points) and points.to_host() copy one"
-        )
-
-
-def _check_scalar_place(points: PointArray, scalars: PointData) -> None:
-    """Scalars on the host go with any points; scalars on a device with points of that device."""
-    if isinstance(scalars, DeviceArray):
-        _check_one_place([points.data, scalars])
 
 
 def _fetch_booleans(found: Any) -> Booleans:

@@ -12,6 +12,7 @@ of the inversion). Multiples are computed point by point in Jacobian form.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -336,19 +337,22 @@ def sum_points(curve: CurveKey, p: Words) -> Words:
     """The sums over the last axis of points."""
     arithmetic, (*leading, count) = get_arithmetic(curve), _get_shape(curve, p)
     points = arithmetic.load(p)
-    rows = int(np.prod(leading, dtype=np.int64))
-    split = [points[row * count : (row + 1) * count] for row in range(rows)]
+    split = [points[at * count : (at + 1) * count] for at in range(math.prod(leading))]
     return arithmetic.store(arithmetic.sum_rows(split), tuple(leading))
 
 
-def msm(curve: CurveKey, points: Words, scalars: Words) -> Words:
+def msm(curve: CurveKey, points: Words, scalars: Words, batch: tuple[int, ...]) -> Words:
     """The sums of k P over the last axis of points (..., n); the scalars are words
-    (..., n, words of a scalar) below the order."""
+    (..., n, words of a scalar) below the order. The leading axes of both are broadcast to
+    `batch`."""
     arithmetic, (*leading, count) = get_arithmetic(curve), _get_shape(curve, points)
     loaded, factors = arithmetic.load(points), _load_scalars(curve, scalars)
-    rows = [slice(at * count, (at + 1) * count) for at in range(int(np.prod(leading, dtype=int)))]
-    found = [arithmetic.combine(loaded[row], factors[row]) for row in rows]
-    return arithmetic.store(found, tuple(leading))
+    point_rows = [loaded[at * count : (at + 1) * count] for at in range(math.prod(leading))]
+    outer = scalars.shape[: scalars.ndim - (1 if _is_one_column(curve) else 2)]
+    scalar_rows = [factors[at * count : (at + 1) * count] for at in range(math.prod(outer))]
+    pairs = zip(_number_rows(tuple(leading), batch), _number_rows(outer, batch), strict=True)
+    found = [arithmetic.combine(point_rows[one], scalar_rows[two]) for one, two in pairs]
+    return arithmetic.store(found, batch)
 
 
 def to_affine(curve: CurveKey, p: Words) -> Words:
@@ -387,6 +391,18 @@ def _load_scalars(curve: CurveKey, scalars: Words) -> list[int]:
     width = 4 * -(-curve.order.bit_length() // 32)
     flat: Any = np.ascontiguousarray(scalars).tobytes()
     return [int.from_bytes(flat[at : at + width], "little") for at in range(0, len(flat), width)]
+
+
+def _is_one_column(curve: CurveKey) -> bool:
+    """Whether a scalar is one column, so that scalars have no axis of columns."""
+    return curve.order.bit_length() <= 64
+
+
+def _number_rows(own: tuple[int, ...], batch: tuple[int, ...]) -> list[int]:
+    """The number of the row at each place of the batch, where NumPy's rules repeat rows."""
+    numbers = np.arange(math.prod(own)).reshape(own)
+    found: list[int] = np.broadcast_to(numbers, batch).ravel().tolist()
+    return found
 
 
 def _make_booleans(found: Sequence[bool], shape: tuple[int, ...]) -> Booleans:

@@ -8,8 +8,7 @@ with x = X / ZZ, y = Y / ZZZ and ZZ^3 = ZZZ^2; ZZ and ZZZ are 0 for the point at
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NoReturn, Protocol
@@ -22,10 +21,10 @@ from gpu_executor.curves.point_operations import compute
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
-from gpu_executor.ops import elementwise, indexing
+from gpu_executor.fields.layout_array import LayoutArray
+from gpu_executor.ops import elementwise
 from gpu_executor.primes import Form, Prime
 from gpu_executor.primes.curve_key import CurveKey
-from gpu_executor.typed_array import TypedArray
 
 PointForm = Literal["affine", "xyzz"]
 PointData = npt.NDArray[Any] | DeviceArray
@@ -95,15 +94,14 @@ class PointCurve(Protocol):
     def stack(self, arrays: Sequence[PointArray], *, axis: int) -> PointArray: ...
 
 
-class PointArray(TypedArray):
+class PointArray(LayoutArray):
     """Points of a curve, on the host or on a device; `Curve` makes them. Axes are axes of points.
 
     Operators: P + Q, P - Q, -P, P * k and k * P with integers or with a scalar for each point, and
     comparisons, point by point. The points themselves cannot be changed.
     """
 
-    __slots__ = ("curve", "data", "form", "shape")
-    __array_ufunc__ = None  # NumPy leaves its operators to this class
+    __slots__ = ("curve", "form")
 
     def __init__(self, curve: Any, data: PointData) -> None:
         """`curve` is a `Curve`. `data` are words of points in either form, each coordinate below
@@ -112,35 +110,17 @@ class PointArray(TypedArray):
         self.data = data
         axes = len(data.shape) - len(curve.key.coordinate_shape) - 1
         self.form: PointForm = COORDINATES[data.shape[axes]]
-        self.shape: Shape = data.shape[:axes]
+        self.shape = data.shape[:axes]
         """In points: the coordinates and the columns of a coordinate are not axes."""
 
     def _with(self, data: PointData) -> PointArray:
         return PointArray(self.curve, data)
 
     @property
-    def _layout(self) -> PointLayout:
+    def layout(self) -> PointLayout:
         return self.curve.get_layout(self.form)
 
     # --- place ---
-
-    @property
-    def on_device(self) -> bool:
-        return isinstance(self.data, DeviceArray)
-
-    @property
-    def device(self) -> ArrayDevice:
-        """The device that holds the points; an error for points on the host."""
-        if not isinstance(self.data, DeviceArray):
-            raise ArgumentTypeError(
-                "the points are on the host; gpu.to_device(points) copies them to a device"
-            )
-        device: ArrayDevice = self.data.storage.device
-        return device
-
-    def to_host(self) -> PointArray:
-        """The same points in host memory; points on the host share their memory."""
-        return self._with(self.data.numpy() if isinstance(self.data, DeviceArray) else self.data)
 
     def copy_to_device(self, device: ArrayDevice) -> PointArray:
         """A copy on the device, in the same form; points of that device are returned as they
@@ -149,23 +129,11 @@ class PointArray(TypedArray):
             return self
         return self._with(device.put(self.numpy()))
 
-    def numpy(self) -> npt.NDArray[Any]:
-        """The words in the array's form; read-only for points on the host, whose words they are."""
-        if isinstance(self.data, DeviceArray):
-            return self.data.numpy()
-        found: npt.NDArray[Any] = self.data.view()
-        found.flags.writeable = False  # words that are not points would give wrong results
-        return found
-
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
         raise ArgumentTypeError(
             "points do not become an array of numbers; numpy() has their words, .x and .y their "
             "coordinates, to_bytes() their bytes"
         )
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.data.nbytes)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the words: points on a device come back on the host."""
@@ -210,74 +178,14 @@ class PointArray(TypedArray):
 
     # --- shape ---
 
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("a point without axes has no length")
-        return self.shape[0]
-
     def __bool__(self) -> NoReturn:
         raise ArgumentTypeError(
             "points have no truth value; is_infinity() says which are the point at infinity"
         )
 
-    def __iter__(self) -> Iterator[PointArray]:
-        if not self.shape:
-            raise TypeError("a point without axes cannot be iterated over")
-        return (self[index] for index in range(self.shape[0]))
-
-    def __getitem__(self, item: Any) -> PointArray:
-        """Points, as NumPy indexes elements: a view, or a copy for masks and index arrays."""
-        return self._with(indexing.get_items(self._layout, self.data, item))
-
-    def reshape(self, *shape: int | Shape) -> PointArray:
-        """The same points in another shape, given as lengths or as one tuple; one may be -1."""
-        given: Any = shape[0] if len(shape) == 1 and np.iterable(shape[0]) else shape
-        try:
-            lengths = tuple(map(operator.index, given))
-        except TypeError:
-            raise ArgumentTypeError(f"a shape consists of integers, not {given!r}") from None
-        known = math.prod(length for length in lengths if length != -1)
-        if lengths.count(-1) == 1 and known > 0 and self.size % known == 0:
-            lengths = tuple(self.size // known if each == -1 else each for each in lengths)
-        if min(lengths, default=0) < 0 or math.prod(lengths) != self.size:
-            raise ArgumentShapeError(
-                f"points of shape {self.shape} cannot be reshaped to {lengths}"
-            )
-        return self._with(elementwise.reshape(self._layout, self.data, lengths))
-
-    def ravel(self) -> PointArray:
-        """The points along one axis: a view where possible."""
-        return self.reshape(-1)
-
-    def transpose(self, *axes: int) -> PointArray:
-        """A view with the axes in another order, by default reversed."""
-        order = [operator.index(axis) % max(self.ndim, 1) for axis in axes]
-        if axes and sorted(order) != list(range(self.ndim)):
-            raise ArgumentShapeError(f"axes {axes} are not all axes of shape {self.shape}")
-        order = order or list(reversed(range(self.ndim)))
-        return self._with(elementwise.transpose(self._layout, self.data, order))
-
     def broadcast_to(self, shape: Shape) -> PointArray:
         """A view of that shape, which repeats points by NumPy's rules."""
-        return self._with(elementwise.broadcast_to(self._layout, self.data, shape))
-
-    def copy(self) -> PointArray:
-        """A copy in the same place."""
-        return self._with(self.data.copy())
-
-    def __copy__(self) -> PointArray:
-        return self.copy()
-
-    def __deepcopy__(self, _memo: object) -> PointArray:
-        return self.copy()
+        return self._with(elementwise.broadcast_to(self.layout, self.data, shape))
 
     # --- coordinates ---
 
@@ -298,8 +206,9 @@ class PointArray(TypedArray):
         return self._get_coordinate(1)
 
     def _get_coordinate(self, number: int) -> Any:
-        axes = (slice(None),) * self.ndim
-        return self.curve.wrap_coordinate(self.affine().data[(*axes, number)])
+        # Because of the ellipsis NumPy returns an array and never a scalar.
+        index: Any = (*[slice(None)] * self.ndim, number, ...)
+        return self.curve.wrap_coordinate(self.affine().data[index])
 
     def tolist(self) -> Any:
         """The points as nested lists of (x, y), or of None for the point at infinity; coordinates
@@ -405,7 +314,7 @@ _NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.size: lambda a: a.size,
     np.sum: lambda a, axis=None, keepdims=False: a.sum(axis, keepdims=keepdims),
     np.reshape: lambda a, shape: a.reshape(shape),
-    np.transpose: lambda a, axes=None: a.transpose(*(axes or ())),
+    np.transpose: lambda a, axes=None: a.transpose(axes),
     np.copy: lambda a: a.copy(),
     np.concatenate: lambda arrays, axis=0: _find_curve(arrays).concatenate(arrays, axis=axis),
     np.stack: lambda arrays, axis=0: _find_curve(arrays).stack(arrays, axis=axis),

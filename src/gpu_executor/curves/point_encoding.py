@@ -10,13 +10,20 @@ by the highest coefficient that is not 0. Others take the one whose lowest bit i
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from gpu_executor.curves.host_coordinates import Coordinate
 from gpu_executor.curves.host_points import Point, PointArithmetic
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, PointError
 from gpu_executor.primes import encoding
 
+Bytes = npt.NDArray[np.uint8]
 ByteOrder = Literal["big", "little"]
 
 
@@ -46,6 +53,56 @@ class PointEncoding(ABC):
     def uncompressed_bytes(self) -> int:
         """Bytes of an uncompressed point."""
         return 2 * self.coordinate_bytes
+
+    # --- arrays of bytes ---
+
+    def read_points(
+        self, curve: str, data: Any, compressed: bool | None
+    ) -> tuple[list[Point], tuple[int, ...]]:
+        """The points in bytes, in flat order, and their shape; `Curve.from_bytes` says what `data`
+        may be. `curve` is the name of the curve, for messages."""
+        rows = self._parse_rows(curve, data, compressed)
+        *shape, width = rows.shape
+        is_compressed = width == self.compressed_bytes
+        read = self.read_compressed if is_compressed else self.read_uncompressed
+        points, flat = [], np.ascontiguousarray(rows).tobytes()
+        for index in range(math.prod(shape)):
+            try:
+                points.append(read(flat[index * width : (index + 1) * width]))
+            except BadEncodingError as error:
+                raise PointError(curve, index, f"{error} (format: {self.name})") from None
+        return points, tuple(shape)
+
+    def write_points(self, points: Sequence[Point], compressed: bool) -> Bytes:
+        """The bytes of points, one in each row."""
+        write = self.write_compressed if compressed else self.write_uncompressed
+        width = self.compressed_bytes if compressed else self.uncompressed_bytes
+        data = bytearray(b"".join(map(write, points)))
+        return np.frombuffer(data, np.uint8).reshape(len(points), width)
+
+    def _parse_rows(self, curve: str, data: Any, compressed: bool | None) -> Bytes:
+        """The bytes of points as an array, the bytes of one along the last axis."""
+        widths = {True: self.compressed_bytes, False: self.uncompressed_bytes}
+        default = widths[compressed is not False]
+        if isinstance(data, np.ndarray):
+            rows = data
+        elif isinstance(data, list | tuple):
+            rows = _join_rows(curve, data, default)
+        else:
+            rows = _split_bytes(curve, data, default)
+        if rows.dtype != np.uint8:
+            raise ArgumentTypeError(
+                f"{curve}: encoded points are an array of uint8, not of {rows.dtype}"
+            )
+        allowed = list(widths.values()) if compressed is None else [widths[bool(compressed)]]
+        if not rows.ndim or rows.shape[-1] not in allowed:
+            raise ArgumentShapeError(
+                f"{curve}: the bytes of a point are along the last axis, "
+                f"{' or '.join(map(str, allowed))} of them; the shape is {rows.shape}"
+            )
+        return rows
+
+    # --- one point ---
 
     @abstractmethod
     def write_compressed(self, point: Point) -> bytes:
@@ -113,6 +170,36 @@ class PointEncoding(ABC):
     def get_sign(self, y: Coordinate) -> bool:
         """The flag of y: whether it is the larger root."""
         return self.field.is_larger(y)
+
+
+def _join_rows(curve: str, data: Sequence[Any], default: int) -> Bytes:
+    """Encoded points in a list; `default` is the width of none."""
+    if not all(isinstance(each, bytes | bytearray) for each in data):
+        raise ArgumentTypeError(f"{curve}: a list of encoded points has `bytes` of one length")
+    lengths = sorted({len(each) for each in data})
+    if len(lengths) > 1:
+        raise ArgumentTypeError(
+            f"{curve}: a list of encoded points has `bytes` of one length; found lengths {lengths}"
+        )
+    width = lengths[0] if lengths else default
+    return np.frombuffer(b"".join(data), np.uint8).reshape(len(data), width)
+
+
+def _split_bytes(curve: str, data: Any, width: int) -> Bytes:
+    """Encoded points of `width` bytes each, one after the other."""
+    try:
+        flat = np.frombuffer(data, np.uint8)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{curve}: encoded points are bytes, a list of bytes or an array of uint8, not "
+            f"{type(data).__name__}"
+        ) from None
+    if flat.size % width:
+        raise ArgumentShapeError(
+            f"{curve}: {flat.size} bytes are no multiple of the {width} bytes of a point; "
+            "compressed=False reads uncompressed points, compressed=True compressed ones"
+        )
+    return flat.reshape(-1, width)
 
 
 def _require_zeros(data: bytes) -> None:

@@ -22,8 +22,8 @@ from gpu_executor.fields.finite_field import (
     FiniteFieldArray,
     Operand,
     as_int,
-    check_one_place,
 )
+from gpu_executor.fields.layout_array import check_one_place
 from gpu_executor.kernel import Kernel
 from gpu_executor.ops import elementwise, extensions
 from gpu_executor.ops.elementwise import ElementData, Words

@@ -18,8 +18,8 @@ from gpu_executor.fields.finite_field import (
     FiniteFieldArray,
     Operand,
     as_int,
-    check_one_place,
 )
+from gpu_executor.fields.layout_array import check_one_place
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import find_field_operation
 from gpu_executor.ops import elementwise, matrices, polynomials, powers, scans, transforms

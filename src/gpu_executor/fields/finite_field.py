@@ -23,8 +23,8 @@ from gpu_executor.fields.element_array import (
     ElementArray,
     check_form,
     explain_single_form,
-    parse_axes,
 )
+from gpu_executor.fields.layout_array import check_one_place, parse_axes
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import ElementLayout, Form, Prime, PrimeOrExtension, words
@@ -685,15 +685,6 @@ class FiniteField(ABC, Generic[A]):
             return self._wrap(self._load_scalar(values, like))
         encoded = self.encode(values, reduce=True)
         return encoded.copy_to_device(like.device) if like.on_device else encoded
-
-
-def check_one_place(arrays: Iterable[ElementArray]) -> None:
-    """Arrays are never moved between host and device implicitly."""
-    if len({id(each.device) if each.on_device else None for each in arrays}) > 1:
-        raise ArgumentTypeError(
-            "the operands are in different places, on the host and on a device or on two devices; "
-            "gpu.to_device(array) and array.to_host() copy one"
-        )
 
 
 def as_int(number: Any, what: str) -> int:
