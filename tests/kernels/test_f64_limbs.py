@@ -166,6 +166,18 @@ def test_chains_of_products_are_exact(
     assert words.to_ints(prime, found) == exact
 
 
+def test_products_in_an_extension_are_exact(
+    gpu: gx.PersistentVulkanBackend, device: DeviceMemory
+) -> None:
+    field = gx.ExtensionField(gx.fields.BLS12_381_FQ, 2**200 + 3)
+    edges = limb_edges(field.prime)[:30]
+    a, b = field.encode([(x, y) for x in edges for y in edges[:4]]), field.random(120, seed=1)
+    kernels = [passes.scan_kernel(field.prime, "extension_products", f64_limbs=f) for f in (0, 1)]
+    assert kernels[0].digest != kernels[1].digest
+    found = gpu.to_device(a) * gpu.to_device(b)
+    assert found.tolist() == (a * b).tolist()
+
+
 def test_only_products_of_large_primes_have_f64_limbs() -> None:
     for operation in OPERATIONS:
         own = "f64_limbs" if operation in PRODUCTS else "wide"

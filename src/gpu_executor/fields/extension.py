@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gpu_executor.arguments import parse_shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ElementRangeError
-from gpu_executor.fields.field import BLS12_377_FQ, BLS12_381_FQ, BN254_FQ, Field
+from gpu_executor.fields.field import BLS12_377_FQ, BLS12_381_FQ, BN254_FQ, Field, shorten
 from gpu_executor.fields.finite_field import (
     FiniteField,
     FiniteFieldArray,
@@ -390,8 +390,10 @@ def _describe(base: Field | ExtensionField, nonresidue: Scalar, degree: int) -> 
     level = len(base.layout.degrees) if isinstance(base, ExtensionField) else 0
     variable = VARIABLES[level % len(VARIABLES)]
     term = f"- {nonresidue}"
-    if isinstance(nonresidue, int) and nonresidue > base.modulus // 2:
-        term = f"+ {base.modulus - nonresidue}"
+    if isinstance(nonresidue, int):
+        is_negative = nonresidue > base.modulus // 2
+        size = base.modulus - nonresidue if is_negative else nonresidue
+        term = f"{'+' if is_negative else '-'} {shorten(size)}"
     return f"{base.name}[{variable}]/({variable}^{degree} {term})"
 
 

@@ -330,11 +330,18 @@ class Field(FiniteField[FieldArray]):
 
 def _name_modulus(modulus: int) -> str:
     """The name of a field that the caller gave no name: it tells moduli apart."""
-    digits = str(modulus)
+    shown = shorten(modulus)
+    bits = "" if shown.isdigit() else f" of {modulus.bit_length()} bits"
+    return f"prime {shown}{bits}"
+
+
+def shorten(number: int) -> str:
+    """The digits of a number, or the first and the last ones of a long one."""
+    digits = str(number)
     if len(digits) <= MAX_NAME_DIGITS:
-        return f"prime {digits}"
-    shown = f"{modulus:#x}"
-    return f"prime {shown[:10]}...{shown[-8:]} of {modulus.bit_length()} bits"
+        return digits
+    shown = f"{number:#x}"
+    return f"{shown[:10]}...{shown[-8:]}"
 
 
 def _restore_field(modulus: int, name: str, factors: tuple[int, ...]) -> Field:

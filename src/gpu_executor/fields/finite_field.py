@@ -679,8 +679,9 @@ class FiniteField(ABC, Generic[A]):
         """
         if isinstance(values, FiniteFieldArray):
             given: Any = values
-            check_one_place([self._check(given), like])
-            return self._check(given)
+            found = self._check(given)
+            check_one_place([found, like])
+            return found
         if not isinstance(values, list | tuple | np.ndarray):
             return self._wrap(self._load_scalar(values, like))
         encoded = self.encode(values, reduce=True)

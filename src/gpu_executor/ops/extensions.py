@@ -172,7 +172,7 @@ def invert(field: Extension, x: ElementData) -> ElementData:
 def compute_norms(field: Extension, x: ElementData) -> ElementData:
     """The product of all conjugates of x, which is an element of the base."""
     work = _Calculation(x)
-    result, _ = work.compute_norms(field, x)
+    result = work.compute_norms(field, x, work.multiply_conjugates(field, x))
     work.submit()
     return result.copy()
 
@@ -513,40 +513,39 @@ class _Calculation:
 
     def _conjugate(self, field: Extension, x: ElementData, times: int) -> ElementData:
         """x^(q^times), q the number of elements of the base."""
+        if field.degree == 2 and self.device is None:  # on the host a product is slower
+            first, second = (get_coefficient(field, x, i) for i in (0, 1))
+            return self.join_coefficients(field, [first, self.apply(field.base, "neg", second)])
         factors = field.relative_factors
         powers = tuple(extension.power(field.base, factors[i], times) for i in range(field.degree))
         return self._multiply_coefficients(field, x, powers)
 
-    def compute_norms(
-        self, field: Extension, x: ElementData
-    ) -> tuple[ElementData, ElementData | None]:
-        """The norm, and the product of all conjugates but x itself; None for degree 2, where it is
-        the only other conjugate."""
-        base = field.base
+    def compute_norms(self, field: Extension, x: ElementData, others: ElementData) -> ElementData:
+        """The product of x and its other conjugates, which is an element of the base."""
         if field.degree == 2:  # (a + b u) (a - b u) = a^2 - nonresidue b^2
-            squares = self.multiply(base, x, x)
+            squares = self.multiply(field.base, x, x)
             high = self._multiply_by_nonresidue(field, get_coefficient(field, squares, 1))
-            return self.apply(base, "sub", get_coefficient(field, squares, 0), high), None
+            return self.apply(field.base, "sub", get_coefficient(field, squares, 0), high)
+        return get_coefficient(field, self.multiply(field, x, others), 0)
+
+    def multiply_conjugates(self, field: Extension, x: ElementData) -> ElementData:
+        """The product of all conjugates but x itself."""
+        if field.degree == 2:
+            return self._conjugate(field, x, 1)
         if field.degree == 3:
-            others = self._conjugate(field, x, 1)
-            others = self.multiply(field, others, self._conjugate(field, x, 2))
-        else:
-            half = self._conjugate(field, x, 2)
-            pair = self.multiply(field, x, half)
-            others = self.multiply(field, half, self._conjugate(field, pair, 1))
-        return get_coefficient(field, self.multiply(field, x, others), 0), others
+            first, second = (self._conjugate(field, x, times) for times in (1, 2))
+            return self.multiply(field, first, second)
+        half = self._conjugate(field, x, 2)
+        pair = self.multiply(field, x, half)
+        return self.multiply(field, half, self._conjugate(field, pair, 1))
 
     def invert(self, field: PrimeOrExtension, x: ElementData) -> ElementData:
         """1 / x, and 0 for 0."""
         if isinstance(field, Prime):
             return scans.invert(field, x, steps=self._steps)
-        norms, others = self.compute_norms(field, x)
-        inverses = self.invert(field.base, norms)
-        if others is not None:
-            return self.scale(field, others, inverses)
-        scaled = self.scale(field, x, inverses)
-        first, second = (get_coefficient(field, scaled, i) for i in (0, 1))
-        return self.join_coefficients(field, [first, self.apply(field.base, "neg", second)])
+        others = self.multiply_conjugates(field, x)
+        norms = self.compute_norms(field, x, others)
+        return self.scale(field, others, self.invert(field.base, norms))
 
 
 def _find_small(prime: Prime, value: int) -> int:
