@@ -70,6 +70,12 @@ def test_msm_is_that_of_arkworks(count: int) -> None:
     assert own.to_bytes().tobytes() == bytes(expected.to_compressed_bytes())
 
 
+def test_many_multiples_of_one_point_are_those_of_arkworks() -> None:
+    scalars = draw_scalars(G1.order, 60, seed=8)
+    expected = [bytes((G1Point() * to_arkworks(k)).to_compressed_bytes()) for k in scalars]
+    assert [each.tobytes() for each in (G1.generator * scalars).to_bytes()] == expected
+
+
 def test_compressed_bytes_are_those_of_arkworks() -> None:
     scalars = draw_scalars(G1.order, 20, seed=7)
     expected = [bytes((G1Point() * to_arkworks(k)).to_compressed_bytes()) for k in scalars]

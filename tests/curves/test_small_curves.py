@@ -54,6 +54,15 @@ def test_every_multiple(curve: Curve) -> None:
 
 
 @small
+def test_many_multiples_of_every_point(curve: Curve) -> None:
+    """They come from tables of the point's multiples, where points of small order repeat."""
+    scalars = [k % curve.order for k in range(curve.order + 20)]
+    for point in list_points(curve):
+        expected = [multiply_ints(curve, scalar, point) for scalar in scalars]
+        assert (encode_points(curve, [point]) * scalars).tolist() == expected
+
+
+@small
 def test_membership_of_every_point(curve: Curve) -> None:
     points = list_points(curve)
     array = encode_points(curve, points)

@@ -4,9 +4,9 @@ A coordinate of a curve over a prime field is an `int`. Over an extension field 
 `ExtensionElement`, which has the operators of an `int` that formulas need: sums, products and the
 remainder modulo p. So one text of a formula serves both, and `(x * y - z) % p` reduces once.
 
-Integers of Python are as fast as vectors of words, and faster for few points. One product of 381
-bits takes 0.5 to 1.3 us, with NumPy's words (`primes.words`) 0.8 us in blocks of 8,192 and 53 us in
-blocks of 16 (Neoverse-N1).
+Integers of Python are as fast as vectors of words, and much faster for few points: a product modulo
+BLS12-381's q takes 1.1 us, and with NumPy's words (`primes.words`) 1.1 us in blocks of 8,192 and 22
+us in blocks of 16 (Intel Xeon, 2.5 GHz).
 """
 
 from __future__ import annotations
