@@ -45,6 +45,7 @@ def test_a_field_of_characteristic_3_is_refused() -> None:
 @pytest.mark.parametrize(
     ("field", "changes", "words"),
     [
+        (17, {"name": None}, "curve over 17: the field must be a Field or an ExtensionField"),
         (17, {}, "the field must be a Field or an ExtensionField, not int"),
         (Field(17), {"a": 1.5}, "a must be an integer, not 1.5"),
         (Field(17), {"b": (1, 2)}, "b must be an integer, not "),

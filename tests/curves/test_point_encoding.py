@@ -224,6 +224,17 @@ def test_a_bad_encoding_is_named(name: str, data: bytes, words: str) -> None:
     assert caught.value.index == 1
 
 
+@both_kinds
+def test_a_point_with_y_0_has_no_larger_root(compressed: bool) -> None:
+    """(-1, 0) is a point of order 2 of y^2 = x^3 + 1."""
+    curve = gx.curves.BLS12_377_G1
+    points = encode_points(curve, [(curve.field.modulus - 1, 0)])
+    data = points.to_bytes(compressed=compressed)
+    assert (curve.from_bytes(data, check=False) == points).all()
+    with pytest.raises(PointError, match=r"point 0: .*larger root"):
+        curve.from_bytes(flip(data.tobytes(), -1, 0x80), compressed=compressed, check=False)
+
+
 def test_points_outside_the_group_are_accepted_without_a_check() -> None:
     data = from_hex("80" + 46 * "00" + "04")
     points = BLS.from_bytes(data, check=False)

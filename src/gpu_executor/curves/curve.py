@@ -81,10 +81,10 @@ class Curve:
         """`field` is a `Field` or an `ExtensionField`; a, b and the generator's coordinates are
         integers, or tuples of integers over an extension field. `encoding` is the byte format of
         points; without one, points have no bytes. Of `endomorphisms`, the first that has its
-        eigenvalue on the generator checks membership of the group; without one, a multiplication
-        by the order does."""
+        eigenvalue on the generator checks membership of the group: no other point of the curve may
+        have that eigenvalue. Without one, a multiplication by the order checks it."""
         self.field = field
-        self.name = name or f"curve over {field.name}"
+        self.name = name or f"curve over {getattr(field, 'name', field)}"
         prime, degree, nonresidue = _describe_field(self.name, field)
         self.key = CurveKey(
             prime,
