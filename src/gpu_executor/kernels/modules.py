@@ -78,6 +78,11 @@ class SpecId(IntEnum):
     ORDER = 67
     INDICES = 68
     SHARED_BINS = 69
+    A_IS_ZERO = 70
+    NONRESIDUE = 71
+    MODULUS = 72
+    """The first of 28 limbs."""
+    LANES = 100
 
 
 F64_LIMB_BITS = 52

@@ -12,10 +12,15 @@
 
 layout(constant_id = ID_NEGATIVE_INVERSE) const uint NEGATIVE_INVERSE = 0; // -1/p mod 2^LIMB_BITS
 
+#ifdef LIMB_FORM
+// The Montgomery factor is 2^(LIMBS * LIMB_BITS): no operand is shifted.
+const uint SQUARE_ODD = 0;
+#else
 // Both factors of a square have the same limbs, so each is shifted by half of SHIFT. If SHIFT is
 // odd, every product is doubled once more.
 const uint SQUARE_SHIFT = SHIFT / 2;
 const uint SQUARE_ODD = SHIFT % 2;
+#endif
 
 // p = 1 mod 2^LIMB_BITS, as in scalar fields of high two-adicity. Clearing the lowest limb then
 // takes no multiplication: 50.0 instead of 47.0 G products/s at 255 bits (NVIDIA H200).
@@ -101,6 +106,25 @@ void mul_limbs(uint x[LIMBS], uint y[LIMBS], out uint z[LIMBS]) {
         end_column(k, p, m, z, t, above);
     }
 }
+
+#ifdef LIMB_FORM
+// (a * b + c * d) / 2^(LIMBS * LIMB_BITS) mod p: two products and one reduction. Below 2p if the
+// sum is below p * 2^(LIMBS * LIMB_BITS).
+void mul_add_limbs(uint a[LIMBS], uint b[LIMBS], uint c[LIMBS], uint d[LIMBS], out uint z[LIMBS]) {
+    uint p[LIMBS], m[LIMBS];
+    load_modulus_limbs(p);
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) m[i] = z[i] = 0;
+    uint64_t t = 0;
+    [[unroll]] for (uint k = 0; k < 2 * LIMBS; ++k) {
+        uint64_t above = 0;
+        add_column(k, a, b, t, above);
+        if (LIMBS * 2 >= OVERFLOW_COUNT) fold(t, above);
+        add_column(k, c, d, t, above);
+        if (LIMBS * 3 >= OVERFLOW_COUNT) fold(t, above);
+        end_column(k, p, m, z, t, above);
+    }
+}
+#endif
 
 // x^2 * 2^SQUARE_ODD / 2^(LIMBS * LIMB_BITS) mod p, below 2p: the Montgomery square of an element
 // that words_to_limbs shifted by SQUARE_SHIFT.

@@ -26,4 +26,8 @@
 #define ID_ORDER 67
 #define ID_INDICES 68
 #define ID_SHARED_BINS 69
+#define ID_A_IS_ZERO 70
+#define ID_NONRESIDUE 71
+#define ID_MODULUS 72
+#define ID_LANES 100
 #endif

@@ -1,0 +1,163 @@
+"""Kernels on points of curves: which module serves a curve, its constants and its limbs.
+
+Only a `Dispatch` runs these kernels (`ops/points.py`, `ops/msm.py`). `glsl/curves/coordinate.glsl`
+describes the numbers that they compute with, `glsl/curves/point_group.glsl` the groups.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.errors import KernelError
+from gpu_executor.kernel import Constant, Kernel
+from gpu_executor.kernels.modules import SpecId, load_spirv
+from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
+from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.primes.prime import LIMB_BITS, LimbLayout
+from gpu_executor.spirv import read_interface
+
+CURVE_DEGREES = (1, 2)
+"""The degrees of fields whose curves have kernels."""
+SLACK, SLACK_PER_NONRESIDUE = 100, 160
+"""How much larger than p the numbers of curve kernels may be: the largest product of two lazily
+reduced numbers, in units of p^2 (glsl/curves/point_group.glsl). With degree 2 a product is the sum
+of two, of which one is multiplied by the nonresidue."""
+MAX_NONRESIDUE = 16
+MAX_LIMBS = 28
+"""The limbs of a modulus that fit the specialization constants."""
+SLOTS = 4
+"""Products that a group of invocations computes at the same time."""
+GROUP_WORK_GROUP, GROUP_WORK_GROUP_ON_CPU = 64, 16
+"""Invocations of a work-group of kernels that compute in groups. Each group has registers in shared
+memory, 832 bytes at 381 bits."""
+SINGLE_WORK_GROUP = 64
+_ARRAYS = {
+    "to_limb_form": (2, 1),
+    "accumulate": (4, 3),
+    "combine": (3, 3),
+    "reduce_buckets": (3, 2),
+    "join_windows": (2, 1),
+}
+"""The numbers of inputs and outputs."""
+_SINGLE = ("to_limb_form",)
+"""The kernels in which every invocation is alone."""
+
+
+def list_variants(operation: str, degree: int) -> tuple[bool, ...]:
+    """Return whether there are modules without and with groups (GROUPED); other kernels have one
+    module only.
+    """
+    if operation != "accumulate":
+        return (False,)
+    return (False, True) if degree == 1 else (True,)
+
+
+def curve_module_name(operation: str, degree: int, *, grouped: bool) -> str:
+    """Return the name of the module of an operation on points."""
+    return f"curve{degree}{'_grouped' * grouped}_{operation}"
+
+
+def get_small_nonresidue(curve: CurveKey) -> int:
+    """Return the nonresidue as a small integer, negative or positive; refuses a large one."""
+    found = min(curve.nonresidue, curve.nonresidue - curve.prime.modulus, key=abs)
+    if curve.degree not in CURVE_DEGREES or abs(found) > MAX_NONRESIDUE:
+        raise KernelError(
+            f"curves over a field of degree {curve.degree} with u^{curve.degree} = "
+            f"{curve.nonresidue} have no kernels; there are some for prime fields and for degree 2 "
+            f"with a nonresidue between -{MAX_NONRESIDUE} and {MAX_NONRESIDUE}; points.to_host() "
+            "copies the points to the host, which computes with any field"
+        )
+    return found
+
+
+@functools.cache
+def curve_limbs(curve: CurveKey) -> LimbLayout:
+    """Return the limbs of the numbers that curve kernels compute with: the fewest, and of these the
+    narrowest, whose slack 2^(count * bits) / p suffices.
+    """
+    slack = SLACK + SLACK_PER_NONRESIDUE * abs(get_small_nonresidue(curve))
+    least = (slack * curve.prime.modulus).bit_length()
+    layouts = (LimbLayout(bits, -(-least // bits), 0) for bits in LIMB_BITS)
+    return min(layouts, key=lambda layout: (layout.count, layout.bits))
+
+
+def point_limbs(curve: CurveKey) -> int:
+    """Return the 32-bit words of an XYZZ point of lazily reduced limbs."""
+    return 4 * curve.degree * curve_limbs(curve).count
+
+
+def encode_constants(curve: CurveKey) -> npt.NDArray[np.uint32]:
+    """Return the constants that curve kernels read, in the order of glsl/curves/coordinate.glsl."""
+    prime, limbs = curve.prime, curve_limbs(curve)
+    p, factor = prime.modulus, 1 << limbs.bits * limbs.count
+    to_limb_form = factor * factor * pow(prime.one, -1, p)
+    coefficients = (value * factor for value in (*curve.a, *curve.b))
+    numbers = (factor, to_limb_form, prime.one, *coefficients)
+    return np.array([limbs.split(number % p) for number in numbers], np.uint32)
+
+
+def count_lanes(curve: CurveKey, info: DeviceInfo) -> int:
+    """Return the invocations of a group: one for each product of a row, on a GPU.
+
+    The lanes of a group are in one subgroup. On a CPU a group is one invocation: lavapipe runs
+    invocations of a work-group that wait for each other one after the other.
+    """
+    lanes = SLOTS * curve.degree
+    return 1 if info.kind == "cpu" or info.limits.subgroup_size % lanes else lanes
+
+
+@functools.cache
+def curve_kernel(curve: CurveKey, operation: str, lanes: int, *, grouped: bool = False) -> Kernel:
+    """Return the kernel `glsl/curves/<operation>.comp` for a curve, with groups of `lanes`
+    invocations.
+    """
+    code = load_spirv(curve_module_name(operation, curve.degree, grouped=grouped))
+    inputs, outputs = _ARRAYS[operation]
+    prime, limbs = curve.prime, curve_limbs(curve)
+    constants: dict[int, Constant] = {
+        SpecId.WORDS: prime.words,
+        SpecId.LIMBS: limbs.count,
+        SpecId.LIMB_BITS: limbs.bits,
+        SpecId.NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
+        SpecId.A_IS_ZERO: not any(curve.a),
+        SpecId.NONRESIDUE: get_small_nonresidue(curve),
+        SpecId.LANES: lanes,
+        **dict(enumerate(limbs.split(prime.modulus), SpecId.MODULUS)),
+    }
+    present = {constant.spec_id for constant in read_interface(code).constants}
+    return Kernel.from_spirv(
+        code,
+        inputs=inputs,
+        outputs=outputs,
+        split="whole",
+        dtypes=[np.uint32] * (inputs + outputs),
+        out_shape=[get_first_shape] * outputs if outputs > 1 else get_first_shape,
+        init=None,
+        constants={spec_id: value for spec_id, value in constants.items() if spec_id in present},
+        push_of=refuse_shapes,
+        per_invocation=SpecId.PER_INVOCATION if SpecId.PER_INVOCATION in present else None,
+        name=f"curve_{operation}_{prime.name}",
+    )
+
+
+@functools.cache
+def scalar_digits_kernel() -> Kernel:
+    """Return the kernel that splits scalars into signed digits. Input: scalars; outputs: keys,
+    entries; push words: points, scalar_words, windows, window_bits.
+    """
+    return Kernel.from_spirv(
+        load_spirv("scalar_digits"),
+        inputs=1,
+        outputs=2,
+        split="whole",
+        dtypes=[np.uint32] * 3,
+        out_shape=[get_first_shape] * 2,
+        init=None,
+        push_of=refuse_shapes,
+        per_invocation=SpecId.PER_INVOCATION,
+        name="scalar_digits",
+    )

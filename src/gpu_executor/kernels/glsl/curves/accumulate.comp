@@ -1,0 +1,86 @@
+// Adds points to buckets. The entries are sorted by bucket: `keys` has the bucket of each entry, and
+// `entries` the index of its point and, in the topmost bit, whether the point is subtracted.
+//
+// Element t adds the entries from t * length on. It stores the sum of each run of equal keys. The
+// sum of a run inside its entries goes to its bucket. A run that continues from the entries before,
+// or into those behind, is a partial sum: the first goes to partial 2t - 1, the latter to 2t.
+// Partial sums of one bucket are thus neighbours; combine.comp adds them. The load is the same for
+// all invocations whatever the scalars are.
+//
+// With -DGROUPED a group of invocations does the additions of an element: on CPUs, for fields of
+// degree 2, and for few points, where it takes less time until the sums are there.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "coordinate.glsl"
+CONSTANTS(3)
+#ifdef GROUPED
+#include "point_group.glsl"
+#else
+#include "point.glsl"
+#endif
+
+layout(push_constant) uniform Push { uint count; uint entry_count; uint length; };
+layout(set = 0, binding = 0, std430) readonly buffer Keys { uint keys[]; };
+layout(set = 0, binding = 1, std430) readonly buffer Entries { uint entries[]; };
+AFFINE_IN(2, points)
+LIMBS_OUT(4, buckets)
+layout(set = 0, binding = 5, std430) writeonly buffer PartialKeys { uint partial_keys[]; };
+LIMBS_OUT(6, partials)
+
+const uint NO_KEY = 0xFFFFFFFF, NEGATIVE = 0x80000000;
+
+#ifdef GROUPED
+#define SUM bool
+#define IS_INFINITE(sum) sum
+#else
+#define SUM Sum
+#define IS_INFINITE(sum) sum.infinity
+#endif
+
+void add_entry(bool enabled, uint entry, inout SUM sum) {
+    uint index = entry & ~NEGATIVE;
+    bool negative = (entry & NEGATIVE) != 0;
+#ifdef GROUPED
+    bool finite = load_points(enabled, index, negative);
+    add_points(finite, false, sum, false);
+#else
+    NUMBER x, y;
+    if (enabled && load_points(index, negative, x, y)) add_affine(sum, x, y);
+#endif
+}
+
+void main() {
+    begin();
+    EACH_GROUP(t) {
+        uint first = t * length, end = t < count ? min(first + length, entry_count) : 0;
+        uint head = NO_KEY, tail = NO_KEY, key = first < end ? keys[first] : NO_KEY;
+        bool continued = t > 0 && first < end && keys[first - 1] == key;
+        SUM sum;
+        IS_INFINITE(sum) = true;
+        for (uint j = 0; j < length; ++j) {
+            uint i = first + j;
+            bool enabled = i < end && key != NO_KEY;
+            add_entry(enabled, enabled ? entries[i] : 0, sum);
+            uint next = i + 1 < entry_count ? keys[i + 1] : NO_KEY;
+            bool continues = i + 1 == end && next == key;
+            if (enabled && (next != key || continues)) {
+                if (continued) {
+                    head = key;
+                    store_partials(2 * t - 1, sum);
+                } else if (continues) {
+                    tail = key;
+                    store_partials(2 * t, sum);
+                } else {
+                    store_buckets(key, sum);
+                }
+                IS_INFINITE(sum) = true;
+                continued = false;
+            }
+            key = next;
+        }
+        if (t < count && lane() == 0) {
+            if (t > 0) partial_keys[2 * t - 1] = head;
+            partial_keys[2 * t] = tail;
+        }
+    }
+}

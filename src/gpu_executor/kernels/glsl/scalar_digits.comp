@@ -1,0 +1,35 @@
+// Splits scalars into signed digits: windows of `window_bits` bits, each digit between -2^(bits - 1)
+// and 2^(bits - 1). Digit w of scalar i of batch b becomes an entry: its key is the number of its
+// bucket, ((b * windows + w) * 2^(bits - 1) + |digit| - 1), or NONE for a digit of 0. Its value is i,
+// with the topmost bit set for a negative digit.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "grid.glsl"
+
+layout(push_constant) uniform Push {
+    uint count; uint points; uint scalar_words; uint windows; uint window_bits;
+};
+layout(set = 0, binding = 0, std430) readonly buffer Scalars { uint scalars[]; };
+layout(set = 0, binding = 1, std430) writeonly buffer Keys { uint keys[]; };
+layout(set = 0, binding = 2, std430) writeonly buffer Entries { uint entries[]; };
+
+const uint NONE = 0xFFFFFFFF, NEGATIVE = 0x80000000;
+
+ELEMENTWISE(e) {
+    uint batch = e / points, point = e % points;
+    uint buckets = 1u << (window_bits - 1), mask = 2 * buckets - 1, carry = 0;
+    for (uint w = 0; w < windows; ++w) {
+        uint bit = w * window_bits, word = bit / 32, offset = bit % 32;
+        uint bits = word < scalar_words ? scalars[e * scalar_words + word] >> offset : 0;
+        if (offset + window_bits > 32 && word + 1 < scalar_words) {
+            bits |= scalars[e * scalar_words + word + 1] << (32 - offset);
+        }
+        uint digit = (bits & mask) + carry;
+        bool negative = digit > buckets;
+        carry = uint(negative);
+        uint size = negative ? 2 * buckets - digit : digit;
+        uint window = batch * windows + w, at = window * points + point;
+        keys[at] = size == 0 ? NONE : window * buckets + size - 1;
+        entries[at] = negative ? point | NEGATIVE : point;
+    }
+}

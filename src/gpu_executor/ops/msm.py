@@ -1,0 +1,240 @@
+"""Multi-scalar multiplication on a device: Pippenger's bucket method.
+
+    scalars -> signed digits -> sort by bucket -> accumulate -> reduce buckets -> join windows
+
+Scalars are split into windows of c bits. Each non-zero digit adds its point to a bucket of its
+window, 2^(c-1) of them. The entries are sorted by bucket, so that every invocation adds equally
+many points (glsl/curves/accumulate.comp). A window is the sum of k times bucket k, and the result
+the sum of 2^(c w) times window w.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
+from gpu_executor.kernels.curves import (
+    GROUP_WORK_GROUP,
+    GROUP_WORK_GROUP_ON_CPU,
+    SINGLE_WORK_GROUP,
+    count_lanes,
+    curve_kernel,
+    encode_constants,
+    point_limbs,
+    scalar_digits_kernel,
+)
+from gpu_executor.ops.sort import sort_pairs
+from gpu_executor.primes.curve_key import CurveKey
+
+MIXED_ADDITION, ADDITION, DOUBLING = 10, 14, 9
+"""Products of numbers in each operation on points."""
+ADDITIONS_PER_BUCKET = 2.4
+"""In the reduction of the buckets, all levels together."""
+INVOCATIONS = 1 << 17
+"""Invocations that fill a device with mixed additions: on an NVIDIA H200, 2^15 give 85 % of the
+rate of 2^17."""
+GROUPED_ENTRIES = 1 << 18
+"""Below this number of entries, groups of invocations accumulate."""
+LEAST_LENGTH = 8
+"""Entries that an invocation adds at least."""
+COMBINED_LENGTH = 8
+"""Partial sums that an invocation adds."""
+LOG_SEGMENT = 3
+"""log2 of the points of a segment in the reduction of buckets."""
+WORD = np.dtype(np.uint32)
+MAX_WINDOW_BITS = 22
+
+
+@dataclass(frozen=True, slots=True)
+class MsmPlan:
+    """How a multi-scalar multiplication is split."""
+
+    points: int
+    batch: int
+    scalar_bits: int
+    window_bits: int
+
+    @property
+    def windows(self) -> int:
+        """Windows of a scalar; the topmost has room for the carry of the signed digits."""
+        return -(-(self.scalar_bits + 1) // self.window_bits)
+
+    @property
+    def buckets(self) -> int:
+        """Buckets of a window."""
+        return 1 << (self.window_bits - 1)
+
+    @property
+    def key_bits(self) -> int:
+        """Bits of the key of an entry: the number of its bucket, or as many ones."""
+        return (self.batch * self.windows * self.buckets).bit_length()
+
+    @property
+    def entries(self) -> int:
+        """Signed digits of all scalars."""
+        return self.batch * self.windows * self.points
+
+    @property
+    def products(self) -> float:
+        """Products of numbers, which decide the time."""
+        reduced = self.batch * self.windows * self.buckets * ADDITIONS_PER_BUCKET * ADDITION
+        return self.entries * MIXED_ADDITION + reduced
+
+
+@functools.lru_cache(maxsize=256)
+def plan_msm(points: int, batch: int, scalar_bits: int) -> MsmPlan:
+    """Choose the window with the fewest products."""
+    plans = [
+        MsmPlan(points, batch, scalar_bits, bits)
+        for bits in range(2, min(MAX_WINDOW_BITS, scalar_bits + 1) + 1)
+    ]
+    return min(plans, key=lambda plan: plan.products)
+
+
+def msm(
+    curve: CurveKey, points: DeviceArray, scalars: DeviceArray, scalar_bits: int
+) -> DeviceArray:
+    """The sum of scalars[b, i] * points[i] for each b, as XYZZ points of words.
+
+    `points` are affine, of shape (n, 2, ...). `scalars` have shape (batch, n, words) and are below
+    2^scalar_bits.
+    """
+    device: ArrayDevice = points.storage.device
+    batch, count = scalars.shape[0], scalars.shape[1]
+    plan = plan_msm(count, batch, scalar_bits)
+    return Msm(device, curve, plan).run(to_limb_form(device, curve, points), scalars)
+
+
+def get_constants(device: ArrayDevice, curve: CurveKey) -> DeviceArray:
+    """The constants of a curve on a device."""
+    return device.cache(
+        ("curve constants", curve), lambda: device.put(encode_constants(curve).reshape(-1))
+    )
+
+
+def to_limb_form(device: ArrayDevice, curve: CurveKey, points: DeviceArray) -> DeviceArray:
+    """Affine points in the Montgomery form that the kernels compute with."""
+    made = device.empty(points.shape, points.dtype)
+    kernel = curve_kernel(curve, "to_limb_form", 1)
+    count = points.nbytes // curve.prime.element_bytes
+    arrays = points, get_constants(device, curve), made
+    device.submit([Dispatch(kernel, arrays, count, grid_stride=True)])
+    return made
+
+
+class Msm:
+    """One multi-scalar multiplication on a device."""
+
+    def __init__(self, device: ArrayDevice, curve: CurveKey, plan: MsmPlan) -> None:
+        self._device, self._curve, self._plan = device, curve, plan
+        self._constants = get_constants(device, curve)
+        self._lanes = count_lanes(curve, device.info)
+        on_cpu = device.info.kind == "cpu"
+        self._group_size = GROUP_WORK_GROUP_ON_CPU if on_cpu else GROUP_WORK_GROUP
+        self._steps: list[Step] = []
+
+    def run(self, points: DeviceArray, scalars: DeviceArray) -> DeviceArray:
+        keys, entries = self._split_scalars(scalars)
+        keys, entries = sort_pairs(self._device, keys, entries, self._plan.key_bits)
+        buckets = self._accumulate(keys, entries, points)
+        windows = self._reduce(buckets)
+        result = self._join(windows)
+        self._device.submit(self._steps)
+        return result
+
+    def _split_scalars(self, scalars: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        plan = self._plan
+        keys, entries = (self._device.empty((plan.entries,), WORD) for _ in range(2))
+        words = scalars.nbytes // (4 * plan.batch * plan.points)
+        push = plan.points, words, plan.windows, plan.window_bits
+        count = plan.batch * plan.points
+        self._device.submit(
+            [
+                Dispatch(
+                    scalar_digits_kernel(),
+                    (scalars, keys, entries),
+                    count,
+                    push,
+                    grid_stride=True,
+                )
+            ]
+        )
+        return keys, entries
+
+    def _make_points(self, count: int) -> DeviceArray:
+        return self._device.empty((count, point_limbs(self._curve)), WORD)
+
+    def _accumulate(
+        self, keys: DeviceArray, entries: DeviceArray, points: DeviceArray
+    ) -> DeviceArray:
+        """The sums of all buckets."""
+        plan, device = self._plan, self._device
+        grouped = self._curve.degree > 1 or device.info.kind == "cpu"
+        grouped = grouped or plan.entries < GROUPED_ENTRIES
+        wanted = INVOCATIONS // (self._lanes if grouped else 1)
+        length = max(-(-plan.entries // wanted), LEAST_LENGTH)
+        count = -(-plan.entries // length)
+        buckets = self._make_points(plan.batch * plan.windows * plan.buckets)
+        device.assign(buckets, np.uint32(0))
+        partial_keys, partials = device.empty((2 * count,), WORD), self._make_points(2 * count)
+        arrays = keys, entries, points, self._constants, buckets, partial_keys, partials
+        self._add("accumulate", arrays, count, (plan.entries, length), grouped=grouped)
+        sums = 2 * count - 1
+        while True:
+            count = -(-sums // COMBINED_LENGTH)
+            made = device.empty((2 * count,), WORD), self._make_points(2 * count)
+            combined = partial_keys, partials, self._constants, buckets, *made
+            self._add("combine", combined, count, (sums, COMBINED_LENGTH))
+            if count == 1:
+                return buckets
+            (partial_keys, partials), sums = made, 2 * count - 1
+
+    def _reduce(self, buckets: DeviceArray) -> DeviceArray:
+        """The weighted sum of the buckets of each window."""
+        plan = self._plan
+        log_count, doublings, first = plan.window_bits - 1, 0, True
+        windows = plan.batch * plan.windows
+        totals = weighted = buckets
+        while log_count or first:
+            levels = min(LOG_SEGMENT, log_count)
+            log_count -= levels
+            count = windows << log_count
+            made = self._make_points(count), self._make_points(count)
+            arrays = totals, weighted, self._constants, *made
+            self._add("reduce_buckets", arrays, count, (1 << levels, doublings, int(first)))
+            (totals, weighted), first = made, False
+            doublings += levels
+        return weighted
+
+    def _join(self, windows: DeviceArray) -> DeviceArray:
+        plan, curve = self._plan, self._curve
+        axes = () if curve.degree == 1 else (curve.degree,)
+        result = self._device.empty(
+            (plan.batch, 4, *axes, *curve.prime.element_shape), curve.prime.column_dtype
+        )
+        arrays = windows, self._constants, result
+        self._add("join_windows", arrays, plan.batch, (plan.windows, plan.window_bits))
+        return result
+
+    def _add(
+        self,
+        operation: str,
+        arrays: tuple[DeviceArray, ...],
+        count: int,
+        push: tuple[int, ...],
+        *,
+        grouped: bool | None = None,
+    ) -> None:
+        """Append a dispatch for `count` elements; `grouped` chooses between two variants."""
+        lanes = 1 if grouped is False else self._lanes
+        kernel = curve_kernel(self._curve, operation, lanes, grouped=bool(grouped))
+        work_group = SINGLE_WORK_GROUP if grouped is False else self._group_size
+        groups = -(-count * lanes // work_group)
+        limit = self._device.info.limits.max_work_group_count[0]
+        self._steps.append(
+            Dispatch(kernel, arrays, count, push, groups=min(groups, limit), work_group=work_group)
+        )
