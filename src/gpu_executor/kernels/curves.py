@@ -147,7 +147,7 @@ def curve_kernel(curve: CurveKey, operation: str, lanes: int, *, grouped: bool =
 @functools.cache
 def scalar_digits_kernel() -> Kernel:
     """Return the kernel that splits scalars into signed digits. Input: scalars; outputs: keys,
-    entries; push words: points, scalar_words, windows, window_bits.
+    entries; push words: points, scalar_words, windows, window_bits, table_windows.
     """
     return Kernel.from_spirv(
         load_spirv("scalar_digits"),

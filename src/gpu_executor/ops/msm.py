@@ -10,6 +10,7 @@ the sum of 2^(c w) times window w.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 
@@ -45,6 +46,8 @@ COMBINED_LENGTH = 8
 """Partial sums that an invocation adds."""
 LOG_SEGMENT = 3
 """log2 of the points of a segment in the reduction of buckets."""
+MAX_ENTRIES, MAX_ENTRIES_ON_CPU = 1 << 27, 1 << 22
+"""Entries that are sorted at once: 2 GiB of keys and values on a GPU."""
 WORD = np.dtype(np.uint32)
 MAX_WINDOW_BITS = 22
 
@@ -57,6 +60,13 @@ class MsmPlan:
     batch: int
     scalar_bits: int
     window_bits: int
+    tables: int = 1
+    """Tables of multiples of the points: windows that use different tables share their buckets."""
+
+    @property
+    def table_windows(self) -> int:
+        """Windows that use one table, and so the windows that have buckets."""
+        return -(-self.windows // self.tables)
 
     @property
     def windows(self) -> int:
@@ -71,7 +81,12 @@ class MsmPlan:
     @property
     def key_bits(self) -> int:
         """Bits of the key of an entry: the number of its bucket, or as many ones."""
-        return (self.batch * self.windows * self.buckets).bit_length()
+        return self.all_buckets.bit_length()
+
+    @property
+    def all_buckets(self) -> int:
+        """Buckets of the whole batch."""
+        return self.batch * self.table_windows * self.buckets
 
     @property
     def entries(self) -> int:
@@ -81,8 +96,16 @@ class MsmPlan:
     @property
     def products(self) -> float:
         """Products of numbers, which decide the time."""
-        reduced = self.batch * self.windows * self.buckets * ADDITIONS_PER_BUCKET * ADDITION
+        reduced = self.all_buckets * ADDITIONS_PER_BUCKET * ADDITION
         return self.entries * MIXED_ADDITION + reduced
+
+    def __str__(self) -> str:
+        tables = f" and {self.tables} tables of multiples" if self.tables > 1 else ""
+        batch = f"{self.batch:,} x " if self.batch > 1 else ""
+        return (
+            f"{batch}{self.points:,} points in {self.windows} windows of {self.window_bits} bits"
+            f"{tables}: {self.entries:,} mixed additions to {self.all_buckets:,} buckets"
+        )
 
 
 @functools.lru_cache(maxsize=256)
@@ -106,7 +129,30 @@ def msm(
     device: ArrayDevice = points.storage.device
     batch, count = scalars.shape[0], scalars.shape[1]
     plan = plan_msm(count, batch, scalar_bits)
-    return Msm(device, curve, plan).run(to_limb_form(device, curve, points), scalars)
+    return run_plan(device, curve, plan, to_limb_form(device, curve, points), scalars)
+
+
+def run_plan(
+    device: ArrayDevice,
+    curve: CurveKey,
+    plan: MsmPlan,
+    tables: DeviceArray,
+    scalars: DeviceArray,
+) -> DeviceArray:
+    """Run a plan on tables of points in limb form, in parts of the batch if it is large."""
+    most = MAX_ENTRIES_ON_CPU if device.info.kind == "cpu" else MAX_ENTRIES
+    part = max(most // (plan.windows * plan.points), 1)
+    result = make_points(device, curve, plan.batch)
+    for first in range(0, plan.batch, part):
+        rows = slice(first, min(first + part, plan.batch))
+        smaller = dataclasses.replace(plan, batch=rows.stop - rows.start)
+        Msm(device, curve, smaller).run(tables, scalars[rows], result[rows])
+    return result
+
+
+def make_points(device: ArrayDevice, curve: CurveKey, *shape: int) -> DeviceArray:
+    """Uninitialized XYZZ points of words."""
+    return device.empty((*shape, 4, *curve.coordinate_shape), curve.prime.column_dtype)
 
 
 def get_constants(device: ArrayDevice, curve: CurveKey) -> DeviceArray:
@@ -137,20 +183,19 @@ class Msm:
         self._group_size = GROUP_WORK_GROUP_ON_CPU if on_cpu else GROUP_WORK_GROUP
         self._steps: list[Step] = []
 
-    def run(self, points: DeviceArray, scalars: DeviceArray) -> DeviceArray:
+    def run(self, tables: DeviceArray, scalars: DeviceArray, result: DeviceArray) -> None:
+        """Submit everything; the sums of the batch go to `result`."""
         keys, entries = self._split_scalars(scalars)
         keys, entries = sort_pairs(self._device, keys, entries, self._plan.key_bits)
-        buckets = self._accumulate(keys, entries, points)
-        windows = self._reduce(buckets)
-        result = self._join(windows)
+        buckets = self._accumulate(keys, entries, tables)
+        self._join(self._reduce(buckets), result)
         self._device.submit(self._steps)
-        return result
 
     def _split_scalars(self, scalars: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         plan = self._plan
         keys, entries = (self._device.empty((plan.entries,), WORD) for _ in range(2))
         words = scalars.nbytes // (4 * plan.batch * plan.points)
-        push = plan.points, words, plan.windows, plan.window_bits
+        push = plan.points, words, plan.windows, plan.window_bits, plan.table_windows
         count = plan.batch * plan.points
         self._device.submit(
             [
@@ -178,7 +223,7 @@ class Msm:
         wanted = INVOCATIONS // (self._lanes if grouped else 1)
         length = max(-(-plan.entries // wanted), LEAST_LENGTH)
         count = -(-plan.entries // length)
-        buckets = self._make_points(plan.batch * plan.windows * plan.buckets)
+        buckets = self._make_points(plan.all_buckets)
         device.assign(buckets, np.uint32(0))
         partial_keys, partials = device.empty((2 * count,), WORD), self._make_points(2 * count)
         arrays = keys, entries, points, self._constants, buckets, partial_keys, partials
@@ -197,7 +242,7 @@ class Msm:
         """The weighted sum of the buckets of each window."""
         plan = self._plan
         log_count, doublings, first = plan.window_bits - 1, 0, True
-        windows = plan.batch * plan.windows
+        windows = plan.batch * plan.table_windows
         totals = weighted = buckets
         while log_count or first:
             levels = min(LOG_SEGMENT, log_count)
@@ -210,15 +255,10 @@ class Msm:
             doublings += levels
         return weighted
 
-    def _join(self, windows: DeviceArray) -> DeviceArray:
-        plan, curve = self._plan, self._curve
-        axes = () if curve.degree == 1 else (curve.degree,)
-        result = self._device.empty(
-            (plan.batch, 4, *axes, *curve.prime.element_shape), curve.prime.column_dtype
-        )
+    def _join(self, windows: DeviceArray, result: DeviceArray) -> None:
+        plan = self._plan
         arrays = windows, self._constants, result
-        self._add("join_windows", arrays, plan.batch, (plan.windows, plan.window_bits))
-        return result
+        self._add("join_windows", arrays, plan.batch, (plan.table_windows, plan.window_bits))
 
     def _add(
         self,

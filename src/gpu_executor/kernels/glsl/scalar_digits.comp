@@ -1,13 +1,18 @@
 // Splits scalars into signed digits: windows of `window_bits` bits, each digit between -2^(bits - 1)
 // and 2^(bits - 1). Digit w of scalar i of batch b becomes an entry: its key is the number of its
-// bucket, ((b * windows + w) * 2^(bits - 1) + |digit| - 1), or NONE for a digit of 0. Its value is i,
-// with the topmost bit set for a negative digit.
+// bucket, or NONE for a digit of 0; its value is the index of its point, with the topmost bit set for
+// a negative digit.
+//
+// The points are one or more tables of the same length: table k has the points times
+// 2^(k * table_windows * window_bits). So window w uses table w / table_windows, and the buckets of
+// window w % table_windows: bucket (b * table_windows + w % table_windows) * 2^(bits - 1)
+// + |digit| - 1.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "grid.glsl"
 
 layout(push_constant) uniform Push {
-    uint count; uint points; uint scalar_words; uint windows; uint window_bits;
+    uint count; uint points; uint scalar_words; uint windows; uint window_bits; uint table_windows;
 };
 layout(set = 0, binding = 0, std430) readonly buffer Scalars { uint scalars[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Keys { uint keys[]; };
@@ -28,8 +33,10 @@ ELEMENTWISE(e) {
         bool negative = digit > buckets;
         carry = uint(negative);
         uint size = negative ? 2 * buckets - digit : digit;
-        uint window = batch * windows + w, at = window * points + point;
+        uint at = (batch * windows + w) * points + point;
+        uint window = batch * table_windows + w % table_windows;
+        uint index = w / table_windows * points + point;
         keys[at] = size == 0 ? NONE : window * buckets + size - 1;
-        entries[at] = negative ? point | NEGATIVE : point;
+        entries[at] = negative ? index | NEGATIVE : index;
     }
 }
