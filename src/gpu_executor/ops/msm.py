@@ -185,13 +185,19 @@ class Msm:
 
     def run(self, tables: DeviceArray, scalars: DeviceArray, result: DeviceArray) -> None:
         """Submit everything; the sums of the batch go to `result`."""
-        keys, entries = self._split_scalars(scalars)
+        keys, entries = self.split_scalars(scalars)
         keys, entries = sort_pairs(self._device, keys, entries, self._plan.key_bits)
-        buckets = self._accumulate(keys, entries, tables)
-        self._join(self._reduce(buckets), result)
-        self._device.submit(self._steps)
+        buckets = self.accumulate(keys, entries, tables)
+        self.join(self.reduce(buckets), result)
+        self._device.submit(self.take_steps())
 
-    def _split_scalars(self, scalars: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+    def take_steps(self) -> list[Step]:
+        """Return the steps that wait for their submission."""
+        steps, self._steps = self._steps, []
+        return steps
+
+    def split_scalars(self, scalars: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        """The signed digits of all scalars: their buckets, and their points with signs."""
         plan = self._plan
         keys, entries = (self._device.empty((plan.entries,), WORD) for _ in range(2))
         words = scalars.nbytes // (4 * plan.batch * plan.points)
@@ -213,7 +219,7 @@ class Msm:
     def _make_points(self, count: int) -> DeviceArray:
         return self._device.empty((count, point_limbs(self._curve)), WORD)
 
-    def _accumulate(
+    def accumulate(
         self, keys: DeviceArray, entries: DeviceArray, points: DeviceArray
     ) -> DeviceArray:
         """The sums of all buckets."""
@@ -238,7 +244,7 @@ class Msm:
                 return buckets
             (partial_keys, partials), sums = made, 2 * count - 1
 
-    def _reduce(self, buckets: DeviceArray) -> DeviceArray:
+    def reduce(self, buckets: DeviceArray) -> DeviceArray:
         """The weighted sum of the buckets of each window."""
         plan = self._plan
         log_count, doublings, first = plan.window_bits - 1, 0, True
@@ -255,7 +261,8 @@ class Msm:
             doublings += levels
         return weighted
 
-    def _join(self, windows: DeviceArray, result: DeviceArray) -> None:
+    def join(self, windows: DeviceArray, result: DeviceArray) -> None:
+        """Write the sums of all windows to the result."""
         plan = self._plan
         arrays = windows, self._constants, result
         self._add("join_windows", arrays, plan.batch, (plan.table_windows, plan.window_bits))

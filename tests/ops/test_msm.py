@@ -1,0 +1,58 @@
+"""Plans of multi-scalar multiplications, tables of multiples, and batches in parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.curves import PointArray
+from gpu_executor.ops import msm as msm_module
+from gpu_executor.ops.msm import MsmPlan, plan_msm, run_plan, to_limb_form
+from tests.support.device_arrays import get_device_memory
+
+POINTS, BATCH, WINDOW_BITS = 12, 5, 4
+
+
+def test_a_plan_grows_its_windows_with_the_number_of_points() -> None:
+    chosen = [plan_msm(1 << log_count, 1, 255).window_bits for log_count in (4, 10, 16, 22)]
+    assert chosen == sorted(set(chosen))
+    assert plan_msm(1 << 20, 1, 255).windows * plan_msm(1 << 20, 1, 255).window_bits >= 256
+
+
+def test_a_plan_says_what_it_does() -> None:
+    plan = MsmPlan(4096, 8, 255, 8, tables=32)
+    assert str(plan) == (
+        "8 x 4,096 points in 32 windows of 8 bits and 32 tables of multiples: 1,048,576 mixed "
+        "additions to 1,024 buckets"
+    )
+
+
+@pytest.mark.parametrize(("tables", "most_entries"), [(1, 1 << 22), (3, 1500), (64, 1 << 22)])
+def test_tables_of_multiples_and_parts_of_a_batch_give_the_same_sums(
+    gpu: gx.PersistentVulkanBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    tables: int,
+    most_entries: int,
+) -> None:
+    """Windows share the buckets of their table's window; a batch of five runs in parts of one."""
+    monkeypatch.setattr(msm_module, "MAX_ENTRIES", most_entries)
+    monkeypatch.setattr(msm_module, "MAX_ENTRIES_ON_CPU", most_entries)
+    curve, device = gx.curves.BLS12_381_G1, get_device_memory(gpu)
+    plan = MsmPlan(POINTS, BATCH, curve.order.bit_length(), WINDOW_BITS, tables)
+    generator = np.random.default_rng(tables)
+    logarithms = [int.from_bytes(generator.bytes(32), "little") for _ in range(POINTS)]
+    scalars = [
+        [int.from_bytes(generator.bytes(32), "little") % curve.order for _ in range(POINTS)]
+        for _ in range(BATCH)
+    ]
+    step = plan.table_windows * WINDOW_BITS
+    multiples = [each << step * table for table in range(tables) for each in logarithms]
+    table = gpu.to_device((curve.generator * multiples).affine())
+    words = np.asarray(curve.scalar_field.encode(scalars)).view(np.uint32)
+    sums = run_plan(
+        device, curve.key, plan, to_limb_form(device, curve.key, table.data), device.put(words)
+    )
+    found = PointArray(curve, sums.numpy())
+    totals = [sum(a * b for a, b in zip(logarithms, row, strict=True)) for row in scalars]
+    assert (found == curve.generator * totals).all()
