@@ -57,7 +57,9 @@ def choose_tile(info: DeviceInfo) -> Tile:
     256 x 8 and 0.85 ms with 512 x 12; 2^24 pairs with keys of 20 bits take 0.59, 0.62, 0.60 and
     0.74 ms. Their bytes are copied in 0.38 ms.
     """
-    small = info.kind == "cpu" or info.limits.max_shared_memory < 32 << 10
+    limits = info.limits
+    small = info.kind == "cpu" or limits.max_shared_memory < 32 << 10
+    small = small or limits.max_work_group_invocations < 512
     return Tile(1 << MAX_DIGIT_BITS, 8) if small else Tile(2 << MAX_DIGIT_BITS, 8)
 
 
