@@ -50,6 +50,32 @@ def test_a_submission_has_barriers_only_between_dependent_steps(fresh_gpu: OpenG
         np.testing.assert_array_equal(c.numpy(), draw_words(1) + draw_words(2))
 
 
+def test_a_copy_sees_what_was_written_before_a_barrier_between_dispatches(
+    fresh_gpu: OpenGpu,
+) -> None:
+    """The validation layer reports the hazards: a copy is not part of that barrier."""
+    device = get_device_memory(fresh_gpu())
+    a, b = device.put(draw_words(1)), device.put(draw_words(2))
+    x, y, z = (device.empty((COUNT,), WORD) for _ in range(3))
+    device.submit(
+        [
+            Dispatch(ADD_U32, (a, b, x), COUNT),
+            Dispatch(ADD_U32, (x, b, y), COUNT),
+            ArrayCopy(x, z),  # reads what was written before the barrier
+        ]
+    )
+    assert device.stream.barriers == 2
+    np.testing.assert_array_equal(z.numpy(), draw_words(1) + draw_words(2))
+    device.submit(
+        [
+            Dispatch(ADD_U32, (a, b, x), COUNT),
+            Dispatch(ADD_U32, (x, b, y), COUNT),
+            ArrayCopy(y, a),  # writes what was read before the barrier
+        ]
+    )
+    np.testing.assert_array_equal(a.numpy(), draw_words(1) + 2 * draw_words(2))
+
+
 def test_unreferenced_arrays_live_until_the_device_has_finished(fresh_gpu: OpenGpu) -> None:
     gpu = fresh_gpu()
     device = get_device_memory(gpu)

@@ -73,6 +73,26 @@ class BoundStep(NamedTuple):
     """Memory that the host may not write before the device has completed the step."""
 
 
+class _Accesses:
+    """The storages that steps have read and written since a barrier."""
+
+    def __init__(self) -> None:
+        self._read: set[object] = set()
+        self._written: set[object] = set()
+
+    def add(self, step: BoundStep) -> None:
+        """Note the storages of a step."""
+        self._read.update(step.storages[: step.inputs])
+        self._written.update(step.storages[step.inputs :])
+
+    def conflict_with(self, step: BoundStep) -> bool:
+        """Whether a step touches what was written, or writes what was read."""
+        return not (
+            self._written.isdisjoint(step.storages)
+            and self._read.isdisjoint(step.storages[step.inputs :])
+        )
+
+
 def _get_name(steps: Sequence[BoundStep]) -> str:
     work = steps[0].work if steps else None
     return work.kernel.name if isinstance(work, Dispatch | CallDispatch) else "a copy"
@@ -462,23 +482,22 @@ class CommandStream:
     def _record(
         self, recorder: Recorder, steps: Sequence[BoundStep], into: RecordedCommands
     ) -> None:
-        read: set[object] = set()
-        written: set[object] = set()
+        recent, unseen = _Accesses(), _Accesses()
         copied = False
         for step in steps:
             if len(steps) > 1:
                 copies = isinstance(step.work, Copy | Fill | Write)
-                reads = step.storages[: step.inputs]
-                writes = step.storages[step.inputs :]
-                if not written.isdisjoint(step.storages) or not read.isdisjoint(writes):
+                # A barrier between dispatches does not let a later copy see what was written.
+                if (unseen if copies else recent).conflict_with(step):
                     if copied or copies:
                         recorder.barrier_all()
+                        unseen = _Accesses()
                     else:
                         recorder.barrier_kernels()
                     into.barriers += 1
-                    read, written, copied = set(), set(), False
-                read.update(reads)
-                written.update(writes)
+                    recent, copied = _Accesses(), False
+                recent.add(step)
+                unseen.add(step)
                 copied |= copies
             work = step.work
             if isinstance(work, Copy):
