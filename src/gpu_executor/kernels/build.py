@@ -4,8 +4,8 @@ A source in `glsl/` becomes one module. Sources in the folders of `glsl/` are co
 families of primes: `<family>_<operation>.spv`. The family `f64_limbs` has only the kernels that
 multiply. Families of small elements also have packed kernels: `<family>_packed_<operation>.spv`.
 Sums, differences and products also have checked kernels: `wide_checked_<operation>.spv`, for every
-prime. Kernels on points of curves are compiled for each degree of the curve's field:
-`curve1_<operation>.spv`.
+prime. Kernels on points of curves are compiled for each degree of the curve's field,
+and for CPUs in another variant: `curve1_<operation>.spv`, `curve1_serial_<operation>.spv`.
 
 The ids of specialization constants are written to `glsl/spec_ids.glsl`, from the list `SpecId`.
 
@@ -27,7 +27,12 @@ from pathlib import Path
 
 from gpu_executor.errors import KernelError
 from gpu_executor.glsl import COMPILER, TARGET, find_compiler
-from gpu_executor.kernels.curves import CURVE_DEGREES, curve_module_name, list_variants
+from gpu_executor.kernels.curves import (
+    CURVE_DEGREES,
+    VARIANT_OPTIONS,
+    curve_module_name,
+    list_variants,
+)
 from gpu_executor.kernels.elements import CHECKABLE, PACKABLE
 from gpu_executor.kernels.families import (
     FAMILIES,
@@ -64,13 +69,14 @@ class Source:
     checked: bool = False
     degree: int = 0
     """Of the curve's field, for kernels on points."""
-    grouped: bool = False
+    variant: str = ""
+    """Of kernels on points."""
 
     @property
     def stem(self) -> str:
         """The name of the module."""
         if self.degree:
-            return curve_module_name(self.path.stem, self.degree, grouped=self.grouped)
+            return curve_module_name(self.path.stem, self.degree, self.variant)
         if self.family is None:
             return self.path.stem
         return module_name(self.family, self.path.stem, packed=self.packed, checked=self.checked)
@@ -79,7 +85,7 @@ class Source:
     def options(self) -> tuple[str, ...]:
         """The compiler options in addition to those of `COMMAND`."""
         if self.degree:
-            return (f"-DDEGREE={self.degree}", *["-DGROUPED"] * self.grouped)
+            return (f"-DDEGREE={self.degree}", *VARIANT_OPTIONS[self.variant])
         if self.family == "f64_limbs":
             return ("-DFAMILY_WIDE", "-DF64_LIMBS")
         if self.family is None:
@@ -116,10 +122,10 @@ def sources() -> list[Source]:
         for operation in CHECKABLE
     ]
     curves = [
-        Source(path, degree=degree, grouped=grouped)
+        Source(path, degree=degree, variant=variant)
         for path in (GLSL / "curves").glob("*.comp")
         for degree in CURVE_DEGREES
-        for grouped in list_variants(path.stem, degree)
+        for variant in list_variants(path.stem, degree)
     ]
     found = [source for source in plain + by_family + packed + checked + curves if source.exists]
     return sorted(found, key=lambda source: f"{source.stem}.spv")

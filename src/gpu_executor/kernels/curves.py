@@ -31,9 +31,9 @@ MAX_LIMBS = 28
 """The limbs of a modulus that fit the specialization constants."""
 SLOTS = 4
 """Products that a group of invocations computes at the same time."""
-GROUP_WORK_GROUP, GROUP_WORK_GROUP_ON_CPU = 64, 16
+GROUP_WORK_GROUP, GROUP_WORK_GROUP_ON_CPU = 64, 8
 """Invocations of a work-group of kernels that compute in groups. Each group has registers in shared
-memory, 832 bytes at 381 bits."""
+memory, 832 bytes at 381 bits. Lavapipe has 32 KiB, and vectors of 8 invocations."""
 SINGLE_WORK_GROUP = 64
 _ARRAYS = {
     "to_limb_form": (2, 1),
@@ -47,18 +47,35 @@ _SINGLE = ("to_limb_form",)
 """The kernels in which every invocation is alone."""
 
 
-def list_variants(operation: str, degree: int) -> tuple[bool, ...]:
-    """Return whether there are modules without and with groups (GROUPED); other kernels have one
-    module only.
-    """
+VARIANT_OPTIONS: dict[str, tuple[str, ...]] = {
+    "": (),
+    "grouped": ("-DGROUPED",),
+    "serial": ("-DGROUPED", "-DSERIAL"),
+}
+"""The compiler options of the variants of kernels. Kernels that compute in groups have a serial
+variant, for groups of one invocation. Only accumulate has a variant without groups."""
+
+
+def list_variants(operation: str, degree: int) -> tuple[str, ...]:
+    """Return the variants of which there are modules."""
+    if operation in _SINGLE:
+        return ("",)
     if operation != "accumulate":
-        return (False,)
-    return (False, True) if degree == 1 else (True,)
+        return ("", "serial")
+    return ("", "grouped", "serial") if degree == 1 else ("grouped", "serial")
 
 
-def curve_module_name(operation: str, degree: int, *, grouped: bool) -> str:
+def curve_module_name(operation: str, degree: int, variant: str) -> str:
     """Return the name of the module of an operation on points."""
-    return f"curve{degree}{'_grouped' * grouped}_{operation}"
+    return "_".join(part for part in (f"curve{degree}", variant, operation) if part)
+
+
+def choose_variant(operation: str, lanes: int, *, grouped: bool) -> str:
+    """Return the variant of a kernel for groups of `lanes` invocations."""
+    in_groups = grouped if operation == "accumulate" else operation not in _SINGLE
+    if in_groups and lanes == 1:
+        return "serial"
+    return "grouped" if grouped else ""
 
 
 def get_small_nonresidue(curve: CurveKey) -> int:
@@ -115,7 +132,8 @@ def curve_kernel(curve: CurveKey, operation: str, lanes: int, *, grouped: bool =
     """Return the kernel `glsl/curves/<operation>.comp` for a curve, with groups of `lanes`
     invocations.
     """
-    code = load_spirv(curve_module_name(operation, curve.degree, grouped=grouped))
+    variant = choose_variant(operation, lanes, grouped=grouped)
+    code = load_spirv(curve_module_name(operation, curve.degree, variant))
     inputs, outputs = _ARRAYS[operation]
     prime, limbs = curve.prime, curve_limbs(curve)
     constants: dict[int, Constant] = {

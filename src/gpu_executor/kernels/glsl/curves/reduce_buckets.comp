@@ -28,9 +28,10 @@ shared uint saved[4 * COORDINATE_LIMBS * GROUPS];
 
 void swap_points() {
     EACH_LIMB(i) {
-        for (uint k = 0; k < 4; ++k) {
-            uint at = register_at(k, i), p = registers[register_at(PX + k, i)];
-            registers[register_at(PX + k, i)] = saved[at];
+        EACH_COORDINATE(k) {
+            uint at = (k * COORDINATE_LIMBS + i) * GROUPS + gl_LocalInvocationID.x / LANES;
+            uint p = get_limb(PX + k, i);
+            set_limb(PX + k, i, saved[at]);
             saved[at] = p;
         }
     }
@@ -52,9 +53,7 @@ void main() {
             if (step < pairs && !to_total) {
                 wait_for_lanes();
                 EACH_LIMB(i) {
-                    for (uint k = 0; k < 4; ++k) {
-                        registers[register_at(QX + k, i)] = registers[register_at(PX + k, i)];
-                    }
+                    EACH_COORDINATE(k) set_limb(QX + k, i, get_limb(PX + k, i));
                 }
             }
             if (to_total == swapped) { // the total is in P unless the points are swapped

@@ -1,0 +1,100 @@
+"""The table of steps of curve kernels, and sums of points that need every part of the table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.curves import Curve, PointArray
+from gpu_executor.fields import Field
+from gpu_executor.kernels.build import GLSL
+from gpu_executor.kernels.curves import choose_variant
+from gpu_executor.ops.msm import msm
+from tests.support.device_arrays import get_device_memory
+
+TEXT = (GLSL / "curves" / "point_group.glsl").read_text()
+P256 = Curve(
+    Field(2**256 - 2**224 + 2**192 + 2**96 - 1),
+    -3,
+    0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B,
+    order=0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551,
+    generator=(
+        0x6B17D1F2E12C4247F8BCE6E563A440F277037D812DEB33A0F4A13945D898C296,
+        0x4FE342E2FE1A7F9B8EE7EB4A7C0F9E162BCE33576B315ECECBB6406837BF51F5,
+    ),
+    name="p256",
+)
+"""A curve whose coefficient a is not 0."""
+
+
+def read_rows() -> list[list[list[str]]]:
+    """The steps of each row of the table: operation, register that it writes, operands."""
+    table = TEXT[TEXT.index("const uvec2 PROGRAM[]") : TEXT.index("#define BOUNDARIES")]
+    rows = []
+    for line in re.findall(r"ROW\d\(.*\)", table):
+        steps = re.findall(r"(MUL|LINEAR|COPY)\(([^)]*)\)", line)
+        assert line.startswith(f"ROW{len(steps)}")
+        rows.append([[name, *arguments.split(", ")] for name, arguments in steps])
+    return rows
+
+
+def list_operands(step: Sequence[str]) -> Iterator[str]:
+    return (each for each in step[2:] if each[-1].isalpha())
+
+
+def test_no_step_writes_what_a_step_of_its_row_reads() -> None:
+    """Lanes that are ahead of others would change the operands of the others."""
+    for row in read_rows():
+        written = [step[1] for step in row]
+        read = {operand for step in row for operand in list_operands(step)}
+        assert len(set(written)) == len(written)
+        assert not read & set(written), row
+
+
+def test_the_parts_of_both_forms_begin_at_the_same_steps() -> None:
+    found = re.findall(r"#define BOUNDARIES uint\[\]\(([\d, ]+)\)", TEXT)
+    serial, grouped = ([int(each) for each in one.split(",")] for one in found)
+    rows = read_rows()
+    assert grouped[-1] == len(rows)
+    assert serial == [sum(map(len, rows[:boundary])) for boundary in grouped]
+    assert serial[-1] == 50  # the iterations of the loops in get_step
+
+
+@pytest.mark.parametrize(
+    ("operation", "lanes", "grouped", "variant"),
+    [
+        ("combine", 1, False, "serial"),
+        ("combine", 4, False, ""),
+        ("accumulate", 1, True, "serial"),
+        ("accumulate", 8, True, "grouped"),
+        ("accumulate", 1, False, ""),
+        ("to_limb_form", 1, False, ""),
+    ],
+)
+def test_groups_of_one_invocation_have_the_serial_variant(
+    operation: str, lanes: int, grouped: bool, variant: str
+) -> None:
+    assert choose_variant(operation, lanes, grouped=grouped) == variant
+
+
+@pytest.mark.parametrize("curve", [gx.curves.BLS12_381_G2, P256], ids=["g2", "p256"])
+@pytest.mark.parametrize("count", [1, 40])
+def test_sums_add_equal_points_opposite_points_and_infinity(
+    gpu: gx.PersistentVulkanBackend, curve: Curve, count: int
+) -> None:
+    """Few different points meet in the buckets. One point has the most iterations of one loop."""
+    device, generator = get_device_memory(gpu), np.random.default_rng(count)
+    logarithms = [(1, -1, 0, 5)[i % 4] for i in range(count)]
+    scalars = [curve.order - 1, *(int(each) for each in generator.integers(0, 900, count - 1))]
+    points = device.put((curve.generator * logarithms).affine().numpy())
+    words = np.array(
+        [[scalar >> 32 * i & 0xFFFFFFFF for i in range(8)] for scalar in scalars], np.uint32
+    )
+    bits = curve.order.bit_length()
+    found = PointArray(curve, msm(curve.key, points, device.put(words[None]), bits).numpy())
+    total = sum(a * b for a, b in zip(logarithms, scalars, strict=True))
+    assert (found == curve.generator * [total]).all()
