@@ -8,7 +8,8 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.curves import PointArray
 from gpu_executor.ops import msm as msm_module
-from gpu_executor.ops.msm import MsmPlan, plan_msm, run_plan, to_limb_form
+from gpu_executor.ops.msm import MsmPlan, plan_msm, run_plan
+from gpu_executor.ops.points import to_limb_form
 from tests.support.device_arrays import get_device_memory
 
 POINTS, BATCH, WINDOW_BITS = 12, 5, 4

@@ -17,7 +17,8 @@ from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.parameters import get_named
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.ops.msm import Msm, MsmPlan, make_points, plan_msm, to_limb_form
+from gpu_executor.ops.msm import Msm, MsmPlan, plan_msm
+from gpu_executor.ops.points import make_points, to_limb_form
 from gpu_executor.ops.sort import sort_pairs
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gpu_executor.cpu.device_memory import CpuStorage
 from gpu_executor.curves import host_points
 from gpu_executor.device_array import DeviceArray
+from gpu_executor.ops import msm, points
 from gpu_executor.primes.curve_key import CurveKey
 
 
@@ -14,14 +16,20 @@ def compute(operation: str, curve: CurveKey, *arguments: Any) -> Any:
     """An operation of `host_points` by its name; the first argument is the words of points.
 
     Words of points in host memory give words in affine form, or an array of booleans. So do device
-    arrays of the CPU backend, which are in host memory too; their results are device arrays.
+    arrays of the CPU backend, which are in host memory too; their results are device arrays. Words
+    of points on another device give words in XYZZ form on that device, but for `to_affine` and
+    `neg`, or an array of booleans on the host.
     """
-    function = getattr(host_points, operation)
     data = arguments[0]
     if not isinstance(data, DeviceArray):
-        return function(curve, *arguments)
+        return getattr(host_points, operation)(curve, *arguments)
     if isinstance(data.storage, CpuStorage):
-        return data.storage.device.compute(function, curve, *arguments)
-    raise NotImplementedError(
-        f"{operation} of points on a device is not there yet; points.to_host() copies them"
+        return data.storage.device.compute(getattr(host_points, operation), curve, *arguments)
+    return _get_device_operation(operation)(curve, *arguments)
+
+
+def _get_device_operation(operation: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = (
+        msm.broadcast_msm if operation == "msm" else getattr(points, operation)
     )
+    return found

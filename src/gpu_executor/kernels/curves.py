@@ -32,8 +32,11 @@ MAX_LIMBS = 28
 SLOTS = 4
 """Products that a group of invocations computes at the same time."""
 GROUP_WORK_GROUP, GROUP_WORK_GROUP_ON_CPU = 64, 8
-"""Invocations of a work-group of kernels that compute in groups. Each group has registers in shared
-memory, 832 bytes at 381 bits. Lavapipe has 32 KiB, and vectors of 8 invocations."""
+"""Invocations of a work-group of kernels that compute in groups, unless the registers of so many
+groups do not fit shared memory: those of a group are 1,120 bytes at 381 bits. Lavapipe has 32 KiB,
+and vectors of 8 invocations."""
+REGISTERS = 20
+"""Coordinates that a group has in shared memory at most (glsl/curves/reduce_buckets.comp)."""
 SINGLE_WORK_GROUP = 64
 _ARRAYS = {
     "to_limb_form": (2, 1),
@@ -41,6 +44,7 @@ _ARRAYS = {
     "combine": (3, 3),
     "reduce_buckets": (3, 2),
     "join_windows": (2, 1),
+    "add_terms": (4, 1),
 }
 """The numbers of inputs and outputs."""
 _SINGLE = ("to_limb_form",)
@@ -127,6 +131,16 @@ def count_lanes(curve: CurveKey, info: DeviceInfo) -> int:
     return 1 if info.kind == "cpu" or info.limits.subgroup_size % lanes else lanes
 
 
+def choose_work_group(curve: CurveKey, info: DeviceInfo) -> int:
+    """Return the invocations of a work-group of kernels that compute in groups."""
+    lanes = count_lanes(curve, info)
+    group_bytes = 16 * REGISTERS * curve.degree * -(-curve_limbs(curve).count // 4)
+    size = GROUP_WORK_GROUP_ON_CPU if info.kind == "cpu" else GROUP_WORK_GROUP
+    while size > lanes and size // lanes * group_bytes > info.limits.max_shared_memory:
+        size //= 2
+    return size
+
+
 @functools.cache
 def curve_kernel(curve: CurveKey, operation: str, lanes: int, *, grouped: bool = False) -> Kernel:
     """Return the kernel `glsl/curves/<operation>.comp` for a curve, with groups of `lanes`
@@ -165,7 +179,7 @@ def curve_kernel(curve: CurveKey, operation: str, lanes: int, *, grouped: bool =
 @functools.cache
 def scalar_digits_kernel() -> Kernel:
     """Return the kernel that splits scalars into signed digits. Input: scalars; outputs: keys,
-    entries; push words: points, scalar_words, windows, window_bits, table_windows.
+    entries; push words: points, scalar_words, windows, window_bits, table_windows, batch_stride.
     """
     return Kernel.from_spirv(
         load_spirv("scalar_digits"),

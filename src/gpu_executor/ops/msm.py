@@ -12,21 +12,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
-from gpu_executor.kernels.curves import (
-    GROUP_WORK_GROUP,
-    GROUP_WORK_GROUP_ON_CPU,
-    SINGLE_WORK_GROUP,
-    count_lanes,
-    curve_kernel,
-    encode_constants,
-    point_limbs,
-    scalar_digits_kernel,
+from gpu_executor.errors import ArgumentShapeError
+from gpu_executor.kernels.curves import count_lanes, point_limbs, scalar_digits_kernel
+from gpu_executor.ops.elementwise import ElementData
+from gpu_executor.ops.points import (
+    get_constants,
+    get_shape,
+    make_dispatch,
+    make_infinity,
+    make_points,
+    put_scalars,
+    to_affine,
+    to_limb_form,
 )
 from gpu_executor.ops.sort import sort_pairs
 from gpu_executor.primes.curve_key import CurveKey
@@ -48,6 +52,10 @@ LOG_SEGMENT = 3
 """log2 of the points of a segment in the reduction of buckets."""
 MAX_ENTRIES, MAX_ENTRIES_ON_CPU = 1 << 27, 1 << 22
 """Entries that are sorted at once: 2 GiB of keys and values on a GPU."""
+MAX_POINT_ENTRIES = 0x7FFFFFFF
+"""Entries of one sum: kernels number points and entries with 31 bits."""
+ONE_COLUMN_BITS = 64
+"""Scalars up to this many bits are one column and have no axis of columns."""
 WORD = np.dtype(np.uint32)
 MAX_WINDOW_BITS = 22
 
@@ -62,6 +70,8 @@ class MsmPlan:
     window_bits: int
     tables: int = 1
     """Tables of multiples of the points: windows that use different tables share their buckets."""
+    shares_points: bool = True
+    """Whether all sums of the batch have the same points."""
 
     @property
     def table_windows(self) -> int:
@@ -123,13 +133,39 @@ def msm(
 ) -> DeviceArray:
     """The sum of scalars[b, i] * points[i] for each b, as XYZZ points of words.
 
-    `points` are affine, of shape (n, 2, ...). `scalars` have shape (batch, n, words) and are below
-    2^scalar_bits.
+    `points` are affine, of shape (n, 2, ...). With shape (batch, n, 2, ...) every sum has points of
+    its own: it is the sum of scalars[b, i] * points[b, i]. `scalars` have shape (batch, n, words),
+    or (batch, n) if they are one column, and are below 2^scalar_bits.
     """
     device: ArrayDevice = points.storage.device
     batch, count = scalars.shape[0], scalars.shape[1]
     plan = plan_msm(count, batch, scalar_bits)
+    if len(get_shape(curve, points)) > 1:
+        plan = dataclasses.replace(plan, shares_points=False)
     return run_plan(device, curve, plan, to_limb_form(device, curve, points), scalars)
+
+
+def broadcast_msm(
+    curve: CurveKey, points: DeviceArray, scalars: ElementData, batch: Shape
+) -> DeviceArray:
+    """The sums of k P over the last axis of points (..., n) in either form. The scalars are words
+    (..., n, words of a scalar) below the order, on the host or on the device. The leading axes of
+    both are broadcast to `batch`."""
+    device: ArrayDevice = points.storage.device
+    *leading, count = get_shape(curve, points)
+    sums, bits = math.prod(batch), curve.order.bit_length()
+    if not sums or not count:
+        return make_infinity(device, curve, *batch)
+    own = to_affine(curve, points)
+    axes = own.shape[len(leading) :]
+    if math.prod(leading) == 1:
+        own = own.reshape(axes)
+    else:
+        own = own.broadcast_to((*batch, *axes)).reshape((sums, *axes))
+    columns = (count,) if bits <= ONE_COLUMN_BITS else (count, scalars.shape[-1])
+    factors = put_scalars(device, scalars).broadcast_to((*batch, *columns))
+    result = msm(curve, own, factors.reshape((sums, *columns)), bits)
+    return result.reshape((*batch, *result.shape[1:]))
 
 
 def run_plan(
@@ -142,34 +178,18 @@ def run_plan(
     """Run a plan on tables of points in limb form, in parts of the batch if it is large."""
     most = MAX_ENTRIES_ON_CPU if device.info.kind == "cpu" else MAX_ENTRIES
     part = max(most // (plan.windows * plan.points), 1)
+    if plan.windows * plan.points > MAX_POINT_ENTRIES:
+        raise ArgumentShapeError(
+            f"msm: {plan.points} points have {plan.windows * plan.points} signed digits, more than "
+            f"the {MAX_POINT_ENTRIES} of one sum; split the points and add the sums"
+        )
     result = make_points(device, curve, plan.batch)
     for first in range(0, plan.batch, part):
         rows = slice(first, min(first + part, plan.batch))
         smaller = dataclasses.replace(plan, batch=rows.stop - rows.start)
-        Msm(device, curve, smaller).run(tables, scalars[rows], result[rows])
+        own = tables if plan.shares_points else tables[rows]
+        Msm(device, curve, smaller).run(own, scalars[rows], result[rows])
     return result
-
-
-def make_points(device: ArrayDevice, curve: CurveKey, *shape: int) -> DeviceArray:
-    """Uninitialized XYZZ points of words."""
-    return device.empty((*shape, 4, *curve.coordinate_shape), curve.prime.column_dtype)
-
-
-def get_constants(device: ArrayDevice, curve: CurveKey) -> DeviceArray:
-    """The constants of a curve on a device."""
-    return device.cache(
-        ("curve constants", curve), lambda: device.put(encode_constants(curve).reshape(-1))
-    )
-
-
-def to_limb_form(device: ArrayDevice, curve: CurveKey, points: DeviceArray) -> DeviceArray:
-    """Affine points in the Montgomery form that the kernels compute with."""
-    made = device.empty(points.shape, points.dtype)
-    kernel = curve_kernel(curve, "to_limb_form", 1)
-    count = points.nbytes // curve.prime.element_bytes
-    arrays = points, get_constants(device, curve), made
-    device.submit([Dispatch(kernel, arrays, count, grid_stride=True)])
-    return made
 
 
 class Msm:
@@ -179,8 +199,6 @@ class Msm:
         self._device, self._curve, self._plan = device, curve, plan
         self._constants = get_constants(device, curve)
         self._lanes = count_lanes(curve, device.info)
-        on_cpu = device.info.kind == "cpu"
-        self._group_size = GROUP_WORK_GROUP_ON_CPU if on_cpu else GROUP_WORK_GROUP
         self._steps: list[Step] = []
 
     def run(self, tables: DeviceArray, scalars: DeviceArray, result: DeviceArray) -> None:
@@ -201,7 +219,8 @@ class Msm:
         plan = self._plan
         keys, entries = (self._device.empty((plan.entries,), WORD) for _ in range(2))
         words = scalars.nbytes // (4 * plan.batch * plan.points)
-        push = plan.points, words, plan.windows, plan.window_bits, plan.table_windows
+        stride = 0 if plan.shares_points else plan.tables * plan.points
+        push = plan.points, words, plan.windows, plan.window_bits, plan.table_windows, stride
         count = plan.batch * plan.points
         self._device.submit(
             [
@@ -277,11 +296,8 @@ class Msm:
         grouped: bool | None = None,
     ) -> None:
         """Append a dispatch for `count` elements; `grouped` chooses between two variants."""
-        lanes = 1 if grouped is False else self._lanes
-        kernel = curve_kernel(self._curve, operation, lanes, grouped=bool(grouped))
-        work_group = SINGLE_WORK_GROUP if grouped is False else self._group_size
-        groups = -(-count * lanes // work_group)
-        limit = self._device.info.limits.max_work_group_count[0]
         self._steps.append(
-            Dispatch(kernel, arrays, count, push, groups=min(groups, limit), work_group=work_group)
+            make_dispatch(
+                self._device, self._curve, operation, arrays, count, push, grouped=grouped
+            )
         )

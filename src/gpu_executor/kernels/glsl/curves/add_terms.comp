@@ -1,0 +1,81 @@
+// Adds the terms of each element, which are points or, with scalars, multiples of points. There are
+// three ways to choose them:
+//
+//     pairs       P[t] and Q[t], or P[t] and -Q[t]
+//     segments    up to `length` neighbours in a row of P; element t is segment t % segments of row
+//                 t / segments, and a row has `columns` points
+//     multiples   k P[t], for the `bits` lowest bits of the scalar k: a doubling for each bit and an
+//                 addition for each bit that is set
+//
+// Points are words of limb form (to_limb_form.comp), with 2 coordinates (affine) or 4 (XYZZ). Fewer
+// points or scalars than elements repeat. The results are XYZZ points of words, each number below p.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "coordinate.glsl"
+CONSTANTS(3)
+#include "point_group.glsl"
+
+layout(push_constant) uniform Push {
+    uint count;
+    uint p_coordinates; uint p_count;
+    uint q_coordinates; uint negates; // q_coordinates is 0 if there is no Q
+    uint columns; uint segments; uint length;
+    uint bits; uint scalar_count; uint scalar_words;
+};
+ELEMENTS_IN(0, p_number)
+ELEMENTS_IN(1, q_number)
+layout(set = 0, binding = 2, std430) readonly buffer Scalars { uint scalars[]; };
+POINTS_OUT(4, result)
+
+// Loads P[index] or Q[index] to the registers of Q; returns whether it is the point at infinity.
+bool load_term(bool enabled, bool second, uint index) {
+    uint coordinates = second ? q_coordinates : p_coordinates;
+    wait_for_lanes();
+    if (enabled) {
+        [[dont_unroll]] for (uint k = lane(); k < 4 * DEGREE; k += LANES) {
+            NUMBER number;
+            if (k < coordinates * DEGREE) {
+                uint words[WORDS], at = index * coordinates * DEGREE + k;
+                if (second) load_q_number(at, words);
+                else load_p_number(at, words);
+                words_to_limbs(words, 0, number);
+                if (second && negates != 0 && k / DEGREE == 1) n_negate(number, number);
+            } else {
+                load_constant(ONE, number);
+                [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
+                    number[i] = k % DEGREE == 0 ? number[i] : 0;
+                }
+            }
+            set_number(QX + k / DEGREE, k % DEGREE, number);
+        }
+    }
+    wait_for_lanes();
+    // x = y = 0 in affine form, ZZZ = 0 in XYZZ form.
+    uint first = coordinates == 2 ? QX : QZZZ;
+    return !enabled || (register_is_zero(first) && register_is_zero(first == QX ? QY : first));
+}
+
+void main() {
+    begin();
+    EACH_GROUP(t) {
+        bool infinity = true, pairs = q_coordinates != 0;
+        uint row = t / segments, first = t % segments * length;
+        uint steps = bits != 0 ? 2 * bits : pairs ? 2 : length;
+        for (uint step = 0; step < steps; ++step) {
+            bool doubles = bits != 0 && step % 2 == 0, enabled = t < count;
+            uint index = t % p_count;
+            if (bits != 0) {
+                uint bit = bits - 1 - step / 2, at = t % scalar_count * scalar_words + bit / 32;
+                enabled = enabled && (doubles || (scalars[at] >> bit % 32 & 1) != 0);
+            } else if (!pairs) {
+                index = row * columns + first + step;
+                enabled = enabled && first + step < columns;
+            }
+            bool other_infinity = true;
+            if (!doubles) other_infinity = load_term(enabled, pairs && step == 1, index);
+            add_points(enabled, doubles, infinity, other_infinity);
+        }
+        if (t < count) store_result(t, infinity);
+        wait_for_lanes();
+    }
+}

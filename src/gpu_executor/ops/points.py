@@ -1,0 +1,331 @@
+"""Operations on points of curves on a device.
+
+Points are device arrays of words (..., coordinates, *coordinate axes): two coordinates in affine
+form, four in XYZZ form. Operands of one operation have equal leading axes, and their forms may
+differ. Results of the group law are in XYZZ form.
+
+The group law runs in one kernel for all operations, glsl/curves/add_terms.comp. What needs no group
+law (conversions, negation, comparisons) is computed with the operations of the field.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch
+from gpu_executor.kernels.curves import (
+    SINGLE_WORK_GROUP,
+    choose_work_group,
+    count_lanes,
+    curve_kernel,
+    encode_constants,
+)
+from gpu_executor.ops import elementwise, extensions, scans
+from gpu_executor.ops.elementwise import ElementData, Words
+from gpu_executor.primes import Extension, Prime, words
+from gpu_executor.primes.curve_key import CurveKey
+
+Booleans = npt.NDArray[np.bool_]
+AFFINE, XYZZ = 2, 4
+"""The coordinates of a point in each form."""
+X, Y, ZZ, ZZZ = range(XYZZ)
+SEGMENT = 8
+"""Points that a group of invocations adds at least, in a sum of more."""
+GROUPS = 1 << 15
+"""Groups of invocations that fill a device."""
+
+
+def count_points(curve: CurveKey, points: DeviceArray) -> int:
+    """The number of points."""
+    return math.prod(get_shape(curve, points))
+
+
+def get_shape(curve: CurveKey, points: DeviceArray) -> Shape:
+    """The leading axes: those of points."""
+    return points.shape[: points.ndim - len(curve.coordinate_shape) - 1]
+
+
+def count_coordinates(curve: CurveKey, points: DeviceArray) -> int:
+    """2 for points in affine form, 4 for points in XYZZ form."""
+    return points.shape[points.ndim - len(curve.coordinate_shape) - 1]
+
+
+def make_points(
+    device: ArrayDevice, curve: CurveKey, *shape: int, coordinates: int = XYZZ
+) -> DeviceArray:
+    """Uninitialized points of words."""
+    full = (*shape, coordinates, *curve.coordinate_shape)
+    return device.empty(full, curve.prime.column_dtype)
+
+
+def make_infinity(device: ArrayDevice, curve: CurveKey, *shape: int) -> DeviceArray:
+    """The point at infinity in XYZZ form, as often as the shape says."""
+    made = make_points(device, curve, *shape)
+    device.assign(made, curve.prime.column_dtype.type(0))
+    return made
+
+
+# --- kernels ---
+
+
+def get_constants(device: ArrayDevice, curve: CurveKey) -> DeviceArray:
+    """The constants of a curve on a device."""
+    return device.cache(
+        ("curve constants", curve), lambda: device.put(encode_constants(curve).reshape(-1))
+    )
+
+
+def to_limb_form(device: ArrayDevice, curve: CurveKey, points: DeviceArray) -> DeviceArray:
+    """Points in the Montgomery form that the kernels compute with."""
+    made = device.empty(points.shape, points.dtype)
+    kernel = curve_kernel(curve, "to_limb_form", 1)
+    count = points.nbytes // curve.prime.element_bytes
+    arrays = points, get_constants(device, curve), made
+    device.submit([Dispatch(kernel, arrays, count, grid_stride=True)])
+    return made
+
+
+def make_dispatch(
+    device: ArrayDevice,
+    curve: CurveKey,
+    operation: str,
+    arrays: tuple[DeviceArray, ...],
+    count: int,
+    push: tuple[int, ...],
+    *,
+    grouped: bool | None = None,
+) -> Dispatch:
+    """A kernel in groups of invocations for `count` elements. Of kernels with a variant without
+    groups, `grouped` chooses one."""
+    single = grouped is False
+    lanes = 1 if single else count_lanes(curve, device.info)
+    kernel = curve_kernel(curve, operation, lanes, grouped=bool(grouped))
+    work_group = SINGLE_WORK_GROUP if single else choose_work_group(curve, device.info)
+    groups = -(-count * lanes // work_group)
+    limit = device.info.limits.max_work_group_count[0]
+    return Dispatch(kernel, arrays, count, push, groups=min(groups, limit), work_group=work_group)
+
+
+def _add_terms(
+    curve: CurveKey,
+    shape: Shape,
+    p: DeviceArray,
+    *,
+    q: DeviceArray | None = None,
+    negates: bool = False,
+    columns: int = 1,
+    length: int = 1,
+    scalars: DeviceArray | None = None,
+    bits: int = 0,
+) -> DeviceArray:
+    """The kernel add_terms.comp: an array of points of a shape. Points and scalars repeat."""
+    device: ArrayDevice = p.storage.device
+    result = make_points(device, curve, *shape)
+    count = math.prod(shape)
+    if not count:
+        return result
+    constants = get_constants(device, curve)
+    p_words = to_limb_form(device, curve, p)
+    q_words = p_words if q is None else to_limb_form(device, curve, q)
+    scalar_words = -(-curve.order.bit_length() // 32)
+    push = (
+        count_coordinates(curve, p),
+        count_points(curve, p),
+        0 if q is None else count_coordinates(curve, q),
+        int(negates),
+        columns,
+        -(-columns // length),
+        length,
+        bits,
+        1 if scalars is None else scalars.nbytes // (4 * scalar_words),
+        scalar_words,
+    )
+    arrays = p_words, q_words, constants if scalars is None else scalars, constants, result
+    device.submit([make_dispatch(device, curve, "add_terms", arrays, count, push)])
+    return result
+
+
+# --- the group law ---
+
+
+def add(curve: CurveKey, p: DeviceArray, q: DeviceArray) -> DeviceArray:
+    """P + Q."""
+    return _add_terms(curve, get_shape(curve, p), p, q=q)
+
+
+def sub(curve: CurveKey, p: DeviceArray, q: DeviceArray) -> DeviceArray:
+    """P - Q."""
+    return _add_terms(curve, get_shape(curve, p), p, q=q, negates=True)
+
+
+def double(curve: CurveKey, p: DeviceArray) -> DeviceArray:
+    """2P."""
+    return add(curve, p, p)
+
+
+def mul(curve: CurveKey, p: DeviceArray, scalars: ElementData) -> DeviceArray:
+    """k P, with a scalar for each point: words (..., words of a scalar) below the order, on the
+    host or on the device."""
+    device: ArrayDevice = p.storage.device
+    shape = get_shape(curve, p)
+    if not math.prod(shape):
+        return make_points(device, curve, *shape)
+    point = _drop_repeats(p, len(shape))
+    factors = put_scalars(device, _drop_repeats(scalars, len(shape)))
+    return _add_terms(curve, shape, point, scalars=factors, bits=curve.order.bit_length())
+
+
+def put_scalars(device: ArrayDevice, scalars: ElementData) -> DeviceArray:
+    """Scalars on the device."""
+    return scalars if isinstance(scalars, DeviceArray) else device.put(scalars)
+
+
+def _drop_repeats(data: Any, axes: int) -> Any:
+    """A view of one element of an array that repeats it along all of its first axes; any other
+    array as it is."""
+    repeats = all(
+        length == 1 or not step
+        for length, step in zip(data.shape[:axes], data.strides[:axes], strict=True)
+    )
+    return data[(*[slice(0, 1)] * axes, ...)] if repeats else data
+
+
+def sum_points(curve: CurveKey, p: DeviceArray) -> DeviceArray:
+    """The sums over the last axis of points: segments of each row, then the sums of segments."""
+    device: ArrayDevice = p.storage.device
+    *leading, columns = get_shape(curve, p)
+    rows = math.prod(leading)
+    if not columns:
+        return make_infinity(device, curve, *leading)
+    while True:
+        length = min(max(SEGMENT, -(-rows * columns // GROUPS)), columns)
+        segments = -(-columns // length)
+        p = _add_terms(curve, (*leading, segments), p, columns=columns, length=length)
+        columns = segments
+        if columns == 1:
+            return p.reshape((*leading, XYZZ, *curve.coordinate_shape))
+
+
+# --- what the field's operations compute ---
+
+
+@functools.cache
+def get_field(curve: CurveKey) -> Prime | Extension:
+    """The field of the coordinates."""
+    if curve.degree == 1:
+        return curve.prime
+    name = f"coordinates over {curve.prime.name}"
+    return Extension(name, curve.prime, curve.nonresidue, curve.degree)
+
+
+def _get_coordinate(curve: CurveKey, points: DeviceArray, number: int) -> DeviceArray:
+    """A view of one coordinate of every point."""
+    return points[(..., number, *[slice(None)] * len(curve.coordinate_shape))]
+
+
+def _compute(curve: CurveKey, operation: str, *operands: ElementData) -> DeviceArray:
+    """An operation on coordinates, which are broadcast."""
+    field = get_field(curve)
+    compute: Any = elementwise.compute if isinstance(field, Prime) else extensions.compute
+    made: DeviceArray = compute(field, operation, list(operands))
+    return made
+
+
+def _compare(curve: CurveKey, a: ElementData, b: ElementData) -> Booleans:
+    """Whether coordinates are equal, on the host; they are broadcast."""
+    field = get_field(curve)
+    if not isinstance(field, Prime):
+        return extensions.compare(field, a, b)
+    found: DeviceArray = elementwise.compute(field, "equal", [a, b])  # type: ignore[assignment]
+    return found.numpy().astype(np.bool_)
+
+
+def _get_element(curve: CurveKey, device: ArrayDevice, value: tuple[int, ...]) -> ElementData:
+    """A coordinate without axes, cached on the device."""
+    scalar = value[0] if curve.degree == 1 else value
+    return extensions.make_element(get_field(curve), scalar, device)
+
+
+def neg(curve: CurveKey, p: DeviceArray) -> DeviceArray:
+    """-P, in the form of P: each coordinate times 1 or, for y, -1."""
+    device: ArrayDevice = p.storage.device
+    coordinates = count_coordinates(curve, p)
+
+    def make_factors() -> Words:
+        modulus = curve.prime.modulus
+        signs = [modulus - 1 if each == Y else 1 for each in range(coordinates)]
+        integers = [curve.prime.in_form(each) for each in signs for _ in range(curve.degree)]
+        factors = words.from_ints(curve.prime, integers)
+        return factors.reshape(coordinates, *curve.coordinate_shape)
+
+    key = ("signs of coordinates", curve.prime, curve.degree, coordinates)
+    factors = device.cache(key, lambda: device.put(make_factors()))
+    negated: Any = elementwise.compute(curve.prime, "mul", [p, factors])
+    return negated  # type: ignore[no-any-return]
+
+
+def to_affine(curve: CurveKey, p: DeviceArray) -> DeviceArray:
+    """The same points in affine form. With I = 1 / ZZZ, which is 0 for the point at infinity:
+    1 / ZZ = (ZZ I)^2, because ZZ^3 = ZZZ^2."""
+    if count_coordinates(curve, p) == AFFINE:
+        return p
+    device: ArrayDevice = p.storage.device
+    x, y, zz, zzz = (_get_coordinate(curve, p, each) for each in range(XYZZ))
+    field = get_field(curve)
+    invert: Any = scans.invert if isinstance(field, Prime) else extensions.invert
+    inverse = invert(field, zzz)
+    ratio = _compute(curve, "mul", zz, inverse)
+    result = make_points(device, curve, *get_shape(curve, p), coordinates=AFFINE)
+    if result.size:
+        square = _compute(curve, "square", ratio)
+        pairs = (X, _compute(curve, "mul", x, square)), (Y, _compute(curve, "mul", y, inverse))
+        device.submit([ArrayCopy(each, _get_coordinate(curve, result, at)) for at, each in pairs])
+    return result
+
+
+def is_infinity(curve: CurveKey, p: DeviceArray) -> Booleans:
+    """Whether the points are the point at infinity, on the host."""
+    zero = _get_element(curve, p.storage.device, (0,) * curve.degree)
+    if count_coordinates(curve, p) == XYZZ:
+        return _compare(curve, _get_coordinate(curve, p, ZZZ), zero)
+    return np.asarray(_compare(curve, p, zero).all(axis=-1))
+
+
+def equal(curve: CurveKey, p: DeviceArray, q: DeviceArray) -> Booleans:
+    """Whether the points are equal, on the host: X1 ZZ2 = X2 ZZ1 and Y1 ZZZ2 = Y2 ZZZ1."""
+    same = np.ones(get_shape(curve, p), np.bool_)
+    for number, denominator in ((X, ZZ), (Y, ZZZ)):
+        one, two = (_get_coordinate(curve, each, number) for each in (p, q))
+        if count_coordinates(curve, q) == XYZZ:
+            one = _compute(curve, "mul", one, _get_coordinate(curve, q, denominator))
+        if count_coordinates(curve, p) == XYZZ:
+            two = _compute(curve, "mul", two, _get_coordinate(curve, p, denominator))
+        same &= _compare(curve, one, two)
+    first, second = is_infinity(curve, p), is_infinity(curve, q)
+    return np.where(first | second, first & second, same)
+
+
+def is_on_curve(curve: CurveKey, p: DeviceArray) -> Booleans:
+    """Whether the points satisfy the equation of the curve, on the host. In XYZZ form it is
+    Y^2 = X^3 + a X ZZ^2 + b ZZ^3, and ZZ^3 = ZZZ^2 must hold."""
+    device: ArrayDevice = p.storage.device
+    x, y = (_get_coordinate(curve, p, each) for each in (X, Y))
+    a, b = (_get_element(curve, device, each) for each in (curve.a, curve.b))
+    right = _compute(curve, "square", x)
+    valid = np.ones(get_shape(curve, p), np.bool_)
+    if count_coordinates(curve, p) == XYZZ:
+        zz, zzz = (_get_coordinate(curve, p, each) for each in (ZZ, ZZZ))
+        square = _compute(curve, "square", zz)
+        cube = _compute(curve, "mul", square, zz)
+        valid = _compare(curve, cube, _compute(curve, "square", zzz))
+        a, b = (_compute(curve, "mul", *each) for each in ((square, a), (cube, b)))
+    right = _compute(curve, "mul", _compute(curve, "add", right, a), x)
+    right = _compute(curve, "add", right, b)
+    found = _compare(curve, _compute(curve, "square", y), right) & valid
+    return found | is_infinity(curve, p)
