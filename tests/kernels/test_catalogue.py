@@ -20,6 +20,7 @@ from gpu_executor.kernels.catalogue import (
     mont_mul_chain_kernel,
     split_field_name,
 )
+from gpu_executor.kernels.curves import MAX_LIMBS
 from gpu_executor.kernels.elements import CHECKABLE
 from gpu_executor.kernels.modules import SpecId
 from gpu_executor.primes import NAMED, Prime
@@ -168,24 +169,31 @@ def test_glsl_has_the_ids_of_the_list() -> None:
 def test_glsl_names_the_id_of_every_constant() -> None:
     text = "".join(path.read_text() for path in build.GLSL.rglob("*") if path.is_file())
     declared = re.findall(r"constant_id = (.+?)\) const \w+ (\w+)", text)
-    by_word = ("first + n", "name")  # SPEC_WORD in families/wide_constants.glsl
-    assert by_word in declared
-    assert {own_id for own_id, name in declared if own_id != f"ID_{name}"} == {by_word[0]}
+    numbered = {"first + n", "ID_MODULUS + n"}  # SPEC_WORD and SPEC_LIMB, with a name for each n
+    assert {own_id for own_id, name in declared if own_id != f"ID_{name}"} == numbered
     words = re.findall(r"^SPEC_WORDS\((\w+), (\w+)\)", text, re.MULTILINE)
     assert words == [("ID_ONE", "ONE"), ("ID_R_SQUARED", "R_SQUARED")]
     assert set(re.findall(r"local_size_x_id = (\w+)", text)) == {"ID_WORK_GROUP_SIZE"}
 
 
+NUMBERED_CONSTANTS = {
+    SpecId.ONE: MAX_BITS // WORD_BITS,
+    SpecId.R_SQUARED: MAX_BITS // WORD_BITS,
+    SpecId.MODULUS: MAX_LIMBS,
+}
+"""The first of several constants, and how many there are."""
+
+
 def test_no_two_constants_share_an_id() -> None:
     assert len(SpecId.__members__) == len(list(SpecId))  # an alias is not listed
-    for first in (SpecId.ONE, SpecId.R_SQUARED):
-        own = range(first, first + MAX_BITS // WORD_BITS)
+    for first, count in NUMBERED_CONSTANTS.items():
+        own = range(first, first + count)
         assert [each for each in SpecId if each in own] == [first]
 
 
 def test_modules_have_only_constants_of_the_list() -> None:
-    many = (SpecId.ONE, SpecId.R_SQUARED)
-    known = {*SpecId, *(first + i for first in many for i in range(MAX_BITS // WORD_BITS))}
+    numbered = NUMBERED_CONSTANTS.items()
+    known = {*SpecId, *(first + i for first, count in numbered for i in range(count))}
     for module in MODULES:
         constants = read_interface(module.read_bytes()).constants
         assert {each.spec_id for each in constants} <= known, module.stem
