@@ -11,8 +11,9 @@
 // so a chain of selections finds a step in the table.
 //
 // lavapipe leaves every loop, and results are wrong, after 65,535 iterations of all loops of an
-// invocation together. At degree d, an addition takes 23 d iterations, a doubling 22 d, a load or
-// store of limbs LIMBS * d, and a copy of a point 5 LIMBS * d.
+// invocation together. At degree d, an addition takes about 23 d iterations, a doubling 22 d (an
+// addition beside doublings in the same vector 40 d), a load or store of limbs LIMBS * d, and a copy
+// of a point 5 LIMBS * d.
 //
 // Every number is lazily reduced (coordinate.glsl): X is below 8p, Y below 4p, ZZ and ZZZ below 2p.
 // Additions are complete: they treat equal points, opposite points and the point at infinity.
