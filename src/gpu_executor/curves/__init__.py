@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_executor.curves.curve import Curve
 from gpu_executor.curves.parameters import NAMES, get_named
 from gpu_executor.curves.point_array import PointArray
+from gpu_executor.curves.point_table import PointTable
 
 if TYPE_CHECKING:
     BLS12_377_G1: Curve
@@ -32,6 +33,7 @@ __all__ = [
     "VESTA",
     "Curve",
     "PointArray",
+    "PointTable",
 ]
 
 

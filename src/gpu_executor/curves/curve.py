@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from gpu_executor.curves.point_array import (
 )
 from gpu_executor.curves.point_encoding import PointEncoding
 from gpu_executor.curves.point_operations import compute
+from gpu_executor.curves.point_table import PointTable, load_table, make_table
 from gpu_executor.curves.scalars import to_scalar_words
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
@@ -41,6 +43,7 @@ from gpu_executor.fields import ExtensionField, Field, FieldArray
 from gpu_executor.fields.finite_field import FiniteFieldArray
 from gpu_executor.fields.layout_array import check_one_place, parse_axes
 from gpu_executor.ops import elementwise, indexing
+from gpu_executor.ops.msm import table_msm
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder
@@ -431,7 +434,51 @@ class Curve:
             return found
         return found.reshape(tuple(1 if each in axes else n for each, n in enumerate(shape)))
 
-    def msm(self, points: PointArray, scalars: Any, *, byteorder: ByteOrder = "big") -> PointArray:
+    def precompute(
+        self, points: PointArray, *, window: int | None = None, memory: int | None = None
+    ) -> PointTable:
+        """Tables of multiples of points on a device, with which `msm` takes less time.
+
+        `window` is the number of bits of a digit of a scalar, chosen if it is None. The tables take
+        at most `memory` bytes of the device, by default 1 GiB, or 64 MiB on a CPU.
+        """
+        return make_table(self.check_points(points), window, memory)
+
+    def load_table(self, path: str | Path, points: PointArray) -> PointTable:
+        """Read the tables of these points from a file that `PointTable.save` has written.
+
+        The file of other points and a damaged one raise `GpuError`.
+        """
+        return load_table(self.check_points(points), path)
+
+    def _msm_with_table(self, table: PointTable, scalars: Any, byteorder: ByteOrder) -> PointArray:
+        if table.key != self.key:
+            raise ArgumentTypeError(
+                f"{self.name}: the table has points of another curve, over {table.key.prime.name}"
+            )
+        on_device = isinstance(scalars, FieldArray) and scalars.on_device
+        if on_device and scalars.device is not table.data.storage.device:
+            raise ArgumentTypeError(
+                f"{self.name}: the scalars and the table are on different devices, as different "
+                "backends opened them; scalars.to_host() copies the scalars"
+            )
+        factors = to_scalar_words(self.scalar_field, scalars, byteorder)
+        given = elementwise.get_shape(self.scalar_field.prime, factors)
+        if not given or given[-1] != table.count:
+            raise ArgumentShapeError(
+                f"{self.name}: the table has {table.count} points, and the scalars have the shape "
+                f"{given}; the last axis has a scalar for each point"
+            )
+        found = table_msm(self.key, table.plan, table.data, factors, given[:-1])
+        return PointArray(self, found)
+
+    def msm(
+        self,
+        points: PointArray | PointTable,
+        scalars: Any,
+        *,
+        byteorder: ByteOrder = "big",
+    ) -> PointArray:
         """The sum of k P over the last axis: a multi-scalar multiplication.
 
         Scalars are integers in nested lists or NumPy arrays, a `FieldArray` of the scalar field, an
@@ -441,7 +488,11 @@ class Curve:
 
         Leading axes of the points and of the scalars are a batch, broadcast by NumPy's rules. The
         sum of no points is the point at infinity.
+
+        A table of `precompute` takes the place of its points.
         """
+        if isinstance(points, PointTable):
+            return self._msm_with_table(points, scalars, byteorder)
         own = self.check_points(points)
         factors = self._load_scalars(own, scalars, byteorder)
         prime = self.scalar_field.prime

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
-from gpu_executor.errors import ArgumentShapeError
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernels.curves import count_lanes, point_limbs, scalar_digits_kernel
 from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.points import (
@@ -28,6 +29,7 @@ from gpu_executor.ops.points import (
     make_dispatch,
     make_infinity,
     make_points,
+    mul,
     put_scalars,
     to_affine,
     to_limb_form,
@@ -56,6 +58,8 @@ MAX_POINT_ENTRIES = 0x7FFFFFFF
 """Entries of one sum: kernels number points and entries with 31 bits."""
 ONE_COLUMN_BITS = 64
 """Scalars up to this many bits are one column and have no axis of columns."""
+TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
+"""Memory of the tables of fixed points, unless the caller says otherwise."""
 WORD = np.dtype(np.uint32)
 MAX_WINDOW_BITS = 22
 
@@ -166,6 +170,69 @@ def broadcast_msm(
     factors = put_scalars(device, scalars).broadcast_to((*batch, *columns))
     result = msm(curve, own, factors.reshape((sums, *columns)), bits)
     return result.reshape((*batch, *result.shape[1:]))
+
+
+def plan_tables(
+    curve: CurveKey, points: int, info: DeviceInfo, window: int | None, memory: int | None
+) -> MsmPlan:
+    """Choose the windows and the tables of multiples of fixed points, within `memory` bytes."""
+    bits = curve.order.bit_length()
+    if window is not None and not 2 <= window <= min(MAX_WINDOW_BITS, bits + 1):
+        raise ArgumentTypeError(
+            f"window={window}: a window has 2 to {min(MAX_WINDOW_BITS, bits + 1)} bits"
+        )
+    default = TABLE_BYTES_ON_CPU if info.kind == "cpu" else TABLE_BYTES
+    budget = default if memory is None else memory
+    nbytes = 2 * curve.degree * curve.prime.element_bytes * points
+    if budget < nbytes:
+        raise ArgumentTypeError(
+            f"memory={budget:,}: one table of {points:,} points takes {nbytes:,} bytes"
+        )
+    plans = []
+    for width in range(2, min(MAX_WINDOW_BITS, bits + 1) + 1) if window is None else [window]:
+        plan = MsmPlan(points, 1, bits, width)
+        tables = min(budget // nbytes, plan.windows)
+        rows = -(-plan.windows // tables)
+        plans.append(dataclasses.replace(plan, tables=-(-plan.windows // rows)))
+    return min(plans, key=lambda plan: plan.products)
+
+
+def make_tables(
+    device: ArrayDevice, curve: CurveKey, plan: MsmPlan, points: DeviceArray
+) -> DeviceArray:
+    """The tables of multiples of affine points, one behind the other, in limb form."""
+    made = make_points(device, curve, plan.tables * plan.points, coordinates=2)
+    for first in range(0, len(made), plan.points):
+        if first:
+            points = _shift_points(curve, points, plan.table_windows * plan.window_bits)
+        device.assign(made[first : first + plan.points], to_limb_form(device, curve, points))
+    return made
+
+
+def _shift_points(curve: CurveKey, points: DeviceArray, bits: int) -> DeviceArray:
+    """2^bits P, affine."""
+    order_bits = curve.order.bit_length()
+    nbytes = -(-order_bits // 32) * 4
+    while bits:
+        step = min(bits, order_bits - 1)  # `mul` takes scalars as long as the order
+        factor = np.frombuffer((1 << step).to_bytes(nbytes, "little"), np.uint32)
+        points = mul(curve, points, factor.reshape(1, -1))
+        bits -= step
+    return to_affine(curve, points)
+
+
+def table_msm(
+    curve: CurveKey, plan: MsmPlan, tables: DeviceArray, scalars: ElementData, batch: Shape
+) -> DeviceArray:
+    """The sums over the last axis of scalars (..., n, words) below the order, with tables."""
+    device: ArrayDevice = tables.storage.device
+    sums = math.prod(batch)
+    if not sums:
+        return make_infinity(device, curve, *batch)
+    given = put_scalars(device, scalars)
+    rows = given.reshape(sums, plan.points, -1)
+    found = run_plan(device, curve, dataclasses.replace(plan, batch=sums), tables, rows)
+    return found.reshape(*batch, *found.shape[1:])
 
 
 def run_plan(

@@ -1,0 +1,122 @@
+"""`PointTable`: multiples of fixed points on a device, for many multi-scalar multiplications.
+
+Table k has the points times 2^(k * s), where s is a number of bits. The windows of a scalar then
+share their buckets (`ops/msm.py`): a multi-scalar multiplication needs fewer buckets and hardly any
+doublings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpu_executor.curves.point_array import PointArray
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.errors import ArgumentTypeError, GpuError
+from gpu_executor.files import write_atomically
+from gpu_executor.ops.msm import MsmPlan, make_tables, plan_tables
+from gpu_executor.primes.curve_key import CurveKey
+
+FILE_FORMAT = "gpu-executor point table 1"
+HEADER_BYTES = 4096
+"""The header of a file, padded; the words follow."""
+
+
+@dataclass(frozen=True, eq=False)
+class PointTable:
+    """Multiples of the points of one array, on a device. `curve.precompute` makes it."""
+
+    key: CurveKey
+    plan: MsmPlan
+    data: DeviceArray
+    """The tables one behind the other: affine points in limb form."""
+    digest: str
+    """SHA-256 of the curve and of the points."""
+
+    @property
+    def count(self) -> int:
+        """The number of points."""
+        return self.plan.points
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return self.data.nbytes
+
+    def __repr__(self) -> str:
+        plan = self.plan
+        return (
+            f"<PointTable of {plan.points:,} points on {self.data.storage.device.info.name}: "
+            f"{plan.tables} tables, windows of {plan.window_bits} bits, {self.nbytes:,} bytes>"
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the table to a file, which `curve.load_table` reads for the same points."""
+        words = self.data.numpy().tobytes()
+        header = {
+            "format": FILE_FORMAT,
+            "points": self.digest,
+            "count": self.plan.points,
+            "window_bits": self.plan.window_bits,
+            "tables": self.plan.tables,
+            "words": hashlib.sha256(words).hexdigest(),
+        }
+        write_atomically(Path(path), json.dumps(header).encode().ljust(HEADER_BYTES) + words)
+
+
+def make_table(points: PointArray, window: int | None, memory: int | None) -> PointTable:
+    """Compute the multiples of points on a device."""
+    data, key = _get_affine(points), points.curve.key
+    device: ArrayDevice = data.storage.device
+    plan = plan_tables(key, len(points), device.info, window, memory)
+    return PointTable(key, plan, make_tables(device, key, plan, data), _compute_digest(key, data))
+
+
+def load_table(points: PointArray, path: str | Path) -> PointTable:
+    """Read the table of these points from a file; refuses that of other points and a broken one."""
+    data, key = _get_affine(points), points.curve.key
+    device: ArrayDevice = data.storage.device
+    content = Path(path).read_bytes()
+    header, words = _parse_header(path, content[:HEADER_BYTES]), content[HEADER_BYTES:]
+    digest = _compute_digest(key, data)
+    if header.get("points") != digest:
+        raise GpuError(f"{path} has a table of other points; precompute makes one for these points")
+    if hashlib.sha256(words).hexdigest() != header.get("words"):
+        raise GpuError(f"{path} is damaged: its words have another SHA-256; precompute them again")
+    tables, window_bits = int(header["tables"]), int(header["window_bits"])
+    plan = MsmPlan(len(points), 1, key.order.bit_length(), window_bits, tables)
+    shape = (tables * len(points), 2, *key.coordinate_shape)
+    table = np.frombuffer(words, key.prime.column_dtype).reshape(shape)
+    return PointTable(key, plan, device.put(table), digest)
+
+
+def _parse_header(path: str | Path, text: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or header.get("format") != FILE_FORMAT:
+        raise GpuError(f"{path} is not a point table; PointTable.save writes one")
+    return header
+
+
+def _get_affine(points: PointArray) -> DeviceArray:
+    """The words of points on a device in affine form."""
+    data = points.affine().data
+    if not isinstance(data, DeviceArray) or points.ndim != 1 or not len(points):
+        raise ArgumentTypeError(
+            f"{points.curve.name}: precompute takes a one-dimensional array of points on a device; "
+            f"the shape is {points.shape}; gpu.to_device(points) copies points to a device"
+        )
+    return data
+
+
+def _compute_digest(key: CurveKey, data: DeviceArray) -> str:
+    numbers = key.prime.modulus, key.degree, key.nonresidue, key.a, key.b, key.order
+    return hashlib.sha256(repr(numbers).encode() + data.numpy().tobytes()).hexdigest()
