@@ -39,6 +39,11 @@ SEGMENT = 8
 """Points that a group of invocations adds at least, in a sum of more."""
 GROUPS = 1 << 15
 """Groups of invocations that fill a device."""
+MAX_ITERATIONS = 60_000
+"""Iterations of all loops of an invocation on lavapipe, which leaves loops after 65,535
+(glsl/curves/point_group.glsl)."""
+BIT_ITERATIONS, TERM_ITERATIONS = 80, 56
+"""Iterations for a bit of a scalar and for a term of a sum at degree 1, if equal points meet."""
 
 
 def count_points(curve: CurveKey, points: DeviceArray) -> int:
@@ -123,8 +128,10 @@ def _add_terms(
     length: int = 1,
     scalars: DeviceArray | None = None,
     bits: int = 0,
+    first_bit: int = 0,
 ) -> DeviceArray:
-    """The kernel add_terms.comp: an array of points of a shape. Points and scalars repeat."""
+    """The kernel add_terms.comp: an array of points of a shape. In multiples, one point and one
+    scalar repeat."""
     device: ArrayDevice = p.storage.device
     result = make_points(device, curve, *shape)
     count = math.prod(shape)
@@ -143,6 +150,7 @@ def _add_terms(
         -(-columns // length),
         length,
         bits,
+        first_bit,
         1 if scalars is None else scalars.nbytes // (4 * scalar_words),
         scalar_words,
     )
@@ -178,7 +186,27 @@ def mul(curve: CurveKey, p: DeviceArray, scalars: ElementData) -> DeviceArray:
         return make_points(device, curve, *shape)
     point = _drop_repeats(p, len(shape))
     factors = put_scalars(device, _drop_repeats(scalars, len(shape)))
-    return _add_terms(curve, shape, point, scalars=factors, bits=curve.order.bit_length())
+    first_bit = curve.order.bit_length()
+    most = count_steps(device, curve, math.prod(shape), BIT_ITERATIONS) or first_bit
+    result = None
+    while first_bit:
+        bits = min(most, first_bit)
+        first_bit -= bits
+        result = _add_terms(
+            curve, shape, point, q=result, scalars=factors, bits=bits, first_bit=first_bit
+        )
+    assert result is not None
+    return result
+
+
+def count_steps(device: ArrayDevice, curve: CurveKey, count: int, iterations: int) -> int:
+    """How many steps of so many iterations at degree 1 an invocation may run for each of `count`
+    elements, at least 2; 0 where there is no limit."""
+    if device.info.kind != "cpu":
+        return 0
+    work_groups = -(-count // choose_work_group(curve, device.info))
+    rounds = -(-work_groups // device.info.limits.max_work_group_count[0])
+    return max(MAX_ITERATIONS // (rounds * curve.degree * iterations), 2)
 
 
 def put_scalars(device: ArrayDevice, scalars: ElementData) -> DeviceArray:
@@ -205,6 +233,8 @@ def sum_points(curve: CurveKey, p: DeviceArray) -> DeviceArray:
         return make_infinity(device, curve, *leading)
     while True:
         length = min(max(SEGMENT, -(-rows * columns // GROUPS)), columns)
+        elements = -(-rows * columns // SEGMENT)
+        length = min(length, count_steps(device, curve, elements, TERM_ITERATIONS) or length)
         segments = -(-columns // length)
         p = _add_terms(curve, (*leading, segments), p, columns=columns, length=length)
         columns = segments
