@@ -11,7 +11,7 @@ import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.curves.point_encoding import PointEncoding
-from gpu_executor.fields import MERSENNE31, Field
+from gpu_executor.fields import MERSENNE31, ExtensionField, Field
 
 IntPoint = tuple[int, int] | None
 """A point over a prime field: x and y, or None for the point at infinity."""
@@ -38,6 +38,19 @@ SMALL = [
 """a = 0 and not, all points in the group or a part of them, points of order 2, 3 and 4."""
 OVER_MERSENNE31 = Curve(MERSENNE31, 5, 155, order=2147451083, generator=(2, 28751600), name="m31")
 """Over a field that is stored in canonical form."""
+FILLS_LIMBS = make_small(0x28F5BF02FDC7D, 0, 2, 0x28F5BECFCA971, (1, 575775226409639))
+"""100 times the prime is just below 2^56: numbers of curve kernels fill two limbs of 28 bits."""
+FILLS_WORDS = make_small(0xFFFFFFDA56C91125, 0, 18, 0xFFFFFFD956C71023, (1, 1398174035627390523))
+"""The prime and the order are just below 2^64."""
+SMALL_QUADRATIC = Curve(
+    ExtensionField(Field(7), 3),
+    (1, 2),
+    (1, 2),
+    order=11,
+    generator=((0, 1), (1, 3)),
+    name="small quadratic",
+)
+"""44 points over 49 elements c0 + c1 u, u^2 = 3; a is not 0, and a point has order 2."""
 
 
 def get_curve(name: str) -> Curve:
@@ -68,7 +81,7 @@ def find_outside_points(curve: Curve, count: int) -> PointArray:
 
 
 def list_points(curve: Curve) -> list[IntPoint]:
-    """All points of a small curve, infinity first."""
+    """All points of a small curve over a prime field, infinity first."""
     p, (a,), (b,) = curve.field.modulus, curve.key.a, curve.key.b
     pairs = product(range(p), repeat=2)
     return [None, *((x, y) for x, y in pairs if (y * y - x**3 - a * x - b) % p == 0)]

@@ -146,6 +146,7 @@ def curve_kernel(curve: CurveKey, operation: str, lanes: int, *, grouped: bool =
     """Return the kernel `glsl/curves/<operation>.comp` for a curve, with groups of `lanes`
     invocations.
     """
+    nonresidue = get_small_nonresidue(curve)
     variant = choose_variant(operation, lanes, grouped=grouped)
     code = load_spirv(curve_module_name(operation, curve.degree, variant))
     inputs, outputs = _ARRAYS[operation]
@@ -156,7 +157,7 @@ def curve_kernel(curve: CurveKey, operation: str, lanes: int, *, grouped: bool =
         SpecId.LIMB_BITS: limbs.bits,
         SpecId.NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
         SpecId.A_IS_ZERO: not any(curve.a),
-        SpecId.NONRESIDUE: get_small_nonresidue(curve),
+        SpecId.NONRESIDUE: nonresidue,
         SpecId.LANES: lanes,
         **dict(enumerate(limbs.split(prime.modulus), SpecId.MODULUS)),
     }

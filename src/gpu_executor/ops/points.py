@@ -229,7 +229,7 @@ def sum_points(curve: CurveKey, p: DeviceArray) -> DeviceArray:
     device: ArrayDevice = p.storage.device
     *leading, columns = get_shape(curve, p)
     rows = math.prod(leading)
-    if not columns:
+    if not rows * columns:
         return make_infinity(device, curve, *leading)
     while True:
         length = min(max(SEGMENT, -(-rows * columns // GROUPS)), columns)

@@ -1,0 +1,130 @@
+"""Multi-scalar multiplication on a Vulkan device, against known discrete logarithms."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.curves import Curve
+from tests.support.curves_under_test import NAMED_CURVES, draw_points, get_curve
+
+G1 = gx.curves.BLS12_381_G1
+G2 = gx.curves.BLS12_381_G2
+full = pytest.mark.parametrize("curve", [G1, G2], ids=["g1", "g2"])
+"""The curves of which all kinds of points and scalars are tested."""
+
+
+def draw_scalars(curve: Curve, count: int, seed: int) -> list[int]:
+    draw = random.Random(seed)
+    return [draw.randrange(curve.order) for _ in range(count)]
+
+
+def check_msm(
+    gpu: gx.PersistentVulkanBackend,
+    curve: Curve,
+    logarithms: Sequence[int],
+    scalars: Sequence[int],
+) -> None:
+    """The sum of k * (l G) is (the sum of k l) G."""
+    points = gpu.to_device(curve.generator * list(logarithms))
+    total = sum(k * one for k, one in zip(scalars, logarithms, strict=True))
+    assert curve.msm(points, list(scalars)).tolist() == (curve.generator * total).tolist()
+
+
+@pytest.mark.parametrize("name", NAMED_CURVES)
+def test_every_named_curve(gpu: gx.PersistentVulkanBackend, name: str) -> None:
+    curve = get_curve(name)
+    logarithms = [0, 1, curve.order - 1, *draw_scalars(curve, 13, seed=1)]
+    check_msm(gpu, curve, logarithms, [5, curve.order - 1, *draw_scalars(curve, 14, seed=2)])
+
+
+@full
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65])
+def test_random_points_and_scalars(
+    gpu: gx.PersistentVulkanBackend, curve: Curve, count: int
+) -> None:
+    logarithms = draw_scalars(curve, count, seed=count)
+    check_msm(gpu, curve, logarithms, draw_scalars(curve, count, seed=count + 1))
+
+
+def test_many_points(gpu: gx.PersistentVulkanBackend) -> None:
+    check_msm(gpu, G1, draw_scalars(G1, 1000, seed=1), draw_scalars(G1, 1000, seed=2))
+
+
+@full
+@pytest.mark.parametrize("kind", ["all zero", "all one", "all equal", "order - 1", "one digit"])
+def test_scalars_that_fill_few_buckets(
+    gpu: gx.PersistentVulkanBackend, curve: Curve, kind: str
+) -> None:
+    equal = draw_scalars(curve, 1, seed=9)[0]
+    scalar = {
+        "all zero": 0,
+        "all one": 1,
+        "all equal": equal,
+        "order - 1": curve.order - 1,
+        "one digit": 1 << 200,
+    }[kind]
+    check_msm(gpu, curve, draw_scalars(curve, 70, seed=3), [scalar] * 70)
+
+
+@full
+def test_equal_points_opposite_points_and_infinity(
+    gpu: gx.PersistentVulkanBackend, curve: Curve
+) -> None:
+    draw = random.Random(4)
+    one = draw_scalars(curve, 1, seed=5)[0]
+    logarithms = [draw.choice([one, -one, 0, 1, -1]) for _ in range(90)]
+    scalars = draw_scalars(curve, 90, seed=6)
+    check_msm(gpu, curve, logarithms, scalars)
+    check_msm(gpu, curve, [one] * 90, scalars)
+    check_msm(gpu, curve, [one, -one] * 45, [each for each in scalars[:45] for _ in range(2)])
+    check_msm(gpu, curve, [0] * 90, scalars)
+
+
+@full
+def test_batches_share_points_or_have_their_own(
+    gpu: gx.PersistentVulkanBackend, curve: Curve
+) -> None:
+    points = draw_points(curve, 12, seed=7)
+    there = gpu.to_device(points)
+    scalars = curve.scalar_field.random((3, 4), seed=8)
+    for given in (scalars, gpu.to_device(scalars)):
+        assert curve.msm(there[:4], given).tolist() == curve.msm(points[:4], scalars).tolist()
+        own = curve.msm(there.reshape(3, 4), given)
+        assert own.shape == (3,)
+        assert own.tolist() == curve.msm(points.reshape(3, 4), scalars).tolist()
+    expected = curve.msm(points.reshape(3, 1, 4), scalars).tolist()
+    assert curve.msm(there.reshape(3, 1, 4), scalars).tolist() == expected
+    assert curve.msm(there.reshape(3, 4), scalars[0]).tolist() == [row[0] for row in expected]
+
+
+def test_views_of_scalars_on_the_device(gpu: gx.PersistentVulkanBackend) -> None:
+    points = draw_points(G1, 4, seed=7)
+    scalars = G1.scalar_field.random((4, 3), seed=8)
+    found = G1.msm(gpu.to_device(points), gpu.to_device(scalars).T)
+    assert found.tolist() == G1.msm(points, scalars.T).tolist()
+
+
+def test_batches_with_points_of_their_own_run_in_parts(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_executor.ops.msm.MAX_ENTRIES_ON_CPU", 200)
+    monkeypatch.setattr("gpu_executor.ops.msm.MAX_ENTRIES", 200)
+    points = draw_points(G1, 15, seed=7).reshape(5, 3)
+    scalars = G1.scalar_field.random((5, 3), seed=8)
+    found = G1.msm(gpu.to_device(points), scalars)
+    assert found.tolist() == G1.msm(points, scalars).tolist()
+
+
+def test_no_points_sum_to_infinity(gpu: gx.PersistentVulkanBackend) -> None:
+    none = gpu.to_device(G1.infinity((2, 0)))
+    found = G1.msm(none, np.zeros((2, 0), np.int64))
+    assert found.on_device
+    assert found.form == "xyzz"
+    assert found.tolist() == [None, None]
+    assert G1.msm(none[0], []).tolist() is None
+    assert G1.msm(gpu.to_device(G1.infinity((0, 3))), [1, 2, 3]).shape == (0,)

@@ -1,0 +1,134 @@
+"""Every pair and every multiple of the points of small curves on a Vulkan device, against the
+definition of the group law."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.curves import Curve, PointArray
+from gpu_executor.curves.host_points import get_arithmetic
+from gpu_executor.ops import points as point_operations
+from tests.support.curves_under_test import (
+    SMALL,
+    SMALL_QUADRATIC,
+    add_ints,
+    encode_points,
+    list_points,
+    multiply_ints,
+)
+
+small = pytest.mark.parametrize("curve", SMALL, ids=lambda curve: curve.name)
+
+
+def check_pairs(gpu: gx.PersistentVulkanBackend, curve: Curve) -> None:
+    points = list_points(curve)
+    pairs = list(product(points, repeat=2))
+    first, second = (
+        gpu.to_device(encode_points(curve, [pair[at] for pair in pairs])) for at in (0, 1)
+    )
+    expected = [add_ints(curve, *pair) for pair in pairs]
+    total = first + second
+    assert total.tolist() == expected
+    assert (total - second).tolist() == [pair[0] for pair in pairs]
+    doubled = first.double()
+    assert doubled.tolist() == [add_ints(curve, one, one) for one, _ in pairs]
+    assert (doubled + total).tolist() == [
+        add_ints(curve, add_ints(curve, one, one), other)
+        for (one, _), other in zip(pairs, expected, strict=True)
+    ]
+
+
+@small
+def test_every_sum_and_difference(gpu: gx.PersistentVulkanBackend, curve: Curve) -> None:
+    check_pairs(gpu, curve)
+
+
+def list_all_points(curve: Curve) -> PointArray:
+    """All points of a small curve over an extension field of degree 2."""
+    arithmetic, modulus = get_arithmetic(curve.key), curve.key.prime.modulus
+    elements = [arithmetic.field.make(each) for each in product(range(modulus), repeat=2)]
+    points: list[Any] = [None]
+    for x in elements:
+        right = arithmetic.compute_right_side(x)
+        points += [(x, y) for y in elements if not (y * y - right) % modulus]
+    return PointArray(curve, arithmetic.store(points, (len(points),)))
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_every_sum_over_an_extension_field(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, lanes: int
+) -> None:
+    """Against the host; with a nonresidue that is not negative, a != 0 and a point of order 2."""
+    monkeypatch.setattr(point_operations, "count_lanes", lambda *_: lanes)
+    curve = SMALL_QUADRATIC
+    points = list_all_points(curve)
+    assert len(points) == 44
+    there, column = gpu.to_device(points), points.reshape(-1, 1)
+    total = there.reshape(-1, 1) + there
+    assert total.tolist() == (column + points).tolist()
+    assert (total - there).tolist() == points.reshape(-1, 1).broadcast_to((44, 44)).tolist()
+    assert (there.reshape(-1, 1) * list(range(11))).tolist() == (column * list(range(11))).tolist()
+
+
+@small
+def test_every_multiple(gpu: gx.PersistentVulkanBackend, curve: Curve) -> None:
+    points = list_points(curve)
+    there = gpu.to_device(encode_points(curve, points)).reshape(-1, 1)
+    scalars = range(curve.order)
+    found = (there * list(scalars)).tolist()
+    assert found == [[multiply_ints(curve, k, point) for k in scalars] for point in points]
+
+
+@small
+def test_comparisons_of_every_pair(gpu: gx.PersistentVulkanBackend, curve: Curve) -> None:
+    points = list_points(curve)
+    there = gpu.to_device(encode_points(curve, points))
+    infinity = there[0]
+    same = np.eye(len(points), dtype=np.bool_)
+    column, row = there.reshape(-1, 1), there.reshape(1, -1)
+    for one, two in product((column, column + infinity), (row, row + infinity)):
+        assert ((one == two) == same).all()
+
+
+@small
+@pytest.mark.parametrize("count", [1, 2, 33, 200])
+def test_msm_of_repeated_points_and_scalars(
+    gpu: gx.PersistentVulkanBackend, curve: Curve, count: int
+) -> None:
+    """Few different points and digits: equal and opposite points meet in every bucket."""
+    draw = np.random.default_rng(count)
+    points = list_points(curve)
+    chosen = [points[at] for at in draw.integers(0, len(points), count)]
+    scalars = draw.integers(0, curve.order, count).tolist()
+    expected = None
+    for point, scalar in zip(chosen, scalars, strict=True):
+        expected = add_ints(curve, expected, multiply_ints(curve, scalar, point))
+    there = gpu.to_device(encode_points(curve, chosen))
+    assert curve.msm(there, scalars).tolist() == expected
+
+
+def test_sums_by_groups_of_several_invocations(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As GPUs compute them: the products of a row on a lane each."""
+    monkeypatch.setattr(point_operations, "count_lanes", lambda *_: 4)
+    check_pairs(gpu, SMALL[1])
+
+
+def test_multiples_in_parts_of_the_scalar(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with long scalars on a driver that limits the iterations of loops."""
+    monkeypatch.setattr(point_operations, "MAX_ITERATIONS", 2 * point_operations.BIT_ITERATIONS)
+    curve = SMALL[2]
+    points = list_points(curve)
+    there = gpu.to_device(encode_points(curve, points)).reshape(-1, 1)
+    scalars = range(curve.order)
+    found = (there * list(scalars)).tolist()
+    assert found == [[multiply_ints(curve, k, point) for k in scalars] for point in points]
+    assert there.sum().tolist() == encode_points(curve, points).sum().tolist()
