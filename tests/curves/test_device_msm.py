@@ -10,6 +10,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve
+from gpu_executor.ops.points import count_bits
 from tests.support.curves_under_test import NAMED_CURVES, draw_points, get_curve
 
 G1 = gx.curves.BLS12_381_G1
@@ -128,3 +129,15 @@ def test_no_points_sum_to_infinity(gpu: gx.PersistentVulkanBackend) -> None:
     assert found.tolist() == [None, None]
     assert G1.msm(none[0], []).tolist() is None
     assert G1.msm(gpu.to_device(G1.infinity((0, 3))), [1, 2, 3]).shape == (0,)
+
+
+@pytest.mark.parametrize("scalar", [0, 1, 2, 3, 2**64 - 1, 2**64, 2**200])
+def test_scalars_on_the_host_take_as_many_bits_as_the_largest(
+    gpu: gx.PersistentVulkanBackend, scalar: int
+) -> None:
+    words = G1.scalar_field.encode([[scalar, 0], [1, 0]]).in_form("canonical").data
+    assert count_bits(G1.key, words) == max(scalar.bit_length(), 1)
+    points = draw_points(G1, 2, seed=7)
+    there = gpu.to_device(points)
+    assert G1.msm(there, [scalar, 0]).tolist() == (points[0] * scalar).tolist()
+    assert (there * scalar).tolist() == (points * scalar).tolist()

@@ -24,6 +24,8 @@ from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernels.curves import count_lanes, point_limbs, scalar_digits_kernel
 from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.points import (
+    count_bits,
+    get_columns,
     get_constants,
     get_shape,
     make_dispatch,
@@ -56,8 +58,6 @@ MAX_ENTRIES, MAX_ENTRIES_ON_CPU = 1 << 27, 1 << 22
 """Entries that are sorted at once: 2 GiB of keys and values on a GPU."""
 MAX_POINT_ENTRIES = 0x7FFFFFFF
 """Entries of one sum: kernels number points and entries with 31 bits."""
-ONE_COLUMN_BITS = 64
-"""Scalars up to this many bits are one column and have no axis of columns."""
 TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
 """Memory of the tables of fixed points, unless the caller says otherwise."""
 WORD = np.dtype(np.uint32)
@@ -157,7 +157,7 @@ def broadcast_msm(
     both are broadcast to `batch`."""
     device: ArrayDevice = points.storage.device
     *leading, count = get_shape(curve, points)
-    sums, bits = math.prod(batch), curve.order.bit_length()
+    sums = math.prod(batch)
     if not sums or not count:
         return make_infinity(device, curve, *batch)
     own = to_affine(curve, points)
@@ -166,9 +166,9 @@ def broadcast_msm(
         own = own.reshape(axes)
     else:
         own = own.broadcast_to((*batch, *axes)).reshape((sums, *axes))
-    columns = (count,) if bits <= ONE_COLUMN_BITS else (count, scalars.shape[-1])
-    factors = put_scalars(device, scalars).broadcast_to((*batch, *columns))
-    result = msm(curve, own, factors.reshape((sums, *columns)), bits)
+    axes = (count, *get_columns(curve, scalars))
+    factors = put_scalars(device, scalars).broadcast_to((*batch, *axes)).reshape((sums, *axes))
+    result = msm(curve, own, factors, count_bits(curve, scalars))
     return result.reshape((*batch, *result.shape[1:]))
 
 

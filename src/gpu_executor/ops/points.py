@@ -42,6 +42,8 @@ GROUPS = 1 << 15
 MAX_ITERATIONS = 60_000
 """Iterations of all loops of an invocation on lavapipe, which leaves loops after 65,535
 (glsl/curves/point_group.glsl)."""
+ONE_COLUMN_BITS = 64
+"""Scalars of an order of up to this many bits are one column."""
 BIT_ITERATIONS, TERM_ITERATIONS = 80, 56
 """Iterations for a bit of a scalar and for a term of a sum at degree 1, if equal points meet."""
 
@@ -185,8 +187,8 @@ def mul(curve: CurveKey, p: DeviceArray, scalars: ElementData) -> DeviceArray:
     if not math.prod(shape):
         return make_points(device, curve, *shape)
     point = _drop_repeats(p, len(shape))
-    factors = put_scalars(device, _drop_repeats(scalars, len(shape)))
-    first_bit = curve.order.bit_length()
+    own = _drop_repeats(scalars, len(shape))
+    factors, first_bit = put_scalars(device, own), count_bits(curve, own)
     most = count_steps(device, curve, math.prod(shape), BIT_ITERATIONS) or first_bit
     result = None
     while first_bit:
@@ -212,6 +214,19 @@ def count_steps(device: ArrayDevice, curve: CurveKey, count: int, iterations: in
 def put_scalars(device: ArrayDevice, scalars: ElementData) -> DeviceArray:
     """Scalars on the device."""
     return scalars if isinstance(scalars, DeviceArray) else device.put(scalars)
+
+
+def get_columns(curve: CurveKey, scalars: ElementData) -> Shape:
+    """The axis of the columns of a scalar; none if a scalar is one column."""
+    return () if curve.order.bit_length() <= ONE_COLUMN_BITS else scalars.shape[-1:]
+
+
+def count_bits(curve: CurveKey, scalars: ElementData) -> int:
+    """The bits of the largest scalar, at least 1; of scalars on a device those of the order."""
+    if isinstance(scalars, DeviceArray):
+        return curve.order.bit_length()
+    union = np.bitwise_or.reduce(scalars.reshape(-1, *get_columns(curve, scalars)), axis=0)
+    return max(int.from_bytes(union.tobytes(), "little").bit_length(), 1)
 
 
 def _drop_repeats(data: Any, axes: int) -> Any:
