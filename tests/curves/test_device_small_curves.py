@@ -3,6 +3,7 @@ definition of the group law."""
 
 from __future__ import annotations
 
+import random
 from itertools import product
 from typing import Any
 
@@ -14,6 +15,7 @@ from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.ops import points as point_operations
 from tests.support.curves_under_test import (
+    OVER_MERSENNE31,
     SMALL,
     SMALL_QUADRATIC,
     add_ints,
@@ -124,7 +126,7 @@ def test_multiples_in_parts_of_the_scalar(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with long scalars on a driver that limits the iterations of loops."""
-    monkeypatch.setattr(point_operations, "MAX_ITERATIONS", 2 * point_operations.BIT_ITERATIONS)
+    monkeypatch.setattr(point_operations, "MAX_ITERATIONS", 1)
     curve = SMALL[2]
     points = list_points(curve)
     there = gpu.to_device(encode_points(curve, points)).reshape(-1, 1)
@@ -132,3 +134,18 @@ def test_multiples_in_parts_of_the_scalar(
     found = (there * list(scalars)).tolist()
     assert found == [[multiply_ints(curve, k, point) for k in scalars] for point in points]
     assert there.sum().tolist() == encode_points(curve, points).sum().tolist()
+
+
+@pytest.mark.parametrize("curve", [OVER_MERSENNE31, SMALL_QUADRATIC], ids=lambda curve: curve.name)
+def test_segments_are_as_long_as_a_driver_runs_their_loops(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, curve: Curve
+) -> None:
+    """Lavapipe leaves loops after 65,535 iterations. The points of one row are sums of those before
+    it, so that every addition is a doubling beside the additions of the other rows."""
+    monkeypatch.setattr(point_operations, "SEGMENT", 1 << 30)
+    draw = random.Random(1)
+    logarithms = [[draw.randrange(curve.order) for _ in range(3000)] for _ in range(3)]
+    logarithms[1] = [1, *(pow(2, i, curve.order) for i in range(2999))]
+    points = gpu.to_device(curve.generator * [each for row in logarithms for each in row])
+    found = points.reshape(3, 3000).sum(axis=1)
+    assert found.tolist() == (curve.generator * [sum(row) for row in logarithms]).tolist()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,10 @@ MAX_ITERATIONS = 60_000
 (glsl/curves/point_group.glsl)."""
 ONE_COLUMN_BITS = 64
 """Scalars of an order of up to this many bits are one column."""
-BIT_ITERATIONS, TERM_ITERATIONS = 80, 56
-"""Iterations for a bit of a scalar and for a term of a sum at degree 1, if equal points meet."""
+BIT_ITERATIONS, TERM_ITERATIONS = {1: 128, 2: 192}, {1: 80, 2: 128}
+"""Iterations for a bit of a scalar and for a term of a sum, by degree. Lavapipe left loops after as
+many bits and terms as if these were 96 and 51 at degree 1, 76 for a term at degree 2. Where equal
+points meet, a doubling is added."""
 
 
 def count_points(curve: CurveKey, points: DeviceArray) -> int:
@@ -201,14 +204,16 @@ def mul(curve: CurveKey, p: DeviceArray, scalars: ElementData) -> DeviceArray:
     return result
 
 
-def count_steps(device: ArrayDevice, curve: CurveKey, count: int, iterations: int) -> int:
-    """How many steps of so many iterations at degree 1 an invocation may run for each of `count`
+def count_steps(
+    device: ArrayDevice, curve: CurveKey, count: int, iterations: Mapping[int, int]
+) -> int:
+    """How many steps of so many iterations, by degree, an invocation may run for each of `count`
     elements, at least 2; 0 where there is no limit."""
     if device.info.kind != "cpu":
         return 0
     work_groups = -(-count // choose_work_group(curve, device.info))
     rounds = -(-work_groups // device.info.limits.max_work_group_count[0])
-    return max(MAX_ITERATIONS // (rounds * curve.degree * iterations), 2)
+    return max(MAX_ITERATIONS // (rounds * iterations[curve.degree]), 2)
 
 
 def put_scalars(device: ArrayDevice, scalars: ElementData) -> DeviceArray:
