@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +13,7 @@ import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.fields import Field
 from gpu_executor.kernels.build import GLSL
-from gpu_executor.kernels.curves import choose_variant
+from gpu_executor.kernels.curves import choose_variant, choose_work_group
 from gpu_executor.ops.msm import msm
 from tests.support.device_arrays import get_device_memory
 
@@ -98,3 +99,14 @@ def test_sums_add_equal_points_opposite_points_and_infinity(
     found = PointArray(curve, msm(curve.key, points, device.put(words[None]), bits).numpy())
     total = sum(a * b for a, b in zip(logarithms, scalars, strict=True))
     assert (found == curve.generator * [total]).all()
+
+
+@pytest.mark.parametrize(("shared_memory", "size"), [(32768, 8), (12000, 4), (3000, 1), (100, 1)])
+def test_a_work_group_has_as_many_groups_as_shared_memory_has_room_for(
+    gpu: gx.PersistentVulkanBackend, shared_memory: int, size: int
+) -> None:
+    """On a CPU a group is one invocation; over the field of G2 it has 2,560 bytes of registers."""
+    info = get_device_memory(gpu).info
+    limits = dataclasses.replace(info.limits, max_shared_memory=shared_memory)
+    smaller = dataclasses.replace(info, kind="cpu", limits=limits)
+    assert choose_work_group(gx.curves.BLS12_381_G2.key, smaller) == size
