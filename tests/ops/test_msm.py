@@ -7,7 +7,9 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.curves import PointArray
+from gpu_executor.errors import DeviceLacksError
 from gpu_executor.ops import msm as msm_module
+from gpu_executor.ops import points as points_module
 from gpu_executor.ops.msm import MsmPlan, plan_msm, run_plan
 from gpu_executor.ops.points import to_limb_form
 from tests.support.device_arrays import get_device_memory
@@ -57,3 +59,16 @@ def test_tables_of_multiples_and_parts_of_a_batch_give_the_same_sums(
     found = PointArray(curve, sums.numpy())
     totals = [sum(a * b for a, b in zip(logarithms, row, strict=True)) for row in scalars]
     assert (found == curve.generator * totals).all()
+
+
+def test_a_device_that_ends_loops_early_refuses_to_join_too_many_windows(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """lavapipe would leave the loop over the windows and give a wrong sum."""
+    monkeypatch.setattr(points_module, "MAX_ITERATIONS", 20_000)
+    curve = gx.curves.BLS12_381_G1
+    points = gpu.to_device(curve.generator * [1, 2])
+    if gpu.device.kind == "cpu":
+        with pytest.raises(DeviceLacksError, match="ends the loops of a kernel after 250"):
+            curve.msm(points, [curve.order - 1, curve.order - 2])
+    assert (curve.msm(points, [1, 3]).to_host() == curve.generator * 7).all()

@@ -20,11 +20,13 @@ import numpy as np
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, DeviceLacksError
 from gpu_executor.kernels.curves import count_lanes, point_limbs, scalar_digits_kernel
 from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.points import (
+    TERM_ITERATIONS,
     count_bits,
+    count_steps,
     get_columns,
     get_constants,
     get_shape,
@@ -350,6 +352,14 @@ class Msm:
     def join(self, windows: DeviceArray, result: DeviceArray) -> None:
         """Write the sums of all windows to the result."""
         plan = self._plan
+        steps = plan.table_windows * (plan.window_bits + 1)
+        most = count_steps(self._device, self._curve, plan.batch, TERM_ITERATIONS) or steps
+        if steps > most:
+            raise DeviceLacksError(
+                f"msm: joining {plan.table_windows} windows of {plan.window_bits} bits takes "
+                f"{steps} additions one after the other, and {self._device.info.name} ends the "
+                f"loops of a kernel after {most}; points.to_host() copies the points to the host"
+            )
         arrays = windows, self._constants, result
         self._add("join_windows", arrays, plan.batch, (plan.table_windows, plan.window_bits))
 
