@@ -86,6 +86,8 @@ def test_what_has_no_table_is_refused(gpu: Gpu, curve: gx.Curve, table: PointTab
         curve.precompute(gpu.to_device(points), memory=100)
     with pytest.raises(ArgumentTypeError, match="window=1"):
         curve.precompute(gpu.to_device(points), window=1)
+    with pytest.raises(ArgumentTypeError, match=r"window is 3\.5; it must be a whole number"):
+        curve.precompute(gpu.to_device(points), window=3.5)  # type: ignore[arg-type]
     with pytest.raises(ArgumentShapeError, match="the table has 9 points"):
         curve.msm(table, [1, 2])
     with pytest.raises(ArgumentTypeError, match="points of another curve"):

@@ -9,6 +9,7 @@ Karatsuba's: d (d + 1) / 2 products in the base, all in one call.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
@@ -231,10 +232,7 @@ def multiply_rows(field: Extension, x: ElementData, rows: int, columns: int) -> 
     """The product of each row, as an array of `rows` elements; `columns` is at least 1."""
     work = _Calculation(x)
     table = elementwise.reshape(field, x, (rows, columns))
-
-    def multiply(a: ElementData, b: ElementData) -> ElementData:
-        return work.multiply(field, a, b)
-
+    multiply = functools.partial(work.multiply, field)
     products = scans.fold_rows(multiply, work.join_columns, table)
     work.submit()
     found = elementwise.reshape(field, products, (rows,))
@@ -246,10 +244,7 @@ def multiply_prefixes(field: Extension, x: ElementData, rows: int, columns: int)
     """y[i] = x[0] * x[1] * ... * x[i] in every row."""
     work = _Calculation(x)
     table = elementwise.reshape(field, x, (rows, columns))
-
-    def multiply(a: ElementData, b: ElementData) -> ElementData:
-        return work.multiply(field, a, b)
-
+    multiply = functools.partial(work.multiply, field)
     products = scans.multiply_prefixes_pairwise(multiply, work.interleave_columns, table)
     work.submit()
     return (products.copy() if products is table else products).reshape(x.shape)

@@ -178,6 +178,9 @@ def plan_tables(
     curve: CurveKey, points: int, info: DeviceInfo, window: int | None, memory: int | None
 ) -> MsmPlan:
     """Choose the windows and the tables of multiples of fixed points, within `memory` bytes."""
+    for name, value in (("window", window), ("memory", memory)):
+        if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__")):
+            raise ArgumentTypeError(f"precompute: {name} is {value!r}; it must be a whole number")
     bits = curve.order.bit_length()
     if window is not None and not 2 <= window <= min(MAX_WINDOW_BITS, bits + 1):
         raise ArgumentTypeError(
