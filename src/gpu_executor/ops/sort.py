@@ -131,6 +131,8 @@ def bincount(x: Array, /, length: int) -> Any:
         if wrong.size:
             raise make_error(int(wrong[0]))
         return np.bincount(x, minlength=bins).astype(UINT32)
+    if x.size and not bins:
+        raise make_error(0)  # no element of the result could carry the error
     device: ArrayDevice = x.storage.device
     counts = device.empty((bins,), UINT32)
     zero = device.cache("zero of uint32", lambda: device.put(np.zeros((), UINT32)))
