@@ -61,6 +61,9 @@ class BackendStats:
     elements: int
     pieces: int
     """Parts of calls that ran: one per call, or several if the call was split."""
+    dispatches: int
+    """Kernels that ran on device arrays, in calls, operations of fields and curves and graphs; 0
+    for a backend that has no device arrays or computes on the host."""
     seconds_by_stage: dict[str, float]
     """Seconds by stage, with the names of `telemetry.stages`."""
     bytes_held: int
@@ -73,6 +76,7 @@ class BackendStats:
         yield "backend_calls_total", (), self.calls
         yield "elements_total", (), self.elements
         yield "pieces_total", (), self.pieces
+        yield "dispatches_total", (), self.dispatches
         for stage, seconds in self.seconds_by_stage.items():
             yield "stage_seconds_total", (stage,), seconds
         use = self.memory_use

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.curves import Curve
+from gpu_executor.curves import Curve, PointArray
+from gpu_executor.curves.host_points import PointArithmetic
 from gpu_executor.ops.points import count_bits
 from tests.support.curves_under_test import NAMED_CURVES, draw_points, get_curve
 
@@ -50,6 +51,39 @@ def test_random_points_and_scalars(
 ) -> None:
     logarithms = draw_scalars(curve, count, seed=count)
     check_msm(gpu, curve, logarithms, draw_scalars(curve, count, seed=count + 1))
+
+
+def test_statistics_count_the_dispatches_of_curve_operations(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All additions run on the device: the arithmetic of the host is not called."""
+    points = gpu.to_device(draw_points(G1, 65, seed=1))
+    scalars = gpu.to_device(G1.scalar_field.random(65, seed=2))
+    for name in ("add", "sum_rows", "multiply", "combine", "to_affine"):
+        monkeypatch.setattr(PointArithmetic, name, None)
+    counted = [gpu.stats().dispatches]
+    operations: list[Callable[[], PointArray]] = [
+        lambda: G1.msm(points, scalars),
+        lambda: points + points,
+        points.sum,
+    ]
+    for compute in operations:
+        assert compute().on_device
+        counted.append(gpu.stats().dispatches)
+    differences = np.diff(counted)
+    assert differences[0] >= 5  # digits, sort, accumulate, reduce, join
+    assert (differences[1:] > 0).all()
+    assert f"{counted[-1]:,} dispatches on device arrays" in str(gpu.stats())
+
+
+def test_an_executor_counts_the_dispatches_of_its_devices() -> None:
+    with gx.GpuExecutor("vulkan") as executor:
+        points = executor.to_device(draw_points(G1, 2, seed=1))
+        assert (points + points).on_device
+        stats = executor.stats()
+        assert stats.dispatches == stats.devices[0].inside.dispatches > 0
+        values = {family.name: family.samples for family in stats.families()}
+        assert values["gpu_executor_dispatches_total"][0].value == stats.dispatches
 
 
 def test_many_points(gpu: gx.PersistentVulkanBackend) -> None:

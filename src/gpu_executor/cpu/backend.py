@@ -245,6 +245,7 @@ class CpuBackend(PlainArrays):
             calls=record.calls,
             elements=record.elements,
             pieces=record.pieces,
+            dispatches=0,
             seconds_by_stage=record.seconds(),
             bytes_held=held,
             memory_use=MemoryUse({"device arrays": held}, {}, 0, 0, 0),

@@ -139,6 +139,11 @@ class DeviceMemory:
         return self.stream is DISOWNED or self.stream.closed
 
     @property
+    def dispatches(self) -> int:
+        """Kernels that the device was given so far."""
+        return 0 if self.stream is DISOWNED else self.stream.dispatches
+
+    @property
     def is_recording(self) -> bool:
         """Whether this thread records a graph."""
         return self._capture.steps is not None

@@ -159,6 +159,7 @@ class VulkanSpirvBackend(HostArraysOnly):
             calls=self._counts["calls"],
             elements=self._counts["elements"],
             pieces=self._counts["pieces"],
+            dispatches=0,
             seconds_by_stage={stage: self._seconds[stage] for stage in STAGES},
             bytes_held=0,
             memory_use=MemoryUse({}, {}, 0, 0, 0 if last is None else last.memory_use.largest_call),

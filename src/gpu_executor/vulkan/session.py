@@ -529,6 +529,7 @@ class Session:
             calls=total.calls,
             elements=total.elements,
             pieces=total.pieces,
+            dispatches=self.device_memory.dispatches,
             calls_by_path=dict(sorted(by_path.items())),
             seconds_by_stage=total.seconds(),
             pipelines=self._pipelines.stats(),

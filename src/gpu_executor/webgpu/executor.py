@@ -284,6 +284,7 @@ class WgpuExecutor(HostArraysOnly, PlainArrays):
             calls=record.calls,
             elements=record.elements,
             pieces=record.pieces,
+            dispatches=0,
             seconds_by_stage=record.seconds(),
             bytes_held=pool.bytes_idle + pool.bytes_in_use,
             submissions=scheduler.submissions,
