@@ -96,6 +96,10 @@ class ArrayDevice(Protocol):
         """Whether products of large primes use f64 limbs, because they are faster here."""
 
     @property
+    def free_memory(self) -> int:
+        """Bytes that new arrays may take, as far as this process knows."""
+
+    @property
     def closed(self) -> bool:
         """Whether the device is closed, and the elements of every array are gone."""
 
@@ -118,6 +122,9 @@ class ArrayDevice(Protocol):
 
     def fetch(self, array: DeviceArray) -> npt.NDArray[Any]:
         """A copy of an array of this device in host memory; waits for what writes the array."""
+
+    def wait_for(self, array: DeviceArray) -> None:
+        """Wait for everything submitted before that uses the array."""
 
     def synchronize(self) -> None:
         """Wait for everything submitted before; raises the first error among it."""

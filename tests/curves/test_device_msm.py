@@ -147,8 +147,8 @@ def test_views_of_scalars_on_the_device(gpu: gx.PersistentVulkanBackend) -> None
 def test_batches_with_points_of_their_own_run_in_parts(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpu_executor.ops.msm.MAX_ENTRIES_ON_CPU", 200)
-    monkeypatch.setattr("gpu_executor.ops.msm.MAX_ENTRIES", 200)
+    monkeypatch.setattr("gpu_executor.ops.msm_parts.MAX_ENTRIES_ON_CPU", 200)
+    monkeypatch.setattr("gpu_executor.ops.msm_parts.MAX_ENTRIES", 200)
     points = draw_points(G1, 15, seed=7).reshape(5, 3)
     scalars = G1.scalar_field.random((5, 3), seed=8)
     found = G1.msm(gpu.to_device(points), scalars)

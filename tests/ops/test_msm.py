@@ -8,9 +8,10 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.curves import PointArray
 from gpu_executor.errors import DeviceLacksError
-from gpu_executor.ops import msm as msm_module
+from gpu_executor.ops import msm_parts
 from gpu_executor.ops import points as points_module
-from gpu_executor.ops.msm import MsmPlan, plan_msm, run_plan
+from gpu_executor.ops.msm import MsmPlan, plan_msm
+from gpu_executor.ops.msm_parts import run_plan
 from gpu_executor.ops.points import to_limb_form
 from tests.support.device_arrays import get_device_memory
 
@@ -39,8 +40,8 @@ def test_tables_of_multiples_and_parts_of_a_batch_give_the_same_sums(
     most_entries: int,
 ) -> None:
     """Windows share the buckets of their table's window; a batch of five runs in parts of one."""
-    monkeypatch.setattr(msm_module, "MAX_ENTRIES", most_entries)
-    monkeypatch.setattr(msm_module, "MAX_ENTRIES_ON_CPU", most_entries)
+    monkeypatch.setattr(msm_parts, "MAX_ENTRIES", most_entries)
+    monkeypatch.setattr(msm_parts, "MAX_ENTRIES_ON_CPU", most_entries)
     curve, device = gx.curves.BLS12_381_G1, get_device_memory(gpu)
     plan = MsmPlan(POINTS, BATCH, curve.order.bit_length(), WINDOW_BITS, tables)
     generator = np.random.default_rng(tables)

@@ -128,6 +128,11 @@ class CpuMemory:
             return sum(storage.array.nbytes for storage in self._storages)
 
     @property
+    def free_memory(self) -> int:
+        """Bytes that new arrays may take: the memory of the host, less that of the arrays."""
+        return max(self.info.device_memory - self.nbytes, 0)
+
+    @property
     def is_recording(self) -> bool:
         """Whether this thread records a graph."""
         return self._capture.operations is not None
@@ -245,6 +250,9 @@ class CpuMemory:
 
             self.perform(compute_again)
         return wrapped
+
+    def wait_for(self, array: DeviceArray) -> None:
+        """Return at once: every operation has run already."""
 
     def synchronize(self) -> None:
         """Return at once: every operation has run already."""

@@ -15,10 +15,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import parse_shape
+from gpu_executor.arguments import describe, parse_count, parse_shape
+from gpu_executor.backend import Backend, refuse
 from gpu_executor.curves.endomorphism import Endomorphism
 from gpu_executor.curves.host_coordinates import CoordinateField
 from gpu_executor.curves.host_points import get_arithmetic
+from gpu_executor.curves.msm_explanation import HostMsmPlan, explain_msm, explain_table_msm
 from gpu_executor.curves.point_array import (
     Axes,
     PointArray,
@@ -27,10 +29,11 @@ from gpu_executor.curves.point_array import (
     PointLayout,
 )
 from gpu_executor.curves.point_encoding import PointEncoding
-from gpu_executor.curves.point_operations import compute
+from gpu_executor.curves.point_operations import compute, stream_msm
 from gpu_executor.curves.point_table import PointTable, load_table, make_table
 from gpu_executor.curves.scalars import to_scalar_words
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
@@ -41,9 +44,10 @@ from gpu_executor.errors import (
 )
 from gpu_executor.fields import ExtensionField, Field, FieldArray
 from gpu_executor.fields.finite_field import FiniteFieldArray
-from gpu_executor.fields.layout_array import check_one_place, parse_axes
+from gpu_executor.fields.layout_array import check_one_place, make_place_error, parse_axes
 from gpu_executor.ops import elementwise, indexing
-from gpu_executor.ops.msm import table_msm
+from gpu_executor.ops.msm_parts import MsmParts, table_msm
+from gpu_executor.ops.points import count_bits
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder
@@ -359,7 +363,7 @@ class Curve:
         Scalars are taken modulo the order.
         """
         own = self.check_points(p)
-        factors = self._load_scalars(own, scalars, byteorder)
+        factors = self._load_scalars(_get_device(own), scalars, byteorder)
         prime = self.scalar_field.prime
         given = elementwise.get_shape(prime, factors)
         shape = elementwise.find_common_shape(prime, [own.shape, given])
@@ -451,7 +455,113 @@ class Curve:
         """
         return load_table(self.check_points(points), path)
 
-    def _msm_with_table(self, table: PointTable, scalars: Any, byteorder: ByteOrder) -> PointArray:
+    def msm(
+        self,
+        points: PointArray | PointTable,
+        scalars: Any,
+        *,
+        byteorder: ByteOrder = "big",
+        device: Backend | None = None,
+    ) -> PointArray:
+        """The sum of k P over the last axis: a multi-scalar multiplication.
+
+        Scalars are integers in nested lists or NumPy arrays, a `FieldArray` of the scalar field, an
+        array of uint8 (..., n, bytes of a scalar), big-endian unless `byteorder` says otherwise, or
+        an array of canonical words (..., n, columns). They are taken modulo the order, which
+        changes the result for points outside the group of prime order.
+
+        Leading axes of the points and of the scalars are a batch, broadcast by NumPy's rules. The
+        sum of no points is the point at infinity.
+
+        A table of `precompute` takes the place of its points.
+
+        Points on the host are added on the host. With `device`, an executor or a backend, they are
+        copied to its device in parts and added there, so they may be larger than its memory. The
+        result is on the host. The scalars are on the host or on that device.
+        """
+        target = self._find_target(points, device)
+        if isinstance(points, PointTable):
+            factors, batch = self._load_table_scalars(points, scalars, byteorder)
+            return PointArray(self, table_msm(self.key, points.plan, points.data, factors, batch))
+        own = self.check_points(points)
+        factors = self._load_scalars(target or _get_device(own), scalars, byteorder)
+        batch = self._find_batch(own.shape, factors)
+        if target is None:
+            return PointArray(self, compute("msm", self.key, own.data, factors, batch))
+        return PointArray(self, stream_msm(target, self.key, own.data, factors, batch))
+
+    def explain_msm(
+        self,
+        points: PointArray | PointTable | int,
+        scalars: Any = None,
+        *,
+        batch: int = 1,
+        byteorder: ByteOrder = "big",
+        device: Backend | None = None,
+    ) -> MsmParts | HostMsmPlan:
+        """How `msm` would compute: windows, parts and memory. Print it for the reasons.
+
+        The arguments are those of `msm`. A number of points stands for points on `device`, or on
+        the host without one. Without scalars the plan is that of `batch` sums with scalars as long
+        as the order.
+        """
+        target = self._find_target(points, device)
+        sums: Shape = (parse_count("explain_msm: batch", batch),)
+        if isinstance(points, PointTable):
+            if scalars is not None:
+                sums = self._load_table_scalars(points, scalars, byteorder)[1]
+            return explain_table_msm(points, sums)
+        if isinstance(points, int):
+            shape: Shape = (parse_count("explain_msm: points", points),)
+            place, copies_points = target, False
+        else:
+            own = self.check_points(points)
+            shape, place, copies_points = own.shape, target or _get_device(own), target is not None
+        if not shape:
+            raise ArgumentShapeError(
+                f"{self.name}: explain_msm takes points with an axis, and these have none"
+            )
+        if scalars is None:
+            leading = [shape[:-1], sums if batch != 1 else ()]
+            sums = elementwise.find_common_shape(self.scalar_field.prime, leading)
+            bits = self.order.bit_length()
+        else:
+            factors = self._load_scalars(place, scalars, byteorder)
+            sums, bits = self._find_batch(shape, factors), count_bits(self.key, factors)
+        return explain_msm(self.key, shape, sums, bits, place, copies_points=copies_points)
+
+    def _find_target(self, points: Any, device: Backend | None) -> ArrayDevice | None:
+        """The device that points of the host are copied to; None if they stay where they are."""
+        if device is None:
+            return None
+        if not isinstance(device, Backend):
+            raise ArgumentTypeError(
+                f"{self.name}: device= is {describe(device)}; it takes an executor or a backend"
+            )
+        if isinstance(points, PointTable) or (isinstance(points, PointArray) and points.on_device):
+            raise ArgumentTypeError(
+                f"{self.name}: device= is for points on the host; these are on a device, which "
+                "computes with them: leave device= out"
+            )
+        if device.array_device is None:
+            raise refuse("to_device", device.name)
+        return device.array_device
+
+    def _find_batch(self, shape: Shape, factors: PointData) -> Shape:
+        """The leading axes of points and of scalars, broadcast."""
+        prime = self.scalar_field.prime
+        given = elementwise.get_shape(prime, factors)
+        if not shape or not given or shape[-1] != given[-1]:
+            raise ArgumentShapeError(
+                f"{self.name}: msm takes as many scalars as points along the last axis; the shapes "
+                f"are {shape} (points) and {given} (scalars)"
+            )
+        return elementwise.find_common_shape(prime, [shape[:-1], given[:-1]])
+
+    def _load_table_scalars(
+        self, table: PointTable, scalars: Any, byteorder: ByteOrder
+    ) -> tuple[PointData, Shape]:
+        """The scalars for the points of a table as canonical words, and their leading axes."""
         if table.key != self.key:
             raise ArgumentTypeError(
                 f"{self.name}: the table has points of another curve, over {table.key.prime.name}"
@@ -469,41 +579,7 @@ class Curve:
                 f"{self.name}: the table has {table.count} points, and the scalars have the shape "
                 f"{given}; the last axis has a scalar for each point"
             )
-        found = table_msm(self.key, table.plan, table.data, factors, given[:-1])
-        return PointArray(self, found)
-
-    def msm(
-        self,
-        points: PointArray | PointTable,
-        scalars: Any,
-        *,
-        byteorder: ByteOrder = "big",
-    ) -> PointArray:
-        """The sum of k P over the last axis: a multi-scalar multiplication.
-
-        Scalars are integers in nested lists or NumPy arrays, a `FieldArray` of the scalar field, an
-        array of uint8 (..., n, bytes of a scalar), big-endian unless `byteorder` says otherwise, or
-        an array of canonical words (..., n, columns). They are taken modulo the order, which
-        changes the result for points outside the group of prime order.
-
-        Leading axes of the points and of the scalars are a batch, broadcast by NumPy's rules. The
-        sum of no points is the point at infinity.
-
-        A table of `precompute` takes the place of its points.
-        """
-        if isinstance(points, PointTable):
-            return self._msm_with_table(points, scalars, byteorder)
-        own = self.check_points(points)
-        factors = self._load_scalars(own, scalars, byteorder)
-        prime = self.scalar_field.prime
-        given = elementwise.get_shape(prime, factors)
-        if not own.shape or not given or own.shape[-1] != given[-1]:
-            raise ArgumentShapeError(
-                f"{self.name}: msm takes as many scalars as points along the last axis; the shapes "
-                f"are {own.shape} (points) and {given} (scalars)"
-            )
-        batch = elementwise.find_common_shape(prime, [own.shape[:-1], given[:-1]])
-        return PointArray(self, compute("msm", self.key, own.data, factors, batch))
+        return factors, given[:-1]
 
     def concatenate(self, arrays: Sequence[PointArray], *, axis: int = 0) -> PointArray:
         """Points one behind the other along an axis."""
@@ -540,11 +616,13 @@ class Curve:
             )
         return points
 
-    def _load_scalars(self, points: PointArray, scalars: Any, byteorder: ByteOrder) -> PointData:
+    def _load_scalars(
+        self, place: ArrayDevice | None, scalars: Any, byteorder: ByteOrder
+    ) -> PointData:
         """Canonical words. Scalars on the host go with any points, scalars on a device with points
-        of that device."""
-        if isinstance(scalars, FieldArray) and scalars.on_device:
-            check_one_place([points, scalars])
+        in that place; None is the host."""
+        if isinstance(scalars, FieldArray) and scalars.on_device and scalars.device is not place:
+            raise make_place_error()
         found: PointData = to_scalar_words(self.scalar_field, scalars, byteorder)
         return found
 
@@ -577,6 +655,11 @@ def _describe_field(name: str, field: Any) -> tuple[Prime, int, int]:
     raise ArgumentTypeError(
         f"{name}: the field must be a Field or an ExtensionField, not {type(field).__name__}"
     )
+
+
+def _get_device(points: PointArray) -> ArrayDevice | None:
+    """The device of points; None for the host."""
+    return points.device if points.on_device else None
 
 
 def _is_integer(value: Any) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from gpu_executor.cpu.device_memory import CpuStorage
+from gpu_executor.cpu.device_memory import CpuMemory, CpuStorage
 from gpu_executor.curves import host_points
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.ops import msm, points
+from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.errors import GpuError
+from gpu_executor.ops import msm_parts, points
 from gpu_executor.primes.curve_key import CurveKey
 
 
@@ -25,11 +26,23 @@ def compute(operation: str, curve: CurveKey, *arguments: Any) -> Any:
         return getattr(host_points, operation)(curve, *arguments)
     if isinstance(data.storage, CpuStorage):
         return data.storage.device.compute(getattr(host_points, operation), curve, *arguments)
-    return _get_device_operation(operation)(curve, *arguments)
+    if operation == "msm":
+        return msm_parts.broadcast_msm(data.storage.device, curve, *arguments)
+    return getattr(points, operation)(curve, *arguments)
 
 
-def _get_device_operation(operation: str) -> Callable[..., Any]:
-    found: Callable[..., Any] = (
-        msm.broadcast_msm if operation == "msm" else getattr(points, operation)
-    )
-    return found
+def stream_msm(
+    device: ArrayDevice, curve: CurveKey, data: Any, scalars: Any, batch: tuple[int, ...]
+) -> Any:
+    """`host_points.msm`, computed on a device: words in host memory, in affine form. Scalars may be
+    on that device."""
+    if isinstance(device, CpuMemory):
+        found = scalars.numpy() if isinstance(scalars, DeviceArray) else scalars
+        return host_points.msm(curve, data, found, batch)
+    if device.is_recording:
+        raise GpuError(
+            "msm: points of the host cannot stream through a device that records a graph; copy "
+            "them to the device with gpu.to_device(points)"
+        )
+    sums = msm_parts.broadcast_msm(device, curve, data, scalars, batch)
+    return points.to_affine(curve, sums).numpy()

@@ -184,7 +184,12 @@ def parse_axes(axes: Any, shape: Shape) -> tuple[int, ...]:
 def check_one_place(arrays: Iterable[LayoutArray]) -> None:
     """Arrays are never moved between host and device implicitly."""
     if len({id(each.device) if each.on_device else None for each in arrays}) > 1:
-        raise ArgumentTypeError(
-            "the operands are in different places, on the host and on a device or on two devices; "
-            "gpu.to_device(array) and array.to_host() copy one"
-        )
+        raise make_place_error()
+
+
+def make_place_error() -> ArgumentTypeError:
+    """The error of operands in different places."""
+    return ArgumentTypeError(
+        "the operands are in different places, on the host and on a device or on two devices; "
+        "gpu.to_device(array) and array.to_host() copy one"
+    )

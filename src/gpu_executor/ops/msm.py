@@ -12,29 +12,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, DeviceLacksError
+from gpu_executor.errors import ArgumentTypeError, DeviceLacksError
 from gpu_executor.kernels.curves import count_lanes, point_limbs, scalar_digits_kernel
-from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.points import (
     TERM_ITERATIONS,
-    count_bits,
     count_steps,
-    get_columns,
     get_constants,
-    get_shape,
     make_dispatch,
-    make_infinity,
     make_points,
     mul,
-    put_scalars,
     to_affine,
     to_limb_form,
 )
@@ -56,10 +49,6 @@ COMBINED_LENGTH = 8
 """Partial sums that an invocation adds."""
 LOG_SEGMENT = 3
 """log2 of the points of a segment in the reduction of buckets."""
-MAX_ENTRIES, MAX_ENTRIES_ON_CPU = 1 << 27, 1 << 22
-"""Entries that are sorted at once: 2 GiB of keys and values on a GPU."""
-MAX_POINT_ENTRIES = 0x7FFFFFFF
-"""Entries of one sum: kernels number points and entries with 31 bits."""
 TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
 """Memory of the tables of fixed points, unless the caller says otherwise."""
 WORD = np.dtype(np.uint32)
@@ -134,46 +123,6 @@ def plan_msm(points: int, batch: int, scalar_bits: int) -> MsmPlan:
     return min(plans, key=lambda plan: plan.products)
 
 
-def msm(
-    curve: CurveKey, points: DeviceArray, scalars: DeviceArray, scalar_bits: int
-) -> DeviceArray:
-    """The sum of scalars[b, i] * points[i] for each b, as XYZZ points of words.
-
-    `points` are affine, of shape (n, 2, ...). With shape (batch, n, 2, ...) every sum has points of
-    its own: it is the sum of scalars[b, i] * points[b, i]. `scalars` have shape (batch, n, words),
-    or (batch, n) if they are one column, and are below 2^scalar_bits.
-    """
-    device: ArrayDevice = points.storage.device
-    batch, count = scalars.shape[0], scalars.shape[1]
-    plan = plan_msm(count, batch, scalar_bits)
-    if len(get_shape(curve, points)) > 1:
-        plan = dataclasses.replace(plan, shares_points=False)
-    return run_plan(device, curve, plan, to_limb_form(device, curve, points), scalars)
-
-
-def broadcast_msm(
-    curve: CurveKey, points: DeviceArray, scalars: ElementData, batch: Shape
-) -> DeviceArray:
-    """The sums of k P over the last axis of points (..., n) in either form. The scalars are words
-    (..., n, words of a scalar) below the order, on the host or on the device. The leading axes of
-    both are broadcast to `batch`."""
-    device: ArrayDevice = points.storage.device
-    *leading, count = get_shape(curve, points)
-    sums = math.prod(batch)
-    if not sums or not count:
-        return make_infinity(device, curve, *batch)
-    own = to_affine(curve, points)
-    axes = own.shape[len(leading) :]
-    if math.prod(leading) == 1:
-        own = own.reshape(axes)
-    else:
-        own = own.broadcast_to((*batch, *axes)).reshape((sums, *axes))
-    axes = (count, *get_columns(curve, scalars))
-    factors = put_scalars(device, scalars).broadcast_to((*batch, *axes)).reshape((sums, *axes))
-    result = msm(curve, own, factors, count_bits(curve, scalars))
-    return result.reshape((*batch, *result.shape[1:]))
-
-
 def plan_tables(
     curve: CurveKey, points: int, info: DeviceInfo, window: int | None, memory: int | None
 ) -> MsmPlan:
@@ -224,44 +173,6 @@ def _shift_points(curve: CurveKey, points: DeviceArray, bits: int) -> DeviceArra
         points = mul(curve, points, factor.reshape(1, -1))
         bits -= step
     return to_affine(curve, points)
-
-
-def table_msm(
-    curve: CurveKey, plan: MsmPlan, tables: DeviceArray, scalars: ElementData, batch: Shape
-) -> DeviceArray:
-    """The sums over the last axis of scalars (..., n, words) below the order, with tables."""
-    device: ArrayDevice = tables.storage.device
-    sums = math.prod(batch)
-    if not sums:
-        return make_infinity(device, curve, *batch)
-    given = put_scalars(device, scalars)
-    rows = given.reshape(sums, plan.points, -1)
-    found = run_plan(device, curve, dataclasses.replace(plan, batch=sums), tables, rows)
-    return found.reshape(*batch, *found.shape[1:])
-
-
-def run_plan(
-    device: ArrayDevice,
-    curve: CurveKey,
-    plan: MsmPlan,
-    tables: DeviceArray,
-    scalars: DeviceArray,
-) -> DeviceArray:
-    """Run a plan on tables of points in limb form, in parts of the batch if it is large."""
-    most = MAX_ENTRIES_ON_CPU if device.info.kind == "cpu" else MAX_ENTRIES
-    part = max(most // (plan.windows * plan.points), 1)
-    if plan.windows * plan.points > MAX_POINT_ENTRIES:
-        raise ArgumentShapeError(
-            f"msm: {plan.points} points have {plan.windows * plan.points} signed digits, more than "
-            f"the {MAX_POINT_ENTRIES} of one sum; split the points and add the sums"
-        )
-    result = make_points(device, curve, plan.batch)
-    for first in range(0, plan.batch, part):
-        rows = slice(first, min(first + part, plan.batch))
-        smaller = dataclasses.replace(plan, batch=rows.stop - rows.start)
-        own = tables if plan.shares_points else tables[rows]
-        Msm(device, curve, smaller).run(own, scalars[rows], result[rows])
-    return result
 
 
 class Msm:

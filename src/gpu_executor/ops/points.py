@@ -56,7 +56,7 @@ def count_points(curve: CurveKey, points: DeviceArray) -> int:
     return math.prod(get_shape(curve, points))
 
 
-def get_shape(curve: CurveKey, points: DeviceArray) -> Shape:
+def get_shape(curve: CurveKey, points: ElementData) -> Shape:
     """The leading axes: those of points."""
     return points.shape[: points.ndim - len(curve.coordinate_shape) - 1]
 

@@ -255,7 +255,7 @@ class CommandStream:
         """Wait until the device has completed every submission."""
         with self._lock:
             if self._in_flight:
-                self._wait_for(self._in_flight[-1])
+                self._wait_for(self._in_flight[-1].value)
             self._release_memory()
             self._recycle_released_graphs()
 
@@ -270,12 +270,18 @@ class CommandStream:
                 if not check.was_raised:
                     check.raise_error()
 
+    def wait_until(self, value: int) -> None:
+        """Wait until the device has completed all submissions up to a timeline value."""
+        with self._lock:
+            if value > self._completed:
+                self._wait_for(value)
+
     def wait_for_oldest(self) -> bool:
         """Wait for the oldest submission in flight; False if there is none."""
         with self._lock:
             if not self._in_flight:
                 return False
-            self._wait_for(self._in_flight[0])
+            self._wait_for(self._in_flight[0].value)
             return True
 
     def release_completed(self) -> None:
@@ -330,10 +336,10 @@ class CommandStream:
         if self._in_flight:
             self._release_up_to(self._timeline.count_completed())
             if len(self._in_flight) >= MAX_IN_FLIGHT:
-                self._wait_for(self._in_flight[0])
+                self._wait_for(self._in_flight[0].value)
 
-    def _wait_for(self, entry: _InFlight) -> None:
-        value = self._wait.signal_value[0] = entry.value
+    def _wait_for(self, value: int) -> None:
+        self._wait.signal_value[0] = value
         with self.naming_calls():
             self._timeline.wait(self._wait)
         self._release_up_to(value)

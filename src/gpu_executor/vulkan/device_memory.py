@@ -118,7 +118,7 @@ class DeviceMemory:
         self.info = resources.device.info
         self.stream = CommandStream(resources)
         self.release = self.stream.release
-        self._lend_memory = resources.memory.lend
+        self._memory = resources.memory
         self._recycled, self._idle_memory = recycled, idle_memory
         self._readback = Readback(resources, self.stream)
         self._upload = Upload(resources, mapped, self.stream, self._readback)
@@ -142,6 +142,12 @@ class DeviceMemory:
     def dispatches(self) -> int:
         """Kernels that the device was given so far."""
         return 0 if self.stream is DISOWNED else self.stream.dispatches
+
+    @property
+    def free_memory(self) -> int:
+        """Bytes that new arrays may take: device memory, or `GPU_MEMORY_LIMIT` if that is less,
+        without the memory that this process uses."""
+        return self._memory.count_free()
 
     @property
     def is_recording(self) -> bool:
@@ -256,6 +262,10 @@ class DeviceMemory:
         block = storage.allocation.block
         return BufferRange(block.buffer, storage.offset + array.offset, True, block.serial)
 
+    def wait_for(self, array: DeviceArray) -> None:
+        """Wait for everything submitted before that uses the array."""
+        self.stream.wait_until(self._binder.find_storage(array).last_use)
+
     def synchronize(self) -> None:
         """Wait for everything submitted before; raises the first error that a call found."""
         self.stream.synchronize()
@@ -304,7 +314,7 @@ class DeviceMemory:
         """Drop values that left the cache. Whoever still uses one, such as a graph, holds it."""
         for cached in removed:
             for allocation in cached.allocations:
-                self._lend_memory(allocation, "device array")
+                self._memory.lend(allocation, "device array")
             cached.value = None
 
     @contextlib.contextmanager
@@ -371,7 +381,7 @@ class DeviceMemory:
 
     def _disown_after_fork(self) -> None:
         self.stream = self._readback = self._upload = DISOWNED
-        self._recycled = self._cache_lock = DISOWNED
+        self._recycled = self._cache_lock = self._memory = DISOWNED
 
 
 def try_f64_limbs(device_memory: DeviceMemory) -> bool:

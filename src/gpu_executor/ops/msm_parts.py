@@ -1,0 +1,452 @@
+"""Multi-scalar multiplications in parts: of the points, and of the sums of a batch.
+
+A part is one run of `Msm`. The points and the sums of a part are chosen so that the memory of a
+part fits the device. A call with several parts of the points adds their sums. At most
+`PARTS_IN_FLIGHT` parts are submitted and not completed: the host copies a part while the device
+computes the part before, the memory stays bounded, and an interrupt (Ctrl-C) ends the call between
+two parts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+import traceback
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.dispatch import ArrayDevice, Step
+from gpu_executor.errors import OutOfMemoryError
+from gpu_executor.ops.elementwise import ElementData
+from gpu_executor.ops.msm import Msm, MsmPlan, plan_msm
+from gpu_executor.ops.points import (
+    AFFINE,
+    count_bits,
+    get_columns,
+    get_constants,
+    get_shape,
+    make_infinity,
+    make_points,
+    sum_points,
+    to_affine,
+    to_limb_form,
+)
+from gpu_executor.plan import round_up_to_class
+from gpu_executor.primes.curve_key import CurveKey
+
+PARTS_IN_FLIGHT = 2
+"""Parts that are submitted and not completed: the device computes one, the host prepares the
+next."""
+MAX_ENTRIES, MAX_ENTRIES_ON_CPU = 1 << 27, 1 << 22
+"""Entries of several sums that are sorted at once: 2 GiB of keys and values on a GPU. On a CPU the
+points of one sum are divided too, because a part takes seconds."""
+MAX_PART_ENTRIES = 0x7FFFFFFF
+"""Entries of a part: kernels number points and entries with 31 bits."""
+COPIED_POINTS = 1 << 22
+"""Points of a part that is copied from the host. A part of BLS12-381 G1 is 400 MB. At the rate in
+`vulkan/transfers.py` its copy takes an NVIDIA H200 17 ms, less than its additions, and only the
+copy of the first part has nothing to overlap with."""
+LEAST_POINTS = 1 << 10
+"""Points of a part at least. Where the memory does not suffice for them, the call fails."""
+MEMORY_SHARE = 0.75
+"""The share of the device's free memory that a call uses."""
+
+T = TypeVar("T")
+Range = tuple[slice, slice]
+"""Sums of a batch, and points of each sum."""
+LoadData = Callable[[Range], DeviceArray]
+"""Returns the points of a range in limb form, or its scalars, on the device."""
+
+
+# --- planning ---
+
+
+@dataclass(frozen=True, slots=True)
+class MsmParts:
+    """How a multi-scalar multiplication on a device is divided, with the reason for each choice."""
+
+    points: int
+    batch: int
+    part: MsmPlan
+    """The plan of the largest part: its points, and the sums that run at once."""
+    device: str
+    nbytes: int
+    """Device memory of the parts in flight, besides the arrays of the caller."""
+    reasons: tuple[str, ...]
+
+    @property
+    def point_ranges(self) -> list[slice]:
+        """The points of each part. Their numbers differ by 1 at most, so that the memory of a part
+        serves the next part."""
+        return split_evenly(self.points, -(-self.points // self.part.points))
+
+    @property
+    def sum_ranges(self) -> list[slice]:
+        """The sums of the batch that run at once."""
+        return split_evenly(self.batch, -(-self.batch // self.part.batch))
+
+    @property
+    def is_smallest(self) -> bool:
+        """Whether a part cannot be smaller."""
+        return self.part.batch == 1 and self.part.points <= LEAST_POINTS
+
+    @property
+    def count(self) -> int:
+        """The number of parts."""
+        return len(self.point_ranges) * len(self.sum_ranges)
+
+    def plan_range(self, sums: slice, points: slice) -> MsmPlan:
+        """The plan of one part."""
+        return dataclasses.replace(
+            self.part, points=points.stop - points.start, batch=sums.stop - sums.start
+        )
+
+    def __str__(self) -> str:
+        batch = f"{self.batch:,} x " if self.batch > 1 else ""
+        parts = "1 part:" if self.count == 1 else f"{self.count:,} parts, each of up to"
+        head = f"{batch}{self.points:,} points on {self.device}, in {parts} {self.part}"
+        return "\n".join([head, *(f"  - {reason}" for reason in self.reasons)])
+
+
+def split_evenly(count: int, parts: int) -> list[slice]:
+    """Ranges of `count` elements; their lengths differ by 1 at most."""
+    bounds = [count * number // parts for number in range(parts + 1)]
+    return [slice(first, last) for first, last in itertools.pairwise(bounds)]
+
+
+def plan_parts(
+    curve: CurveKey,
+    whole: MsmPlan,
+    info: DeviceInfo,
+    free_memory: int,
+    *,
+    copies_points: bool = False,
+    has_table: bool = False,
+) -> MsmParts:
+    """Choose the points and the sums of a part.
+
+    `whole` is the plan of the call in one part. `copies_points` says that the points are copied
+    from the host, `has_table` that they are a table, whose window is fixed.
+    """
+    part, reasons = whole, list[str]()
+    most = MAX_ENTRIES_ON_CPU if info.kind == "cpu" else MAX_ENTRIES
+    together = max(most // (whole.windows * whole.points), 1)
+    if together < whole.batch:
+        part = dataclasses.replace(part, batch=together)
+        reasons.append(f"sums: {together:,} at once: at most {most:,} digits are sorted at once")
+    while True:
+        nbytes, largest = measure_memory(curve, part, info, copies_points=copies_points)
+        limit = _find_limit(part, info, nbytes, largest, free_memory, copies_points=copies_points)
+        if limit is None or (part.batch == 1 and part.points <= LEAST_POINTS):
+            break
+        if part.batch > 1:
+            part = dataclasses.replace(part, batch=-(-part.batch // 2))
+            reasons.append(f"sums: {part.batch:,} at once: for more, {limit}")
+        else:
+            count = -(-part.points // 2)
+            bits = part.window_bits
+            if not has_table:
+                bits = plan_msm(count, 1, whole.scalar_bits).window_bits
+            part = dataclasses.replace(part, points=count, window_bits=bits)
+            reasons.append(f"parts: {count:,} points at most: for more, {limit}")
+    made = MsmParts(whole.points, whole.batch, part, info.name, nbytes, ())
+    last = {reason.partition(":")[0]: reason for reason in reasons}
+    if made.count == 1:
+        last["parts"] = "parts: 1, since everything fits the device at once"
+    else:
+        last["in flight"] = f"in flight: {PARTS_IN_FLIGHT} parts; Ctrl-C ends a call between parts"
+    window = _explain_window(part, has_table=has_table)
+    memory = f"memory: {nbytes:,} bytes, besides the arrays of the caller"
+    return dataclasses.replace(made, reasons=(window, *last.values(), memory))
+
+
+def _find_limit(
+    part: MsmPlan,
+    info: DeviceInfo,
+    nbytes: int,
+    largest: int,
+    free_memory: int,
+    *,
+    copies_points: bool,
+) -> str | None:
+    """The limit that a part exceeds, in words; None if there is none."""
+    if nbytes > free_memory * MEMORY_SHARE:
+        return (
+            f"{nbytes:,} bytes would exceed {MEMORY_SHARE:.0%} of the {free_memory:,} bytes of "
+            "free device memory"
+        )
+    if largest > info.limits.max_storage_buffer_range:
+        return f"an array of {largest:,} bytes would exceed the device's largest storage buffer"
+    if part.entries > MAX_PART_ENTRIES:
+        return f"{part.entries:,} digits would exceed the 31 bits of their numbers"
+    if copies_points and part.points > COPIED_POINTS:
+        return "the copy from the host would overlap less of the computation"
+    if info.kind == "cpu" and part.entries > MAX_ENTRIES_ON_CPU:
+        return f"{part.entries:,} digits would take a CPU too long between two interrupts"
+    return None
+
+
+def _explain_window(plan: MsmPlan, *, has_table: bool) -> str:
+    why = "fixed by the table" if has_table else "which needs the fewest products"
+    return (
+        f"window: {plan.window_bits} bits, {why}: {plan.windows} windows of a scalar of "
+        f"{plan.scalar_bits} bits, {plan.buckets:,} buckets a window"
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def measure_memory(
+    curve: CurveKey, plan: MsmPlan, info: DeviceInfo, *, copies_points: bool
+) -> tuple[int, int]:
+    """The bytes of all arrays of a part, and of the largest of them; nothing runs."""
+    meter = MemoryMeter(info)
+    get_constants(meter, curve)
+    shape = (plan.points,) if plan.shares_points else (plan.batch, plan.points)
+    scalar_words = -(-curve.order.bit_length() // 32)
+    for _ in range(PARTS_IN_FLIGHT if copies_points else 1):
+        points = make_points(meter, curve, *shape, coordinates=AFFINE)
+        words = meter.empty((plan.batch, plan.points, scalar_words), np.dtype(np.uint32))
+    tables = to_limb_form(meter, curve, points)
+    if plan.tables > 1:  # a part of the table is copied
+        tables = make_points(meter, curve, plan.tables * plan.points, coordinates=AFFINE)
+    result = make_points(meter, curve, plan.batch)
+    Msm(meter, curve, plan).run(tables, words, result)
+    return meter.nbytes, meter.largest
+
+
+class MemoryMeter:
+    """An `ArrayDevice` that counts the bytes of arrays, has no memory and runs nothing."""
+
+    f64_limbs = closed = is_recording = False
+    free_memory = 0
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self.info = info
+        self.device = self  # it is the storage of its arrays, too
+        self.nbytes = self.largest = 0
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+        made = DeviceArray(shape, dtype, self)
+        self.nbytes += round_up_to_class(made.nbytes)
+        self.largest = max(self.largest, made.nbytes)
+        return made
+
+    def put(self, array: npt.NDArray[Any]) -> DeviceArray:
+        return self.empty(array.shape, array.dtype)
+
+    def copy(self, array: DeviceArray) -> DeviceArray:
+        return self.empty(array.shape, array.dtype)
+
+    def assign(self, target: DeviceArray, value: Any) -> None: ...
+
+    def fetch(self, array: DeviceArray) -> npt.NDArray[Any]:
+        return np.zeros(array.shape, array.dtype)
+
+    def wait_for(self, array: DeviceArray) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def cache(self, key: Hashable, make: Callable[[], T]) -> T:
+        return make()
+
+    def submit(self, steps: Sequence[Step]) -> None: ...
+
+    def begin_capture(self) -> None: ...
+
+    def end_capture(self, *, discard: bool = False) -> None: ...
+
+
+# --- running ---
+
+
+def run_parts(
+    device: ArrayDevice,
+    curve: CurveKey,
+    parts: MsmParts,
+    load_points: LoadData,
+    load_scalars: LoadData,
+) -> DeviceArray:
+    """Run the parts: the sums of the batch, as XYZZ points of words.
+
+    With more than `PARTS_IN_FLIGHT` parts this waits for the device, except while a graph is
+    recorded. An interrupt ends it, and the parts that were submitted complete.
+    """
+    try:
+        results = _submit_parts(device, curve, parts, load_points, load_scalars)
+    except KeyboardInterrupt as error:
+        # An interactive session keeps the traceback, and with its frames the arrays of the parts.
+        traceback.clear_frames(error.__traceback__)
+        raise
+    return _join_parts(device, curve, parts, results)
+
+
+def _submit_parts(
+    device: ArrayDevice,
+    curve: CurveKey,
+    parts: MsmParts,
+    load_points: LoadData,
+    load_scalars: LoadData,
+) -> list[tuple[Range, DeviceArray]]:
+    """Submit one part after the other; returns the range and the sums of each."""
+    results: list[tuple[Range, DeviceArray]] = []
+    for points in parts.point_ranges:
+        loaded: DeviceArray | None = None
+        for sums in parts.sum_ranges:
+            if len(results) >= PARTS_IN_FLIGHT and not device.is_recording:
+                device.wait_for(results[-PARTS_IN_FLIGHT][1])
+            if loaded is None or not parts.part.shares_points:
+                loaded = load_points((sums, points))
+            plan = parts.plan_range(sums, points)
+            result = make_points(device, curve, plan.batch)
+            Msm(device, curve, plan).run(loaded, load_scalars((sums, points)), result)
+            results.append(((sums, points), result))
+    return results
+
+
+def _join_parts(
+    device: ArrayDevice,
+    curve: CurveKey,
+    parts: MsmParts,
+    results: Sequence[tuple[Range, DeviceArray]],
+) -> DeviceArray:
+    """The sums of the batch from the sums of its parts."""
+    if len(results) == 1:
+        return results[0][1]
+    columns = {points.start: number for number, points in enumerate(parts.point_ranges)}
+    joined = make_points(device, curve, parts.batch, len(columns))
+    for (sums, points), result in results:
+        device.assign(joined[sums, columns[points.start]], result)
+    return sum_points(curve, joined) if len(columns) > 1 else joined.reshape(joined[:, 0].shape)
+
+
+def _run_within_memory(
+    device: ArrayDevice,
+    curve: CurveKey,
+    whole: MsmPlan,
+    load_points: LoadData,
+    load_scalars: LoadData,
+    *,
+    copies_points: bool = False,
+    has_table: bool = False,
+) -> DeviceArray:
+    """Plan the parts and run them; in smaller parts if the memory for a part is not there."""
+    free_memory = device.free_memory
+    while True:
+        parts = plan_parts(
+            curve, whole, device.info, free_memory, copies_points=copies_points, has_table=has_table
+        )
+        try:
+            return run_parts(device, curve, parts, load_points, load_scalars)
+        except OutOfMemoryError:
+            if device.is_recording or parts.is_smallest:
+                raise
+        free_memory = min(free_memory, parts.nbytes) // 2
+
+
+def run_plan(
+    device: ArrayDevice,
+    curve: CurveKey,
+    plan: MsmPlan,
+    tables: DeviceArray,
+    scalars: ElementData,
+) -> DeviceArray:
+    """Run a plan on tables of points in limb form, one table behind the other."""
+
+    def load_points(of: Range) -> DeviceArray:
+        points = of[1]
+        if points == slice(0, plan.points):
+            return tables
+        axes = tables.shape[1:]
+        return tables.reshape((plan.tables, plan.points, *axes))[:, points].reshape((-1, *axes))
+
+    load_scalars = _make_loader(device, scalars)
+    return _run_within_memory(device, curve, plan, load_points, load_scalars, has_table=True)
+
+
+def table_msm(
+    curve: CurveKey, plan: MsmPlan, tables: DeviceArray, scalars: ElementData, batch: Shape
+) -> DeviceArray:
+    """The sums over the last axis of scalars (..., n, words) below the order, with tables."""
+    device: ArrayDevice = tables.storage.device
+    sums = math.prod(batch)
+    if not sums:
+        return make_infinity(device, curve, *batch)
+    rows = scalars.reshape((sums, plan.points, -1))
+    found = run_plan(device, curve, dataclasses.replace(plan, batch=sums), tables, rows)
+    return found.reshape(*batch, *found.shape[1:])
+
+
+def msm(
+    device: ArrayDevice,
+    curve: CurveKey,
+    points: ElementData,
+    scalars: ElementData,
+    scalar_bits: int,
+) -> DeviceArray:
+    """The sum of scalars[b, i] * points[i] for each b, as XYZZ points of words on the device.
+
+    Points and scalars are on the device or on the host. `points` have shape (n, coordinates, ...).
+    With shape (batch, n, coordinates, ...) every sum has points of its own: it is the sum of
+    scalars[b, i] * points[b, i]. `scalars` have shape (batch, n, words), or (batch, n) if they are
+    one column, and are below 2^scalar_bits.
+    """
+    batch, count = scalars.shape[:2]
+    shares_points = len(get_shape(curve, points)) == 1
+    whole = plan_msm(count, batch, scalar_bits)
+    whole = dataclasses.replace(whole, shares_points=shares_points)
+    load = _make_loader(device, points, shares=shares_points)
+
+    def load_points(of: Range) -> DeviceArray:
+        return to_limb_form(device, curve, to_affine(curve, load(of)))
+
+    copies_points = not isinstance(points, DeviceArray)
+    load_scalars = _make_loader(device, scalars)
+    return _run_within_memory(
+        device, curve, whole, load_points, load_scalars, copies_points=copies_points
+    )
+
+
+def _make_loader(device: ArrayDevice, data: ElementData, *, shares: bool = False) -> LoadData:
+    """A function that returns a range of an array of either place, on the device; with `shares`,
+    all sums have the same elements."""
+
+    def load(of: Range) -> DeviceArray:
+        found = data[of[1]] if shares else data[of]
+        return found if isinstance(found, DeviceArray) else device.put(found)
+
+    return load
+
+
+def broadcast_msm(
+    device: ArrayDevice, curve: CurveKey, points: ElementData, scalars: ElementData, batch: Shape
+) -> DeviceArray:
+    """The sums of k P over the last axis of points (..., n) in either form. The scalars are words
+    (..., n, words of a scalar) below the order. Both are on the host or on the device. The leading
+    axes of both are broadcast to `batch`."""
+    *leading, count = get_shape(curve, points)
+    sums = math.prod(batch)
+    if not sums or not count:
+        return make_infinity(device, curve, *batch)
+    axes = points.shape[len(leading) :]
+    if math.prod(leading) == 1:
+        own = points.reshape(axes)
+    else:
+        own = _broadcast(points, (*batch, *axes)).reshape((sums, *axes))
+    axes = (count, *get_columns(curve, scalars))
+    factors = _broadcast(scalars, (*batch, *axes)).reshape((sums, *axes))
+    result = msm(device, curve, own, factors, count_bits(curve, scalars))
+    return result.reshape((*batch, *result.shape[1:]))
+
+
+def _broadcast(data: ElementData, shape: Shape) -> ElementData:
+    return (
+        data.broadcast_to(shape) if isinstance(data, DeviceArray) else np.broadcast_to(data, shape)
+    )

@@ -1,0 +1,370 @@
+"""Multi-scalar multiplications in parts: the same sums, bounded memory, and interrupts."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.curves import Curve, PointArray
+from gpu_executor.curves.msm_explanation import HostMsmPlan
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ClosedError,
+    GpuError,
+    NotSupportedError,
+    OutOfMemoryError,
+)
+from gpu_executor.ops import msm_parts
+from gpu_executor.ops.msm import Msm, MsmPlan, plan_msm
+from gpu_executor.ops.msm_parts import MemoryMeter, MsmParts
+from tests.support.curves_under_test import OVER_MERSENNE31, SMALL_QUADRATIC, draw_points
+from tests.support.device_arrays import get_device_memory
+
+Gpu = gx.PersistentVulkanBackend
+CURVE = OVER_MERSENNE31
+COUNT = 100
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of 7 points at most, of any place."""
+    monkeypatch.setattr(msm_parts, "LEAST_POINTS", 1)
+    monkeypatch.setattr(msm_parts, "COPIED_POINTS", 7)
+    monkeypatch.setattr(msm_parts, "MAX_ENTRIES", 60)
+    monkeypatch.setattr(msm_parts, "MAX_ENTRIES_ON_CPU", 60)
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[MsmPlan]]:
+    """The plans of the parts that ran."""
+    found: list[MsmPlan] = []
+    run = Msm.run
+
+    def run_noted(self: Msm, *arguments: object) -> None:
+        if not isinstance(self._device, MemoryMeter):
+            found.append(self._plan)
+        run(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Msm, "run", run_noted)
+    yield found
+
+
+def draw(curve: Curve, *shape: int) -> tuple[PointArray, gx.FieldArray]:
+    """Points with some at infinity, and as many scalars."""
+    count = int(np.prod(shape))
+    points = draw_points(curve, count, seed=count)
+    infinity = curve.infinity((count,))
+    points = curve.concatenate([points[: count - count // 9], infinity[: count // 9]])
+    return points.reshape(shape), curve.scalar_field.random(shape, seed=count + 1)
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("curve", [OVER_MERSENNE31, SMALL_QUADRATIC], ids=["m31", "quadratic"])
+def test_points_of_the_host_stream_through_a_device(
+    gpu: Gpu, curve: Curve, plans: list[MsmPlan]
+) -> None:
+    points, scalars = draw(curve, COUNT)
+    expected = curve.msm(points, scalars)
+    found = curve.msm(points, scalars, device=gpu)
+    assert not found.on_device and found.form == "affine" and found.shape == ()
+    assert found == expected
+    assert len(plans) >= COUNT // 7 and sum(each.points for each in plans) == COUNT
+    assert curve.msm(points, gpu.to_device(scalars), device=gpu) == expected
+    assert curve.msm(points[::-1], scalars[::-1], device=gpu) == expected
+    assert curve.msm(points, scalars.tolist(), device=gpu) == expected
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_batches_of_the_host_stream_through_a_device(gpu: Gpu) -> None:
+    points, scalars = draw(CURVE, 3, 20)
+    for own, factors in (
+        (points, scalars),
+        (points[0], scalars),
+        (points, scalars[1]),
+        (points[:, None], scalars),
+        (points[:1], scalars[:0]),
+    ):
+        found = CURVE.msm(own, factors, device=gpu)
+        assert found.tolist() == CURVE.msm(own, factors).tolist()
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("form", ["affine", "xyzz"])
+def test_points_of_a_device_run_in_parts(gpu: Gpu, plans: list[MsmPlan], form: str) -> None:
+    points, scalars = draw(CURVE, 2, 40)
+    there = gpu.to_device(points)
+    if form == "xyzz":
+        there = there + CURVE.generator.broadcast_to((2, 40)).copy_to_device(get_device_memory(gpu))
+        points = points + CURVE.generator
+    for own, mine, factors in (
+        (there, points, scalars),
+        (there[0], points[0], scalars),
+        (there[1, ::-2], points[1, ::-2], scalars[0, :20]),
+    ):
+        plans.clear()
+        for given in (factors, gpu.to_device(factors)):
+            found = CURVE.msm(own, given)
+            assert found.on_device
+            assert found.tolist() == CURVE.msm(mine, factors).tolist()
+        assert len(plans) > 4
+    assert (there.to_host() == points).all()
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_tables_run_in_parts(gpu: Gpu, plans: list[MsmPlan]) -> None:
+    points, scalars = draw(CURVE, 2, 40)
+    table = CURVE.precompute(gpu.to_device(points[0]), window=5)
+    assert table.plan.tables > 2
+    assert CURVE.msm(table, scalars).tolist() == CURVE.msm(points[0], scalars).tolist()
+    assert len(plans) > 4 and {each.window_bits for each in plans} == {5}
+
+
+def test_points_of_the_host_need_a_device_with_arrays(gpu: Gpu) -> None:
+    points, scalars = draw(CURVE, 4)
+    with pytest.raises(ArgumentTypeError, match=r"device= is for points on the host"):
+        CURVE.msm(gpu.to_device(points), scalars, device=gpu)
+    with pytest.raises(ArgumentTypeError, match=r"device= is for points on the host"):
+        CURVE.msm(CURVE.precompute(gpu.to_device(points)), scalars, device=gpu)
+    with pytest.raises(ArgumentTypeError, match=r"device= is a str; it takes an executor"):
+        CURVE.msm(points, scalars, device="cuda")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="different places"):
+        CURVE.msm(points, gpu.to_device(scalars))
+    with pytest.raises(NotSupportedError, match="to_device"), gx.VulkanSpirvBackend() as one_shot:
+        CURVE.msm(points, scalars, device=one_shot)
+    with gx.PersistentVulkanBackend() as other:
+        elsewhere = other.to_device(scalars)
+        with pytest.raises(ArgumentTypeError, match="different places"):
+            CURVE.msm(points, elsewhere, device=gpu)
+    with pytest.raises(ClosedError):
+        CURVE.msm(points, scalars, device=other)
+    with pytest.raises(GpuError, match="records a graph"), gpu.graph():
+        CURVE.msm(points, scalars, device=gpu)
+    assert CURVE.msm(points, scalars, device=gpu) == CURVE.msm(points, scalars)
+
+
+def test_an_executor_and_the_cpu_backend_are_devices_too() -> None:
+    points, scalars = draw(CURVE, 40)
+    expected = CURVE.msm(points, scalars)
+    with gx.GpuExecutor("vulkan") as executor:
+        assert CURVE.msm(points, scalars, device=executor) == expected
+        assert executor.stats().dispatches > 0
+    with gx.CpuBackend() as cpu:
+        assert CURVE.msm(points, cpu.to_device(scalars), device=cpu) == expected
+        assert isinstance(CURVE.explain_msm(points, device=cpu), HostMsmPlan)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_graph_records_all_parts(gpu: Gpu) -> None:
+    points, scalars = draw(CURVE, 40)
+    there, factors = gpu.to_device(points), gpu.to_device(scalars)
+    with gpu.graph() as graph:
+        found = CURVE.msm(there, factors)
+    graph()
+    assert found.to_host() == CURVE.msm(points, scalars)
+
+
+# --- memory ---
+
+
+MEMORY = 640 << 10
+
+
+@pytest.fixture
+def small_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
+    """A device whose pool holds little memory."""
+    monkeypatch.setattr(msm_parts, "LEAST_POINTS", 16)
+    with gx.PersistentVulkanBackend(settings=gx.Settings(memory_limit=MEMORY)) as gpu:
+        yield gpu
+
+
+def test_parts_fit_the_memory_of_the_device(small_gpu: Gpu, plans: list[MsmPlan]) -> None:
+    """The points in one part would take more memory than the pool may hold."""
+    points, scalars = draw(CURVE, 8192)
+    there = small_gpu.to_device(points)
+    parts = CURVE.explain_msm(there, scalars)
+    assert isinstance(parts, MsmParts)
+    info = small_gpu.device
+    whole = plan_msm(8192, 1, 31)
+    needed, _ = msm_parts.measure_memory(CURVE.key, whole, info, copies_points=False)
+    assert parts.count > 1 and needed > MEMORY
+    expected = CURVE.msm(points, scalars)
+    assert CURVE.msm(there, scalars).to_host() == expected
+    assert CURVE.msm(points, scalars, device=small_gpu) == expected
+    assert small_gpu.stats().memory.bytes_held <= MEMORY
+    assert len(plans) > parts.count
+
+
+def test_a_call_runs_in_smaller_parts_if_the_memory_is_not_there(
+    small_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, plans: list[MsmPlan]
+) -> None:
+    """Another process may hold memory that this process believes to be free."""
+    memory = get_device_memory(small_gpu)
+    monkeypatch.setattr(type(memory), "free_memory", 1 << 30)
+    points, scalars = draw(CURVE, 8192)
+    assert CURVE.msm(points, scalars, device=small_gpu) == CURVE.msm(points, scalars)
+    assert plans[0].points == 8192 and plans[-1].points < 8192
+    monkeypatch.setattr(msm_parts, "LEAST_POINTS", 8192)
+    with pytest.raises(OutOfMemoryError, match="could not allocate"):
+        CURVE.msm(points, scalars, device=small_gpu)
+
+
+# --- interrupts ---
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_an_interrupt_ends_a_call_between_parts(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, plans: list[MsmPlan], place: str
+) -> None:
+    points, scalars = draw(CURVE, COUNT)
+    there = gpu.to_device(points)
+    expected = CURVE.msm(points, scalars)
+
+    def compute() -> PointArray:
+        if place == "host":
+            return CURVE.msm(points, scalars, device=gpu)
+        return CURVE.msm(there, scalars)
+
+    assert compute().to_host() == expected
+    gpu.synchronize()
+    held, memory, waits = gpu.stats().memory.bytes_used, get_device_memory(gpu), 0
+    wait = type(memory).wait_for
+
+    def interrupt_third(self: object, array: object) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 3:
+            raise KeyboardInterrupt
+        wait(self, array)  # type: ignore[arg-type]
+
+    plans.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(type(memory), "wait_for", interrupt_third)
+        try:
+            compute()
+        except KeyboardInterrupt as error:
+            kept = error  # as an interactive session keeps it
+    assert len(plans) == 2 + msm_parts.PARTS_IN_FLIGHT
+    gpu.synchronize()
+    assert gpu.stats().memory.bytes_used <= held
+    assert traceback.extract_tb(kept.__traceback__)
+    assert compute().to_host() == expected
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_ctrl_c_ends_a_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    points, scalars = draw(CURVE, COUNT)
+    run, runs = Msm.run, 0
+
+    def run_with_signal(self: Msm, *arguments: object) -> None:
+        nonlocal runs
+        run(self, *arguments)  # type: ignore[arg-type]
+        runs += not isinstance(self._device, MemoryMeter)
+        if runs == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Msm, "run", run_with_signal)
+    with pytest.raises(KeyboardInterrupt):
+        CURVE.msm(points, scalars, device=gpu)
+    assert runs == 5
+    assert CURVE.msm(points, scalars, device=gpu) == CURVE.msm(points, scalars)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_few_parts_are_in_flight(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a part is submitted, all parts but the last one before are complete."""
+    points, scalars = draw(CURVE, COUNT)
+    stream, run, values = get_device_memory(gpu).stream, Msm.run, [0]
+
+    def run_counted(self: Msm, *arguments: object) -> None:
+        if isinstance(self._device, MemoryMeter):
+            return
+        if len(values) > msm_parts.PARTS_IN_FLIGHT:
+            assert stream._completed >= values[-msm_parts.PARTS_IN_FLIGHT]
+        run(self, *arguments)  # type: ignore[arg-type]
+        values.append(stream._in_flight[-1].value)
+
+    monkeypatch.setattr(Msm, "run", run_counted)
+    assert CURVE.msm(points, scalars, device=gpu) == CURVE.msm(points, scalars)
+    assert len(values) > 10
+
+
+# --- explain ---
+
+
+def list_parts(parts: MsmParts | HostMsmPlan) -> list[MsmPlan]:
+    assert isinstance(parts, MsmParts)
+    return [
+        parts.plan_range(sums, points) for points in parts.point_ranges for sums in parts.sum_ranges
+    ]
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_the_explained_parts_are_those_that_run(
+    gpu: Gpu, plans: list[MsmPlan], request: pytest.FixtureRequest, is_small: bool
+) -> None:
+    if is_small:
+        request.getfixturevalue("small_parts")
+    points, scalars = draw(CURVE, 3, 20)
+    there = gpu.to_device(points)
+    table = CURVE.precompute(there[0])
+    device_scalars = gpu.to_device(scalars)
+    for own, factors, device in (
+        (there, scalars, None),
+        (there[0], device_scalars, None),
+        (points, [1] * 20, gpu),
+        (points[0], scalars, gpu),
+        (table, scalars, None),
+    ):
+        plans.clear()
+        explained = CURVE.explain_msm(own, factors, device=device)
+        CURVE.msm(own, factors, device=device)
+        assert list_parts(explained) == plans
+        assert (len(plans) > 1) == is_small
+
+
+def test_sizes_are_explained_without_points(gpu: Gpu) -> None:
+    parts = CURVE.explain_msm(1000, batch=2, device=gpu)
+    assert isinstance(parts, MsmParts)
+    assert (parts.points, parts.batch, parts.part.scalar_bits) == (1000, 2, 31)
+    text = str(parts)
+    assert text.startswith(f"2 x 1,000 points on {gpu.device.name}, in 1 part: 2 x 1,000 points in")
+    assert f"{parts.part.windows} windows of a scalar of 31 bits" in text
+    assert f"{parts.part.buckets} buckets a window" in text
+    assert f"memory: {parts.nbytes:,} bytes" in text
+    points, scalars = draw(CURVE, 2, 20)
+    there = gpu.to_device(points)
+    assert CURVE.explain_msm(there) == CURVE.explain_msm(there, scalars)
+    assert CURVE.explain_msm(there[0], batch=2) == CURVE.explain_msm(there[0], scalars)
+
+
+def test_sums_on_the_host_are_explained(gpu: Gpu) -> None:
+    points, _ = draw(CURVE, 2, 40)
+    plan = CURVE.explain_msm(points)
+    assert plan == HostMsmPlan(40, 2, 31)
+    assert "2 x 40 points on the host" in str(plan) and "window: 4 bits" in str(plan)
+    assert "ladder" in str(CURVE.explain_msm(32))
+    assert CURVE.explain_msm(points, [1, 2] * 20) == HostMsmPlan(40, 2, 2)
+
+
+def test_what_has_no_plan_is_refused(gpu: Gpu) -> None:
+    points, scalars = draw(CURVE, 4)
+    for wrong in (points[:0], 0):
+        with pytest.raises(ArgumentShapeError, match="1 sums of 0 points need no plan"):
+            CURVE.explain_msm(wrong)
+    with pytest.raises(ArgumentShapeError, match="0 sums"):
+        CURVE.explain_msm(4, batch=0, device=gpu)
+    with pytest.raises(ArgumentShapeError, match="points: the number of elements is -1"):
+        CURVE.explain_msm(-1)
+    with pytest.raises(ArgumentShapeError, match="as many scalars as points"):
+        CURVE.explain_msm(3, scalars)
+    with pytest.raises(ArgumentShapeError, match="points with an axis"):
+        CURVE.explain_msm(points[0])
+    with pytest.raises(ArgumentTypeError, match="expected a PointArray"):
+        CURVE.explain_msm("many")  # type: ignore[arg-type]

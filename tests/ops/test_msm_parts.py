@@ -1,0 +1,121 @@
+"""Plans of multi-scalar multiplications in parts: pure decisions from sizes, limits and memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.ops import msm_parts
+from gpu_executor.ops.msm import MsmPlan, plan_msm
+from gpu_executor.ops.msm_parts import MsmParts, measure_memory, plan_parts, split_evenly
+
+G1 = gx.curves.BLS12_381_G1.key
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def info() -> DeviceInfo:
+    """A GPU that binds 4 GiB: the description of the CPU backend with other limits."""
+    with gx.CpuBackend() as cpu:
+        known = cpu.device
+    limits = dataclasses.replace(
+        known.limits,
+        max_storage_buffer_range=4 * GIB - 1,
+        max_shared_memory=48 << 10,
+        subgroup_size=32,
+    )
+    return dataclasses.replace(known, name="a GPU", kind="discrete", limits=limits)
+
+
+def plan(info: DeviceInfo, points: int, memory: int, **options: bool) -> MsmParts:
+    return plan_parts(G1, plan_msm(points, 1, 255), info, memory, **options)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 100])
+@pytest.mark.parametrize("parts", [1, 3, 7])
+def test_ranges_cover_everything_evenly(count: int, parts: int) -> None:
+    ranges = split_evenly(count, parts)
+    assert [each for one in ranges for each in range(one.start, one.stop)] == list(range(count))
+    lengths = {one.stop - one.start for one in ranges}
+    assert len(ranges) == parts and max(lengths) - min(lengths) <= 1
+
+
+def test_what_fits_runs_in_one_part_with_the_best_window(info: DeviceInfo) -> None:
+    found = plan(info, 1 << 20, 100 * GIB)
+    assert found.count == 1
+    assert found.part == plan_msm(1 << 20, 1, 255)
+    assert "window: 16 bits, which needs the fewest products: 16 windows" in str(found)
+    assert "parts: 1, since everything fits the device at once" in str(found)
+
+
+def test_less_memory_gives_smaller_parts_with_their_own_window(info: DeviceInfo) -> None:
+    whole = plan(info, 1 << 24, 100 * GIB)
+    found = plan(info, 1 << 24, 2 * GIB)
+    assert found.count > 1 == whole.count
+    assert found.nbytes <= 1.5 * GIB < whole.nbytes
+    assert found.part.window_bits == plan_msm(found.part.points, 1, 255).window_bits
+    assert found.part.window_bits < whole.part.window_bits
+    assert "would exceed 75% of the 2,147,483,648 bytes of free device memory" in str(found)
+
+
+def test_the_largest_size_fits_small_and_large_devices(info: DeviceInfo) -> None:
+    """2^26 points of 96 bytes are more than the 4 GiB that a kernel can bind."""
+    found = plan(info, 1 << 26, 139 * GIB)
+    assert found.count == 2
+    assert "would exceed the device's largest storage buffer" in str(found)
+    for memory in (4, 8, 24):
+        small = plan(info, 1 << 26, memory * GIB)
+        assert small.nbytes <= 0.75 * memory * GIB
+        assert sum(each.stop - each.start for each in small.point_ranges) == 1 << 26
+
+
+def test_digits_are_numbered_with_31_bits(info: DeviceInfo) -> None:
+    unlimited = dataclasses.replace(
+        info, limits=dataclasses.replace(info.limits, max_storage_buffer_range=1 << 62)
+    )
+    found = plan(unlimited, 1 << 28, 1 << 50)
+    assert found.part.entries <= msm_parts.MAX_PART_ENTRIES
+    assert "would exceed the 31 bits of their numbers" in str(found)
+
+
+def test_points_of_the_host_are_copied_in_parts(info: DeviceInfo) -> None:
+    found = plan(info, 1 << 24, 100 * GIB, copies_points=True)
+    assert (found.count, found.part.points) == (4, 1 << 22)
+    assert "the copy from the host would overlap less of the computation" in str(found)
+
+
+def test_batches_are_divided_before_the_points_are(info: DeviceInfo) -> None:
+    whole = dataclasses.replace(plan_msm(4096, 4096, 255))
+    found = plan_parts(G1, whole, info, 100 * GIB)
+    assert found.part.entries <= msm_parts.MAX_ENTRIES
+    assert found.part.points == 4096 and len(found.sum_ranges) == found.count > 1
+    smaller = plan_parts(G1, whole, info, GIB)
+    assert smaller.part.points == 4096 and smaller.part.batch < found.part.batch
+    assert "would exceed 75%" in str(smaller)
+
+
+def test_the_window_of_a_table_stays(info: DeviceInfo) -> None:
+    whole = MsmPlan(1 << 22, 1, 255, 20, tables=2)
+    found = plan_parts(G1, whole, info, 2 * GIB, has_table=True)
+    assert found.count > 1
+    assert (found.part.window_bits, found.part.tables) == (20, 2)
+    assert "window: 20 bits, fixed by the table" in str(found)
+
+
+def test_parts_do_not_become_tiny_where_there_is_no_memory(info: DeviceInfo) -> None:
+    found = plan(info, 1 << 20, 0)
+    assert found.part.points == msm_parts.LEAST_POINTS
+    assert found.is_smallest
+
+
+def test_the_measured_memory_has_all_arrays_of_a_part(info: DeviceInfo) -> None:
+    """Digits have a key and a value, which are sorted from one pair of arrays to another."""
+    part = plan_msm(1 << 20, 1, 255)
+    nbytes, largest = measure_memory(G1, part, info, copies_points=False)
+    assert nbytes >= 16 * part.entries + 2 * 96 * part.points
+    assert largest >= max(4 * part.entries, 96 * part.points)
+    copied, _ = measure_memory(G1, part, info, copies_points=True)
+    assert copied >= nbytes + (96 + 32) * part.points
