@@ -10,13 +10,12 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arguments import describe, parse_count, parse_shape
-from gpu_executor.backend import Backend, refuse
 from gpu_executor.curves.endomorphism import Endomorphism
 from gpu_executor.curves.host_coordinates import CoordinateField
 from gpu_executor.curves.host_points import get_arithmetic
@@ -51,6 +50,9 @@ from gpu_executor.ops.points import count_bits
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder
+
+if TYPE_CHECKING:
+    from gpu_executor.backend import Backend
 
 Booleans = npt.NDArray[np.bool_]
 Coefficient = Any
@@ -534,6 +536,8 @@ class Curve:
         """The device that points of the host are copied to; None if they stay where they are."""
         if device is None:
             return None
+        from gpu_executor.backend import Backend, refuse  # loaded already by whoever has a device
+
         if not isinstance(device, Backend):
             raise ArgumentTypeError(
                 f"{self.name}: device= is {describe(device)}; it takes an executor or a backend"

@@ -33,6 +33,7 @@ from gpu_executor.ops.points import (
 )
 from gpu_executor.ops.sort import sort_pairs
 from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.progress import show_progress
 
 MIXED_ADDITION, ADDITION, DOUBLING = 10, 14, 9
 """Products of numbers in each operation on points."""
@@ -154,11 +155,16 @@ def plan_tables(
 def make_tables(
     device: ArrayDevice, curve: CurveKey, plan: MsmPlan, points: DeviceArray
 ) -> DeviceArray:
-    """The tables of multiples of affine points, one behind the other, in limb form."""
+    """The tables of multiples of affine points, one behind the other, in limb form.
+
+    A progress bar shows the tables that are complete, and Ctrl-C ends the call between two.
+    """
     made = make_points(device, curve, plan.tables * plan.points, coordinates=2)
-    for first in range(0, len(made), plan.points):
+    for first in show_progress(range(0, len(made), plan.points), "tables of multiples"):
         if first:
+            before = points
             points = _shift_points(curve, points, plan.table_windows * plan.window_bits)
+            device.wait_for(before)  # one table at most is in flight
         device.assign(made[first : first + plan.points], to_limb_form(device, curve, points))
     return made
 
