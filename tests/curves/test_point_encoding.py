@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,12 @@ from hypothesis import strategies as st
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve
+from gpu_executor.curves.point_encoding import (
+    PastaEncoding,
+    PointEncoding,
+    Sec1Encoding,
+    ZcashEncoding,
+)
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, CurveError, PointError
 from tests.support.curves_under_test import (
     NAMED_CURVES,
@@ -165,56 +173,58 @@ def flip(data: bytes, byte: int, bits: int) -> bytes:
     return bytes(changed)
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "words"),
-    [
-        ("BLS12_381_G1", flip(GOOD_BLS, 0, 0x80), "its first bit says uncompressed.*48 bytes"),
-        ("BLS12_381_G1", flip(GOOD_BLS, 0, 0x40), "flagged as the point at infinity"),
-        ("BLS12_381_G1", from_hex("e0" + 47 * "00"), "flagged as the point at infinity"),
-        ("BLS12_381_G1", flip(X_LIMIT, 0, 0x80), "x is not below the modulus"),
-        ("BLS12_381_G1", from_hex("9f" + 47 * "ff"), "x is not below the modulus"),
-        ("BLS12_381_G1", from_hex("80" + 46 * "00" + "01"), "no point of the curve with this x"),
-        ("BLS12_381_G1", from_hex("80" + 46 * "00" + "04"), "not in the group of prime order"),
-        ("BLS12_381_G1", from_hex("80" + 95 * "00"), "its first bit says compressed.*96 bytes"),
-        ("BLS12_381_G1", from_hex("20" + 95 * "00"), "its third bit is set"),
-        ("BLS12_381_G1", from_hex("60" + 95 * "00"), "its third bit is set"),
-        ("BLS12_381_G1", from_hex("40" + 94 * "00" + "01"), "flagged as the point at infinity"),
-        ("BLS12_381_G1", from_hex(96 * "00"), "0 without the flag of the point at infinity"),
-        ("BLS12_381_G1", from_hex(95 * "00" + "01"), "not the coordinates of a point"),
-        ("BLS12_381_G1", X_LIMIT + bytes(48), "x is not below the modulus"),
-        ("BLS12_381_G1", bytes(48) + X_LIMIT, "y is not below the modulus"),
-        ("BN254_G1", flip(GOOD_BN, 0, 0x80), "its first two bits say uncompressed"),
-        ("BN254_G1", from_hex("40" + 30 * "00" + "01"), "flagged as the point at infinity"),
-        ("BN254_G1", from_hex("bf" + 31 * "ff"), "x is not below the modulus"),
-        ("BN254_G1", from_hex("80" + 30 * "00" + "04"), "no point of the curve with this x"),
-        ("BN254_G1", from_hex(63 * "00" + "01"), "not the coordinates of a point"),
-        ("BN254_G1", from_hex(64 * "ff"), "x is not below the modulus"),
-        ("BLS12_377_G1", flip(GOOD_377, 47, 0x40), "both flags are set"),
-        ("BLS12_377_G1", flip(GOOD_377, 47, 0xC0), "flagged as the point at infinity"),
-        ("BLS12_377_G1", from_hex(48 * "3f"), "x is not below the modulus"),
-        ("BLS12_377_G1", flip(WHOLE_377, 95, 0x80), "the larger root does not fit y"),
-        ("BLS12_377_G1", flip(WHOLE_377, 95, 0x40), "both flags are set"),
-        ("BLS12_377_G1", from_hex(96 * "00"), "0 without the flag of the point at infinity"),
-        ("BLS12_377_G1", flip(WHOLE_377, 0, 1), "not the coordinates of a point"),
-        ("BLS12_381_G2", X_LIMIT + bytes(48), "its first bit says uncompressed"),
-        ("BLS12_381_G2", flip(X_LIMIT + bytes(48), 0, 0x80), "a coefficient of x is not below"),
-        ("BLS12_381_G2", flip(bytes(48) + X_LIMIT, 0, 0x80), "a coefficient of x is not below"),
-        ("BLS12_381_G2", flip(bytes(95) + b"\2", 0, 0x80), "not in the group of prime order"),
-        ("BN254_G2", bytes(64) + 64 * b"\xff", "a coefficient of y is not below the modulus"),
-        ("BN254_G2", bytes(127) + b"\1", "not the coordinates of a point"),
-        ("BLS12_377_G2", 96 * b"\x3f", "a coefficient of x is not below the modulus"),
-        ("PALLAS", from_hex(31 * "00" + "80"), "no point of the curve with this x"),
-        ("PALLAS", from_hex(31 * "ff" + "7f"), "x is not below the modulus"),
-        ("PALLAS", flip(GOOD_PALLAS, 0, 1), "x is not below the modulus"),
-        ("PALLAS", from_hex("01" + 63 * "00"), "not the coordinates of a point"),
-        ("SECP256K1", flip(GOOD_SECP, 0, 4), "its first byte is 6; a compressed point has 2 or 3"),
-        ("SECP256K1", bytes([2]) + 31 * b"\0" + b"\5", "no point of the curve with this x"),
-        ("SECP256K1", bytes([2]) + 32 * b"\xff", "x is not below the modulus"),
-        ("SECP256K1", bytes([0]) + 32 * b"\x01", "its first byte is 0"),
-        ("SECP256K1", bytes([7]) + 64 * b"\x01", "its first byte is 7; an uncompressed point has"),
-        ("SECP256K1", bytes([4]) + bytes(64), "x and y are 0"),
-    ],
-)
+BAD_ENCODINGS = [
+    ("BLS12_381_G1", flip(GOOD_BLS, 0, 0x80), "its first bit says uncompressed.*48 bytes"),
+    ("BLS12_381_G1", flip(GOOD_BLS, 0, 0x40), "flagged as the point at infinity"),
+    ("BLS12_381_G1", from_hex("e0" + 47 * "00"), "flagged as the point at infinity"),
+    ("BLS12_381_G1", flip(X_LIMIT, 0, 0x80), "x is not below the modulus"),
+    ("BLS12_381_G1", from_hex("9f" + 47 * "ff"), "x is not below the modulus"),
+    ("BLS12_381_G1", from_hex("80" + 46 * "00" + "01"), "no point of the curve with this x"),
+    ("BLS12_381_G1", from_hex("80" + 46 * "00" + "04"), "not in the group of prime order"),
+    ("BLS12_381_G1", from_hex("80" + 95 * "00"), "its first bit says compressed.*96 bytes"),
+    ("BLS12_381_G1", from_hex("20" + 95 * "00"), "its third bit is set"),
+    ("BLS12_381_G1", from_hex("60" + 95 * "00"), "its third bit is set"),
+    ("BLS12_381_G1", from_hex("40" + 94 * "00" + "01"), "flagged as the point at infinity"),
+    ("BLS12_381_G1", from_hex(96 * "00"), "0 without the flag of the point at infinity"),
+    ("BLS12_381_G1", from_hex(95 * "00" + "01"), "not the coordinates of a point"),
+    ("BLS12_381_G1", X_LIMIT + bytes(48), "x is not below the modulus"),
+    ("BLS12_381_G1", bytes(48) + X_LIMIT, "y is not below the modulus"),
+    ("BN254_G1", flip(GOOD_BN, 0, 0x80), "its first two bits say uncompressed"),
+    ("BN254_G1", from_hex("40" + 30 * "00" + "01"), "flagged as the point at infinity"),
+    ("BN254_G1", from_hex("bf" + 31 * "ff"), "x is not below the modulus"),
+    ("BN254_G1", from_hex("80" + 30 * "00" + "04"), "no point of the curve with this x"),
+    ("BN254_G1", from_hex(63 * "00" + "01"), "not the coordinates of a point"),
+    ("BN254_G1", from_hex(64 * "ff"), "x is not below the modulus"),
+    ("BLS12_377_G1", flip(GOOD_377, 47, 0x40), "both flags are set"),
+    ("BLS12_377_G1", flip(GOOD_377, 47, 0xC0), "flagged as the point at infinity"),
+    ("BLS12_377_G1", from_hex(48 * "3f"), "x is not below the modulus"),
+    ("BLS12_377_G1", flip(WHOLE_377, 95, 0x80), "the larger root does not fit y"),
+    ("BLS12_377_G1", flip(WHOLE_377, 95, 0x40), "both flags are set"),
+    ("BLS12_377_G1", from_hex(96 * "00"), "0 without the flag of the point at infinity"),
+    ("BLS12_377_G1", flip(WHOLE_377, 0, 1), "not the coordinates of a point"),
+    ("BLS12_381_G2", X_LIMIT + bytes(48), "its first bit says uncompressed"),
+    ("BLS12_381_G2", flip(X_LIMIT + bytes(48), 0, 0x80), "a coefficient of x is not below"),
+    ("BLS12_381_G2", flip(bytes(48) + X_LIMIT, 0, 0x80), "a coefficient of x is not below"),
+    ("BLS12_381_G2", flip(bytes(95) + b"\2", 0, 0x80), "not in the group of prime order"),
+    ("BN254_G2", bytes(64) + 64 * b"\xff", "a coefficient of y is not below the modulus"),
+    ("BN254_G2", bytes(127) + b"\1", "not the coordinates of a point"),
+    ("BLS12_377_G2", 96 * b"\x3f", "a coefficient of x is not below the modulus"),
+    ("PALLAS", from_hex(31 * "00" + "80"), "no point of the curve with this x"),
+    ("PALLAS", from_hex(31 * "ff" + "7f"), "x is not below the modulus"),
+    ("PALLAS", flip(GOOD_PALLAS, 0, 1), "x is not below the modulus"),
+    ("PALLAS", from_hex("01" + 63 * "00"), "not the coordinates of a point"),
+    ("SECP256K1", flip(GOOD_SECP, 0, 4), "its first byte is 6; a compressed point has 2 or 3"),
+    ("SECP256K1", bytes([2]) + 31 * b"\0" + b"\5", "no point of the curve with this x"),
+    ("SECP256K1", bytes([2]) + 32 * b"\xff", "x is not below the modulus"),
+    ("SECP256K1", bytes([0]) + 32 * b"\x01", "its first byte is 0"),
+    ("SECP256K1", bytes([7]) + 64 * b"\x01", "its first byte is 7; an uncompressed point has"),
+    ("SECP256K1", bytes([4]) + bytes(64), "x and y are 0"),
+]
+"""The name of a curve, an encoding and what is wrong with it."""
+bad_encodings = pytest.mark.parametrize(("name", "data", "words"), BAD_ENCODINGS)
+
+
+@bad_encodings
 def test_a_bad_encoding_is_named(name: str, data: bytes, words: str) -> None:
     curve = get_curve(name)
     compressed = len(data) == get_encoding(curve).compressed_bytes
@@ -224,15 +234,54 @@ def test_a_bad_encoding_is_named(name: str, data: bytes, words: str) -> None:
     assert caught.value.index == 1
 
 
+@bad_encodings
+def test_a_device_names_a_bad_encoding_in_the_same_words(
+    gpu: gx.PersistentVulkanBackend, name: str, data: bytes, words: str
+) -> None:
+    curve = get_curve(name)
+    compressed = len(data) == get_encoding(curve).compressed_bytes
+    good_row = curve.generator.to_bytes(compressed=compressed).tobytes()
+    rows = [good_row, good_row, data, data, good_row]
+    messages = []
+    for place in (None, gpu):
+        with pytest.raises(PointError, match=words) as caught:
+            curve.from_bytes(rows, device=place)
+        assert caught.value.index == 2
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("on_device", [False, True], ids=["host", "device"])
+def test_the_first_of_several_bad_encodings_is_named(
+    gpu: gx.PersistentVulkanBackend, on_device: bool
+) -> None:
+    """Whatever is wrong with it: checks of flags, of the modulus, of the curve and of the group
+    are made one after the other for all points. Membership of the group is checked last."""
+    flags, modulus = flip(GOOD_BLS, 0, 0x80), flip(X_LIMIT, 0, 0x80)
+    no_point, outside = (from_hex(f"80{46 * '00'}0{x}") for x in (1, 4))
+    cases = {"its first bit": flags, "below the modulus": modulus, "with this x": no_point}
+    place = gpu if on_device else None
+    for words, first in cases.items():
+        rows = [GOOD_BLS, outside, first, *cases.values(), GOOD_BLS]
+        with pytest.raises(PointError, match=words) as caught:
+            BLS.from_bytes(rows, device=place)
+        assert caught.value.index == 2
+
+
 @both_kinds
-def test_a_point_with_y_0_has_no_larger_root(compressed: bool) -> None:
+def test_a_point_with_y_0_has_no_larger_root(
+    gpu: gx.PersistentVulkanBackend, compressed: bool
+) -> None:
     """(-1, 0) is a point of order 2 of y^2 = x^3 + 1."""
     curve = gx.curves.BLS12_377_G1
     points = encode_points(curve, [(curve.field.modulus - 1, 0)])
     data = points.to_bytes(compressed=compressed)
-    assert (curve.from_bytes(data, check=False) == points).all()
-    with pytest.raises(PointError, match=r"point 0: .*larger root"):
-        curve.from_bytes(flip(data.tobytes(), -1, 0x80), compressed=compressed, check=False)
+    flipped = flip(data.tobytes(), -1, 0x80)
+    for place in (None, gpu):
+        found = curve.from_bytes(data, check=False, device=place)
+        assert found.tolist() == [(curve.field.modulus - 1, 0)]
+        with pytest.raises(PointError, match=r"point 0: .*larger root"):
+            curve.from_bytes(flipped, compressed=compressed, check=False, device=place)
 
 
 def test_points_outside_the_group_are_accepted_without_a_check() -> None:
@@ -287,6 +336,36 @@ def test_what_is_not_bytes_is_refused() -> None:
         BLS.from_bytes([5])
     with pytest.raises(ArgumentTypeError, match="not int"):
         BLS.from_bytes(5)
+    place: Any = "gpu"
+    with pytest.raises(ArgumentTypeError, match=r"device is an executor or a backend.*not str"):
+        BLS.from_bytes(GOOD_BLS, device=place)
+
+
+def test_a_masked_array_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="masked array"):
+        BLS.from_bytes(np.ma.masked_array(np.zeros((2, 48), np.uint8), mask=True))
+
+
+@pytest.mark.parametrize(
+    ("curve", "encoding", "words"),
+    [
+        (gx.curves.SECP256K1, ZcashEncoding, "needs 3 bits for flags; the 256 bits"),
+        (gx.curves.SECP256K1, PastaEncoding, "needs 1 bits for flags"),
+        (gx.curves.BN254_G2, Sec1Encoding, "for curves over prime fields"),
+    ],
+)
+def test_a_format_that_does_not_fit_a_curve_is_refused(
+    curve: Curve, encoding: type[PointEncoding], words: str
+) -> None:
+    with pytest.raises(CurveError, match=words):
+        Curve(
+            curve.field,
+            curve.key.a,
+            curve.key.b,
+            order=curve.order,
+            generator=curve.generator.tolist(),
+            encoding=encoding,
+        )
 
 
 @both_kinds

@@ -10,12 +10,13 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arguments import describe, parse_count, parse_shape
+from gpu_executor.curves.coordinate_arithmetic import FieldCoordinates, IntegerCoordinates
 from gpu_executor.curves.endomorphism import Endomorphism
 from gpu_executor.curves.host_coordinates import CoordinateField
 from gpu_executor.curves.host_points import get_arithmetic
@@ -31,7 +32,7 @@ from gpu_executor.curves.point_encoding import PointEncoding
 from gpu_executor.curves.point_operations import compute, stream_msm
 from gpu_executor.curves.point_table import PointTable, load_table, make_table
 from gpu_executor.curves.scalars import to_scalar_words
-from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.device_array import DeviceArray, Shape, UploadingBackend
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import (
     ArgumentShapeError,
@@ -57,13 +58,6 @@ if TYPE_CHECKING:
 Booleans = npt.NDArray[np.bool_]
 Coefficient = Any
 """An element of the curve's field: an integer, or a tuple of integers c0, c1, ..."""
-
-
-class UploadTarget(Protocol):
-    """An executor or a backend that has device arrays."""
-
-    def to_device(self, array: Any) -> Any:
-        """Copy an array to the device."""
 
 
 class Curve:
@@ -121,7 +115,7 @@ class Curve:
             raise CurveError(f"{self.name}: the curve is singular: 4 a^3 + 27 b^2 is 0")
         self._coordinate_layout = self._make_layout()
         self._layouts = {"affine": self._make_layout(2), "xyzz": self._make_layout(4)}
-        self.encoding = None if encoding is None else encoding(arithmetic)
+        self.encoding = None if encoding is None else encoding(self.key)
         self.generator = self._make_generator(generator)
         """The generator, without axes, on the host."""
         self.cofactor = self._find_cofactor(arithmetic.field)
@@ -224,11 +218,11 @@ class Curve:
         """
         first, second = self._load_coordinate("x", x), self._load_coordinate("y", y)
         check_one_place([first, second])
-        found = self._join_coordinates(first, second)
+        found = self.join_coordinates(first, second)
         self._check_found(found, check)
         return found
 
-    def _join_coordinates(self, x: FiniteFieldArray, y: FiniteFieldArray) -> PointArray:
+    def join_coordinates(self, x: FiniteFieldArray, y: FiniteFieldArray) -> PointArray:
         """Points from their coordinates in the form in which the field computes; broadcast."""
         layout = self._coordinate_layout
         shape = elementwise.find_common_shape(layout, [x.shape, y.shape])
@@ -305,10 +299,10 @@ class Curve:
         *,
         compressed: bool | None = None,
         check: bool = True,
-        device: UploadTarget | None = None,
+        device: UploadingBackend | None = None,
     ) -> PointArray:
         """Points from their bytes in the curve's format (docs/curves.md), on the host, or on the
-        device of an executor or backend.
+        device of an executor or backend, which then computes and checks the coordinates.
 
         `data` is an array of uint8 with the bytes of a point along the last axis, whose length
         tells compressed points from uncompressed ones; a list of `bytes`, one for each point; or
@@ -317,20 +311,27 @@ class Curve:
         A bad encoding raises `PointError`, which names its index. With `check`, so does a point
         outside the group of prime order.
         """
-        points, shape = self._get_encoding().read_points(self.name, data, compressed)
-        found = PointArray(self, get_arithmetic(self.key).store(points, shape))
+        encoding = self._get_encoding()
+        if device is not None and not hasattr(device, "to_device"):
+            raise ArgumentTypeError(
+                f"{self.name}: device is an executor or a backend with device arrays, or None for "
+                f"the host, not {type(device).__name__}"
+            )
+        rows = encoding.parse_rows(self.name, data, compressed)
+        *shape, width = rows.shape
+        flat = rows.reshape(math.prod(shape), width)
+        arithmetic = IntegerCoordinates(self) if device is None else FieldCoordinates(self, device)
+        found = encoding.read_points(self.name, flat, arithmetic).reshape(tuple(shape))
         if check:
             self._check_subgroup(found)
-        if device is None:
-            return found
-        uploaded: PointArray = device.to_device(found)
-        return uploaded
+        return found
 
     def to_bytes(self, points: PointArray, *, compressed: bool = True) -> npt.NDArray[np.uint8]:
         """Points as bytes in the curve's format: an array (..., bytes of a point)."""
         encoding = self._get_encoding()
-        host = self.check_points(points).affine().to_host()
-        rows = encoding.write_points(get_arithmetic(self.key).load(host.numpy()), compressed)
+        flat = self.check_points(points).affine().reshape(points.size)
+        arithmetic = FieldCoordinates(self) if points.on_device else IntegerCoordinates(self)
+        rows = encoding.write_points(flat, compressed, arithmetic)
         return rows.reshape(*points.shape, rows.shape[1])
 
     def _get_encoding(self) -> PointEncoding:
@@ -407,7 +408,7 @@ class Curve:
         """Which points the endomorphism multiplies by its eigenvalue; points in affine form."""
         mapped = endomorphism.map_coordinates(points.x, points.y)
         x, y = (each.in_form(self.key.prime.form) for each in mapped)
-        image = self._join_coordinates(x, y)
+        image = self.join_coordinates(x, y)
         multiple = self.mul(points, abs(endomorphism.eigenvalue))
         return self.equal(image, -multiple if endomorphism.eigenvalue < 0 else multiple)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gpu_executor.primes import Prime, words
+from gpu_executor.primes import Form, Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.number_theory import two_adicity
 
@@ -122,21 +122,25 @@ class CoordinateField:
         """An element as users see it: an integer, or a tuple of its coefficients."""
         return x if self.degree == 1 else x.coefficients
 
-    def from_words(self, data: Words) -> list[Coordinate]:
-        """The elements of an array of words in the prime's form, in flat order."""
-        p, factor = self.modulus, 1 if self.prime.canonical else self.prime.r_inverse
-        ints = [each * factor % p for each in words.to_ints(self.prime, data)]
+    def from_words(self, data: Words, form: Form | None = None) -> list[Coordinate]:
+        """The elements of an array of words in a form, by default the prime's, in flat order."""
+        p, ints = self.modulus, words.to_ints(self.prime, data)
+        if (form or self.prime.form) == "montgomery":
+            ints = [each * self.prime.r_inverse % p for each in ints]
         if self.degree == 1:
             return ints
         rows = zip(*[iter(ints)] * self.degree, strict=True)
         return [ExtensionElement(row, self.nonresidue) for row in rows]
 
-    def to_words(self, elements: Sequence[Coordinate]) -> Words:
-        """The words of elements in the prime's form: shape (n, *axes of a coordinate)."""
+    def to_words(self, elements: Sequence[Coordinate], form: Form | None = None) -> Words:
+        """The words of elements in a form, by default the prime's: shape (n, *axes of a
+        coordinate)."""
         ints: Iterable[int] = elements
         if self.degree > 1:
             ints = itertools.chain.from_iterable(each.coefficients for each in elements)
-        found = words.from_ints(self.prime, map(self.prime.in_form, ints))
+        if (form or self.prime.form) == "montgomery":
+            ints = map(self.prime.in_form, ints)
+        found = words.from_ints(self.prime, ints)
         coefficients = () if self.degree == 1 else (self.degree,)
         return found.reshape((len(elements), *coefficients, *self.prime.element_shape))
 

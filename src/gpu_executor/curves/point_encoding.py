@@ -6,85 +6,117 @@ infinity has zeros. So a point has one encoding of each kind.
 
 Of the two square roots y and -y, formats call one "larger": as integers, or of an extension field
 by the highest coefficient that is not 0. Others take the one whose lowest bit is set.
+
+Flags and layout are read and written with NumPy, for all points at once. The coordinates are
+computed by a `CoordinateArithmetic`, on the host or on a device.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.curves.host_coordinates import Coordinate
-from gpu_executor.curves.host_points import Point, PointArithmetic
-from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, PointError
+from gpu_executor.arguments import is_masked
+from gpu_executor.curves.coordinate_arithmetic import CoordinateArithmetic, Sign
+from gpu_executor.curves.host_coordinates import CoordinateField
+from gpu_executor.curves.point_array import PointArray
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    CurveError,
+    ElementRangeError,
+    PointError,
+)
 from gpu_executor.primes import encoding
+from gpu_executor.primes.curve_key import CurveKey
 
 Bytes = npt.NDArray[np.uint8]
+Booleans = npt.NDArray[np.bool_]
+Words = npt.NDArray[Any]
 ByteOrder = Literal["big", "little"]
 
 
 class BadEncodingError(ValueError):
-    """Bytes that are not a point; the message says why."""
+    """A row of bytes that is not a point; the message says why."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.index = index
+
+
+class Flags(NamedTuple):
+    """What rows of bytes say beside the coordinates, a boolean for each point."""
+
+    infinite: Booleans
+    """Whether it is the point at infinity."""
+    signs: Booleans
+    """The sign of y; False for the point at infinity, and where the format has no sign."""
 
 
 class PointEncoding(ABC):
-    """A format of points: `read` and `write` one point of `compressed_bytes` or
-    `uncompressed_bytes`."""
+    """A format of points. Subclasses have the rules of their flags; bytes that are not flags are
+    the coordinates."""
 
     name: str
     byteorder: ByteOrder
+    sign: Sign
+    """Which of y and -y has the flag."""
+    prefix_bytes = 0
+    """Bytes before the coordinates."""
+    flag_bits = 0
+    """How many of the highest bits hold flags: bits of the first byte if big-endian, else of the
+    last one."""
+    flags_uncompressed = False
+    """Whether uncompressed points have these flags, too."""
+    signs_uncompressed = False
+    """Whether the sign of y is among the flags of uncompressed points."""
+    reason_of_zeros = "x and y are 0 without the flag of the point at infinity"
+    """What is wrong with an uncompressed point that is not infinity, and has x = y = 0."""
 
-    def __init__(self, arithmetic: PointArithmetic) -> None:
-        self.arithmetic = arithmetic
-        self.field = arithmetic.field
-        self.coefficient_bytes = encoding.byte_width(self.field.prime)
-        self.coordinate_bytes = self.coefficient_bytes * self.field.degree
+    def __init__(self, key: CurveKey) -> None:
+        self.prime = key.prime
+        self.degree = key.degree
+        self.coordinate_shape = key.coordinate_shape
+        self.coefficient_bytes = encoding.byte_width(self.prime)
+        self.coordinate_bytes = self.coefficient_bytes * self.degree
+        if self.sign == "odd" and self.degree > 1:
+            raise CurveError(
+                f"the format {self.name} is for curves over prime fields; the degree of the "
+                f"curve's field is {self.degree}"
+            )
+        if self.prime.bits + self.flag_bits > 8 * self.coefficient_bytes:
+            raise CurveError(
+                f"the format {self.name} needs {self.flag_bits} bits for flags; the "
+                f"{self.prime.bits} bits of {self.prime.name} leave fewer in "
+                f"{self.coefficient_bytes} bytes"
+            )
 
     @property
     def compressed_bytes(self) -> int:
         """Bytes of a compressed point."""
-        return self.coordinate_bytes
+        return self.prefix_bytes + self.coordinate_bytes
 
     @property
     def uncompressed_bytes(self) -> int:
         """Bytes of an uncompressed point."""
-        return 2 * self.coordinate_bytes
+        return self.prefix_bytes + 2 * self.coordinate_bytes
 
     # --- arrays of bytes ---
 
-    def read_points(
-        self, curve: str, data: Any, compressed: bool | None
-    ) -> tuple[list[Point], tuple[int, ...]]:
-        """The points in bytes, in flat order, and their shape; `Curve.from_bytes` says what `data`
-        may be. `curve` is the name of the curve, for messages."""
-        rows = self._parse_rows(curve, data, compressed)
-        *shape, width = rows.shape
-        is_compressed = width == self.compressed_bytes
-        read = self.read_compressed if is_compressed else self.read_uncompressed
-        points, flat = [], np.ascontiguousarray(rows).tobytes()
-        for index in range(math.prod(shape)):
-            try:
-                points.append(read(flat[index * width : (index + 1) * width]))
-            except BadEncodingError as error:
-                raise PointError(curve, index, f"{error} (format: {self.name})") from None
-        return points, tuple(shape)
-
-    def write_points(self, points: Sequence[Point], compressed: bool) -> Bytes:
-        """The bytes of points, one in each row."""
-        write = self.write_compressed if compressed else self.write_uncompressed
-        width = self.compressed_bytes if compressed else self.uncompressed_bytes
-        data = bytearray(b"".join(map(write, points)))
-        return np.frombuffer(data, np.uint8).reshape(len(points), width)
-
-    def _parse_rows(self, curve: str, data: Any, compressed: bool | None) -> Bytes:
-        """The bytes of points as an array, the bytes of one along the last axis."""
+    def parse_rows(self, curve: str, data: Any, compressed: bool | None) -> Bytes:
+        """The bytes of points as an array, the bytes of one along the last axis; `Curve.from_bytes`
+        says what `data` may be. `curve` is the name of the curve, for messages."""
         widths = {True: self.compressed_bytes, False: self.uncompressed_bytes}
         default = widths[compressed is not False]
         if isinstance(data, np.ndarray):
+            if is_masked(data):
+                raise ArgumentTypeError(
+                    f"{curve}: encoded points is a masked array; pass its .data or .filled(value)"
+                )
             rows = data
         elif isinstance(data, list | tuple):
             rows = _join_rows(curve, data, default)
@@ -102,74 +134,139 @@ class PointEncoding(ABC):
             )
         return rows
 
-    # --- one point ---
+    # --- what a format defines ---
 
     @abstractmethod
-    def write_compressed(self, point: Point) -> bytes:
-        """The compressed point."""
+    def read_flags(self, rows: Bytes, compressed: bool) -> Flags:
+        """The flags of points, whose bytes are rows; raises `BadEncodingError`."""
 
     @abstractmethod
-    def write_uncompressed(self, point: Point) -> bytes:
-        """The uncompressed point."""
+    def write_flags(self, rows: Bytes, flags: Flags, compressed: bool) -> None:
+        """Write flags to rows that have the coordinates, and zeros for the point at infinity."""
 
-    @abstractmethod
-    def read_compressed(self, data: bytes) -> Point:
-        """The point, which is on the curve; raises `BadEncodingError`."""
+    # --- points ---
 
-    @abstractmethod
-    def read_uncompressed(self, data: bytes) -> Point:
-        """The point, which is on the curve; raises `BadEncodingError`."""
+    def read_points(self, curve: str, rows: Bytes, arithmetic: CoordinateArithmetic) -> PointArray:
+        """The points of rows (n, bytes of a point), which are on the curve; `curve` is its name,
+        for messages. Raises `PointError` for the first row that is not a point."""
+        count, reason = len(rows), None
+        while True:
+            try:
+                points = self._read_points(rows[:count], arithmetic)
+                break
+            except BadEncodingError as error:
+                # A row before this one may be bad in a way that a later check finds.
+                count, reason = error.index, str(error)
+        if reason is not None:
+            raise PointError(curve, count, f"{reason} (format: {self.name})")
+        return points
+
+    def _read_points(self, rows: Bytes, arithmetic: CoordinateArithmetic) -> PointArray:
+        """As `read_points`, but the bad row need not be the first."""
+        compressed = rows.shape[1] == self.compressed_bytes
+        flags = self.read_flags(rows, compressed)
+        words = self._read_coordinates(rows, compressed)
+        if compressed:
+            (x,) = arithmetic.load(words)
+            y, exists = arithmetic.find_y(x, flags.infinite)
+            _require(exists, "there is no point of the curve with this x")
+            y = arithmetic.negate(y, arithmetic.get_signs(y, self.sign) != flags.signs)
+            _require(
+                ~(arithmetic.is_zero(y) & flags.signs),
+                "y is 0, and the flag says that it is the larger root",
+            )
+            return arithmetic.make_points(x, y)
+        axes = tuple(range(1, words.ndim))
+        _require(words.any(axis=axes) | flags.infinite, self.reason_of_zeros)
+        x, y = arithmetic.load(words)
+        points = arithmetic.make_points(x, y)
+        _require(points.is_on_curve(), "x and y are not the coordinates of a point of the curve")
+        if self.signs_uncompressed:
+            _require(
+                arithmetic.get_signs(y, self.sign) == flags.signs,
+                "the flag of the larger root does not fit y",
+            )
+        return points
+
+    def write_points(
+        self, points: PointArray, compressed: bool, arithmetic: CoordinateArithmetic
+    ) -> Bytes:
+        """The bytes of points of shape (n,) in affine form, one in each row."""
+        x, y = arithmetic.split(points)
+        signs = np.zeros(points.size, np.bool_)
+        if compressed or self.signs_uncompressed:
+            signs = arithmetic.get_signs(y, self.sign)
+        flags = Flags(arithmetic.is_zero(x) & arithmetic.is_zero(y), signs)
+        words = arithmetic.get_words([x] if compressed else [x, y])
+        rows = self._write_coordinates(words)
+        self.write_flags(rows, flags, compressed)
+        return rows
+
+    # --- coordinates ---
+
+    def _read_coordinates(self, rows: Bytes, compressed: bool) -> Words:
+        """The coordinates x, or x and y, in canonical words (n, 1 or 2, *axes of a coordinate)."""
+        coordinates = 1 if compressed else 2
+        parts = rows[:, self.prefix_bytes :].copy()
+        if compressed or self.flags_uncompressed:
+            parts[:, self._flag_byte] &= 0xFF >> self.flag_bits
+        shape = (len(rows), coordinates, self.degree, self.coefficient_bytes)
+        try:
+            words = encoding.bytes_to_words(
+                self.prime, self._order(parts.reshape(shape)), byteorder=self.byteorder
+            )
+        except ElementRangeError as error:
+            number = error.index // self.degree
+            part = "" if self.degree == 1 else "a coefficient of "
+            raise BadEncodingError(
+                number // coordinates,
+                f"{part}{'xy'[number % coordinates]} is not below the modulus of the field",
+            ) from None
+        return words.reshape(len(rows), coordinates, *self.coordinate_shape)
+
+    def _write_coordinates(self, words: Words) -> Bytes:
+        """Rows with coordinates in canonical words (n, 1 or 2, *axes of a coordinate)."""
+        count, coordinates = words.shape[:2]
+        shape = (count, coordinates, self.degree, *self.prime.element_shape)
+        parts = encoding.words_to_bytes(self.prime, words.reshape(shape), byteorder=self.byteorder)
+        width = coordinates * self.coordinate_bytes
+        rows = np.zeros((count, self.prefix_bytes + width), np.uint8)
+        rows[:, self.prefix_bytes :] = self._order(parts).reshape(count, width)
+        return rows
+
+    def _order(self, parts: Bytes) -> Bytes:
+        """Bytes of coefficients (n, coordinates, degree, bytes) in the order of the format, or
+        back: c0 before c1 if little-endian, c1 before c0 if big-endian."""
+        return parts if self.byteorder == "little" else parts[:, :, ::-1]
 
     # --- what the formats share ---
 
-    def write_coordinate(self, x: Coordinate) -> bytes:
-        """Little-endian: c0, c1, ...; big-endian: the same bytes in reverse order."""
-        width = self.coefficient_bytes
-        parts = [each.to_bytes(width, "little") for each in self.field.get_coefficients(x)]
-        upward = b"".join(parts)
-        return upward if self.byteorder == "little" else upward[::-1]
+    @property
+    def _flag_byte(self) -> int:
+        """The byte of the coordinates with the highest bits."""
+        return 0 if self.byteorder == "big" else -1
 
-    def read_coordinate(self, name: str, data: bytes) -> Coordinate:
-        """A coordinate, whose coefficients must be below the modulus."""
-        upward = data if self.byteorder == "little" else data[::-1]
-        starts = range(0, self.coordinate_bytes, self.coefficient_bytes)
-        coefficients = [
-            int.from_bytes(upward[at : at + self.coefficient_bytes], "little") for at in starts
-        ]
-        if max(coefficients) >= self.field.modulus:
-            part = "" if self.field.degree == 1 else "a coefficient of "
-            raise BadEncodingError(f"{part}{name} is not below the modulus of the field")
-        return self.field.make(coefficients)
+    def _get_flag_bits(self, rows: Bytes) -> Bytes:
+        return rows[:, self._flag_byte] & np.uint8(0xFF ^ 0xFF >> self.flag_bits)
 
-    def write_pair(self, point: Point) -> bytes:
-        """x and y, without flags; zeros for the point at infinity."""
-        x, y = point or (self.field.zero, self.field.zero)
-        return self.write_coordinate(x) + self.write_coordinate(y)
+    def _set_flag_bits(self, rows: Bytes, bits: npt.ArrayLike) -> None:
+        rows[:, self._flag_byte] |= np.asarray(bits, np.uint8)
 
-    def read_pair(self, data: bytes) -> Point:
-        """The point of x and y, both 0 for the point at infinity."""
-        x = self.read_coordinate("x", data[: self.coordinate_bytes])
-        y = self.read_coordinate("y", data[self.coordinate_bytes :])
-        if not x and not y:
-            return None
-        if not self.arithmetic.is_on_curve((x, y)):
-            raise BadEncodingError("x and y are not the coordinates of a point of the curve")
-        return x, y
+    def _require_zeros(self, rows: Bytes, infinite: Booleans, allowed: int) -> None:
+        """Raise unless the rows of the point at infinity are zeros, but for the allowed flags."""
+        rest = rows[infinite]
+        rest[:, self._flag_byte] &= 0xFF ^ allowed
+        good = ~infinite
+        good[infinite] = ~rest.any(axis=1)
+        _require(good, "it is flagged as the point at infinity, and other bits are set")
 
-    def solve(self, x: Coordinate, sign: bool) -> Point:
-        """The point with this x whose y has the sign."""
-        y = self.field.sqrt(self.arithmetic.compute_right_side(x))
-        if y is None:
-            raise BadEncodingError("there is no point of the curve with this x")
-        if self.get_sign(y) != sign:
-            y = -y % self.field.modulus
-            if self.get_sign(y) != sign:
-                raise BadEncodingError("y is 0, and the flag says that it is the larger root")
-        return x, y
 
-    def get_sign(self, y: Coordinate) -> bool:
-        """The flag of y: whether it is the larger root."""
-        return self.field.is_larger(y)
+def _require(good: Booleans, reason: str | Callable[[int], str]) -> None:
+    """Raise `BadEncodingError` for the first row that is not good; the reason may depend on its
+    index."""
+    if not good.all():
+        index = int(good.argmin())
+        raise BadEncodingError(index, reason if isinstance(reason, str) else reason(index))
 
 
 def _join_rows(curve: str, data: Sequence[Any], default: int) -> Bytes:
@@ -202,58 +299,34 @@ def _split_bytes(curve: str, data: Any, width: int) -> Bytes:
     return flat.reshape(-1, width)
 
 
-def _require_zeros(data: bytes) -> None:
-    if any(data):
-        raise BadEncodingError("it is flagged as the point at infinity, and other bits are set")
-
-
 class ZcashEncoding(PointEncoding):
     """Big-endian, c1 before c0; the top three bits of the first byte say: compressed, infinity, y
     is the larger root."""
 
     name = "ZCash"
     byteorder = "big"
+    sign = "larger"
+    flag_bits = 3
+    flags_uncompressed = True
     COMPRESSED, INFINITY, LARGER = 0x80, 0x40, 0x20
-    FLAGS = COMPRESSED | INFINITY | LARGER
 
-    def write_compressed(self, point: Point) -> bytes:
-        if point is None:
-            return bytes([self.COMPRESSED | self.INFINITY]) + bytes(self.compressed_bytes - 1)
-        first, *rest = self.write_coordinate(point[0])
-        larger = self.LARGER if self.get_sign(point[1]) else 0
-        return bytes([first | self.COMPRESSED | larger, *rest])
+    def read_flags(self, rows: Bytes, compressed: bool) -> Flags:
+        bits = self._get_flag_bits(rows)
+        said = "uncompressed" if compressed else "compressed"
+        _require(
+            (bits & self.COMPRESSED != 0) == compressed,
+            f"its first bit says {said}, and it has {rows.shape[1]} bytes",
+        )
+        larger, infinite = bits & self.LARGER != 0, bits & self.INFINITY != 0
+        if not compressed:
+            _require(~larger, "its third bit is set, which only compressed points have")
+        self._require_zeros(rows, infinite, self.COMPRESSED | self.INFINITY)
+        return Flags(infinite, larger)
 
-    def write_uncompressed(self, point: Point) -> bytes:
-        if point is None:
-            return bytes([self.INFINITY]) + bytes(self.uncompressed_bytes - 1)
-        return self.write_pair(point)
-
-    def _read_flags(self, data: bytes, compressed: bool) -> tuple[int, bytes]:
-        """The flags other than "compressed", and the bytes without flags."""
-        if bool(data[0] & self.COMPRESSED) != compressed:
-            said = "compressed" if data[0] & self.COMPRESSED else "uncompressed"
-            raise BadEncodingError(f"its first bit says {said}, and it has {len(data)} bytes")
-        bare = bytes([data[0] & ~self.FLAGS]) + data[1:]
-        return data[0] & (self.INFINITY | self.LARGER), bare
-
-    def read_compressed(self, data: bytes) -> Point:
-        flags, bare = self._read_flags(data, True)
-        if flags & self.INFINITY:
-            _require_zeros(bytes([flags & self.LARGER]) + bare)
-            return None
-        return self.solve(self.read_coordinate("x", bare), bool(flags & self.LARGER))
-
-    def read_uncompressed(self, data: bytes) -> Point:
-        flags, bare = self._read_flags(data, False)
-        if flags & self.LARGER:
-            raise BadEncodingError("its third bit is set, which only compressed points have")
-        if flags & self.INFINITY:
-            _require_zeros(bare)
-            return None
-        point = self.read_pair(bare)
-        if point is None:
-            raise BadEncodingError("x and y are 0 without the flag of the point at infinity")
-        return point
+    def write_flags(self, rows: Bytes, flags: Flags, compressed: bool) -> None:
+        larger = np.where(flags.signs, self.LARGER, 0)
+        bits = np.where(flags.infinite, self.INFINITY, larger)
+        self._set_flag_bits(rows, bits | self.COMPRESSED if compressed else bits)
 
 
 class Eip196Encoding(PointEncoding):
@@ -263,31 +336,26 @@ class Eip196Encoding(PointEncoding):
 
     name = "EIP-196/197 and gnark-crypto"
     byteorder = "big"
+    sign = "larger"
+    flag_bits = 2
     SMALLER, LARGER, INFINITY = 0x80, 0xC0, 0x40
-    FLAGS = 0xC0
 
-    def write_compressed(self, point: Point) -> bytes:
-        if point is None:
-            return bytes([self.INFINITY]) + bytes(self.compressed_bytes - 1)
-        first, *rest = self.write_coordinate(point[0])
-        return bytes([first | (self.LARGER if self.get_sign(point[1]) else self.SMALLER), *rest])
+    def read_flags(self, rows: Bytes, compressed: bool) -> Flags:
+        if not compressed:
+            return _find_zero_rows(rows)
+        bits = self._get_flag_bits(rows)
+        infinite, larger = bits == self.INFINITY, bits == self.LARGER
+        _require(
+            infinite | larger | (bits == self.SMALLER),
+            f"its first two bits say uncompressed, and it has {rows.shape[1]} bytes",
+        )
+        self._require_zeros(rows, infinite, self.INFINITY)
+        return Flags(infinite, larger)
 
-    def write_uncompressed(self, point: Point) -> bytes:
-        return self.write_pair(point)
-
-    def read_compressed(self, data: bytes) -> Point:
-        flags, bare = data[0] & self.FLAGS, bytes([data[0] & ~self.FLAGS]) + data[1:]
-        if flags == self.INFINITY:
-            _require_zeros(bare)
-            return None
-        if flags not in (self.SMALLER, self.LARGER):
-            raise BadEncodingError(
-                f"its first two bits say uncompressed, and it has {len(data)} bytes"
-            )
-        return self.solve(self.read_coordinate("x", bare), flags == self.LARGER)
-
-    def read_uncompressed(self, data: bytes) -> Point:
-        return self.read_pair(data)
+    def write_flags(self, rows: Bytes, flags: Flags, compressed: bool) -> None:
+        if compressed:
+            roots = np.where(flags.signs, self.LARGER, self.SMALLER)
+            self._set_flag_bits(rows, np.where(flags.infinite, self.INFINITY, roots))
 
 
 class ArkworksEncoding(PointEncoding):
@@ -296,45 +364,25 @@ class ArkworksEncoding(PointEncoding):
 
     name = "arkworks"
     byteorder = "little"
+    sign = "larger"
+    flag_bits = 2
+    flags_uncompressed = True
+    signs_uncompressed = True
     LARGER, INFINITY = 0x80, 0x40
-    FLAGS = LARGER | INFINITY
 
-    def _flag(self, point: Point, data: bytes) -> bytes:
-        """The bytes with the flags of a point in the last one."""
-        larger = point is not None and self.get_sign(point[1])
-        flags = self.INFINITY if point is None else self.LARGER * larger
-        return data[:-1] + bytes([data[-1] | flags])
+    def read_flags(self, rows: Bytes, compressed: bool) -> Flags:
+        bits = self._get_flag_bits(rows)
+        _require(
+            bits != self.LARGER | self.INFINITY,
+            "both flags are set, infinity and the larger root",
+        )
+        infinite = bits == self.INFINITY
+        self._require_zeros(rows, infinite, self.INFINITY)
+        return Flags(infinite, bits == self.LARGER)
 
-    def write_compressed(self, point: Point) -> bytes:
-        return self._flag(point, self.write_coordinate(point[0] if point else self.field.zero))
-
-    def write_uncompressed(self, point: Point) -> bytes:
-        return self._flag(point, self.write_pair(point))
-
-    def _read_flags(self, data: bytes) -> tuple[int, bytes]:
-        flags, bare = data[-1] & self.FLAGS, data[:-1] + bytes([data[-1] & ~self.FLAGS])
-        if flags == self.FLAGS:
-            raise BadEncodingError("both flags are set, infinity and the larger root")
-        return flags, bare
-
-    def read_compressed(self, data: bytes) -> Point:
-        flags, bare = self._read_flags(data)
-        if flags == self.INFINITY:
-            _require_zeros(bare)
-            return None
-        return self.solve(self.read_coordinate("x", bare), flags == self.LARGER)
-
-    def read_uncompressed(self, data: bytes) -> Point:
-        flags, bare = self._read_flags(data)
-        if flags == self.INFINITY:
-            _require_zeros(bare)
-            return None
-        point = self.read_pair(bare)
-        if point is None:
-            raise BadEncodingError("x and y are 0 without the flag of the point at infinity")
-        if self.get_sign(point[1]) != (flags == self.LARGER):
-            raise BadEncodingError("the flag of the larger root does not fit y")
-        return point
+    def write_flags(self, rows: Bytes, flags: Flags, compressed: bool) -> None:
+        larger = np.where(flags.signs, self.LARGER, 0)
+        self._set_flag_bits(rows, np.where(flags.infinite, self.INFINITY, larger))
 
 
 class PastaEncoding(PointEncoding):
@@ -343,29 +391,28 @@ class PastaEncoding(PointEncoding):
 
     name = "pasta_curves"
     byteorder = "little"
+    sign = "odd"
+    flag_bits = 1
     ODD = 0x80
 
-    def get_sign(self, y: Coordinate) -> bool:
-        """The flag of y: whether it is odd."""
-        return bool(y & 1)
+    def __init__(self, key: CurveKey) -> None:
+        super().__init__(key)
+        field = CoordinateField.of(key)
+        if field.sqrt(field.make(key.b)) is not None:
+            raise CurveError(
+                f"the format {self.name} has zeros for the point at infinity, and a point of the "
+                "curve has x = 0"
+            )
 
-    def write_compressed(self, point: Point) -> bytes:
-        if point is None:
-            return bytes(self.compressed_bytes)
-        data = self.write_coordinate(point[0])
-        return data[:-1] + bytes([data[-1] | (self.ODD if self.get_sign(point[1]) else 0)])
+    def read_flags(self, rows: Bytes, compressed: bool) -> Flags:
+        flags = _find_zero_rows(rows)
+        if not compressed:
+            return flags
+        return Flags(flags.infinite, self._get_flag_bits(rows) == self.ODD)
 
-    def write_uncompressed(self, point: Point) -> bytes:
-        return self.write_pair(point)
-
-    def read_compressed(self, data: bytes) -> Point:
-        if not any(data):
-            return None
-        bare = data[:-1] + bytes([data[-1] & ~self.ODD])
-        return self.solve(self.read_coordinate("x", bare), bool(data[-1] & self.ODD))
-
-    def read_uncompressed(self, data: bytes) -> Point:
-        return self.read_pair(data)
+    def write_flags(self, rows: Bytes, flags: Flags, compressed: bool) -> None:
+        if compressed:
+            self._set_flag_bits(rows, np.where(flags.signs, self.ODD, 0))
 
 
 class Sec1Encoding(PointEncoding):
@@ -377,44 +424,27 @@ class Sec1Encoding(PointEncoding):
 
     name = "SEC 1"
     byteorder = "big"
+    sign = "odd"
+    prefix_bytes = 1
+    reason_of_zeros = "x and y are 0, and the first byte says that it is a point"
     EVEN, ODD, UNCOMPRESSED = 2, 3, 4
 
-    @property
-    def compressed_bytes(self) -> int:
-        return 1 + self.coordinate_bytes
+    def read_flags(self, rows: Bytes, compressed: bool) -> Flags:
+        first, flags = rows[:, 0], _find_zero_rows(rows)
+        kind, values = "an uncompressed point has 4", [self.UNCOMPRESSED]
+        if compressed:
+            kind, values = "a compressed point has 2 or 3", [self.EVEN, self.ODD]
+        _require(
+            flags.infinite | np.isin(first, values),
+            lambda index: f"its first byte is {first[index]}; {kind}",
+        )
+        return Flags(flags.infinite, first == self.ODD)
 
-    @property
-    def uncompressed_bytes(self) -> int:
-        return 1 + 2 * self.coordinate_bytes
+    def write_flags(self, rows: Bytes, flags: Flags, compressed: bool) -> None:
+        kind = np.where(flags.signs, self.ODD, self.EVEN) if compressed else self.UNCOMPRESSED
+        rows[:, 0] = np.where(flags.infinite, 0, kind)
 
-    def get_sign(self, y: Coordinate) -> bool:
-        """The flag of y: whether it is odd."""
-        return bool(y & 1)
 
-    def write_compressed(self, point: Point) -> bytes:
-        if point is None:
-            return bytes(self.compressed_bytes)
-        first = self.ODD if self.get_sign(point[1]) else self.EVEN
-        return bytes([first]) + self.write_coordinate(point[0])
-
-    def write_uncompressed(self, point: Point) -> bytes:
-        if point is None:
-            return bytes(self.uncompressed_bytes)
-        return bytes([self.UNCOMPRESSED]) + self.write_pair(point)
-
-    def read_compressed(self, data: bytes) -> Point:
-        if not any(data):
-            return None
-        if data[0] not in (self.EVEN, self.ODD):
-            raise BadEncodingError(f"its first byte is {data[0]}; a compressed point has 2 or 3")
-        return self.solve(self.read_coordinate("x", data[1:]), data[0] == self.ODD)
-
-    def read_uncompressed(self, data: bytes) -> Point:
-        if not any(data):
-            return None
-        if data[0] != self.UNCOMPRESSED:
-            raise BadEncodingError(f"its first byte is {data[0]}; an uncompressed point has 4")
-        point = self.read_pair(data[1:])
-        if point is None:
-            raise BadEncodingError("x and y are 0, and the first byte says that it is a point")
-        return point
+def _find_zero_rows(rows: Bytes) -> Flags:
+    """The flags of rows without flags, whose zeros are the point at infinity."""
+    return Flags(np.asarray(~rows.any(axis=1)), np.zeros(len(rows), np.bool_))

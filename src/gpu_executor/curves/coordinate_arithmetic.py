@@ -1,0 +1,176 @@
+"""What reading and writing encoded points computes with their coordinates, on the host or on a
+device.
+
+The host computes with Python integers, one point after the other, and a device for all points at
+once: for few points integers are faster than arrays of words.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.curves.host_points import get_arithmetic
+from gpu_executor.curves.point_array import PointArray, PointCurve
+from gpu_executor.device_array import DeviceArray, UploadingBackend
+
+Words = npt.NDArray[Any]
+Booleans = npt.NDArray[np.bool_]
+Coordinates = Any
+"""One coordinate of n points: a list of integers or `ExtensionElement`s, or an array of the curve's
+field."""
+Sign = Literal["larger", "odd"]
+"""Which of y and -y has the sign: the larger one, by the highest coefficient that is not 0, or the
+one whose lowest bit is set, in a prime field."""
+
+
+class CoordinateArithmetic(ABC):
+    """Coordinates of n points in one place."""
+
+    @abstractmethod
+    def load(self, words: Words) -> list[Coordinates]:
+        """Coordinates from canonical words (n, coordinates, *axes of a coordinate)."""
+
+    @abstractmethod
+    def get_words(self, coordinates: Sequence[Coordinates]) -> Words:
+        """The reverse of `load`: canonical words on the host."""
+
+    @abstractmethod
+    def make_points(self, x: Coordinates, y: Coordinates) -> PointArray:
+        """The points (x, y), of shape (n,)."""
+
+    @abstractmethod
+    def split(self, points: PointArray) -> tuple[Coordinates, Coordinates]:
+        """x and y of points of shape (n,) in affine form."""
+
+    @abstractmethod
+    def find_y(self, x: Coordinates, infinite: Booleans) -> tuple[Coordinates, Booleans]:
+        """One y with y^2 = x^3 + a x + b for every x, and where there is one. y is 0 for the points
+        that are infinity."""
+
+    @abstractmethod
+    def negate(self, y: Coordinates, where: Booleans) -> Coordinates:
+        """-y where the condition is true, else y."""
+
+    @abstractmethod
+    def is_zero(self, x: Coordinates) -> Booleans:
+        """Whether coordinates are 0."""
+
+    @abstractmethod
+    def get_signs(self, y: Coordinates, sign: Sign) -> Booleans:
+        """Whether y has the sign; 0 has none."""
+
+
+class IntegerCoordinates(CoordinateArithmetic):
+    """Coordinates of points on the host: lists of Python integers or of `ExtensionElement`s."""
+
+    def __init__(self, curve: PointCurve) -> None:
+        self._curve = curve
+        self._arithmetic = get_arithmetic(curve.key)
+        self._field = self._arithmetic.field
+
+    def load(self, words: Words) -> list[Coordinates]:
+        parts = (words[:, each] for each in range(words.shape[1]))
+        return [self._field.from_words(each, "canonical") for each in parts]
+
+    def get_words(self, coordinates: Sequence[Coordinates]) -> Words:
+        return np.stack([self._field.to_words(each, "canonical") for each in coordinates], axis=1)
+
+    def make_points(self, x: Coordinates, y: Coordinates) -> PointArray:
+        words = self._arithmetic.store(list(zip(x, y, strict=True)), (len(x),))
+        return PointArray(self._curve, words)
+
+    def split(self, points: PointArray) -> tuple[Coordinates, Coordinates]:
+        words = points.numpy()
+        return self._field.from_words(words[:, 0]), self._field.from_words(words[:, 1])
+
+    def find_y(self, x: Coordinates, infinite: Booleans) -> tuple[Coordinates, Booleans]:
+        field, pairs = self._field, zip(x, infinite.tolist(), strict=True)
+        y = [
+            field.zero if skip else field.sqrt(self._arithmetic.compute_right_side(each))
+            for each, skip in pairs
+        ]
+        return y, _make_booleans(each is not None for each in y)
+
+    def negate(self, y: Coordinates, where: Booleans) -> Coordinates:
+        pairs = zip(y, where.tolist(), strict=True)
+        return [-each % self._field.modulus if flag else each for each, flag in pairs]
+
+    def is_zero(self, x: Coordinates) -> Booleans:
+        return _make_booleans(not each for each in x)
+
+    def get_signs(self, y: Coordinates, sign: Sign) -> Booleans:
+        if sign == "odd":
+            return _make_booleans(each & 1 for each in y)
+        return _make_booleans(map(self._field.is_larger, y))
+
+
+class FieldCoordinates(CoordinateArithmetic):
+    """Coordinates of points on a device: arrays of the curve's field."""
+
+    def __init__(self, curve: PointCurve, device: UploadingBackend | None = None) -> None:
+        """`load` copies coordinates to the device."""
+        self._curve = curve
+        self._field = curve.field
+        self._device = device
+
+    def load(self, words: Words) -> list[Coordinates]:
+        assert self._device is not None
+        pairs = self._device.to_device(self._field.array_type(self._field, words, "canonical"))
+        return [pairs[:, each] for each in range(words.shape[1])]
+
+    def get_words(self, coordinates: Sequence[Coordinates]) -> Words:
+        stacked = self._field.stack(coordinates, axis=1)
+        words: Words = stacked.in_form("canonical").numpy()
+        return words
+
+    def make_points(self, x: Coordinates, y: Coordinates) -> PointArray:
+        return self._curve.join_coordinates(x, y)
+
+    def split(self, points: PointArray) -> tuple[Coordinates, Coordinates]:
+        return points.x, points.y
+
+    def find_y(self, x: Coordinates, infinite: Booleans) -> tuple[Coordinates, Booleans]:
+        field, key = self._field, self._curve.key
+        a, b = (each[0] if key.degree == 1 else each for each in (key.a, key.b))
+        right = field.fma(field.square(x) + a, x, b)
+        y = field.sqrt(right, nonsquare="zero")
+        # The root of what is not a square is 0, and so is the root of 0.
+        exists = ~self.is_zero(y) | self.is_zero(right) | infinite
+        return field.where(infinite, 0, y) if infinite.any() else y, exists
+
+    def negate(self, y: Coordinates, where: Booleans) -> Coordinates:
+        return self._field.where(where, -y, y)
+
+    def is_zero(self, x: Coordinates) -> Booleans:
+        found: Booleans = self._field.equal(x, 0)
+        return found
+
+    def get_signs(self, y: Coordinates, sign: Sign) -> Booleans:
+        if sign == "odd":
+            return _get_lowest_bits(y)
+        # y > -y means 2 y > p, and then 2 y mod p is 2 y - p, which is odd.
+        doubled = self._field.double(y)
+        if self._curve.key.degree == 1:
+            return _get_lowest_bits(doubled)
+        lowest, *others = doubled.coefficients
+        found = _get_lowest_bits(lowest)
+        for each in others:
+            found = np.where(each == 0, found, _get_lowest_bits(each))
+        return found
+
+
+def _get_lowest_bits(x: Any) -> Booleans:
+    """Whether elements of a prime field are odd; of each, one column is fetched."""
+    words = x.in_form("canonical").data
+    columns = words[:, 0] if x.prime.element_shape else words
+    host = columns.numpy() if isinstance(columns, DeviceArray) else columns
+    return (host & 1).astype(np.bool_)
+
+
+def _make_booleans(found: Any) -> Booleans:
+    return np.fromiter(found, np.bool_)
