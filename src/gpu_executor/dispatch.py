@@ -113,6 +113,10 @@ class ArrayDevice(Protocol):
     def put(self, array: npt.NDArray[Any]) -> DeviceArray:
         """A copy of a NumPy array on the device."""
 
+    def put_ahead(self, array: npt.NDArray[Any]) -> DeviceArray:
+        """A copy of a NumPy array on the device. Where the device has a queue for copies, the copy
+        does not wait for what was submitted before; this returns when the copy is complete."""
+
     def copy(self, array: DeviceArray) -> DeviceArray:
         """A contiguous copy of an array of this device."""
 

@@ -242,6 +242,9 @@ class MemoryMeter:
     def put(self, array: npt.NDArray[Any]) -> DeviceArray:
         return self.empty(array.shape, array.dtype)
 
+    def put_ahead(self, array: npt.NDArray[Any]) -> DeviceArray:
+        return self.put(array)
+
     def copy(self, array: DeviceArray) -> DeviceArray:
         return self.empty(array.shape, array.dtype)
 
@@ -420,7 +423,7 @@ def _make_loader(device: ArrayDevice, data: ElementData, *, shares: bool = False
 
     def load(of: Range) -> DeviceArray:
         found = data[of[1]] if shares else data[of]
-        return found if isinstance(found, DeviceArray) else device.put(found)
+        return found if isinstance(found, DeviceArray) else device.put_ahead(found)
 
     return load
 

@@ -26,7 +26,7 @@ import numpy as np
 from gpu_executor.call import Array, Call
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayCopy, Dispatch, assign_array, copy_array, is_same_array
-from gpu_executor.errors import ClosedError, DeviceLostError, GpuError
+from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import Shape, to_native
@@ -42,8 +42,11 @@ from gpu_executor.vulkan.mapped_arrays import BufferRange, MappedArrays, Recycle
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.step_binder import CallStep, StepBinder, VulkanStep
-from gpu_executor.vulkan.transfers import MAX_STAGING_BYTES, Readback, Upload
+from gpu_executor.vulkan.transfers import MAX_STAGING_BYTES, ConcurrentUpload, Readback, Upload
 
+MIN_CONCURRENT_BYTES = 1 << 20
+"""Smaller arrays are copied by the compute queue, which costs less than the wait for another
+queue."""
 MAX_CACHED = 256
 """Values that `DeviceMemory.cache` holds, such as tables of twiddles."""
 
@@ -122,6 +125,10 @@ class DeviceMemory:
         self._recycled, self._idle_memory = recycled, idle_memory
         self._readback = Readback(resources, self.stream)
         self._upload = Upload(resources, mapped, self.stream, self._readback)
+        self._concurrent: ConcurrentUpload | None = None
+        """Where the device has a transfer queue."""
+        if resources.upload is not None:
+            self._concurrent = ConcurrentUpload(resources, self.stream, resources.upload)
         self._cache: LruCache[Hashable, _CachedValue] = LruCache()
         self._cache_lock = threading.RLock()
         self._capture = _Capture()
@@ -179,6 +186,26 @@ class DeviceMemory:
             made = self.empty(array.shape, to_native(array.dtype))
         storage = self._binder.find_storage(made)
         self._upload.copy(array, storage)
+        return made
+
+    def put_ahead(self, array: Array) -> DeviceArray:
+        """A copy of a NumPy array on the device, made while the device computes what was submitted
+        before; where that is not possible, the copy of `put`."""
+        if self._concurrent is None or array.nbytes < MIN_CONCURRENT_BYTES:
+            return self.put(array)
+        if self.closed:
+            raise ClosedError("the backend is closed; open another one")
+        self._note_call(round_up_to_class(array.nbytes) + MAX_STAGING_BYTES)
+        self.stream.release_completed()
+        try:
+            # Not memory of the command stream, which the device may still use.
+            allocation = self._memory.allocate(Purpose.DEVICE, array.nbytes, "device array")
+        except OutOfMemoryError:
+            return self.put(array)
+        made = DeviceArray(
+            array.shape, to_native(array.dtype), VulkanStorage(self, allocation, array.nbytes)
+        )
+        self._concurrent.copy(array, allocation)
         return made
 
     def copy(self, array: DeviceArray) -> DeviceArray:
@@ -374,13 +401,15 @@ class DeviceMemory:
             closing.callback(self._clear_cache)
             closing.callback(self.stream.close)
             closing.callback(self._readback.close)
+            if self._concurrent is not None:
+                closing.callback(self._concurrent.close)
 
     def _clear_cache(self) -> None:
         with self._cache_lock:
             self._cache.clear()
 
     def _disown_after_fork(self) -> None:
-        self.stream = self._readback = self._upload = DISOWNED
+        self.stream = self._readback = self._upload = self._concurrent = DISOWNED
         self._recycled = self._cache_lock = self._memory = DISOWNED
 
 

@@ -1,10 +1,13 @@
-"""Transfers between NumPy arrays and device arrays, in the order of the command stream.
+"""Transfers between NumPy arrays and device arrays.
 
-`Upload` copies to the device. A small array becomes part of the commands. A larger one goes through
-staging memory in parts: the device copies one part while the host fills the next, and the caller
-goes on before the device has copied the last parts. Only an array in mapped memory is waited for.
+`Upload` copies to the device, in the order of the command stream. A small array becomes part of the
+commands. A larger one goes through staging memory in parts: the device copies one part while the
+host fills the next, and the caller goes on before the device has copied the last parts. Only an
+array in mapped memory is waited for.
 
-`Readback` copies from the device and waits for the result.
+`Readback` copies from the device, in the same order, and waits for the result.
+
+`ConcurrentUpload` copies to new memory on a transfer queue, beside the command stream.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import numpy as np
 from gpu_executor.call import Array
 from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.kernel import ElementType, to_native
-from gpu_executor.vulkan.binding import Handle
+from gpu_executor.vulkan.binding import Handle, vk
 from gpu_executor.vulkan.command_stream import CommandStream
 from gpu_executor.vulkan.commands import MAX_UPDATE_BYTES, CommandPool, Copy, Recorder
 from gpu_executor.vulkan.device_storage import VulkanStorage
@@ -34,7 +37,7 @@ from gpu_executor.vulkan.memory import (
     mapped_view,
 )
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.timeline import Submission
+from gpu_executor.vulkan.timeline import Submission, Timeline
 
 PART_BYTES = 32 << 20
 PARTS_IN_FLIGHT = 2
@@ -243,3 +246,94 @@ class Readback:
                     raise
                 break
         return made
+
+
+@dataclass(slots=True, eq=False)
+class _UploadInFlight:
+    """A command buffer of a transfer queue, and the staging memory that it copies from."""
+
+    commands: Handle
+    submission: Submission
+    staging: StagingPart | None = None
+
+
+class ConcurrentUpload:
+    """Copies NumPy arrays to device memory on a transfer queue, while the compute queue computes.
+
+    The target is memory that nothing submitted uses. The caller waits for the copy. Safe from
+    several threads: one at a time copies.
+    """
+
+    def __init__(self, resources: Resources, stream: CommandStream, queue: Timeline) -> None:
+        self._memory, self._stream = resources.memory, stream
+        self._copy_threads = resources.copy_threads
+        self._device, self._compute, self._queue = resources.device, resources.compute, queue
+        self._lock = threading.Lock()
+        self._opened = contextlib.ExitStack()
+        self._copies: list[_UploadInFlight] = []
+        self._arrival: Submission | None = None
+
+    def copy(self, array: Array, target: Allocation) -> None:
+        """Copy an array; commands that are submitted to the compute queue later see it."""
+        flat = np.ascontiguousarray(array, to_native(array.dtype)).reshape(-1).view(np.uint8)
+        with self._lock:
+            arrival = self._arrival or self._open()
+            try:
+                self._copy_parts(flat, target)
+            finally:
+                self._finish()
+            # The transfer queue is done. This wait of the compute queue makes the bytes visible.
+            self._compute.submit(arrival)
+
+    def close(self) -> None:
+        """Wait for the compute queue and free everything; nothing can be copied afterwards."""
+        with self._lock:
+            interrupt = None
+            if self._arrival is not None:
+                interrupt = self._compute.wait_uninterrupted(self._arrival)
+            self._copies.clear()
+            self._opened.close()
+        if interrupt is not None:
+            raise interrupt
+
+    def _open(self) -> Submission:
+        pool = CommandPool(self._device, self._queue.family)
+        self._opened.callback(pool.close)
+        made = [pool.allocate() for _ in range(PARTS_IN_FLIGHT)]
+        self._copies = [_UploadInFlight(each, self._queue.prepare(each)) for each in made]
+        waiting = CommandPool(self._device, self._compute.family)
+        self._opened.callback(waiting.close)
+        nothing = waiting.allocate()
+        with Recorder(nothing, simultaneous_use=True):
+            pass
+        after = [(self._queue, each.submission) for each in self._copies]
+        stage = vk.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
+        self._arrival = self._compute.prepare(nothing, after, stage)
+        return self._arrival
+
+    def _copy_parts(self, flat: Array, target: Allocation) -> None:
+        offset = target.offset
+        for number, part in enumerate(split_parts(flat)):
+            each = self._copies[number % PARTS_IN_FLIGHT]
+            if each.staging is None:
+                each.staging = StagingPart(self._memory, self._stream, Purpose.UPLOAD, len(part))
+            else:
+                self._queue.wait(each.submission)
+            self._copy_threads.copy([(each.staging.view(len(part)), part)])
+            source = each.staging.allocation
+            with Recorder(each.commands) as recorder:
+                recorder.copy(
+                    [Copy(source.buffer, source.offset, target.buffer, offset, len(part))]
+                )
+            self._queue.submit(each.submission)
+            offset += len(part)
+
+    def _finish(self) -> None:
+        """Wait for all copies, also after an interrupt: they use staging memory and the target."""
+        interrupt = None
+        for each in self._copies:
+            if each.staging is not None:
+                interrupt = self._queue.wait_uninterrupted(each.submission) or interrupt
+                each.staging = None
+        if interrupt is not None:
+            raise interrupt

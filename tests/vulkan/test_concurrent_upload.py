@@ -1,0 +1,123 @@
+"""Copies to the device beside the command stream. A device without a transfer queue copies on a
+second timeline of its compute queue here."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.errors import ClosedError
+from gpu_executor.ops import msm_parts
+from gpu_executor.vulkan import binding, device_memory, transfers
+from gpu_executor.vulkan.timeline import Timeline
+from gpu_executor.vulkan.transfers import ConcurrentUpload
+from tests.conftest import OpenGpu
+from tests.support.curves_under_test import OVER_MERSENNE31, draw_points
+from tests.support.device_arrays import draw_words, get_device_memory, submit_sum
+from tests.support.interrupts import InFlightTracker, interrupt_submissions, interrupt_waits
+
+Gpu = gx.PersistentVulkanBackend
+OpenOne = Callable[[], Gpu]
+PART = 1 << 12
+SIZES = [1, 3, 4, PART - 1, PART, PART + 4, 3 * PART + 8, 7 * PART]
+"""Bytes of an array: below a part, and up to seven parts."""
+
+
+@pytest.fixture
+def open_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> OpenOne:
+    """Opens a backend that copies beside its command stream, in small parts."""
+    monkeypatch.setattr(device_memory, "MIN_CONCURRENT_BYTES", 1)
+    monkeypatch.setattr(transfers, "PART_BYTES", PART)
+
+    def open_one() -> Gpu:
+        gpu = fresh_gpu()
+        memory, resources = get_device_memory(gpu), gpu._session.resources
+        if memory._concurrent is None:
+            queue = Timeline(resources.device, resources.device.queues.compute)
+            gpu._session._opened.callback(queue.close)
+            memory._concurrent = ConcurrentUpload(resources, memory.stream, queue)
+            gpu._session._opened.callback(memory._concurrent.close)
+        return gpu
+
+    return open_one
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_an_array_arrives_whole(open_gpu: OpenOne, size: int) -> None:
+    device = get_device_memory(open_gpu())
+    for seed in range(3):
+        words = draw_words(seed, size).view(np.uint8)[:size]
+        assert np.array_equal(device.put_ahead(words).numpy(), words)
+
+
+def test_views_and_axes_are_copied(open_gpu: OpenOne) -> None:
+    device = get_device_memory(open_gpu())
+    words = draw_words(1, 6000).reshape(20, 300)
+    for view in (words, words[::-2, 5:], words.T):
+        assert np.array_equal(device.put_ahead(view).numpy(), view)
+    assert device.put_ahead(words[:0]).shape == (0, 300)
+
+
+def test_operations_see_the_copies(open_gpu: OpenOne) -> None:
+    """New memory is used again and again while the device computes."""
+    device = get_device_memory(open_gpu())
+    total, expected = device.put(np.zeros(5000, np.uint32)), np.zeros(5000, np.uint32)
+    for seed in range(30):
+        words = draw_words(seed)
+        total = submit_sum(device, total, device.put_ahead(words))
+        expected = expected + words
+    assert np.array_equal(total.numpy(), expected)
+
+
+@pytest.mark.parametrize("interrupted", ["waits", "submissions", "handed over"])
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_an_interrupt_frees_nothing_in_use(
+    open_gpu: OpenOne,
+    monkeypatch: pytest.MonkeyPatch,
+    interrupted: str,
+    times: int,
+) -> None:
+    before = binding.count_live_objects()
+    gpu = open_gpu()
+    device, words = get_device_memory(gpu), draw_words(1, 5 * PART)
+    device.put_ahead(words)
+    with monkeypatch.context() as patched:
+        in_flight = InFlightTracker(gpu, patched)
+        if interrupted == "waits":
+            interrupt_waits(patched, times)
+        else:
+            interrupt_submissions(patched, times, handed_over=interrupted == "handed over")
+        with pytest.raises(KeyboardInterrupt):
+            device.put_ahead(words)
+            device.put_ahead(words)
+        patched.undo()
+        assert in_flight.touched == []
+    assert np.array_equal(device.put_ahead(words).numpy(), words)
+    gc.collect()
+    device.stream.wait()
+    assert gpu.stats().memory.bytes_used == 0
+    gpu.close()
+    assert binding.count_live_objects() == before
+
+
+def test_a_closed_device_takes_no_copies(open_gpu: OpenOne) -> None:
+    gpu = open_gpu()
+    device = get_device_memory(gpu)
+    device.put_ahead(draw_words(1))
+    gpu.close()
+    with pytest.raises(ClosedError):
+        device.put_ahead(draw_words(1))
+
+
+def test_points_of_the_host_stream_beside_the_computation(
+    open_gpu: OpenOne, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(msm_parts, "LEAST_POINTS", 1)
+    monkeypatch.setattr(msm_parts, "COPIED_POINTS", 30)
+    curve, gpu = OVER_MERSENNE31, open_gpu()
+    points, scalars = draw_points(curve, 500, seed=1), curve.scalar_field.random(500, seed=2)
+    assert curve.msm(points, scalars, device=gpu) == curve.msm(points, scalars)
