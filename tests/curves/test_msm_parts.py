@@ -200,6 +200,18 @@ def test_parts_fit_the_memory_of_the_device(small_gpu: Gpu, plans: list[MsmPlan]
     assert len(plans) > parts.count
 
 
+def test_memory_that_is_about_to_be_released_is_free(small_gpu: Gpu) -> None:
+    points, scalars = draw(CURVE, 1024)
+    there = small_gpu.to_device(points)
+    small_gpu.synchronize()
+    memory = get_device_memory(small_gpu)
+    before = memory.free_memory
+    assert 0 < before < MEMORY
+    for _ in range(3):
+        CURVE.msm(there, scalars)  # not waited for
+    assert memory.free_memory >= before - (64 << 10)  # the constants of the curve are cached
+
+
 def test_a_call_runs_in_smaller_parts_if_the_memory_is_not_there(
     small_gpu: Gpu, monkeypatch: pytest.MonkeyPatch, plans: list[MsmPlan]
 ) -> None:
@@ -338,6 +350,7 @@ def test_sizes_are_explained_without_points(gpu: Gpu) -> None:
     assert f"{parts.part.windows} windows of a scalar of 31 bits" in text
     assert f"{parts.part.buckets} buckets a window" in text
     assert f"memory: {parts.nbytes:,} bytes" in text
+    assert CURVE.explain_msm(np.int64(1000), batch=2, device=gpu) == parts  # type: ignore[arg-type]
     points, scalars = draw(CURVE, 2, 20)
     there = gpu.to_device(points)
     assert CURVE.explain_msm(there) == CURVE.explain_msm(there, scalars)
@@ -366,5 +379,7 @@ def test_what_has_no_plan_is_refused(gpu: Gpu) -> None:
         CURVE.explain_msm(3, scalars)
     with pytest.raises(ArgumentShapeError, match="points with an axis"):
         CURVE.explain_msm(points[0])
+    with pytest.raises(ArgumentTypeError, match="takes batch= or scalars"):
+        CURVE.explain_msm(4, scalars, batch=2)
     with pytest.raises(ArgumentTypeError, match="expected a PointArray"):
         CURVE.explain_msm("many")  # type: ignore[arg-type]

@@ -508,13 +508,17 @@ class Curve:
         the host without one. Without scalars the plan is that of `batch` sums with scalars as long
         as the order.
         """
+        if scalars is not None and batch != 1:
+            raise ArgumentTypeError(
+                f"{self.name}: explain_msm takes batch= or scalars, whose leading axes are a batch"
+            )
         target = self._find_target(points, device)
         sums: Shape = (parse_count("explain_msm: batch", batch),)
         if isinstance(points, PointTable):
             if scalars is not None:
                 sums = self._load_table_scalars(points, scalars, byteorder)[1]
             return explain_table_msm(points, sums)
-        if isinstance(points, int):
+        if _is_integer(points):
             shape: Shape = (parse_count("explain_msm: points", points),)
             place, copies_points = target, False
         else:

@@ -423,7 +423,10 @@ def _make_loader(device: ArrayDevice, data: ElementData, *, shares: bool = False
 
     def load(of: Range) -> DeviceArray:
         found = data[of[1]] if shares else data[of]
-        return found if isinstance(found, DeviceArray) else device.put_ahead(found)
+        if isinstance(found, DeviceArray):
+            return found
+        # With one part nothing runs meanwhile, and `put` does not wait for its copy.
+        return device.put(found) if found.shape == data.shape else device.put_ahead(found)
 
     return load
 

@@ -251,6 +251,18 @@ class CommandStream:
         else:
             self._dropped.append((last_use, allocation))
 
+    def count_reusable(self) -> int:
+        """The bytes of arrays that are gone and that submissions in flight use; 0 if another thread
+        is busy."""
+        self.release_completed()
+        if not self._reusable or not self._lock.acquire(blocking=False):
+            return 0
+        try:
+            self._sort_dropped()
+            return sum(each.nbytes for found in self._reusable.values() for _, each in found)
+        finally:
+            self._lock.release()
+
     def wait(self) -> None:
         """Wait until the device has completed every submission."""
         with self._lock:

@@ -154,7 +154,7 @@ class DeviceMemory:
     def free_memory(self) -> int:
         """Bytes that new arrays may take: device memory, or `GPU_MEMORY_LIMIT` if that is less,
         without the memory that this process uses."""
-        return self._memory.count_free()
+        return self._memory.count_free() + self.stream.count_reusable()
 
     @property
     def is_recording(self) -> bool:
