@@ -188,6 +188,7 @@ def test_fields_have_targets_on_an_h200_only(gpu: gx.PersistentVulkanBackend) ->
             field=name,
             bits=bits,
             products_in_chains=54e9,
+            squares_in_chains=72e9,
             inversion_ms=0.9,
             additions=streamed,
         )
@@ -197,6 +198,8 @@ def test_fields_have_targets_on_an_h200_only(gpu: gx.PersistentVulkanBackend) ->
     assert [(target.what, target.met) for target in targets] == [
         ("381-bit products in chains", True),
         ("255-bit products in chains", True),
+        ("381-bit squares in chains", True),
+        ("255-bit squares in chains", False),
         ("381-bit additions, streamed", True),
         ("255-bit inverses, 4,200", False),
     ]

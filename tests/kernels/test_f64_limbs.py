@@ -31,6 +31,7 @@ from tests.support.element_operations import (
     compute_expected,
     draw_elements,
     list_edge_values,
+    list_exponents,
     make_operands,
     to_words,
 )
@@ -55,6 +56,8 @@ CALLS += [(prime, operation) for prime in (FR, PRIMES[4]) for operation in ("fma
 on_every_call = pytest.mark.parametrize(
     ("prime", "operation"), CALLS, ids=[f"{prime.name}-{name}" for prime, name in CALLS]
 )
+# 416 bits fill 8 limbs, so powers have 9; 64 and 256 bits fill their words.
+POWER_PRIMES = [FR, PRIMES[1], *PRIMES[3:6], FULL416]
 on_two = pytest.mark.parametrize("prime", [FR, PRIMES[4]], ids=lambda prime: prime.name)
 
 
@@ -116,14 +119,16 @@ def test_products_are_exact(
     assert words.to_ints(prime, result) == compute_expected(prime, operation, ints)
 
 
-@on_two
+@pytest.mark.parametrize("prime", POWER_PRIMES, ids=lambda prime: prime.name)
 def test_powers_are_exact(
     gpu: gx.PersistentVulkanBackend, device: DeviceMemory, prime: Prime
 ) -> None:
-    values, exponent = draw_elements(prime, 70, 1), prime.modulus - 2
+    values = [*draw_elements(prime, 70, 1), *limb_edges(prime)]
     kernel = element_kernel(prime, "power", f64_limbs=True)
-    result = gpu.run(kernel, words.from_ints(prime, values), to_words(exponent, prime.words))
-    assert words.to_ints(prime, result) == compute_expected(prime, "power", [values, [exponent]])
+    for exponent in list_exponents(prime):
+        result = gpu.run(kernel, words.from_ints(prime, values), to_words(exponent, prime.words))
+        expected = compute_expected(prime, "power", [values, [exponent]])
+        assert words.to_ints(prime, result) == expected
 
 
 @on_two

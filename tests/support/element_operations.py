@@ -88,6 +88,12 @@ def draw_elements(prime: Prime, count: int, seed: int) -> list[int]:
     ]
 
 
+def list_exponents(prime: Prime) -> list[int]:
+    """Exponents of every path of a power: no product, squares alone, pairs of bits, and random."""
+    p = prime.modulus
+    return [0, 1, 2, 3, 2 ** (prime.bits - 1), p - 2, p - 1, random.Random(p).randrange(p)]
+
+
 def make_conditions(count: int) -> list[int]:
     """Conditions of `select`: zeros, a one, and the highest bit."""
     return [(0, 1, 0, 2**31)[i % 4] for i in range(count)]

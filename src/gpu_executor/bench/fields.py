@@ -130,9 +130,14 @@ def check_targets(measured: Sequence[FieldRow], device: DeviceInfo) -> list[Targ
         for row, least in ((fq, 24), (fr, 54))
         if row.products_in_chains is not None
     ]
+    squares = [
+        Target(f"{row.bits}-bit squares in chains", row.squares_in_chains / 1e9, least, "G/s")
+        for row, least in ((fq, 34), (fr, 73))
+    ]
     added = fq.additions.bytes_per_second / 1e12
     return [
         *products,
+        *squares,
         Target(f"{fq.bits}-bit additions, streamed", added, 3.3, "TB/s"),
         Target(
             f"{fr.bits}-bit inverses, {fr.inverted:,}", fr.inversion_ms, 0.8, "ms", at_most=True

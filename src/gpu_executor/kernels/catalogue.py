@@ -224,7 +224,9 @@ def field_kernel(prime: Prime, operation: str) -> Kernel:
     """
     multiplies = operation == "mont_mul"
     modulus = prime.limbs.split(prime.modulus) if multiplies else prime.modulus_words
-    constants: dict[int, int] = limb_constants(prime) if multiplies else {SpecId.WORDS: prime.words}
+    constants: dict[int, int] = (
+        limb_constants(prime, prime.limbs) if multiplies else {SpecId.WORDS: prime.words}
+    )
     return Kernel.from_spirv(
         load_spirv(module_name("wide", operation.removeprefix("mont_"), checked=True)),
         inputs=2,

@@ -20,6 +20,7 @@ from gpu_executor.kernels.families import (
     family_constants,
     family_push,
     in_montgomery_form,
+    limb_form_limbs,
     module_family,
     module_name,
 )
@@ -45,6 +46,8 @@ _SIGNATURES = {
 OPERATIONS = tuple(_SIGNATURES)
 CONVERSIONS = ("to_montgomery", "from_montgomery")
 PRODUCTS = ("mul", "square", "fma", "power", *CONVERSIONS)
+LIMB_FORM = ("power",)
+"""The operations that compute many products of an element in limb form (glsl/limb_form.glsl)."""
 PACKABLE = tuple(name for name, types in _SIGNATURES.items() if {*types[0], *types[1]} == {"e"})
 """The operations whose operands are all elements; they have packed kernels."""
 CHECKABLE = ("add", "sub", "mul")
@@ -112,9 +115,10 @@ def _make_kernel(
     interface = read_interface(code)
     inputs, output = _SIGNATURES[operation]
     types = {"e": prime.element_dtype, "w": np.dtype(np.uint32)}
-    push = family_push(prime, kind, interface)
+    limbs = limb_form_limbs(prime, kind) if operation in LIMB_FORM else None
+    push = family_push(prime, kind, interface, limbs)
     constants: dict[int, Any] = {
-        **family_constants(prime, kind, interface),
+        **family_constants(prime, kind, interface, limbs),
         SpecId.GRID_STRIDE: grid_stride,
     }
     push_of: Callable[..., Sequence[int]] | None = None

@@ -19,7 +19,7 @@ from gpu_executor.kernels.modules import (
     has_module,
     limb_constants,
 )
-from gpu_executor.primes.prime import WORD_BITS, LimbLayout, Prime
+from gpu_executor.primes.prime import WORD_BITS, LimbLayout, Prime, choose_limb_layout
 from gpu_executor.spirv import ShaderInterface
 
 FAMILIES = ("wide", "f64_limbs", "monty31", "mersenne31", "goldilocks")
@@ -33,6 +33,9 @@ PACKED_ELEMENTS = {"monty31": 4, "mersenne31": 4, "goldilocks": 2}
 elements."""
 
 MERSENNE31_MODULUS = 2**31 - 1
+LIMB_FORM_BITS = 2
+"""Bits that numbers in limb form need in addition to those of an element's words
+(glsl/families/wide_limb_form.glsl)."""
 GOLDILOCKS_MODULUS = 2**64 - 2**32 + 1
 MONTY31_BITS = 31
 
@@ -74,26 +77,45 @@ def family_limbs(prime: Prime, kind: str) -> LimbLayout:
     return LimbLayout.covering(prime.words, F64_LIMB_BITS) if kind == "f64_limbs" else prime.limbs
 
 
-def family_constants(prime: Prime, kind: str, interface: ShaderInterface) -> dict[int, int]:
-    """Return the specialization constants of the module that depend on the prime."""
+def limb_form_limbs(prime: Prime, kind: str) -> LimbLayout:
+    """Return the limb layout of a family's modules that compute in limb form
+    (glsl/limb_form.glsl).
+    """
+    if kind == "f64_limbs":
+        return LimbLayout.covering(prime.words, F64_LIMB_BITS, LIMB_FORM_BITS)
+    return choose_limb_layout(prime.words, LIMB_FORM_BITS)
+
+
+def family_constants(
+    prime: Prime, kind: str, interface: ShaderInterface, limbs: LimbLayout | None = None
+) -> dict[int, int]:
+    """Return the specialization constants of the module that depend on the prime; `limbs` replace
+    those of the family.
+    """
     if kind not in ("wide", "f64_limbs"):
         return {}
-    limbs = family_limbs(prime, kind)
-    known = f64_limb_constants(prime, limbs) if kind == "f64_limbs" else limb_constants(prime)
+    limbs = limbs or family_limbs(prime, kind)
+    encode = f64_limb_constants if kind == "f64_limbs" else limb_constants
+    known = encode(prime, limbs)
     known |= _make_word_constants(SpecId.ONE, prime, prime.r_mod_p)
     known |= _make_word_constants(SpecId.R_SQUARED, prime, prime.r2_mod_p)
     present = {constant.spec_id for constant in interface.constants}
     return {spec_id: value for spec_id, value in known.items() if spec_id in present}
 
 
-def family_push(prime: Prime, kind: str, interface: ShaderInterface) -> bytes:
-    """Return the push constants that follow the element count; the kernel's own come after them."""
+def family_push(
+    prime: Prime, kind: str, interface: ShaderInterface, limbs: LimbLayout | None = None
+) -> bytes:
+    """Return the push constants that follow the element count; the kernel's own come after them.
+    `limbs` replace those of the family.
+    """
+    limbs = limbs or family_limbs(prime, kind)
     if kind == "f64_limbs":
-        return encode_f64_modulus(family_limbs(prime, kind).split(prime.modulus))
+        return encode_f64_modulus(limbs.split(prime.modulus))
     if kind == "wide":
         # A kernel that multiplies has the constant LIMBS, and takes the modulus as limbs.
         multiplies = interface.constant(SpecId.LIMBS) is not None
-        modulus = prime.limbs.split(prime.modulus) if multiplies else prime.modulus_words
+        modulus = limbs.split(prime.modulus) if multiplies else prime.modulus_words
         return encode_modulus(modulus)
     if kind == "monty31":
         inverse = pow(prime.modulus, -1, prime.r)

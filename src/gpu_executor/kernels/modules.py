@@ -91,9 +91,8 @@ MAX_F64_LIMBS = 12
 """The number of f64 limbs that fit into the push constants (glsl/push.glsl)."""
 
 
-def limb_constants(prime: Prime) -> dict[int, int]:
+def limb_constants(prime: Prime, limbs: LimbLayout) -> dict[int, int]:
     """Return the specialization constants of a kernel that multiplies short limbs."""
-    limbs = prime.limbs
     return {
         SpecId.WORDS: prime.words,
         SpecId.LIMBS: limbs.count,

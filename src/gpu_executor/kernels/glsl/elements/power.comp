@@ -4,12 +4,15 @@
 // Left-to-right square and multiply. Two adjacent set bits are processed together by multiplying
 // with a^3: an exponent of n bits takes n - 1 squares and at most about n / 2 products, where one
 // product per set bit would take up to n. The exponent is uniform, so branches on it do not
-// diverge.
+// diverge. The squares before a product are counted first, a run of zero bits at a time, and then
+// computed in a loop without conditions.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define PRODUCTS
+#define LIMB_FORM
 #define KERNEL_PUSH uint exponent_words;
 #include "../element.glsl"
+#include "../limb_form.glsl"
 
 ELEMENTS_IN(0, a)
 layout(set = 0, binding = 1, std430) readonly buffer Exponent { uint exponent[]; };
@@ -28,36 +31,53 @@ ELEMENTWISE(i) {
     }
     bool with_pairs = pairs > MIN_PAIRS;
 
-    ELEMENT a, cube, power;
-    load_a(i, a);
-    f_copy(a, cube);
-    f_copy(a, power);
-    if (bits == 0) f_one(power);
-    // The topmost bit needs no operation. With pairs, its iteration computes a^3 instead, so that
-    // the code contains square and product only once.
-    uint steps = with_pairs ? bits : max(bits, 1) - 1;
-    uint word = exponent[(max(steps, 1) - 1) / 32];
-    bool paired = false;
-    for (uint at = steps; at > 0; --at) {
-        if (at % 32 == 0) word = exponent[at / 32 - 1];
-        uint bit = (at - 1) % 32;
-        bool making_cube = at == bits;
-        bool set = (word >> bit & 1) != 0;
-        // Only pairs within one word count, which costs at most one product per word.
-        bool next_set = with_pairs && bit > 0 && (word >> (bit - 1) & 1) != 0;
-        bool multiplies = making_cube || paired || (set && !next_set);
-        f_square(power, power);
-        if (multiplies) {
-            ELEMENT factor;
-            f_select(paired, cube, a, factor);
-            f_mul(power, factor, power);
+    ELEMENT element;
+    if (bits == 0) {
+        f_one(element);
+        store_result(i, element);
+        return;
+    }
+    NUMBER a, cube, power;
+    load_a(i, element);
+    n_from_element(element, a);
+    n_copy(a, cube);
+    n_copy(a, power);
+    uint at = bits - 1; // the bits that are left: the topmost one needs no operation
+    // With pairs, a^3 is computed first, in the same loop, so that the code contains square and
+    // product only once.
+    bool making_cube = with_pairs;
+    uint squares = uint(making_cube);
+    for (;;) {
+        bool multiplies = making_cube, pair = false;
+        if (!making_cube && at > 0) {
+            uint bit = (at - 1) % 32;
+            uint word = exponent[(at - 1) / 32] << (31 - bit); // the next bit is the topmost one
+            if (word == 0) {
+                squares += bit + 1;
+                at -= bit + 1;
+                continue;
+            }
+            uint zeros = 31 - uint(findMSB(word));
+            // Only pairs within one word count, which costs at most one product per word.
+            pair = with_pairs && (word << zeros & 1u << 30) != 0;
+            uint passed = zeros + (pair ? 2 : 1);
+            squares += passed;
+            at -= passed;
+            multiplies = true;
         }
-        paired = !multiplies && set;
+        for (; squares > 0; --squares) n_square(power, power);
+        if (!multiplies) break;
+        NUMBER factor;
+        n_select(pair, cube, a, factor);
+        n_mul(power, factor, power);
         if (making_cube) {
-            f_copy(power, cube);
-            if (next_set) --at;
-            else f_copy(a, power);
+            making_cube = false;
+            n_copy(power, cube);
+            // a^3 is the power of the topmost two bits, if both are set.
+            if (at > 0 && (exponent[(at - 1) / 32] >> (at - 1) % 32 & 1) != 0) --at;
+            else n_copy(a, power);
         }
     }
-    store_result(i, power);
+    n_to_element(power, element);
+    store_result(i, element);
 }

@@ -98,8 +98,10 @@ void f_mul(ELEMENT x, ELEMENT y, out ELEMENT z) {
     limbs_to_words(reduced, z);
 }
 
-// G squares/s in chains on an NVIDIA H200: 52.4 at 255 bits (43.0 with f_mul(x, x, z) instead) and
-// 24.7 at 381 bits (19.9); with f64 limbs, 55.0 at 255 bits (47.5) and 26.1 at 381 bits (22.2).
+#ifndef LIMB_FORM
+// G squares/s on an NVIDIA H200 in chains with conversions between the squares: 52.4 at 255 bits
+// (43.0 with f_mul(x, x, z) instead) and 24.7 at 381 bits (19.9); with f64 limbs, 55.0 at 255 bits
+// (47.5) and 26.1 at 381 bits (22.2). Without conversions: families/wide_limb_form.glsl.
 void f_square(ELEMENT x, out ELEMENT z) {
     LIMB p[LIMBS], a[LIMBS], lazy[LIMBS], reduced[LIMBS];
     load_modulus_limbs(p);
@@ -108,4 +110,5 @@ void f_square(ELEMENT x, out ELEMENT z) {
     reduce_once(lazy, p, reduced);
     limbs_to_words(reduced, z);
 }
+#endif
 #endif
