@@ -107,6 +107,9 @@ class ArrayDevice(Protocol):
     def is_recording(self) -> bool:
         """Whether this thread records a graph on the device."""
 
+    def keep_memory(self, nbytes: int) -> None:
+        """Expect calls that need so many bytes at once: keep as much when they end."""
+
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
 

@@ -14,7 +14,7 @@ def test_every_size_is_timed_by_stage(gpu: gx.PersistentVulkanBackend) -> None:
     assert [row.log_points for row in rows] == [0, 3]
     assert all(row.ms > 0 and row.additions_per_second > 0 for row in rows)
     assert set(rows[0].stages_ms) == {
-        "limb form", "digits", "sort", "accumulate", "reduce", "join",
+        "limb form", "digits", "sort", "accumulate", "combine", "reduce", "join",
     }  # fmt: skip
     assert msm.check_targets(rows, gpu.device) == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,8 @@ from gpu_executor.errors import (
     OutOfMemoryError,
 )
 from gpu_executor.ops import msm_parts
-from gpu_executor.ops.msm import Msm, MsmPlan, plan_msm
-from gpu_executor.ops.msm_parts import MemoryMeter, MsmParts
+from gpu_executor.ops.msm import MsmPlan, plan_msm, run_msm
+from gpu_executor.ops.msm_parts import MsmParts
 from tests.support.curves_under_test import OVER_MERSENNE31, SMALL_QUADRATIC, draw_points
 from tests.support.device_arrays import get_device_memory
 
@@ -44,14 +45,12 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[MsmPlan]]:
     """The plans of the parts that ran."""
     found: list[MsmPlan] = []
-    run = Msm.run
 
-    def run_noted(self: Msm, *arguments: object) -> None:
-        if not isinstance(self._device, MemoryMeter):
-            found.append(self._plan)
-        run(self, *arguments)  # type: ignore[arg-type]
+    def run_noted(device: Any, curve: Any, plan: MsmPlan, *arguments: Any, records: bool) -> None:
+        found.append(plan)
+        run_msm(device, curve, plan, *arguments, records=records)
 
-    monkeypatch.setattr(Msm, "run", run_noted)
+    monkeypatch.setattr(msm_parts, "run_msm", run_noted)
     yield found
 
 
@@ -272,16 +271,16 @@ def test_an_interrupt_ends_a_call_between_parts(
 @pytest.mark.usefixtures("small_parts")
 def test_ctrl_c_ends_a_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     points, scalars = draw(CURVE, COUNT)
-    run, runs = Msm.run, 0
+    run, runs = run_msm, 0
 
-    def run_with_signal(self: Msm, *arguments: object) -> None:
+    def run_with_signal(*arguments: Any, records: bool) -> None:
         nonlocal runs
-        run(self, *arguments)  # type: ignore[arg-type]
-        runs += not isinstance(self._device, MemoryMeter)
+        run(*arguments, records=records)
+        runs += 1
         if runs == 5:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Msm, "run", run_with_signal)
+    monkeypatch.setattr(msm_parts, "run_msm", run_with_signal)
     with pytest.raises(KeyboardInterrupt):
         CURVE.msm(points, scalars, device=gpu)
     assert runs == 5
@@ -292,17 +291,15 @@ def test_ctrl_c_ends_a_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_few_parts_are_in_flight(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a part is submitted, all parts but the last one before are complete."""
     points, scalars = draw(CURVE, COUNT)
-    stream, run, values = get_device_memory(gpu).stream, Msm.run, [0]
+    stream, run, values = get_device_memory(gpu).stream, run_msm, [0]
 
-    def run_counted(self: Msm, *arguments: object) -> None:
-        if isinstance(self._device, MemoryMeter):
-            return
+    def run_counted(*arguments: Any, records: bool) -> None:
         if len(values) > msm_parts.PARTS_IN_FLIGHT:
             assert stream._completed >= values[-msm_parts.PARTS_IN_FLIGHT]
-        run(self, *arguments)  # type: ignore[arg-type]
+        run(*arguments, records=records)
         values.append(stream._in_flight[-1].value)
 
-    monkeypatch.setattr(Msm, "run", run_counted)
+    monkeypatch.setattr(msm_parts, "run_msm", run_counted)
     assert CURVE.msm(points, scalars, device=gpu) == CURVE.msm(points, scalars)
     assert len(values) > 10
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from gpu_executor.kernels.curves import choose_variant, choose_work_group
 from gpu_executor.ops.msm_parts import msm
 from tests.support.device_arrays import get_device_memory
 
-TEXT = (GLSL / "curves" / "point_group.glsl").read_text()
+TEXT = (GLSL / "curves" / "point_serial.glsl").read_text()
 P256 = Curve(
     Field(2**256 - 2**224 + 2**192 + 2**96 - 1),
     -3,
@@ -32,37 +31,16 @@ P256 = Curve(
 """A curve whose coefficient a is not 0."""
 
 
-def read_rows() -> list[list[list[str]]]:
-    """The steps of each row of the table: operation, register that it writes, operands."""
+def test_the_parts_of_the_table_begin_where_the_boundaries_say() -> None:
+    """A comment in the table begins each part: two of an addition, and three of a doubling."""
     table = TEXT[TEXT.index("const uvec2 PROGRAM[]") : TEXT.index("#define BOUNDARIES")]
-    rows = []
-    for line in re.findall(r"ROW\d\(.*\)", table):
-        steps = re.findall(r"(MUL|LINEAR|COPY)\(([^)]*)\)", line)
-        assert line.startswith(f"ROW{len(steps)}")
-        rows.append([[name, *arguments.split(", ")] for name, arguments in steps])
-    return rows
-
-
-def list_operands(step: Sequence[str]) -> Iterator[str]:
-    return (each for each in step[2:] if each[-1].isalpha())
-
-
-def test_no_step_writes_what_a_step_of_its_row_reads() -> None:
-    """Lanes that are ahead of others would change the operands of the others."""
-    for row in read_rows():
-        written = [step[1] for step in row]
-        read = {operand for step in row for operand in list_operands(step)}
-        assert len(set(written)) == len(written)
-        assert not read & set(written), row
-
-
-def test_the_parts_of_both_forms_begin_at_the_same_steps() -> None:
-    found = re.findall(r"#define BOUNDARIES uint\[\]\(([\d, ]+)\)", TEXT)
-    serial, grouped = ([int(each) for each in one.split(",")] for one in found)
-    rows = read_rows()
-    assert grouped[-1] == len(rows)
-    assert serial == [sum(map(len, rows[:boundary])) for boundary in grouped]
-    assert serial[-1] == 50  # the iterations of the loops in get_step
+    parts = re.split(r"// (?:the beginning of|its end)", table)[1:]
+    steps = [len(re.findall(r"\b(?:MULX?|SQR|LIN|COPY)\(", part)) for part in parts]
+    found = re.search(r"#define BOUNDARIES uint\[\]\(([\d, ]+)\)", TEXT)
+    assert found is not None
+    boundaries = [int(each) for each in found[1].split(",")]
+    assert boundaries == [sum(steps[:number]) for number in range(len(steps) + 1)]
+    assert boundaries[-1] == 44  # the iterations of the loops in get_step
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_what_fits_runs_in_one_part_with_the_best_window(info: DeviceInfo) -> No
     found = plan(info, 1 << 20, 100 * GIB)
     assert found.count == 1
     assert found.part == plan_msm(1 << 20, 1, 255)
-    assert "window: 16 bits, which needs the fewest products: 16 windows" in str(found)
+    assert "window: 16 bits, which takes the least time: 16 windows" in str(found)
     assert "parts: 1, since everything fits the device at once" in str(found)
 
 

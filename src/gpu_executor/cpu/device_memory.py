@@ -139,6 +139,9 @@ class CpuMemory:
 
     # --- arrays ---
 
+    def keep_memory(self, nbytes: int) -> None:
+        """Do nothing: NumPy keeps no memory."""
+
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An array of zeros: operations that a graph records compute on it once before the graph
         runs, and zeros are elements of every field."""

@@ -487,7 +487,8 @@ class Curve:
             factors, batch = self._load_table_scalars(points, scalars, byteorder)
             return PointArray(self, table_msm(self.key, points.plan, points.data, factors, batch))
         own = self.check_points(points)
-        factors = self._load_scalars(target or _get_device(own), scalars, byteorder)
+        place, streams = target or _get_device(own), target is not None
+        factors = self._load_scalars(place, scalars, byteorder, streams=streams)
         batch = self._find_batch(own.shape, factors)
         if target is None:
             return PointArray(self, compute("msm", self.key, own.data, factors, batch))
@@ -533,7 +534,7 @@ class Curve:
             sums = elementwise.find_common_shape(self.scalar_field.prime, leading)
             bits = self.order.bit_length()
         else:
-            factors = self._load_scalars(place, scalars, byteorder)
+            factors = self._load_scalars(place, scalars, byteorder, streams=copies_points)
             sums, bits = self._find_batch(shape, factors), count_bits(self.key, factors)
         return explain_msm(self.key, shape, sums, bits, place, copies_points=copies_points)
 
@@ -581,7 +582,8 @@ class Curve:
                 f"{self.name}: the scalars and the table are on different devices, as different "
                 "backends opened them; scalars.to_host() copies the scalars"
             )
-        factors = to_scalar_words(self.scalar_field, scalars, byteorder)
+        device = table.data.storage.device
+        factors = to_scalar_words(self.scalar_field, scalars, byteorder, device)
         given = elementwise.get_shape(self.scalar_field.prime, factors)
         if not given or given[-1] != table.count:
             raise ArgumentShapeError(
@@ -626,13 +628,20 @@ class Curve:
         return points
 
     def _load_scalars(
-        self, place: ArrayDevice | None, scalars: Any, byteorder: ByteOrder
+        self,
+        place: ArrayDevice | None,
+        scalars: Any,
+        byteorder: ByteOrder,
+        *,
+        streams: bool = False,
     ) -> PointData:
         """Canonical words. Scalars on the host go with any points, scalars on a device with points
-        in that place; None is the host."""
+        in that place; None is the host. Bytes and words of the host are copied to the place, unless
+        `streams`: then they stay on the host, and parts of them are copied later."""
         if isinstance(scalars, FieldArray) and scalars.on_device and scalars.device is not place:
             raise make_place_error()
-        found: PointData = to_scalar_words(self.scalar_field, scalars, byteorder)
+        device = None if streams else place
+        found: PointData = to_scalar_words(self.scalar_field, scalars, byteorder, device)
         return found
 
     def _broadcast_points(self, p: Any, q: Any) -> list[PointData]:

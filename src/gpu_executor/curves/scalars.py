@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from gpu_executor.arguments import is_masked
 from gpu_executor.device_array import DeviceArray
+from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields import Field, FieldArray
+from gpu_executor.ops.points import can_reduce_scalars, reduce_scalars
 from gpu_executor.primes import encoding, words
 from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.typed_array import TypedArray
@@ -18,8 +20,14 @@ from gpu_executor.typed_array import TypedArray
 Words = npt.NDArray[Any]
 
 
-def to_scalar_words(field: Field, scalars: Any, byteorder: ByteOrder = "big") -> Any:
+def to_scalar_words(
+    field: Field,
+    scalars: Any,
+    byteorder: ByteOrder = "big",
+    device: ArrayDevice | None = None,
+) -> Any:
     """Scalars modulo the order, which is the field's modulus: words (..., *columns of an element).
+    With a device, bytes and words are copied there and reduced there.
 
     - a `FieldArray` of the scalar field; one on a device gives a device array
     - an integer, or integers in lists or NumPy arrays of objects or signed integers
@@ -44,9 +52,9 @@ def to_scalar_words(field: Field, scalars: Any, byteorder: ByteOrder = "big") ->
         if is_masked(scalars):
             raise ArgumentTypeError("scalars is a masked array; pass its .data or .filled(value)")
         if scalars.dtype == np.uint8:
-            return _read_bytes(field, scalars, byteorder)
+            return _read_bytes(field, scalars, byteorder, device)
         if scalars.dtype == field.prime.column_dtype:
-            return _read_words(field, scalars)
+            return _read_words(field, scalars, device)
         if scalars.dtype.kind not in "iuO":
             raise ArgumentTypeError(
                 f"scalars are integers, bytes (uint8), words ({field.prime.column_dtype}) or a "
@@ -70,7 +78,12 @@ def _refuse_booleans(scalars: Any) -> None:
         raise ArgumentTypeError("scalars are integers, not booleans; int(value) makes one")
 
 
-def _read_bytes(field: Field, scalars: npt.NDArray[np.uint8], byteorder: ByteOrder) -> Words:
+def _read_bytes(
+    field: Field,
+    scalars: npt.NDArray[np.uint8],
+    byteorder: ByteOrder,
+    device: ArrayDevice | None,
+) -> Any:
     prime = field.prime
     width = encoding.byte_width(prime)
     if byteorder not in ("big", "little"):
@@ -80,6 +93,8 @@ def _read_bytes(field: Field, scalars: npt.NDArray[np.uint8], byteorder: ByteOrd
             f"the last axis of an array of uint8 holds the {width} bytes of a scalar of "
             f"{field.name}; the shape is {scalars.shape}"
         )
+    if width == prime.element_bytes and can_reduce_scalars(device, prime, scalars.nbytes):
+        return reduce_scalars(device, prime, scalars, big_endian=byteorder == "big")
     upward = scalars if byteorder == "little" else scalars[..., ::-1]
     padded = np.zeros((*scalars.shape[:-1], prime.element_bytes), np.uint8)
     padded[..., :width] = upward
@@ -87,7 +102,7 @@ def _read_bytes(field: Field, scalars: npt.NDArray[np.uint8], byteorder: ByteOrd
     return _reduce(field, columns.reshape(*scalars.shape[:-1], *prime.element_shape))
 
 
-def _read_words(field: Field, scalars: Words) -> Words:
+def _read_words(field: Field, scalars: Words, device: ArrayDevice | None) -> Any:
     shape = field.prime.element_shape
     if scalars.shape[scalars.ndim - len(shape) :] != shape:
         raise ArgumentShapeError(
@@ -95,6 +110,8 @@ def _read_words(field: Field, scalars: Words) -> Words:
             f"the last axis; the shape is {scalars.shape}. Integers are given as lists or as an "
             "array of int64 or objects"
         )
+    if can_reduce_scalars(device, field.prime, scalars.nbytes):
+        return reduce_scalars(device, field.prime, scalars, big_endian=False)
     return _reduce(field, scalars)
 
 

@@ -22,33 +22,36 @@ from gpu_executor.spirv import read_interface
 
 CURVE_DEGREES = (1, 2)
 """The degrees of fields whose curves have kernels."""
-SLACK, SLACK_PER_NONRESIDUE = 100, 160
+SLACK, SLACK_PER_NONRESIDUE = 100, 192
 """How much larger than p the numbers of curve kernels may be: the largest product of two lazily
-reduced numbers, in units of p^2 (glsl/curves/point_group.glsl). With degree 2 a product is the sum
-of two, of which one is multiplied by the nonresidue."""
+reduced numbers, in units of p^2 (glsl/curves/point.glsl, point_serial.glsl). With degree 2 a
+product is the sum of two, of which one is multiplied by the nonresidue."""
 MAX_NONRESIDUE = 16
 MAX_LIMBS = 28
 """The limbs of a modulus that fit the specialization constants."""
-SLOTS = 4
-"""Products that a group of invocations computes at the same time."""
+COORDINATES = 4
+"""Of an XYZZ point."""
 GROUP_WORK_GROUP, GROUP_WORK_GROUP_ON_CPU = 64, 8
-"""Invocations of a work-group of kernels that compute in groups, unless the registers of so many
-groups do not fit shared memory: those of a group are 1,120 bytes at 381 bits. Lavapipe has 32 KiB,
-and vectors of 8 invocations."""
-REGISTERS = 20
-"""Coordinates that a group has in shared memory at most (glsl/curves/reduce_buckets.comp)."""
+"""Invocations of a work-group of kernels that compute in groups. Where a group is one invocation,
+fewer if the registers of so many do not fit shared memory: they are 1,024 bytes at 381 bits.
+Lavapipe has 32 KiB, and vectors of 8 invocations."""
+REGISTERS = 16
+"""Coordinates that such an invocation has in shared memory (glsl/curves/point_serial.glsl)."""
 SINGLE_WORK_GROUP = 64
 _ARRAYS = {
     "to_limb_form": (2, 1),
     "accumulate": (4, 3),
+    "sum_runs": (3, 2),
     "combine": (3, 3),
-    "reduce_buckets": (3, 2),
-    "join_windows": (2, 1),
+    "sum_pairs": (2, 1),
+    "join_windows": (2, 2),
     "add_terms": (4, 1),
 }
 """The numbers of inputs and outputs."""
 _SINGLE = ("to_limb_form",)
 """The kernels in which every invocation is alone."""
+_IN_LANES = ("sum_runs",)
+"""The kernels that only groups of several lanes run."""
 
 
 VARIANT_OPTIONS: dict[str, tuple[str, ...]] = {
@@ -60,13 +63,13 @@ VARIANT_OPTIONS: dict[str, tuple[str, ...]] = {
 variant, for groups of one invocation. Only accumulate has a variant without groups."""
 
 
-def list_variants(operation: str, degree: int) -> tuple[str, ...]:
+def list_variants(operation: str) -> tuple[str, ...]:
     """Return the variants of which there are modules."""
-    if operation in _SINGLE:
+    if operation in (*_SINGLE, *_IN_LANES):
         return ("",)
     if operation != "accumulate":
         return ("", "serial")
-    return ("", "grouped", "serial") if degree == 1 else ("grouped", "serial")
+    return ("", "grouped", "serial")
 
 
 def curve_module_name(operation: str, degree: int, variant: str) -> str:
@@ -108,7 +111,7 @@ def curve_limbs(curve: CurveKey) -> LimbLayout:
 
 def point_limbs(curve: CurveKey) -> int:
     """Return the 32-bit words of an XYZZ point of lazily reduced limbs."""
-    return 4 * curve.degree * curve_limbs(curve).count
+    return COORDINATES * curve.degree * curve_limbs(curve).count
 
 
 def encode_constants(curve: CurveKey) -> npt.NDArray[np.uint32]:
@@ -122,21 +125,24 @@ def encode_constants(curve: CurveKey) -> npt.NDArray[np.uint32]:
 
 
 def count_lanes(curve: CurveKey, info: DeviceInfo) -> int:
-    """Return the invocations of a group: one for each product of a row, on a GPU.
+    """Return the invocations of a group: one for each number of a point, on a GPU.
 
-    The lanes of a group are in one subgroup. On a CPU a group is one invocation: lavapipe runs
-    invocations of a work-group that wait for each other one after the other.
+    The lanes of a group are in one subgroup and exchange numbers by shuffles. On a CPU a group is
+    one invocation: lavapipe computes the lanes of a vector at the same time, but compiles the
+    kernel for groups of lanes ten times as long.
     """
-    lanes = SLOTS * curve.degree
-    return 1 if info.kind == "cpu" or info.limits.subgroup_size % lanes else lanes
+    lanes = COORDINATES * curve.degree
+    fits = "subgroup shuffle" in info.features and info.limits.subgroup_size % lanes == 0
+    return lanes if info.kind != "cpu" and fits else 1
 
 
 def choose_work_group(curve: CurveKey, info: DeviceInfo) -> int:
     """Return the invocations of a work-group of kernels that compute in groups."""
-    lanes = count_lanes(curve, info)
-    group_bytes = 16 * REGISTERS * curve.degree * -(-curve_limbs(curve).count // 4)
+    if count_lanes(curve, info) > 1:
+        return GROUP_WORK_GROUP
+    register_bytes = 16 * REGISTERS * curve.degree * -(-curve_limbs(curve).count // 4)
     size = GROUP_WORK_GROUP_ON_CPU if info.kind == "cpu" else GROUP_WORK_GROUP
-    while size > lanes and size // lanes * group_bytes > info.limits.max_shared_memory:
+    while size > 1 and size * register_bytes > info.limits.max_shared_memory:
         size //= 2
     return size
 
@@ -158,7 +164,6 @@ def curve_kernel(curve: CurveKey, operation: str, lanes: int, *, grouped: bool =
         SpecId.NEGATIVE_INVERSE: limbs.negative_inverse(prime.modulus),
         SpecId.A_IS_ZERO: not any(curve.a),
         SpecId.NONRESIDUE: nonresidue,
-        SpecId.LANES: lanes,
         **dict(enumerate(limbs.split(prime.modulus), SpecId.MODULUS)),
     }
     present = {constant.spec_id for constant in read_interface(code).constants}
@@ -193,4 +198,23 @@ def scalar_digits_kernel() -> Kernel:
         push_of=refuse_shapes,
         per_invocation=SpecId.PER_INVOCATION,
         name="scalar_digits",
+    )
+
+
+@functools.cache
+def reduce_scalars_kernel() -> Kernel:
+    """Return the kernel that reduces scalars modulo the order. Input: scalars; output: scalars;
+    push words: words of a scalar, big_endian, 24 words of the order.
+    """
+    return Kernel.from_spirv(
+        load_spirv("reduce_scalars"),
+        inputs=1,
+        outputs=1,
+        split="whole",
+        dtypes=[np.uint32] * 2,
+        out_shape=get_first_shape,
+        init=None,
+        push_of=refuse_shapes,
+        per_invocation=SpecId.PER_INVOCATION,
+        name="reduce_scalars",
     )

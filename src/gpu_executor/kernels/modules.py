@@ -82,7 +82,6 @@ class SpecId(IntEnum):
     NONRESIDUE = 71
     MODULUS = 72
     """The first of 28 limbs."""
-    LANES = 100
 
 
 F64_LIMB_BITS = 52

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import threading
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
+from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, GraphRecording, Step
 from gpu_executor.errors import ArgumentTypeError, DeviceLacksError
 from gpu_executor.kernels.curves import count_lanes, point_limbs, scalar_digits_kernel
 from gpu_executor.ops.points import (
@@ -35,21 +37,22 @@ from gpu_executor.ops.sort import sort_pairs
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.progress import show_progress
 
-MIXED_ADDITION, ADDITION, DOUBLING = 10, 14, 9
-"""Products of numbers in each operation on points."""
-ADDITIONS_PER_BUCKET = 2.4
+ADDITIONS_PER_BUCKET = 2
 """In the reduction of the buckets, all levels together."""
+ADDITION_COST = 3.4
+"""The time of such an addition, in mixed additions by single invocations: on an NVIDIA H200 0.6 G/s
+instead of 2.0 (BLS12-381 G1), 1.0 instead of 4.4 (BN254 G1). Groups of invocations take equally
+long for both."""
 INVOCATIONS = 1 << 17
 """Invocations that fill a device with mixed additions: on an NVIDIA H200, 2^15 give 85 % of the
 rate of 2^17."""
 GROUPED_ENTRIES = 1 << 18
 """Below this number of entries, groups of invocations accumulate."""
-LEAST_LENGTH = 8
-"""Entries that an invocation adds at least."""
-COMBINED_LENGTH = 8
+LEAST_LENGTH, LEAST_GROUP_LENGTH = 32, 8
+"""Entries that an invocation or a group adds at least. Fewer take less time, but each invocation
+makes two partial sums, which are added too."""
+COMBINED_LENGTH = 16
 """Partial sums that an invocation adds."""
-LOG_SEGMENT = 3
-"""log2 of the points of a segment in the reduction of buckets."""
 TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
 """Memory of the tables of fixed points, unless the caller says otherwise."""
 WORD = np.dtype(np.uint32)
@@ -100,10 +103,10 @@ class MsmPlan:
         return self.batch * self.windows * self.points
 
     @property
-    def products(self) -> float:
-        """Products of numbers, which decide the time."""
-        reduced = self.all_buckets * ADDITIONS_PER_BUCKET * ADDITION
-        return self.entries * MIXED_ADDITION + reduced
+    def cost(self) -> float:
+        """The time of all additions, in mixed additions."""
+        addition = ADDITION_COST if self.entries >= GROUPED_ENTRIES else 1
+        return self.entries + self.all_buckets * ADDITIONS_PER_BUCKET * addition
 
     def __str__(self) -> str:
         tables = f" and {self.tables} tables of multiples" if self.tables > 1 else ""
@@ -116,12 +119,12 @@ class MsmPlan:
 
 @functools.lru_cache(maxsize=256)
 def plan_msm(points: int, batch: int, scalar_bits: int) -> MsmPlan:
-    """Choose the window with the fewest products."""
+    """Choose the window that takes the least time."""
     plans = [
         MsmPlan(points, batch, scalar_bits, bits)
         for bits in range(2, min(MAX_WINDOW_BITS, scalar_bits + 1) + 1)
     ]
-    return min(plans, key=lambda plan: plan.products)
+    return min(plans, key=lambda plan: plan.cost)
 
 
 def plan_tables(
@@ -149,7 +152,7 @@ def plan_tables(
         tables = min(budget // nbytes, plan.windows)
         rows = -(-plan.windows // tables)
         plans.append(dataclasses.replace(plan, tables=-(-plan.windows // rows)))
-    return min(plans, key=lambda plan: plan.products)
+    return min(plans, key=lambda plan: plan.cost)
 
 
 def make_tables(
@@ -181,8 +184,24 @@ def _shift_points(curve: CurveKey, points: DeviceArray, bits: int) -> DeviceArra
     return to_affine(curve, points)
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The sums of buckets, as the accumulation kernel leaves them."""
+
+    buckets: DeviceArray
+    """The sums of buckets whose entries one invocation has, or 0."""
+    partial_keys: DeviceArray
+    partials: DeviceArray
+    """Two partial sums for each invocation but the first, which has one."""
+    invocations: int
+    length: int
+    """Entries of an invocation."""
+    grouped: bool
+    """Whether groups of invocations accumulate."""
+
+
 class Msm:
-    """One multi-scalar multiplication on a device."""
+    """One multi-scalar multiplication on a device: its stages, each of several dispatches."""
 
     def __init__(self, device: ArrayDevice, curve: CurveKey, plan: MsmPlan) -> None:
         self._device, self._curve, self._plan = device, curve, plan
@@ -192,82 +211,101 @@ class Msm:
 
     def run(self, tables: DeviceArray, scalars: DeviceArray, result: DeviceArray) -> None:
         """Submit everything; the sums of the batch go to `result`."""
-        keys, entries = self.split_scalars(scalars)
-        keys, entries = sort_pairs(self._device, keys, entries, self._plan.key_bits)
-        buckets = self.accumulate(keys, entries, tables)
-        self.join(self.reduce(buckets), result)
-        self._device.submit(self.take_steps())
+        sorted_entries = self.sort(*self.split_scalars(scalars, *self.make_entries()))
+        sums = self.make_sums()
+        self.accumulate(*sorted_entries, tables, sums)
+        self.finish(sums, result)
 
-    def take_steps(self) -> list[Step]:
-        """Return the steps that wait for their submission."""
+    def submit(self) -> None:
+        """Submit what the stages have prepared."""
         steps, self._steps = self._steps, []
-        return steps
+        self._device.submit(steps)
 
-    def split_scalars(self, scalars: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        """The signed digits of all scalars: their buckets, and their points with signs."""
+    def make_entries(self) -> tuple[DeviceArray, DeviceArray]:
+        """Arrays for the signed digits of all scalars: their buckets, and points with signs."""
+        keys, entries = (self._device.empty((self._plan.entries,), WORD) for _ in range(2))
+        return keys, entries
+
+    def split_scalars(
+        self, scalars: DeviceArray, keys: DeviceArray, entries: DeviceArray
+    ) -> tuple[DeviceArray, DeviceArray]:
+        """Write the signed digits of all scalars."""
         plan = self._plan
-        keys, entries = (self._device.empty((plan.entries,), WORD) for _ in range(2))
         words = scalars.nbytes // (4 * plan.batch * plan.points)
         stride = 0 if plan.shares_points else plan.tables * plan.points
         push = plan.points, words, plan.windows, plan.window_bits, plan.table_windows, stride
-        count = plan.batch * plan.points
-        self._device.submit(
-            [
-                Dispatch(
-                    scalar_digits_kernel(),
-                    (scalars, keys, entries),
-                    count,
-                    push,
-                    grid_stride=True,
-                )
-            ]
-        )
+        arrays, count = (scalars, keys, entries), plan.batch * plan.points
+        self._steps.append(Dispatch(scalar_digits_kernel(), arrays, count, push, grid_stride=True))
+        self.submit()
         return keys, entries
+
+    def sort(self, keys: DeviceArray, entries: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        """The entries ordered by bucket."""
+        return sort_pairs(self._device, keys, entries, self._plan.key_bits)
 
     def _make_points(self, count: int) -> DeviceArray:
         return self._device.empty((count, point_limbs(self._curve)), WORD)
 
-    def accumulate(
-        self, keys: DeviceArray, entries: DeviceArray, points: DeviceArray
-    ) -> DeviceArray:
-        """The sums of all buckets."""
+    def make_sums(self) -> Sums:
+        """Arrays for the sums; those of buckets are 0."""
         plan, device = self._plan, self._device
-        grouped = self._curve.degree > 1 or device.info.kind == "cpu"
-        grouped = grouped or plan.entries < GROUPED_ENTRIES
-        wanted = INVOCATIONS // (self._lanes if grouped else 1)
-        length = max(-(-plan.entries // wanted), LEAST_LENGTH)
+        grouped = self._lanes == 1 or plan.entries < GROUPED_ENTRIES
+        wanted = INVOCATIONS // (self._lanes if grouped else self._curve.degree)
+        least = LEAST_GROUP_LENGTH if grouped else LEAST_LENGTH
+        length = max(-(-plan.entries // wanted), least)
         count = -(-plan.entries // length)
         buckets = self._make_points(plan.all_buckets)
         device.assign(buckets, np.uint32(0))
         partial_keys, partials = device.empty((2 * count,), WORD), self._make_points(2 * count)
-        arrays = keys, entries, points, self._constants, buckets, partial_keys, partials
-        self._add("accumulate", arrays, count, (plan.entries, length), grouped=grouped)
-        sums = 2 * count - 1
+        return Sums(buckets, partial_keys, partials, count, length, grouped)
+
+    def accumulate(
+        self, keys: DeviceArray, entries: DeviceArray, points: DeviceArray, sums: Sums
+    ) -> None:
+        """Add the points of all entries."""
+        written = sums.buckets, sums.partial_keys, sums.partials
+        arrays = keys, entries, points, self._constants, *written
+        push = self._plan.entries, sums.length
+        self._add("accumulate", arrays, sums.invocations, push, grouped=sums.grouped)
+        self.submit()
+
+    def finish(self, sums: Sums, result: DeviceArray) -> None:
+        """Write the sums of the batch to `result`."""
+        self.combine(sums)
+        self.join(self.reduce(sums.buckets), result)
+        self.submit()
+
+    def combine(self, sums: Sums) -> None:
+        """Add the partial sums to their buckets."""
+        device, partial_keys, partials = self._device, sums.partial_keys, sums.partials
+        places = 2 * sums.invocations - 1
+        if self._lanes > 1:
+            long_keys = device.empty((places,), WORD)
+            runs = partial_keys, partials, self._constants, sums.buckets, long_keys
+            self._add("sum_runs", runs, places, ())
+            partial_keys = long_keys
         while True:
-            count = -(-sums // COMBINED_LENGTH)
+            count = -(-places // COMBINED_LENGTH)
             made = device.empty((2 * count,), WORD), self._make_points(2 * count)
-            combined = partial_keys, partials, self._constants, buckets, *made
-            self._add("combine", combined, count, (sums, COMBINED_LENGTH))
+            combined = partial_keys, partials, self._constants, sums.buckets, *made
+            self._add("combine", combined, count, (places, COMBINED_LENGTH))
             if count == 1:
-                return buckets
-            (partial_keys, partials), sums = made, 2 * count - 1
+                return
+            (partial_keys, partials), places = made, 2 * count - 1
 
     def reduce(self, buckets: DeviceArray) -> DeviceArray:
         """The weighted sum of the buckets of each window."""
         plan = self._plan
-        log_count, doublings, first = plan.window_bits - 1, 0, True
-        windows = plan.batch * plan.table_windows
-        totals = weighted = buckets
-        while log_count or first:
-            levels = min(LOG_SEGMENT, log_count)
-            log_count -= levels
-            count = windows << log_count
-            made = self._make_points(count), self._make_points(count)
-            arrays = totals, weighted, self._constants, *made
-            self._add("reduce_buckets", arrays, count, (1 << levels, doublings, int(first)))
-            (totals, weighted), first = made, False
-            doublings += levels
-        return weighted
+        windows, points = plan.batch * plan.table_windows, buckets
+        for level in range(1, plan.window_bits):
+            nodes = windows << (plan.window_bits - 1 - level)
+            count = nodes * (level + 1)
+            sums = self._make_points(count)
+            self._add("sum_pairs", (points, self._constants, sums), count, (nodes, level))
+            points = sums
+        sums = self._make_points(windows)
+        self._add_join(points, sums, None, windows, plan.window_bits, 1)
+        return sums
 
     def join(self, windows: DeviceArray, result: DeviceArray) -> None:
         """Write the sums of all windows to the result."""
@@ -280,8 +318,27 @@ class Msm:
                 f"{steps} additions one after the other, and {self._device.info.name} ends the "
                 f"loops of a kernel after {most}; points.to_host() copies the points to the host"
             )
-        arrays = windows, self._constants, result
-        self._add("join_windows", arrays, plan.batch, (plan.table_windows, plan.window_bits))
+        self._add_join(windows, None, result, plan.batch, plan.table_windows, plan.window_bits)
+
+    def _add_join(
+        self,
+        terms: DeviceArray,
+        sums: DeviceArray | None,
+        result: DeviceArray | None,
+        count: int,
+        length: int,
+        shift: int,
+    ) -> None:
+        """Append a join of terms, whose sums are limbs (`sums`) or words (`result`)."""
+        last = sums is None
+        unused = self._make_points(1)
+        arrays = (
+            terms,
+            self._constants,
+            unused if sums is None else sums,
+            unused if result is None else result,
+        )
+        self._add("join_windows", arrays, count, (length, shift, int(not last), int(last)))
 
     def _add(
         self,
@@ -298,3 +355,70 @@ class Msm:
                 self._device, self._curve, operation, arrays, count, push, grouped=grouped
             )
         )
+
+
+class RecordedMsm:
+    """A multi-scalar multiplication whose arrays are made and whose commands are recorded once, for
+    any points and scalars of a plan.
+
+    Recording takes 2 ms of the host's time on the host of an NVIDIA H200, and a replay 0.2 ms.
+    """
+
+    def __init__(self, device: ArrayDevice, curve: CurveKey, plan: MsmPlan) -> None:
+        self._device, self._msm = device, Msm(device, curve, plan)
+        self._result = make_points(device, curve, plan.batch)
+        self._entries = self._msm.make_entries()
+        with _Recorder(device) as self._sort:
+            self._sorted = self._msm.sort(*self._entries)
+            self._sums = self._msm.make_sums()
+        with _Recorder(device) as self._finish:
+            self._msm.finish(self._sums, self._result)
+        self._lock = threading.Lock()
+
+    def run(self, tables: DeviceArray, scalars: DeviceArray, result: DeviceArray) -> None:
+        """Submit everything; the sums of the batch go to `result`."""
+        with self._lock:  # the submissions of one call follow each other
+            self._msm.split_scalars(scalars, *self._entries)
+            self._sort.replay()
+            self._msm.accumulate(*self._sorted, tables, self._sums)
+            self._finish.replay()
+            self._device.submit([ArrayCopy(self._result, result)])
+
+
+class _Recorder:
+    """Records what its `with` block submits."""
+
+    def __init__(self, device: ArrayDevice) -> None:
+        self._device = device
+        self._recording: GraphRecording | None = None
+
+    def __enter__(self) -> Self:
+        self._device.begin_capture()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._recording = self._device.end_capture(discard=kind is not None)
+
+    def replay(self) -> None:
+        assert self._recording is not None
+        self._recording.replay()
+
+
+def run_msm(
+    device: ArrayDevice,
+    curve: CurveKey,
+    plan: MsmPlan,
+    tables: DeviceArray,
+    scalars: DeviceArray,
+    result: DeviceArray,
+    *,
+    records: bool,
+) -> None:
+    """Submit a multi-scalar multiplication of tables of points in limb form and scalars (batch, n,
+    words). The sums of the batch go to `result`. With `records`, its arrays and commands are cached
+    for the next call of the plan."""
+    if not records:
+        Msm(device, curve, plan).run(tables, scalars, result)
+        return
+    recorded = device.cache(("msm", curve, plan), lambda: RecordedMsm(device, curve, plan))
+    recorded.run(tables, scalars, result)

@@ -26,7 +26,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Step
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.ops.elementwise import ElementData
-from gpu_executor.ops.msm import Msm, MsmPlan, plan_msm
+from gpu_executor.ops.msm import Msm, MsmPlan, plan_msm, run_msm
 from gpu_executor.ops.points import (
     AFFINE,
     count_bits,
@@ -56,6 +56,9 @@ COPIED_POINTS = 1 << 22
 copy of the first part has nothing to overlap with."""
 LEAST_POINTS = 1 << 10
 """Points of a part at least. Where the memory does not suffice for them, the call fails."""
+RECORDED_SHARE = 0.125
+"""The share of the device's free memory that a part may use and have its commands recorded, so that
+its arrays stay for the next call."""
 MEMORY_SHARE = 0.75
 """The share of the device's free memory that a call uses."""
 
@@ -195,7 +198,7 @@ def _find_limit(
 
 
 def _explain_window(plan: MsmPlan, *, has_table: bool) -> str:
-    why = "fixed by the table" if has_table else "which needs the fewest products"
+    why = "fixed by the table" if has_table else "which takes the least time"
     return (
         f"window: {plan.window_bits} bits, {why}: {plan.windows} windows of a scalar of "
         f"{plan.scalar_bits} bits, {plan.buckets:,} buckets a window"
@@ -238,6 +241,8 @@ class MemoryMeter:
         self.nbytes += round_up_to_class(made.nbytes)
         self.largest = max(self.largest, made.nbytes)
         return made
+
+    def keep_memory(self, nbytes: int) -> None: ...
 
     def put(self, array: npt.NDArray[Any]) -> DeviceArray:
         return self.empty(array.shape, array.dtype)
@@ -300,6 +305,7 @@ def _submit_parts(
 ) -> list[tuple[Range, DeviceArray]]:
     """Submit one part after the other; returns the range and the sums of each."""
     results: list[tuple[Range, DeviceArray]] = []
+    records = not device.is_recording and parts.nbytes < device.free_memory * RECORDED_SHARE
     for points in parts.point_ranges:
         loaded: DeviceArray | None = None
         for sums in parts.sum_ranges:
@@ -309,7 +315,8 @@ def _submit_parts(
                 loaded = load_points((sums, points))
             plan = parts.plan_range(sums, points)
             result = make_points(device, curve, plan.batch)
-            Msm(device, curve, plan).run(loaded, load_scalars((sums, points)), result)
+            scalars = load_scalars((sums, points))
+            run_msm(device, curve, plan, loaded, scalars, result, records=records)
             results.append(((sums, points), result))
     return results
 
@@ -346,6 +353,7 @@ def _run_within_memory(
         parts = plan_parts(
             curve, whole, device.info, free_memory, copies_points=copies_points, has_table=has_table
         )
+        device.keep_memory(parts.nbytes)
         try:
             return run_parts(device, curve, parts, load_points, load_scalars)
         except OutOfMemoryError:

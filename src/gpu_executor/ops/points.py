@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from gpu_executor.kernels.curves import (
     count_lanes,
     curve_kernel,
     encode_constants,
+    reduce_scalars_kernel,
 )
 from gpu_executor.ops import elementwise, extensions, scans
 from gpu_executor.ops.elementwise import ElementData, Words
@@ -42,7 +43,11 @@ GROUPS = 1 << 15
 """Groups of invocations that fill a device."""
 MAX_ITERATIONS = 60_000
 """Iterations of all loops of an invocation on lavapipe, which leaves loops after 65,535
-(glsl/curves/point_group.glsl)."""
+(glsl/curves/point_serial.glsl)."""
+SCALAR_COPIES = 8
+"""Scalars are reduced on the device if free memory has room for so many copies of them."""
+MAX_ORDER_WORDS = 24
+"""Words of the order in the push constants of reduce_scalars.comp."""
 ONE_COLUMN_BITS = 64
 """Scalars of an order of up to this many bits are one column."""
 BIT_ITERATIONS, TERM_ITERATIONS = {1: 128, 2: 192}, {1: 80, 2: 128}
@@ -114,7 +119,7 @@ def make_dispatch(
     """A kernel in groups of invocations for `count` elements. Of kernels with a variant without
     groups, `grouped` chooses one."""
     single = grouped is False
-    lanes = 1 if single else count_lanes(curve, device.info)
+    lanes = curve.degree if single else count_lanes(curve, device.info)
     kernel = curve_kernel(curve, operation, lanes, grouped=bool(grouped))
     work_group = SINGLE_WORK_GROUP if single else choose_work_group(curve, device.info)
     groups = -(-count * lanes // work_group)
@@ -219,6 +224,35 @@ def count_steps(
 def put_scalars(device: ArrayDevice, scalars: ElementData) -> DeviceArray:
     """Scalars on the device."""
     return scalars if isinstance(scalars, DeviceArray) else device.put(scalars)
+
+
+def can_reduce_scalars(
+    device: ArrayDevice | None, prime: Prime, nbytes: int
+) -> TypeGuard[ArrayDevice]:
+    """Whether there is a device with memory for so many bytes of scalars, and few subtractions
+    reduce any number of as many bytes as an element."""
+    if device is None or device.free_memory < nbytes * SCALAR_COPIES:
+        return False
+    return prime.bits > 8 * prime.element_bytes - 4 and prime.element_bytes <= 4 * MAX_ORDER_WORDS
+
+
+def reduce_scalars(
+    device: ArrayDevice, prime: Prime, given: npt.NDArray[Any], *, big_endian: bool
+) -> DeviceArray:
+    """Scalars modulo the prime, as words on the device. `given` are bytes or words on the host, as
+    many bytes along the last axis as an element has."""
+    leading = given.shape[: given.ndim - (given.dtype == np.uint8 or len(prime.element_shape))]
+    columns = np.ascontiguousarray(given).view(prime.column_dtype)
+    raw = device.put(columns.reshape(*leading, *prime.element_shape))
+    made = device.empty(raw.shape, raw.dtype)
+    count = math.prod(leading)
+    if count:
+        order = (prime.modulus >> 32 * i & 0xFFFFFFFF for i in range(MAX_ORDER_WORDS))
+        push = prime.element_bytes // 4, int(big_endian), *order
+        device.submit(
+            [Dispatch(reduce_scalars_kernel(), (raw, made), count, push, grid_stride=True)]
+        )
+    return made
 
 
 def get_columns(curve: CurveKey, scalars: ElementData) -> Shape:

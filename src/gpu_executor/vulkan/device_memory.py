@@ -161,6 +161,10 @@ class DeviceMemory:
         """Whether this thread records a graph."""
         return self._capture.steps is not None
 
+    def keep_memory(self, nbytes: int) -> None:
+        """Expect calls that need so many bytes at once: keep as much when they end."""
+        self._note_call(nbytes)
+
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
         nbytes, tables = math.prod(shape) * dtype.itemsize, self._capture.tables

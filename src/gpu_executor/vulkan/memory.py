@@ -345,9 +345,11 @@ class MemoryPool:
             return dict(self._owned), fragments, self._held - self._used - fragments
 
     def count_free(self) -> int:
-        """Return the bytes of device memory that are not in use, within the limit of the pool."""
+        """Return the bytes of device memory that are not in use or may be idle, within the limit of
+        the pool."""
         total = self._device.info.device_memory
-        return max((total if self.limit is None else min(total, self.limit)) - self._used, 0)
+        used = sum(self._owned[owner] for owner in LENT)
+        return max((total if self.limit is None else min(total, self.limit)) - used, 0)
 
     @property
     def bytes_in_arrays(self) -> int:

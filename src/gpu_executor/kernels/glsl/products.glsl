@@ -130,6 +130,72 @@ void mul_add_limbs(uint a[LIMBS], uint b[LIMBS], uint c[LIMBS], uint d[LIMBS], o
         end_column(k, p, m, z, t, above);
     }
 }
+
+// The same products row by row, for kernels that wait for each product. A sum of one column is a
+// chain of multiply-adds, each of which waits for the one before; those of a row are independent.
+// t[j] is the sum of everything of weight 2^(j * LIMB_BITS), after a division by 2^LIMB_BITS for
+// each row.
+
+void add_row(uint x, uint y[LIMBS], inout uint64_t t[LIMBS]) {
+    [[unroll]] for (uint j = 0; j < LIMBS; ++j) t[j] += mul_wide(x, y[j]);
+}
+
+// Adds the multiple of p that clears t[0], and divides by 2^LIMB_BITS.
+void end_row(uint p[LIMBS], inout uint64_t t[LIMBS]) {
+    uint m = quotient_digit(t[0]);
+    uint64_t carry = carry_of_low_limb(t[0], m, p[0]);
+    [[unroll]] for (uint j = 1; j < LIMBS; ++j) t[j - 1] = t[j] + mul_wide(m, p[j]);
+    t[LIMBS - 1] = 0;
+    t[0] += carry;
+}
+
+// Carries everything above LIMB_BITS bits into the next sum, at once for all sums.
+void fold_row(inout uint64_t t[LIMBS]) {
+    uint64_t carry = 0;
+    [[unroll]] for (uint j = 0; j < LIMBS; ++j) {
+        uint64_t above = t[j] >> LIMB_BITS;
+        t[j] = (j + 1 < LIMBS ? t[j] & LIMB_MASK : t[j]) + carry;
+        carry = above;
+    }
+}
+
+void carry_row(uint64_t t[LIMBS], out uint z[LIMBS]) {
+    uint64_t carry = 0;
+    [[unroll]] for (uint j = 0; j < LIMBS; ++j) {
+        carry += t[j];
+        z[j] = j + 1 < LIMBS ? uint(carry) & LIMB_MASK : uint(carry);
+        carry >>= LIMB_BITS;
+    }
+}
+
+void mul_limbs_by_rows(uint x[LIMBS], uint y[LIMBS], out uint z[LIMBS]) {
+    uint p[LIMBS];
+    uint64_t t[LIMBS];
+    load_modulus_limbs(p);
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) t[i] = 0;
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
+        add_row(x[i], y, t);
+        end_row(p, t);
+        if ((i + 1) % ((OVERFLOW_COUNT - 1) / 2) == 0) fold_row(t);
+    }
+    carry_row(t, z);
+}
+
+void mul_add_limbs_by_rows(
+    uint a[LIMBS], uint b[LIMBS], uint c[LIMBS], uint d[LIMBS], out uint z[LIMBS]
+) {
+    uint p[LIMBS];
+    uint64_t t[LIMBS];
+    load_modulus_limbs(p);
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) t[i] = 0;
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
+        add_row(a[i], b, t);
+        add_row(c[i], d, t);
+        end_row(p, t);
+        if ((i + 1) % ((OVERFLOW_COUNT - 1) / 3) == 0) fold_row(t);
+    }
+    carry_row(t, z);
+}
 #endif
 
 // x^2 * 2^SQUARE_ODD / 2^(LIMBS * LIMB_BITS) mod p, below 2p: the Montgomery square of an element

@@ -29,5 +29,4 @@
 #define ID_A_IS_ZERO 70
 #define ID_NONRESIDUE 71
 #define ID_MODULUS 72
-#define ID_LANES 100
 #endif

@@ -4,8 +4,9 @@
 // Element t adds the entries from t * length on. It stores the sum of each run of equal keys. The
 // sum of a run inside its entries goes to its bucket. A run that continues from the entries before,
 // or into those behind, is a partial sum: the first goes to partial 2t - 1, the latter to 2t.
-// Partial sums of one bucket are thus neighbours; combine.comp adds them. The load is the same for
-// all invocations whatever the scalars are.
+// Where one run has all entries of t, partial 2t has the key of the run and is EMPTY. So the partial
+// sums of one bucket are neighbours; combine.comp adds them. The load is the same for all invocations
+// whatever the scalars are.
 //
 // With -DGROUPED a group of invocations does the additions of an element: on CPUs, for fields of
 // degree 2, and for few points, where it takes less time until the sums are there.
@@ -27,56 +28,57 @@ LIMBS_OUT(4, buckets)
 layout(set = 0, binding = 5, std430) writeonly buffer PartialKeys { uint partial_keys[]; };
 LIMBS_OUT(6, partials)
 
-const uint NO_KEY = 0xFFFFFFFF, NEGATIVE = 0x80000000;
+const uint NO_KEY = 0xFFFFFFFF, EMPTY = 0x80000000, NEGATIVE = 0x80000000;
 
 #ifdef GROUPED
-#define SUM bool
-#define IS_INFINITE(sum) sum
+#define SUM bool sum_infinity
+#define SUM_ARGUMENTS sum_infinity
 #else
-#define SUM Sum
-#define IS_INFINITE(sum) sum.infinity
+#define SUM NUMBER sum_x, sum_y, sum_zz, sum_zzz; bool sum_infinity
+#define SUM_ARGUMENTS sum_x, sum_y, sum_zz, sum_zzz, sum_infinity
 #endif
-
-void add_entry(bool enabled, uint entry, inout SUM sum) {
-    uint index = entry & ~NEGATIVE;
-    bool negative = (entry & NEGATIVE) != 0;
-#ifdef GROUPED
-    bool finite = load_points(enabled, index, negative);
-    add_points(finite, false, sum, false);
-#else
-    NUMBER x, y;
-    if (enabled && load_points(index, negative, x, y)) add_affine(sum, x, y);
-#endif
-}
 
 void main() {
     begin();
     EACH_GROUP(t) {
+        OPERANDS
         uint first = t * length, end = t < count ? min(first + length, entry_count) : 0;
         uint head = NO_KEY, tail = NO_KEY, key = first < end ? keys[first] : NO_KEY;
-        bool continued = t > 0 && first < end && keys[first - 1] == key;
-        SUM sum;
-        IS_INFINITE(sum) = true;
-        for (uint j = 0; j < length; ++j) {
+        bool continued = t > 0 && first < end && keys[first - 1] == key, doubles = false;
+        SUM;
+        sum_infinity = true;
+        for (uint j = 0; j < length;) {
             uint i = first + j;
             bool enabled = i < end && key != NO_KEY;
-            add_entry(enabled, enabled ? entries[i] : 0, sum);
+            uint entry = enabled ? entries[i] : 0, index = entry & ~NEGATIVE;
+            bool negative = (entry & NEGATIVE) != 0;
+#ifdef GROUPED
+            bool infinity = load_points(PQ enabled, 2, index, negative);
+            add_points(PQ enabled, false, sum_infinity, infinity);
+#else
+            NUMBER x, y;
+            bool finite = enabled && load_points(index, negative, x, y);
+            doubles = finite && add_affine(x, y, doubles, SUM_ARGUMENTS);
+            if (doubles) continue; // the same entry once more
+#endif
             uint next = i + 1 < entry_count ? keys[i + 1] : NO_KEY;
             bool continues = i + 1 == end && next == key;
             if (enabled && (next != key || continues)) {
                 if (continued) {
                     head = key;
-                    store_partials(2 * t - 1, sum);
+                    if (continues) tail = key | EMPTY;
+                    store_partials(PQ 2 * t - 1, SUM_ARGUMENTS);
                 } else if (continues) {
                     tail = key;
-                    store_partials(2 * t, sum);
+                    store_partials(PQ 2 * t, SUM_ARGUMENTS);
                 } else {
-                    store_buckets(key, sum);
+                    store_buckets(PQ key, SUM_ARGUMENTS);
                 }
-                IS_INFINITE(sum) = true;
+                sum_infinity = true;
                 continued = false;
             }
             key = next;
+            ++j;
         }
         if (t < count && lane() == 0) {
             if (t > 0) partial_keys[2 * t - 1] = head;

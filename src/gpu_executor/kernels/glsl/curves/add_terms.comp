@@ -27,37 +27,13 @@ ELEMENTS_IN(1, q_number)
 layout(set = 0, binding = 2, std430) readonly buffer Scalars { uint scalars[]; };
 POINTS_OUT(4, result)
 
-// Loads P[index] or Q[index] to the registers of Q; returns whether it is the point at infinity.
-bool load_term(bool enabled, bool second, uint index) {
-    uint coordinates = second ? q_coordinates : p_coordinates;
-    wait_for_lanes();
-    if (enabled) {
-        [[dont_unroll]] for (uint k = lane(); k < 4 * DEGREE; k += LANES) {
-            NUMBER number;
-            if (k < coordinates * DEGREE) {
-                uint words[WORDS], at = index * coordinates * DEGREE + k;
-                if (second) load_q_number(at, words);
-                else load_p_number(at, words);
-                words_to_limbs(words, 0, number);
-                if (second && negates != 0 && k / DEGREE == 1) n_negate(number, number);
-            } else {
-                load_constant(ONE, number);
-                [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-                    number[i] = k % DEGREE == 0 ? number[i] : 0;
-                }
-            }
-            set_number(QX + k / DEGREE, k % DEGREE, number);
-        }
-    }
-    wait_for_lanes();
-    // x = y = 0 in affine form, ZZZ = 0 in XYZZ form.
-    uint first = coordinates == 2 ? QX : QZZZ;
-    return !enabled || (register_is_zero(first) && register_is_zero(first == QX ? QY : first));
-}
+LOAD_WORDS(p)
+LOAD_WORDS(q)
 
 void main() {
     begin();
     EACH_GROUP(t) {
+        OPERANDS
         bool infinity = true, has_q = q_coordinates != 0;
         uint row = t / segments, first = t % segments * length;
         // The steps of multiples: add Q, then double and add for each bit.
@@ -80,10 +56,13 @@ void main() {
                 enabled = enabled && first + step < columns;
             }
             bool other_infinity = true;
-            if (!doubles) other_infinity = load_term(enabled, second, index);
-            add_points(enabled, doubles, infinity, other_infinity);
+            if (second) {
+                other_infinity = load_q(PQ enabled, q_coordinates, index, negates != 0);
+            } else if (!doubles) {
+                other_infinity = load_p(PQ enabled, p_coordinates, index, false);
+            }
+            add_points(PQ enabled, doubles, infinity, other_infinity);
         }
-        if (t < count) store_result(t, infinity);
-        wait_for_lanes();
+        if (t < count) store_result(PQ t, infinity);
     }
 }

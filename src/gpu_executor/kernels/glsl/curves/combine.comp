@@ -1,9 +1,11 @@
-// Adds partial sums of buckets. `keys` has the bucket of each partial sum, or NO_KEY where there is
-// no sum. Partial sums of one bucket are neighbours, apart from places without a sum.
+// Adds partial sums of buckets. `keys` has the bucket of each partial sum, with the bit EMPTY where a
+// run goes on but has no sum, or NO_KEY where there is no run. Partial sums of one bucket are
+// neighbours.
 //
 // Group t adds the sums from t * length on, run by run. The sum of a run goes to its bucket if the
 // keys beside it show that the run is complete, else it is a partial sum of the next level, at the
-// places described in accumulate.comp. With one group every run is complete.
+// places described in accumulate.comp. Most runs cross the boundary of two elements of the level
+// before, so their two sums are here in one group. With one group every run is complete.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "coordinate.glsl"
@@ -17,43 +19,46 @@ LIMBS_OUT(3, buckets)
 layout(set = 0, binding = 4, std430) writeonly buffer PartialKeys { uint partial_keys[]; };
 LIMBS_OUT(5, partials)
 
-const uint NO_KEY = 0xFFFFFFFF;
+const uint NO_KEY = 0xFFFFFFFF, EMPTY = 0x80000000;
+
+// The bucket of a key, or NO_KEY.
+uint get_bucket(uint key) { return key == NO_KEY ? NO_KEY : key & ~EMPTY; }
 
 void main() {
     begin();
     EACH_GROUP(t) {
+        OPERANDS
         bool enabled = t < count;
         uint first = t * length, end = min(first + length, sum_count);
-        uint before = enabled && first > 0 ? keys[first - 1] : NO_KEY;
-        uint behind = enabled && end < sum_count ? keys[end] : NO_KEY;
+        uint before = enabled && first > 0 ? get_bucket(keys[first - 1]) : NO_KEY;
+        uint behind = enabled && end < sum_count ? get_bucket(keys[end]) : NO_KEY;
         uint head = NO_KEY, tail = NO_KEY, key = NO_KEY;
-        bool continued = false, first_run = true, infinity = true;
+        bool continued = false, infinity = true;
         for (uint j = 0; j <= length; ++j) {
             uint i = first + j;
-            bool has_sum = enabled && j < length && i < end && keys[i] != NO_KEY;
-            uint next = has_sum ? keys[i] : NO_KEY;
-            bool ends = key != NO_KEY && (j == length || (has_sum && next != key));
-            if (ends) {
-                bool continues = j == length && end < sum_count
-                              && (behind == NO_KEY || behind == key);
+            uint found = enabled && j < length && i < end ? keys[i] : NO_KEY;
+            uint next = get_bucket(found);
+            bool has_sum = found != NO_KEY && (found & EMPTY) == 0;
+            if (key != NO_KEY && (j == length || (next != NO_KEY && next != key))) {
+                bool continues = j == length && behind == key;
                 if (continued) {
                     head = key;
-                    store_partials(2 * t - 1, infinity);
+                    if (continues) tail = key | EMPTY;
+                    store_partials(PQ 2 * t - 1, infinity);
                 } else if (continues) {
                     tail = key;
-                    store_partials(2 * t, infinity);
+                    store_partials(PQ 2 * t, infinity);
                 } else {
-                    store_buckets(key, infinity);
+                    store_buckets(PQ key, infinity);
                 }
             }
-            if (has_sum && next != key) {
-                continued = first_run && first > 0 && (before == NO_KEY || before == next);
-                first_run = false;
+            if (next != NO_KEY && next != key) {
+                continued = key == NO_KEY && before == next;
                 key = next;
                 infinity = true;
             }
-            bool other_infinity = load_sums(has_sum, i, QX);
-            add_points(has_sum, false, infinity, other_infinity);
+            bool other_infinity = load_sums(PQ has_sum, i, TO_Q);
+            add_points(PQ has_sum, false, infinity, other_infinity);
         }
         if (enabled && lane() == 0) {
             if (t > 0) partial_keys[2 * t - 1] = head;

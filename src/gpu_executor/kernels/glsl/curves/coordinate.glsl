@@ -90,3 +90,11 @@ void n_to_words(NUMBER x, out uint z[WORDS]) {
 const uint COORDINATE_LIMBS = DEGREE * LIMBS;
 layout(constant_id = ID_NONRESIDUE) const int NONRESIDUE = -1;
 #endif
+
+// Runs the block that follows for each element t of this group; all groups of a subgroup run it
+// equally often, those without an element with enabled = false.
+#define EACH_GROUP(t)                                                                         \
+    uint t = gl_GlobalInvocationID.x / LANES;                                                 \
+    uint t##_stride = gl_NumWorkGroups.x * GROUPS;                                            \
+    for (uint t##_round = 0; t##_round < (count + t##_stride - 1) / t##_stride;               \
+         ++t##_round, t += t##_stride)
