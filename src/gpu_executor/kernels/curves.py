@@ -185,7 +185,8 @@ def curve_kernel(curve: CurveKey, operation: str, lanes: int, *, grouped: bool =
 @functools.cache
 def scalar_digits_kernel() -> Kernel:
     """Return the kernel that splits scalars into signed digits. Input: scalars; outputs: keys,
-    entries; push words: points, scalar_words, windows, window_bits, table_windows, batch_stride.
+    entries; push words: points, scalar_words, windows, window_bits, table_windows, set_stride,
+    sums_per_set, sets.
     """
     return Kernel.from_spirv(
         load_spirv("scalar_digits"),

@@ -70,7 +70,10 @@ class MsmPlan:
     tables: int = 1
     """Tables of multiples of the points: windows that use different tables share their buckets."""
     shares_points: bool = True
-    """Whether all sums of the batch have the same points."""
+    """Whether all sums of the batch have the same points; otherwise each has points of its own."""
+    point_sets: int | None = None
+    """Sets of points, if neither is so: sum b has set b // sums_per_set % point_sets."""
+    sums_per_set: int = 1
 
     @property
     def table_windows(self) -> int:
@@ -102,11 +105,9 @@ class MsmPlan:
         """Signed digits of all scalars."""
         return self.batch * self.windows * self.points
 
-    @property
-    def cost(self) -> float:
-        """The time of all additions, in mixed additions."""
-        addition = ADDITION_COST if self.entries >= GROUPED_ENTRIES else 1
-        return self.entries + self.all_buckets * ADDITIONS_PER_BUCKET * addition
+    def estimate_cost(self, addition_cost: float) -> float:
+        """The time of all additions, in mixed additions, if those of buckets take so many."""
+        return self.entries + self.all_buckets * ADDITIONS_PER_BUCKET * addition_cost
 
     def __str__(self) -> str:
         tables = f" and {self.tables} tables of multiples" if self.tables > 1 else ""
@@ -124,7 +125,11 @@ def plan_msm(points: int, batch: int, scalar_bits: int) -> MsmPlan:
         MsmPlan(points, batch, scalar_bits, bits)
         for bits in range(2, min(MAX_WINDOW_BITS, scalar_bits + 1) + 1)
     ]
-    return min(plans, key=lambda plan: plan.cost)
+
+    def estimate(plan: MsmPlan) -> float:
+        return plan.estimate_cost(ADDITION_COST if plan.entries >= GROUPED_ENTRIES else 1)
+
+    return min(plans, key=estimate)
 
 
 def plan_tables(
@@ -152,7 +157,7 @@ def plan_tables(
         tables = min(budget // nbytes, plan.windows)
         rows = -(-plan.windows // tables)
         plans.append(dataclasses.replace(plan, tables=-(-plan.windows // rows)))
-    return min(plans, key=lambda plan: plan.cost)
+    return min(plans, key=lambda plan: plan.estimate_cost(ADDITION_COST))
 
 
 def make_tables(
@@ -232,8 +237,9 @@ class Msm:
         """Write the signed digits of all scalars."""
         plan = self._plan
         words = scalars.nbytes // (4 * plan.batch * plan.points)
-        stride = 0 if plan.shares_points else plan.tables * plan.points
-        push = plan.points, words, plan.windows, plan.window_bits, plan.table_windows, stride
+        sets = plan.point_sets or (1 if plan.shares_points else plan.batch)
+        digits = plan.windows, plan.window_bits, plan.table_windows
+        push = plan.points, words, *digits, plan.tables * plan.points, plan.sums_per_set, sets
         arrays, count = (scalars, keys, entries), plan.batch * plan.points
         self._steps.append(Dispatch(scalar_digits_kernel(), arrays, count, push, grid_stride=True))
         self.submit()

@@ -6,15 +6,15 @@
 // The points are one or more tables of the same length: table k has the points times
 // 2^(k * table_windows * window_bits). So window w uses table w / table_windows, and the buckets of
 // window w % table_windows: bucket (b * table_windows + w % table_windows) * 2^(bits - 1)
-// + |digit| - 1. The tables of batch b begin at point b * batch_stride, which is 0 if all sums share
-// their points.
+// + |digit| - 1. Batch b has the set of tables b / sums_per_set % sets, which begins at set_stride
+// times its number.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "grid.glsl"
 
 layout(push_constant) uniform Push {
     uint count; uint points; uint scalar_words; uint windows; uint window_bits; uint table_windows;
-    uint batch_stride;
+    uint set_stride; uint sums_per_set; uint sets;
 };
 layout(set = 0, binding = 0, std430) readonly buffer Scalars { uint scalars[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Keys { uint keys[]; };
@@ -23,7 +23,7 @@ layout(set = 0, binding = 2, std430) writeonly buffer Entries { uint entries[]; 
 const uint NONE = 0xFFFFFFFF, NEGATIVE = 0x80000000;
 
 ELEMENTWISE(e) {
-    uint batch = e / points, point = e % points;
+    uint batch = e / points, point = e % points, first = batch / sums_per_set % sets * set_stride;
     uint buckets = 1u << (window_bits - 1), mask = 2 * buckets - 1, carry = 0;
     for (uint w = 0; w < windows; ++w) {
         uint bit = w * window_bits, word = bit / 32, offset = bit % 32;
@@ -37,7 +37,7 @@ ELEMENTWISE(e) {
         uint size = negative ? 2 * buckets - digit : digit;
         uint at = (batch * windows + w) * points + point;
         uint window = batch * table_windows + w % table_windows;
-        uint index = batch * batch_stride + w / table_windows * points + point;
+        uint index = first + w / table_windows * points + point;
         keys[at] = size == 0 ? NONE : window * buckets + size - 1;
         entries[at] = negative ? index | NEGATIVE : index;
     }
