@@ -27,7 +27,6 @@ MEASURED = ExecutorMeasurement(
 def test_every_quantity_is_measured() -> None:
     found = executor.measure_executor(jobs=20, small_jobs=5, rounds=1, budget=0.02)
     assert all(value > 0 for value in dataclasses.astuple(found))
-    assert found.submit_us > found.direct_us / 2  # the same work, and a worker thread's besides
 
 
 def test_targets_are_differences_and_ratios_within_one_run() -> None:

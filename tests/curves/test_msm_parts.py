@@ -39,6 +39,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(msm_parts, "COPIED_POINTS", 7)
     monkeypatch.setattr(msm_parts, "MAX_ENTRIES", 60)
     monkeypatch.setattr(msm_parts, "MAX_ENTRIES_ON_CPU", 60)
+    monkeypatch.setattr(msm_parts, "MAX_PART_ENTRIES", 60)
 
 
 @pytest.fixture
