@@ -46,6 +46,7 @@ _ARRAYS = {
     "sum_pairs": (2, 1),
     "join_windows": (2, 2),
     "add_terms": (4, 1),
+    "shift_points": (2, 1),
 }
 """The numbers of inputs and outputs."""
 _SINGLE = ("to_limb_form",)

@@ -209,6 +209,19 @@ def mul(curve: CurveKey, p: DeviceArray, scalars: ElementData) -> DeviceArray:
     return result
 
 
+def shift_points(curve: CurveKey, p: DeviceArray, tables: int, shift: int) -> DeviceArray:
+    """2^(k * shift) P for k below `tables`: XYZZ points (tables, ...)."""
+    device: ArrayDevice = p.storage.device
+    shape = get_shape(curve, p)
+    result = make_points(device, curve, tables, *shape)
+    count = math.prod(shape)
+    if count:
+        arrays = to_limb_form(device, curve, p), get_constants(device, curve), result
+        push = count_coordinates(curve, p), tables, shift
+        device.submit([make_dispatch(device, curve, "shift_points", arrays, count, push)])
+    return result
+
+
 def count_steps(
     device: ArrayDevice, curve: CurveKey, count: int, iterations: Mapping[int, int]
 ) -> int:

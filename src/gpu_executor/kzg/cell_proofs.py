@@ -1,0 +1,183 @@
+"""The proofs of all cells of blobs, on a device: the algorithm of Feist and Khovratovich (FK20).
+
+The proof of the cell at z, a root of unity of order 128, is the sum of z^k H[k] for k below 64.
+Here H[k] is the commitment to the polynomial without its 64 (k + 1) lowest coefficients, divided by
+X^(64 (k + 1)). With the coefficients in rows of 64, H is a sum of 64 correlations of a column of
+coefficients with points of the setup. So
+
+    u = the sum over the columns of transform(coefficients of a column) * transform(points)
+    proofs = transform(the lower half of inverse transform(u))
+
+The last line is a convolution of u with 65 fixed numbers: 1/2 at 0, and -1 / (64 (w^e - 1)) at
+odd e, where w is the root of unity of the transforms. Outputs with an even index thus depend on the
+u with an odd index and on their own u. Both steps are sums of 64 multiples of points:
+
+    u[k] = the sum over 64 columns                     128 fixed sets of 64 points
+    proofs[i] = u[i] / 2 + the sum over 64 odd e       2 sets of 64 points for each blob
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.curves import BLS12_381_G1, PointArray
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.fields import BLS12_381_FR, FieldArray
+from gpu_executor.graphs import graph
+from gpu_executor.ops.point_sets import make_set_tables, plan_sets, sum_sets
+
+if TYPE_CHECKING:
+    from gpu_executor.backend import Backend
+
+G1, FR = BLS12_381_G1, BLS12_381_FR
+CELL, COLUMNS, CELLS = 64, 64, 128
+"""Elements of a cell, columns of the coefficients, and cells of a blob."""
+HALF = CELLS // 2
+MAX_BLOBS = 128
+"""Blobs that are proved at once. They take about 40 MB of device memory each."""
+
+
+class CellProver:
+    """Proves all cells of blobs. It has tables of multiples of the points of a trusted setup."""
+
+    def __init__(self, gpu: Backend, monomial_points: PointArray) -> None:
+        """`monomial_points` are the 4,096 multiples of the generator by powers of the secret, on
+        the device."""
+        self._gpu = gpu
+        has_tables = gpu.device.kind != "cpu"
+        self._fixed = plan_sets(G1.key, COLUMNS, CELLS, has_tables=has_tables)
+        transformed = transform_points(gpu, monomial_points)
+        self._tables = make_set_tables(G1.key, self._fixed, _get_words(transformed))
+        taps: FieldArray = gpu.to_device(FR.encode(_list_taps()))
+        self._taps = _get_words(taps.in_form("canonical"))
+        self._order = reverse_bits(CELLS)
+        self._prove = graph(self._compute)
+
+    def prove(self, coefficients: FieldArray) -> PointArray:
+        """The proofs (n, 128) of polynomials (n, 4096) on the device, in the order of cells; affine
+        points on the device."""
+        if not len(coefficients):
+            return self._gpu.to_device(G1.infinity((0, CELLS)))  # type: ignore[no-any-return]
+        parts = [
+            self._prove(coefficients[first : first + MAX_BLOBS])
+            for first in range(0, len(coefficients), MAX_BLOBS)
+        ]
+        return parts[0] if len(parts) == 1 else G1.concatenate(parts)
+
+    def _compute(self, coefficients: FieldArray) -> PointArray:
+        halves = self._sum_columns(coefficients)
+        return (self._convolve(halves) + halves).affine()[:, self._order]
+
+    def _sum_columns(self, coefficients: FieldArray) -> PointArray:
+        """u / 2, (n, 128)."""
+        blobs = len(coefficients)
+        columns = coefficients.reshape(blobs, CELL, COLUMNS).transpose(0, 2, 1)
+        padded = self._gpu.to_device(FR.zeros((blobs, COLUMNS, CELLS)))
+        padded[:, :, : CELL - 1] = columns[:, :, 1:]
+        transformed = FR.ntt(padded) * pow(2, -1, FR.modulus)
+        scalars = _get_words(transformed.transpose(0, 2, 1).copy().in_form("canonical"))
+        scalars = scalars.reshape(blobs * CELLS, COLUMNS, -1)
+        sums = sum_sets(G1.key, self._fixed, self._tables, scalars)
+        return PointArray(G1, sums).reshape(blobs, CELLS)
+
+    def _convolve(self, halves: PointArray) -> PointArray:
+        """The sums over odd e, from u / 2: (n, 128)."""
+        blobs = len(halves)
+        sets = halves.reshape(blobs, HALF, 2).transpose(0, 2, 1).reshape(2 * blobs, HALF)
+        plan = plan_sets(G1.key, HALF, 2 * blobs, has_tables=True)
+        tables = make_set_tables(G1.key, plan, _get_words(sets.copy()))
+        taps = self._taps.broadcast_to((blobs, *self._taps.shape)).copy()
+        scalars = taps.reshape(blobs * CELLS, HALF, -1)
+        sums = sum_sets(G1.key, plan, tables, scalars, sums_per_set=HALF)
+        by_parity = PointArray(G1, sums).reshape(blobs, 2, HALF)
+        # The sums of inputs with an odd index are those of outputs with an even one.
+        return by_parity[:, ::-1].transpose(0, 2, 1).reshape(blobs, CELLS)
+
+
+def _list_taps() -> list[list[list[int]]]:
+    """Twice the numbers of the convolution: taps[q][i][j] for the inputs 2 j + q and the outputs
+    2 i + 1 - q."""
+    modulus = FR.modulus
+    root = _find_root()
+    inverses = [pow(HALF * (pow(root, e, modulus) - 1), -1, modulus) for e in range(1, CELLS, 2)]
+    values = [-2 * inverse % modulus for inverse in inverses]
+    return [
+        [
+            [values[(2 * i + 1 - q - 2 * j - q) % CELLS // 2] for j in range(HALF)]
+            for i in range(HALF)
+        ]
+        for q in range(2)
+    ]
+
+
+def _find_root() -> int:
+    """The root of unity of transforms of 128 elements: the transform of X at its second point."""
+    return int(FR.ntt(FR.encode([0, 1] + [0] * (CELLS - 2)))[1])
+
+
+def transform_points(gpu: Backend, points: PointArray) -> PointArray:
+    """The transforms of the columns of points at the powers -k of the root: (128, 64), affine.
+
+    Column r has the points r, r + 64, ...; the last of them takes no part. These are 20,000
+    multiples of points. A software device would take a minute for them, so there the host computes
+    them.
+    """
+    rows = points.affine().reshape(CELL, COLUMNS)[: CELL - 1]
+    if gpu.device.kind == "cpu":
+        return gpu.to_device(_transform_on_host(rows.to_host()))  # type: ignore[no-any-return]
+    # Decimation in frequency: the upper half of the 128 inputs is infinity, so the first step only
+    # multiplies. Afterwards both halves are transforms of 64 points.
+    root = pow(_find_root(), -1, FR.modulus)
+    lower = G1.concatenate([rows, gpu.to_device(G1.infinity((1, COLUMNS)))])
+    values = G1.stack([lower, lower * _list_powers(gpu, root, HALF)], axis=0)
+    length = HALF
+    while length > 1:
+        length, root = length // 2, root * root % FR.modulus
+        first, second = values[:, :length], values[:, length:]
+        turned = (first - second) * _list_powers(gpu, root, length)
+        values = G1.stack([first + second, turned], axis=1).reshape(-1, length, COLUMNS)
+    return values.reshape(CELLS, COLUMNS)[reverse_bits(CELLS)].affine()
+
+
+def _list_powers(gpu: Backend, root: int, count: int) -> FieldArray:
+    """The powers of a root, one for each row of points."""
+    powers = [[pow(root, each, FR.modulus)] for each in range(count)]
+    return gpu.to_device(FR.encode(powers))  # type: ignore[no-any-return]
+
+
+def reverse_bits(count: int) -> npt.NDArray[np.int64]:
+    """The numbers below a power of two with their bits reversed."""
+    bits = count.bit_length() - 1
+    return np.array([int(f"{index:0{bits}b}"[::-1], 2) for index in range(count)])
+
+
+def _transform_on_host(rows: PointArray) -> PointArray:
+    from py_arkworks_bls12381 import G1Point, Scalar
+
+    root = pow(_find_root(), -1, FR.modulus)
+    powers = [Scalar(pow(root, each, FR.modulus)) for each in range(HALF)]
+
+    def transform(values: list[Any], step: int) -> list[Any]:
+        if len(values) == 1:
+            return values
+        even, odd = transform(values[::2], 2 * step), transform(values[1::2], 2 * step)
+        turned = [odd[0], *(each * powers[i * step] for i, each in enumerate(odd[1:], 1))]
+        pairs = list(zip(even, turned, strict=True))
+        return [a + b for a, b in pairs] + [a - b for a, b in pairs]
+
+    encoded, missing = rows.to_bytes(), [G1Point.identity()] * (CELLS - len(rows))
+    columns = []
+    for column in range(COLUMNS):
+        own = [G1Point.from_compressed_bytes_unchecked(bytes(each)) for each in encoded[:, column]]
+        columns.append([bytes(each.to_xy_bytes_be()) for each in transform(own + missing, 1)])
+    found = np.frombuffer(b"".join(map(b"".join, columns)), np.uint8)
+    points = G1.from_bytes(found.reshape(COLUMNS, CELLS, -1), check=False)
+    return points.transpose(1, 0)
+
+
+def _get_words(array: PointArray | FieldArray) -> DeviceArray:
+    assert isinstance(array.data, DeviceArray)
+    return array.data
