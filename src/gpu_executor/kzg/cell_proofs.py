@@ -10,10 +10,12 @@ coefficients with points of the setup. So
 
 The last line is a convolution of u with 65 fixed numbers: 1/2 at 0, and -1 / (64 (w^e - 1)) at
 odd e, where w is the root of unity of the transforms. Outputs with an even index thus depend on the
-u with an odd index and on their own u. Both steps are sums of 64 multiples of points:
+u with an odd index and on their own u: two cyclic convolutions of 64 points. Each is a cyclic and a
+negacyclic one of 32 points, of the sums and of the differences of both halves of its inputs. All
+steps are sums of multiples of points:
 
-    u[k] = the sum over 64 columns                     128 fixed sets of 64 points
-    proofs[i] = u[i] / 2 + the sum over 64 odd e       2 sets of 64 points for each blob
+    u[k] = the sum over 64 columns          128 fixed sets of 64 points
+    convolutions                            4 sets of 32 points for each blob, 32 sums of each
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 G1, FR = BLS12_381_G1, BLS12_381_FR
 CELL, COLUMNS, CELLS = 64, 64, 128
 """Elements of a cell, columns of the coefficients, and cells of a blob."""
-HALF = CELLS // 2
+HALF, QUARTER = CELLS // 2, CELLS // 4
 MAX_BLOBS = 128
 """Blobs that are proved at once. They take about 40 MB of device memory each."""
 
@@ -86,29 +88,35 @@ class CellProver:
     def _convolve(self, halves: PointArray) -> PointArray:
         """The sums over odd e, from u / 2: (n, 128)."""
         blobs = len(halves)
-        sets = halves.reshape(blobs, HALF, 2).transpose(0, 2, 1).reshape(2 * blobs, HALF)
-        plan = plan_sets(G1.key, HALF, 2 * blobs, has_tables=True)
-        tables = make_set_tables(G1.key, plan, _get_words(sets.copy()))
+        by_parity = halves.reshape(blobs, HALF, 2).transpose(0, 2, 1)
+        first, second = by_parity[:, :, :QUARTER], by_parity[:, :, QUARTER:]
+        sets = G1.stack([first + second, first - second], axis=2).reshape(4 * blobs, QUARTER)
+        plan = plan_sets(G1.key, QUARTER, 4 * blobs, has_tables=True)
+        tables = make_set_tables(G1.key, plan, _get_words(sets))
         taps = self._taps.broadcast_to((blobs, *self._taps.shape)).copy()
-        scalars = taps.reshape(blobs * CELLS, HALF, -1)
-        sums = sum_sets(G1.key, plan, tables, scalars, sums_per_set=HALF)
-        by_parity = PointArray(G1, sums).reshape(blobs, 2, HALF)
+        scalars = taps.reshape(blobs * CELLS, QUARTER, -1)
+        sums = sum_sets(G1.key, plan, tables, scalars, sums_per_set=QUARTER)
+        convolved = PointArray(G1, sums).reshape(blobs, 2, 2, QUARTER)
+        cyclic, negacyclic = convolved[:, :, 0], convolved[:, :, 1]
+        outputs = G1.concatenate([cyclic + negacyclic, cyclic - negacyclic], axis=2)
         # The sums of inputs with an odd index are those of outputs with an even one.
-        return by_parity[:, ::-1].transpose(0, 2, 1).reshape(blobs, CELLS)
+        return outputs[:, ::-1].transpose(0, 2, 1).reshape(blobs, CELLS)
 
 
-def _list_taps() -> list[list[list[int]]]:
-    """Twice the numbers of the convolution: taps[q][i][j] for the inputs 2 j + q and the outputs
-    2 i + 1 - q."""
-    modulus = FR.modulus
-    root = _find_root()
-    inverses = [pow(HALF * (pow(root, e, modulus) - 1), -1, modulus) for e in range(1, CELLS, 2)]
-    values = [-2 * inverse % modulus for inverse in inverses]
+def _list_taps() -> list[list[list[list[int]]]]:
+    """Twice the numbers of the convolution, for the inputs 2 j + q and the outputs 2 i + 1 - q:
+    taps[q][0][i][j] of the cyclic convolution, taps[q][1][i][j] of the negacyclic one."""
+    modulus, root = FR.modulus, _find_root()
+    powers = [pow(root, e, modulus) for e in range(CELLS)]
+    values = [pow(HALF * (powers[e] - 1), -1, modulus) if e % 2 else 0 for e in range(CELLS)]
+
+    def get_tap(q: int, sign: int, offset: int) -> int:
+        e = 2 * offset + 1 - 2 * q
+        return -(values[e % CELLS] + sign * values[(e + HALF) % CELLS]) % modulus
+
+    numbers = range(QUARTER)
     return [
-        [
-            [values[(2 * i + 1 - q - 2 * j - q) % CELLS // 2] for j in range(HALF)]
-            for i in range(HALF)
-        ]
+        [[[get_tap(q, sign, i - j) for j in numbers] for i in numbers] for sign in (1, -1)]
         for q in range(2)
     ]
 
