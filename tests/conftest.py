@@ -56,12 +56,14 @@ on_both_paths = pytest.mark.parametrize(
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """pytest-xdist keeps the tests of a file in one worker, for what they share. The files of
-    tests/cluster share a cluster, and go to one worker together."""
+    tests/cluster share a cluster, those of tests/kzg trusted setups, and go to one worker
+    together."""
     from xdist.scheduler import LoadFileScheduling
 
     def group(nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "tests/cluster" if file.startswith("tests/cluster/") else file
+        folder = file.rpartition("/")[0]
+        return folder if folder in ("tests/cluster", "tests/kzg") else file
 
     scheduler = LoadFileScheduling(config, log)
     scheduler._split_scope = group

@@ -42,6 +42,7 @@ LAYERS: list[set[str]] = [
     {"fields"},  # the mathematics that users meet
     {"curves"},  # curves over these fields
     {"executor"},  # kernels on any device
+    {"kzg"},  # commitments and proofs of blobs
     {"cluster"},  # several machines
     {"telemetry.exporters"},  # export events; lower layers import them by name
     {"bench", "soak"},  # benchmarks and load tests

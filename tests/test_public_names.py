@@ -35,6 +35,7 @@ NAMES = [
     "fields",
     "graph",
     "kernels",
+    "kzg",
     "open_backend",
     "ops",
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_executor.version import __version__
 
 if TYPE_CHECKING:
-    from gpu_executor import cluster, curves, errors, fields, kernels, ops
+    from gpu_executor import cluster, curves, errors, fields, kernels, kzg, ops
     from gpu_executor.backend import open_backend
     from gpu_executor.cpu.backend import CpuBackend
     from gpu_executor.curves import Curve
@@ -60,6 +60,7 @@ __all__ = [
     "fields",
     "graph",
     "kernels",
+    "kzg",
     "open_backend",
     "ops",
 ]

@@ -15,6 +15,8 @@ GpuError
 +-- ElementRangeError                  a field element not below the modulus (also ValueError)
 +-- CurveError                         parameters that make no curve (also ValueError)
 |   +-- PointError                     not a point of the curve or of its group
++-- KzgArgumentError                   an argument of the wrong type or length (also ValueError)
++-- KzgDataError                       not a blob, cell, proof or trusted setup (also RuntimeError)
 +-- OutOfMemoryError                   device, pool or host is out of memory (also MemoryError)
 +-- ClosedError                        the backend or executor is closed (also RuntimeError)
 |   +-- ForkedError                    opened before fork(), used in the child
@@ -131,6 +133,15 @@ class PointError(CurveError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.curve, self.index, self.reason)
+
+
+class KzgArgumentError(GpuError, ValueError):
+    """An argument of a KZG function has the wrong type or length; names the argument."""
+
+
+class KzgDataError(GpuError, RuntimeError):
+    """The data of a KZG function are invalid: a field element that is not canonical, bytes that are
+    no point of the group, indices of cells, a trusted setup; names the item."""
 
 
 class OutOfMemoryError(GpuError, MemoryError):

@@ -1,0 +1,226 @@
+"""Cells of blobs and their recovery (EIP-7594).
+
+The 4,096 values of a blob are extended to 8,192, the values of the same polynomial at the 8192nd
+roots of unity in bit-reversed order: first the blob itself, then the values at the odd powers of
+the root. A cell is 64 of these, at h times the 64th roots of unity, where h depends on the cell.
+
+Recovery of P from 64 cells or more: Z is the product of X^64 - h^64 over the missing cells. It is 0
+where values are missing, so the values of P Z are known everywhere, and P Z has at most 8,192
+coefficients. On a coset Z has no zeros, and P is the quotient there. Z has one value on each cell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.errors import KzgDataError
+from gpu_executor.fields import BLS12_381_FR, FieldArray, eip4844
+from gpu_executor.kzg.cell_proofs import reverse_bits
+from gpu_executor.kzg.inputs import (
+    BYTES_PER_BLOB,
+    BYTES_PER_CELL,
+    BYTES_PER_PROOF,
+    CELLS_PER_EXT_BLOB,
+    FIELD_ELEMENTS_PER_BLOB,
+    FIELD_ELEMENTS_PER_CELL,
+    ByteRows,
+    Bytes,
+    Indices,
+    check_counts,
+    check_indices,
+    cut,
+    parse_array,
+    parse_bytes,
+    parse_index_array,
+    parse_index_list,
+    parse_list,
+    split_items,
+)
+from gpu_executor.kzg.proofs import MAX_BLOBS
+from gpu_executor.kzg.setup import TrustedSetup, check_setup
+
+MIN_CELLS = CELLS_PER_EXT_BLOB // 2
+"""Cells that determine a blob."""
+COSET = 7
+"""The vanishing polynomial of missing cells has no zeros on this coset: 7 generates the field's
+multiplicative group."""
+CellsAndProofs = tuple[list[bytes], list[bytes]]
+
+
+# --- ckzg's functions, and the same on arrays ---
+
+
+def compute_cells(blob: bytes, trusted_setup: TrustedSetup) -> list[bytes]:
+    """The 128 cells of a blob."""
+    setup = check_setup(trusted_setup)
+    cells = _extend(parse_bytes("blob", blob, BYTES_PER_BLOB), setup, prove=False)[0]
+    return split_items(cells[0])
+
+
+def compute_cells_batch(blobs: Bytes, trusted_setup: TrustedSetup) -> Bytes:
+    """The cells (n, 128, 2048) of blobs (n, 131072)."""
+    setup = check_setup(trusted_setup)
+    return _extend(parse_array("blobs", blobs, BYTES_PER_BLOB), setup, prove=False)[0]
+
+
+def compute_cells_and_kzg_proofs(blob: bytes, trusted_setup: TrustedSetup) -> CellsAndProofs:
+    """The 128 cells of a blob and their proofs."""
+    setup = check_setup(trusted_setup)
+    cells, proofs = _extend(parse_bytes("blob", blob, BYTES_PER_BLOB), setup, prove=True)
+    return split_items(cells[0]), split_items(proofs[0])
+
+
+def compute_cells_and_kzg_proofs_batch(
+    blobs: Bytes, trusted_setup: TrustedSetup
+) -> tuple[Bytes, Bytes]:
+    """The cells (n, 128, 2048) of blobs (n, 131072) and their proofs (n, 128, 48)."""
+    setup = check_setup(trusted_setup)
+    return _extend(parse_array("blobs", blobs, BYTES_PER_BLOB), setup, prove=True)
+
+
+def recover_cells_and_kzg_proofs(
+    cell_indices: list[int], cells: list[bytes], trusted_setup: TrustedSetup
+) -> CellsAndProofs:
+    """All cells of a blob and their proofs, from 64 cells or more in ascending order.
+
+    Cells that are not those of one blob raise `KzgDataError`.
+    """
+    setup = check_setup(trusted_setup)
+    indices = parse_index_list("cell_indices", cell_indices)
+    rows = parse_list("cells", cells, BYTES_PER_CELL)
+    check_counts({"cell_indices": len(indices), "cells": len(rows)})
+    joined = ByteRows("cells", rows.data.reshape(1, -1), None)
+    found, proofs = _recover(indices.reshape(1, -1), joined, setup)
+    return split_items(found[0]), split_items(proofs[0])
+
+
+def recover_cells_and_kzg_proofs_batch(
+    cell_indices: npt.NDArray[Any], cells: Bytes, trusted_setup: TrustedSetup
+) -> tuple[Bytes, Bytes]:
+    """All cells (n, 128, 2048) of blobs and their proofs (n, 128, 48), from cells (n, k, 2048) with
+    the indices (n, k), ascending in each row; k is 64 or more."""
+    setup = check_setup(trusted_setup)
+    indices = parse_index_array("cell_indices", cell_indices, 2)
+    rows = parse_array("cells", cells, indices.shape[1], BYTES_PER_CELL)
+    check_counts({"cell_indices": len(indices), "cells": len(rows)})
+    return _recover(indices, rows, setup)
+
+
+# --- on the device ---
+
+
+def _extend(blobs: ByteRows, setup: TrustedSetup, *, prove: bool) -> tuple[Bytes, Bytes]:
+    """The cells of blobs, and their proofs if wanted."""
+    values = blobs.load_elements()
+    cells = np.empty((len(blobs), 2, BYTES_PER_BLOB), np.uint8)
+    proofs = np.empty((len(blobs), CELLS_PER_EXT_BLOB, BYTES_PER_PROOF), np.uint8)
+    cells[:, 0] = blobs.data
+    for part in cut(len(blobs), MAX_BLOBS):
+        coefficients = eip4844.coefficients(setup.to_device(values[part]))
+        second = _evaluate_second_half(coefficients)
+        points = setup.cell_prover.prove(coefficients) if prove else None
+        cells[part, 1] = eip4844.to_blob(second)  # while the device computes the proofs
+        if points is not None:
+            proofs[part] = points.to_bytes()
+    return cells.reshape(len(blobs), CELLS_PER_EXT_BLOB, BYTES_PER_CELL), proofs
+
+
+def _evaluate_second_half(coefficients: FieldArray) -> FieldArray:
+    """The values of polynomials in the last 64 cells, in canonical form."""
+    root = _get_root(2 * FIELD_ELEMENTS_PER_BLOB)
+    return BLS12_381_FR.ntt(coefficients, coset=root, order_out="reversed").in_form("canonical")
+
+
+def _recover(given: npt.NDArray[Any], cells: ByteRows, setup: TrustedSetup) -> tuple[Bytes, Bytes]:
+    """All cells of blobs and their proofs; given are indices (n, k) and rows of k cells."""
+    indices = check_indices("cell_indices", given)
+    _check_order(indices, cells)
+    values = cells.load_elements()
+    count = len(cells)
+    found = np.empty((count, 2, BYTES_PER_BLOB), np.uint8)
+    proofs = np.empty((count, CELLS_PER_EXT_BLOB, BYTES_PER_PROOF), np.uint8)
+    for part in cut(count, MAX_BLOBS):
+        coefficients = _interpolate(indices[part], values[part], setup)
+        first = eip4844.values_of(coefficients).in_form("canonical")
+        second = _evaluate_second_half(coefficients)
+        points = setup.cell_prover.prove(coefficients)
+        found[part, 0] = eip4844.to_blob(first)  # while the device computes the proofs
+        found[part, 1] = eip4844.to_blob(second)
+        recovered = found[part].reshape(-1, CELLS_PER_EXT_BLOB, BYTES_PER_CELL)
+        _check_recovered(recovered, indices[part], cells, part.start)
+        proofs[part] = points.to_bytes()
+    return found.reshape(count, CELLS_PER_EXT_BLOB, BYTES_PER_CELL), proofs
+
+
+def _check_recovered(recovered: Bytes, indices: Indices, cells: ByteRows, start: int) -> None:
+    """Raise unless recovered cells (n, 128, 2048) are those that were given, from item `start`."""
+    again = np.take_along_axis(recovered, indices[:, :, np.newaxis], axis=1)
+    given = cells.data[start : start + len(indices)]
+    different = (again.reshape(given.shape) != given).any(axis=1)
+    if different.any():
+        item = cells.describe(start + int(different.argmax()))
+        raise KzgDataError(f"{item} are not cells of one blob; verify cells before recovery")
+
+
+def _check_order(indices: Indices, cells: ByteRows) -> None:
+    count = indices.shape[1]
+    if not MIN_CELLS <= count <= CELLS_PER_EXT_BLOB:
+        raise KzgDataError(
+            f"there are {count} cells of a blob; recovery takes {MIN_CELLS} to {CELLS_PER_EXT_BLOB}"
+        )
+    ascending = (np.diff(indices, axis=1) > 0).all(axis=1)
+    if not ascending.all():
+        item = ByteRows("cell_indices", cells.data, cells.numbers).describe(int(ascending.argmin()))
+        raise KzgDataError(f"{item} must be in ascending order without duplicates")
+
+
+def _interpolate(indices: Indices, values: FieldArray, setup: TrustedSetup) -> FieldArray:
+    """The coefficients (n, 4096) of the polynomials with values (n, k * 64) in cells of indices (n,
+    k), on the device."""
+    field, count = BLS12_381_FR, len(indices)
+    received = np.zeros((count, CELLS_PER_EXT_BLOB), np.bool_)
+    np.put_along_axis(received, indices, True, axis=1)
+    patterns, which = np.unique(received, axis=0, return_inverse=True)
+    # A missing cell is a factor of the vanishing polynomial; the factor of another cell is 1.
+    missing = field.encode((~patterns).astype(np.int64)[:, np.newaxis])
+    factors = setup.to_device(missing) * setup.get(_make_factors) + 1
+    vanishing = field.prod(factors, axis=-1)
+    vanishing = vanishing.reshape(len(patterns), 2, CELLS_PER_EXT_BLOB, 1)[which.ravel()]
+    shape = (count, CELLS_PER_EXT_BLOB, FIELD_ELEMENTS_PER_CELL)
+    extended = setup.to_device(field.zeros(shape))
+    rows = np.arange(count)[:, np.newaxis]
+    extended[rows, indices] = setup.to_device(values).reshape(
+        count, indices.shape[1], FIELD_ELEMENTS_PER_CELL
+    )
+    known = (extended * vanishing[:, 0]).reshape(count, -1)
+    product = field.intt(known, order_in="reversed")
+    on_coset = field.ntt(product, coset=COSET, order_out="reversed").reshape(*shape)
+    quotient = (on_coset * field.inverse(vanishing[:, 1])).reshape(count, -1)
+    coefficients = field.intt(quotient, coset=COSET, order_in="reversed")
+    return coefficients[:, :FIELD_ELEMENTS_PER_BLOB]
+
+
+def _make_factors(setup: TrustedSetup) -> FieldArray:
+    """x^64 - h^64 - 1 for the x of every cell, then for the x of every cell on the coset, and for
+    the h of every cell: (256, 128), on the device."""
+    p = BLS12_381_FR.modulus
+    powers = [pow(each, FIELD_ELEMENTS_PER_CELL, p) for each in list_shifts()]
+    scale = pow(COSET, FIELD_ELEMENTS_PER_CELL, p)
+    points = [*powers, *[each * scale % p for each in powers]]
+    found = [[(x - h - 1) % p for h in powers] for x in points]
+    return setup.to_device(BLS12_381_FR.encode(found))
+
+
+def list_shifts() -> list[int]:
+    """h of every cell: the values of the cell are at h times the 64th roots of unity."""
+    root = _get_root(CELLS_PER_EXT_BLOB * FIELD_ELEMENTS_PER_CELL)
+    indices = reverse_bits(CELLS_PER_EXT_BLOB).tolist()
+    return [pow(root, each, BLS12_381_FR.modulus) for each in indices]
+
+
+def _get_root(order: int) -> int:
+    """The root of unity of that order whose powers are the points of a transform."""
+    return pow(7, (BLS12_381_FR.modulus - 1) // order, BLS12_381_FR.modulus)

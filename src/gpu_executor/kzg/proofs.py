@@ -1,0 +1,200 @@
+"""Commitments to blobs, and proofs of the values of their polynomials (EIP-4844).
+
+The values p[i] of a blob belong to the roots of unity w[i] in bit-reversed order. At a point z that
+is no root, p(z) = (1 - z^4096) / 4096 * sum of p[i] w[i] / (w[i] - z). The proof is the commitment
+to the quotient q = (p - p(z)) / (X - z), by its values q[i] = (p[i] - p(z)) / (w[i] - z). If z is
+the root w[m], then p(z) = p[m] and q[m] = -1 / w[m] * sum of q[i] w[i] over i != m.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from gpu_executor.curves import BLS12_381_G1
+from gpu_executor.fields import BLS12_381_FR, FieldArray, eip4844
+from gpu_executor.kzg import pairing
+from gpu_executor.kzg.inputs import (
+    BYTES_PER_BLOB,
+    BYTES_PER_COMMITMENT,
+    BYTES_PER_FIELD_ELEMENT,
+    FIELD_ELEMENTS_PER_BLOB,
+    ByteRows,
+    Bytes,
+    check_counts,
+    cut,
+    parse_array,
+    parse_bytes,
+)
+from gpu_executor.kzg.setup import TrustedSetup, check_setup
+
+CHALLENGE_DOMAIN = b"FSBLOBVERIFY_V1_" + FIELD_ELEMENTS_PER_BLOB.to_bytes(16, "big")
+MAX_BLOBS = 128
+"""Blobs that are computed together; a larger batch is cut. An array of their values has 16 MiB."""
+HASH_THREADS = min(8, os.cpu_count() or 1)
+
+
+# --- ckzg's functions, and the same on arrays ---
+
+
+def blob_to_kzg_commitment(blob: bytes, trusted_setup: TrustedSetup) -> bytes:
+    """The commitment to a blob."""
+    setup = check_setup(trusted_setup)
+    return commit(parse_bytes("blob", blob, BYTES_PER_BLOB), setup).tobytes()
+
+
+def blob_to_kzg_commitment_batch(blobs: Bytes, trusted_setup: TrustedSetup) -> Bytes:
+    """The commitments (n, 48) to blobs (n, 131072)."""
+    setup = check_setup(trusted_setup)
+    return commit(parse_array("blobs", blobs, BYTES_PER_BLOB), setup)
+
+
+def compute_kzg_proof(
+    blob: bytes, z_bytes: bytes, trusted_setup: TrustedSetup
+) -> tuple[bytes, bytes]:
+    """The proof for the value of a blob's polynomial at z, and that value."""
+    setup = check_setup(trusted_setup)
+    rows = parse_bytes("blob", blob, BYTES_PER_BLOB)
+    points = parse_bytes("z", z_bytes, BYTES_PER_FIELD_ELEMENT)
+    proofs, values = prove(rows, points.to_ints(), setup)
+    return proofs.tobytes(), values.tobytes()
+
+
+def compute_kzg_proof_batch(
+    blobs: Bytes, z: Bytes, trusted_setup: TrustedSetup
+) -> tuple[Bytes, Bytes]:
+    """The proofs (n, 48) and values (n, 32) of blobs (n, 131072) at z (n, 32)."""
+    setup = check_setup(trusted_setup)
+    rows = parse_array("blobs", blobs, BYTES_PER_BLOB)
+    points = parse_array("z", z, BYTES_PER_FIELD_ELEMENT)
+    check_counts({"blobs": len(rows), "z": len(points)})
+    return prove(rows, points.to_ints(), setup)
+
+
+def compute_blob_kzg_proof(
+    blob: bytes, commitment_bytes: bytes, trusted_setup: TrustedSetup
+) -> bytes:
+    """The proof that a commitment is the one to a blob."""
+    setup = check_setup(trusted_setup)
+    rows = parse_bytes("blob", blob, BYTES_PER_BLOB)
+    commitments = parse_bytes("commitment", commitment_bytes, BYTES_PER_COMMITMENT)
+    return prove_commitments(rows, commitments, setup).tobytes()
+
+
+def compute_blob_kzg_proof_batch(
+    blobs: Bytes, commitments: Bytes, trusted_setup: TrustedSetup
+) -> Bytes:
+    """The proofs (n, 48) that commitments (n, 48) are those to blobs (n, 131072)."""
+    setup = check_setup(trusted_setup)
+    rows = parse_array("blobs", blobs, BYTES_PER_BLOB)
+    points = parse_array("commitments", commitments, BYTES_PER_COMMITMENT)
+    check_counts({"blobs": len(rows), "commitments": len(points)})
+    return prove_commitments(rows, points, setup)
+
+
+# --- on the device ---
+
+
+def commit(blobs: ByteRows, setup: TrustedSetup) -> Bytes:
+    """The commitments (n, 48) to blobs."""
+    values = blobs.load_elements()
+    parts = [
+        BLS12_381_G1.msm(setup.lagrange_table, setup.to_device(values[part])).to_bytes()
+        for part in cut(len(blobs), MAX_BLOBS)
+    ]
+    return _join(parts, BYTES_PER_COMMITMENT)
+
+
+def prove_commitments(blobs: ByteRows, commitments: ByteRows, setup: TrustedSetup) -> Bytes:
+    """The proofs of blobs at the challenges that belong to their commitments."""
+    pairing.load_points(commitments)  # refuses what is no point of the group
+    return prove(blobs, compute_challenges(blobs, commitments), setup)[0]
+
+
+def prove(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> tuple[Bytes, Bytes]:
+    """The proofs (n, 48) and values (n, 32) of blobs at one point each."""
+    values = blobs.load_elements()
+    proofs, results = [], []
+    for part in cut(len(blobs), MAX_BLOBS):
+        y, quotients = _divide(setup.to_device(values[part]), z[part], setup)
+        proofs.append(BLS12_381_G1.msm(setup.lagrange_table, quotients).to_bytes())
+        results.append(BLS12_381_FR.to_bytes(y))
+    return _join(proofs, BYTES_PER_COMMITMENT), _join(results, BYTES_PER_FIELD_ELEMENT)
+
+
+def evaluate(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> list[int]:
+    """The values of blobs' polynomials at one point each."""
+    values = blobs.load_elements()
+    found: list[int] = []
+    for part in cut(len(blobs), MAX_BLOBS):
+        y, _ = _evaluate(setup.to_device(values[part]), z[part], setup)
+        found += y.tolist()
+    return found
+
+
+def compute_challenges(blobs: ByteRows, commitments: ByteRows) -> list[int]:
+    """The points at which blobs are opened: hashes of the blobs and their commitments."""
+
+    def compute(index: int) -> int:
+        digest = hashlib.sha256(CHALLENGE_DOMAIN)
+        digest.update(blobs.data[index].data)
+        digest.update(commitments.data[index].tobytes())
+        return int.from_bytes(digest.digest(), "big") % BLS12_381_FR.modulus
+
+    if len(blobs) <= 1:
+        return [compute(index) for index in range(len(blobs))]
+    with ThreadPoolExecutor(HASH_THREADS) as threads:  # hashing releases the GIL
+        return list(threads.map(compute, range(len(blobs))))
+
+
+def _evaluate(
+    values: FieldArray, z: Sequence[int], setup: TrustedSetup
+) -> tuple[FieldArray, FieldArray]:
+    """The values at z of polynomials with values (n, 4096), and 1 / (w[i] - z), 0 if w[i] is z."""
+    p, domain, roots = BLS12_381_FR.modulus, setup.get(_make_domain), setup.get(_list_roots)
+    at = setup.to_device(BLS12_381_FR.encode(list(z))).reshape(len(z), 1)
+    inverses = BLS12_381_FR.inverse(domain - at)
+    size = FIELD_ELEMENTS_PER_BLOB
+    shrink = pow(size, -1, p)
+    factors = [(1 - pow(each, size, p)) * shrink % p for each in z]
+    sums = BLS12_381_FR.sum(values * domain * inverses, axis=1)
+    y = sums * setup.to_device(BLS12_381_FR.encode(factors))
+    for row, each in enumerate(z):
+        if each in roots:
+            y[row] = values[row, roots[each]]
+    return y, inverses
+
+
+def _divide(
+    values: FieldArray, z: Sequence[int], setup: TrustedSetup
+) -> tuple[FieldArray, FieldArray]:
+    """The values y at z, and the values (n, 4096) of the quotients (p - y) / (X - z)."""
+    y, inverses = _evaluate(values, z, setup)
+    quotients = (values - y.reshape(len(z), 1)) * inverses
+    domain, roots = setup.get(_make_domain), setup.get(_list_roots)
+    for row, each in enumerate(z):
+        if each in roots:
+            total = BLS12_381_FR.sum(quotients[row] * domain)
+            factor = -pow(each, -1, BLS12_381_FR.modulus)
+            quotients[row, roots[each]] = total * factor
+    return y, quotients
+
+
+def _make_domain(setup: TrustedSetup) -> FieldArray:
+    """The roots of unity in a blob's order, on the device."""
+    return setup.to_device(eip4844.domain())
+
+
+def _list_roots(_setup: TrustedSetup) -> dict[int, int]:
+    """The index in a blob of every root of unity."""
+    found: list[Any] = eip4844.domain().tolist()
+    return {root: index for index, root in enumerate(found)}
+
+
+def _join(parts: list[Bytes], width: int) -> Bytes:
+    return np.concatenate([np.zeros((0, width), np.uint8), *parts])

@@ -1,0 +1,246 @@
+"""`TrustedSetup`: the points of a KZG ceremony on a device, and tables of their multiples.
+
+Every KZG function takes a setup last, as ckzg's functions do.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from gpu_executor.arguments import describe
+from gpu_executor.backend import Backend
+from gpu_executor.curves import BLS12_381_G1, PointArray, PointTable
+from gpu_executor.errors import ClosedError, KzgArgumentError, KzgDataError, PointError
+from gpu_executor.executor import GpuExecutor
+from gpu_executor.fields import BLS12_381_FR, FieldArray
+from gpu_executor.fork import raise_forked
+from gpu_executor.kzg import pairing
+from gpu_executor.kzg.cell_proofs import CellProver, reverse_bits
+from gpu_executor.kzg.inputs import ByteRows, make_point_error
+from gpu_executor.kzg.setup_file import (
+    G1_POINTS,
+    SetupBytes,
+    read_checked_points,
+    read_setup,
+    write_checked_points,
+)
+from gpu_executor.settings import Settings
+
+T = TypeVar("T")
+MAX_PRECOMPUTE = 15
+"""ckzg's largest `precompute`."""
+HOST_DECODES = ("cpu",)
+"""The kinds of devices for which arkworks decodes and checks points: it takes 0.2 ms a point, and
+lavapipe 1.4 ms."""
+
+
+def load_trusted_setup(
+    path: Any = None, precompute: int = 0, *, gpu: Backend | None = None, memory: int | None = None
+) -> TrustedSetup:
+    """Load a trusted setup in ckzg's text format from a path or a file object; without one,
+    mainnet's setup.
+
+    `precompute` is checked as ckzg does (0 to 15) and not used: `memory` bounds the bytes of the
+    table for commitments on the device. `gpu` is an executor or a backend with device arrays, which
+    stays the caller's; without one the setup opens a `GpuExecutor` and owns it.
+    """
+    if not isinstance(precompute, int):
+        raise KzgArgumentError(f"precompute must be an integer, not {describe(precompute)}")
+    if not 0 <= precompute <= MAX_PRECOMPUTE:
+        raise KzgDataError(f"precompute is {precompute}; it must be from 0 to {MAX_PRECOMPUTE}")
+    if gpu is not None and (not isinstance(gpu, Backend) or gpu.array_device is None):
+        raise KzgArgumentError(
+            f"gpu must be an executor or a backend with device arrays, not {describe(gpu)}"
+        )
+    found = read_setup(path)
+    if gpu is not None:
+        return TrustedSetup(found, gpu, owns=False, memory=memory)
+    opened = GpuExecutor()
+    try:
+        return TrustedSetup(found, opened, owns=True, memory=memory)
+    except BaseException:
+        opened.close()
+        raise
+
+
+class TrustedSetup:
+    """The points of a trusted setup, checked, on a device. Threads may share it."""
+
+    def __init__(self, found: SetupBytes, gpu: Backend, *, owns: bool, memory: int | None) -> None:
+        self.source = found.source
+        self.digest = found.digest
+        """SHA-256 of the compressed points, in hexadecimal digits."""
+        self._gpu = gpu
+        self._owns, self._memory = owns, memory
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._made: dict[Callable[..., Any], Any] = {}
+        self._closed = False
+        self.g2_powers = pairing.load_g2_powers(found)
+        """The powers 0 to 64 of the secret in G2."""
+        points = self._load_points(found)
+        self.lagrange: PointArray = points[:G1_POINTS]
+        """The Lagrange polynomials at the secret, in the order of a blob's values."""
+        self.powers: PointArray = points[G1_POINTS:]
+        """The powers 0 to 4095 of the secret in G1."""
+
+    # --- points ---
+
+    def _load_points(self, found: SetupBytes) -> PointArray:
+        """The Lagrange points in bit-reversed order, then the powers, on the device."""
+        folder = Settings.from_environment().cache_dir
+        layout = BLS12_381_G1.get_layout("affine")
+        count = 2 * G1_POINTS
+        words = read_checked_points(folder, self.digest, count * layout.element_bytes)
+        if words is not None:
+            shape = (count, *layout.element_shape)
+            data = np.frombuffer(words, layout.column_dtype).reshape(shape)
+            loaded: PointArray = self._gpu.to_device(PointArray(BLS12_381_G1, data))
+            return loaded
+        order = reverse_bits(G1_POINTS)
+        points = self._decode(
+            ByteRows(f"{found.source}: Lagrange points", found.lagrange[order], order.tolist()),
+            ByteRows(f"{found.source}: powers of G1", found.powers, range(G1_POINTS)),
+        )
+        self._check_consistency(found.source, points)
+        write_checked_points(folder, self.digest, points.affine().to_host().numpy().tobytes())
+        return points
+
+    def _check_consistency(self, source: str, points: PointArray) -> None:
+        """Raise unless the points are the powers of the secret of G2, and the Lagrange polynomials
+        at it.
+
+        The commitment to a random polynomial is the same from its values as from its coefficients.
+        Times the secret, it is the commitment to the polynomial times X.
+        """
+        weights = BLS12_381_FR.encode(pairing.draw_weights(G1_POINTS - 1))
+        zero = BLS12_381_FR.zeros(1)
+        lower = self.to_device(BLS12_381_FR.concatenate([weights, zero]))
+        upper = self.to_device(BLS12_381_FR.concatenate([zero, weights]))
+        powers = points[G1_POINTS:]
+        values = BLS12_381_FR.ntt(lower, order_out="reversed")
+        sums = BLS12_381_G1.msm(powers, BLS12_381_FR.stack([lower, upper]))
+        by_values = BLS12_381_G1.msm(points[:G1_POINTS], values)
+        both = BLS12_381_G1.concatenate([sums, by_values.reshape(1)])
+        at_power, at_next, at_values = pairing.load_trusted(both.to_bytes())
+        if at_values != at_power:
+            raise KzgDataError(
+                f"{source}: the Lagrange points are not those of the powers in G1; they must be in "
+                "natural order"
+            )
+        if not pairing.pairings_equal(at_next, self.g2_powers[0], at_power, self.g2_powers[1]):
+            raise KzgDataError(f"{source}: the points of G1 are not the powers of the secret of G2")
+
+    def load_points(self, *arguments: ByteRows) -> list[PointArray]:
+        """The points of every argument, checked, on the device."""
+        self._check_usable()
+        points = self._decode(*arguments)
+        ends = np.cumsum([len(rows) for rows in arguments]).tolist()
+        return [points[end - len(rows) : end] for rows, end in zip(arguments, ends, strict=True)]
+
+    def _decode(self, *arguments: ByteRows) -> PointArray:
+        """The points of all arguments, one after the other, checked, on the device."""
+        if self._gpu.device.kind in HOST_DECODES:
+            data = np.concatenate([pairing.uncompress(rows) for rows in arguments])
+            return BLS12_381_G1.from_bytes(data, compressed=False, check=False, device=self._gpu)
+        data = np.concatenate([rows.data for rows in arguments])
+        try:
+            return BLS12_381_G1.from_bytes(data, device=self._gpu)
+        except PointError as error:
+            index = error.index
+            for rows in arguments:
+                if index < len(rows):
+                    raise make_point_error(rows, index, error.reason) from None
+                index -= len(rows)
+            raise
+
+    # --- what functions share ---
+
+    @property
+    def gpu(self) -> Backend:
+        """The executor or backend that computes."""
+        self._check_usable()
+        return self._gpu
+
+    def to_device(self, array: FieldArray) -> FieldArray:
+        """Copy elements to the device."""
+        copied: FieldArray = self.gpu.to_device(array)
+        return copied
+
+    def get(self, make: Callable[[TrustedSetup], T]) -> T:
+        """What a function makes of this setup, made once and kept."""
+        self._check_usable()
+        with self._lock:
+            if make not in self._made:
+                self._made[make] = make(self)
+            found: T = self._made[make]
+            return found
+
+    @property
+    def lagrange_table(self) -> PointTable:
+        """Multiples of the Lagrange points."""
+        return self.get(_make_lagrange_table)
+
+    @property
+    def cell_prover(self) -> CellProver:
+        """What computes the proofs of cells."""
+        return self.get(_make_cell_prover)
+
+    # --- lifetime ---
+
+    def close(self) -> None:
+        """Free the points and tables; close the executor if the setup opened it."""
+        if self._closed or os.getpid() != self._process:
+            return
+        self._closed = True
+        with self._lock:
+            self._made.clear()
+            del self.lagrange, self.powers
+        if self._owns:
+            self._gpu.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._process:
+            raise_forked()
+        if self._closed:
+            raise ClosedError("the trusted setup is closed; load_trusted_setup loads another one")
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<TrustedSetup {self.digest[:16]} of {self.source}, closed>"
+        if os.getpid() != self._process:
+            return f"<TrustedSetup {self.digest[:16]} of {self.source}, of the parent process>"
+        with self._lock:
+            table = self._made.get(_make_lagrange_table)
+        tables = "no table yet" if table is None else f"tables of {table.nbytes:,} bytes"
+        device = self.lagrange.device.info.name
+        return f"<TrustedSetup {self.digest[:16]} of {self.source} on {device}: {tables}>"
+
+
+def check_setup(setup: Any) -> TrustedSetup:
+    """The setup, if it is one that can be used."""
+    if not isinstance(setup, TrustedSetup):
+        raise KzgArgumentError(
+            f"the trusted setup is {describe(setup)}; load_trusted_setup loads one"
+        )
+    setup._check_usable()
+    return setup
+
+
+def _make_lagrange_table(setup: TrustedSetup) -> PointTable:
+    return BLS12_381_G1.precompute(setup.lagrange, memory=setup._memory)
+
+
+def _make_cell_prover(setup: TrustedSetup) -> CellProver:
+    return CellProver(setup.gpu, setup.powers)

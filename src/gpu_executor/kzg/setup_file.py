@@ -1,0 +1,160 @@
+"""Trusted setups as text, in ckzg's format, and the checked points of a setup on disk.
+
+The text has the numbers 4096 and 65, then one compressed point in hexadecimal digits a line: 4,096
+points of G1 in Lagrange form in natural order, 65 powers of the secret in G2, and 4,096 powers in
+G1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpu_executor.arguments import describe
+from gpu_executor.errors import KzgArgumentError, KzgDataError
+from gpu_executor.files import read_own_file, write_atomically
+from gpu_executor.kzg.inputs import Bytes
+
+G1_POINTS, G2_POINTS = 4096, 65
+G1_BYTES, G2_BYTES = 48, 96
+MAGIC = b"gxkzg1\n\n"
+MAX_CACHE_BYTES = 8 << 20
+log = logging.getLogger("gpu_executor.kzg")
+
+
+@dataclass(frozen=True)
+class SetupBytes:
+    """The compressed points of a trusted setup."""
+
+    source: str
+    """Where the setup is from, for messages."""
+    lagrange: Bytes
+    """(4096, 48), in natural order."""
+    g2_powers: Bytes
+    """(65, 96)."""
+    powers: Bytes
+    """(4096, 48)."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all points."""
+        parts = (self.lagrange, self.g2_powers, self.powers)
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+
+
+def read_setup(source: Any) -> SetupBytes:
+    """Read a setup from a path or a file object; None is mainnet's, which eth-account has."""
+    if source is None:
+        return _parse_setup("mainnet's trusted setup", _read_mainnet())
+    if isinstance(source, str | Path):
+        try:
+            text = Path(source).read_bytes()
+        except OSError as error:
+            raise KzgDataError(f"the trusted setup {source} cannot be read: {error}") from None
+        return _parse_setup(str(source), text)
+    if not hasattr(source, "read"):
+        raise KzgArgumentError(
+            f"a trusted setup is a path or a file object, not {describe(source)}; None is mainnet's"
+        )
+    found = source.read()
+    name = str(getattr(source, "name", "the trusted setup"))
+    return _parse_setup(name, found if isinstance(found, bytes) else str(found).encode())
+
+
+def _read_mainnet() -> bytes:
+    from importlib.resources import files
+
+    try:
+        folder = files("eth_account")
+    except ModuleNotFoundError:
+        raise KzgDataError(
+            "mainnet's trusted setup comes with eth-account, which is not installed: pip install "
+            "'gpu-executor[kzg]', or give the path of a trusted setup"
+        ) from None
+    parts = ("typed_transactions", "blob_transactions", "kzg_trusted_setup.txt")
+    return folder.joinpath(*parts).read_bytes()
+
+
+def _parse_setup(source: str, text: bytes) -> SetupBytes:
+    tokens = text.split()
+    if tokens[:2] != [b"%d" % G1_POINTS, b"%d" % G2_POINTS]:
+        raise KzgDataError(
+            f"{source} is not a trusted setup in ckzg's format: it must begin with {G1_POINTS} and "
+            f"{G2_POINTS}"
+        )
+    points = tokens[2:]
+    wanted = 2 * G1_POINTS + G2_POINTS
+    if len(points) != wanted:
+        raise KzgDataError(f"{source} has {len(points):,} points; it must have {wanted:,}")
+    first, second = G1_POINTS, G1_POINTS + G2_POINTS
+    return SetupBytes(
+        source,
+        _parse_points(source, points, slice(0, first), G1_BYTES),
+        _parse_points(source, points, slice(first, second), G2_BYTES),
+        _parse_points(source, points, slice(second, wanted), G1_BYTES),
+    )
+
+
+def _parse_points(source: str, points: list[bytes], which: slice, width: int) -> Bytes:
+    chosen = points[which]
+    for index, digits in enumerate(chosen):
+        if len(digits) != 2 * width:
+            raise KzgDataError(
+                f"{source}: point {which.start + index} has {len(digits)} characters; it must have "
+                f"{2 * width} hexadecimal digits"
+            )
+    try:
+        data = bytes.fromhex(b"".join(chosen).decode("ascii"))
+    except ValueError:
+        raise KzgDataError(f"{source} has characters that are no hexadecimal digits") from None
+    return np.frombuffer(data, np.uint8).reshape(len(chosen), width)
+
+
+# --- the points that were decoded and checked, on disk ---
+
+
+def read_checked_points(folder: Path | None, digest: str, size: int) -> bytes | None:
+    """The words of the points of a setup that was checked before; None if there are none.
+
+    A file that is damaged or of another setup is not used. The digest protects against corruption,
+    not against whoever can write to the folder.
+    """
+    if folder is None:
+        return None
+    path = _get_path(folder, digest)
+    try:
+        content = read_own_file(path, MAX_CACHE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("the points of the trusted setup were not read: %s", error)
+        return None
+    start = len(MAGIC) + hashlib.sha256().digest_size
+    words = content[start:]
+    if content[:start] != MAGIC + _hash_words(digest, words) or len(words) != size:
+        log.warning("%s has not the points of this trusted setup; it will be replaced", path)
+        return None
+    return words
+
+
+def write_checked_points(folder: Path | None, digest: str, words: bytes) -> None:
+    """Store the words of checked points. A failing write is logged."""
+    if folder is None:
+        return
+    try:
+        write_atomically(_get_path(folder, digest), MAGIC + _hash_words(digest, words) + words)
+    except OSError as error:
+        log.warning("the points of the trusted setup were not stored: %s", error)
+
+
+def _get_path(folder: Path, digest: str) -> Path:
+    return folder / f"kzg-setup-{digest[:16]}.bin"
+
+
+def _hash_words(digest: str, words: bytes) -> bytes:
+    return hashlib.sha256(bytes.fromhex(digest) + words).digest()

@@ -1,0 +1,256 @@
+"""Verification of proofs: of values (EIP-4844) and of cells (EIP-7594).
+
+A proof q for the value y at z of the polynomial with the commitment C is right if
+e(C - y G + z q, H) = e(q, s H), s the secret, G and H the generators. Many proofs are checked
+at once: random weights of 128 bits combine their equations to one, which holds for a wrong proof
+with probability 2^-128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor.curves import BLS12_381_G1
+from gpu_executor.fields import BLS12_381_FR, FieldArray
+from gpu_executor.kzg import pairing
+from gpu_executor.kzg.cells import list_shifts
+from gpu_executor.kzg.inputs import (
+    BYTES_PER_BLOB,
+    BYTES_PER_CELL,
+    BYTES_PER_COMMITMENT,
+    BYTES_PER_FIELD_ELEMENT,
+    BYTES_PER_PROOF,
+    FIELD_ELEMENTS_PER_CELL,
+    ByteRows,
+    Bytes,
+    Indices,
+    check_counts,
+    check_indices,
+    parse_array,
+    parse_bytes,
+    parse_index_list,
+    parse_joined,
+    parse_list,
+    split_items,
+)
+from gpu_executor.kzg.proofs import compute_challenges, evaluate
+from gpu_executor.kzg.setup import TrustedSetup, check_setup
+
+if TYPE_CHECKING:
+    from py_arkworks_bls12381 import G1Point
+
+Booleans = npt.NDArray[np.bool_]
+MAX_CELLS = 1 << 14
+"""Cells whose field elements are combined together; a larger batch is cut."""
+
+
+# --- proofs of values ---
+
+
+def verify_kzg_proof(
+    commitment_bytes: bytes,
+    z_bytes: bytes,
+    y_bytes: bytes,
+    proof_bytes: bytes,
+    trusted_setup: TrustedSetup,
+) -> bool:
+    """Whether a proof shows that the polynomial of a commitment has the value y at z."""
+    setup = check_setup(trusted_setup)
+    commitments = parse_bytes("commitment", commitment_bytes, BYTES_PER_COMMITMENT)
+    z = parse_bytes("z", z_bytes, BYTES_PER_FIELD_ELEMENT)
+    y = parse_bytes("y", y_bytes, BYTES_PER_FIELD_ELEMENT)
+    proofs = parse_bytes("proof", proof_bytes, BYTES_PER_PROOF)
+    return bool(_verify_each(commitments, z.to_ints(), y.to_ints(), proofs, setup)[0])
+
+
+def verify_kzg_proof_batch(
+    commitments: Bytes, z: Bytes, y: Bytes, proofs: Bytes, trusted_setup: TrustedSetup
+) -> Booleans:
+    """Which proofs (n, 48) show that the polynomials of commitments (n, 48) have the values y (n,
+    32) at z (n, 32): one boolean an item."""
+    setup = check_setup(trusted_setup)
+    rows = [
+        parse_array("commitments", commitments, BYTES_PER_COMMITMENT),
+        parse_array("z", z, BYTES_PER_FIELD_ELEMENT),
+        parse_array("y", y, BYTES_PER_FIELD_ELEMENT),
+        parse_array("proofs", proofs, BYTES_PER_PROOF),
+    ]
+    check_counts({each.name: len(each) for each in rows})
+    return _verify_each(rows[0], rows[1].to_ints(), rows[2].to_ints(), rows[3], setup)
+
+
+def verify_blob_kzg_proof(
+    blob: bytes, commitment_bytes: bytes, proof_bytes: bytes, trusted_setup: TrustedSetup
+) -> bool:
+    """Whether a proof shows that a commitment is the one to a blob."""
+    setup = check_setup(trusted_setup)
+    blobs = parse_bytes("blob", blob, BYTES_PER_BLOB)
+    commitments = parse_bytes("commitment", commitment_bytes, BYTES_PER_COMMITMENT)
+    proofs = parse_bytes("proof", proof_bytes, BYTES_PER_PROOF)
+    z = compute_challenges(blobs, commitments)
+    y = evaluate(blobs, z, setup)
+    return bool(_verify_each(commitments, z, y, proofs, setup)[0])
+
+
+def verify_blob_kzg_proof_batch(
+    blobs: bytes | Bytes,
+    commitments_bytes: bytes | Bytes,
+    proofs_bytes: bytes | Bytes,
+    trusted_setup: TrustedSetup,
+) -> bool:
+    """Whether all proofs show that commitments are those to blobs. Every argument has its items one
+    after the other in one `bytes`, or in the rows of an array; True for no items."""
+    setup = check_setup(trusted_setup)
+    rows = parse_joined("blobs", blobs, BYTES_PER_BLOB)
+    commitments = parse_joined("commitments", commitments_bytes, BYTES_PER_COMMITMENT)
+    proofs = parse_joined("proofs", proofs_bytes, BYTES_PER_PROOF)
+    check_counts({each.name: len(each) for each in (rows, commitments, proofs)})
+    z = compute_challenges(rows, commitments)
+    y = evaluate(rows, z, setup)
+    return _verify_all(pairing.load_points(commitments), z, y, pairing.load_points(proofs), setup)
+
+
+def _verify_each(
+    commitments: ByteRows,
+    z: Sequence[int],
+    y: Sequence[int],
+    proofs: ByteRows,
+    setup: TrustedSetup,
+) -> Booleans:
+    """Which proofs of values are right."""
+    points = pairing.load_points(commitments)
+    quotients = pairing.load_points(proofs)
+    count = len(z)
+    if count > 1 and _verify_all(points, z, y, quotients, setup):
+        return np.ones(count, np.bool_)
+    found = [_verify_all([points[i]], [z[i]], [y[i]], [quotients[i]], setup) for i in range(count)]
+    return np.array(found, np.bool_)
+
+
+def _verify_all(
+    commitments: Sequence[G1Point],
+    z: Sequence[int],
+    y: Sequence[int],
+    proofs: Sequence[G1Point],
+    setup: TrustedSetup,
+) -> bool:
+    """Whether all proofs of values are right: one check of two pairings."""
+    if not commitments:
+        return True
+    p = BLS12_381_FR.modulus
+    weights = pairing.draw_weights(len(z)) if len(z) > 1 else [1]
+    at = [weight * each % p for weight, each in zip(weights, z, strict=True)]
+    total = sum(weight * each for weight, each in zip(weights, y, strict=True))
+    generator = pairing.get_arkworks().G1Point()
+    left = pairing.sum_multiples([*commitments, *proofs, generator], [*weights, *at, -total % p])
+    right = pairing.sum_multiples(proofs, weights)
+    return pairing.pairings_equal(left, setup.g2_powers[0], right, setup.g2_powers[1])
+
+
+# --- proofs of cells ---
+
+
+def verify_cell_kzg_proof_batch(
+    commitments_bytes: list[bytes] | Bytes,
+    cell_indices: list[int] | npt.NDArray[Any],
+    cells: list[bytes] | Bytes,
+    proofs_bytes: list[bytes] | Bytes,
+    trusted_setup: TrustedSetup,
+) -> bool:
+    """Whether all proofs show that cells are those of commitments: `cells[k]` is the cell of index
+    `cell_indices[k]` of the blob with the commitment `commitments_bytes[k]`; True for no items."""
+    setup = check_setup(trusted_setup)
+    commitments = parse_list("commitments", commitments_bytes, BYTES_PER_COMMITMENT)
+    given = parse_index_list("cell_indices", cell_indices)
+    rows = parse_list("cells", cells, BYTES_PER_CELL)
+    proofs = parse_list("proofs", proofs_bytes, BYTES_PER_PROOF)
+    counts = {each.name: len(each) for each in (commitments, rows, proofs)}
+    check_counts({**counts, "cell_indices": len(given)})
+    indices = check_indices("cell_indices", given)
+    return _verify_cells(commitments, indices, rows, proofs, setup) if len(rows) else True
+
+
+def _verify_cells(
+    commitments: ByteRows,
+    indices: Indices,
+    cells: ByteRows,
+    proofs: ByteRows,
+    setup: TrustedSetup,
+) -> bool:
+    """Check e(sum of r C + r h^64 q - I(s) G, H) = e(sum of r q, s^64 H), with the weight r, the
+    commitment C, the proof q and the coset's h of every cell. I is the sum of r times the
+    polynomials that have the values of the cells."""
+    values = cells.load_elements()
+    numbers, position = _find_distinct(commitments.data)
+    distinct = ByteRows(commitments.name, commitments.data[numbers], numbers)
+    points, quotients = setup.load_points(distinct, proofs)
+    weights = pairing.draw_weights(len(cells))
+    sums = [0] * len(numbers)
+    for at, weight in zip(position, weights, strict=True):
+        sums[at] += weight
+    drawn = setup.to_device(BLS12_381_FR.encode(weights))
+    interpolated = _combine_cells(values, indices, drawn, setup)
+    shifts = setup.get(_make_shifts)[indices]
+    p = BLS12_381_FR.modulus
+    of_commitments = setup.to_device(BLS12_381_FR.encode([each % p for each in sums]))
+    nothing = BLS12_381_FR.zeros
+    left = BLS12_381_FR.concatenate([of_commitments, drawn * shifts, -interpolated])
+    right = BLS12_381_FR.concatenate(
+        [
+            setup.to_device(nothing(len(numbers))),
+            drawn,
+            setup.to_device(nothing(FIELD_ELEMENTS_PER_CELL)),
+        ]
+    )
+    powers = setup.powers[:FIELD_ELEMENTS_PER_CELL]
+    joined = BLS12_381_G1.concatenate([points.affine(), quotients.affine(), powers.affine()])
+    found = BLS12_381_G1.msm(joined, BLS12_381_FR.stack([left, right]))
+    left_point, right_point = pairing.load_trusted(found.to_bytes())
+    g2 = setup.g2_powers
+    return pairing.pairings_equal(left_point, g2[0], right_point, g2[FIELD_ELEMENTS_PER_CELL])
+
+
+def _find_distinct(rows: Bytes) -> tuple[list[int], list[int]]:
+    """The indices of the first of equal rows, and for every row its place among those."""
+    places: dict[bytes, int] = {}
+    numbers: list[int] = []
+    position = []
+    for index, item in enumerate(split_items(rows)):
+        if item not in places:
+            places[item] = len(numbers)
+            numbers.append(index)
+        position.append(places[item])
+    return numbers, position
+
+
+def _combine_cells(
+    values: FieldArray, indices: Indices, weights: FieldArray, setup: TrustedSetup
+) -> FieldArray:
+    """The coefficients (64,) of the sum of weights times the polynomials of the cells' values."""
+    field = BLS12_381_FR
+    scales = setup.get(_make_inverse_powers)
+    total = setup.to_device(field.zeros(FIELD_ELEMENTS_PER_CELL))
+    for first in range(0, len(indices), MAX_CELLS):
+        part = slice(first, first + MAX_CELLS)
+        weighted = setup.to_device(values[part]) * weights[part].reshape(-1, 1)
+        coefficients = field.intt(weighted, order_in="reversed") * scales[indices[part]]
+        total = total + field.sum(coefficients, axis=0)
+    return total
+
+
+def _make_shifts(setup: TrustedSetup) -> FieldArray:
+    """h^64 of every cell, on the device."""
+    p = BLS12_381_FR.modulus
+    found = [pow(each, FIELD_ELEMENTS_PER_CELL, p) for each in list_shifts()]
+    return setup.to_device(BLS12_381_FR.encode(found))
+
+
+def _make_inverse_powers(setup: TrustedSetup) -> FieldArray:
+    """h^-j of every cell for j from 0 to 63, on the device: (128, 64)."""
+    p = BLS12_381_FR.modulus
+    found = [[pow(each, -j, p) for j in range(FIELD_ELEMENTS_PER_CELL)] for each in list_shifts()]
+    return setup.to_device(BLS12_381_FR.encode(found))

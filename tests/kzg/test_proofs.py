@@ -1,0 +1,140 @@
+"""Commitments and proofs of values against ckzg, byte for byte, and against the known secret."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from typing import Any
+
+import ckzg
+import numpy as np
+import pytest
+
+from gpu_executor import kzg
+from gpu_executor.kzg import proofs
+from gpu_executor.kzg.inputs import parse_bytes
+from tests.support.kzg_setups import (
+    GENERATOR,
+    INFINITY,
+    MODULUS,
+    SECRET,
+    SetupPair,
+    draw_blob,
+    evaluate_at_secret,
+    list_edge_blobs,
+    make_blob,
+    multiply_generator,
+)
+
+ROOT = pow(7, (MODULUS - 1) // 4096, MODULUS)
+POINTS = {
+    "zero": 0,
+    "the root -1, the largest": MODULUS - 1,
+    "any": 0x1234567890,
+    "the root 1": 1,
+    "another root": pow(ROOT, 1234, MODULUS),
+}
+
+
+def to_array(items: list[bytes]) -> Any:
+    return np.frombuffer(b"".join(items), np.uint8).reshape(len(items), -1)
+
+
+@pytest.mark.parametrize("name", list_edge_blobs())
+def test_commitments_to_edge_blobs_equal_those_of_ckzg(known: SetupPair, name: str) -> None:
+    blob = list_edge_blobs()[name]
+    found = kzg.blob_to_kzg_commitment(blob, known.own)
+    assert found == ckzg.blob_to_kzg_commitment(blob, known.ckzg)
+    assert found == multiply_generator(evaluate_at_secret(blob))
+
+
+def test_a_commitment_on_mainnets_setup_equals_that_of_ckzg(mainnet: SetupPair) -> None:
+    blob = draw_blob(1)
+    commitment = kzg.blob_to_kzg_commitment(blob, mainnet.own)
+    assert commitment == ckzg.blob_to_kzg_commitment(blob, mainnet.ckzg)
+    found = kzg.compute_blob_kzg_proof(blob, commitment, mainnet.own)
+    assert found == ckzg.compute_blob_kzg_proof(blob, commitment, mainnet.ckzg)
+    assert kzg.verify_blob_kzg_proof(blob, commitment, found, mainnet.own)
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_proofs_of_values_equal_those_of_ckzg(known: SetupPair, name: str) -> None:
+    blob, z = draw_blob(2), POINTS[name]
+    at = z.to_bytes(32, "big")
+    proof, y = kzg.compute_kzg_proof(blob, at, known.own)
+    assert (proof, y) == ckzg.compute_kzg_proof(blob, at, known.ckzg)
+    # The quotient's value at the secret: (p(s) - y) / (s - z).
+    quotient = (evaluate_at_secret(blob) - int.from_bytes(y, "big")) * pow(SECRET - z, -1, MODULUS)
+    assert proof == multiply_generator(quotient)
+
+
+def test_a_batch_of_proofs_mixes_roots_and_other_points(known: SetupPair) -> None:
+    blobs = list(list_edge_blobs().values())
+    z = [each.to_bytes(32, "big") for each in POINTS.values()]
+    found, y = kzg.compute_kzg_proof_batch(to_array(blobs), to_array(z), known.own)
+    assert (found.shape, y.shape) == ((5, 48), (5, 32))
+    for blob, at, proof, value in zip(blobs, z, found, y, strict=True):
+        expected = ckzg.compute_kzg_proof(blob, at, known.ckzg)
+        assert (proof.tobytes(), value.tobytes()) == expected
+
+
+def test_proofs_of_blobs_equal_those_of_ckzg_for_any_commitment(known: SetupPair) -> None:
+    """The commitment only goes into the challenge, so any point of the group is accepted."""
+    blob = draw_blob(4)
+    commitments = [ckzg.blob_to_kzg_commitment(blob, known.ckzg), INFINITY, GENERATOR]
+    expected = [ckzg.compute_blob_kzg_proof(blob, each, known.ckzg) for each in commitments]
+    found = kzg.compute_blob_kzg_proof_batch(to_array([blob] * 3), to_array(commitments), known.own)
+    assert [row.tobytes() for row in found] == expected
+    assert kzg.compute_blob_kzg_proof(blob, GENERATOR, known.own) == expected[2]
+
+
+def test_the_challenge_is_the_hash_that_the_specification_defines() -> None:
+    blob, commitment = draw_blob(5), GENERATOR
+    rows = [
+        parse_bytes("blob", blob, len(blob)),
+        parse_bytes("commitment", commitment, 48),
+    ]
+    text = b"FSBLOBVERIFY_V1_" + (4096).to_bytes(16, "big") + blob + commitment
+    expected = int.from_bytes(hashlib.sha256(text).digest(), "big") % MODULUS
+    assert proofs.compute_challenges(rows[0], rows[1]) == [expected]
+
+
+def test_a_batch_that_is_cut_equals_single_calls(
+    known: SetupPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proofs, "MAX_BLOBS", 2)
+    blobs = [make_blob([seed, 5, seed]) for seed in range(3)]
+    found = kzg.blob_to_kzg_commitment_batch(to_array(blobs), known.own)
+    expected = [ckzg.blob_to_kzg_commitment(blob, known.ckzg) for blob in blobs]
+    assert [row.tobytes() for row in found] == expected
+
+
+def test_an_empty_batch_has_empty_results(known: SetupPair) -> None:
+    blobs, z, points = (np.zeros((0, width), np.uint8) for width in (131072, 32, 48))
+    assert kzg.blob_to_kzg_commitment_batch(blobs, known.own).shape == (0, 48)
+    found, y = kzg.compute_kzg_proof_batch(blobs, z, known.own)
+    assert (found.shape, y.shape) == ((0, 48), (0, 32))
+    assert kzg.compute_blob_kzg_proof_batch(blobs, points, known.own).shape == (0, 48)
+
+
+def test_views_of_arrays_are_read_in_their_order(known: SetupPair) -> None:
+    blobs = to_array([make_blob([1]), make_blob([2]), make_blob([3])])
+    backwards = kzg.blob_to_kzg_commitment_batch(blobs[::-1], known.own)
+    fortran = kzg.blob_to_kzg_commitment_batch(np.asfortranarray(blobs), known.own)
+    assert np.array_equal(backwards[::-1], fortran)
+
+
+def test_threads_share_a_setup(known: SetupPair) -> None:
+    blobs = [make_blob([seed]) for seed in range(4)]
+    found: dict[int, bytes] = {}
+
+    def commit(index: int) -> None:
+        found[index] = kzg.blob_to_kzg_commitment(blobs[index], known.own)
+
+    threads = [threading.Thread(target=commit, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = [ckzg.blob_to_kzg_commitment(blob, known.ckzg) for blob in blobs]
+    assert [found[index] for index in range(4)] == expected

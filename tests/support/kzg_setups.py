@@ -1,0 +1,117 @@
+"""Trusted setups for tests of KZG: one with a known secret, and blobs."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from py_arkworks_bls12381 import G1Point, G2Point, Scalar
+
+from gpu_executor.fields import BLS12_381_FR, eip4844
+from gpu_executor.kzg import TrustedSetup
+
+MODULUS = BLS12_381_FR.modulus
+SECRET = 0x1234567890ABCDEF0FEDCBA98765432100112233445566778899AABBCCDDEEFF
+G1_POINTS, G2_POINTS = 4096, 65
+INFINITY = b"\xc0" + bytes(47)
+GENERATOR = G1Point().to_compressed_bytes()
+OUTSIDE = bytes([0x80]) + bytes(46) + bytes([4])
+"""A point of the curve, with x = 4, that is not in the group of prime order."""
+TABLE_BYTES = 400_000
+"""Memory for one table of 4,096 points: a software driver computes it without doublings."""
+
+
+@dataclass(frozen=True)
+class SetupPair:
+    """A trusted setup of this package, and the same one of ckzg."""
+
+    own: TrustedSetup
+    ckzg: Any
+
+
+def write_known_setup() -> str:
+    """The text of a setup with the secret `SECRET`."""
+    powers = [pow(SECRET, k, MODULUS) for k in range(G1_POINTS)]
+    lines = [
+        f"{G1_POINTS}\n{G2_POINTS}",
+        *(multiply_generator(each).hex() for each in list_lagrange_values()),
+        *((G2Point() * Scalar(each)).to_compressed_bytes().hex() for each in powers[:G2_POINTS]),
+        *(multiply_generator(each).hex() for each in powers),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def list_lagrange_values() -> list[int]:
+    """The Lagrange polynomials of the 4096th roots of unity at the secret, in natural order:
+    w^i (s^4096 - 1) / (4096 (s - w^i))."""
+    root = pow(7, (MODULUS - 1) // G1_POINTS, MODULUS)
+    factor = (pow(SECRET, G1_POINTS, MODULUS) - 1) * pow(G1_POINTS, -1, MODULUS)
+    points = [pow(root, i, MODULUS) for i in range(G1_POINTS)]
+    return [point * factor * pow(SECRET - point, -1, MODULUS) % MODULUS for point in points]
+
+
+def multiply_generator(scalar: int) -> bytes:
+    """A multiple of G1's generator, compressed."""
+    return (G1Point() * Scalar(scalar % MODULUS)).to_compressed_bytes()
+
+
+def read_mainnet_path() -> str:
+    """The path of mainnet's setup."""
+    parts = ("typed_transactions", "blob_transactions", "kzg_trusted_setup.txt")
+    return str(files("eth_account").joinpath(*parts))
+
+
+# --- blobs ---
+
+
+def make_blob(values: list[int]) -> bytes:
+    """The blob with these values, and zeros after them."""
+    return b"".join(value.to_bytes(32, "big") for value in values).ljust(eip4844.BLOB_BYTES, b"\0")
+
+
+def draw_blob(seed: int) -> bytes:
+    """A blob of random values."""
+    draw = random.Random(seed)
+    return make_blob([draw.randrange(MODULUS) for _ in range(eip4844.ELEMENTS)])
+
+
+def list_edge_blobs() -> dict[str, bytes]:
+    """Blobs at the edges: zero, constants, one value, the largest values."""
+    return {
+        "zero": bytes(eip4844.BLOB_BYTES),
+        "constant": make_blob([7] * eip4844.ELEMENTS),
+        "first value": make_blob([MODULUS - 1]),
+        "last value": make_blob([0] * (eip4844.ELEMENTS - 1) + [1]),
+        "largest": make_blob([MODULUS - 1] * eip4844.ELEMENTS),
+    }
+
+
+def evaluate_at_secret(blob: bytes) -> int:
+    """The value of a blob's polynomial at the known secret."""
+    coefficients = eip4844.coefficients(eip4844.from_blob(blob)).tolist()
+    total = 0
+    for each in reversed(coefficients):
+        total = (total * SECRET + each) % MODULUS
+    return total
+
+
+def prove_cells(blob: bytes) -> list[bytes]:
+    """The proofs of a blob's cells on the setup with the known secret s, by their definition: the
+    commitments to (p - r) / (X^64 - h^64), where r is the remainder and h belongs to the cell."""
+    coefficients = eip4844.coefficients(eip4844.from_blob(blob)).tolist()
+    root = pow(7, (MODULUS - 1) // 128, MODULUS)
+    powers = [pow(SECRET, j, MODULUS) for j in range(64)]
+    rows = [
+        sum(a * b for a, b in zip(coefficients[64 * k : 64 * k + 64], powers, strict=True))
+        for k in range(64)
+    ]
+    total = evaluate_at_secret(blob)
+    proofs = []
+    for cell in range(128):
+        shift = pow(root, int(f"{cell:07b}"[::-1], 2), MODULUS)
+        remainder = sum(row * pow(shift, k, MODULUS) for k, row in enumerate(rows))
+        divisor = pow(SECRET, 64, MODULUS) - shift
+        proofs.append(multiply_generator((total - remainder) * pow(divisor, -1, MODULUS)))
+    return proofs
