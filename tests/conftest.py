@@ -53,17 +53,33 @@ on_both_paths = pytest.mark.parametrize(
 )
 
 
+SHARED_PIPELINES = {
+    "tests/curves/test_point_encoding.py": "roots",
+    "tests/curves/test_device_point_encoding.py": "roots",
+    "tests/curves/test_device_small_curves.py": "small curves",
+    "tests/curves/test_msm_parts.py": "small curves",
+    "tests/curves/test_device_points.py": "BLS12-381",
+    "tests/curves/test_tables.py": "small curves",
+    "tests/ops/test_msm.py": "BLS12-381",
+    "tests/bench/test_msm.py": "BLS12-381",
+}
+"""The files whose tests run the same pipelines. Lavapipe compiles each for seconds in every
+process."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """pytest-xdist keeps the tests of a file in one worker, for what they share. The files of
     tests/cluster share a cluster, those of tests/kzg trusted setups, and go to one worker
-    together."""
+    together; so do the files that share pipelines."""
     from xdist.scheduler import LoadFileScheduling
 
     def group(nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         folder = file.rpartition("/")[0]
-        return folder if folder in ("tests/cluster", "tests/kzg") else file
+        if folder in ("tests/cluster", "tests/kzg"):
+            return folder
+        return SHARED_PIPELINES.get(file, file)
 
     scheduler = LoadFileScheduling(config, log)
     scheduler._split_scope = group

@@ -7,12 +7,20 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.host_points import PointArithmetic
 from gpu_executor.ops.points import count_bits
-from tests.support.curves_under_test import NAMED_CURVES, draw_points, get_curve
+from tests.support.curves_under_test import (
+    FILLS_LIMBS,
+    NAMED_CURVES,
+    SMALL,
+    draw_points,
+    get_curve,
+)
 
 G1 = gx.curves.BLS12_381_G1
 G2 = gx.curves.BLS12_381_G2
@@ -34,7 +42,7 @@ def check_msm(
     """The sum of k * (l G) is (the sum of k l) G."""
     points = gpu.to_device(curve.generator * list(logarithms))
     total = sum(k * one for k, one in zip(scalars, logarithms, strict=True))
-    assert curve.msm(points, list(scalars)).tolist() == (curve.generator * total).tolist()
+    assert curve.msm(points, list(scalars)).to_host() == curve.generator * total
 
 
 @pytest.mark.parametrize("name", NAMED_CURVES)
@@ -78,7 +86,7 @@ def test_statistics_count_the_dispatches_of_curve_operations(
 
 def test_an_executor_counts_the_dispatches_of_its_devices() -> None:
     with gx.GpuExecutor("vulkan") as executor:
-        points = executor.to_device(draw_points(G1, 2, seed=1))
+        points = executor.to_device(draw_points(SMALL[0], 2, seed=1))
         assert (points + points).on_device
         stats = executor.stats()
         assert stats.dispatches == stats.devices[0].inside.dispatches > 0
@@ -127,9 +135,9 @@ def test_batches_share_points_or_have_their_own(
     points = draw_points(curve, 12, seed=7)
     there = gpu.to_device(points)
     scalars = curve.scalar_field.random((3, 4), seed=8)
-    for given in (scalars, gpu.to_device(scalars)):
-        assert curve.msm(there[:4], given).tolist() == curve.msm(points[:4], scalars).tolist()
-        own = curve.msm(there.reshape(3, 4), given)
+    for factors in (scalars, gpu.to_device(scalars)):
+        assert curve.msm(there[:4], factors).tolist() == curve.msm(points[:4], scalars).tolist()
+        own = curve.msm(there.reshape(3, 4), factors)
         assert own.shape == (3,)
         assert own.tolist() == curve.msm(points.reshape(3, 4), scalars).tolist()
     expected = curve.msm(points.reshape(3, 1, 4), scalars).tolist()
@@ -175,3 +183,53 @@ def test_scalars_on_the_host_take_as_many_bits_as_the_largest(
     there = gpu.to_device(points)
     assert G1.msm(there, [scalar, 0]).tolist() == (points[0] * scalar).tolist()
     assert (there * scalar).tolist() == (points * scalar).tolist()
+
+
+# --- properties of sums, for terms that hypothesis draws ---
+
+
+Term = tuple[int, int, int]
+"""The logarithm of a point, and two scalars."""
+
+
+def draw_numbers(curve: Curve) -> st.SearchStrategy[int]:
+    """Numbers below the order, often small or next to it."""
+    few = st.sampled_from([0, 1, 2, 3, curve.order - 1, curve.order - 2])
+    return few | st.integers(0, curve.order - 1)
+
+
+def check_properties(
+    gpu: gx.PersistentVulkanBackend, curve: Curve, terms: list[Term], data: st.DataObject
+) -> None:
+    """Linearity, any order of the terms, and any division in two, each against the sum of all."""
+    logarithms, first, second = (list(each) for each in zip(*terms, strict=True))
+    points = gpu.to_device(curve.generator * logarithms)
+    whole = curve.msm(points, first)
+    expected = sum(a * b for a, b in zip(logarithms, first, strict=True))
+    assert whole.to_host() == curve.generator * expected
+
+    both = [(a + b) % curve.order for a, b in zip(first, second, strict=True)]
+    assert whole + curve.msm(points, second) == curve.msm(points, both)
+
+    order = data.draw(st.permutations(range(len(terms))), "order")
+    assert curve.msm(points[order], [first[each] for each in order]) == whole
+
+    at = data.draw(st.integers(0, len(terms)), "at")
+    assert curve.msm(points[:at], first[:at]) + curve.msm(points[at:], first[at:]) == whole
+
+
+def draw_terms(curve: Curve, most: int) -> st.SearchStrategy[list[Term]]:
+    number = draw_numbers(curve)
+    return st.lists(st.tuples(number, number, number), min_size=1, max_size=most)
+
+
+@given(data=st.data())
+@settings(max_examples=25)
+def test_sums_of_a_small_curve(gpu: gx.PersistentVulkanBackend, data: st.DataObject) -> None:
+    check_properties(gpu, FILLS_LIMBS, data.draw(draw_terms(FILLS_LIMBS, most=40), "terms"), data)
+
+
+@given(data=st.data())
+@settings(max_examples=5)
+def test_sums_of_bls12_381(gpu: gx.PersistentVulkanBackend, data: st.DataObject) -> None:
+    check_properties(gpu, G1, data.draw(draw_terms(G1, most=12), "terms"), data)

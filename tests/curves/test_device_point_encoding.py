@@ -292,8 +292,9 @@ def test_the_cpu_backend_reads_and_writes_bytes() -> None:
 
 
 def test_an_executor_reads_bytes() -> None:
-    data = (G1.generator * [1, 2, 3]).to_bytes()
+    curve = give_format(SMALL[0], ZcashEncoding)
+    data = (curve.generator * [1, 2, 3]).to_bytes()
     with gx.GpuExecutor() as executor:
-        found = G1.from_bytes(data, device=executor)
+        found = curve.from_bytes(data, device=executor)
         assert found.on_device
         assert np.array_equal(found.to_bytes(), data)

@@ -166,7 +166,7 @@ def _measure_field(
         dots_per_second=count / dots,
         inverted=sizes.inverted,
         inversion_ms=inverses * 1e3,
-        products_in_chains=_measure_product_chains(gpu, field, sizes),
+        products_in_chains=measure_product_chains(gpu, field, sizes),
         squares_in_chains=sizes.chains * _count_squares_in_chain(field, sizes) / squares,
     )
 
@@ -233,7 +233,7 @@ def _count_squares_in_chain(field: Field, sizes: FieldSizes) -> int:
     return min(sizes.length, field.prime.bits - 2)
 
 
-def _measure_product_chains(
+def measure_product_chains(
     gpu: PersistentVulkanBackend, field: Field, sizes: FieldSizes
 ) -> float | None:
     """Measure products per second by the device's clock, as when the kernels were tuned."""

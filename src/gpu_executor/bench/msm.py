@@ -1,32 +1,57 @@
-"""Multi-scalar multiplications on a device: times by size and by stage.
+"""Multi-scalar multiplications on a device: times by size, by stage, with tables of multiples and
+with skewed scalars.
 
 The discrete logarithms of all points are known, so every result is checked before it is timed.
+
+The bound of the additions per second comes from the products per second that chains of products of
+the curve's prime reach in the same run. A mixed addition takes 8 products and 2 squares of
+coordinates, which count as 10 products. Over an extension of degree 2 a product of coordinates
+takes 3 products modulo the prime:
+
+    additions per second <= products per second / (10 * (1 at degree 1, 3 at degree 2))
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 import numpy as np
+import numpy.typing as npt
 
+from gpu_executor.bench import fields
 from gpu_executor.bench.targets import Target, is_h200
-from gpu_executor.curves import Curve, PointArray
+from gpu_executor.bench.timing import time_interleaved
+from gpu_executor.curves import Curve, PointArray, PointTable
 from gpu_executor.curves.parameters import get_named
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.fields import Field
 from gpu_executor.ops.msm import Msm, MsmPlan, plan_msm
 from gpu_executor.ops.points import make_points, to_limb_form
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
+Scalars = npt.NDArray[np.uint64]
+"""Canonical words (batch, n, words of a scalar), or (n, words of a scalar)."""
 CURVES = ("BLS12_381_G1", "BN254_G1", "BLS12_381_G2")
 LARGEST, LARGEST_ON_CPU = 22, 8
 """log2 of the largest number of points."""
+LARGEST_TABLE = 16
+"""log2 of the largest number of points that tables are made for."""
+LARGEST_SKEWED, LARGEST_SKEWED_ON_CPU = 16, 6
+"""log2 of the number of points with skewed scalars."""
+BATCH, BATCH_ON_CPU = (1024, 12), (4, 6)
+"""Sums of a batch, and log2 of the number of their points."""
 REPEATS, REPEATS_ON_CPU = 7, 2
 WARM_UP_SECONDS = 0.3
 """An idle NVIDIA H200 runs at a fifth of its clock, and needs this long to raise it."""
+PRODUCTS_PER_ADDITION = 10
+"""Products and squares of coordinates in a mixed addition."""
+PRODUCTS_OF_COORDINATES = {1: 1, 2: 3}
+"""Products modulo the prime in a product of coordinates, by degree."""
 AIMS = {
     ("BLS12_381_G1", 10): 1.5,
     ("BLS12_381_G1", 12): 2.0,
@@ -42,62 +67,152 @@ AIMS = {
 """Milliseconds on an NVIDIA H200, from scalars in NumPy memory to an affine point on the host."""
 ADDITION_AIMS = {("BLS12_381_G1", 22): 2.0, ("BN254_G1", 22): 5.5}
 """Mixed additions per nanosecond in the accumulation stage."""
+TABLE_AIMS = {("BLS12_381_G1", *BATCH): 70.0}
+"""Milliseconds of a batch with a table."""
+SKEW_AIM = 3.0
+"""The time with skewed scalars, relative to that with random ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class MsmRow:
     """Times of one curve and size; the attributes are the keys of the JSON files."""
 
-    curve: str
     log_points: int
     plan: str
     first_ms: float
-    """The first call, which compiles the pipelines that no earlier call has used."""
+    """The first call, which creates the pipelines that no earlier call has used."""
     ms: float
     """The median of calls from scalars in NumPy memory to an affine point on the host."""
     additions_per_second: float
     """Mixed additions in the accumulation stage."""
-    stages_ms: dict[str, float] = field(default_factory=dict)
+    stages_ms: dict[str, float]
     """The fastest of several runs of each stage, waited for by itself."""
 
 
 @dataclass(frozen=True, slots=True)
+class TableRow:
+    """Times of sums with a table of multiples, and of the same sums without."""
+
+    batch: int
+    log_points: int
+    tables: int
+    window_bits: int
+    nbytes: int
+    precompute_ms: float
+    """The time to make the table, with all pipelines created."""
+    ms: float
+    without_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class SkewRow:
+    """The time of a sum with skewed scalars."""
+
+    log_points: int
+    scalars: str
+    ms: float
+    ratio: float
+    """The time relative to that of random scalars in the same rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurveTimes:
+    """All measurements of one curve."""
+
+    curve: str
+    products_per_second: float | None
+    """In chains; None if no kernel chains products of the curve's prime."""
+    additions_bound: float | None
+    """The mixed additions per second that these products allow."""
+    rows: list[MsmRow]
+    tables: list[TableRow]
+    skews: list[SkewRow]
+
+
+@dataclass(frozen=True, slots=True)
 class KnownPoints:
-    """Points on a device with their discrete logarithms."""
+    """Points on a device with their discrete logarithms: point r * columns + c has the logarithm
+    by_row[r] + by_column[c]."""
 
     points: PointArray
-    logarithms: Sequence[int]
+    by_row: list[int]
+    by_column: list[int]
+
+    def compute_logarithms(self, scalars: Scalars) -> list[int]:
+        """The logarithms of sums of multiples of the first points, not reduced, for scalars
+        (batch, n, words): n is a power of two.
+
+        The logarithms of rows are multiplied by sums of rows of scalars, those of columns by sums
+        of columns.
+        """
+        batch, count = scalars.shape[:2]
+        columns = min(count, len(self.by_column))
+        words = scalars.view(np.uint32).reshape(batch, count // columns, columns, -1)
+        by_row = _to_ints(words.sum(axis=2, dtype=np.uint64))
+        by_column = _to_ints(words.sum(axis=1, dtype=np.uint64))
+        return [
+            sum(a * b for a, b in zip(self.by_row, rows, strict=False))
+            + sum(a * b for a, b in zip(self.by_column, sums, strict=False))
+            for rows, sums in zip(by_row, by_column, strict=True)
+        ]
+
+
+def _to_ints(digits: npt.NDArray[np.uint64]) -> list[list[int]]:
+    """The integers sum of digits[..., i] * 2^(32 i), for digits of 64 bits."""
+    halves = [each.astype("<u4") for each in (digits, digits >> np.uint64(32))]
+    nbytes = 4 * digits.shape[-1]
+
+    def join(row: npt.NDArray[np.uint32]) -> list[int]:
+        text = row.tobytes()
+        return [
+            int.from_bytes(text[at : at + nbytes], "little") for at in range(0, len(text), nbytes)
+        ]
+
+    return [
+        [low + (high << 32) for low, high in zip(join(lows), join(highs), strict=True)]
+        for lows, highs in zip(*halves, strict=True)
+    ]
 
 
 def choose_sizes(device: DeviceInfo, largest: int | None = None) -> list[int]:
-    """Return the log2 of the numbers of points."""
-    most = LARGEST_ON_CPU if device.kind == "cpu" else LARGEST
-    return [each for each in range(0, (largest or most) + 1, 2) if each == 0 or each >= 6]
+    """Return the log2 of the numbers of points, up to the largest."""
+    if largest is None:
+        largest = LARGEST_ON_CPU if device.kind == "cpu" else LARGEST
+    smaller = (each for each in (0, *range(6, largest, 2)) if each < largest)
+    return [*smaller, largest]
 
 
 def measure_msms(
     gpu: PersistentVulkanBackend, sizes: Sequence[int], curves: Sequence[str] = CURVES
-) -> Iterator[list[MsmRow]]:
-    """Measure all sizes of one curve after the other."""
+) -> Iterator[CurveTimes]:
+    """Measure one curve after the other."""
     for name in curves:
-        curve = get_named(name)
-        known = make_known_points(gpu, curve, max(sizes))
-        yield [_measure(gpu, name, curve, known, each) for each in sizes]
+        yield _CurveBenchmark(gpu, name, max(sizes)).measure(sizes)
 
 
-def check_targets(rows: Sequence[MsmRow], device: DeviceInfo) -> list[Target]:
+def check_targets(measured: Sequence[CurveTimes], device: DeviceInfo) -> list[Target]:
     """Return the targets on an NVIDIA H200; none on other devices."""
     if not is_h200(device):
         return []
-    targets = []
-    for row in rows:
-        key, what = (row.curve, row.log_points), f"{row.curve}, 2^{row.log_points}"
+    return [target for times in measured for target in _check_curve(times)]
+
+
+def _check_curve(times: CurveTimes) -> Iterator[Target]:
+    for row in times.rows:
+        key, what = (times.curve, row.log_points), f"{times.curve}, 2^{row.log_points}"
         if key in AIMS:
-            targets.append(Target(what, row.ms, AIMS[key], "ms", at_most=True))
+            yield Target(what, row.ms, AIMS[key], "ms", at_most=True)
         if key in ADDITION_AIMS:
             rate = row.additions_per_second / 1e9
-            targets.append(Target(f"{what}, additions", rate, ADDITION_AIMS[key], "G/s"))
-    return targets
+            yield Target(f"{what}, additions", rate, ADDITION_AIMS[key], "G/s")
+    for table in times.tables:
+        aim = TABLE_AIMS.get((times.curve, table.batch, table.log_points))
+        if aim is not None:
+            what = f"{times.curve}, {table.batch:,} x 2^{table.log_points}, precomputed"
+            yield Target(what, table.ms, aim, "ms", at_most=True)
+    for skew in times.skews:
+        what = f"{times.curve}, 2^{skew.log_points}, {skew.scalars}"
+        yield Target(what, skew.ratio, SKEW_AIM, "x random", at_most=True)
 
 
 def make_known_points(gpu: PersistentVulkanBackend, curve: Curve, log_count: int) -> KnownPoints:
@@ -119,62 +234,157 @@ def make_known_points(gpu: PersistentVulkanBackend, curve: Curve, log_count: int
     slope = (qy - py) / (qx - px)
     x = slope * slope - px - qx
     y = slope * (px - x) - py
-    logarithms = [(a + b) % curve.order for a in by_row for b in by_column]
     count = rows * columns
     points = curve.from_affine(x.reshape(count), y.reshape(count), check=False)
-    return KnownPoints(points, logarithms)
+    return KnownPoints(points, by_row, by_column)
 
 
-def _measure(
-    gpu: PersistentVulkanBackend, name: str, curve: Curve, known: KnownPoints, log_points: int
-) -> MsmRow:
-    count = 1 << log_points
-    points, prime = known.points[:count], curve.scalar_field.prime
-    scalars = _draw_scalars(curve, count)
-    begun = perf_counter()
-    found = curve.msm(points, scalars).to_host().affine()
-    first_ms = (perf_counter() - begun) * 1e3
-    values = curve.scalar_field.from_words(scalars, "canonical").tolist()
-    expected = sum(a * b for a, b in zip(known.logarithms, values, strict=False)) % curve.order
-    if not bool((found == curve.generator * expected).all()):
-        raise AssertionError(f"{name}: the sum of 2^{log_points} multiples is wrong")
-    repeats, warm_up = REPEATS, WARM_UP_SECONDS
-    if gpu.device.kind == "cpu":
-        repeats, warm_up = REPEATS_ON_CPU, 0
-    begun = perf_counter()
-    while perf_counter() - begun < warm_up:
-        curve.msm(points, scalars).to_host()
-    times = []
-    for _ in range(repeats):
-        gpu.synchronize()
+def bound_additions(curve: Curve, products_per_second: float) -> float:
+    """The mixed additions per second that so many products modulo the prime allow."""
+    return products_per_second / (PRODUCTS_PER_ADDITION * PRODUCTS_OF_COORDINATES[curve.key.degree])
+
+
+class _CurveBenchmark:
+    """The measurements of one curve, on the first of its known points."""
+
+    def __init__(self, gpu: PersistentVulkanBackend, name: str, log_largest: int) -> None:
+        self._gpu, self._name, self._curve = gpu, name, get_named(name)
+        self._on_cpu = gpu.device.kind == "cpu"
+        self._log_largest = log_largest
+        self._known = make_known_points(gpu, self._curve, log_largest)
+
+    def measure(self, sizes: Sequence[int]) -> CurveTimes:
+        gpu, field = self._gpu, self._curve.field
+        prime_field = field if isinstance(field, Field) else field.prime_field
+        products = fields.measure_product_chains(gpu, prime_field, fields.choose_sizes(gpu.device))
+        batch, log_points = BATCH_ON_CPU if self._on_cpu else BATCH
+        rows = [self._measure_size(each) for each in sizes]
+        tables = [self._measure_table(1, each) for each in sizes if each <= LARGEST_TABLE]
+        tables.append(self._measure_table(batch, min(log_points, self._log_largest)))
+        return CurveTimes(
+            self._name,
+            products,
+            None if products is None else bound_additions(self._curve, products),
+            rows,
+            tables,
+            self._measure_skews(),
+        )
+
+    def _measure_size(self, log_points: int) -> MsmRow:
+        gpu, curve, count = self._gpu, self._curve, 1 << log_points
+        points, scalars = self._known.points[:count], _draw_scalars(curve, count)
         begun = perf_counter()
-        curve.msm(points, scalars).to_host().affine()
-        times.append(perf_counter() - begun)
-    plan = plan_msm(count, 1, curve.order.bit_length())
-    assert isinstance(points.data, DeviceArray)
-    words = gpu.to_device(scalars.view(np.uint32).reshape(1, count, prime.words))
-    stages: dict[str, float] = {}
-    for _ in range(repeats):
-        for stage, seconds in _time_stages(gpu, curve, plan, points.data, words):
-            stages[stage] = min(seconds * 1e3, stages.get(stage, float("inf")))
-    return MsmRow(
-        name,
-        log_points,
-        str(plan),
-        first_ms,
-        statistics.median(times) * 1e3,
-        plan.entries / stages["accumulate"] * 1e3,
-        stages,
-    )
+        found = self._run(points, scalars)
+        first_ms = (perf_counter() - begun) * 1e3
+        self._check(found, scalars)
+        (times,) = self._time([partial(self._run, points, scalars)])
+        plan = plan_msm(count, 1, curve.order.bit_length())
+        assert isinstance(points.data, DeviceArray)
+        words = gpu.to_device(scalars.view(np.uint32).reshape(1, count, -1))
+        stages: dict[str, float] = {}
+        for _ in range(self._repeats):
+            for stage, seconds in _time_stages(gpu, curve, plan, points.data, words):
+                stages[stage] = min(seconds * 1e3, stages.get(stage, float("inf")))
+        rate = plan.entries / stages["accumulate"] * 1e3
+        return MsmRow(log_points, str(plan), first_ms, _to_ms(times), rate, stages)
+
+    def _measure_table(self, batch: int, log_points: int) -> TableRow:
+        curve, count = self._curve, 1 << log_points
+        points = self._known.points[:count]
+        scalars = _draw_scalars(curve, *([batch] if batch > 1 else []), count)
+        curve.precompute(points)  # creates pipelines
+        self._gpu.synchronize()
+        begun = perf_counter()
+        table = curve.precompute(points)
+        self._gpu.synchronize()
+        precompute_ms = (perf_counter() - begun) * 1e3
+        self._check(self._run(table, scalars), scalars)
+        with_table, without = self._time(
+            [partial(self._run, each, scalars) for each in (table, points)]
+        )
+        return TableRow(
+            batch,
+            log_points,
+            table.plan.tables,
+            table.plan.window_bits,
+            table.nbytes,
+            precompute_ms,
+            _to_ms(with_table),
+            _to_ms(without),
+        )
+
+    def _measure_skews(self) -> list[SkewRow]:
+        curve = self._curve
+        largest = LARGEST_SKEWED_ON_CPU if self._on_cpu else LARGEST_SKEWED
+        log_points = min(largest, self._log_largest)
+        points = self._known.points[: 1 << log_points]
+        drawn = skew_scalars(curve, 1 << log_points)
+        for scalars in drawn.values():
+            self._check(self._run(points, scalars), scalars)
+        random, *skewed = self._time([partial(self._run, points, each) for each in drawn.values()])
+        return [
+            SkewRow(
+                log_points,
+                name,
+                _to_ms(times),
+                statistics.median(a / b for a, b in zip(times, random, strict=True)),
+            )
+            for name, times in zip(list(drawn)[1:], skewed, strict=True)
+        ]
+
+    def _run(self, points: PointArray | PointTable, scalars: Scalars) -> PointArray:
+        return self._curve.msm(points, scalars).to_host().affine()
+
+    def _check(self, found: PointArray, scalars: Scalars) -> None:
+        """Compare sums with multiples of the generator."""
+        count = scalars.shape[-2]
+        logarithms = self._known.compute_logarithms(scalars.reshape(-1, count, scalars.shape[-1]))
+        if not bool((found.reshape(-1) == self._curve.generator * logarithms).all()):
+            raise AssertionError(f"{self._name}: a sum of {count:,} multiples is wrong")
+
+    @property
+    def _repeats(self) -> int:
+        return REPEATS_ON_CPU if self._on_cpu else REPEATS
+
+    def _time(self, functions: Sequence[Callable[[], object]]) -> list[list[float]]:
+        """The seconds of each function in interleaved rounds, after a warm-up."""
+        begun, warm_up = perf_counter(), 0 if self._on_cpu else WARM_UP_SECONDS
+        while perf_counter() - begun < warm_up:
+            functions[0]()
+        rounds = time_interleaved(
+            functions, budget=0, min_rounds=self._repeats, max_rounds=self._repeats
+        )
+        return [list(times) for times in zip(*rounds, strict=True)]
 
 
-def _draw_scalars(curve: Curve, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
-    """Return canonical words below half of the order."""
+def _to_ms(times: Sequence[float]) -> float:
+    return statistics.median(times) * 1e3
+
+
+def skew_scalars(curve: Curve, count: int) -> dict[str, Scalars]:
+    """Random scalars first, then scalars that put many points into few buckets."""
+    random = _draw_scalars(curve, count)
+    bits = random.copy()
+    bits[:, 0] &= np.uint64(1)
+    bits[:, 1:] = 0
+    digit = (1 << plan_msm(count, 1, curve.order.bit_length()).window_bits) - 1
+    hot = random.copy()
+    hot[:, 0] = hot[:, 0] & ~np.uint64(digit) | np.uint64(1)
+    return {
+        "random": random,
+        "all equal": np.repeat(random[:1], count, axis=0),
+        "all 0 or 1": bits,
+        "one hot bucket": hot,
+    }
+
+
+def _draw_scalars(curve: Curve, *shape: int) -> Scalars:
+    """Return canonical words of random scalars with a bit less than the order."""
     prime = curve.scalar_field.prime
-    drawn = np.random.default_rng(7).bytes(count * prime.element_bytes)
-    words = np.frombuffer(drawn, np.uint64).reshape(count, -1).copy()
-    bits = prime.bits - 1 - 64 * (words.shape[1] - 1)
-    words[:, -1] &= np.uint64((1 << bits) - 1)
+    drawn = np.random.default_rng(7).bytes(int(np.prod(shape)) * prime.element_bytes)
+    words = np.frombuffer(drawn, np.uint64).reshape(*shape, -1).copy()
+    bits = prime.bits - 1 - 64 * (words.shape[-1] - 1)
+    words[..., -1] &= np.uint64((1 << bits) - 1)
     return words
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+from rich.table import Table
 
-from gpu_executor.bench import msm
+from gpu_executor.bench import curve_pipelines, msm
+from gpu_executor.bench.msm import CurveTimes
 from gpu_executor.cli.bench_output import (
     json_option,
     print_device,
@@ -16,17 +19,28 @@ from gpu_executor.cli.bench_output import (
     write_json,
 )
 from gpu_executor.cli.output import console, make_table, show_progress
+from gpu_executor.curves.parameters import NAMES
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
-LEGEND = (
-    "Points are on the device. All times are milliseconds. ms: the median of calls from scalars in "
-    "NumPy memory to an affine point on the host; first: the first call, which compiles pipelines. "
-    "The stages are waited for one by one, so their sum is more than a call. M add/s: mixed "
-    "additions while points are added to buckets. Every result was checked by the known logarithms "
-    "of the points.\n"
+SIZES_LEGEND = (
+    "Points are on the device. ms: the median of calls from scalars in NumPy memory to an affine "
+    "point on the host; first: the first call, which compiles the pipelines that no earlier call "
+    "has used, or finds them in a cache on disk. M add/s: mixed additions while points are added "
+    "to buckets. bound: products per second, measured in chains, divided by 10 for the 8 products "
+    "and 2 squares of an addition; by 30 over a field of degree 2, where a product of coordinates "
+    "takes 3 products. Every result was checked by the known logarithms of the points.\n"
 )
-STAGES = ("sort", "accumulate", "reduce", "join")
-"""The stages that take time; the JSON file has all of them."""
+STAGES_LEGEND = (
+    "The stages are waited for one by one, so their sum is more than a call. limb form: points "
+    "into the form that the kernels compute with.\n"
+)
+TABLES_LEGEND = (
+    "without: the same sums without the tables. precompute: the time to make the tables, with all "
+    "pipelines created.\n"
+)
+SKEWS_LEGEND = "ratio: the time relative to random scalars in the same rounds.\n"
+COMPILE_LEGEND = "In a process that finds no pipelines in a cache.\n"
+STAGES = ("limb form", "digits", "sort", "accumulate", "combine", "reduce", "join")
 
 
 @click.command("msm")
@@ -37,30 +51,121 @@ STAGES = ("sort", "accumulate", "reduce", "join")
     help="Log2 of the largest number of points.",
 )
 @click.option(
-    "--curve", "curves", multiple=True, default=msm.CURVES, show_default=True, help="Curves."
+    "--curve",
+    "curves",
+    type=click.Choice(NAMES),
+    multiple=True,
+    default=msm.CURVES,
+    show_default=True,
+    help="Curves.",
 )
 @json_option
 def bench_msm(largest: int | None, curves: tuple[str, ...], json_file: Path | None) -> None:
     """Multi-scalar multiplications by curve, size and stage."""
     with PersistentVulkanBackend() as gpu:
         print_device(gpu.device)
-        measured = msm.measure_msms(gpu, msm.choose_sizes(gpu.device, largest), curves)
-        rows = [row for each in show_progress(measured, len(curves), "curves") for row in each]
-    table = make_table(
-        "Multi-scalar multiplication", "curve", "points", "ms", "first", *STAGES, "M add/s"
-    )
-    for row in rows:
-        stages = (f"{row.stages_ms[stage]:.2f}" for stage in STAGES)
-        rate = f"{row.additions_per_second / 1e6:,.1f}"
-        times = f"{row.ms:.2f}", f"{row.first_ms:,.0f}"
-        table.add_row(row.curve, f"2^{row.log_points}", *times, *stages, rate)
-    console.print(table)
-    console.print(LEGEND)
-    targets = msm.check_targets(rows, gpu.device)
+        begun = msm.measure_msms(gpu, msm.choose_sizes(gpu.device, largest), curves)
+        measured = list(show_progress(begun, len(curves), "curves"))
+    targets = msm.check_targets(measured, gpu.device)
+    compiled: dict[str, dict[str, float]] = {}
+    if gpu.device.kind == "cpu":
+        timed = curve_pipelines.measure_compile_times(curves)
+        compiled.update(zip(curves, show_progress(timed, len(curves), "pipelines"), strict=True))
+        for curve, seconds in compiled.items():
+            targets += curve_pipelines.check_targets(curve, seconds)
+    content = {
+        "curves": [dataclasses.asdict(each) for each in measured],
+        "compile_s": compiled,
+        "aims": targets_as_dicts(targets),
+    }
+    file = write_json(json_file, gpu.device, content)
+    for table, legend in (
+        (_make_sizes_table(measured), SIZES_LEGEND),
+        (_make_stages_table(measured), STAGES_LEGEND),
+        (_make_precomputed_table(measured), TABLES_LEGEND),
+        (_make_skews_table(measured), SKEWS_LEGEND),
+    ):
+        console.print(table)
+        console.print(legend)
+    if compiled:
+        console.print(_make_compile_table(compiled))
+        console.print(COMPILE_LEGEND)
     print_targets(targets)
-    if json_file is not None:
-        content = {
-            "rows": [dataclasses.asdict(row) for row in rows],
-            "aims": targets_as_dicts(targets),
-        }
-        write_json(json_file, gpu.device, content)
+    file.report()
+
+
+def _make_sizes_table(measured: Sequence[CurveTimes]) -> Table:
+    table = make_table(
+        "Multi-scalar multiplication, ms",
+        *("curve", "points", "ms", "first", "M add/s", "bound", "share"),
+    )
+    for times in measured:
+        bound = times.additions_bound
+        for row in times.rows:
+            rate = row.additions_per_second
+            table.add_row(
+                times.curve,
+                f"2^{row.log_points}",
+                f"{row.ms:,.2f}",
+                f"{row.first_ms:,.0f}",
+                _format_millions(rate),
+                "-" if bound is None else _format_millions(bound),
+                "-" if bound is None else f"{rate / bound:.2f}",
+            )
+    return table
+
+
+def _make_stages_table(measured: Sequence[CurveTimes]) -> Table:
+    table = make_table("Stages, ms", "curve", "points", *map(_break_line, STAGES))
+    for times in measured:
+        for row in times.rows:
+            stages = (f"{row.stages_ms[stage]:.2f}" for stage in STAGES)
+            table.add_row(times.curve, f"2^{row.log_points}", *stages)
+    return table
+
+
+def _make_precomputed_table(measured: Sequence[CurveTimes]) -> Table:
+    table = make_table(
+        "With precomputed tables, ms",
+        *("curve", "points", "ms", "without", "precompute", "tables", "window", "MiB"),
+    )
+    for times in measured:
+        for row in times.tables:
+            batch = f"{row.batch:,} x " if row.batch > 1 else ""
+            table.add_row(
+                times.curve,
+                f"{batch}2^{row.log_points}",
+                f"{row.ms:,.2f}",
+                f"{row.without_ms:,.2f}",
+                f"{row.precompute_ms:,.1f}",
+                str(row.tables),
+                f"{row.window_bits} bits",
+                f"{row.nbytes / (1 << 20):,.1f}",
+            )
+    return table
+
+
+def _make_skews_table(measured: Sequence[CurveTimes]) -> Table:
+    table = make_table("Skewed scalars", "curve", "points", "scalars", "ms", "ratio")
+    for times in measured:
+        for row in times.skews:
+            points = f"2^{row.log_points}"
+            table.add_row(times.curve, points, row.scalars, f"{row.ms:,.2f}", f"{row.ratio:.2f}")
+    return table
+
+
+def _make_compile_table(compiled: Mapping[str, Mapping[str, float]]) -> Table:
+    operations = next(iter(compiled.values()))
+    table = make_table("Compile time of pipelines, s", "curve", *map(_break_line, operations))
+    for curve, seconds in compiled.items():
+        table.add_row(curve, *(f"{seconds[operation]:.2f}" for operation in operations))
+    return table
+
+
+def _format_millions(rate: float) -> str:
+    return f"{rate / 1e6:,.1f}" if rate < 1e8 else f"{rate / 1e6:,.0f}"
+
+
+def _break_line(name: str) -> str:
+    """Write the last word of a column's name below the others, so that all columns fit."""
+    return "\n".join(name.replace("_", " ").rsplit(" ", 1))

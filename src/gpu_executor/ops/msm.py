@@ -223,8 +223,12 @@ class Msm:
 
     def submit(self) -> None:
         """Submit what the stages have prepared."""
+        self._device.submit(self.take_steps())
+
+    def take_steps(self) -> list[Step]:
+        """What the stages have prepared, for the caller to submit."""
         steps, self._steps = self._steps, []
-        self._device.submit(steps)
+        return steps
 
     def make_entries(self) -> tuple[DeviceArray, DeviceArray]:
         """Arrays for the signed digits of all scalars: their buckets, and points with signs."""

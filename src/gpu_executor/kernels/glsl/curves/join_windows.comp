@@ -18,9 +18,19 @@ void main() {
         OPERANDS
         bool enabled = t < count, infinity = true;
         for (uint term = terms; term-- > 0;) {
-            double_points(PQ enabled, term == 0 && unshifted != 0 ? 0 : shift, infinity);
-            bool other_infinity = load_elements(PQ enabled, t * terms + term, TO_Q);
+            uint times = term == 0 && unshifted != 0 ? 0 : shift, at = t * terms + term;
+#ifdef SERIAL
+            // One call of add_points, which lavapipe inlines: a second one doubles the compile time.
+            for (uint i = 0; i <= times; ++i) {
+                bool doubles = i < times, other_infinity = true;
+                if (!doubles) other_infinity = load_elements(enabled, at, TO_Q);
+                add_points(enabled, doubles, infinity, other_infinity);
+            }
+#else
+            double_points(PQ enabled, times, infinity);
+            bool other_infinity = load_elements(PQ enabled, at, TO_Q);
             add_points(PQ enabled, false, infinity, other_infinity);
+#endif
         }
         if (enabled) {
             if (last != 0) store_result(PQ t, infinity);

@@ -47,27 +47,63 @@ void n_select(bool condition, NUMBER x, NUMBER y, out NUMBER z) {
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) z[i] = condition ? x[i] : y[i];
 }
 
-int64_t scale(uint limb, int factor) { return int64_t(int(limb)) * int64_t(factor); }
-
-// z = m x + n y + l w + k p, which is between 0 and M.
-void n_combine(int m, NUMBER x, int n, NUMBER y, int l, NUMBER w, int k, out NUMBER z) {
-    int64_t t = 0;
+// z = k p, for a constant k.
+void multiple_of_modulus(uint k, out NUMBER z) {
+    uint64_t t = 0;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        t += scale(x[i], m) + scale(y[i], n) + scale(w[i], l) + scale(modulus[i], k);
+        t += uint64_t(modulus[i]) * k;
         z[i] = uint(t) & LIMB_MASK;
         t >>= LIMB_BITS;
     }
 }
 
-// z = m x + n y + k p, which is between 0 and M.
-void n_combine(int m, NUMBER x, int n, NUMBER y, int k, out NUMBER z) {
-    int64_t t = 0;
+// z = x - y + k p, for a y of at most k p.
+void n_sub(NUMBER x, NUMBER y, uint k, out NUMBER z) {
+    NUMBER kp;
+    multiple_of_modulus(k, kp);
+    int carry = 0;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        t += scale(x[i], m) + scale(y[i], n) + scale(modulus[i], k);
+        int limb = int(x[i] + kp[i]) - int(y[i]) + carry;
+        z[i] = uint(limb) & LIMB_MASK;
+        carry = limb >> LIMB_BITS;
+    }
+}
+
+// z = x - y - 2 w + k p, for a y + 2 w of at most k p.
+void n_sub_sum(NUMBER x, NUMBER y, NUMBER w, uint k, out NUMBER z) {
+    NUMBER kp;
+    multiple_of_modulus(k, kp);
+    int carry = 0;
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
+        int limb = int(x[i] + kp[i]) - int(y[i]) + carry;
+        int low = (limb & int(LIMB_MASK)) - int(2 * w[i]);
+        z[i] = uint(low) & LIMB_MASK;
+        carry = (limb >> LIMB_BITS) + (low >> LIMB_BITS);
+    }
+}
+
+// z = k x + y, for a k of at most 3: no sum of limbs has more than 32 bits.
+void n_mul_add(uint k, NUMBER x, NUMBER y, out NUMBER z) {
+    uint carry = 0;
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
+        uint limb = k * x[i] + y[i] + carry;
+        z[i] = limb & LIMB_MASK;
+        carry = limb >> LIMB_BITS;
+    }
+}
+
+#if DEGREE == 2
+// z = NONRESIDUE x, for an x below 10p; not negative.
+void n_mul_nonresidue(NUMBER x, out NUMBER z) {
+    int64_t t = 0;
+    int k = NONRESIDUE < 0 ? -10 * NONRESIDUE : 0;
+    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
+        t += int64_t(int(x[i])) * NONRESIDUE + int64_t(int(modulus[i])) * k;
         z[i] = uint(t) & LIMB_MASK;
         t >>= LIMB_BITS;
     }
 }
+#endif
 
 // z = x y, for numbers below 10p.
 void c_mul(NUMBER x, NUMBER y, out NUMBER z) {
@@ -78,7 +114,7 @@ void c_mul(NUMBER x, NUMBER y, out NUMBER z) {
     NUMBER other_x, other_y, scaled, a, c;
     exchange(1, x, other_x);
     exchange(1, y, other_y);
-    n_combine(NONRESIDUE, other_x, 0, other_x, NONRESIDUE < 0 ? -10 * NONRESIDUE : 0, scaled);
+    n_mul_nonresidue(other_x, scaled);
     n_select(part() == 0, x, other_x, a);
     n_select(part() == 0, scaled, x, c);
     MUL_ADD(a, y, c, other_y, z);

@@ -16,51 +16,6 @@ const uint LANES = DEGREE;
 #define PQ
 void begin() {}
 
-// z = k p, for a constant k.
-void multiple_of_modulus(uint k, out NUMBER z) {
-    uint64_t t = 0;
-    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        t += uint64_t(modulus[i]) * k;
-        z[i] = uint(t) & LIMB_MASK;
-        t >>= LIMB_BITS;
-    }
-}
-
-// z = x - y + k p, for a y of at most k p.
-void n_sub(NUMBER x, NUMBER y, uint k, out NUMBER z) {
-    NUMBER kp;
-    multiple_of_modulus(k, kp);
-    int carry = 0;
-    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        int limb = int(x[i] + kp[i]) - int(y[i]) + carry;
-        z[i] = uint(limb) & LIMB_MASK;
-        carry = limb >> LIMB_BITS;
-    }
-}
-
-// z = x - y - 2 w + k p, for a y + 2 w of at most k p.
-void n_sub_sum(NUMBER x, NUMBER y, NUMBER w, uint k, out NUMBER z) {
-    NUMBER kp;
-    multiple_of_modulus(k, kp);
-    int carry = 0;
-    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        int limb = int(x[i] + kp[i]) - int(y[i]) + carry;
-        int low = (limb & int(LIMB_MASK)) - int(2 * w[i]);
-        z[i] = uint(low) & LIMB_MASK;
-        carry = (limb >> LIMB_BITS) + (low >> LIMB_BITS);
-    }
-}
-
-// z = k x + y.
-void n_mul_add(uint k, NUMBER x, NUMBER y, out NUMBER z) {
-    uint64_t t = 0;
-    [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        t += uint64_t(x[i]) * k + y[i];
-        z[i] = uint(t) & LIMB_MASK;
-        t >>= LIMB_BITS;
-    }
-}
-
 void c_square(NUMBER x, out NUMBER z) {
 #if DEGREE == 1
     square_limbs(x, z);

@@ -4,7 +4,7 @@
 //     OPERANDS                                              declares the operands P and Q
 //     load_name(PQ enabled, ...)                            loads one; returns whether it is infinity
 //     add_points(PQ enabled, doubles, infinity, other)      P = P + Q or 2 P
-//     double_points(PQ enabled, times, infinity)            P = 2^times P
+//     double_points(PQ enabled, times, infinity)            P = 2^times P, on GPUs
 //     store_name(PQ index, infinity)                        stores P
 //
 // All groups of a subgroup call them together; a group that takes no part passes enabled = false.

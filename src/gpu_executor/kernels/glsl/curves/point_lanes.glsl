@@ -88,7 +88,8 @@ void add_point(
             // S1 P^3, R (Q - X), the new ZZZ
             from_slot(0, c, y);
             n_mask(!doubles, y, z);
-            n_combine(3, c, 1, z, -1, e, 2, z);                   // 10p
+            n_sub(z, e, 2, z);                                    // 4p
+            n_mul_add(3, c, z, z);                                // 10p
             n_select(is_r, z, y, y);
             n_select(is_r, d, e, x);
             n_select(is_p, u, x, x);                              // 80
@@ -98,15 +99,15 @@ void add_point(
             n_copy(z, u);
             // P = U2 - U1 and R = S2 - S1, or 2 Y and 3 X^2
             exchange(DEGREE, z, x);
-            n_combine(1, x, -1, z, 2, d);                         // 4p
+            n_sub(x, z, 2, d);                                    // 4p
             exchange(2 * DEGREE, p, x);
             n_select(is_p, x, z, x);
-            n_combine(is_p ? 2 : 3, x, 0, x, 0, x);               // 8p
+            n_mul_add(is_p ? 1 : 2, x, x, x);                     // 8p
             n_select(doubles, x, d, d);
             step = follow(!A_IS_ZERO && subgroupAny(now && doubles) ? COEFFICIENT : SECOND);
         } else if (step == COEFFICIENT) {
             from_slot(1, z, x);
-            n_combine(1, d, 1, x, 0, x);                          // 8p
+            n_mul_add(1, d, x, x);                                // 8p
             n_select(doubles && is_r, x, d, d);
             step = follow(SECOND);
         } else if (step == SECOND) {
@@ -124,10 +125,10 @@ void add_point(
             // X = R^2 - P^3 - 2 Q, in slot 2
             from_slot(0, c, y);
             n_mask(!doubles, y, y);
-            n_combine(1, e, -1, y, -2, c, 6, x);                  // 8p
+            n_sub_sum(e, y, c, 6, x);                             // 8p
             n_select(is_p, z, x, x);
             exchange(2 * DEGREE, x, y);                           // X in slot 0, S1 P^3 in slot 2
-            n_combine(1, z, -1, y, 2, x);                         // Y in slot 2; 4p
+            n_sub(z, y, 2, x);                                    // Y in slot 2; 4p
             n_select(is_p, y, z, z);
             n_select(is_r, x, z, z);
             n_select(slot() == 1, c, z, z);
@@ -148,17 +149,17 @@ void double_point(inout NUMBER p, uint times) {
     [[dont_unroll]] for (uint i = 0; i < times; ++i) {
         NUMBER c, r, v, w, x, y, z;
         // X^2, ZZ^2, V = (2 Y)^2
-        n_combine(2, p, 0, p, 0, y);
+        n_mul_add(1, p, p, y);
         n_select(is_y, y, p, y);                                  // 8p
         c_mul(y, y, c);                                           // 64
         from_slot(2, c, v);
         from_slot(0, c, x);
-        n_combine(3, x, 0, x, 0, r);                              // 6p
+        n_mul_add(2, x, x, r);                                    // 6p
         if (!A_IS_ZERO) {
             load_constant(COEFFICIENT_A + part(), x);
             c_mul(x, c, z);
             from_slot(1, z, x);
-            n_combine(1, r, 1, x, 0, r);                          // 8p
+            n_mul_add(1, r, x, r);                                // 8p
         }
         // S = X V, the new ZZ, W = 2 Y V, R^2
         n_select(is_zzz, r, y, x);
@@ -167,13 +168,16 @@ void double_point(inout NUMBER p, uint times) {
         from_slot(2, c, w);
         from_slot(3, c, v);
         // R (S - X), Y W, the new ZZZ; X = R^2 - 2 S
-        n_combine(3, c, -1, v, 2, y);                             // 8p
+        n_clear(x);
+        n_sub(x, v, 2, y);                                        // 2p
+        n_mul_add(3, c, y, y);                                    // 8p
         n_select(is_x, y, w, y);
         n_select(is_x, r, p, x);
         c_mul(x, y, z);                                           // 64
-        n_combine(1, v, -2, c, 4, x);                             // 6p
+        n_clear(x);
+        n_sub_sum(v, x, c, 4, x);                                 // 6p
         exchange(2 * DEGREE, z, y);
-        n_combine(1, y, -1, z, 2, y);                             // 4p
+        n_sub(y, z, 2, y);                                        // 4p
         n_select(is_x, x, z, p);
         n_select(is_y, y, p, p);
         n_select(slot() == 1, c, p, p);

@@ -240,11 +240,6 @@ void add_points(bool enabled, bool doubles, inout bool infinity, bool other_infi
     }
 }
 
-// P = 2^times P.
-void double_points(bool enabled, uint times, inout bool infinity) {
-    [[dont_unroll]] for (uint i = 0; i < times; ++i) add_points(enabled, true, infinity, true);
-}
-
 // The operands are in shared memory; in point_lanes.glsl they are arguments of functions.
 #define OPERANDS
 #define OPERAND_PARAMETERS

@@ -17,10 +17,22 @@ void main() {
     EACH_GROUP(t) {
         OPERANDS
         bool enabled = t < count, infinity = true;
-        bool other_infinity = load_p(PQ enabled, coordinates, t, false);
-        add_points(PQ enabled, false, infinity, other_infinity);
         for (uint k = 0; k < tables; ++k) {
-            if (k != 0) double_points(PQ enabled, shift, infinity);
+#ifdef SERIAL
+            // One call of add_points, which lavapipe inlines: a second one doubles the compile time.
+            for (uint i = 0; i < (k == 0 ? 1 : shift); ++i) {
+                bool other_infinity = true;
+                if (k == 0) other_infinity = load_p(enabled, coordinates, t, false);
+                add_points(enabled, k != 0, infinity, other_infinity);
+            }
+#else
+            if (k == 0) {
+                bool other_infinity = load_p(PQ enabled, coordinates, t, false);
+                add_points(PQ enabled, false, infinity, other_infinity);
+            } else {
+                double_points(PQ enabled, shift, infinity);
+            }
+#endif
             if (enabled) store_result(PQ k * count + t, infinity);
         }
     }
