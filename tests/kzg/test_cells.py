@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gpu_executor as gx
 from gpu_executor import kzg
 from gpu_executor.curves import BLS12_381_G1, PointArray
 from gpu_executor.errors import KzgDataError
@@ -43,6 +44,20 @@ def test_batches_of_any_size_are_cut_and_equal_single_calls(
     assert found.shape == (len(blobs), 128, 2048)
     expected = [ckzg.compute_cells(blob, known.ckzg) for blob in blobs]
     assert [[cell.tobytes() for cell in row] for row in found] == expected
+
+
+def test_the_number_of_dispatches_does_not_depend_on_the_number_of_blobs(
+    known: SetupPair, gpu: gx.PersistentVulkanBackend
+) -> None:
+    counts = []
+    for blobs in (1, 2, 5):
+        array = to_array([make_blob([7])] * blobs)
+        kzg.compute_cells_batch(array, known.own)
+        before = gpu.stats().dispatches
+        kzg.compute_cells_batch(array, known.own)
+        counts.append(gpu.stats().dispatches - before)
+    assert counts == [counts[0]] * 3
+    assert counts[0] <= 10
 
 
 # --- with proofs ---

@@ -125,16 +125,23 @@ def test_views_of_arrays_are_read_in_their_order(known: SetupPair) -> None:
 
 
 def test_threads_share_a_setup(known: SetupPair) -> None:
-    blobs = [make_blob([seed]) for seed in range(4)]
-    found: dict[int, bytes] = {}
+    """Each thread computes a commitment, a proof and cells, and verifies them."""
+    blobs = [make_blob([seed, 9]) for seed in range(4)]
+    found: dict[int, list[Any]] = {}
 
-    def commit(index: int) -> None:
-        found[index] = kzg.blob_to_kzg_commitment(blobs[index], known.own)
+    def work(index: int) -> None:
+        blob, setup = blobs[index], known.own
+        commitment = kzg.blob_to_kzg_commitment(blob, setup)
+        proof = kzg.compute_blob_kzg_proof(blob, commitment, setup)
+        verified = kzg.verify_blob_kzg_proof(blob, commitment, proof, setup)
+        found[index] = [commitment, proof, kzg.compute_cells(blob, setup), verified]
 
-    threads = [threading.Thread(target=commit, args=(index,)) for index in range(4)]
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    expected = [ckzg.blob_to_kzg_commitment(blob, known.ckzg) for blob in blobs]
-    assert [found[index] for index in range(4)] == expected
+    for index, blob in enumerate(blobs):
+        commitment = ckzg.blob_to_kzg_commitment(blob, known.ckzg)
+        proof = ckzg.compute_blob_kzg_proof(blob, commitment, known.ckzg)
+        assert found[index] == [commitment, proof, ckzg.compute_cells(blob, known.ckzg), True]

@@ -157,9 +157,10 @@ def _recover(given: npt.NDArray[Any], cells: ByteRows, setup: TrustedSetup) -> t
 
 def _check_recovered(recovered: Bytes, indices: Indices, cells: ByteRows, start: int) -> None:
     """Raise unless recovered cells (n, 128, 2048) are those that were given, from item `start`."""
-    again = np.take_along_axis(recovered, indices[:, :, np.newaxis], axis=1)
-    given = cells.data[start : start + len(indices)]
-    different = (again.reshape(given.shape) != given).any(axis=1)
+    count = len(indices)
+    words = recovered.view(np.uint64)[np.arange(count)[:, np.newaxis], indices]
+    given = cells.data[start : start + count].view(np.uint64)
+    different = (words.reshape(given.shape) != given).any(axis=1)
     if different.any():
         item = cells.describe(start + int(different.argmax()))
         raise KzgDataError(f"{item} are not cells of one blob; verify cells before recovery")

@@ -8,6 +8,7 @@ with probability 2^-128.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from py_arkworks_bls12381 import G1Point
 
 Booleans = npt.NDArray[np.bool_]
+WEIGHT_BYTES = 16
+"""Bytes of the random weight of a cell."""
 MAX_CELLS = 1 << 14
 """Cells whose field elements are combined together; a larger batch is cut."""
 
@@ -188,15 +191,15 @@ def _verify_cells(
     numbers, position = _find_distinct(commitments.data)
     distinct = ByteRows(commitments.name, commitments.data[numbers], numbers)
     points, quotients = setup.load_points(distinct, proofs)
-    weights = pairing.draw_weights(len(cells))
-    sums = [0] * len(numbers)
-    for at, weight in zip(position, weights, strict=True):
-        sums[at] += weight
-    drawn = setup.to_device(BLS12_381_FR.encode(weights))
+    weights = np.frombuffer(secrets.token_bytes(len(cells) * WEIGHT_BYTES), np.uint8)
+    weights = weights.reshape(len(cells), WEIGHT_BYTES)
+    sums = _sum_weights(weights, position, len(numbers))
+    drawn = setup.to_device(
+        BLS12_381_FR.from_bytes(weights, byteorder="little", width=WEIGHT_BYTES)
+    )
     interpolated = _combine_cells(values, indices, drawn, setup)
     shifts = setup.get(_make_shifts)[indices]
-    p = BLS12_381_FR.modulus
-    of_commitments = setup.to_device(BLS12_381_FR.encode([each % p for each in sums]))
+    of_commitments = setup.to_device(BLS12_381_FR.encode(sums))
     nothing = BLS12_381_FR.zeros
     left = BLS12_381_FR.concatenate([of_commitments, drawn * shifts, -interpolated])
     right = BLS12_381_FR.concatenate(
@@ -225,6 +228,14 @@ def _find_distinct(rows: Bytes) -> tuple[list[int], list[int]]:
             numbers.append(index)
         position.append(places[item])
     return numbers, position
+
+
+def _sum_weights(weights: Bytes, position: list[int], count: int) -> list[int]:
+    """The sums of the weights (n, bytes of a weight) of each commitment."""
+    words = weights.view("<u4").astype(np.uint64)
+    sums = np.zeros((count, words.shape[1]), np.uint64)
+    np.add.at(sums, position, words)
+    return [sum(word << 32 * index for index, word in enumerate(row)) for row in sums.tolist()]
 
 
 def _combine_cells(
