@@ -12,7 +12,7 @@ import pytest
 
 from gpu_executor import kzg
 from gpu_executor.kzg import proofs
-from gpu_executor.kzg.inputs import parse_bytes
+from gpu_executor.kzg.inputs import parse_bytes, split_items
 from tests.support.kzg_setups import (
     GENERATOR,
     INFINITY,
@@ -40,12 +40,11 @@ def to_array(items: list[bytes]) -> Any:
     return np.frombuffer(b"".join(items), np.uint8).reshape(len(items), -1)
 
 
-@pytest.mark.parametrize("name", list_edge_blobs())
-def test_commitments_to_edge_blobs_equal_those_of_ckzg(known: SetupPair, name: str) -> None:
-    blob = list_edge_blobs()[name]
-    found = kzg.blob_to_kzg_commitment(blob, known.own)
-    assert found == ckzg.blob_to_kzg_commitment(blob, known.ckzg)
-    assert found == multiply_generator(evaluate_at_secret(blob))
+def test_commitments_to_edge_blobs_equal_those_of_ckzg(known: SetupPair) -> None:
+    blobs = list(list_edge_blobs().values())
+    found = split_items(kzg.blob_to_kzg_commitment_batch(to_array(blobs), known.own))
+    assert found == [ckzg.blob_to_kzg_commitment(blob, known.ckzg) for blob in blobs]
+    assert found == [multiply_generator(evaluate_at_secret(blob)) for blob in blobs]
 
 
 def test_a_commitment_on_mainnets_setup_equals_that_of_ckzg(mainnet: SetupPair) -> None:
@@ -57,7 +56,7 @@ def test_a_commitment_on_mainnets_setup_equals_that_of_ckzg(mainnet: SetupPair) 
     assert kzg.verify_blob_kzg_proof(blob, commitment, found, mainnet.own)
 
 
-@pytest.mark.parametrize("name", POINTS)
+@pytest.mark.parametrize("name", ["any", "another root"])
 def test_proofs_of_values_equal_those_of_ckzg(known: SetupPair, name: str) -> None:
     blob, z = draw_blob(2), POINTS[name]
     at = z.to_bytes(32, "big")
@@ -126,7 +125,7 @@ def test_views_of_arrays_are_read_in_their_order(known: SetupPair) -> None:
 
 def test_threads_share_a_setup(known: SetupPair) -> None:
     """Each thread computes a commitment, a proof and cells, and verifies them."""
-    blobs = [make_blob([seed, 9]) for seed in range(4)]
+    blobs = [make_blob([seed, 9]) for seed in range(3)]
     found: dict[int, list[Any]] = {}
 
     def work(index: int) -> None:
@@ -136,7 +135,7 @@ def test_threads_share_a_setup(known: SetupPair) -> None:
         verified = kzg.verify_blob_kzg_proof(blob, commitment, proof, setup)
         found[index] = [commitment, proof, kzg.compute_cells(blob, setup), verified]
 
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -58,6 +58,11 @@ class CellProver:
         self._order = reverse_bits(CELLS)
         self._prove = graph(self._compute)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory of the tables."""
+        return self._tables.nbytes
+
     def prove(self, coefficients: FieldArray) -> PointArray:
         """The proofs (n, 128) of polynomials (n, 4096) on the device, in the order of cells; affine
         points on the device."""

@@ -222,8 +222,9 @@ class TrustedSetup:
         if os.getpid() != self._process:
             return f"<TrustedSetup {self.digest[:16]} of {self.source}, of the parent process>"
         with self._lock:
-            table = self._made.get(_make_lagrange_table)
-        tables = "no table yet" if table is None else f"tables of {table.nbytes:,} bytes"
+            makers = (_make_lagrange_table, _make_cell_prover)
+            made = [self._made[each].nbytes for each in makers if each in self._made]
+        tables = f"tables of {sum(made):,} bytes" if made else "no tables yet"
         device = self.lagrange.device.info.name
         return f"<TrustedSetup {self.digest[:16]} of {self.source} on {device}: {tables}>"
 
