@@ -35,6 +35,11 @@ EXPECTED_OUTPUT = {
         r"device 1, .*: \d+ calls",
         "200 results came in the order of the jobs, all right",
     ],
+    "block_of_blobs.py": [
+        r"1 blobs, cells and proofs: [\d,.]+ ms",
+        "all cells are valid",
+        "ckzg has the same proofs",
+    ],
     "on_ray.py": [
         "the first sum begins with 1 3 5 7 9",
         "50 sums of a row and its opposite, all begin with 49",

@@ -10,6 +10,7 @@ from gpu_executor.cli.bench_executor import bench_executor
 from gpu_executor.cli.bench_fields import bench_fields
 from gpu_executor.cli.bench_host_time import bench_host_time
 from gpu_executor.cli.bench_kernels import bench_kernels
+from gpu_executor.cli.bench_kzg import bench_kzg
 from gpu_executor.cli.bench_msm import bench_msm
 from gpu_executor.cli.bench_ntt import bench_ntt
 from gpu_executor.cli.bench_persistent import bench_persistent
@@ -27,6 +28,7 @@ bench.add_command(bench_executor)
 bench.add_command(bench_fields)
 bench.add_command(bench_host_time)
 bench.add_command(bench_kernels)
+bench.add_command(bench_kzg)
 bench.add_command(bench_msm)
 bench.add_command(bench_ntt)
 bench.add_command(bench_persistent)

@@ -1,0 +1,259 @@
+"""KZG functions by batch size, beside ckzg on one thread and on all cores.
+
+ckzg is optional: without it the columns of the peer are empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.resources
+import importlib.util
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_executor import kzg
+from gpu_executor.bench.targets import Target, is_h200
+from gpu_executor.bench.timing import time_function
+from gpu_executor.device_info import DeviceInfo
+
+BATCHES, BATCHES_ON_CPU = (1, 6, 21, 72, 128), (1,)
+BUDGET, MIN_CALLS = 0.4, 3
+"""Seconds for each function and batch, and calls at least."""
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "commitments": kzg.blob_to_kzg_commitment_batch,
+    "blob proofs": kzg.compute_blob_kzg_proof_batch,
+    "verification of blobs": kzg.verify_blob_kzg_proof_batch,
+    "cells": kzg.compute_cells_batch,
+    "cells and proofs": kzg.compute_cells_and_kzg_proofs_batch,
+    "recovery with proofs": kzg.recover_cells_and_kzg_proofs_batch,
+    "verification of cells": kzg.verify_cell_kzg_proof_batch,
+}
+CELLS, CELL_BYTES, ELEMENTS = 128, 2048, 4096
+AIMS = {
+    ("cells and proofs", 72): 35.0,
+    ("cells and proofs", 21): 16.0,
+    ("cells and proofs", 1): 10.0,
+    ("commitments", 72): 10.0,
+    ("recovery with proofs", 72): 45.0,
+    ("verification of cells", 72): 15.0,
+}
+"""Milliseconds on an NVIDIA H200, from bytes to bytes."""
+MAINNET_SETUP = ("typed_transactions", "blob_transactions", "kzg_trusted_setup.txt")
+"""In the package eth-account."""
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class KzgRow:
+    """One function and batch size; the attributes are the keys of the JSON files."""
+
+    function: str
+    blobs: int
+    first_ms: float
+    """The first call, which makes tables, compiles pipelines and records commands."""
+    ms: float
+    """The median of further calls, from bytes to bytes."""
+    ckzg_ms: float | None
+    """ckzg for one blob, on one thread."""
+    ckzg_all_cores_ms: float | None
+    """ckzg for the batch, one process a core."""
+
+
+class Inputs:
+    """Random blobs, with what the functions need, computed when a function asks for it."""
+
+    def __init__(self, setup: kzg.TrustedSetup, count: int) -> None:
+        self._setup = setup
+        self.blobs = draw_blobs(count)
+
+    @functools.cached_property
+    def commitments(self) -> Bytes:
+        return kzg.blob_to_kzg_commitment_batch(self.blobs, self._setup)
+
+    @functools.cached_property
+    def cells(self) -> Bytes:
+        return kzg.compute_cells_batch(self.blobs, self._setup)
+
+    @functools.cached_property
+    def proofs(self) -> Bytes:
+        return kzg.compute_cells_and_kzg_proofs_batch(self.blobs, self._setup)[1]
+
+    @functools.cached_property
+    def blob_proofs(self) -> Bytes:
+        return kzg.compute_blob_kzg_proof_batch(self.blobs, self.commitments, self._setup)
+
+
+def draw_blobs(count: int) -> Bytes:
+    """Return random blobs: 4,096 field elements of 32 bytes each."""
+    blobs = np.frombuffer(secrets.token_bytes(count * ELEMENTS * 32), np.uint8).copy()
+    blobs = blobs.reshape(count, ELEMENTS, 32)
+    blobs[:, :, 0] &= 0x3F
+    return blobs.reshape(count, ELEMENTS * 32)
+
+
+def list_arguments(function: str, given: Inputs) -> tuple[Any, ...]:
+    """Return the arguments of a function of this package for a whole batch."""
+    count, half = len(given.blobs), np.arange(0, CELLS, 2)
+    match function:
+        case "commitments" | "cells" | "cells and proofs":
+            return (given.blobs,)
+        case "blob proofs":
+            return given.blobs, given.commitments
+        case "verification of blobs":
+            return given.blobs, given.commitments, given.blob_proofs
+        case "recovery with proofs":
+            return np.tile(half, (count, 1)), np.ascontiguousarray(given.cells[:, half])
+    cells = given.cells.reshape(count * CELLS, CELL_BYTES)
+    proofs = given.proofs.reshape(count * CELLS, -1)
+    every = np.tile(np.arange(CELLS), count)
+    return np.repeat(given.commitments, CELLS, axis=0), every, cells, proofs
+
+
+def measure_kzg(
+    setup: kzg.TrustedSetup,
+    batches: Sequence[int],
+    peer: Peer | None,
+    functions: Sequence[str] = tuple(FUNCTIONS),
+) -> Iterator[list[KzgRow]]:
+    """Measure the functions, one batch size after the other."""
+    for count in batches:
+        given = Inputs(setup, count)
+        rows = []
+        for name in functions:
+            arguments = list_arguments(name, given)
+            call = functools.partial(FUNCTIONS[name], *arguments, setup)
+            begun = perf_counter()
+            call()
+            first = perf_counter() - begun
+            seconds = time_function(call, budget=BUDGET, min_calls=MIN_CALLS)
+            alone, together = peer.measure(name, given) if peer is not None else (None, None)
+            rows.append(KzgRow(name, count, first * 1e3, seconds * 1e3, alone, together))
+        yield rows
+
+
+def check_targets(rows: Sequence[KzgRow], device: DeviceInfo) -> list[Target]:
+    """Return the targets on an NVIDIA H200; none on other devices."""
+    if not is_h200(device):
+        return []
+    return [
+        Target(f"{row.function}, {row.blobs} blobs", row.ms, aim, "ms", at_most=True)
+        for row in rows
+        if (aim := AIMS.get((row.function, row.blobs))) is not None
+    ]
+
+
+# --- ckzg ---
+
+
+class Peer:
+    """ckzg on the same machine: one blob on one thread, and a batch on a process for each core."""
+
+    def __init__(self, path: Path) -> None:
+        self._ckzg = importlib.import_module("ckzg")
+        self._setup = self._ckzg.load_trusted_setup(str(path), 8)
+        cores = os.cpu_count() or 1
+        context = get_context("spawn")
+        self._pool = ProcessPoolExecutor(cores, context, _load_peer, (str(path),))
+        list(self._pool.map(_warm_up, range(cores)))
+
+    def measure(self, function: str, given: Inputs) -> tuple[float | None, float | None]:
+        """Return the milliseconds of one blob on one thread, and of the batch on all cores."""
+        jobs = [_make_job(function, given, index) for index in range(len(given.blobs))]
+        begun = perf_counter()
+        _run_job(self._ckzg, self._setup, jobs[0])
+        alone = perf_counter() - begun
+        begun = perf_counter()
+        list(self._pool.map(_run_in_worker, jobs))
+        return alone * 1e3, (perf_counter() - begun) * 1e3
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.shutdown()
+
+
+@contextlib.contextmanager
+def open_peer(path: Path | None) -> Iterator[Peer | None]:
+    """Open ckzg with a setup, mainnet's without a path; None if ckzg is not installed."""
+    if importlib.util.find_spec("ckzg") is None:
+        yield None
+        return
+    with contextlib.ExitStack() as opened:
+        if path is None:
+            text = importlib.resources.files("eth_account").joinpath(*MAINNET_SETUP)
+            path = opened.enter_context(importlib.resources.as_file(text))
+        peer = Peer(path)
+        opened.callback(peer.close)
+        yield peer
+
+
+Job = tuple[str, tuple[Any, ...]]
+_worker: list[Any] = []
+
+
+def _make_job(function: str, given: Inputs, index: int) -> Job:
+    """ckzg's function and its arguments for one blob of a batch."""
+    half, every = list(range(0, CELLS, 2)), list(range(CELLS))
+
+    def get(rows: Bytes) -> bytes:
+        return bytes(rows[index])
+
+    def get_items(rows: Bytes) -> list[bytes]:
+        return [bytes(each) for each in rows[index]]
+
+    jobs: dict[str, Callable[[], Job]] = {
+        "commitments": lambda: ("blob_to_kzg_commitment", (get(given.blobs),)),
+        "blob proofs": lambda: (
+            "compute_blob_kzg_proof",
+            (get(given.blobs), get(given.commitments)),
+        ),
+        "verification of blobs": lambda: (
+            "verify_blob_kzg_proof",
+            (get(given.blobs), get(given.commitments), get(given.blob_proofs)),
+        ),
+        "cells": lambda: ("compute_cells", (get(given.blobs),)),
+        "cells and proofs": lambda: ("compute_cells_and_kzg_proofs", (get(given.blobs),)),
+        "recovery with proofs": lambda: (
+            "recover_cells_and_kzg_proofs",
+            (half, get_items(given.cells)[::2]),
+        ),
+        "verification of cells": lambda: (
+            "verify_cell_kzg_proof_batch",
+            (
+                [get(given.commitments)] * CELLS,
+                every,
+                get_items(given.cells),
+                get_items(given.proofs),
+            ),
+        ),
+    }
+    return jobs[function]()
+
+
+def _run_job(ckzg: Any, setup: Any, job: Job) -> None:
+    name, arguments = job
+    getattr(ckzg, name)(*arguments, setup)
+
+
+def _load_peer(path: str) -> None:
+    ckzg = importlib.import_module("ckzg")
+    _worker[:] = [ckzg, ckzg.load_trusted_setup(path, 8)]
+
+
+def _warm_up(_number: int) -> None:
+    """Wait until every process has its setup."""
+
+
+def _run_in_worker(job: Job) -> None:
+    ckzg, setup = _worker
+    _run_job(ckzg, setup, job)

@@ -1,0 +1,85 @@
+"""`gpu-executor bench kzg`: KZG functions by batch size, beside ckzg."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from gpu_executor import kzg
+from gpu_executor.bench import kzg as bench
+from gpu_executor.bench.kzg import KzgRow
+from gpu_executor.cli.bench_output import (
+    json_option,
+    print_device,
+    print_targets,
+    targets_as_dicts,
+    write_json,
+)
+from gpu_executor.cli.output import console, make_table, show_progress
+from gpu_executor.executor import GpuExecutor
+
+LEGEND = (
+    "ms: the median of calls from bytes to bytes; first: the first call, which makes tables and "
+    "compiles pipelines. ckzg: one blob on one thread, and the batch with a process for each core, "
+    "with ckzg's precompute = 8. Verification of cells: all 128 cells of every blob.\n"
+)
+
+
+@click.command("kzg")
+@click.option("--setup", "path", type=click.Path(exists=True, path_type=Path), help="A setup.")
+@click.option("--blobs", "batches", type=click.IntRange(1), multiple=True, help="Batch sizes.")
+@click.option(
+    "--function",
+    "functions",
+    type=click.Choice(tuple(bench.FUNCTIONS)),
+    multiple=True,
+    help="Functions; all by default.",
+)
+@click.option("--peer/--no-peer", default=True, show_default=True, help="Time ckzg too.")
+@json_option
+def bench_kzg(
+    path: Path | None,
+    batches: tuple[int, ...],
+    functions: tuple[str, ...],
+    peer: bool,
+    json_file: Path | None,
+) -> None:
+    """KZG functions by batch size, beside ckzg."""
+    with GpuExecutor() as gpu, kzg.load_trusted_setup(path, gpu=gpu) as setup:
+        device = gpu.device
+        print_device(device)
+        sizes = batches or (bench.BATCHES_ON_CPU if device.kind == "cpu" else bench.BATCHES)
+        with bench.open_peer(path) if peer else nullcontext() as other:
+            chosen = functions or tuple(bench.FUNCTIONS)
+            measured = bench.measure_kzg(setup, sizes, other, chosen)
+            rows = [row for part in show_progress(measured, len(sizes), "batches") for row in part]
+    targets = bench.check_targets(rows, device)
+    content = {
+        "rows": [dataclasses.asdict(row) for row in rows],
+        "aims": targets_as_dicts(targets),
+    }
+    file = write_json(json_file, device, content)
+    console.print(_make_table(rows))
+    console.print(LEGEND)
+    print_targets(targets)
+    file.report()
+
+
+def _make_table(rows: Sequence[KzgRow]) -> Table:
+    table = make_table("KZG", "function", "blobs", "ms", "ms a blob", "first", "ckzg", "all cores")
+    for row in rows:
+        table.add_row(
+            row.function,
+            f"{row.blobs}",
+            f"{row.ms:,.2f}",
+            f"{row.ms / row.blobs:,.2f}",
+            f"{row.first_ms:,.0f}",
+            "" if row.ckzg_ms is None else f"{row.ckzg_ms:,.1f}",
+            "" if row.ckzg_all_cores_ms is None else f"{row.ckzg_all_cores_ms:,.1f}",
+        )
+    return table
