@@ -40,6 +40,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "verification of cells": kzg.verify_cell_kzg_proof_batch,
 }
 CELLS, CELL_BYTES, ELEMENTS = 128, 2048, 4096
+PRECOMPUTE = 8
+"""ckzg's tables for cell proofs; 0 is none."""
 AIMS = {
     ("cells and proofs", 72): 35.0,
     ("cells and proofs", 21): 16.0,
@@ -161,10 +163,10 @@ class Peer:
 
     def __init__(self, path: Path) -> None:
         self._ckzg = importlib.import_module("ckzg")
-        self._setup = self._ckzg.load_trusted_setup(str(path), 8)
+        self._setup = self._ckzg.load_trusted_setup(str(path), PRECOMPUTE)
         cores = os.cpu_count() or 1
         context = get_context("spawn")
-        self._pool = ProcessPoolExecutor(cores, context, _load_peer, (str(path),))
+        self._pool = ProcessPoolExecutor(cores, context, _load_peer, (str(path), PRECOMPUTE))
         list(self._pool.map(_warm_up, range(cores)))
 
     def measure(self, function: str, given: Inputs) -> tuple[float | None, float | None]:
@@ -245,9 +247,9 @@ def _run_job(ckzg: Any, setup: Any, job: Job) -> None:
     getattr(ckzg, name)(*arguments, setup)
 
 
-def _load_peer(path: str) -> None:
+def _load_peer(path: str, precompute: int) -> None:
     ckzg = importlib.import_module("ckzg")
-    _worker[:] = [ckzg, ckzg.load_trusted_setup(path, 8)]
+    _worker[:] = [ckzg, ckzg.load_trusted_setup(path, precompute)]
 
 
 def _warm_up(_number: int) -> None:

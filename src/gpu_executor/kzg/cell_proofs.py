@@ -141,18 +141,22 @@ def transform_points(gpu: Backend, points: PointArray) -> PointArray:
     rows = points.affine().reshape(CELL, COLUMNS)[: CELL - 1]
     if gpu.device.kind == "cpu":
         return gpu.to_device(_transform_on_host(rows.to_host()))  # type: ignore[no-any-return]
+    return _transform_on_device(gpu, rows)
+
+
+def _transform_on_device(gpu: Backend, rows: PointArray) -> PointArray:
     # Decimation in frequency: the upper half of the 128 inputs is infinity, so the first step only
     # multiplies. Afterwards both halves are transforms of 64 points.
-    root = pow(_find_root(), -1, FR.modulus)
-    lower = G1.concatenate([rows, gpu.to_device(G1.infinity((1, COLUMNS)))])
+    root, columns = pow(_find_root(), -1, FR.modulus), rows.shape[1]
+    lower = G1.concatenate([rows, gpu.to_device(G1.infinity((1, columns)))])
     values = G1.stack([lower, lower * _list_powers(gpu, root, HALF)], axis=0)
     length = HALF
     while length > 1:
         length, root = length // 2, root * root % FR.modulus
         first, second = values[:, :length], values[:, length:]
         turned = (first - second) * _list_powers(gpu, root, length)
-        values = G1.stack([first + second, turned], axis=1).reshape(-1, length, COLUMNS)
-    return values.reshape(CELLS, COLUMNS)[reverse_bits(CELLS)].affine()
+        values = G1.stack([first + second, turned], axis=1).reshape(-1, length, columns)
+    return values.reshape(CELLS, columns)[reverse_bits(CELLS)].affine()
 
 
 def _list_powers(gpu: Backend, root: int, count: int) -> FieldArray:
@@ -182,13 +186,13 @@ def _transform_on_host(rows: PointArray) -> PointArray:
         return [a + b for a, b in pairs] + [a - b for a, b in pairs]
 
     encoded, missing = rows.to_bytes(), [G1Point.identity()] * (CELLS - len(rows))
-    columns = []
-    for column in range(COLUMNS):
-        own = [G1Point.from_compressed_bytes_unchecked(bytes(each)) for each in encoded[:, column]]
-        columns.append([bytes(each.to_xy_bytes_be()) for each in transform(own + missing, 1)])
-    found = np.frombuffer(b"".join(map(b"".join, columns)), np.uint8)
-    points = G1.from_bytes(found.reshape(COLUMNS, CELLS, -1), check=False)
-    return points.transpose(1, 0)
+    transformed = []
+    for column in encoded.transpose(1, 0, 2):
+        own = [G1Point.from_compressed_bytes_unchecked(bytes(each)) for each in column]
+        found = transform(own + missing, 1)
+        transformed.append(b"".join(bytes(each.to_xy_bytes_be()) for each in found))
+    data = np.frombuffer(b"".join(transformed), np.uint8).reshape(len(transformed), CELLS, -1)
+    return G1.from_bytes(data, compressed=False, check=False).transpose(1, 0)
 
 
 def _get_words(array: PointArray | FieldArray) -> DeviceArray:
