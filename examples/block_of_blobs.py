@@ -16,6 +16,7 @@ import numpy as np
 
 import gpu_executor as gx
 from gpu_executor import kzg
+from gpu_executor.kzg.setup_file import find_mainnet_setup
 
 
 def draw_blobs(count: int) -> np.ndarray:
@@ -64,14 +65,9 @@ for count in counts:
     print("all cells are valid" if valid else "some cell is wrong")
 
 if importlib.util.find_spec("ckzg") is not None:
-    # ckzg reads mainnet's setup from the file that eth-account has.
-    from importlib.resources import as_file, files
-
     import ckzg
 
-    parts = "typed_transactions", "blob_transactions", "kzg_trusted_setup.txt"
-    with as_file(files("eth_account").joinpath(*parts)) as path:
-        peer = ckzg.load_trusted_setup(str(path), 8)
+    peer = ckzg.load_trusted_setup(str(find_mainnet_setup()), 0)
     blob = blobs[-1].tobytes()
     theirs = time_call("ckzg, one blob", ckzg.compute_cells_and_kzg_proofs, blob, peer)
     same = [each.tobytes() for each in proofs[-1]] == theirs[1]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.resources
 import importlib.util
 import os
 import secrets
@@ -26,6 +25,7 @@ from gpu_executor import kzg
 from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.bench.timing import time_function
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.kzg.setup_file import find_mainnet_setup
 
 BATCHES, BATCHES_ON_CPU = (1, 6, 21, 72, 128), (1,)
 BUDGET, MIN_CALLS = 0.4, 3
@@ -51,8 +51,6 @@ AIMS = {
     ("verification of cells", 72): 15.0,
 }
 """Milliseconds on an NVIDIA H200, from bytes to bytes."""
-MAINNET_SETUP = ("typed_transactions", "blob_transactions", "kzg_trusted_setup.txt")
-"""In the package eth-account."""
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -190,13 +188,11 @@ def open_peer(path: Path | None) -> Iterator[Peer | None]:
     if importlib.util.find_spec("ckzg") is None:
         yield None
         return
-    with contextlib.ExitStack() as opened:
-        if path is None:
-            text = importlib.resources.files("eth_account").joinpath(*MAINNET_SETUP)
-            path = opened.enter_context(importlib.resources.as_file(text))
-        peer = Peer(path)
-        opened.callback(peer.close)
+    peer = Peer(path or find_mainnet_setup())
+    try:
         yield peer
+    finally:
+        peer.close()
 
 
 Job = tuple[str, tuple[Any, ...]]

@@ -8,6 +8,7 @@ G1.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ class SetupBytes:
 def read_setup(source: Any) -> SetupBytes:
     """Read a setup from a path or a file object; None is mainnet's, which eth-account has."""
     if source is None:
-        return _parse_setup("mainnet's trusted setup", _read_mainnet())
+        return _parse_setup("mainnet's trusted setup", find_mainnet_setup().read_bytes())
     if isinstance(source, str | Path):
         try:
             text = Path(source).read_bytes()
@@ -66,18 +67,16 @@ def read_setup(source: Any) -> SetupBytes:
     return _parse_setup(name, found if isinstance(found, bytes) else str(found).encode())
 
 
-def _read_mainnet() -> bytes:
-    from importlib.resources import files
-
-    try:
-        folder = files("eth_account")
-    except ModuleNotFoundError:
+def find_mainnet_setup() -> Path:
+    """The file of mainnet's trusted setup in eth-account, which is not imported for it."""
+    found = importlib.util.find_spec("eth_account")
+    if found is None or not found.submodule_search_locations:
         raise KzgDataError(
             "mainnet's trusted setup comes with eth-account, which is not installed: pip install "
             "'gpu-executor[kzg]', or give the path of a trusted setup"
-        ) from None
-    parts = ("typed_transactions", "blob_transactions", "kzg_trusted_setup.txt")
-    return folder.joinpath(*parts).read_bytes()
+        )
+    folder = Path(found.submodule_search_locations[0])
+    return folder / "typed_transactions" / "blob_transactions" / "kzg_trusted_setup.txt"
 
 
 def _parse_setup(source: str, text: bytes) -> SetupBytes:
