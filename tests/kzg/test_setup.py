@@ -155,22 +155,22 @@ def test_checked_points_are_kept_on_disk_and_a_broken_file_is_replaced(
 
 def test_broken_files_are_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     digest, words = "ab" * 32, bytes(range(100))
-    assert setup_file.read_checked_points(tmp_path, digest, 100) is None
-    setup_file.write_checked_points(tmp_path, digest, words)
-    assert setup_file.read_checked_points(tmp_path, digest, 100) == words
+    assert setup_file.read_checked_points(tmp_path, "setup", digest, 100) is None
+    setup_file.write_checked_points(tmp_path, "setup", digest, words)
+    assert setup_file.read_checked_points(tmp_path, "setup", digest, 100) == words
     (path,) = tmp_path.iterdir()
     content = path.read_bytes()
-    assert setup_file.read_checked_points(tmp_path, digest, 99) is None  # of another size
+    assert setup_file.read_checked_points(tmp_path, "setup", digest, 99) is None  # of another size
     other = "ab" * 8 + "cd" * 24  # of another setup
-    assert setup_file.read_checked_points(tmp_path, other, 100) is None
+    assert setup_file.read_checked_points(tmp_path, "setup", other, 100) is None
     for index in (0, 20, 50, len(content) - 1):
         path.write_bytes(content[:index] + bytes([content[index] ^ 1]) + content[index + 1 :])
-        assert setup_file.read_checked_points(tmp_path, digest, 100) is None
+        assert setup_file.read_checked_points(tmp_path, "setup", digest, 100) is None
     assert caplog.text.count("it will be replaced") == 6
     path.unlink()
     path.mkdir()
-    assert setup_file.read_checked_points(tmp_path, digest, 100) is None
-    setup_file.write_checked_points(tmp_path, digest, words)
+    assert setup_file.read_checked_points(tmp_path, "setup", digest, 100) is None
+    setup_file.write_checked_points(tmp_path, "setup", digest, words)
     assert "were not stored" in caplog.text
 
 

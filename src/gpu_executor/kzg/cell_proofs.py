@@ -45,13 +45,11 @@ MAX_BLOBS = 128
 class CellProver:
     """Proves all cells of blobs. It has tables of multiples of the points of a trusted setup."""
 
-    def __init__(self, gpu: Backend, monomial_points: PointArray) -> None:
-        """`monomial_points` are the 4,096 multiples of the generator by powers of the secret, on
-        the device."""
+    def __init__(self, gpu: Backend, transformed: PointArray) -> None:
+        """`transformed` are the points that `transform_points` returns, on the device."""
         self._gpu = gpu
         has_tables = gpu.device.kind != "cpu"
         self._fixed = plan_sets(G1.key, COLUMNS, CELLS, has_tables=has_tables)
-        transformed = transform_points(gpu, monomial_points)
         self._tables = make_set_tables(G1.key, self._fixed, _get_words(transformed))
         taps: FieldArray = gpu.to_device(FR.encode(_list_taps()))
         self._taps = _get_words(taps.in_form("canonical"))
@@ -132,7 +130,8 @@ def _find_root() -> int:
 
 
 def transform_points(gpu: Backend, points: PointArray) -> PointArray:
-    """The transforms of the columns of points at the powers -k of the root: (128, 64), affine.
+    """The transforms of the columns of points at the powers -k of the root: (128, 64), affine. The
+    4,096 points are the multiples of the generator by powers of the secret.
 
     Column r has the points r, r + 64, ...; the last of them takes no part. These are 20,000
     multiples of points. A software device would take a minute for them, so there the host computes

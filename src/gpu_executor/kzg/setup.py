@@ -5,6 +5,7 @@ Every KZG function takes a setup last, as ckzg's functions do.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -15,12 +16,19 @@ import numpy as np
 from gpu_executor.arguments import describe
 from gpu_executor.backend import Backend
 from gpu_executor.curves import BLS12_381_G1, PointArray, PointTable
+from gpu_executor.device_array import Shape
 from gpu_executor.errors import ClosedError, KzgArgumentError, KzgDataError, PointError
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.fields import BLS12_381_FR, FieldArray
 from gpu_executor.fork import raise_forked
 from gpu_executor.kzg import pairing
-from gpu_executor.kzg.cell_proofs import CellProver, reverse_bits
+from gpu_executor.kzg.cell_proofs import (
+    CELLS,
+    COLUMNS,
+    CellProver,
+    reverse_bits,
+    transform_points,
+)
 from gpu_executor.kzg.inputs import ByteRows, make_point_error
 from gpu_executor.kzg.setup_file import (
     G1_POINTS,
@@ -93,23 +101,38 @@ class TrustedSetup:
 
     def _load_points(self, found: SetupBytes) -> PointArray:
         """The Lagrange points in bit-reversed order, then the powers, on the device."""
+
+        def decode() -> PointArray:
+            order = reverse_bits(G1_POINTS)
+            points = self._decode(
+                ByteRows(f"{found.source}: Lagrange points", found.lagrange[order], order.tolist()),
+                ByteRows(f"{found.source}: powers of G1", found.powers, range(G1_POINTS)),
+            )
+            self._check_consistency(found.source, points)
+            return points
+
+        return self._load_cached("setup", (2 * G1_POINTS,), decode)
+
+    def _load_cached(self, name: str, shape: Shape, make: Callable[[], PointArray]) -> PointArray:
+        """Points of this setup on the device: from disk, or made and stored there."""
         folder = Settings.from_environment().cache_dir
         layout = BLS12_381_G1.get_layout("affine")
-        count = 2 * G1_POINTS
-        words = read_checked_points(folder, self.digest, count * layout.element_bytes)
+        size = math.prod(shape) * layout.element_bytes
+        words = read_checked_points(folder, name, self.digest, size)
         if words is not None:
-            shape = (count, *layout.element_shape)
-            data = np.frombuffer(words, layout.column_dtype).reshape(shape)
+            data = np.frombuffer(words, layout.column_dtype).reshape(*shape, *layout.element_shape)
             loaded: PointArray = self._gpu.to_device(PointArray(BLS12_381_G1, data))
             return loaded
-        order = reverse_bits(G1_POINTS)
-        points = self._decode(
-            ByteRows(f"{found.source}: Lagrange points", found.lagrange[order], order.tolist()),
-            ByteRows(f"{found.source}: powers of G1", found.powers, range(G1_POINTS)),
-        )
-        self._check_consistency(found.source, points)
-        write_checked_points(folder, self.digest, points.affine().to_host().numpy().tobytes())
+        points = make()
+        content = points.affine().to_host().numpy().tobytes()
+        write_checked_points(folder, name, self.digest, content)
         return points
+
+    def load_transformed_powers(self) -> PointArray:
+        """The transforms of the powers that proofs of cells need, on the device."""
+        return self._load_cached(
+            "cells", (CELLS, COLUMNS), lambda: transform_points(self._gpu, self.powers)
+        )
 
     def _check_consistency(self, source: str, points: PointArray) -> None:
         """Raise unless the points are the powers of the secret of G2, and the Lagrange polynomials
@@ -244,4 +267,4 @@ def _make_lagrange_table(setup: TrustedSetup) -> PointTable:
 
 
 def _make_cell_prover(setup: TrustedSetup) -> CellProver:
-    return CellProver(setup.gpu, setup.powers)
+    return CellProver(setup.gpu, setup.load_transformed_powers())

@@ -117,15 +117,16 @@ def _parse_points(source: str, points: list[bytes], which: slice, width: int) ->
 # --- the points that were decoded and checked, on disk ---
 
 
-def read_checked_points(folder: Path | None, digest: str, size: int) -> bytes | None:
-    """The words of the points of a setup that was checked before; None if there are none.
+def read_checked_points(folder: Path | None, name: str, digest: str, size: int) -> bytes | None:
+    """The words of points of a setup that was checked before; None if there are none. The name says
+    which points.
 
     A file that is damaged or of another setup is not used. The digest protects against corruption,
     not against whoever can write to the folder.
     """
     if folder is None:
         return None
-    path = _get_path(folder, digest)
+    path = _get_path(folder, name, digest)
     try:
         content = read_own_file(path, MAX_CACHE_BYTES)
     except FileNotFoundError:
@@ -135,25 +136,26 @@ def read_checked_points(folder: Path | None, digest: str, size: int) -> bytes | 
         return None
     start = len(MAGIC) + hashlib.sha256().digest_size
     words = content[start:]
-    if content[:start] != MAGIC + _hash_words(digest, words) or len(words) != size:
+    if content[:start] != MAGIC + _hash_words(name, digest, words) or len(words) != size:
         log.warning("%s has not the points of this trusted setup; it will be replaced", path)
         return None
     return words
 
 
-def write_checked_points(folder: Path | None, digest: str, words: bytes) -> None:
+def write_checked_points(folder: Path | None, name: str, digest: str, words: bytes) -> None:
     """Store the words of checked points. A failing write is logged."""
     if folder is None:
         return
     try:
-        write_atomically(_get_path(folder, digest), MAGIC + _hash_words(digest, words) + words)
+        content = MAGIC + _hash_words(name, digest, words) + words
+        write_atomically(_get_path(folder, name, digest), content)
     except OSError as error:
         log.warning("the points of the trusted setup were not stored: %s", error)
 
 
-def _get_path(folder: Path, digest: str) -> Path:
-    return folder / f"kzg-setup-{digest[:16]}.bin"
+def _get_path(folder: Path, name: str, digest: str) -> Path:
+    return folder / f"kzg-{name}-{digest[:16]}.bin"
 
 
-def _hash_words(digest: str, words: bytes) -> bytes:
-    return hashlib.sha256(bytes.fromhex(digest) + words).digest()
+def _hash_words(name: str, digest: str, words: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + bytes.fromhex(digest) + words).digest()
