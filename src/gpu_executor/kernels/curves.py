@@ -129,8 +129,7 @@ def count_lanes(curve: CurveKey, info: DeviceInfo) -> int:
     """Return the invocations of a group: one for each number of a point, on a GPU.
 
     The lanes of a group are in one subgroup and exchange numbers by shuffles. On a CPU a group is
-    one invocation: lavapipe computes the lanes of a vector at the same time, but compiles the
-    kernel for groups of lanes ten times as long.
+    one invocation, in a form that lavapipe compiles fast (glsl/curves/point_serial.glsl).
     """
     lanes = COORDINATES * curve.degree
     fits = "subgroup shuffle" in info.features and info.limits.subgroup_size % lanes == 0

@@ -371,7 +371,8 @@ class RecordedMsm:
     """A multi-scalar multiplication whose arrays are made and whose commands are recorded once, for
     any points and scalars of a plan.
 
-    Recording takes 2 ms of the host's time on the host of an NVIDIA H200, and a replay 0.2 ms.
+    A call of 2^12 points takes 0.7 ms of the time of an NVIDIA H200's host, and 2.1 ms if it makes
+    everything anew.
     """
 
     def __init__(self, device: ArrayDevice, curve: CurveKey, plan: MsmPlan) -> None:
