@@ -12,11 +12,11 @@ import gpu_executor as gx
 from gpu_executor import kzg
 from gpu_executor.curves import BLS12_381_G1, PointArray
 from gpu_executor.fields import FieldArray, eip4844
+from gpu_executor.kzg.setup_file import find_mainnet_setup
 from tests.support.kzg_setups import (
-    TABLE_BYTES,
+    POINTS_ALONE,
     SetupPair,
     prove_cells,
-    read_mainnet_path,
     write_known_setup,
 )
 
@@ -32,15 +32,15 @@ def known_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def known(gpu: gx.PersistentVulkanBackend, known_path: Path) -> Iterator[SetupPair]:
     """The setup with a known secret."""
-    with kzg.load_trusted_setup(str(known_path), 0, gpu=gpu, memory=TABLE_BYTES) as own:
+    with kzg.load_trusted_setup(str(known_path), 0, gpu=gpu, memory=POINTS_ALONE) as own:
         yield SetupPair(own, ckzg.load_trusted_setup(str(known_path), 0))
 
 
 @pytest.fixture(scope="session")
 def mainnet(gpu: gx.PersistentVulkanBackend) -> Iterator[SetupPair]:
     """Mainnet's setup."""
-    with kzg.load_trusted_setup(gpu=gpu, memory=TABLE_BYTES) as own:
-        yield SetupPair(own, ckzg.load_trusted_setup(read_mainnet_path(), 0))
+    with kzg.load_trusted_setup(gpu=gpu) as own:
+        yield SetupPair(own, ckzg.load_trusted_setup(str(find_mainnet_setup()), 0))
 
 
 class DefinitionProver:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import ckzg
+import numpy as np
 import pytest
 from py_arkworks_bls12381 import G2Point, Scalar
 
@@ -16,17 +18,18 @@ import gpu_executor as gx
 from gpu_executor import kzg
 from gpu_executor.errors import ClosedError, ForkedError, KzgArgumentError, KzgDataError
 from gpu_executor.kzg import setup_file
+from gpu_executor.kzg.setup import plan_setup
 from tests.support.kzg_setups import (
     GENERATOR,
     OUTSIDE,
-    TABLE_BYTES,
+    POINTS_ALONE,
     SetupPair,
     list_edge_blobs,
     multiply_generator,
-    read_mainnet_path,
 )
 
 Gpu = gx.PersistentVulkanBackend
+MAINNET = str(setup_file.find_mainnet_setup())
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def lines(known_path: Path) -> list[str]:
 
 
 def load(lines: list[str], gpu: Gpu) -> kzg.TrustedSetup:
-    return kzg.load_trusted_setup(io.StringIO("\n".join(lines)), gpu=gpu, memory=TABLE_BYTES)
+    return kzg.load_trusted_setup(io.StringIO("\n".join(lines)), gpu=gpu, memory=POINTS_ALONE)
 
 
 def change(lines: list[str], line: int, text: str) -> list[str]:
@@ -97,10 +100,10 @@ def test_lagrange_points_in_bit_reversed_order_are_refused(lines: list[str], gpu
     [
         (["/nonexistent", 0], RuntimeError),
         (["/", 0], RuntimeError),
-        ([read_mainnet_path(), 16], RuntimeError),
-        ([read_mainnet_path(), -1], RuntimeError),
-        ([read_mainnet_path(), "1"], ValueError),
-        ([read_mainnet_path().encode(), 0], ValueError),
+        ([MAINNET, 16], RuntimeError),
+        ([MAINNET, -1], RuntimeError),
+        ([MAINNET, "1"], ValueError),
+        ([MAINNET.encode(), 0], ValueError),
         ([5, 0], ValueError),
     ],
 )
@@ -140,7 +143,7 @@ def test_checked_points_are_kept_on_disk_and_a_broken_file_is_replaced(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (kept,) = Path(os.environ["GPU_CACHE_DIR"]).glob(f"kzg-setup-{known.own.digest[:16]}.bin")
+    (kept,) = Path(os.environ["GPU_CACHE_DIR"]).glob(f"kzg*-setup-{known.own.digest[:16]}.bin")
     path, content = tmp_path / kept.name, kept.read_bytes()
     path.write_bytes(content[:-1])
     monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path))
@@ -155,23 +158,90 @@ def test_checked_points_are_kept_on_disk_and_a_broken_file_is_replaced(
 
 def test_broken_files_are_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     digest, words = "ab" * 32, bytes(range(100))
-    assert setup_file.read_checked_points(tmp_path, "setup", digest, 100) is None
-    setup_file.write_checked_points(tmp_path, "setup", digest, words)
-    assert setup_file.read_checked_points(tmp_path, "setup", digest, 100) == words
+    assert setup_file.read_points(tmp_path, "setup", digest, 100) is None
+    setup_file.write_points(tmp_path, "setup", digest, words)
+    assert setup_file.read_points(tmp_path, "setup", digest, 100) == words
     (path,) = tmp_path.iterdir()
     content = path.read_bytes()
-    assert setup_file.read_checked_points(tmp_path, "setup", digest, 99) is None  # of another size
+    assert setup_file.read_points(tmp_path, "setup", digest, 101) is None  # of another size
+    assert setup_file.read_points(tmp_path, "setup", digest, 99) is None
+    assert "it has more than 139 bytes" in caplog.text
     other = "ab" * 8 + "cd" * 24  # of another setup
-    assert setup_file.read_checked_points(tmp_path, "setup", other, 100) is None
+    assert setup_file.read_points(tmp_path, "setup", other, 100) is None
     for index in (0, 20, 50, len(content) - 1):
         path.write_bytes(content[:index] + bytes([content[index] ^ 1]) + content[index + 1 :])
-        assert setup_file.read_checked_points(tmp_path, "setup", digest, 100) is None
+        assert setup_file.read_points(tmp_path, "setup", digest, 100) is None
     assert caplog.text.count("it will be replaced") == 6
     path.unlink()
     path.mkdir()
-    assert setup_file.read_checked_points(tmp_path, "setup", digest, 100) is None
-    setup_file.write_checked_points(tmp_path, "setup", digest, words)
+    assert setup_file.read_points(tmp_path, "setup", digest, 100) is None
+    setup_file.write_points(tmp_path, "setup", digest, words)
     assert "were not stored" in caplog.text
+
+
+# --- tables of multiples ---
+
+
+@pytest.mark.parametrize("kind", ["cpu", "discrete"])
+def test_all_tables_together_fit_the_memory(gpu: Gpu, kind: Any) -> None:
+    info = dataclasses.replace(gpu.device, kind=kind)
+    before = 0
+    for memory in (POINTS_ALONE, POINTS_ALONE + 1, 2 * POINTS_ALONE, 5_000_000, 1 << 26, 1 << 30):
+        commitments, cells = plan_setup(info, memory)
+        taken = 96 * (4096 * commitments.tables + 8192 * cells.tables)
+        assert before <= taken <= memory
+        before = taken
+    assert before > 20_000_000  # a table for each window
+    assert (commitments.table_windows, cells.table_windows) == (1, 1)
+
+
+def test_repr_shows_the_bytes_of_every_table(mainnet: SetupPair) -> None:
+    with kzg.load_trusted_setup(gpu=mainnet.own.gpu) as setup:
+        assert repr(setup).endswith(": no tables yet; at most 2,359,296 bytes>")
+    tables = mainnet.own.lagrange_table, mainnet.own.cell_prover
+    text = repr(mainnet.own)
+    assert mainnet.own.digest[:16] in text
+    assert mainnet.own.gpu.device.name in text
+    assert "commitments 786,432 bytes, cell proofs 1,572,864 bytes; at most 2,359,296 bytes" in text
+    assert [each.nbytes for each in tables] == [786_432, 1_572_864]
+
+
+def test_tables_are_kept_on_disk_and_a_broken_file_is_replaced(
+    mainnet: SetupPair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gpu, made = mainnet.own.gpu, (mainnet.own.lagrange_table, mainnet.own.cell_prover)
+    ending = f"-{mainnet.own.digest[:16]}.bin"
+    for each in Path(os.environ["GPU_CACHE_DIR"]).glob(f"kzg*{ending}"):
+        (tmp_path / each.name).write_bytes(each.read_bytes())
+    monkeypatch.setenv("GPU_CACHE_DIR", str(tmp_path))
+    with monkeypatch.context() as nothing_is_made:
+        for function in ("make_multiples", "transform_points"):
+            nothing_is_made.setattr(f"gpu_executor.kzg.setup.{function}", None)
+        with kzg.load_trusted_setup(gpu=gpu) as setup:
+            loaded = setup.lagrange_table, setup.cell_prover
+            assert np.array_equal(loaded[0].data.numpy(), made[0].data.numpy())
+            assert np.array_equal(loaded[1]._tables.numpy(), made[1]._tables.numpy())
+    assert not caplog.records
+    (path,) = tmp_path.glob(f"*-commitments-2x*{ending}")
+    content = path.read_bytes()
+    path.write_bytes(content[:5000] + bytes([content[5000] ^ 4]) + content[5001:])
+    with kzg.load_trusted_setup(gpu=gpu) as setup:
+        assert np.array_equal(setup.lagrange_table.data.numpy(), made[0].data.numpy())
+    assert f"{path} has not the points of this trusted setup; it will be replaced" in caplog.text
+    assert path.read_bytes() == content
+
+
+def test_files_of_another_version_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two versions of the package may share a folder."""
+    digest, words = "ab" * 32, bytes(100)
+    setup_file.write_points(tmp_path, "setup", digest, words)
+    monkeypatch.setattr(setup_file, "FILE_VERSION", setup_file.FILE_VERSION + 1)
+    assert setup_file.read_points(tmp_path, "setup", digest, 100) is None
+    setup_file.write_points(tmp_path, "setup", digest, words)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 # --- lifetime ---
@@ -198,11 +268,21 @@ def test_without_gpu_a_setup_opens_an_executor_and_closes_it(known_path: Path) -
         executor.to_device([1])
 
 
-def test_repr_names_the_setup_the_device_and_the_memory(known: SetupPair) -> None:
-    kzg.blob_to_kzg_commitment(list_edge_blobs()["zero"], known.own)
-    text = repr(known.own)
-    assert known.own.digest[:16] in text
-    assert "tables of 393,216 bytes" in text
+@pytest.mark.parametrize(
+    ("memory", "message"),
+    [
+        (POINTS_ALONE - 1, "memory=1,179,647: the smallest tables .* take 1,179,648 bytes"),
+        (-1, "memory=-1: the smallest tables"),
+        ("1 GiB", "memory must be a whole number of bytes, not a str"),
+        (1e9, "memory must be a whole number of bytes"),
+        (True, "memory must be a whole number of bytes"),
+    ],
+)
+def test_memory_is_a_number_of_bytes_for_every_table(
+    known_path: Path, gpu: Gpu, memory: Any, message: str
+) -> None:
+    with pytest.raises(KzgArgumentError, match=message):
+        kzg.load_trusted_setup(known_path, gpu=gpu, memory=memory)
 
 
 def test_a_child_process_cannot_use_the_setup_of_its_parent(known: SetupPair) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 from py_arkworks_bls12381 import G1Point, G2Point, Scalar
 
 from gpu_executor.fields import BLS12_381_FR, eip4844
 from gpu_executor.kzg import TrustedSetup
+from gpu_executor.kzg.setup import LEAST_TABLE_BYTES
 
 MODULUS = BLS12_381_FR.modulus
 SECRET = 0x1234567890ABCDEF0FEDCBA98765432100112233445566778899AABBCCDDEEFF
@@ -19,8 +19,8 @@ INFINITY = b"\xc0" + bytes(47)
 GENERATOR = G1Point().to_compressed_bytes()
 OUTSIDE = bytes([0x80]) + bytes(46) + bytes([4])
 """A point of the curve, with x = 4, that is not in the group of prime order."""
-TABLE_BYTES = 400_000
-"""Memory for one table of 4,096 points: a software driver computes it without doublings."""
+POINTS_ALONE = LEAST_TABLE_BYTES
+"""Memory for points without multiples, which a software driver takes no time to make."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,6 @@ def list_lagrange_values() -> list[int]:
 def multiply_generator(scalar: int) -> bytes:
     """A multiple of G1's generator, compressed."""
     return (G1Point() * Scalar(scalar % MODULUS)).to_compressed_bytes()
-
-
-def read_mainnet_path() -> str:
-    """The path of mainnet's setup."""
-    parts = ("typed_transactions", "blob_transactions", "kzg_trusted_setup.txt")
-    return str(files("eth_account").joinpath(*parts))
 
 
 # --- blobs ---

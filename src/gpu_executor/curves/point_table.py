@@ -21,6 +21,7 @@ from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.files import write_atomically
 from gpu_executor.ops.msm import MsmPlan, make_tables, plan_tables
+from gpu_executor.ops.points import to_limb_form
 from gpu_executor.primes.curve_key import CurveKey
 
 FILE_FORMAT = "gpu-executor point table 1"
@@ -76,6 +77,13 @@ def make_table(points: PointArray, window: int | None, memory: int | None) -> Po
     device: ArrayDevice = data.storage.device
     plan = plan_tables(key, len(points), device.info, window, memory)
     return PointTable(key, plan, make_tables(device, key, plan, data), _compute_digest(key, data))
+
+
+def make_table_of(points: PointArray, plan: MsmPlan, multiples: PointArray) -> PointTable:
+    """The table of points whose multiples were computed before: one table behind the other."""
+    data, words = _get_affine(points), _get_affine(multiples)
+    table = to_limb_form(words.storage.device, points.curve.key, words)
+    return PointTable(points.curve.key, plan, table, _compute_digest(points.curve.key, data))
 
 
 def load_table(points: PointArray, path: str | Path) -> PointTable:

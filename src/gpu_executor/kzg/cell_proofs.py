@@ -29,10 +29,12 @@ from gpu_executor.curves import BLS12_381_G1, PointArray
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.fields import BLS12_381_FR, FieldArray
 from gpu_executor.graphs import graph
-from gpu_executor.ops.point_sets import make_set_tables, plan_sets, sum_sets
+from gpu_executor.ops.msm import MsmPlan
+from gpu_executor.ops.point_sets import make_multiples, plan_sets, sum_sets, to_tables
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend
+    from gpu_executor.device_info import DeviceInfo
 
 G1, FR = BLS12_381_G1, BLS12_381_FR
 CELL, COLUMNS, CELLS = 64, 64, 128
@@ -45,12 +47,13 @@ MAX_BLOBS = 128
 class CellProver:
     """Proves all cells of blobs. It has tables of multiples of the points of a trusted setup."""
 
-    def __init__(self, gpu: Backend, transformed: PointArray) -> None:
-        """`transformed` are the points that `transform_points` returns, on the device."""
+    def __init__(self, gpu: Backend, plan: MsmPlan, multiples: PointArray) -> None:
+        """`multiples` are those of the points that `transform_points` returns, as many as
+        `plan_fixed_sets` has tables of: (128, tables, 64), on the device."""
         self._gpu = gpu
-        has_tables = gpu.device.kind != "cpu"
-        self._fixed = plan_sets(G1.key, COLUMNS, CELLS, has_tables=has_tables)
-        self._tables = make_set_tables(G1.key, self._fixed, _get_words(transformed))
+        self.plan = plan
+        """The sums of the fixed sets of points."""
+        self._tables = to_tables(G1.key, _get_words(multiples))
         taps: FieldArray = gpu.to_device(FR.encode(_list_taps()))
         self._taps = _get_words(taps.in_form("canonical"))
         self._order = reverse_bits(CELLS)
@@ -85,7 +88,7 @@ class CellProver:
         transformed = FR.ntt(padded) * pow(2, -1, FR.modulus)
         scalars = _get_words(transformed.transpose(0, 2, 1).copy().in_form("canonical"))
         scalars = scalars.reshape(blobs * CELLS, COLUMNS, -1)
-        sums = sum_sets(G1.key, self._fixed, self._tables, scalars)
+        sums = sum_sets(G1.key, self.plan, self._tables, scalars)
         return PointArray(G1, sums).reshape(blobs, CELLS)
 
     def _convolve(self, halves: PointArray) -> PointArray:
@@ -94,8 +97,8 @@ class CellProver:
         by_parity = halves.reshape(blobs, HALF, 2).transpose(0, 2, 1)
         first, second = by_parity[:, :, :QUARTER], by_parity[:, :, QUARTER:]
         sets = G1.stack([first + second, first - second], axis=2).reshape(4 * blobs, QUARTER)
-        plan = plan_sets(G1.key, QUARTER, 4 * blobs, has_tables=True)
-        tables = make_set_tables(G1.key, plan, _get_words(sets))
+        plan = plan_convolution(self._gpu.device, blobs)
+        tables = to_tables(G1.key, make_multiples(G1.key, plan, _get_words(sets)))
         taps = self._taps.broadcast_to((blobs, *self._taps.shape)).copy()
         scalars = taps.reshape(blobs * CELLS, QUARTER, -1)
         sums = sum_sets(G1.key, plan, tables, scalars, sums_per_set=QUARTER)
@@ -104,6 +107,16 @@ class CellProver:
         outputs = G1.concatenate([cyclic + negacyclic, cyclic - negacyclic], axis=2)
         # The sums of inputs with an odd index are those of outputs with an even one.
         return outputs[:, ::-1].transpose(0, 2, 1).reshape(blobs, CELLS)
+
+
+def plan_fixed_sets(info: DeviceInfo, memory: int) -> MsmPlan:
+    """The sums of the 128 fixed sets of 64 points, with tables of at most so many bytes."""
+    return plan_sets(G1.key, COLUMNS, CELLS, info, memory)
+
+
+def plan_convolution(info: DeviceInfo, blobs: int) -> MsmPlan:
+    """The sums of the convolutions, whose points differ from blob to blob."""
+    return plan_sets(G1.key, QUARTER, 4 * blobs, info)
 
 
 def _list_taps() -> list[list[list[list[int]]]]:

@@ -16,7 +16,9 @@ import numpy as np
 from gpu_executor.arguments import describe
 from gpu_executor.backend import Backend
 from gpu_executor.curves import BLS12_381_G1, PointArray, PointTable
-from gpu_executor.device_array import Shape
+from gpu_executor.curves.point_table import make_table_of
+from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import ClosedError, KzgArgumentError, KzgDataError, PointError
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.fields import BLS12_381_FR, FieldArray
@@ -26,6 +28,7 @@ from gpu_executor.kzg.cell_proofs import (
     CELLS,
     COLUMNS,
     CellProver,
+    plan_fixed_sets,
     reverse_bits,
     transform_points,
 )
@@ -33,15 +36,25 @@ from gpu_executor.kzg.inputs import ByteRows, make_point_error
 from gpu_executor.kzg.setup_file import (
     G1_POINTS,
     SetupBytes,
-    read_checked_points,
+    read_points,
     read_setup,
-    write_checked_points,
+    write_points,
 )
+from gpu_executor.ops.msm import TABLE_BYTES, MsmPlan, plan_tables
+from gpu_executor.ops.point_sets import count_table_bytes, make_multiples
 from gpu_executor.settings import Settings
 
 T = TypeVar("T")
 MAX_PRECOMPUTE = 15
 """ckzg's largest `precompute`."""
+TABLE_POINTS = G1_POINTS + CELLS * COLUMNS
+"""Points that have tables of multiples. Each gets an equal share of the memory."""
+LEAST_TABLE_BYTES = count_table_bytes(BLS12_381_G1.key, TABLE_POINTS)
+"""The memory of the points alone, without multiples."""
+TABLE_BYTES_ON_CPU = 2 * LEAST_TABLE_BYTES
+"""The memory on a software driver, unless the caller says otherwise: one multiple of each point.
+Lavapipe takes 4 s to make the tables and 2.9 s for the proofs of a blob. Without multiples the
+proofs take 5.5 s. With 64 MiB they take 1.5 s, and the tables 9 s."""
 HOST_DECODES = ("cpu",)
 """The kinds of devices for which arkworks decodes and checks points: it takes 0.2 ms a point, and
 lavapipe 1.4 ms."""
@@ -53,9 +66,9 @@ def load_trusted_setup(
     """Load a trusted setup in ckzg's text format from a path or a file object; without one,
     mainnet's setup.
 
-    `precompute` is checked as ckzg does (0 to 15) and not used: `memory` bounds the bytes of the
-    table for commitments on the device. `gpu` is an executor or a backend with device arrays, which
-    stays the caller's; without one the setup opens a `GpuExecutor` and owns it.
+    `precompute` is checked as ckzg does (0 to 15) and not used: `memory` bounds the bytes of all
+    tables on the device together. `gpu` is an executor or a backend with device arrays, which stays
+    the caller's; without one the setup opens a `GpuExecutor` and owns it.
     """
     if not isinstance(precompute, int):
         raise KzgArgumentError(f"precompute must be an integer, not {describe(precompute)}")
@@ -65,6 +78,7 @@ def load_trusted_setup(
         raise KzgArgumentError(
             f"gpu must be an executor or a backend with device arrays, not {describe(gpu)}"
         )
+    _check_memory(memory)
     found = read_setup(path)
     if gpu is not None:
         return TrustedSetup(found, gpu, owns=False, memory=memory)
@@ -76,6 +90,15 @@ def load_trusted_setup(
         raise
 
 
+def plan_setup(info: DeviceInfo, memory: int) -> tuple[MsmPlan, MsmPlan]:
+    """The tables of the Lagrange points, and those of the fixed sets of cell proofs."""
+    for_commitments = memory * G1_POINTS // TABLE_POINTS
+    return (
+        plan_tables(BLS12_381_G1.key, G1_POINTS, info, None, for_commitments),
+        plan_fixed_sets(info, memory - for_commitments),
+    )
+
+
 class TrustedSetup:
     """The points of a trusted setup, checked, on a device. Threads may share it."""
 
@@ -84,7 +107,11 @@ class TrustedSetup:
         self.digest = found.digest
         """SHA-256 of the compressed points, in hexadecimal digits."""
         self._gpu = gpu
-        self._owns, self._memory = owns, memory
+        self._owns = owns
+        if memory is None:
+            memory = TABLE_BYTES_ON_CPU if gpu.device.kind == "cpu" else TABLE_BYTES
+        self.memory = memory
+        """The bytes that all tables together may take."""
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._made: dict[Callable[..., Any], Any] = {}
@@ -114,24 +141,52 @@ class TrustedSetup:
         return self._load_cached("setup", (2 * G1_POINTS,), decode)
 
     def _load_cached(self, name: str, shape: Shape, make: Callable[[], PointArray]) -> PointArray:
-        """Points of this setup on the device: from disk, or made and stored there."""
+        """Affine points on the device that this setup determines: from disk, or made and stored
+        there. The name says which points."""
         folder = Settings.from_environment().cache_dir
         layout = BLS12_381_G1.get_layout("affine")
         size = math.prod(shape) * layout.element_bytes
-        words = read_checked_points(folder, name, self.digest, size)
+        words = read_points(folder, name, self.digest, size)
         if words is not None:
             data = np.frombuffer(words, layout.column_dtype).reshape(*shape, *layout.element_shape)
             loaded: PointArray = self._gpu.to_device(PointArray(BLS12_381_G1, data))
             return loaded
         points = make()
         content = points.affine().to_host().numpy().tobytes()
-        write_checked_points(folder, name, self.digest, content)
+        write_points(folder, name, self.digest, content)
         return points
 
-    def load_transformed_powers(self) -> PointArray:
-        """The transforms of the powers that proofs of cells need, on the device."""
+    def _load_multiples(
+        self, name: str, plan: MsmPlan, load_points: Callable[[], PointArray]
+    ) -> PointArray:
+        """The multiples of sets of points (sets, n) that a plan has tables of: (sets, tables, n).
+        Files have them in the form of points, which no kernel changes."""
+
+        def make() -> PointArray:
+            data = load_points().affine().data
+            assert isinstance(data, DeviceArray)
+            return PointArray(BLS12_381_G1, make_multiples(BLS12_381_G1.key, plan, data))
+
+        if plan.tables == 1:
+            return make()
+        shape = (plan.point_sets or 1, plan.tables, plan.points)
+        return self._load_cached(f"{name}-{plan.tables}x{plan.window_bits}", shape, make)
+
+    def _make_lagrange_table(self) -> PointTable:
+        plan, _ = plan_setup(self._gpu.device, self.memory)
+        multiples = self._load_multiples(
+            "commitments", plan, lambda: self.lagrange.reshape(1, G1_POINTS)
+        )
+        return make_table_of(self.lagrange, plan, multiples.reshape(-1))
+
+    def _make_cell_prover(self) -> CellProver:
+        _, plan = plan_setup(self._gpu.device, self.memory)
+        return CellProver(self._gpu, plan, self._load_multiples("cells", plan, self._load_cells))
+
+    def _load_cells(self) -> PointArray:
+        """The points of the fixed sets of cell proofs, on the device."""
         return self._load_cached(
-            "cells", (CELLS, COLUMNS), lambda: transform_points(self._gpu, self.powers)
+            "transformed", (CELLS, COLUMNS), lambda: transform_points(self._gpu, self.powers)
         )
 
     def _check_consistency(self, source: str, points: PointArray) -> None:
@@ -207,12 +262,12 @@ class TrustedSetup:
     @property
     def lagrange_table(self) -> PointTable:
         """Multiples of the Lagrange points."""
-        return self.get(_make_lagrange_table)
+        return self.get(TrustedSetup._make_lagrange_table)
 
     @property
     def cell_prover(self) -> CellProver:
         """What computes the proofs of cells."""
-        return self.get(_make_cell_prover)
+        return self.get(TrustedSetup._make_cell_prover)
 
     # --- lifetime ---
 
@@ -245,11 +300,21 @@ class TrustedSetup:
         if os.getpid() != self._process:
             return f"<TrustedSetup {self.digest[:16]} of {self.source}, of the parent process>"
         with self._lock:
-            makers = (_make_lagrange_table, _make_cell_prover)
-            made = [self._made[each].nbytes for each in makers if each in self._made]
-        tables = f"tables of {sum(made):,} bytes" if made else "no tables yet"
+            made = {
+                name: self._made[make].nbytes
+                for name, make in (
+                    ("commitments", TrustedSetup._make_lagrange_table),
+                    ("cell proofs", TrustedSetup._make_cell_prover),
+                )
+                if make in self._made
+            }
+        sizes = [f"{name} {size:,} bytes" for name, size in made.items()]
+        tables = f"tables for {', '.join(sizes)}" if sizes else "no tables yet"
         device = self.lagrange.device.info.name
-        return f"<TrustedSetup {self.digest[:16]} of {self.source} on {device}: {tables}>"
+        return (
+            f"<TrustedSetup {self.digest[:16]} of {self.source} on {device}: {tables}; at most "
+            f"{self.memory:,} bytes>"
+        )
 
 
 def check_setup(setup: Any) -> TrustedSetup:
@@ -262,9 +327,13 @@ def check_setup(setup: Any) -> TrustedSetup:
     return setup
 
 
-def _make_lagrange_table(setup: TrustedSetup) -> PointTable:
-    return BLS12_381_G1.precompute(setup.lagrange, memory=setup._memory)
-
-
-def _make_cell_prover(setup: TrustedSetup) -> CellProver:
-    return CellProver(setup.gpu, setup.load_transformed_powers())
+def _check_memory(memory: Any) -> None:
+    if memory is None:
+        return
+    if isinstance(memory, bool) or not isinstance(memory, int):
+        raise KzgArgumentError(f"memory must be a whole number of bytes, not {describe(memory)}")
+    if memory < LEAST_TABLE_BYTES:
+        raise KzgArgumentError(
+            f"memory={memory:,}: the smallest tables of a trusted setup take "
+            f"{LEAST_TABLE_BYTES:,} bytes"
+        )

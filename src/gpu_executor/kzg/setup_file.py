@@ -1,4 +1,5 @@
-"""Trusted setups as text, in ckzg's format, and the checked points of a setup on disk.
+"""Trusted setups as text, in ckzg's format, and the points of a setup on disk: those that were
+checked, and tables of their multiples.
 
 The text has the numbers 4096 and 65, then one compressed point in hexadecimal digits a line: 4,096
 points of G1 in Lagrange form in natural order, 65 powers of the secret in G2, and 4,096 powers in
@@ -23,8 +24,10 @@ from gpu_executor.kzg.inputs import Bytes
 
 G1_POINTS, G2_POINTS = 4096, 65
 G1_BYTES, G2_BYTES = 48, 96
-MAGIC = b"gxkzg1\n\n"
-MAX_CACHE_BYTES = 8 << 20
+FILE_VERSION = 2
+"""The version of the files of points, which is part of their names: two versions of the package
+that share a folder do not replace each other's files."""
+MAGIC = b"gxkzg%d\n\n" % FILE_VERSION
 log = logging.getLogger("gpu_executor.kzg")
 
 
@@ -114,10 +117,10 @@ def _parse_points(source: str, points: list[bytes], which: slice, width: int) ->
     return np.frombuffer(data, np.uint8).reshape(len(chosen), width)
 
 
-# --- the points that were decoded and checked, on disk ---
+# --- the points that were checked, and their multiples, on disk ---
 
 
-def read_checked_points(folder: Path | None, name: str, digest: str, size: int) -> bytes | None:
+def read_points(folder: Path | None, name: str, digest: str, size: int) -> bytes | None:
     """The words of points of a setup that was checked before; None if there are none. The name says
     which points.
 
@@ -127,14 +130,14 @@ def read_checked_points(folder: Path | None, name: str, digest: str, size: int) 
     if folder is None:
         return None
     path = _get_path(folder, name, digest)
+    start = len(MAGIC) + hashlib.sha256().digest_size
     try:
-        content = read_own_file(path, MAX_CACHE_BYTES)
+        content = read_own_file(path, start + size)
     except FileNotFoundError:
         return None
     except OSError as error:
         log.warning("the points of the trusted setup were not read: %s", error)
         return None
-    start = len(MAGIC) + hashlib.sha256().digest_size
     words = content[start:]
     if content[:start] != MAGIC + _hash_words(name, digest, words) or len(words) != size:
         log.warning("%s has not the points of this trusted setup; it will be replaced", path)
@@ -142,8 +145,8 @@ def read_checked_points(folder: Path | None, name: str, digest: str, size: int) 
     return words
 
 
-def write_checked_points(folder: Path | None, name: str, digest: str, words: bytes) -> None:
-    """Store the words of checked points. A failing write is logged."""
+def write_points(folder: Path | None, name: str, digest: str, words: bytes) -> None:
+    """Store the words of points of a setup that was checked. A failing write is logged."""
     if folder is None:
         return
     try:
@@ -154,7 +157,7 @@ def write_checked_points(folder: Path | None, name: str, digest: str, words: byt
 
 
 def _get_path(folder: Path, name: str, digest: str) -> Path:
-    return folder / f"kzg-{name}-{digest[:16]}.bin"
+    return folder / f"kzg{FILE_VERSION}-{name}-{digest[:16]}.bin"
 
 
 def _hash_words(name: str, digest: str, words: bytes) -> bytes:

@@ -10,6 +10,7 @@ import dataclasses
 import math
 
 from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.ops.msm import ADDITION_COST, MsmPlan, run_msm
 from gpu_executor.ops.points import (
@@ -25,26 +26,44 @@ MAX_WINDOW_BITS = 12
 """Sets have few points, so larger windows never take less time."""
 
 
-def plan_sets(curve: CurveKey, points: int, sets: int, *, has_tables: bool) -> MsmPlan:
-    """Choose the windows of sums of so many points. With `has_tables` there is a table of multiples
-    for each window, otherwise the points alone."""
+def count_table_bytes(curve: CurveKey, points: int) -> int:
+    """The bytes of one table of so many points."""
+    return 2 * curve.degree * curve.prime.element_bytes * points
+
+
+def plan_sets(
+    curve: CurveKey, points: int, sets: int, info: DeviceInfo, memory: int | None = None
+) -> MsmPlan:
+    """Choose the windows of sums of so many points, and the tables of multiples within `memory`
+    bytes; without it, a table for each window."""
     bits, plans = curve.order.bit_length(), []
     for window_bits in range(2, MAX_WINDOW_BITS + 1):
         plan = MsmPlan(points, 1, bits, window_bits, point_sets=sets)
-        plans.append(dataclasses.replace(plan, tables=plan.windows) if has_tables else plan)
-    cost = ADDITION_COST if has_tables else 1
+        most = plan.windows
+        if memory is not None:
+            most = min(most, memory // count_table_bytes(curve, sets * points))
+        rows = -(-plan.windows // most)
+        plans.append(dataclasses.replace(plan, tables=-(-plan.windows // rows)))
+    cost = 1 if info.kind == "cpu" else ADDITION_COST
     return min(plans, key=lambda plan: plan.estimate_cost(cost))
 
 
-def make_set_tables(curve: CurveKey, plan: MsmPlan, points: DeviceArray) -> DeviceArray:
-    """The tables of sets of points (sets, n), in limb form: (sets * tables * n)."""
-    device: ArrayDevice = points.storage.device
-    sets, count = get_shape(curve, points)
+def make_multiples(curve: CurveKey, plan: MsmPlan, points: DeviceArray) -> DeviceArray:
+    """The multiples of sets of points (sets, n) that a plan has tables of: affine points of words,
+    (sets, tables, n)."""
+    if plan.tables == 1:
+        affine, (sets, count) = to_affine(curve, points), get_shape(curve, points)
+        return affine.reshape((sets, 1, count, *affine.shape[2:]))
     shift = plan.table_windows * plan.window_bits
-    ladder = shift_points(curve, points, plan.tables, shift)
-    tables = to_limb_form(device, curve, to_affine(curve, ladder))
-    ordered = tables.transpose(1, 0, *range(2, tables.ndim)).copy()
-    return ordered.reshape((sets * plan.tables * count, *tables.shape[3:]))
+    multiples = to_affine(curve, shift_points(curve, points, plan.tables, shift))
+    return multiples.transpose(1, 0, *range(2, multiples.ndim)).copy()
+
+
+def to_tables(curve: CurveKey, multiples: DeviceArray) -> DeviceArray:
+    """The tables of multiples (sets, tables, n), in limb form: (sets * tables * n)."""
+    device: ArrayDevice = multiples.storage.device
+    converted = to_limb_form(device, curve, multiples)
+    return converted.reshape((math.prod(multiples.shape[:3]), *multiples.shape[3:]))
 
 
 def sum_sets(
