@@ -133,6 +133,9 @@ class ArrayDevice(Protocol):
     def wait_for(self, array: DeviceArray) -> None:
         """Wait for everything submitted before that uses the array."""
 
+    def check(self, array: DeviceArray) -> None:
+        """Wait as `wait_for` does, and raise the error of a call that the array depends on."""
+
     def synchronize(self) -> None:
         """Wait for everything submitted before; raises the first error among it."""
 

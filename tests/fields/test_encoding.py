@@ -9,6 +9,12 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.errors import (
+    ArgumentShapeError,
+    ArgumentTypeError,
+    ElementRangeError,
+    NotSupportedError,
+)
 from gpu_executor.fields import (
     BLS12_381_FR,
     GOLDILOCKS,
@@ -64,6 +70,80 @@ def test_bytes_survive_conversion_to_elements_and_back(
         assert (found.shape, found.tobytes()) == ((len(values), width), data)
         again = field.from_bytes(found.reshape(1, -1, width), byteorder=byteorder, width=asked)
         assert (again.shape, to_ints(again)) == ((1, len(values)), [values])
+
+
+@pytest.mark.parametrize("byteorder", ["big", "little"])
+@on_conforming_fields
+def test_a_device_converts_bytes_to_elements_and_back(
+    gpu: Gpu, field: Field, byteorder: Any
+) -> None:
+    values = [*list_edge_values(field), *draw_elements(field, 50, 1)]
+    width = -(-field.modulus.bit_length() // 8)
+    for size in (width, width + 5):
+        data = b"".join(value.to_bytes(size, byteorder) for value in values)
+        rows = np.frombuffer(b"\0" + data, np.uint8)[1:].reshape(-1, size)  # at an odd address
+        for given in (data, rows, np.asfortranarray(rows)):
+            array = field.from_bytes(given, byteorder=byteorder, width=size, device=gpu)
+            assert (array.on_device, array.form) == (True, field.form)
+            assert to_ints(array) == values
+        for view in (array, array.in_form("canonical"), array[::-2], array[3:]):
+            found = field.to_bytes(view, byteorder=byteorder, width=size)
+            expected = [value.to_bytes(size, byteorder) for value in to_ints(view)]
+            assert found.shape == (len(expected), size)
+            assert found.tobytes() == b"".join(expected)
+    assert field.from_bytes(b"", device=gpu).shape == (0,)
+    shaped = field.from_bytes(
+        rows[:6].reshape(2, 1, 3, size), byteorder=byteorder, width=size, device=gpu
+    )
+    assert shaped.shape == (2, 1, 3)
+    assert field.to_bytes(shaped).shape == (2, 1, 3, width)
+    assert field.to_bytes(shaped[:0]).shape == (0, 1, 3, width)
+
+
+@pytest.mark.parametrize("byteorder", ["big", "little"])
+@on_conforming_fields
+def test_a_device_refuses_bytes_of_numbers_that_are_not_below_the_modulus(
+    gpu: Gpu, field: Field, byteorder: Any
+) -> None:
+    width = -(-field.modulus.bit_length() // 8)
+    largest = (field.modulus - 1).to_bytes(width, byteorder)
+    for bad in (field.modulus, field.modulus + 1, 256**width - 1):
+        if bad >= 256**width:
+            continue
+        for at in (0, 1, 300):
+            rows = [largest] * 301
+            rows[at] = rows[300] = bad.to_bytes(width, byteorder)
+            with pytest.raises(ElementRangeError) as raised:
+                field.from_bytes(b"".join(rows), byteorder=byteorder, device=gpu)
+            assert raised.value.index == at
+    gpu.synchronize()  # the error was raised, and is no news
+    good = field.from_bytes(largest * 3, byteorder=byteorder, device=gpu)
+    assert to_ints(good + 1) == [0] * 3
+
+
+def test_bytes_are_converted_while_a_graph_is_recorded(gpu: Gpu) -> None:
+    x = gpu.to_device(FR.encode([1, 2]))
+    with gpu.graph(x) as run:
+        y = x + FR.from_bytes((7).to_bytes(32, "big") * 2, device=gpu)
+        with pytest.raises(ElementRangeError):
+            FR.from_bytes(b"\xff" * 32, device=gpu)
+    run()
+    assert to_ints(y) == [8, 9]
+
+
+def test_what_is_no_device_for_bytes_is_refused(gpu: Gpu) -> None:
+    with pytest.raises(ArgumentTypeError, match="device is an executor or a backend"):
+        FR.from_bytes(bytes(32), device="cpu")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="byteorder is 'middle'"):
+        FR.from_bytes(bytes(32), byteorder="middle", device=gpu)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentShapeError, match="33 bytes"):
+        FR.from_bytes(bytes(33), device=gpu)
+    with pytest.raises(ArgumentTypeError, match="uint8"):
+        FR.from_bytes(np.zeros((1, 32), np.int8), device=gpu)
+    with gx.CpuBackend() as cpu:
+        assert to_ints(FR.from_bytes(bytes(31) + b"\7", device=cpu)) == [7]
+    with gx.VulkanSpirvBackend() as one_shot, pytest.raises(NotSupportedError):
+        FR.from_bytes(bytes(32), device=one_shot)
 
 
 @in_both_places

@@ -115,7 +115,8 @@ PATTERNS = {
 
 def interpolate(indices: Any, cells: list[bytes], setup: kzg.TrustedSetup) -> bytes:
     """The blob that recovery finds, without proofs."""
-    values = BLS12_381_FR.from_bytes(np.frombuffer(b"".join(cells), np.uint8).reshape(1, -1, 32))
+    rows = np.frombuffer(b"".join(cells), np.uint8).reshape(1, -1, 32)
+    values = BLS12_381_FR.from_bytes(rows, device=setup.gpu)
     found = cells_module._interpolate(np.array([list(indices)]), values, setup)
     return eip4844.to_blob(eip4844.values_of(found)).tobytes()
 

@@ -261,6 +261,9 @@ class CpuMemory:
     def wait_for(self, array: DeviceArray) -> None:
         """Return at once: every operation has run already."""
 
+    def check(self, array: DeviceArray) -> None:
+        """Return at once: every operation has raised its errors already."""
+
     def synchronize(self) -> None:
         """Return at once: every operation has run already."""
 

@@ -8,7 +8,6 @@ once: for few points integers are faster than arrays of words.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +16,8 @@ import numpy.typing as npt
 from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.curves.point_array import PointArray, PointCurve
 from gpu_executor.device_array import DeviceArray, UploadingBackend
+from gpu_executor.primes import words
+from gpu_executor.primes.curve_key import CurveKey
 
 Words = npt.NDArray[Any]
 Booleans = npt.NDArray[np.bool_]
@@ -32,20 +33,17 @@ class CoordinateArithmetic(ABC):
     """Coordinates of n points in one place."""
 
     @abstractmethod
-    def load(self, words: Words) -> list[Coordinates]:
+    def load(self, given: Words) -> list[Coordinates]:
         """Coordinates from canonical words (n, coordinates, *axes of a coordinate)."""
-
-    @abstractmethod
-    def get_words(self, coordinates: Sequence[Coordinates]) -> Words:
-        """The reverse of `load`: canonical words on the host."""
 
     @abstractmethod
     def make_points(self, x: Coordinates, y: Coordinates) -> PointArray:
         """The points (x, y), of shape (n,)."""
 
     @abstractmethod
-    def split(self, points: PointArray) -> tuple[Coordinates, Coordinates]:
-        """x and y of points of shape (n,) in affine form."""
+    def unload(self, points: PointArray, sign: Sign) -> tuple[Words, Booleans]:
+        """The canonical words (n, 2, *axes of a coordinate) of points of shape (n,) in affine form,
+        on the host, and where y has the sign."""
 
     @abstractmethod
     def find_y(self, x: Coordinates, infinite: Booleans) -> tuple[Coordinates, Booleans]:
@@ -73,20 +71,19 @@ class IntegerCoordinates(CoordinateArithmetic):
         self._arithmetic = get_arithmetic(curve.key)
         self._field = self._arithmetic.field
 
-    def load(self, words: Words) -> list[Coordinates]:
-        parts = (words[:, each] for each in range(words.shape[1]))
+    def load(self, given: Words) -> list[Coordinates]:
+        parts = (given[:, each] for each in range(given.shape[1]))
         return [self._field.from_words(each, "canonical") for each in parts]
 
-    def get_words(self, coordinates: Sequence[Coordinates]) -> Words:
-        return np.stack([self._field.to_words(each, "canonical") for each in coordinates], axis=1)
-
     def make_points(self, x: Coordinates, y: Coordinates) -> PointArray:
-        words = self._arithmetic.store(list(zip(x, y, strict=True)), (len(x),))
-        return PointArray(self._curve, words)
+        stored = self._arithmetic.store(list(zip(x, y, strict=True)), (len(x),))
+        return PointArray(self._curve, stored)
 
-    def split(self, points: PointArray) -> tuple[Coordinates, Coordinates]:
-        words = points.numpy()
-        return self._field.from_words(words[:, 0]), self._field.from_words(words[:, 1])
+    def unload(self, points: PointArray, sign: Sign) -> tuple[Words, Booleans]:
+        own = points.numpy()
+        x, y = (self._field.from_words(own[:, each]) for each in (0, 1))
+        canonical = [self._field.to_words(each, "canonical") for each in (x, y)]
+        return np.stack(canonical, axis=1), self.get_signs(y, sign)
 
     def find_y(self, x: Coordinates, infinite: Booleans) -> tuple[Coordinates, Booleans]:
         field, pairs = self._field, zip(x, infinite.tolist(), strict=True)
@@ -118,21 +115,19 @@ class FieldCoordinates(CoordinateArithmetic):
         self._field = curve.field
         self._device = device
 
-    def load(self, words: Words) -> list[Coordinates]:
+    def load(self, given: Words) -> list[Coordinates]:
         assert self._device is not None
-        pairs = self._device.to_device(self._field.array_type(self._field, words, "canonical"))
-        return [pairs[:, each] for each in range(words.shape[1])]
-
-    def get_words(self, coordinates: Sequence[Coordinates]) -> Words:
-        stacked = self._field.stack(coordinates, axis=1)
-        words: Words = stacked.in_form("canonical").numpy()
-        return words
+        pairs = self._device.to_device(self._field.array_type(self._field, given, "canonical"))
+        return [pairs[:, each] for each in range(given.shape[1])]
 
     def make_points(self, x: Coordinates, y: Coordinates) -> PointArray:
         return self._curve.join_coordinates(x, y)
 
-    def split(self, points: PointArray) -> tuple[Coordinates, Coordinates]:
-        return points.x, points.y
+    def unload(self, points: PointArray, sign: Sign) -> tuple[Words, Booleans]:
+        # One fetch: NumPy finds the signs of thousands of points in less time than a second one.
+        pairs = self._curve.wrap_coordinate(points.data)
+        found: Words = pairs.in_form("canonical").numpy()
+        return found, _find_signs(self._curve.key, found[:, 1], sign)
 
     def find_y(self, x: Coordinates, infinite: Booleans) -> tuple[Coordinates, Booleans]:
         field, key = self._field, self._curve.key
@@ -166,10 +161,29 @@ class FieldCoordinates(CoordinateArithmetic):
 
 def _get_lowest_bits(x: Any) -> Booleans:
     """Whether elements of a prime field are odd; of each, one column is fetched."""
-    words = x.in_form("canonical").data
-    columns = words[:, 0] if x.prime.element_shape else words
+    canonical = x.in_form("canonical").data
+    columns = canonical[:, 0] if x.prime.element_shape else canonical
     host = columns.numpy() if isinstance(columns, DeviceArray) else columns
     return (host & 1).astype(np.bool_)
+
+
+def _find_signs(key: CurveKey, y: Words, sign: Sign) -> Booleans:
+    """Whether coordinates in canonical words (n, *axes of a coordinate) have the sign."""
+    prime = key.prime
+    columns = y.reshape(len(y), key.degree, prime.columns)
+    if sign == "odd":
+        return (columns[:, 0, 0] & 1).astype(np.bool_)
+    half = words.from_ints(prime, [prime.modulus // 2]).reshape(-1).tolist()
+    found = np.zeros(len(y), np.bool_)
+    for coefficient in columns.transpose(1, 2, 0):
+        larger, equal = np.zeros_like(found), np.ones_like(found)
+        for column, limit in zip(coefficient[::-1], half[::-1], strict=True):
+            larger |= equal & (column > limit)
+            equal &= column == limit
+            if not equal.any():  # nearly always after the most significant column
+                break
+        found = larger if key.degree == 1 else np.where(coefficient.any(axis=0), larger, found)
+    return found
 
 
 def _make_booleans(found: Any) -> Booleans:

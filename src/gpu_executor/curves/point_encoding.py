@@ -13,6 +13,7 @@ computed by a `CoordinateArithmetic`, on the host or on a device.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
@@ -192,12 +193,12 @@ class PointEncoding(ABC):
         self, points: PointArray, compressed: bool, arithmetic: CoordinateArithmetic
     ) -> Bytes:
         """The bytes of points of shape (n,) in affine form, one in each row."""
-        x, y = arithmetic.split(points)
-        signs = np.zeros(points.size, np.bool_)
-        if compressed or self.signs_uncompressed:
-            signs = arithmetic.get_signs(y, self.sign)
-        flags = Flags(arithmetic.is_zero(x) & arithmetic.is_zero(y), signs)
-        words = arithmetic.get_words([x] if compressed else [x, y])
+        words, signs = arithmetic.unload(points, self.sign)
+        if not (compressed or self.signs_uncompressed):
+            signs = np.zeros(points.size, np.bool_)
+        flat = words.reshape(len(words), math.prod(words.shape[1:]))
+        flags = Flags(np.logical_not(flat.any(axis=1)), signs)
+        words = words[:, :1] if compressed else words
         rows = self._write_coordinates(words)
         self.write_flags(rows, flags, compressed)
         return rows

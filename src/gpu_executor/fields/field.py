@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,21 @@ from gpu_executor.fields.finite_field import (
 from gpu_executor.fields.layout_array import check_one_place
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import find_field_operation
-from gpu_executor.ops import elementwise, matrices, polynomials, powers, scans, transforms
+from gpu_executor.ops import (
+    element_bytes,
+    elementwise,
+    matrices,
+    polynomials,
+    powers,
+    scans,
+    transforms,
+)
 from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.transforms import Order, TransformOptions
 from gpu_executor.primes import NAMED, Prime, encoding, words
+
+if TYPE_CHECKING:
+    from gpu_executor.backend import Backend
 
 MAX_NAME_DIGITS = 20
 """Digits of a modulus that a field without a name is called by; a longer one is shortened."""
@@ -138,12 +149,22 @@ class Field(FiniteField[FieldArray]):
         return FieldArray(self, found, "canonical")
 
     def from_bytes(
-        self, data: Any, *, byteorder: encoding.ByteOrder = "big", width: int | None = None
+        self,
+        data: Any,
+        *,
+        byteorder: encoding.ByteOrder = "big",
+        width: int | None = None,
+        device: Backend | None = None,
     ) -> FieldArray:
-        """Elements on the host from `width` bytes each: bytes, or uint8 arrays (..., width).
+        """Elements from `width` bytes each: bytes, or uint8 arrays (..., width).
 
-        The default width is that of the modulus, 32 for 255 bits.
+        The default width is that of the modulus, 32 for 255 bits. The elements are on the host, or
+        on the device of an executor or backend. A number that is not below the modulus raises
+        `ElementRangeError` with the index of the first one. A GPU converts and checks the numbers
+        itself if they have as many bytes as an element in memory.
         """
+        if device is not None:
+            return self._from_bytes_on_device(data, byteorder, width, device)
         found = encoding.bytes_to_words(self.prime, data, byteorder=byteorder, width=width)
         return FieldArray(self, found, "canonical")
 
@@ -155,8 +176,35 @@ class Field(FiniteField[FieldArray]):
         width: int | None = None,
     ) -> npt.NDArray[np.uint8]:
         """The elements as bytes: an array of shape (..., width)."""
-        found = self._check(array).in_form("canonical").numpy()
-        return encoding.words_to_bytes(self.prime, found, byteorder=byteorder, width=width)
+        elements, prime = self._check(array).data, self.prime
+        if isinstance(elements, DeviceArray):
+            big_endian = not encoding.is_little(prime, byteorder)
+            size = encoding.check_width(prime, width)
+            if element_bytes.can_convert(elements.storage.device, prime, size):
+                form = array.form
+                return element_bytes.write_bytes(
+                    prime, elements, form, big_endian=big_endian
+                ).numpy()
+        found = array.in_form("canonical").numpy()
+        return encoding.words_to_bytes(prime, found, byteorder=byteorder, width=width)
+
+    def _from_bytes_on_device(
+        self, data: Any, byteorder: encoding.ByteOrder, width: int | None, device: Backend
+    ) -> FieldArray:
+        if not hasattr(device, "array_device"):
+            raise ArgumentTypeError(
+                f"{self.name}: device is an executor or a backend with device arrays, or None for "
+                f"the host, not {type(device).__name__}"
+            )
+        prime, size = self.prime, encoding.check_width(self.prime, width)
+        big_endian = not encoding.is_little(prime, byteorder)
+        if not element_bytes.can_convert(device.array_device, prime, size):
+            found = self.from_bytes(data, byteorder=byteorder, width=width)
+            return device.to_device(found)  # type: ignore[no-any-return]
+        rows, shape = encoding.to_byte_rows(prime, data, size)
+        encoded = device.to_device(rows.reshape(*shape, size))
+        elements = element_bytes.read_bytes(prime, encoded, big_endian=big_endian)
+        return FieldArray(self, elements, "montgomery")
 
     def full(self, shape: int | Sequence[int], value: int) -> FieldArray:
         """Equal elements on the host; the value is taken modulo p."""

@@ -52,6 +52,7 @@ FOLDERS: dict[str, Sequence[str]] = {
     "conversions": MONTGOMERY_FAMILIES,
     "scans": FAMILIES,
     "chains": ("wide", "f64_limbs"),
+    "encodings": ("wide",),
     "transforms": [family for family in FAMILIES if family != "f64_limbs"],
 }
 """The folders whose kernels are compiled for several families, and those families. Transforms gain

@@ -1,4 +1,5 @@
-"""Kernels that are one pass of an algorithm of several dispatches: scans and transforms.
+"""Kernels that are one pass of an algorithm of several dispatches: scans and transforms; and the
+conversions between elements and bytes.
 
 Only a `Dispatch` runs them (`ops/`), because their push constants end with push words that the
 shapes of the arrays do not determine. The GLSL source of each declares them as KERNEL_PUSH.
@@ -126,7 +127,18 @@ def _make_transform_kernel(
     return _make_kernel(prime, kind, module, inputs=inputs, constants=constants, push=push)
 
 
-# --- shared by scans and transforms ---
+# --- bytes ---
+
+
+@functools.cache
+def bytes_kernel(prime: Prime, name: str) -> Kernel:
+    """Return the kernel `glsl/encodings/<name>.comp`, for primes of the family `wide`. `from_bytes`
+    has a status word.
+    """
+    return _make_kernel(prime, "wide", name, inputs=1, status=name == "from_bytes")
+
+
+# --- shared by all of them ---
 
 
 def _make_kernel(
@@ -138,6 +150,7 @@ def _make_kernel(
     outputs: int = 1,
     constants: Mapping[int, Constant] | None = None,
     push: bytes | None = None,
+    status: bool = False,
 ) -> Kernel:
     """Return the kernel of a family's module for a prime, all of whose arrays hold elements.
 
@@ -160,6 +173,7 @@ def _make_kernel(
         push=family_push(prime, kind, interface) if push is None else push,
         push_of=refuse_shapes,
         per_invocation=SpecId.PER_INVOCATION if SpecId.PER_INVOCATION in present else None,
+        status=status,
         name=f"{prime.name}_{module}",
     )
 

@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import KzgDataError
 from gpu_executor.fields import BLS12_381_FR, FieldArray, eip4844
 from gpu_executor.kzg.cell_proofs import reverse_bits
 from gpu_executor.kzg.inputs import (
     BYTES_PER_BLOB,
     BYTES_PER_CELL,
+    BYTES_PER_FIELD_ELEMENT,
     BYTES_PER_PROOF,
     CELLS_PER_EXT_BLOB,
     FIELD_ELEMENTS_PER_BLOB,
@@ -41,6 +43,7 @@ from gpu_executor.kzg.inputs import (
 )
 from gpu_executor.kzg.proofs import MAX_BLOBS
 from gpu_executor.kzg.setup import TrustedSetup, check_setup
+from gpu_executor.ops.element_bytes import write_bytes
 
 MIN_CELLS = CELLS_PER_EXT_BLOB // 2
 """Cells that determine a blob."""
@@ -114,55 +117,68 @@ def recover_cells_and_kzg_proofs_batch(
 
 def _extend(blobs: ByteRows, setup: TrustedSetup, *, prove: bool) -> tuple[Bytes, Bytes]:
     """The cells of blobs, and their proofs if wanted."""
-    values = blobs.load_elements()
-    cells = np.empty((len(blobs), 2, BYTES_PER_BLOB), np.uint8)
-    proofs = np.empty((len(blobs), CELLS_PER_EXT_BLOB, BYTES_PER_PROOF), np.uint8)
-    cells[:, 0] = blobs.data
+    cells, proofs = [], []
     for part in cut(len(blobs), MAX_BLOBS):
-        coefficients = eip4844.coefficients(setup.to_device(values[part]))
-        second = _evaluate_second_half(coefficients)
+        values = blobs.select(part).load_elements(setup.gpu)
+        coefficients = eip4844.coefficients(values)
+        encoded = _encode_cells(values, coefficients)
         points = setup.cell_prover.prove(coefficients) if prove else None
-        cells[part, 1] = eip4844.to_blob(second)  # while the device computes the proofs
+        cells.append(_fetch_cells(encoded))
         if points is not None:
-            proofs[part] = points.to_bytes()
-    return cells.reshape(len(blobs), CELLS_PER_EXT_BLOB, BYTES_PER_CELL), proofs
+            proofs.append(points.to_bytes())
+    return _join(cells, BYTES_PER_CELL), _join(proofs, BYTES_PER_PROOF)
 
 
-def _evaluate_second_half(coefficients: FieldArray) -> FieldArray:
-    """The values of polynomials in the last 64 cells, in canonical form."""
+def _encode_cells(first: FieldArray, coefficients: FieldArray) -> DeviceArray:
+    """The bytes (n, 8192, 32) of the values of polynomials in all cells, on the device; `first` are
+    those in the first 64 cells."""
     root = _get_root(2 * FIELD_ELEMENTS_PER_BLOB)
-    return BLS12_381_FR.ntt(coefficients, coset=root, order_out="reversed").in_form("canonical")
+    second = BLS12_381_FR.ntt(coefficients, coset=root, order_out="reversed")
+    device, shape = coefficients.device, (2 * FIELD_ELEMENTS_PER_BLOB, BYTES_PER_FIELD_ELEMENT)
+    cells = device.empty((len(first), *shape), np.dtype(np.uint8))
+    for at, values in ((0, first), (FIELD_ELEMENTS_PER_BLOB, second)):
+        data, prime = values.data, BLS12_381_FR.prime
+        assert isinstance(data, DeviceArray)
+        write_bytes(prime, data, values.form, big_endian=True, target=cells, first=at)
+    return cells
+
+
+def _fetch_cells(encoded: DeviceArray) -> Bytes:
+    return encoded.numpy().reshape(len(encoded), CELLS_PER_EXT_BLOB, BYTES_PER_CELL)
+
+
+def _join(parts: list[Bytes], width: int) -> Bytes:
+    """What was computed for parts of a batch."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([np.zeros((0, CELLS_PER_EXT_BLOB, width), np.uint8), *parts])
 
 
 def _recover(given: npt.NDArray[Any], cells: ByteRows, setup: TrustedSetup) -> tuple[Bytes, Bytes]:
     """All cells of blobs and their proofs; given are indices (n, k) and rows of k cells."""
     indices = check_indices("cell_indices", given)
     _check_order(indices, cells)
-    values = cells.load_elements()
-    count = len(cells)
-    found = np.empty((count, 2, BYTES_PER_BLOB), np.uint8)
-    proofs = np.empty((count, CELLS_PER_EXT_BLOB, BYTES_PER_PROOF), np.uint8)
-    for part in cut(count, MAX_BLOBS):
-        coefficients = _interpolate(indices[part], values[part], setup)
-        first = eip4844.values_of(coefficients).in_form("canonical")
-        second = _evaluate_second_half(coefficients)
+    found, proofs = [], []
+    for part in cut(len(cells), MAX_BLOBS):
+        rows = cells.select(part)
+        values = rows.load_elements(setup.gpu)
+        coefficients = _interpolate(indices[part], values, setup)
+        recovered = eip4844.values_of(coefficients)
+        encoded = _encode_cells(recovered, coefficients)
         points = setup.cell_prover.prove(coefficients)
-        found[part, 0] = eip4844.to_blob(first)  # while the device computes the proofs
-        found[part, 1] = eip4844.to_blob(second)
-        recovered = found[part].reshape(-1, CELLS_PER_EXT_BLOB, BYTES_PER_CELL)
-        _check_recovered(recovered, indices[part], cells, part.start)
-        proofs[part] = points.to_bytes()
-    return found.reshape(count, CELLS_PER_EXT_BLOB, BYTES_PER_CELL), proofs
+        found.append(_fetch_cells(encoded))
+        _check_recovered(found[-1], indices[part], rows)
+        proofs.append(points.to_bytes())
+    return _join(found, BYTES_PER_CELL), _join(proofs, BYTES_PER_PROOF)
 
 
-def _check_recovered(recovered: Bytes, indices: Indices, cells: ByteRows, start: int) -> None:
-    """Raise unless recovered cells (n, 128, 2048) are those that were given, from item `start`."""
-    count = len(indices)
-    words = recovered.view(np.uint64)[np.arange(count)[:, np.newaxis], indices]
-    given = cells.data[start : start + count].view(np.uint64)
+def _check_recovered(recovered: Bytes, indices: Indices, cells: ByteRows) -> None:
+    """Raise unless recovered cells (n, 128, 2048) are those that were given."""
+    words = recovered.view(np.uint64)[np.arange(len(indices))[:, np.newaxis], indices]
+    given = cells.data.view(np.uint64)
     different = (words.reshape(given.shape) != given).any(axis=1)
     if different.any():
-        item = cells.describe(start + int(different.argmax()))
+        item = cells.describe(int(different.argmax()))
         raise KzgDataError(f"{item} are not cells of one blob; verify cells before recovery")
 
 
@@ -193,9 +209,7 @@ def _interpolate(indices: Indices, values: FieldArray, setup: TrustedSetup) -> F
     shape = (count, CELLS_PER_EXT_BLOB, FIELD_ELEMENTS_PER_CELL)
     extended = setup.to_device(field.zeros(shape))
     rows = np.arange(count)[:, np.newaxis]
-    extended[rows, indices] = setup.to_device(values).reshape(
-        count, indices.shape[1], FIELD_ELEMENTS_PER_CELL
-    )
+    extended[rows, indices] = values.reshape(count, indices.shape[1], FIELD_ELEMENTS_PER_CELL)
     known = (extended * vanishing[:, 0]).reshape(count, -1)
     product = field.intt(known, order_in="reversed")
     on_coset = field.ntt(product, coset=COSET, order_out="reversed").reshape(*shape)

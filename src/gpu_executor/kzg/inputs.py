@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ import numpy.typing as npt
 from gpu_executor.arguments import describe, is_masked
 from gpu_executor.errors import ElementRangeError, KzgArgumentError, KzgDataError
 from gpu_executor.fields import BLS12_381_FR, FieldArray
+
+if TYPE_CHECKING:
+    from gpu_executor.backend import Backend
 
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
@@ -48,12 +51,18 @@ class ByteRows:
         """The item in words."""
         return self.name if self.numbers is None else f"{self.name}[{self.numbers[index]}]"
 
-    def load_elements(self) -> FieldArray:
-        """The field elements of every item, on the host: (n, elements of an item)."""
+    def select(self, part: slice) -> ByteRows:
+        """Some of the items."""
+        numbers = None if self.numbers is None else self.numbers[part]
+        return ByteRows(self.name, self.data[part], numbers)
+
+    def load_elements(self, device: Backend | None = None) -> FieldArray:
+        """The field elements of every item, on the device or on the host: (n, elements of an
+        item)."""
         elements = self.data.shape[1] // BYTES_PER_FIELD_ELEMENT
         rows = self.data.reshape(len(self), elements, BYTES_PER_FIELD_ELEMENT)
         try:
-            return BLS12_381_FR.from_bytes(rows)
+            return BLS12_381_FR.from_bytes(rows, device=device)
         except ElementRangeError as error:
             item, element = divmod(error.index, elements)
             which = f"element {element} of " if elements > 1 else ""

@@ -102,9 +102,10 @@ def compute_blob_kzg_proof_batch(
 
 def commit(blobs: ByteRows, setup: TrustedSetup) -> Bytes:
     """The commitments (n, 48) to blobs."""
-    values = blobs.load_elements()
     parts = [
-        BLS12_381_G1.msm(setup.lagrange_table, setup.to_device(values[part])).to_bytes()
+        BLS12_381_G1.msm(
+            setup.lagrange_table, blobs.select(part).load_elements(setup.gpu)
+        ).to_bytes()
         for part in cut(len(blobs), MAX_BLOBS)
     ]
     return _join(parts, BYTES_PER_COMMITMENT)
@@ -118,10 +119,10 @@ def prove_commitments(blobs: ByteRows, commitments: ByteRows, setup: TrustedSetu
 
 def prove(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> tuple[Bytes, Bytes]:
     """The proofs (n, 48) and values (n, 32) of blobs at one point each."""
-    values = blobs.load_elements()
     proofs, results = [], []
     for part in cut(len(blobs), MAX_BLOBS):
-        y, quotients = _divide(setup.to_device(values[part]), z[part], setup)
+        values = blobs.select(part).load_elements(setup.gpu)
+        y, quotients = _divide(values, z[part], setup)
         proofs.append(BLS12_381_G1.msm(setup.lagrange_table, quotients).to_bytes())
         results.append(BLS12_381_FR.to_bytes(y))
     return _join(proofs, BYTES_PER_COMMITMENT), _join(results, BYTES_PER_FIELD_ELEMENT)
@@ -129,10 +130,9 @@ def prove(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> tuple[Bytes
 
 def evaluate(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> list[int]:
     """The values of blobs' polynomials at one point each."""
-    values = blobs.load_elements()
     found: list[int] = []
     for part in cut(len(blobs), MAX_BLOBS):
-        y, _ = _evaluate(setup.to_device(values[part]), z[part], setup)
+        y, _ = _evaluate(blobs.select(part).load_elements(setup.gpu), z[part], setup)
         found += y.tolist()
     return found
 

@@ -36,7 +36,6 @@ from gpu_executor.kzg.inputs import (
     parse_index_list,
     parse_joined,
     parse_list,
-    split_items,
 )
 from gpu_executor.kzg.proofs import compute_challenges, evaluate
 from gpu_executor.kzg.setup import TrustedSetup, check_setup
@@ -187,9 +186,9 @@ def _verify_cells(
     """Check e(sum of r C + r h^64 q - I(s) G, H) = e(sum of r q, s^64 H), with the weight r, the
     commitment C, the proof q and the coset's h of every cell. I is the sum of r times the
     polynomials that have the values of the cells."""
-    values = cells.load_elements()
+    values = cells.load_elements(setup.gpu)
     numbers, position = _find_distinct(commitments.data)
-    distinct = ByteRows(commitments.name, commitments.data[numbers], numbers)
+    distinct = ByteRows(commitments.name, commitments.data[numbers], numbers.tolist())
     points, quotients = setup.load_points(distinct, proofs)
     weights = np.frombuffer(secrets.token_bytes(len(cells) * WEIGHT_BYTES), np.uint8)
     weights = weights.reshape(len(cells), WEIGHT_BYTES)
@@ -217,24 +216,26 @@ def _verify_cells(
     return pairing.pairings_equal(left_point, g2[0], right_point, g2[FIELD_ELEMENTS_PER_CELL])
 
 
-def _find_distinct(rows: Bytes) -> tuple[list[int], list[int]]:
-    """The indices of the first of equal rows, and for every row its place among those."""
-    places: dict[bytes, int] = {}
-    numbers: list[int] = []
-    position = []
-    for index, item in enumerate(split_items(rows)):
-        if item not in places:
-            places[item] = len(numbers)
-            numbers.append(index)
-        position.append(places[item])
-    return numbers, position
+def _find_distinct(rows: Bytes) -> tuple[Indices, Indices]:
+    """The indices of the first of equal rows, in ascending order, and for every row its place among
+    those."""
+    words = np.ascontiguousarray(rows).view(np.uint64)
+    # Equal rows have equal keys. Different rows with one key are found below.
+    keys = words @ np.frombuffer(secrets.token_bytes(words.shape[1] * 8), np.uint64)
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    if not np.array_equal(words[first[place]], words):
+        _, first, place = np.unique(words, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order))
+    return first[order], ranks[place.ravel()]
 
 
-def _sum_weights(weights: Bytes, position: list[int], count: int) -> list[int]:
-    """The sums of the weights (n, bytes of a weight) of each commitment."""
-    words = weights.view("<u4").astype(np.uint64)
-    sums = np.zeros((count, words.shape[1]), np.uint64)
-    np.add.at(sums, position, words)
+def _sum_weights(weights: Bytes, position: Indices, count: int) -> list[int]:
+    """The sums of the weights (n, bytes of a weight) of each of so many commitments."""
+    order = np.argsort(position, kind="stable")
+    words = weights.view("<u4")[order].astype(np.uint64)
+    sums = np.add.reduceat(words, np.searchsorted(position[order], np.arange(count)))
     return [sum(word << 32 * index for index, word in enumerate(row)) for row in sums.tolist()]
 
 
@@ -247,7 +248,7 @@ def _combine_cells(
     total = setup.to_device(field.zeros(FIELD_ELEMENTS_PER_CELL))
     for first in range(0, len(indices), MAX_CELLS):
         part = slice(first, first + MAX_CELLS)
-        weighted = setup.to_device(values[part]) * weights[part].reshape(-1, 1)
+        weighted = values[part] * weights[part].reshape(-1, 1)
         coefficients = field.intt(weighted, order_in="reversed") * scales[indices[part]]
         total = total + field.sum(coefficients, axis=0)
     return total

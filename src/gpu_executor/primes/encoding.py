@@ -132,14 +132,14 @@ def bytes_to_words(
     along its last axis. An element that is not below p raises ElementRangeError.
     """
     size = prime.element_bytes
-    rows, shape = _to_byte_rows(prime, data, _check_width(prime, width))
+    rows, shape = to_byte_rows(prime, data, check_width(prime, width))
     width = rows.shape[1]
     if width == size:
         columns = rows.view(prime.column_dtype)
-        elements = columns.copy() if _is_little(prime, byteorder) else _reverse_bytes(columns)
+        elements = columns.copy() if is_little(prime, byteorder) else _reverse_bytes(columns)
         too_large = None
     else:
-        upwards = rows if _is_little(prime, byteorder) else rows[:, ::-1]
+        upwards = rows if is_little(prime, byteorder) else rows[:, ::-1]
         padded = np.zeros((len(rows), size), np.uint8)
         padded[:, :width] = upwards[:, :size]
         elements = padded.view(prime.column_dtype)
@@ -155,12 +155,12 @@ def words_to_bytes(
 ) -> Bytes:
     """Return canonical words as `uint8`, the bytes of an element along the last axis."""
     size = prime.element_bytes
-    width = _check_width(prime, width)
+    width = check_width(prime, width)
     shape = elements.shape[: elements.ndim - len(prime.element_shape)]
     columns = np.ascontiguousarray(words.element_rows(prime, elements))
     out: Bytes
     if width == size:
-        ordered = columns.copy() if _is_little(prime, byteorder) else _reverse_bytes(columns)
+        ordered = columns.copy() if is_little(prime, byteorder) else _reverse_bytes(columns)
         out = ordered.view(np.uint8)
     else:
         upwards = columns.view(np.uint8)
@@ -171,12 +171,12 @@ def words_to_bytes(
                 "give a larger width"
             )
         out = np.zeros((len(columns), width), np.uint8)
-        padded = out if _is_little(prime, byteorder) else out[:, ::-1]
+        padded = out if is_little(prime, byteorder) else out[:, ::-1]
         padded[:, :size] = upwards[:, :width]
     return out.reshape(*shape, width)
 
 
-def _to_byte_rows(prime: Prime, data: BytesLike, width: int) -> tuple[Bytes, tuple[int, ...]]:
+def to_byte_rows(prime: Prime, data: BytesLike, width: int) -> tuple[Bytes, tuple[int, ...]]:
     """Return the bytes as a contiguous array with one element per row, and the shape of the
     elements.
     """
@@ -203,7 +203,8 @@ def _to_byte_rows(prime: Prime, data: BytesLike, width: int) -> tuple[Bytes, tup
     return np.ascontiguousarray(data).reshape(-1, width), data.shape[:-1]
 
 
-def _check_width(prime: Prime, width: int | None) -> int:
+def check_width(prime: Prime, width: int | None) -> int:
+    """Return the number of bytes of an element: `byte_width(prime)` for None."""
     if width is None:
         return byte_width(prime)
     if width < 1:
@@ -211,7 +212,8 @@ def _check_width(prime: Prime, width: int | None) -> int:
     return width
 
 
-def _is_little(prime: Prime, byteorder: str) -> bool:
+def is_little(prime: Prime, byteorder: str) -> bool:
+    """Return whether the first byte is the least significant one."""
     if byteorder not in ("big", "little"):
         raise ArgumentTypeError(
             f"{prime.name}: byteorder is {byteorder!r}; it must be 'big' or 'little'"

@@ -297,6 +297,14 @@ class DeviceMemory:
         """Wait for everything submitted before that uses the array."""
         self.stream.wait_until(self._binder.find_storage(array).last_use)
 
+    def check(self, array: DeviceArray) -> None:
+        """Wait as `wait_for` does, and raise the error of a call that the array depends on."""
+        storage = self._binder.find_storage(array)
+        with self.stream.naming_calls():
+            self.stream.wait_until(storage.last_use)
+        for check in storage.checks:
+            check.raise_error()
+
     def synchronize(self) -> None:
         """Wait for everything submitted before; raises the first error that a call found."""
         self.stream.synchronize()
