@@ -22,15 +22,7 @@ from gpu_executor.fields.finite_field import (
 from gpu_executor.fields.layout_array import check_one_place
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import find_field_operation
-from gpu_executor.ops import (
-    element_bytes,
-    elementwise,
-    matrices,
-    polynomials,
-    powers,
-    scans,
-    transforms,
-)
+from gpu_executor.ops import elementwise, matrices, polynomials, powers, scans, transforms
 from gpu_executor.ops.elementwise import ElementData
 from gpu_executor.ops.transforms import Order, TransformOptions
 from gpu_executor.primes import NAMED, Prime, encoding, words
@@ -178,6 +170,8 @@ class Field(FiniteField[FieldArray]):
         """The elements as bytes: an array of shape (..., width)."""
         elements, prime = self._check(array).data, self.prime
         if isinstance(elements, DeviceArray):
+            from gpu_executor.ops import element_bytes  # not loaded for the host alone
+
             big_endian = not encoding.is_little(prime, byteorder)
             size = encoding.check_width(prime, width)
             if element_bytes.can_convert(elements.storage.device, prime, size):
@@ -191,6 +185,8 @@ class Field(FiniteField[FieldArray]):
     def _from_bytes_on_device(
         self, data: Any, byteorder: encoding.ByteOrder, width: int | None, device: Backend
     ) -> FieldArray:
+        from gpu_executor.ops import element_bytes
+
         if not hasattr(device, "array_device"):
             raise ArgumentTypeError(
                 f"{self.name}: device is an executor or a backend with device arrays, or None for "

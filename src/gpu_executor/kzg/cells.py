@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.device_array import DeviceArray
+from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import KzgDataError
 from gpu_executor.fields import BLS12_381_FR, FieldArray, eip4844
+from gpu_executor.kernels.catalogue import find_zero_kernel
 from gpu_executor.kzg.cell_proofs import reverse_bits
 from gpu_executor.kzg.inputs import (
     BYTES_PER_BLOB,
@@ -34,6 +36,7 @@ from gpu_executor.kzg.inputs import (
     check_counts,
     check_indices,
     cut,
+    find_distinct,
     parse_array,
     parse_bytes,
     parse_index_array,
@@ -43,13 +46,18 @@ from gpu_executor.kzg.inputs import (
 )
 from gpu_executor.kzg.proofs import MAX_BLOBS
 from gpu_executor.kzg.setup import TrustedSetup, check_setup
+from gpu_executor.ops import elementwise
 from gpu_executor.ops.element_bytes import write_bytes
 
+FR = BLS12_381_FR
 MIN_CELLS = CELLS_PER_EXT_BLOB // 2
 """Cells that determine a blob."""
 COSET = 7
 """The vanishing polynomial of missing cells has no zeros on this coset: 7 generates the field's
 multiplicative group."""
+SECOND_HALF = pow(7, (FR.modulus - 1) // (2 * FIELD_ELEMENTS_PER_BLOB), FR.modulus)
+"""The root of unity whose powers are the points of the 8,192 values. Those of the last 64 cells are
+at this root times the points of a blob's values."""
 CellsAndProofs = tuple[list[bytes], list[bytes]]
 
 
@@ -121,7 +129,7 @@ def _extend(blobs: ByteRows, setup: TrustedSetup, *, prove: bool) -> tuple[Bytes
     for part in cut(len(blobs), MAX_BLOBS):
         values = blobs.select(part).load_elements(setup.gpu)
         coefficients = eip4844.coefficients(values)
-        encoded = _encode_cells(values, coefficients)
+        encoded = _encode_cells(values, _evaluate_second_half(coefficients))
         points = setup.cell_prover.prove(coefficients) if prove else None
         cells.append(_fetch_cells(encoded))
         if points is not None:
@@ -129,17 +137,18 @@ def _extend(blobs: ByteRows, setup: TrustedSetup, *, prove: bool) -> tuple[Bytes
     return _join(cells, BYTES_PER_CELL), _join(proofs, BYTES_PER_PROOF)
 
 
-def _encode_cells(first: FieldArray, coefficients: FieldArray) -> DeviceArray:
-    """The bytes (n, 8192, 32) of the values of polynomials in all cells, on the device; `first` are
-    those in the first 64 cells."""
-    root = _get_root(2 * FIELD_ELEMENTS_PER_BLOB)
-    second = BLS12_381_FR.ntt(coefficients, coset=root, order_out="reversed")
-    device, shape = coefficients.device, (2 * FIELD_ELEMENTS_PER_BLOB, BYTES_PER_FIELD_ELEMENT)
-    cells = device.empty((len(first), *shape), np.dtype(np.uint8))
+def _evaluate_second_half(coefficients: FieldArray) -> FieldArray:
+    """The values of polynomials in the last 64 cells."""
+    return FR.ntt(coefficients, coset=SECOND_HALF, order_out="reversed")
+
+
+def _encode_cells(first: FieldArray, second: FieldArray) -> DeviceArray:
+    """The bytes (n, 8192, 32) of values in the first and in the last 64 cells, on the device."""
+    shape = len(first), 2 * FIELD_ELEMENTS_PER_BLOB, BYTES_PER_FIELD_ELEMENT
+    cells = first.device.empty(shape, np.dtype(np.uint8))
     for at, values in ((0, first), (FIELD_ELEMENTS_PER_BLOB, second)):
-        data, prime = values.data, BLS12_381_FR.prime
-        assert isinstance(data, DeviceArray)
-        write_bytes(prime, data, values.form, big_endian=True, target=cells, first=at)
+        assert isinstance(values.data, DeviceArray)
+        write_bytes(FR.prime, values.data, values.form, big_endian=True, target=cells, first=at)
     return cells
 
 
@@ -162,24 +171,43 @@ def _recover(given: npt.NDArray[Any], cells: ByteRows, setup: TrustedSetup) -> t
     for part in cut(len(cells), MAX_BLOBS):
         rows = cells.select(part)
         values = rows.load_elements(setup.gpu)
-        coefficients = _interpolate(indices[part], values, setup)
-        recovered = eip4844.values_of(coefficients)
-        encoded = _encode_cells(recovered, coefficients)
+        coefficients, given_values, received = _interpolate(indices[part], values, setup)
+        first = eip4844.values_of(coefficients)
+        second = _evaluate_second_half(coefficients)
+        encoded = _encode_cells(first, second)
+        different = (FR.concatenate([first, second], axis=1) - given_values) * received
+        _forbid_differences(different, encoded, rows)
         points = setup.cell_prover.prove(coefficients)
         found.append(_fetch_cells(encoded))
-        _check_recovered(found[-1], indices[part], rows)
         proofs.append(points.to_bytes())
     return _join(found, BYTES_PER_CELL), _join(proofs, BYTES_PER_PROOF)
 
 
-def _check_recovered(recovered: Bytes, indices: Indices, cells: ByteRows) -> None:
-    """Raise unless recovered cells (n, 128, 2048) are those that were given."""
-    words = recovered.view(np.uint64)[np.arange(len(indices))[:, np.newaxis], indices]
-    given = cells.data.view(np.uint64)
-    different = (words.reshape(given.shape) != given).any(axis=1)
-    if different.any():
-        item = cells.describe(int(different.argmax()))
-        raise KzgDataError(f"{item} are not cells of one blob; verify cells before recovery")
+def _forbid_differences(different: FieldArray, encoded: DeviceArray, cells: ByteRows) -> None:
+    """Let the fetch of `encoded` raise unless all elements (n, 8192) are 0: differences between
+    recovered cells and those that were given."""
+    device, per_blob = different.device, different.shape[1]
+
+    def make_error(index: int) -> KzgDataError:
+        item = cells.describe(index // per_blob)
+        return KzgDataError(f"{item} are not cells of one blob; verify cells before recovery")
+
+    zero = elementwise.make_element(FR.prime, 0, device)
+    same = elementwise.compute(FR.prime, "equal", [different.data, zero])
+    assert isinstance(same, DeviceArray)
+    device.submit(
+        [
+            Dispatch(
+                find_zero_kernel(),
+                (same,),
+                same.size,
+                (1,),
+                grid_stride=True,
+                guarded=(encoded,),
+                make_error=make_error,
+            )
+        ]
+    )
 
 
 def _check_order(indices: Indices, cells: ByteRows) -> None:
@@ -194,48 +222,52 @@ def _check_order(indices: Indices, cells: ByteRows) -> None:
         raise KzgDataError(f"{item} must be in ascending order without duplicates")
 
 
-def _interpolate(indices: Indices, values: FieldArray, setup: TrustedSetup) -> FieldArray:
+def _interpolate(
+    indices: Indices, values: FieldArray, setup: TrustedSetup
+) -> tuple[FieldArray, FieldArray, FieldArray]:
     """The coefficients (n, 4096) of the polynomials with values (n, k * 64) in cells of indices (n,
-    k), on the device."""
-    field, count = BLS12_381_FR, len(indices)
-    received = np.zeros((count, CELLS_PER_EXT_BLOB), np.bool_)
-    np.put_along_axis(received, indices, True, axis=1)
-    patterns, which = np.unique(received, axis=0, return_inverse=True)
+    k), on the device. Then for all 8,192 values of each: the value, or 0 if the cell is missing,
+    and 1, or 0 if it is missing."""
+    count = len(indices)
+    is_missing = np.ones((count, CELLS_PER_EXT_BLOB), np.bool_)
+    np.put_along_axis(is_missing, indices, False, axis=1)
+    patterns, which = find_distinct(np.packbits(is_missing, axis=1))
+    words = np.zeros((len(patterns), CELLS_PER_EXT_BLOB, FR.prime.columns), FR.prime.column_dtype)
+    words[:, :, 0] = is_missing[patterns]
+    missing = setup.to_device(FR.from_words(words, "canonical"))
     # A missing cell is a factor of the vanishing polynomial; the factor of another cell is 1.
-    missing = field.encode((~patterns).astype(np.int64)[:, np.newaxis])
-    factors = setup.to_device(missing) * setup.get(_make_factors) + 1
-    vanishing = field.prod(factors, axis=-1)
-    vanishing = vanishing.reshape(len(patterns), 2, CELLS_PER_EXT_BLOB, 1)[which.ravel()]
+    factors = missing.reshape(-1, 1, CELLS_PER_EXT_BLOB) * setup.get(_make_factors) + 1
+    vanishing = FR.prod(factors, axis=-1).reshape(-1, 2, CELLS_PER_EXT_BLOB, 1)[which]
+    received = (1 - missing).reshape(-1, CELLS_PER_EXT_BLOB, 1)[which]
     shape = (count, CELLS_PER_EXT_BLOB, FIELD_ELEMENTS_PER_CELL)
-    extended = setup.to_device(field.zeros(shape))
+    extended = FieldArray(FR, elementwise.make_full(FR.prime, shape, 0, values.data), FR.form)
     rows = np.arange(count)[:, np.newaxis]
     extended[rows, indices] = values.reshape(count, indices.shape[1], FIELD_ELEMENTS_PER_CELL)
     known = (extended * vanishing[:, 0]).reshape(count, -1)
-    product = field.intt(known, order_in="reversed")
-    on_coset = field.ntt(product, coset=COSET, order_out="reversed").reshape(*shape)
-    quotient = (on_coset * field.inverse(vanishing[:, 1])).reshape(count, -1)
-    coefficients = field.intt(quotient, coset=COSET, order_in="reversed")
-    return coefficients[:, :FIELD_ELEMENTS_PER_BLOB]
+    product = FR.intt(known, order_in="reversed")
+    on_coset = FR.ntt(product, coset=COSET, order_out="reversed").reshape(*shape)
+    quotient = (on_coset * FR.inverse(vanishing[:, 1])).reshape(count, -1)
+    coefficients = FR.intt(quotient, coset=COSET, order_in="reversed")
+    repeated = elementwise.broadcast_to(FR.prime, received.data, shape)
+    return (
+        coefficients[:, :FIELD_ELEMENTS_PER_BLOB],
+        extended.reshape(count, -1),
+        FieldArray(FR, repeated, FR.form).reshape(count, -1),
+    )
 
 
 def _make_factors(setup: TrustedSetup) -> FieldArray:
     """x^64 - h^64 - 1 for the x of every cell, then for the x of every cell on the coset, and for
     the h of every cell: (256, 128), on the device."""
-    p = BLS12_381_FR.modulus
+    p = FR.modulus
     powers = [pow(each, FIELD_ELEMENTS_PER_CELL, p) for each in list_shifts()]
     scale = pow(COSET, FIELD_ELEMENTS_PER_CELL, p)
     points = [*powers, *[each * scale % p for each in powers]]
     found = [[(x - h - 1) % p for h in powers] for x in points]
-    return setup.to_device(BLS12_381_FR.encode(found))
+    return setup.to_device(FR.encode(found))
 
 
 def list_shifts() -> list[int]:
     """h of every cell: the values of the cell are at h times the 64th roots of unity."""
-    root = _get_root(CELLS_PER_EXT_BLOB * FIELD_ELEMENTS_PER_CELL)
     indices = reverse_bits(CELLS_PER_EXT_BLOB).tolist()
-    return [pow(root, each, BLS12_381_FR.modulus) for each in indices]
-
-
-def _get_root(order: int) -> int:
-    """The root of unity of that order whose powers are the points of a transform."""
-    return pow(7, (BLS12_381_FR.modulus - 1) // order, BLS12_381_FR.modulus)
+    return [pow(SECOND_HALF, each, FR.modulus) for each in indices]

@@ -6,6 +6,7 @@ row. Both become `ByteRows`, which know their argument's name for messages.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -190,6 +191,21 @@ def check_counts(arguments: dict[str, int]) -> None:
     if len(set(arguments.values())) > 1:
         found = ", ".join(f"{name}: {count}" for name, count in arguments.items())
         raise KzgArgumentError(f"the arguments differ in their number of items: {found}")
+
+
+def find_distinct(rows: Bytes) -> tuple[Indices, Indices]:
+    """The indices of the first of equal rows, in ascending order, and for every row its place among
+    those; a row has a multiple of 8 bytes."""
+    words = np.ascontiguousarray(rows).view(np.uint64)
+    # Equal rows have equal keys. Different rows with one key are found below.
+    keys = words @ np.frombuffer(secrets.token_bytes(words.shape[1] * 8), np.uint64)
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    if not np.array_equal(words[first[place]], words):
+        _, first, place = np.unique(words, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order))
+    return first[order], ranks[place.ravel()]
 
 
 def split_items(data: Bytes) -> list[bytes]:

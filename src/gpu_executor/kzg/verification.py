@@ -31,6 +31,7 @@ from gpu_executor.kzg.inputs import (
     Indices,
     check_counts,
     check_indices,
+    find_distinct,
     parse_array,
     parse_bytes,
     parse_index_list,
@@ -187,7 +188,7 @@ def _verify_cells(
     commitment C, the proof q and the coset's h of every cell. I is the sum of r times the
     polynomials that have the values of the cells."""
     values = cells.load_elements(setup.gpu)
-    numbers, position = _find_distinct(commitments.data)
+    numbers, position = find_distinct(commitments.data)
     distinct = ByteRows(commitments.name, commitments.data[numbers], numbers.tolist())
     points, quotients = setup.load_points(distinct, proofs)
     weights = np.frombuffer(secrets.token_bytes(len(cells) * WEIGHT_BYTES), np.uint8)
@@ -214,21 +215,6 @@ def _verify_cells(
     left_point, right_point = pairing.load_trusted(found.to_bytes())
     g2 = setup.g2_powers
     return pairing.pairings_equal(left_point, g2[0], right_point, g2[FIELD_ELEMENTS_PER_CELL])
-
-
-def _find_distinct(rows: Bytes) -> tuple[Indices, Indices]:
-    """The indices of the first of equal rows, in ascending order, and for every row its place among
-    those."""
-    words = np.ascontiguousarray(rows).view(np.uint64)
-    # Equal rows have equal keys. Different rows with one key are found below.
-    keys = words @ np.frombuffer(secrets.token_bytes(words.shape[1] * 8), np.uint64)
-    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
-    if not np.array_equal(words[first[place]], words):
-        _, first, place = np.unique(words, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    ranks = np.empty_like(order)
-    ranks[order] = np.arange(len(order))
-    return first[order], ranks[place.ravel()]
 
 
 def _sum_weights(weights: Bytes, position: Indices, count: int) -> list[int]:
