@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from pathlib import Path
 
 import ckzg
+import numpy as np
 import pytest
+from rich.console import Console
 
 from gpu_executor.bench import kzg as bench
 from gpu_executor.bench.kzg import KzgRow
+from gpu_executor.cli import bench_kzg
+from gpu_executor.curves import BLS12_381_G1
+from gpu_executor.kzg.cell_proofs import CellProver
 from tests.support.kzg_setups import SetupPair
+
+ZERO = BLS12_381_G1.infinity((1, 128))
 
 
 def test_functions_are_timed_beside_ckzg(
@@ -22,9 +30,56 @@ def test_functions_are_timed_beside_ckzg(
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     with bench.open_peer(known_path) as peer:
         assert peer is not None
-        (rows,) = bench.measure_kzg(known.own, [2], peer, ("commitments", "cells"))
-    assert [(row.function, row.blobs) for row in rows] == [("commitments", 2), ("cells", 2)]
-    assert all(value > 0 for row in rows for value in dataclasses.astuple(row)[2:])
+        (times,) = bench.measure_kzg(known.own, [2], peer, ("cells",))
+    (row,) = times.rows
+    assert (row.function, row.blobs) == ("cells", 2)
+    assert all(value > 0 for value in dataclasses.astuple(row)[2:])
+    assert times.stages is None
+
+
+@pytest.fixture
+def given(mainnet: SetupPair) -> bench.Inputs:
+    """A blob, and its proofs by ckzg."""
+    found = bench.Inputs(mainnet.own, 1)
+    _, proofs = ckzg.compute_cells_and_kzg_proofs(bytes(found.blobs[0]), mainnet.ckzg)
+    found.proofs = np.frombuffer(b"".join(proofs), np.uint8).reshape(1, 128, 48)
+    return found
+
+
+def test_stages_are_timed_and_their_proofs_checked(
+    mainnet: SetupPair, given: bench.Inputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "MIN_CALLS", 0)
+    row = bench.measure_stages(mainnet.own, given)
+    names = "bytes to cells", "columns", "fixed sets", "convolution", "affine", "proofs to bytes"
+    assert tuple(row.stages_ms) == names
+    assert all(0 < each < 600_000 for each in row.stages_ms.values())
+    assert row.plans["fixed sets"].startswith(
+        "128 x 64 points in 52 windows of 5 bits and 2 tables"
+    )
+    fixed = 128 * (64 * 52 * 10 + 26 * 16 * 2 * 14)
+    convolution = 128 * (32 * 32 * 10 + 128 * 2 * 14) + 4 * 32 * 31 * 8 * 9
+    assert row.products == fixed + convolution
+    seconds = (row.stages_ms["fixed sets"] + row.stages_ms["convolution"]) / 1e3
+    assert row.products_per_second == pytest.approx(row.products / seconds)
+    monkeypatch.setattr(CellProver, "sum_fixed_sets", lambda _prover, scalars: scalars)
+    monkeypatch.setattr(CellProver, "convolve", lambda _prover, scalars: scalars)
+    monkeypatch.setattr(CellProver, "to_proofs", lambda prover, _: prover._gpu.to_device(ZERO))
+    with pytest.raises(AssertionError, match="the stages of 1 blobs have other proofs than a call"):
+        bench.measure_stages(mainnet.own, given)
+
+
+def test_the_tables_fit_a_terminal_of_100_columns() -> None:
+    stages = dict.fromkeys(("bytes to cells", "columns", "proofs to bytes"), 1_234.5)
+    stages |= {"fixed sets": 40.25, "convolution": 12_345.67, "affine": 0.125}
+    row = bench.StageRow(128, stages, {}, 5_300_000, 1.84e10)
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(bench_kzg._make_stages_table([row], 2.24e10))
+    line = console.export_text().splitlines()[-2]
+    assert line.split() == [
+        "128", "1,234.50", "1,234.50", "1,234.50", "40.25", "12,345.67", "0.12", "18,400", "22,400",
+        "0.82",
+    ]  # fmt: skip
 
 
 def test_targets_are_upper_limits(known: SetupPair) -> None:
@@ -41,10 +96,10 @@ def test_targets_are_upper_limits(known: SetupPair) -> None:
 
 def test_every_function_has_arguments_of_ckzg(known: SetupPair) -> None:
     """The jobs of ckzg and the calls of this package compute the same."""
-    given = bench.Inputs(known.own, 1)
+    inputs = bench.Inputs(known.own, 1)
     for function in ("commitments", "blob proofs", "cells"):
-        name, arguments = bench._make_job(function, given, 0)
+        name, arguments = bench._make_job(function, inputs, 0)
         theirs = getattr(ckzg, name)(*arguments, known.ckzg)
-        ours = bench.FUNCTIONS[function](*bench.list_arguments(function, given), known.own)[0]
+        ours = bench.FUNCTIONS[function](*bench.list_arguments(function, inputs), known.own)[0]
         joined = theirs if isinstance(theirs, bytes) else b"".join(theirs)
         assert bytes(ours.reshape(-1)) == joined

@@ -1,11 +1,18 @@
-"""KZG functions by batch size, beside ckzg on one thread and on all cores.
+"""KZG functions by batch size, beside ckzg on one thread and on all cores, and the stages of cells
+with proofs.
 
 ckzg is optional: without it the columns of the peer are empty.
+
+The products of a blob's proofs are counted from the plans of its two groups of sums, the fixed
+sets and the convolution. A mixed addition to a bucket takes 10 products and squares, an addition of
+two buckets 14, and a doubling that makes the tables of a convolution 9. The device's products per
+second come from chains of products of the same prime in the same run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib.util
 import os
@@ -22,10 +29,18 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor import kzg
+from gpu_executor.bench import fields
+from gpu_executor.bench.msm import PRODUCTS_PER_ADDITION
 from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.bench.timing import time_function
+from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.fields import Field, eip4844
+from gpu_executor.graphs import graph
+from gpu_executor.kzg.cell_proofs import plan_convolution
 from gpu_executor.kzg.setup_file import find_mainnet_setup
+from gpu_executor.ops.msm import ADDITIONS_PER_BUCKET, MsmPlan
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 BATCHES, BATCHES_ON_CPU = (1, 6, 21, 72, 128), (1,)
 BUDGET, MIN_CALLS = 0.4, 3
@@ -39,6 +54,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "recovery with proofs": kzg.recover_cells_and_kzg_proofs_batch,
     "verification of cells": kzg.verify_cell_kzg_proof_batch,
 }
+STAGED = "cells and proofs"
+COLUMNS, FIXED_SETS, CONVOLUTION = "columns", "fixed sets", "convolution"
+PRODUCTS_PER_BUCKET_ADDITION, PRODUCTS_PER_DOUBLING = 14, 9
+"""Products and squares of XYZZ points: 12 + 2, and 6 + 3."""
 CELLS, CELL_BYTES, ELEMENTS = 128, 2048, 4096
 PRECOMPUTE = 8
 """ckzg's tables for cell proofs; 0 is none."""
@@ -68,6 +87,31 @@ class KzgRow:
     """ckzg for one blob, on one thread."""
     ckzg_all_cores_ms: float | None
     """ckzg for the batch, one process a core."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """The stages of cells with proofs for one batch size; the attributes are the keys of the JSON
+    files."""
+
+    blobs: int
+    stages_ms: dict[str, float]
+    """The fastest of several runs of each stage, waited for by itself."""
+    plans: dict[str, str]
+    """How the sums of a stage are computed."""
+    products: int
+    """Products modulo the prime of the points in the sums of fixed sets and of the convolution."""
+    products_per_second: float
+    """In these two stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTimes:
+    """All measurements of one batch size."""
+
+    rows: list[KzgRow]
+    stages: StageRow | None
+    """None if cells with proofs were not measured."""
 
 
 class Inputs:
@@ -125,7 +169,7 @@ def measure_kzg(
     batches: Sequence[int],
     peer: Peer | None,
     functions: Sequence[str] = tuple(FUNCTIONS),
-) -> Iterator[list[KzgRow]]:
+) -> Iterator[BatchTimes]:
     """Measure the functions, one batch size after the other."""
     for count in batches:
         given = Inputs(setup, count)
@@ -139,7 +183,61 @@ def measure_kzg(
             seconds = time_function(call, budget=BUDGET, min_calls=MIN_CALLS)
             alone, together = peer.measure(name, given) if peer is not None else (None, None)
             rows.append(KzgRow(name, count, first * 1e3, seconds * 1e3, alone, together))
-        yield rows
+        stages = measure_stages(setup, given) if STAGED in functions else None
+        yield BatchTimes(rows, stages)
+
+
+def measure_stages(setup: kzg.TrustedSetup, given: Inputs) -> StageRow:
+    """Measure the stages of cells with proofs, and check the proofs that they compute."""
+    prover, device, blobs = setup.cell_prover, setup.gpu.device, given.blobs
+    coefficients = eip4844.coefficients(setup.to_device(eip4844.from_blob(blobs)))
+    stages: dict[str, Callable[[Any], Any]] = {
+        "bytes to cells": lambda _: kzg.compute_cells_batch(blobs, setup),
+        COLUMNS: graph(prover.transform_columns),
+        FIXED_SETS: graph(prover.sum_fixed_sets),
+        CONVOLUTION: graph(prover.convolve),
+        "affine": graph(prover.to_proofs),
+        "proofs to bytes": lambda points: points.to_bytes(),
+    }
+    times = dict.fromkeys(stages, float("inf"))
+    for _ in range(1 + MIN_CALLS):  # the first round records commands
+        value: Any = None
+        for name, stage in stages.items():
+            setup.gpu.synchronize()
+            begun = perf_counter()
+            value = stage(coefficients if name == COLUMNS else value)
+            setup.gpu.synchronize()
+            times[name] = min(times[name], (perf_counter() - begun) * 1e3)
+        if not np.array_equal(value, given.proofs):
+            raise AssertionError(f"the stages of {len(blobs)} blobs have other proofs than a call")
+    sums = len(blobs) * CELLS
+    fixed = dataclasses.replace(prover.plan, batch=sums)
+    convolution = dataclasses.replace(plan_convolution(device, len(blobs)), batch=sums)
+    products = count_products(fixed) + count_products(convolution) + count_doublings(convolution)
+    seconds = (times[FIXED_SETS] + times[CONVOLUTION]) / 1e3
+    plans = {FIXED_SETS: str(fixed), CONVOLUTION: str(convolution)}
+    return StageRow(len(blobs), times, plans, products, products / seconds)
+
+
+def count_products(plan: MsmPlan) -> int:
+    """The products of all additions of a plan."""
+    additions = plan.all_buckets * ADDITIONS_PER_BUCKET
+    return plan.entries * PRODUCTS_PER_ADDITION + additions * PRODUCTS_PER_BUCKET_ADDITION
+
+
+def count_doublings(plan: MsmPlan) -> int:
+    """The products of the doublings that make the tables of a plan."""
+    doublings = (plan.tables - 1) * plan.table_windows * plan.window_bits
+    return (plan.point_sets or 1) * plan.points * doublings * PRODUCTS_PER_DOUBLING
+
+
+def measure_product_rate(gpu: PersistentVulkanBackend) -> float:
+    """The products per second of the prime of the points, measured in chains."""
+    field = BLS12_381_G1.field
+    assert isinstance(field, Field)
+    rate = fields.measure_product_chains(gpu, field, fields.choose_sizes(gpu.device))
+    assert rate is not None
+    return rate
 
 
 def check_targets(rows: Sequence[KzgRow], device: DeviceInfo) -> list[Target]:

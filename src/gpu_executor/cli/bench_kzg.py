@@ -1,4 +1,4 @@
-"""`gpu-executor bench kzg`: KZG functions by batch size, beside ckzg."""
+"""`gpu-executor bench kzg`: KZG functions by batch size, beside ckzg, and their stages."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from rich.table import Table
 
 from gpu_executor import kzg
 from gpu_executor.bench import kzg as bench
-from gpu_executor.bench.kzg import KzgRow
+from gpu_executor.bench.kzg import KzgRow, StageRow
 from gpu_executor.cli.bench_output import (
+    break_line,
+    format_millions,
     json_option,
     print_device,
     print_targets,
@@ -21,12 +23,18 @@ from gpu_executor.cli.bench_output import (
     write_json,
 )
 from gpu_executor.cli.output import console, make_table, show_progress
-from gpu_executor.executor import GpuExecutor
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 LEGEND = (
     "ms: the median of calls from bytes to bytes; first: the first call, which makes tables and "
     "compiles pipelines. ckzg: one blob on one thread, and the batch with a process for each core, "
     "with ckzg's precompute = 8. Verification of cells: all 128 cells of every blob.\n"
+)
+STAGES_LEGEND = (
+    "The stages of cells and proofs are waited for one by one, so their sum is more than a call. "
+    "bytes to cells: all of a call without proofs. columns: transforms of the coefficients. M "
+    "prod/s: millions of products in a second of both kinds of sums (fixed sets and convolution), "
+    "counted from their plans. chains: what chains of products reach in the same run.\n"
 )
 
 
@@ -50,22 +58,30 @@ def bench_kzg(
     json_file: Path | None,
 ) -> None:
     """KZG functions by batch size, beside ckzg."""
-    with GpuExecutor() as gpu, kzg.load_trusted_setup(path, gpu=gpu) as setup:
+    with PersistentVulkanBackend() as gpu, kzg.load_trusted_setup(path, gpu=gpu) as setup:
         device = gpu.device
         print_device(device)
         sizes = batches or (bench.BATCHES_ON_CPU if device.kind == "cpu" else bench.BATCHES)
         with bench.open_peer(path) if peer else nullcontext() as other:
             chosen = functions or tuple(bench.FUNCTIONS)
             measured = bench.measure_kzg(setup, sizes, other, chosen)
-            rows = [row for part in show_progress(measured, len(sizes), "batches") for row in part]
+            times = list(show_progress(measured, len(sizes), "batches"))
+        stages = [each.stages for each in times if each.stages is not None]
+        rate = bench.measure_product_rate(gpu) if stages else None
+    rows = [row for each in times for row in each.rows]
     targets = bench.check_targets(rows, device)
     content = {
         "rows": [dataclasses.asdict(row) for row in rows],
+        "stages": [dataclasses.asdict(row) for row in stages],
+        "device_products_per_second": rate,
         "aims": targets_as_dicts(targets),
     }
     file = write_json(json_file, device, content)
     console.print(_make_table(rows))
     console.print(LEGEND)
+    if rate is not None:
+        console.print(_make_stages_table(stages, rate))
+        console.print(STAGES_LEGEND)
     print_targets(targets)
     file.report()
 
@@ -81,5 +97,21 @@ def _make_table(rows: Sequence[KzgRow]) -> Table:
             f"{row.first_ms:,.0f}",
             "" if row.ckzg_ms is None else f"{row.ckzg_ms:,.1f}",
             "" if row.ckzg_all_cores_ms is None else f"{row.ckzg_all_cores_ms:,.1f}",
+        )
+    return table
+
+
+def _make_stages_table(stages: Sequence[StageRow], rate: float) -> Table:
+    names = tuple(stages[0].stages_ms)
+    table = make_table(
+        "Stages, ms", "blobs", *map(break_line, names), "M\nprod/s", "chains", "share"
+    )
+    for row in stages:
+        table.add_row(
+            f"{row.blobs}",
+            *(f"{row.stages_ms[name]:,.2f}" for name in names),
+            format_millions(row.products_per_second),
+            format_millions(rate),
+            f"{row.products_per_second / rate:.2f}",
         )
     return table

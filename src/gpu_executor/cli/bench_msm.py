@@ -12,6 +12,8 @@ from rich.table import Table
 from gpu_executor.bench import curve_pipelines, msm
 from gpu_executor.bench.msm import CurveTimes
 from gpu_executor.cli.bench_output import (
+    break_line,
+    format_millions,
     json_option,
     print_device,
     print_targets,
@@ -108,15 +110,15 @@ def _make_sizes_table(measured: Sequence[CurveTimes]) -> Table:
                 f"2^{row.log_points}",
                 f"{row.ms:,.2f}",
                 f"{row.first_ms:,.0f}",
-                _format_millions(rate),
-                "-" if bound is None else _format_millions(bound),
+                format_millions(rate),
+                "-" if bound is None else format_millions(bound),
                 "-" if bound is None else f"{rate / bound:.2f}",
             )
     return table
 
 
 def _make_stages_table(measured: Sequence[CurveTimes]) -> Table:
-    table = make_table("Stages, ms", "curve", "points", *map(_break_line, STAGES))
+    table = make_table("Stages, ms", "curve", "points", *map(break_line, STAGES))
     for times in measured:
         for row in times.rows:
             stages = (f"{row.stages_ms[stage]:.2f}" for stage in STAGES)
@@ -156,16 +158,7 @@ def _make_skews_table(measured: Sequence[CurveTimes]) -> Table:
 
 def _make_compile_table(compiled: Mapping[str, Mapping[str, float]]) -> Table:
     operations = next(iter(compiled.values()))
-    table = make_table("Compile time of pipelines, s", "curve", *map(_break_line, operations))
+    table = make_table("Compile time of pipelines, s", "curve", *map(break_line, operations))
     for curve, seconds in compiled.items():
         table.add_row(curve, *(f"{seconds[operation]:.2f}" for operation in operations))
     return table
-
-
-def _format_millions(rate: float) -> str:
-    return f"{rate / 1e6:,.1f}" if rate < 1e8 else f"{rate / 1e6:,.0f}"
-
-
-def _break_line(name: str) -> str:
-    """Write the last word of a column's name below the others, so that all columns fit."""
-    return "\n".join(name.replace("_", " ").rsplit(" ", 1))

@@ -106,3 +106,13 @@ def _read_processor() -> str:
     except OSError:
         pass
     return platform.machine()
+
+
+def format_millions(rate: float) -> str:
+    """Write a rate in millions, with a decimal below a hundred."""
+    return f"{rate / 1e6:,.1f}" if rate < 1e8 else f"{rate / 1e6:,.0f}"
+
+
+def break_line(name: str) -> str:
+    """Write the last word of a column's name below the others, so that all columns fit."""
+    return "\n".join(name.replace("_", " ").rsplit(" ", 1))

@@ -76,23 +76,26 @@ class CellProver:
         return parts[0] if len(parts) == 1 else G1.concatenate(parts)
 
     def _compute(self, coefficients: FieldArray) -> PointArray:
-        halves = self._sum_columns(coefficients)
-        return (self._convolve(halves) + halves).affine()[:, self._order]
+        halves = self.sum_fixed_sets(self.transform_columns(coefficients))
+        return self.to_proofs(self.convolve(halves))
 
-    def _sum_columns(self, coefficients: FieldArray) -> PointArray:
-        """u / 2, (n, 128)."""
+    def transform_columns(self, coefficients: FieldArray) -> DeviceArray:
+        """The scalars of the fixed sets: half the transforms of the columns, (n * 128, 64)."""
         blobs = len(coefficients)
         columns = coefficients.reshape(blobs, CELL, COLUMNS).transpose(0, 2, 1)
         padded = self._gpu.to_device(FR.zeros((blobs, COLUMNS, CELLS)))
         padded[:, :, : CELL - 1] = columns[:, :, 1:]
         transformed = FR.ntt(padded) * pow(2, -1, FR.modulus)
         scalars = _get_words(transformed.transpose(0, 2, 1).copy().in_form("canonical"))
-        scalars = scalars.reshape(blobs * CELLS, COLUMNS, -1)
-        sums = sum_sets(G1.key, self.plan, self._tables, scalars)
-        return PointArray(G1, sums).reshape(blobs, CELLS)
+        return scalars.reshape(blobs * CELLS, COLUMNS, -1)
 
-    def _convolve(self, halves: PointArray) -> PointArray:
-        """The sums over odd e, from u / 2: (n, 128)."""
+    def sum_fixed_sets(self, scalars: DeviceArray) -> PointArray:
+        """u / 2, (n, 128)."""
+        sums = sum_sets(G1.key, self.plan, self._tables, scalars)
+        return PointArray(G1, sums).reshape(-1, CELLS)
+
+    def convolve(self, halves: PointArray) -> PointArray:
+        """The convolution of u, from u / 2: (n, 128). The sums over odd e are added to u / 2."""
         blobs = len(halves)
         by_parity = halves.reshape(blobs, HALF, 2).transpose(0, 2, 1)
         first, second = by_parity[:, :, :QUARTER], by_parity[:, :, QUARTER:]
@@ -106,7 +109,11 @@ class CellProver:
         cyclic, negacyclic = convolved[:, :, 0], convolved[:, :, 1]
         outputs = G1.concatenate([cyclic + negacyclic, cyclic - negacyclic], axis=2)
         # The sums of inputs with an odd index are those of outputs with an even one.
-        return outputs[:, ::-1].transpose(0, 2, 1).reshape(blobs, CELLS)
+        return outputs[:, ::-1].transpose(0, 2, 1).reshape(blobs, CELLS) + halves
+
+    def to_proofs(self, points: PointArray) -> PointArray:
+        """The proofs from the results of the convolution: affine points in the order of cells."""
+        return points.affine()[:, self._order]
 
 
 def plan_fixed_sets(info: DeviceInfo, memory: int) -> MsmPlan:
