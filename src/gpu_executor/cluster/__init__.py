@@ -3,28 +3,28 @@
     with gx.cluster.RayExecutor() as cluster:
         sums = list(cluster.map(kernel, first, second))
 
-Importing this package does not import Ray; the first access to `RayExecutor` does.
+`start_actors` starts actors of the caller's own class beside the devices. Importing this package
+does not import Ray; the first access to one of these names does.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpu_executor.cluster.actor import start_actors
     from gpu_executor.cluster.executor import RayExecutor
 
-__all__ = ["RayExecutor"]
+__all__ = ["RayExecutor", "start_actors"]
+MODULES = {"RayExecutor": "executor", "start_actors": "actor"}
 
 
 def __getattr__(name: str) -> Any:
-    if name != "RayExecutor":
+    if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         import ray  # noqa: F401 - fails here, with advice, if Ray is not installed
     except ImportError as error:
-        raise ImportError(
-            f"RayExecutor needs Ray: pip install 'gpu-executor[ray]' ({error})"
-        ) from None
-    from gpu_executor.cluster.executor import RayExecutor
-
-    return RayExecutor
+        raise ImportError(f"{name} needs Ray: pip install 'gpu-executor[ray]' ({error})") from None
+    return getattr(importlib.import_module(f"{__name__}.{MODULES[name]}"), name)

@@ -1,4 +1,5 @@
-"""The Ray actor: a process on the node of a device that keeps a persistent executor open."""
+"""The Ray actor: a process on the node of a device that keeps a persistent executor open. Users may
+start actors of their own classes beside devices, too."""
 
 from __future__ import annotations
 
@@ -7,14 +8,17 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
+import ray
 from ray import cloudpickle
 
+from gpu_executor.arguments import describe
+from gpu_executor.cluster.nodes import find_placements, pin_to_node
 from gpu_executor.cluster.serialization import PackedCalls, RemoteFailure, unpack_calls
-from gpu_executor.errors import NoDeviceError
+from gpu_executor.errors import ArgumentTypeError, NoDeviceError
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.executor.candidates import BackendName, DeviceCandidate, rank_devices
 from gpu_executor.kernel import Kernel
@@ -105,6 +109,30 @@ class DeviceActor:
         """Close the device, which writes its caches to disk."""
         if self._executor is not None:
             self._executor.shutdown()
+
+
+def start_actors(
+    cls: type[Any], backend: BackendName = "auto", devices: Literal["all"] | int = "all"
+) -> list[Any]:
+    """Start an actor of the caller's class beside each of the best devices in the cluster, for what
+    is no kernel; with a number as `devices`, that many on each node that has such a device.
+
+    In each actor the class is called with one argument, a `GpuExecutor` that is open on the device.
+    Returns Ray's handles of the actors. The caller initializes Ray, and the actors end as those of
+    Ray do: with the last handle, or with Ray.
+    """
+    if not isinstance(cls, type):
+        raise ArgumentTypeError(f"start_actors takes a class, not {describe(cls)}")
+
+    class OwnActor(cls):  # type: ignore[misc]
+        def __init__(self, candidate: DeviceCandidate) -> None:
+            super().__init__(_open_executor(candidate, DeviceOptions(None, 0.0)))
+
+    OwnActor.__name__ = OwnActor.__qualname__ = cls.__name__
+    placements = find_placements(backend, devices)
+    return [
+        pin_to_node(ray.remote(OwnActor), each.node).remote(each.candidate) for each in placements
+    ]
 
 
 def _open_executor(candidate: DeviceCandidate, options: DeviceOptions) -> GpuExecutor:
