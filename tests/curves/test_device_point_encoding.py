@@ -215,6 +215,93 @@ def test_points_outside_the_group_are_found_on_a_device(
     assert caught.value.index == 3
 
 
+P256 = Curve(
+    gx.Field(2**256 - 2**224 + 2**192 + 2**96 - 1),
+    -3,
+    0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B,
+    order=0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551,
+    generator=(
+        0x6B17D1F2E12C4247F8BCE6E563A440F277037D812DEB33A0F4A13945D898C296,
+        0x4FE342E2FE1A7F9B8EE7EB4A7C0F9E162BCE33576B315ECECBB6406837BF51F5,
+    ),
+    name="P-256",
+    encoding=Sec1Encoding,
+)
+"""A curve whose a is not 0."""
+SUPERSINGULAR = Curve(
+    gx.Field(1152921504606853307),
+    0,
+    4,
+    order=96076792050571109,
+    generator=(599250850336238826, 943187286102686263),
+    name="supersingular",
+    encoding=ZcashEncoding,
+)
+"""A curve with p + 1 points, of which one has y = 0, over a field of two words."""
+WITH_Y_0 = 707084123728461135
+DECODED = [*(get_curve(name) for name in ("BLS12_381_G1", "BN254_G1", "SECP256K1")), P256]
+
+
+@pytest.mark.parametrize("curve", [*DECODED, SUPERSINGULAR], ids=lambda curve: curve.name)
+def test_a_device_decodes_and_refuses_what_the_host_does(
+    gpu: gx.PersistentVulkanBackend, curve: Curve
+) -> None:
+    points = curve.concatenate([draw_points(curve, 20, seed=3), curve.infinity(1)])
+    points = curve.concatenate([points, -points])
+    data = points.to_bytes()
+    assert curve.from_bytes(data, device=gpu).tolist() == points.tolist()
+    draw = np.random.default_rng(4)
+    tops = data[:, [0, -1]].reshape(-1)
+    refused = set()
+    for _ in range(40):
+        rows = data[:8].copy()
+        at = int(draw.integers(8))
+        rows[at:] = draw.integers(0, 256, rows[at:].shape)
+        rows[at, int(draw.integers(2)) - 1] = draw.choice(tops)
+        rows[at:, 0] = np.where(draw.random(8 - at) < 0.8, draw.choice(tops, 8 - at), 0xFF)
+        outcomes = []
+        for device in (None, gpu):
+            try:
+                found = curve.from_bytes(rows, check=False, device=device).tolist()
+                outcomes.append((None, found))
+            except PointError as error:
+                outcomes.append((error.index, str(error)))
+        assert outcomes[0] == outcomes[1]
+        refused.add(outcomes[0][1] if outcomes[0][0] is not None else "")
+    assert any("no point of the curve with this x" in str(each) for each in refused)
+
+
+def test_the_flag_of_the_larger_root_is_refused_for_y_0_on_a_device(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    good = (0x80 << 56 | WITH_Y_0).to_bytes(8, "big")
+    bad = (0xA0 << 56 | WITH_Y_0).to_bytes(8, "big")
+    found = SUPERSINGULAR.from_bytes([good] * 2, check=False, device=gpu)
+    assert found.tolist() == [(WITH_Y_0, 0)] * 2
+    with pytest.raises(PointError, match="y is 0") as caught:
+        SUPERSINGULAR.from_bytes([good, bad, bad], check=False, device=gpu)
+    assert caught.value.index == 1
+    with pytest.raises(PointError, match="not in the group") as caught:
+        SUPERSINGULAR.from_bytes([SUPERSINGULAR.generator.to_bytes().tobytes(), good], device=gpu)
+    assert caught.value.index == 1
+
+
+@pytest.mark.parametrize("shape", [(), (2, 3)], ids=["one", "rows"])
+def test_a_device_finds_the_points_of_the_group_in_any_shape(
+    gpu: gx.PersistentVulkanBackend, shape: tuple[int, ...]
+) -> None:
+    inside, outside = draw_points(G1, 6, seed=5), find_outside_points(G1, 6)
+    for points, expected in ((inside, True), (outside, False), (G1.infinity(6), True)):
+        given = points.reshape(shape) if shape else points[0]
+        found = gpu.to_device(given).in_subgroup()
+        assert found.shape == shape
+        assert (found == expected).all()
+    mixed = gpu.to_device(G1.stack([inside, outside], axis=1))
+    assert mixed.in_subgroup().tolist() == [[True, False]] * 6
+    assert mixed[:, 0].in_subgroup().all()
+    assert not mixed[::-2, 1].in_subgroup().any()
+
+
 def test_bytes_of_arkworks_on_a_device(gpu: gx.PersistentVulkanBackend) -> None:
     scalars = [0, 1, 2, 3, G1.order - 1, G1.order // 5]
     theirs = [G1Point() * Scalar.from_le_bytes(k.to_bytes(32, "little")) for k in scalars]

@@ -8,16 +8,21 @@ once: for few points integers are faster than arrays of words.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.curves.point_array import PointArray, PointCurve
-from gpu_executor.device_array import DeviceArray, UploadingBackend
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.ops import point_decoding
 from gpu_executor.primes import words
 from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.primes.encoding import ByteOrder
+
+if TYPE_CHECKING:
+    from gpu_executor.backend import Backend
 
 Words = npt.NDArray[Any]
 Booleans = npt.NDArray[np.bool_]
@@ -39,6 +44,18 @@ class CoordinateArithmetic(ABC):
     @abstractmethod
     def make_points(self, x: Coordinates, y: Coordinates) -> PointArray:
         """The points (x, y), of shape (n,)."""
+
+    def decode(
+        self,
+        numbers: npt.NDArray[np.uint8],
+        infinite: Booleans,
+        signs: Booleans,
+        byteorder: ByteOrder,
+        sign: Sign,
+    ) -> tuple[PointArray, npt.NDArray[np.uint32]] | None:
+        """The points whose x has these bytes (n, width), with the sign of y, and what is wrong with
+        each, as a code of `ops.point_decoding`; None where a device does not decode points so."""
+        return None
 
     @abstractmethod
     def unload(self, points: PointArray, sign: Sign) -> tuple[Words, Booleans]:
@@ -109,7 +126,7 @@ class IntegerCoordinates(CoordinateArithmetic):
 class FieldCoordinates(CoordinateArithmetic):
     """Coordinates of points on a device: arrays of the curve's field."""
 
-    def __init__(self, curve: PointCurve, device: UploadingBackend | None = None) -> None:
+    def __init__(self, curve: PointCurve, device: Backend | None = None) -> None:
         """`load` copies coordinates to the device."""
         self._curve = curve
         self._field = curve.field
@@ -119,6 +136,28 @@ class FieldCoordinates(CoordinateArithmetic):
         assert self._device is not None
         pairs = self._device.to_device(self._field.array_type(self._field, given, "canonical"))
         return [pairs[:, each] for each in range(given.shape[1])]
+
+    def decode(
+        self,
+        numbers: npt.NDArray[np.uint8],
+        infinite: Booleans,
+        signs: Booleans,
+        byteorder: ByteOrder,
+        sign: Sign,
+    ) -> tuple[PointArray, npt.NDArray[np.uint32]] | None:
+        assert self._device is not None
+        key, place = self._curve.key, self._device.array_device
+        if not point_decoding.can_decode(place, key, numbers.shape[1]):
+            return None
+        flags = signs * point_decoding.HAS_SIGN | infinite * point_decoding.IS_INFINITE
+        points, codes = point_decoding.decode_points(
+            key,
+            self._device.to_device(numbers),
+            self._device.to_device(flags.astype(np.uint32)),
+            big_endian=byteorder == "big",
+            larger=sign == "larger",
+        )
+        return PointArray(self._curve, points), codes.numpy()
 
     def make_points(self, x: Coordinates, y: Coordinates) -> PointArray:
         return self._curve.join_coordinates(x, y)

@@ -32,7 +32,7 @@ from gpu_executor.curves.point_encoding import PointEncoding
 from gpu_executor.curves.point_operations import compute, stream_msm
 from gpu_executor.curves.point_table import PointTable, load_table, make_table
 from gpu_executor.curves.scalars import to_scalar_words
-from gpu_executor.device_array import DeviceArray, Shape, UploadingBackend
+from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import (
     ArgumentShapeError,
@@ -47,6 +47,7 @@ from gpu_executor.fields.finite_field import FiniteFieldArray
 from gpu_executor.fields.layout_array import check_one_place, make_place_error, parse_axes
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.msm_parts import MsmParts, table_msm
+from gpu_executor.ops.point_decoding import can_compare_images, compare_images
 from gpu_executor.ops.points import count_bits
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
@@ -280,10 +281,10 @@ class Curve:
         if bad.size:
             raise PointError(self.name, int(bad[0]), "x and y are not on the curve")
         if check:
-            self._check_subgroup(points)
+            self._require_subgroup(self.in_subgroup(points))
 
-    def _check_subgroup(self, points: PointArray) -> None:
-        bad = np.flatnonzero(~self.in_subgroup(points))
+    def _require_subgroup(self, in_subgroup: Booleans) -> None:
+        bad = np.flatnonzero(~in_subgroup)
         if bad.size:
             raise PointError(
                 self.name,
@@ -299,7 +300,7 @@ class Curve:
         *,
         compressed: bool | None = None,
         check: bool = True,
-        device: UploadingBackend | None = None,
+        device: Backend | None = None,
     ) -> PointArray:
         """Points from their bytes in the curve's format (docs/curves.md), on the host, or on the
         device of an executor or backend, which then computes and checks the coordinates.
@@ -312,7 +313,7 @@ class Curve:
         outside the group of prime order.
         """
         encoding = self._get_encoding()
-        if device is not None and not hasattr(device, "to_device"):
+        if device is not None and not hasattr(device, "array_device"):
             raise ArgumentTypeError(
                 f"{self.name}: device is an executor or a backend with device arrays, or None for "
                 f"the host, not {type(device).__name__}"
@@ -322,8 +323,8 @@ class Curve:
         flat = rows.reshape(math.prod(shape), width)
         arithmetic = IntegerCoordinates(self) if device is None else FieldCoordinates(self, device)
         found = encoding.read_points(self.name, flat, arithmetic).reshape(tuple(shape))
-        if check:
-            self._check_subgroup(found)
+        if check and self.cofactor != 1:
+            self._require_subgroup(self._is_in_subgroup(found))
         return found
 
     def to_bytes(self, points: PointArray, *, compressed: bool = True) -> npt.NDArray[np.uint8]:
@@ -393,11 +394,13 @@ class Curve:
         """
         points = self.check_points(p).affine()
         on_curve = self.is_on_curve(points)
-        if self.cofactor == 1:
-            return on_curve
+        return on_curve if self.cofactor == 1 else on_curve & self._is_in_subgroup(points)
+
+    def _is_in_subgroup(self, points: PointArray) -> Booleans:
+        """Which points of the curve, in affine form, are in the group of prime order."""
         if self.endomorphism is not None:
-            return on_curve & self._has_eigenvalue(points, self.endomorphism)
-        return on_curve & self._has_order(points)
+            return self._has_eigenvalue(points, self.endomorphism)
+        return self._has_order(points)
 
     def _has_order(self, p: PointArray) -> Booleans:
         """Which points are the point at infinity after a multiplication by the order."""
@@ -406,11 +409,20 @@ class Curve:
 
     def _has_eigenvalue(self, points: PointArray, endomorphism: Endomorphism) -> Booleans:
         """Which points the endomorphism multiplies by its eigenvalue; points in affine form."""
+        data, eigenvalue = points.data, endomorphism.eigenvalue
+        if isinstance(data, DeviceArray) and can_compare_images(data.storage.device, self.key):
+            scalar = to_scalar_words(self.scalar_field, abs(eigenvalue))
+            # The image is a negative multiple where its negative is a positive one.
+            sign = -1 if eigenvalue < 0 else 1
+            factors = endomorphism.x_factor, sign * endomorphism.y_factor
+            codes = compare_images(self.key, data, *factors, scalar)
+            found: Booleans = np.equal(codes.numpy(), 0).reshape(points.shape)
+            return found
         mapped = endomorphism.map_coordinates(points.x, points.y)
         x, y = (each.in_form(self.key.prime.form) for each in mapped)
         image = self.join_coordinates(x, y)
-        multiple = self.mul(points, abs(endomorphism.eigenvalue))
-        return self.equal(image, -multiple if endomorphism.eigenvalue < 0 else multiple)
+        multiple = self.mul(points, abs(eigenvalue))
+        return self.equal(image, -multiple if eigenvalue < 0 else multiple)
 
     def _choose_endomorphism(self, given: Sequence[Endomorphism]) -> Endomorphism | None:
         """The first endomorphism that multiplies the generator by its eigenvalue."""

@@ -32,6 +32,7 @@ from gpu_executor.errors import (
     ElementRangeError,
     PointError,
 )
+from gpu_executor.ops.point_decoding import NO_ROOT, NOT_BELOW, SIGNED_ZERO
 from gpu_executor.primes import encoding
 from gpu_executor.primes.curve_key import CurveKey
 
@@ -39,6 +40,14 @@ Bytes = npt.NDArray[np.uint8]
 Booleans = npt.NDArray[np.bool_]
 Words = npt.NDArray[Any]
 ByteOrder = Literal["big", "little"]
+
+
+REASONS = {
+    NOT_BELOW: "x is not below the modulus of the field",
+    NO_ROOT: "there is no point of the curve with this x",
+    SIGNED_ZERO: "y is 0, and the flag says that it is the larger root",
+}
+"""What is wrong with a compressed point, by its code."""
 
 
 class BadEncodingError(ValueError):
@@ -166,16 +175,22 @@ class PointEncoding(ABC):
         """As `read_points`, but the bad row need not be the first."""
         compressed = rows.shape[1] == self.compressed_bytes
         flags = self.read_flags(rows, compressed)
-        words = self._read_coordinates(rows, compressed)
+        numbers = self._strip_flags(rows, compressed)
+        if compressed:
+            decoded = arithmetic.decode(
+                numbers, flags.infinite, flags.signs, self.byteorder, self.sign
+            )
+            if decoded is not None:
+                points, codes = decoded
+                _require(codes == 0, lambda index: REASONS[int(codes[index])])
+                return points
+        words = self._read_coordinates(numbers, compressed)
         if compressed:
             (x,) = arithmetic.load(words)
             y, exists = arithmetic.find_y(x, flags.infinite)
-            _require(exists, "there is no point of the curve with this x")
+            _require(exists, REASONS[NO_ROOT])
             y = arithmetic.negate(y, arithmetic.get_signs(y, self.sign) != flags.signs)
-            _require(
-                ~(arithmetic.is_zero(y) & flags.signs),
-                "y is 0, and the flag says that it is the larger root",
-            )
+            _require(~(arithmetic.is_zero(y) & flags.signs), REASONS[SIGNED_ZERO])
             return arithmetic.make_points(x, y)
         axes = tuple(range(1, words.ndim))
         _require(words.any(axis=axes) | flags.infinite, self.reason_of_zeros)
@@ -205,16 +220,20 @@ class PointEncoding(ABC):
 
     # --- coordinates ---
 
-    def _read_coordinates(self, rows: Bytes, compressed: bool) -> Words:
+    def _strip_flags(self, rows: Bytes, compressed: bool) -> Bytes:
+        """A copy of the coordinates in rows, without flags."""
+        numbers = rows[:, self.prefix_bytes :].copy()
+        if compressed or self.flags_uncompressed:
+            numbers[:, self._flag_byte] &= 0xFF >> self.flag_bits
+        return numbers
+
+    def _read_coordinates(self, numbers: Bytes, compressed: bool) -> Words:
         """The coordinates x, or x and y, in canonical words (n, 1 or 2, *axes of a coordinate)."""
         coordinates = 1 if compressed else 2
-        parts = rows[:, self.prefix_bytes :].copy()
-        if compressed or self.flags_uncompressed:
-            parts[:, self._flag_byte] &= 0xFF >> self.flag_bits
-        shape = (len(rows), coordinates, self.degree, self.coefficient_bytes)
+        shape = (len(numbers), coordinates, self.degree, self.coefficient_bytes)
         try:
             words = encoding.bytes_to_words(
-                self.prime, self._order(parts.reshape(shape)), byteorder=self.byteorder
+                self.prime, self._order(numbers.reshape(shape)), byteorder=self.byteorder
             )
         except ElementRangeError as error:
             number = error.index // self.degree
@@ -223,7 +242,7 @@ class PointEncoding(ABC):
                 number // coordinates,
                 f"{part}{'xy'[number % coordinates]} is not below the modulus of the field",
             ) from None
-        return words.reshape(len(rows), coordinates, *self.coordinate_shape)
+        return words.reshape(len(numbers), coordinates, *self.coordinate_shape)
 
     def _write_coordinates(self, words: Words) -> Bytes:
         """Rows with coordinates in canonical words (n, 1 or 2, *axes of a coordinate)."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Constant, Kernel, Shape
 from gpu_executor.kernels.families import family, family_constants, family_push, module_family
@@ -129,13 +131,31 @@ def _make_transform_kernel(
 
 # --- bytes ---
 
+_ENCODING_ARRAYS = {
+    "from_bytes": ("e", "e"),
+    "to_bytes": ("e", "e"),
+    "right_side": ("ee", "eew"),
+    "choose_root": ("eeeww", "ew"),
+    "has_image": ("eee", "w"),
+}
+"""The types of the inputs and of the outputs: e is a number as long as an element, w a word."""
+
 
 @functools.cache
-def bytes_kernel(prime: Prime, name: str) -> Kernel:
+def encoding_kernel(prime: Prime, name: str) -> Kernel:
     """Return the kernel `glsl/encodings/<name>.comp`, for primes of the family `wide`. `from_bytes`
     has a status word.
     """
-    return _make_kernel(prime, "wide", name, inputs=1, status=name == "from_bytes")
+    inputs, outputs = _ENCODING_ARRAYS[name]
+    return _make_kernel(
+        prime,
+        "wide",
+        name,
+        inputs=len(inputs),
+        outputs=len(outputs),
+        types=inputs + outputs,
+        status=name == "from_bytes",
+    )
 
 
 # --- shared by all of them ---
@@ -150,9 +170,11 @@ def _make_kernel(
     outputs: int = 1,
     constants: Mapping[int, Constant] | None = None,
     push: bytes | None = None,
+    types: str | None = None,
     status: bool = False,
 ) -> Kernel:
-    """Return the kernel of a family's module for a prime, all of whose arrays hold elements.
+    """Return the kernel of a family's module for a prime, all of whose arrays hold elements, unless
+    `types` says otherwise (`_ENCODING_ARRAYS`).
 
     `constants` override those that the family derives from the prime, and `push` replaces its push
     constants.
@@ -166,7 +188,10 @@ def _make_kernel(
         inputs=inputs,
         outputs=outputs,
         split="whole",
-        dtypes=[prime.element_dtype] * (inputs + outputs),
+        dtypes=[
+            prime.element_dtype if each == "e" else np.uint32
+            for each in types or "e" * (inputs + outputs)
+        ],
         out_shape=get_first_shape,
         init=None,
         constants={spec_id: value for spec_id, value in known.items() if spec_id in present},

@@ -16,7 +16,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import ElementRangeError
 from gpu_executor.kernels.families import family
-from gpu_executor.kernels.passes import bytes_kernel
+from gpu_executor.kernels.passes import encoding_kernel
 from gpu_executor.ops.elementwise import count_elements, get_shape
 from gpu_executor.primes import Form, Prime
 
@@ -46,7 +46,7 @@ def read_bytes(prime: Prime, encoded: DeviceArray, *, big_endian: bool) -> Devic
     device.submit(
         [
             Dispatch(
-                bytes_kernel(prime, "from_bytes"),
+                encoding_kernel(prime, "from_bytes"),
                 (encoded, elements),
                 math.prod(shape),
                 (int(big_endian),),
@@ -81,6 +81,6 @@ def write_bytes(
         columns, stride = shape[-1], target.shape[1]
     push = int(big_endian), int(form == "montgomery"), columns, stride, first
     if count:
-        kernel = bytes_kernel(prime, "to_bytes")
+        kernel = encoding_kernel(prime, "to_bytes")
         device.submit([Dispatch(kernel, (elements, target), count, push, grid_stride=True)])
     return target
