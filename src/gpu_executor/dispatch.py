@@ -176,6 +176,14 @@ def assign_array(target: DeviceArray, value: Any) -> None:
     """Copy a NumPy array, a number or a device array to a device array, whose shape it is broadcast
     to."""
     device: ArrayDevice = target.storage.device
+    copies = make_assignment(target, value)
+    if copies:
+        device.submit(copies)
+
+
+def make_assignment(target: DeviceArray, value: Any) -> list[Step]:
+    """The copy that `assign_array` submits; none if the value is the target itself."""
+    device: ArrayDevice = target.storage.device
     if not isinstance(value, DeviceArray):
         source = device.put(convert_assigned(value, target.dtype))
     elif value.dtype != target.dtype:
@@ -186,10 +194,10 @@ def assign_array(target: DeviceArray, value: Any) -> None:
         source = value
     if source.storage is target.storage:
         if is_same_array(source, target):
-            return
+            return []
         if may_overlap(source.make_pattern(), target.make_pattern()):
             source = copy_array(source)
-    device.submit([ArrayCopy(source.broadcast_to(target.shape), target)])
+    return [ArrayCopy(source.broadcast_to(target.shape), target)]
 
 
 def is_same_array(a: DeviceArray, b: DeviceArray) -> bool:

@@ -15,9 +15,9 @@ from gpu_executor.dispatch import (
     ArrayCopy,
     ArrayDevice,
     GraphRecording,
-    assign_array,
     copy_array,
     is_same_array,
+    make_assignment,
 )
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.lru import LruCache
@@ -111,8 +111,13 @@ class Graph:
             else source
             for source, target in zip(sources, targets, strict=False)
         ]
-        for source, target in zip(sources, targets, strict=False):
-            assign_array(target, source)
+        copies = [
+            step
+            for source, target in zip(sources, targets, strict=False)
+            for step in make_assignment(target, source)
+        ]
+        if copies:
+            self._device.submit(copies)
         self._recording.replay()
 
     def __len__(self) -> int:

@@ -259,7 +259,7 @@ def test_a_device_decodes_and_refuses_what_the_host_does(
         rows[at:] = draw.integers(0, 256, rows[at:].shape)
         rows[at, int(draw.integers(2)) - 1] = draw.choice(tops)
         rows[at:, 0] = np.where(draw.random(8 - at) < 0.8, draw.choice(tops, 8 - at), 0xFF)
-        outcomes = []
+        outcomes: list[tuple[Any, Any]] = []
         for device in (None, gpu):
             try:
                 found = curve.from_bytes(rows, check=False, device=device).tolist()

@@ -9,14 +9,15 @@ with probability 2^-128.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.curves import BLS12_381_G1
+from gpu_executor.curves import BLS12_381_G1, PointArray
 from gpu_executor.fields import BLS12_381_FR, FieldArray
+from gpu_executor.graphs import graph
 from gpu_executor.kzg import pairing
 from gpu_executor.kzg.cells import list_shifts
 from gpu_executor.kzg.inputs import (
@@ -31,6 +32,7 @@ from gpu_executor.kzg.inputs import (
     Indices,
     check_counts,
     check_indices,
+    cut,
     find_distinct,
     parse_array,
     parse_bytes,
@@ -44,11 +46,12 @@ from gpu_executor.kzg.setup import TrustedSetup, check_setup
 if TYPE_CHECKING:
     from py_arkworks_bls12381 import G1Point
 
+FR = BLS12_381_FR
 Booleans = npt.NDArray[np.bool_]
 WEIGHT_BYTES = 16
 """Bytes of the random weight of a cell."""
 MAX_CELLS = 1 << 14
-"""Cells whose field elements are combined together; a larger batch is cut."""
+"""Cells that are verified together; a larger batch is cut."""
 
 
 # --- proofs of values ---
@@ -144,7 +147,7 @@ def _verify_all(
     """Whether all proofs of values are right: one check of two pairings."""
     if not commitments:
         return True
-    p = BLS12_381_FR.modulus
+    p = FR.modulus
     weights = pairing.draw_weights(len(z)) if len(z) > 1 else [1]
     at = [weight * each % p for weight, each in zip(weights, z, strict=True)]
     total = sum(weight * each for weight, each in zip(weights, y, strict=True))
@@ -174,14 +177,19 @@ def verify_cell_kzg_proof_batch(
     counts = {each.name: len(each) for each in (commitments, rows, proofs)}
     check_counts({**counts, "cell_indices": len(given)})
     indices = check_indices("cell_indices", given)
-    return _verify_cells(commitments, indices, rows, proofs, setup) if len(rows) else True
+    found = True
+    for part in cut(len(rows), MAX_CELLS):
+        some = [each.select(part) for each in (commitments, rows, proofs)]
+        # Not after `and`: invalid data of a later part raise an error, whatever was found before.
+        found &= _verify_cells(some[0], some[1], some[2], indices[part], setup)
+    return found
 
 
 def _verify_cells(
     commitments: ByteRows,
-    indices: Indices,
     cells: ByteRows,
     proofs: ByteRows,
+    indices: Indices,
     setup: TrustedSetup,
 ) -> bool:
     """Check e(sum of r C + r h^64 q - I(s) G, H) = e(sum of r q, s^64 H), with the weight r, the
@@ -190,65 +198,71 @@ def _verify_cells(
     values = cells.load_elements(setup.gpu)
     numbers, position = find_distinct(commitments.data)
     distinct = ByteRows(commitments.name, commitments.data[numbers], numbers.tolist())
-    points, quotients = setup.load_points(distinct, proofs)
-    weights = np.frombuffer(secrets.token_bytes(len(cells) * WEIGHT_BYTES), np.uint8)
-    weights = weights.reshape(len(cells), WEIGHT_BYTES)
+    weights = _draw_weights(len(cells))
     sums = _sum_weights(weights, position, len(numbers))
-    drawn = setup.to_device(
-        BLS12_381_FR.from_bytes(weights, byteorder="little", width=WEIGHT_BYTES)
-    )
-    interpolated = _combine_cells(values, indices, drawn, setup)
-    shifts = setup.get(_make_shifts)[indices]
-    of_commitments = setup.to_device(BLS12_381_FR.encode(sums))
-    nothing = BLS12_381_FR.zeros
-    left = BLS12_381_FR.concatenate([of_commitments, drawn * shifts, -interpolated])
-    right = BLS12_381_FR.concatenate(
-        [
-            setup.to_device(nothing(len(numbers))),
-            drawn,
-            setup.to_device(nothing(FIELD_ELEMENTS_PER_CELL)),
-        ]
-    )
-    powers = setup.powers[:FIELD_ELEMENTS_PER_CELL]
-    joined = BLS12_381_G1.concatenate([points.affine(), quotients.affine(), powers.affine()])
-    found = BLS12_381_G1.msm(joined, BLS12_381_FR.stack([left, right]))
-    left_point, right_point = pairing.load_trusted(found.to_bytes())
+    factors = FieldArray(FR, np.concatenate([FR.encode(sums).numpy(), weights]), "canonical")
+    scalars = setup.to_device(factors)
+    drawn = scalars[len(numbers) :]
+    # The device interpolates while the host prepares the points.
+    polynomials = FR.intt(values * drawn.reshape(-1, 1), order_in="reversed")
+    interpolated = FR.sum(polynomials * setup.get(_make_inverse_powers)[indices], axis=0)
+    shifted = drawn * setup.get(_make_shifts)[indices]
+    points, quotients = setup.load_points(distinct, proofs)
+    add = setup.get(_make_adder)
+    found = add(points, quotients, scalars, shifted, interpolated)
+    left, right = pairing.load_trusted(found.to_bytes())
     g2 = setup.g2_powers
-    return pairing.pairings_equal(left_point, g2[0], right_point, g2[FIELD_ELEMENTS_PER_CELL])
+    return pairing.pairings_equal(left, g2[0], right, g2[FIELD_ELEMENTS_PER_CELL])
 
 
-def _sum_weights(weights: Bytes, position: Indices, count: int) -> list[int]:
-    """The sums of the weights (n, bytes of a weight) of each of so many commitments."""
+def _draw_weights(count: int) -> npt.NDArray[Any]:
+    """Random weights in canonical words, each below 2^128."""
+    words = np.zeros((count, FR.prime.element_bytes), np.uint8)
+    drawn = np.frombuffer(secrets.token_bytes(count * WEIGHT_BYTES), np.uint8)
+    words[:, :WEIGHT_BYTES] = drawn.reshape(count, WEIGHT_BYTES)
+    return words.view(FR.prime.column_dtype)
+
+
+def _sum_weights(weights: npt.NDArray[Any], position: Indices, count: int) -> list[int]:
+    """The sums of the weights of each of so many commitments."""
     order = np.argsort(position, kind="stable")
     words = weights.view("<u4")[order].astype(np.uint64)
     sums = np.add.reduceat(words, np.searchsorted(position[order], np.arange(count)))
     return [sum(word << 32 * index for index, word in enumerate(row)) for row in sums.tolist()]
 
 
-def _combine_cells(
-    values: FieldArray, indices: Indices, weights: FieldArray, setup: TrustedSetup
-) -> FieldArray:
-    """The coefficients (64,) of the sum of weights times the polynomials of the cells' values."""
-    field = BLS12_381_FR
-    scales = setup.get(_make_inverse_powers)
-    total = setup.to_device(field.zeros(FIELD_ELEMENTS_PER_CELL))
-    for first in range(0, len(indices), MAX_CELLS):
-        part = slice(first, first + MAX_CELLS)
-        weighted = values[part] * weights[part].reshape(-1, 1)
-        coefficients = field.intt(weighted, order_in="reversed") * scales[indices[part]]
-        total = total + field.sum(coefficients, axis=0)
-    return total
+def _make_adder(setup: TrustedSetup) -> Callable[..., PointArray]:
+    """What adds the multiples of points on both sides of the equation, recorded once for each size
+    of a batch: the two sums in affine form."""
+    powers = setup.powers[:FIELD_ELEMENTS_PER_CELL].affine()
+    gpu = setup.gpu
+
+    def add(
+        commitments: PointArray,
+        proofs: PointArray,
+        scalars: FieldArray,
+        shifted: FieldArray,
+        interpolated: FieldArray,
+    ) -> PointArray:
+        count = len(commitments)
+        left = FR.concatenate([scalars[:count], shifted, -interpolated])
+        nothing = [gpu.to_device(FR.zeros(each)) for each in (count, len(interpolated))]
+        right = FR.concatenate([nothing[0], scalars[count:], nothing[1]])
+        points = BLS12_381_G1.concatenate([commitments, proofs, powers])
+        return BLS12_381_G1.msm(points, FR.stack([left, right])).affine()
+
+    return graph(add)
 
 
 def _make_shifts(setup: TrustedSetup) -> FieldArray:
     """h^64 of every cell, on the device."""
-    p = BLS12_381_FR.modulus
+    p = FR.modulus
     found = [pow(each, FIELD_ELEMENTS_PER_CELL, p) for each in list_shifts()]
-    return setup.to_device(BLS12_381_FR.encode(found))
+    return setup.to_device(FR.encode(found))
 
 
 def _make_inverse_powers(setup: TrustedSetup) -> FieldArray:
     """h^-j of every cell for j from 0 to 63, on the device: (128, 64)."""
-    p = BLS12_381_FR.modulus
+    p = FR.modulus
     found = [[pow(each, -j, p) for j in range(FIELD_ELEMENTS_PER_CELL)] for each in list_shifts()]
-    return setup.to_device(BLS12_381_FR.encode(found))
+    return setup.to_device(FR.encode(found))

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch
+from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.kernels.curves import (
     SINGLE_WORK_GROUP,
     choose_work_group,
@@ -326,12 +326,18 @@ def _get_coordinate(curve: CurveKey, points: DeviceArray, number: int) -> Device
     return points[(..., number, *[slice(None)] * len(curve.coordinate_shape))]
 
 
-def _compute(curve: CurveKey, operation: str, *operands: ElementData) -> DeviceArray:
-    """An operation on coordinates, which are broadcast."""
+def _compute(
+    curve: CurveKey, operation: str, *operands: ElementData, steps: list[Step] | None = None
+) -> DeviceArray:
+    """An operation on coordinates, which are broadcast. With `steps`, the dispatch is appended to
+    them instead of being submitted, except in an extension field."""
     field = get_field(curve)
-    compute: Any = elementwise.compute if isinstance(field, Prime) else extensions.compute
-    made: DeviceArray = compute(field, operation, list(operands))
-    return made
+    made: Any
+    if isinstance(field, Prime):
+        made = elementwise.compute(field, operation, list(operands), steps=steps)
+    else:
+        made = extensions.compute(field, operation, list(operands))
+    return made  # type: ignore[no-any-return]
 
 
 def _compare(curve: CurveKey, a: ElementData, b: ElementData) -> Booleans:
@@ -374,15 +380,22 @@ def to_affine(curve: CurveKey, p: DeviceArray) -> DeviceArray:
         return p
     device: ArrayDevice = p.storage.device
     x, y, zz, zzz = (_get_coordinate(curve, p, each) for each in range(XYZZ))
-    field = get_field(curve)
-    invert: Any = scans.invert if isinstance(field, Prime) else extensions.invert
-    inverse = invert(field, zzz)
-    ratio = _compute(curve, "mul", zz, inverse)
     result = make_points(device, curve, *get_shape(curve, p), coordinates=AFFINE)
-    if result.size:
-        square = _compute(curve, "square", ratio)
-        pairs = (X, _compute(curve, "mul", x, square)), (Y, _compute(curve, "mul", y, inverse))
-        device.submit([ArrayCopy(each, _get_coordinate(curve, result, at)) for at, each in pairs])
+    if not result.size:
+        return result
+    steps: list[Step] = []
+    field = get_field(curve)
+    inverse: Any
+    if isinstance(field, Prime):
+        inverse = scans.invert(field, zzz, steps=steps)
+    else:
+        inverse = extensions.invert(field, zzz)
+    ratio = _compute(curve, "mul", zz, inverse, steps=steps)
+    square = _compute(curve, "square", ratio, steps=steps)
+    for at, pair in ((X, (x, square)), (Y, (y, inverse))):
+        product = _compute(curve, "mul", *pair, steps=steps)
+        steps.append(ArrayCopy(product, _get_coordinate(curve, result, at)))
+    device.submit(steps)
     return result
 
 
