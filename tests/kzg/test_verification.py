@@ -12,7 +12,7 @@ import pytest
 
 from gpu_executor import kzg
 from gpu_executor.errors import KzgDataError
-from gpu_executor.kzg import verification
+from gpu_executor.kzg import inputs, verification
 from tests.support.kzg_setups import (
     GENERATOR,
     INFINITY,
@@ -194,6 +194,33 @@ def test_proofs_of_cells_are_verified_as_by_ckzg(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verification, "MAX_CELLS", most)
         assert own.verify_cell_kzg_proof_batch(*items, known.own) == (change is None)
+
+
+def test_invalid_cells_behind_wrong_proofs_raise(
+    known: SetupPair, cells: list[list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = [list(each) for each in cells]
+    change_cell(items)
+    items[2][-1] = b"\xff" * 2048
+    monkeypatch.setattr(verification, "MAX_CELLS", 4)
+    with pytest.raises(KzgDataError, match=rf"element 0 of cells\[{len(items[2]) - 1}\]"):
+        own.verify_cell_kzg_proof_batch(*items, known.own)
+
+
+@pytest.mark.parametrize("collide", [False, True])
+def test_equal_rows_are_found(monkeypatch: pytest.MonkeyPatch, collide: bool) -> None:
+    if collide:  # all rows have one key
+        monkeypatch.setattr("secrets.token_bytes", bytes)
+    draw = np.random.default_rng(7)
+    different = draw.integers(0, 256, (9, 48), np.uint8)
+    which = draw.integers(0, 9, 50)
+    first, place = inputs.find_distinct(different[which])
+    assert first.tolist() == sorted({each: i for i, each in reversed([*enumerate(which)])}.values())
+    assert (different[which][first][place] == different[which]).all()
+    weights = verification._draw_weights(50) if not collide else np.full((50, 4), 2**64 - 1, "u8")
+    numbers = [int.from_bytes(each.tobytes(), "little") for each in weights]
+    expected = [sum(n for n, at in zip(numbers, place, strict=True) if at == k) for k in range(9)]
+    assert verification._sum_weights(weights, place, 9) == expected
 
 
 def test_arrays_of_cells_are_verified(known: SetupPair, cells: list[list[Any]]) -> None:

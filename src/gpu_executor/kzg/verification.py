@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -195,19 +196,21 @@ def _verify_cells(
     """Check e(sum of r C + r h^64 q - I(s) G, H) = e(sum of r q, s^64 H), with the weight r, the
     commitment C, the proof q and the coset's h of every cell. I is the sum of r times the
     polynomials that have the values of the cells."""
-    values = cells.load_elements(setup.gpu)
     numbers, position = find_distinct(commitments.data)
     distinct = ByteRows(commitments.name, commitments.data[numbers], numbers.tolist())
-    weights = _draw_weights(len(cells))
-    sums = _sum_weights(weights, position, len(numbers))
-    factors = FieldArray(FR, np.concatenate([FR.encode(sums).numpy(), weights]), "canonical")
-    scalars = setup.to_device(factors)
-    drawn = scalars[len(numbers) :]
-    # The device interpolates while the host prepares the points.
-    polynomials = FR.intt(values * drawn.reshape(-1, 1), order_in="reversed")
-    interpolated = FR.sum(polynomials * setup.get(_make_inverse_powers)[indices], axis=0)
-    shifted = drawn * setup.get(_make_shifts)[indices]
-    points, quotients = setup.load_points(distinct, proofs)
+    with ThreadPoolExecutor(1) as thread:
+        # The device decodes and checks points while the host sends cells and draws weights.
+        decoded = thread.submit(setup.load_points, distinct, proofs)
+        values = cells.load_elements(setup.gpu)
+        weights = _draw_weights(len(cells))
+        sums = _sum_weights(weights, position, len(numbers))
+        factors = np.concatenate([FR.encode(sums).numpy(), weights])
+        scalars = setup.to_device(FieldArray(FR, factors, "canonical"))
+        drawn = scalars[len(numbers) :]
+        polynomials = FR.intt(values * drawn.reshape(-1, 1), order_in="reversed")
+        interpolated = FR.sum(polynomials * setup.get(_make_inverse_powers)[indices], axis=0)
+        shifted = drawn * setup.get(_make_shifts)[indices]
+        points, quotients = decoded.result()
     add = setup.get(_make_adder)
     found = add(points, quotients, scalars, shifted, interpolated)
     left, right = pairing.load_trusted(found.to_bytes())
