@@ -68,11 +68,17 @@ def test_a_table_comes_back_from_its_file(
     assert (curve.msm(loaded, rows).to_host() == compute_sums(curve, rows)).all()
     with pytest.raises(GpuError, match="a table of other points"):
         curve.load_table(path, gpu.to_device(curve.generator * list(range(1, COUNT + 1))))
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(GpuError, match="damaged"):
-        curve.load_table(path, points)
+    content = path.read_bytes()
+    digit = f'"window_bits": {table.plan.window_bits}'.encode()
+    for damaged in (
+        content[:-1] + b"\xff",
+        content[:-8],
+        content.replace(digit, digit[:-1] + b"7"),
+    ):
+        assert damaged != content
+        path.write_bytes(damaged)
+        with pytest.raises(GpuError, match="damaged"):
+            curve.load_table(path, points)
     path.write_bytes(b"{}")
     with pytest.raises(GpuError, match="not a point table"):
         curve.load_table(path, points)

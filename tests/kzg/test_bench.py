@@ -28,6 +28,7 @@ def test_functions_are_timed_beside_ckzg(
     monkeypatch.setattr(bench, "MIN_CALLS", 1)
     monkeypatch.setattr(bench, "PRECOMPUTE", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr(ckzg, "load_trusted_setup", lambda _path, _precompute: known.ckzg)
     with bench.open_peer(known_path) as peer:
         assert peer is not None
         (times,) = bench.measure_kzg(known.own, [2], peer, ("cells",))

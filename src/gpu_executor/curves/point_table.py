@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.files import write_atomically
+from gpu_executor.kernels.curves import encode_constants
 from gpu_executor.ops.msm import MsmPlan, make_tables, plan_tables
 from gpu_executor.ops.points import to_limb_form
 from gpu_executor.primes.curve_key import CurveKey
 
-FILE_FORMAT = "gpu-executor point table 1"
+FILE_FORMAT = "gpu-executor point table 2"
 HEADER_BYTES = 4096
 """The header of a file, padded; the words follow."""
 
@@ -38,7 +40,7 @@ class PointTable:
     data: DeviceArray
     """The tables one behind the other: affine points in limb form."""
     digest: str
-    """SHA-256 of the curve and of the points."""
+    """SHA-256 of the curve, of the limb form of its coordinates, and of the points."""
 
     @property
     def count(self) -> int:
@@ -60,14 +62,14 @@ class PointTable:
     def save(self, path: str | Path) -> None:
         """Write the table to a file, which `curve.load_table` reads for the same points."""
         words = self.data.numpy().tobytes()
-        header = {
+        header: dict[str, str | int] = {
             "format": FILE_FORMAT,
             "points": self.digest,
             "count": self.plan.points,
             "window_bits": self.plan.window_bits,
             "tables": self.plan.tables,
-            "words": hashlib.sha256(words).hexdigest(),
         }
+        header["content"] = _hash_content(header, words)
         write_atomically(Path(path), json.dumps(header).encode().ljust(HEADER_BYTES) + words)
 
 
@@ -95,8 +97,8 @@ def load_table(points: PointArray, path: str | Path) -> PointTable:
     digest = _compute_digest(key, data)
     if header.get("points") != digest:
         raise GpuError(f"{path} has a table of other points; precompute makes one for these points")
-    if hashlib.sha256(words).hexdigest() != header.get("words"):
-        raise GpuError(f"{path} is damaged: its words have another SHA-256; precompute them again")
+    if _hash_content(header, words) != header.get("content"):
+        raise GpuError(f"{path} is damaged: it has another SHA-256; precompute the table again")
     tables, window_bits = int(header["tables"]), int(header["window_bits"])
     plan = MsmPlan(len(points), 1, key.order.bit_length(), window_bits, tables)
     shape = (tables * len(points), 2, *key.coordinate_shape)
@@ -127,4 +129,11 @@ def _get_affine(points: PointArray) -> DeviceArray:
 
 def _compute_digest(key: CurveKey, data: DeviceArray) -> str:
     numbers = key.prime.modulus, key.degree, key.nonresidue, key.a, key.b, key.order
-    return hashlib.sha256(repr(numbers).encode() + data.numpy().tobytes()).hexdigest()
+    form = encode_constants(key).tobytes()
+    return hashlib.sha256(repr(numbers).encode() + form + data.numpy().tobytes()).hexdigest()
+
+
+def _hash_content(header: Mapping[str, Any], words: bytes) -> str:
+    """SHA-256 of the words and of all other entries of the header."""
+    entries = sorted((name, value) for name, value in header.items() if name != "content")
+    return hashlib.sha256(json.dumps(entries).encode() + words).hexdigest()
