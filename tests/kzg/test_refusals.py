@@ -11,7 +11,14 @@ import pytest
 
 from gpu_executor import kzg
 from gpu_executor.errors import GpuError, KzgArgumentError, KzgDataError
-from tests.support.kzg_setups import GENERATOR, INFINITY, MODULUS, OUTSIDE, SetupPair
+from tests.support.kzg_setups import (
+    GENERATOR,
+    INFINITY,
+    MODULUS,
+    OUTSIDE,
+    SetupPair,
+    draw_blob,
+)
 
 BLOB = bytes(131072)
 CELL, ELEMENT = bytes(2048), bytes(32)
@@ -316,3 +323,38 @@ def test_messages_name_the_argument_and_the_item(
 ) -> None:
     with pytest.raises(expected, match=message):
         use(known.own)
+
+
+def test_a_refused_batch_has_no_effect_on_the_next(
+    known: SetupPair, definition_prover: None
+) -> None:
+    """Elements are checked while the device computes with them."""
+    good = np.frombuffer(draw_blob(60) + draw_blob(61), np.uint8).reshape(2, -1)
+    bad = good.copy()
+    bad[1, 32 * 4095 :] = 0xFF
+    message = r"element 4095 of blobs\[1\] is not below the modulus"
+    cells = kzg.compute_cells_batch(good, known.own)
+    indices = np.tile(np.arange(0, 128, 2), (2, 1))
+    bad_cells = cells[:, ::2].copy()
+    bad_cells[1, 63, -32:] = 0xFF
+    z = np.zeros((2, 32), np.uint8)
+    commitments = kzg.blob_to_kzg_commitment_batch(good, known.own)
+    expected = [ckzg.blob_to_kzg_commitment(each.tobytes(), known.ckzg) for each in good]
+    for _ in range(2):
+        for call in (
+            lambda: kzg.blob_to_kzg_commitment_batch(bad, known.own),
+            lambda: kzg.compute_cells_batch(bad, known.own),
+            lambda: kzg.compute_cells_and_kzg_proofs_batch(bad, known.own),
+            lambda: kzg.compute_kzg_proof_batch(bad, z, known.own),
+            lambda: kzg.verify_blob_kzg_proof_batch(bad, commitments, commitments, known.own),
+        ):
+            with pytest.raises(KzgDataError, match=message):
+                call()
+        with pytest.raises(KzgDataError, match=r"element 4095 of cells\[1\]"):
+            kzg.recover_cells_and_kzg_proofs_batch(indices, bad_cells, known.own)
+        assert (kzg.compute_cells_batch(good, known.own) == cells).all()
+        found = kzg.blob_to_kzg_commitment_batch(good, known.own)
+        assert [each.tobytes() for each in found] == expected
+    recovered = kzg.recover_cells_and_kzg_proofs_batch(indices, cells[:, ::2], known.own)[0]
+    assert (recovered == cells).all()
+    known.own.gpu.synchronize()  # every error was raised

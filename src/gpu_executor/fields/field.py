@@ -200,6 +200,7 @@ class Field(FiniteField[FieldArray]):
         rows, shape = encoding.to_byte_rows(prime, data, size)
         encoded = device.to_device(rows.reshape(*shape, size))
         elements = element_bytes.read_bytes(prime, encoded, big_endian=big_endian)
+        elements.storage.device.check(elements)
         return FieldArray(self, elements, "montgomery")
 
     def full(self, shape: int | Sequence[int], value: int) -> FieldArray:

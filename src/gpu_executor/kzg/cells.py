@@ -130,9 +130,11 @@ def _extend(blobs: ByteRows, setup: TrustedSetup, *, prove: bool) -> tuple[Bytes
     """The cells of blobs, and their proofs if wanted."""
     cells, proofs = [], []
     for part in cut(len(blobs), MAX_BLOBS):
-        values = blobs.select(part).load_elements(setup.gpu)
+        rows = blobs.select(part)
+        values = rows.send_elements(setup.gpu)
         coefficients = eip4844.coefficients(values)
         encoded = _encode_cells(values, _evaluate_second_half(coefficients))
+        rows.check_elements(values)
         points = setup.cell_prover.prove(coefficients) if prove else None
         cells.append(_fetch_cells(encoded))
         if points is not None:
@@ -174,13 +176,14 @@ def _recover(given: npt.NDArray[Any], cells: ByteRows, setup: TrustedSetup) -> t
     for part in cut(len(cells), MAX_BLOBS):
         rows = cells.select(part)
         _keep_memory(len(rows), setup)
-        values = rows.load_elements(setup.gpu)
+        values = rows.send_elements(setup.gpu)
         coefficients, given_values, received = _interpolate(indices[part], values, setup)
         first = eip4844.values_of(coefficients)
         second = _evaluate_second_half(coefficients)
         encoded = _encode_cells(first, second)
         different = (FR.concatenate([first, second], axis=1) - given_values) * received
         _forbid_differences(different, encoded, rows)
+        rows.check_elements(values)
         points = setup.cell_prover.prove(coefficients)
         found.append(_fetch_cells(encoded))
         proofs.append(points.to_bytes())

@@ -15,8 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arguments import describe, is_masked
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ElementRangeError, KzgArgumentError, KzgDataError
-from gpu_executor.fields import BLS12_381_FR, FieldArray
+from gpu_executor.fields import BLS12_381_FR as FR
+from gpu_executor.fields import FieldArray
+from gpu_executor.ops.element_bytes import read_bytes
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend
@@ -57,19 +60,40 @@ class ByteRows:
         numbers = None if self.numbers is None else self.numbers[part]
         return ByteRows(self.name, self.data[part], numbers)
 
-    def load_elements(self, device: Backend | None = None) -> FieldArray:
-        """The field elements of every item, on the device or on the host: (n, elements of an
-        item)."""
-        elements = self.data.shape[1] // BYTES_PER_FIELD_ELEMENT
-        rows = self.data.reshape(len(self), elements, BYTES_PER_FIELD_ELEMENT)
+    def send_elements(self, device: Backend) -> FieldArray:
+        """The field elements of every item on the device: (n, elements of an item). The caller
+        calls `check_elements` before anything is fetched."""
+        encoded = device.to_device(self._get_numbers())
+        return FieldArray(FR, read_bytes(FR.prime, encoded, big_endian=True), FR.form)
+
+    def check_elements(self, elements: FieldArray) -> None:
+        """Wait until the device has checked elements that were sent; raise for the first that is
+        not below the modulus."""
+        assert isinstance(elements.data, DeviceArray)
         try:
-            return BLS12_381_FR.from_bytes(rows, device=device)
+            elements.device.check(elements.data)
         except ElementRangeError as error:
-            item, element = divmod(error.index, elements)
-            which = f"element {element} of " if elements > 1 else ""
-            raise KzgDataError(
-                f"{which}{self.describe(item)} is not below the modulus of BLS12-381's scalar field"
-            ) from None
+            raise self._make_range_error(error.index) from None
+
+    def load_elements(self) -> FieldArray:
+        """The field elements of every item, on the host: (n, elements of an item)."""
+        try:
+            return FR.from_bytes(self._get_numbers())
+        except ElementRangeError as error:
+            raise self._make_range_error(error.index) from None
+
+    def _get_numbers(self) -> Bytes:
+        return self.data.reshape(len(self), self._count_elements(), BYTES_PER_FIELD_ELEMENT)
+
+    def _count_elements(self) -> int:
+        return int(self.data.shape[1]) // BYTES_PER_FIELD_ELEMENT
+
+    def _make_range_error(self, index: int) -> KzgDataError:
+        item, element = divmod(index, self._count_elements())
+        which = f"element {element} of " if self._count_elements() > 1 else ""
+        return KzgDataError(
+            f"{which}{self.describe(item)} is not below the modulus of BLS12-381's scalar field"
+        )
 
     def to_ints(self) -> list[int]:
         """The items as integers, each one field element."""

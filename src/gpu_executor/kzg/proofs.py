@@ -102,12 +102,13 @@ def compute_blob_kzg_proof_batch(
 
 def commit(blobs: ByteRows, setup: TrustedSetup) -> Bytes:
     """The commitments (n, 48) to blobs."""
-    parts = [
-        BLS12_381_G1.msm(
-            setup.lagrange_table, blobs.select(part).load_elements(setup.gpu)
-        ).to_bytes()
-        for part in cut(len(blobs), MAX_BLOBS)
-    ]
+    parts = []
+    for part in cut(len(blobs), MAX_BLOBS):
+        rows = blobs.select(part)
+        values = rows.send_elements(setup.gpu)
+        sums = BLS12_381_G1.msm(setup.lagrange_table, values)
+        rows.check_elements(values)
+        parts.append(sums.to_bytes())
     return _join(parts, BYTES_PER_COMMITMENT)
 
 
@@ -121,8 +122,10 @@ def prove(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> tuple[Bytes
     """The proofs (n, 48) and values (n, 32) of blobs at one point each."""
     proofs, results = [], []
     for part in cut(len(blobs), MAX_BLOBS):
-        values = blobs.select(part).load_elements(setup.gpu)
+        rows = blobs.select(part)
+        values = rows.send_elements(setup.gpu)
         y, quotients = _divide(values, z[part], setup)
+        rows.check_elements(values)
         proofs.append(BLS12_381_G1.msm(setup.lagrange_table, quotients).to_bytes())
         results.append(BLS12_381_FR.to_bytes(y))
     return _join(proofs, BYTES_PER_COMMITMENT), _join(results, BYTES_PER_FIELD_ELEMENT)
@@ -132,7 +135,10 @@ def evaluate(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> list[int
     """The values of blobs' polynomials at one point each."""
     found: list[int] = []
     for part in cut(len(blobs), MAX_BLOBS):
-        y, _ = _evaluate(blobs.select(part).load_elements(setup.gpu), z[part], setup)
+        rows = blobs.select(part)
+        values = rows.send_elements(setup.gpu)
+        y, _ = _evaluate(values, z[part], setup)
+        rows.check_elements(values)
         found += y.tolist()
     return found
 

@@ -201,7 +201,7 @@ def _verify_cells(
     with ThreadPoolExecutor(1) as thread:
         # The device decodes and checks points while the host sends cells and draws weights.
         decoded = thread.submit(setup.load_points, distinct, proofs)
-        values = cells.load_elements(setup.gpu)
+        values = cells.send_elements(setup.gpu)
         weights = _draw_weights(len(cells))
         sums = _sum_weights(weights, position, len(numbers))
         factors = np.concatenate([FR.encode(sums).numpy(), weights])
@@ -210,6 +210,7 @@ def _verify_cells(
         polynomials = FR.intt(values * drawn.reshape(-1, 1), order_in="reversed")
         interpolated = FR.sum(polynomials * setup.get(_make_inverse_powers)[indices], axis=0)
         shifted = drawn * setup.get(_make_shifts)[indices]
+        cells.check_elements(values)
         points, quotients = decoded.result()
     add = setup.get(_make_adder)
     found = add(points, quotients, scalars, shifted, interpolated)

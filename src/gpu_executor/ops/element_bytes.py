@@ -32,8 +32,9 @@ def can_convert(device: ArrayDevice | None, prime: Prime, width: int) -> bool:
 
 
 def read_bytes(prime: Prime, encoded: DeviceArray, *, big_endian: bool) -> DeviceArray:
-    """The elements of numbers (..., width), in Montgomery form. Waits for the check, and raises
-    `ElementRangeError` for the first number that is not below the modulus."""
+    """The elements of numbers (..., width), in Montgomery form. `device.check(elements)` waits, and
+    raises `ElementRangeError` for the first number that is not below the modulus; so does a fetch
+    of the elements, or of what is computed from them. Such a number becomes some element."""
     device: ArrayDevice = encoded.storage.device
     shape = encoded.shape[:-1]
     elements = device.empty((*shape, *prime.element_shape), prime.column_dtype)
@@ -56,7 +57,6 @@ def read_bytes(prime: Prime, encoded: DeviceArray, *, big_endian: bool) -> Devic
             )
         ]
     )
-    device.check(elements)
     return elements
 
 
