@@ -16,10 +16,10 @@ import numpy.typing as npt
 from gpu_executor.curves.host_points import get_arithmetic
 from gpu_executor.curves.point_array import PointArray, PointCurve
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.ops import point_decoding
+from gpu_executor.ops import point_bytes
 from gpu_executor.primes import words
 from gpu_executor.primes.curve_key import CurveKey
-from gpu_executor.primes.encoding import ByteOrder
+from gpu_executor.primes.encoding import ByteOrder, byte_width
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend
@@ -54,7 +54,14 @@ class CoordinateArithmetic(ABC):
         sign: Sign,
     ) -> tuple[PointArray, npt.NDArray[np.uint32]] | None:
         """The points whose x has these bytes (n, width), with the sign of y, and what is wrong with
-        each, as a code of `ops.point_decoding`; None where a device does not decode points so."""
+        each, as a code of `ops.point_bytes`; None where a device does not decode points so."""
+        return None
+
+    def encode(
+        self, points: PointArray, flags: tuple[int, int, int], byteorder: ByteOrder, sign: Sign
+    ) -> npt.NDArray[np.uint8] | None:
+        """The bytes (n, width) of x of points of shape (n,) in affine form, with flags, as
+        `ops.point_bytes.encode_points` has them; None where a device does not write points so."""
         return None
 
     @abstractmethod
@@ -147,10 +154,10 @@ class FieldCoordinates(CoordinateArithmetic):
     ) -> tuple[PointArray, npt.NDArray[np.uint32]] | None:
         assert self._device is not None
         key, place = self._curve.key, self._device.array_device
-        if not point_decoding.can_decode(place, key, numbers.shape[1]):
+        if not point_bytes.can_decode(place, key, numbers.shape[1]):
             return None
-        flags = signs * point_decoding.HAS_SIGN | infinite * point_decoding.IS_INFINITE
-        points, codes = point_decoding.decode_points(
+        flags = signs * point_bytes.HAS_SIGN | infinite * point_bytes.IS_INFINITE
+        points, codes = point_bytes.decode_points(
             key,
             self._device.to_device(numbers),
             self._device.to_device(flags.astype(np.uint32)),
@@ -158,6 +165,18 @@ class FieldCoordinates(CoordinateArithmetic):
             larger=sign == "larger",
         )
         return PointArray(self._curve, points), codes.numpy()
+
+    def encode(
+        self, points: PointArray, flags: tuple[int, int, int], byteorder: ByteOrder, sign: Sign
+    ) -> npt.NDArray[np.uint8] | None:
+        key, data = self._curve.key, points.data
+        assert isinstance(data, DeviceArray)
+        if not point_bytes.can_encode(data.storage.device, key, byte_width(key.prime)):
+            return None
+        big_endian, larger = byteorder == "big", sign == "larger"
+        return point_bytes.encode_points(
+            key, data, flags, big_endian=big_endian, larger=larger
+        ).numpy()
 
     def make_points(self, x: Coordinates, y: Coordinates) -> PointArray:
         return self._curve.join_coordinates(x, y)

@@ -47,7 +47,7 @@ from gpu_executor.fields.finite_field import FiniteFieldArray
 from gpu_executor.fields.layout_array import check_one_place, make_place_error, parse_axes
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.msm_parts import MsmParts, table_msm
-from gpu_executor.ops.point_decoding import can_compare_images, compare_images
+from gpu_executor.ops.point_bytes import can_compare_images, compare_images
 from gpu_executor.ops.points import count_bits
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey

@@ -32,7 +32,7 @@ from gpu_executor.errors import (
     ElementRangeError,
     PointError,
 )
-from gpu_executor.ops.point_decoding import NO_ROOT, NOT_BELOW, SIGNED_ZERO
+from gpu_executor.ops.point_bytes import NO_ROOT, NOT_BELOW, SIGNED_ZERO
 from gpu_executor.primes import encoding
 from gpu_executor.primes.curve_key import CurveKey
 
@@ -84,6 +84,9 @@ class PointEncoding(ABC):
     """Whether uncompressed points have these flags, too."""
     signs_uncompressed = False
     """Whether the sign of y is among the flags of uncompressed points."""
+    flags_in_one_byte = False
+    """Whether `write_flags` sets bits of one byte of a compressed point, and these depend on its
+    `Flags` alone. Then a device may write points."""
     reason_of_zeros = "x and y are 0 without the flag of the point at infinity"
     """What is wrong with an uncompressed point that is not infinity, and has x = y = 0."""
 
@@ -208,6 +211,10 @@ class PointEncoding(ABC):
         self, points: PointArray, compressed: bool, arithmetic: CoordinateArithmetic
     ) -> Bytes:
         """The bytes of points of shape (n,) in affine form, one in each row."""
+        if compressed and self.flags_in_one_byte:
+            encoded = arithmetic.encode(points, self._list_flags(), self.byteorder, self.sign)
+            if encoded is not None:
+                return encoded
         words, signs = arithmetic.unload(points, self.sign)
         if not (compressed or self.signs_uncompressed):
             signs = np.zeros(points.size, np.bool_)
@@ -272,6 +279,15 @@ class PointEncoding(ABC):
     def _set_flag_bits(self, rows: Bytes, bits: npt.ArrayLike) -> None:
         rows[:, self._flag_byte] |= np.asarray(bits, np.uint8)
 
+    def _list_flags(self) -> tuple[int, int, int]:
+        """The flag bits of a compressed point whose y has no sign, of one with the sign, and of
+        infinity."""
+        rows = np.zeros((3, self.compressed_bytes), np.uint8)
+        kinds = np.array([False, False, True]), np.array([False, True, False])
+        self.write_flags(rows, Flags(*kinds), True)
+        plain, signed, infinite = rows[:, self._flag_byte].tolist()
+        return plain, signed, infinite
+
     def _require_zeros(self, rows: Bytes, infinite: Booleans, allowed: int) -> None:
         """Raise unless the rows of the point at infinity are zeros, but for the allowed flags."""
         rest = rows[infinite]
@@ -327,6 +343,7 @@ class ZcashEncoding(PointEncoding):
     byteorder = "big"
     sign = "larger"
     flag_bits = 3
+    flags_in_one_byte = True
     flags_uncompressed = True
     COMPRESSED, INFINITY, LARGER = 0x80, 0x40, 0x20
 
@@ -358,6 +375,7 @@ class Eip196Encoding(PointEncoding):
     byteorder = "big"
     sign = "larger"
     flag_bits = 2
+    flags_in_one_byte = True
     SMALLER, LARGER, INFINITY = 0x80, 0xC0, 0x40
 
     def read_flags(self, rows: Bytes, compressed: bool) -> Flags:
@@ -386,6 +404,7 @@ class ArkworksEncoding(PointEncoding):
     byteorder = "little"
     sign = "larger"
     flag_bits = 2
+    flags_in_one_byte = True
     flags_uncompressed = True
     signs_uncompressed = True
     LARGER, INFINITY = 0x80, 0x40
@@ -413,6 +432,7 @@ class PastaEncoding(PointEncoding):
     byteorder = "little"
     sign = "odd"
     flag_bits = 1
+    flags_in_one_byte = True
     ODD = 0x80
 
     def __init__(self, key: CurveKey) -> None:

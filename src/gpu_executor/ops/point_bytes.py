@@ -1,5 +1,5 @@
-"""Points of curves over large prime fields from compressed bytes, on a device, and the check that
-they are in the group of prime order: a few dispatches for all points.
+"""Points of curves over large prime fields from compressed bytes and to compressed bytes, on a
+device, and the check that they are in the group of prime order: a few dispatches for all points.
 
 What is wrong with a point is a code, one word for each point. Nothing here waits for the device.
 """
@@ -56,6 +56,32 @@ def decode_points(
     arrays = x, right, roots, flags, below, points, codes
     device.submit([Dispatch(kernel, arrays, count, push, grid_stride=True)])
     return points, codes
+
+
+def can_encode(device: ArrayDevice | None, curve: CurveKey, width: int) -> bool:
+    """Whether the device writes compressed points whose x has so many bytes."""
+    return curve.degree == 1 and element_bytes.can_convert(device, curve.prime, width)
+
+
+def encode_points(
+    curve: CurveKey,
+    points: DeviceArray,
+    flags: tuple[int, int, int],
+    *,
+    big_endian: bool,
+    larger: bool,
+) -> DeviceArray:
+    """The bytes (n, width) of x of affine points (n). The most significant byte has the flags of a
+    point without a sign, of one with the sign, or of infinity; `decode_points` says what a sign
+    is."""
+    device: ArrayDevice = points.storage.device
+    count = count_points(curve, points)
+    encoded = device.empty((count, curve.prime.element_bytes), element_bytes.BYTE)
+    if count:
+        kernel = encoding_kernel(curve.prime, "compress_points")
+        push = int(big_endian), int(larger), *flags
+        device.submit([Dispatch(kernel, (points, encoded), count, push, grid_stride=True)])
+    return encoded
 
 
 def can_compare_images(device: ArrayDevice | None, curve: CurveKey) -> bool:
