@@ -6,6 +6,7 @@ Every KZG function takes a setup last, as ckzg's functions do.
 from __future__ import annotations
 
 import math
+import operator
 import os
 import threading
 from collections.abc import Callable
@@ -110,7 +111,7 @@ class TrustedSetup:
         self._owns = owns
         if memory is None:
             memory = TABLE_BYTES_ON_CPU if gpu.device.kind == "cpu" else TABLE_BYTES
-        self.memory = memory
+        self.memory = operator.index(memory)
         """The bytes that all tables together may take."""
         self._process = os.getpid()
         self._lock = threading.RLock()
@@ -152,8 +153,9 @@ class TrustedSetup:
             loaded: PointArray = self._gpu.to_device(PointArray(BLS12_381_G1, data))
             return loaded
         points = make()
-        content = points.affine().to_host().numpy().tobytes()
-        write_points(folder, name, self.digest, content)
+        if folder is not None:
+            content = points.affine().to_host().numpy().tobytes()
+            write_points(folder, name, self.digest, content)
         return points
 
     def _load_multiples(
@@ -330,7 +332,7 @@ def check_setup(setup: Any) -> TrustedSetup:
 def _check_memory(memory: Any) -> None:
     if memory is None:
         return
-    if isinstance(memory, bool) or not isinstance(memory, int):
+    if isinstance(memory, bool) or not hasattr(memory, "__index__"):
         raise KzgArgumentError(f"memory must be a whole number of bytes, not {describe(memory)}")
     if memory < LEAST_TABLE_BYTES:
         raise KzgArgumentError(
