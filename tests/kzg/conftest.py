@@ -12,6 +12,7 @@ import gpu_executor as gx
 from gpu_executor import kzg
 from gpu_executor.curves import BLS12_381_G1, PointArray
 from gpu_executor.fields import FieldArray, eip4844
+from gpu_executor.kzg.setup import TABLE_BYTES_ON_CPU
 from gpu_executor.kzg.setup_file import find_mainnet_setup
 from tests.support.kzg_setups import (
     POINTS_ALONE,
@@ -38,8 +39,8 @@ def known(gpu: gx.PersistentVulkanBackend, known_path: Path) -> Iterator[SetupPa
 
 @pytest.fixture(scope="session")
 def mainnet(gpu: gx.PersistentVulkanBackend) -> Iterator[SetupPair]:
-    """Mainnet's setup."""
-    with kzg.load_trusted_setup(gpu=gpu) as own:
+    """Mainnet's setup, with the tables that it has by default on a software driver."""
+    with kzg.load_trusted_setup(gpu=gpu, memory=TABLE_BYTES_ON_CPU) as own:
         yield SetupPair(own, ckzg.load_trusted_setup(str(find_mainnet_setup()), 0))
 
 
