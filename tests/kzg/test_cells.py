@@ -117,7 +117,7 @@ def interpolate(indices: Any, cells: list[bytes], setup: kzg.TrustedSetup) -> by
     """The blob that recovery finds, without proofs."""
     rows = np.frombuffer(b"".join(cells), np.uint8).reshape(1, -1, 32)
     values = BLS12_381_FR.from_bytes(rows, device=setup.gpu)
-    found, _, _ = cells_module._interpolate(np.array([list(indices)]), values, setup)
+    found = cells_module._interpolate(np.array([list(indices)]), values, setup)
     return eip4844.to_blob(eip4844.values_of(found)).tobytes()
 
 

@@ -55,7 +55,7 @@ MIN_CELLS = CELLS_PER_EXT_BLOB // 2
 COSET = 7
 """The vanishing polynomial of missing cells has no zeros on this coset: 7 generates the field's
 multiplicative group."""
-RECOVERY_ARRAYS = 16
+RECOVERY_ARRAYS = 12
 """Arrays of all values of a blob that recovery takes at once. A device that returned their memory
 after every call would spend 2 of the 38 ms for 72 blobs on an NVIDIA H200 on allocating it."""
 SECOND_HALF = pow(7, (FR.modulus - 1) // (2 * FIELD_ELEMENTS_PER_BLOB), FR.modulus)
@@ -177,12 +177,13 @@ def _recover(given: npt.NDArray[Any], cells: ByteRows, setup: TrustedSetup) -> t
         rows = cells.select(part)
         _keep_memory(len(rows), setup)
         values = rows.send_elements(setup.gpu)
-        coefficients, given_values, received = _interpolate(indices[part], values, setup)
+        coefficients = _interpolate(indices[part], values, setup)
         first = eip4844.values_of(coefficients)
         second = _evaluate_second_half(coefficients)
         encoded = _encode_cells(first, second)
-        different = (FR.concatenate([first, second], axis=1) - given_values) * received
-        _forbid_differences(different, encoded, rows)
+        recovered = FR.concatenate([first, second], axis=1).reshape(*_shape_cells(len(rows)))
+        again = recovered[np.arange(len(rows))[:, np.newaxis], indices[part]]
+        _forbid_differences(again, values, encoded, rows)
         rows.check_elements(values)
         points = setup.cell_prover.prove(coefficients)
         found.append(_fetch_cells(encoded))
@@ -197,17 +198,19 @@ def _keep_memory(blobs: int, setup: TrustedSetup) -> None:
     memory.keep_memory(blobs * RECOVERY_ARRAYS * 2 * BYTES_PER_BLOB)
 
 
-def _forbid_differences(different: FieldArray, encoded: DeviceArray, cells: ByteRows) -> None:
-    """Let the fetch of `encoded` raise unless all elements (n, 8192) are 0: differences between
-    recovered cells and those that were given."""
-    device, per_blob = different.device, different.shape[1]
+def _forbid_differences(
+    recovered: FieldArray, given: FieldArray, encoded: DeviceArray, cells: ByteRows
+) -> None:
+    """Let the fetch of `encoded` raise unless values that were recovered are those that were
+    given."""
+    device, per_blob = given.device, given.size // len(given)
 
     def make_error(index: int) -> KzgDataError:
         item = cells.describe(index // per_blob)
         return KzgDataError(f"{item} are not cells of one blob; verify cells before recovery")
 
-    zero = elementwise.make_element(FR.prime, 0, device)
-    same = elementwise.compute(FR.prime, "equal", [different.data, zero])
+    pair = [recovered.reshape(*given.shape).data, given.data]
+    same = elementwise.compute(FR.prime, "equal", pair)
     assert isinstance(same, DeviceArray)
     device.submit(
         [
@@ -236,12 +239,9 @@ def _check_order(indices: Indices, cells: ByteRows) -> None:
         raise KzgDataError(f"{item} must be in ascending order without duplicates")
 
 
-def _interpolate(
-    indices: Indices, values: FieldArray, setup: TrustedSetup
-) -> tuple[FieldArray, FieldArray, FieldArray]:
+def _interpolate(indices: Indices, values: FieldArray, setup: TrustedSetup) -> FieldArray:
     """The coefficients (n, 4096) of the polynomials with values (n, k * 64) in cells of indices (n,
-    k), on the device. Then for all 8,192 values of each: the value, or 0 if the cell is missing,
-    and 1, or 0 if it is missing."""
+    k), on the device."""
     count = len(indices)
     is_missing = np.ones((count, CELLS_PER_EXT_BLOB), np.bool_)
     np.put_along_axis(is_missing, indices, False, axis=1)
@@ -252,8 +252,7 @@ def _interpolate(
     # A missing cell is a factor of the vanishing polynomial; the factor of another cell is 1.
     factors = FR.fma(missing.reshape(-1, 1, CELLS_PER_EXT_BLOB), setup.get(_make_factors), 1)
     vanishing = FR.prod(factors, axis=-1).reshape(-1, 2, CELLS_PER_EXT_BLOB, 1)[which]
-    received = (1 - missing).reshape(-1, CELLS_PER_EXT_BLOB, 1)[which]
-    shape = (count, CELLS_PER_EXT_BLOB, FIELD_ELEMENTS_PER_CELL)
+    shape = _shape_cells(count)
     extended = FieldArray(FR, elementwise.make_full(FR.prime, shape, 0, values.data), FR.form)
     rows = np.arange(count)[:, np.newaxis]
     extended[rows, indices] = values.reshape(count, indices.shape[1], FIELD_ELEMENTS_PER_CELL)
@@ -262,12 +261,12 @@ def _interpolate(
     on_coset = FR.ntt(product, coset=COSET, order_out="reversed").reshape(*shape)
     quotient = (on_coset * FR.inverse(vanishing[:, 1])).reshape(count, -1)
     coefficients = FR.intt(quotient, coset=COSET, order_in="reversed")
-    repeated = elementwise.broadcast_to(FR.prime, received.data, shape)
-    return (
-        coefficients[:, :FIELD_ELEMENTS_PER_BLOB],
-        extended.reshape(count, -1),
-        FieldArray(FR, repeated, FR.form).reshape(count, -1),
-    )
+    return coefficients[:, :FIELD_ELEMENTS_PER_BLOB]
+
+
+def _shape_cells(blobs: int) -> tuple[int, int, int]:
+    """The shape of the values of all cells."""
+    return blobs, CELLS_PER_EXT_BLOB, FIELD_ELEMENTS_PER_CELL
 
 
 def _make_factors(setup: TrustedSetup) -> FieldArray:
