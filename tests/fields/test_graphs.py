@@ -173,3 +173,64 @@ def test_methods_and_keyword_arguments_are_recorded(gpu: gx.PersistentVulkanBack
     assert (three.calls, five.calls) == (4, 1)
     with pytest.raises(gx.errors.ArgumentTypeError, match="at least one device array"):
         three.scale(1)
+
+
+# --- errors that a fetch raises ---
+
+
+def test_an_error_of_one_run_does_not_reach_the_next(gpu: gx.PersistentVulkanBackend) -> None:
+    x = put_on_device(gpu, [1, 2])
+    with graph(x) as run:
+        y = 6 / x
+        z = y + 1
+    run()
+    assert z.tolist() == [7, 4]
+    for _ in range(2):
+        run(put_on_device(gpu, [1, 0]))
+        run(put_on_device(gpu, [3, 2]))  # the results with an error are overwritten
+        assert (y.tolist(), z.tolist()) == ([2, 3], [3, 4])
+        run(put_on_device(gpu, [0, 1]))
+        with pytest.raises(ZeroDivisionError, match="element 0"):
+            z.tolist()
+        run(put_on_device(gpu, [1, 0]))
+        with pytest.raises(ZeroDivisionError, match="element 1"):
+            y.tolist()
+    with pytest.raises(ZeroDivisionError, match="element 1"):
+        gpu.synchronize()  # of the results that were overwritten
+
+
+def test_every_result_of_a_decorated_function_has_its_own_error(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    @graph
+    def divide(x: FieldArray) -> FieldArray:
+        return 6 / x
+
+    given = [[1, 2], [1, 0], [3, 2], [0, 1], [6, 1]]
+    found = [divide(put_on_device(gpu, each)) for each in given]
+    assert [found[k].tolist() for k in (0, 2, 4)] == [[6, 3], [2, 3], [1, 6]]
+    for k, index in ((1, 1), (3, 0)):
+        with pytest.raises(ZeroDivisionError, match=f"element {index}"):
+            found[k].tolist()
+    gpu.synchronize()  # all errors were raised
+
+
+def test_the_errors_of_arguments_reach_results(gpu: gx.PersistentVulkanBackend) -> None:
+    captured = put_on_device(gpu, [4, 5])
+    outer = put_on_device(gpu, [1, 1]) / put_on_device(gpu, [0, 1])
+
+    @graph
+    def add(x: FieldArray) -> FieldArray:
+        return x + captured
+
+    good, bad = put_on_device(gpu, [1, 2]), 6 / put_on_device(gpu, [2, 0])
+    first, second, third = add(bad), add(good), add(bad + 1)
+    assert second.tolist() == [5, 7]
+    for each in (first, third, first * 2):
+        with pytest.raises(ZeroDivisionError, match="element 1"):
+            each.tolist()
+    captured[...] = outer
+    with pytest.raises(ZeroDivisionError, match="element 0"):
+        add(good).tolist()
+    captured[...] = good
+    assert add(good).tolist() == [2, 4]
