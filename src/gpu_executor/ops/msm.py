@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import threading
 from dataclasses import dataclass
 from typing import Self
@@ -53,6 +54,9 @@ LEAST_LENGTH, LEAST_GROUP_LENGTH = 32, 8
 makes two partial sums, which are added too."""
 COMBINED_LENGTH = 16
 """Partial sums that an invocation adds."""
+COPIED_INPUT_BYTES = 1 << 24
+"""Points and scalars of at most so many bytes are copied to arrays of a recorded call, so that all
+of its commands are one submission instead of four."""
 TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
 """Memory of the tables of fixed points, unless the caller says otherwise."""
 WORD = np.dtype(np.uint32)
@@ -212,6 +216,7 @@ class Msm:
         self._device, self._curve, self._plan = device, curve, plan
         self._constants = get_constants(device, curve)
         self._lanes = count_lanes(curve, device.info)
+        self._groups, self._group = _group_windows(plan, self._lanes)
         self._steps: list[Step] = []
 
     def run(self, tables: DeviceArray, scalars: DeviceArray, result: DeviceArray) -> None:
@@ -313,12 +318,18 @@ class Msm:
             sums = self._make_points(count)
             self._add("sum_pairs", (points, self._constants, sums), count, (nodes, level))
             points = sums
-        sums = self._make_points(windows)
-        self._add_join(points, sums, None, windows, plan.window_bits, 1)
+        sums = self._make_points(plan.batch * self._group * self._groups)
+        if len(sums) > windows:
+            self._device.assign(sums[windows:], np.uint32(0))
+        self._add_join(points, windows, plan.window_bits, 1, unshifted=True, sums=sums)
         return sums
 
     def join(self, windows: DeviceArray, result: DeviceArray) -> None:
-        """Write the sums of all windows to the result."""
+        """Write the sums of all windows to the result.
+
+        Several groups of windows are joined at once, and their sums then: 16 windows take 16
+        additions one after the other, 4 groups of 4 windows take 8.
+        """
         plan = self._plan
         steps = plan.table_windows * (plan.window_bits + 1)
         most = count_steps(self._device, self._curve, plan.batch, TERM_ITERATIONS) or steps
@@ -328,19 +339,25 @@ class Msm:
                 f"{steps} additions one after the other, and {self._device.info.name} ends the "
                 f"loops of a kernel after {most}; points.to_host() copies the points to the host"
             )
-        self._add_join(windows, None, result, plan.batch, plan.table_windows, plan.window_bits)
+        shift, count = plan.window_bits, plan.batch
+        if self._groups > 1:
+            sums = self._make_points(self._groups)
+            self._add_join(windows, self._groups, self._group, shift, sums=sums)
+            windows, shift = sums, shift * self._group
+        self._add_join(windows, count, len(windows) // count, shift, result=result)
 
     def _add_join(
         self,
         terms: DeviceArray,
-        sums: DeviceArray | None,
-        result: DeviceArray | None,
         count: int,
         length: int,
         shift: int,
+        *,
+        unshifted: bool = False,
+        sums: DeviceArray | None = None,
+        result: DeviceArray | None = None,
     ) -> None:
         """Append a join of terms, whose sums are limbs (`sums`) or words (`result`)."""
-        last = sums is None
         unused = self._make_points(1)
         arrays = (
             terms,
@@ -348,7 +365,8 @@ class Msm:
             unused if sums is None else sums,
             unused if result is None else result,
         )
-        self._add("join_windows", arrays, count, (length, shift, int(not last), int(last)))
+        push = length, shift, int(unshifted), int(result is not None)
+        self._add("join_windows", arrays, count, push)
 
     def _add(
         self,
@@ -367,6 +385,17 @@ class Msm:
         )
 
 
+def _group_windows(plan: MsmPlan, lanes: int) -> tuple[int, int]:
+    """The groups of windows that are joined at once, and the windows of a group.
+
+    On a GPU, one sum waits for each of its additions; several sums are joined at once anyway.
+    """
+    if plan.batch > 1 or lanes == 1:
+        return 1, plan.table_windows
+    group = math.isqrt(plan.table_windows - 1) + 1
+    return -(-plan.table_windows // group), group
+
+
 class RecordedMsm:
     """A multi-scalar multiplication whose arrays are made and whose commands are recorded once, for
     any points and scalars of a plan.
@@ -375,24 +404,44 @@ class RecordedMsm:
     everything anew.
     """
 
-    def __init__(self, device: ArrayDevice, curve: CurveKey, plan: MsmPlan) -> None:
+    def __init__(
+        self,
+        device: ArrayDevice,
+        curve: CurveKey,
+        plan: MsmPlan,
+        tables: DeviceArray,
+        scalars: DeviceArray,
+    ) -> None:
+        """The arrays determine the shapes of all points and scalars."""
         self._device, self._msm = device, Msm(device, curve, plan)
         self._result = make_points(device, curve, plan.batch)
+        self._lock = threading.Lock()
+        self._inputs: tuple[DeviceArray, DeviceArray] | None = None
+        if tables.nbytes + scalars.nbytes <= COPIED_INPUT_BYTES:
+            points, words = (device.empty(each.shape, each.dtype) for each in (tables, scalars))
+            self._inputs = points, words
+            with _Recorder(device) as self._whole:
+                self._msm.run(points, words, self._result)
+            return
         self._entries = self._msm.make_entries()
         with _Recorder(device) as self._sort:
             self._sorted = self._msm.sort(*self._entries)
             self._sums = self._msm.make_sums()
         with _Recorder(device) as self._finish:
             self._msm.finish(self._sums, self._result)
-        self._lock = threading.Lock()
 
     def run(self, tables: DeviceArray, scalars: DeviceArray, result: DeviceArray) -> None:
         """Submit everything; the sums of the batch go to `result`."""
         with self._lock:  # the submissions of one call follow each other
-            self._msm.split_scalars(scalars, *self._entries)
-            self._sort.replay()
-            self._msm.accumulate(*self._sorted, tables, self._sums)
-            self._finish.replay()
+            if self._inputs is not None:
+                points, words = self._inputs
+                self._device.submit([ArrayCopy(tables, points), ArrayCopy(scalars, words)])
+                self._whole.replay()
+            else:
+                self._msm.split_scalars(scalars, *self._entries)
+                self._sort.replay()
+                self._msm.accumulate(*self._sorted, tables, self._sums)
+                self._finish.replay()
             self._device.submit([ArrayCopy(self._result, result)])
 
 
@@ -431,5 +480,6 @@ def run_msm(
     if not records:
         Msm(device, curve, plan).run(tables, scalars, result)
         return
-    recorded = device.cache(("msm", curve, plan), lambda: RecordedMsm(device, curve, plan))
+    key = "msm", curve, plan, tables.shape, scalars.shape
+    recorded = device.cache(key, lambda: RecordedMsm(device, curve, plan, tables, scalars))
     recorded.run(tables, scalars, result)
