@@ -7,8 +7,6 @@ reductions are tested then.
 
 from __future__ import annotations
 
-import functools
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +18,7 @@ from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.fields import BLS12_381_FR, Field
 from gpu_executor.kernel import Kernel
-from gpu_executor.kernels import build, catalogue, elements, modules, passes
+from gpu_executor.kernels import catalogue, elements, modules, passes
 from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PRODUCTS, element_kernel
 from gpu_executor.kernels.families import module_family
@@ -35,6 +33,7 @@ from tests.support.element_operations import (
     make_operands,
     to_words,
 )
+from tests.support.f64_emulation import compile_emulated
 
 FR = BLS12_381_FR.prime
 FULL416 = Prime("full 416 bits", 2**416 - 435)
@@ -59,14 +58,6 @@ on_every_call = pytest.mark.parametrize(
 # 416 bits fill 8 limbs, so powers have 9; 64 and 256 bits fill their words.
 POWER_PRIMES = [FR, PRIMES[1], *PRIMES[3:6], FULL416]
 on_two = pytest.mark.parametrize("prime", [FR, PRIMES[4]], ids=lambda prime: prime.name)
-
-
-@functools.cache
-def compile_emulated(module: str) -> bytes:
-    """A module of the family `f64_limbs`, compiled with integers in place of float64."""
-    (source,) = (each for each in build.sources() if each.stem == module)
-    command = [*build.COMMAND, *source.options, "-DEMULATED", "-o", "-", str(source.path)]
-    return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
 
 
 def load_emulated(module: str) -> bytes:

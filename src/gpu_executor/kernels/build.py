@@ -126,7 +126,7 @@ def sources() -> list[Source]:
         Source(path, degree=degree, variant=variant)
         for path in (GLSL / "curves").glob("*.comp")
         for degree in CURVE_DEGREES
-        for variant in list_variants(path.stem)
+        for variant in list_variants(path.stem, degree)
     ]
     found = [source for source in plain + by_family + packed + checked + curves if source.exists]
     return sorted(found, key=lambda source: f"{source.stem}.spv")

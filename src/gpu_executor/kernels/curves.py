@@ -14,7 +14,13 @@ import numpy.typing as npt
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import KernelError
 from gpu_executor.kernel import Constant, Kernel
-from gpu_executor.kernels.modules import SpecId, load_spirv
+from gpu_executor.kernels.families import family
+from gpu_executor.kernels.modules import (
+    F64_LIMB_BITS,
+    SpecId,
+    f64_limb_constants,
+    load_spirv,
+)
 from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.prime import LIMB_BITS, LimbLayout
@@ -26,6 +32,12 @@ SLACK, SLACK_PER_NONRESIDUE = 100, 192
 """How much larger than p the numbers of curve kernels may be: the largest product of two lazily
 reduced numbers, in units of p^2 (glsl/curves/point.glsl, point_serial.glsl). With degree 2 a
 product is the sum of two, of which one is multiplied by the nonresidue."""
+F64_SLACK = 60
+"""The same for the accumulation with f64 limbs (glsl/curves/point_f64.glsl)."""
+MAX_F64_CURVE_LIMBS = 5
+"""The most f64 limbs with which points are accumulated. At 381 bits there are 8, whose numbers need
+too many registers: 1.48 G mixed additions a second on an NVIDIA H200, where integer limbs give
+1.84."""
 MAX_NONRESIDUE = 16
 MAX_LIMBS = 28
 """The limbs of a modulus that fit the specialization constants."""
@@ -59,18 +71,20 @@ VARIANT_OPTIONS: dict[str, tuple[str, ...]] = {
     "": (),
     "grouped": ("-DGROUPED",),
     "serial": ("-DGROUPED", "-DSERIAL"),
+    "f64": ("-DF64_LIMBS",),
 }
 """The compiler options of the variants of kernels. Kernels that compute in groups have a serial
-variant, for groups of one invocation. Only accumulate has a variant without groups."""
+variant, for groups of one invocation. Only accumulate has variants without groups: on integer
+limbs and, at degree 1, on f64 limbs."""
 
 
-def list_variants(operation: str) -> tuple[str, ...]:
+def list_variants(operation: str, degree: int) -> tuple[str, ...]:
     """Return the variants of which there are modules."""
     if operation in (*_SINGLE, *_IN_LANES):
         return ("",)
     if operation != "accumulate":
         return ("", "serial")
-    return ("", "grouped", "serial")
+    return ("", "grouped", "serial", "f64") if degree == 1 else ("", "grouped", "serial")
 
 
 def curve_module_name(operation: str, degree: int, variant: str) -> str:
@@ -78,8 +92,10 @@ def curve_module_name(operation: str, degree: int, variant: str) -> str:
     return "_".join(part for part in (f"curve{degree}", variant, operation) if part)
 
 
-def choose_variant(operation: str, lanes: int, *, grouped: bool) -> str:
+def choose_variant(operation: str, lanes: int, *, grouped: bool, f64_limbs: bool = False) -> str:
     """Return the variant of a kernel for groups of `lanes` invocations."""
+    if f64_limbs:
+        return "f64"
     in_groups = grouped if operation == "accumulate" else operation not in _SINGLE
     if in_groups and lanes == 1:
         return "serial"
@@ -110,6 +126,23 @@ def curve_limbs(curve: CurveKey) -> LimbLayout:
     return min(layouts, key=lambda layout: (layout.count, layout.bits))
 
 
+@functools.cache
+def f64_curve_limbs(curve: CurveKey) -> LimbLayout | None:
+    """Return the f64 limbs with which points of the curve are accumulated, or None if only integer
+    limbs serve: then they are too many, or their Montgomery factor is neither that of
+    `curve_limbs` nor half of it (glsl/curves/point_f64.glsl). `shift` is the logarithm of the
+    ratio of both factors.
+    """
+    if curve.degree != 1 or family(curve.prime) != "wide":
+        return None
+    count = -(-(F64_SLACK * curve.prime.modulus).bit_length() // F64_LIMB_BITS)
+    integers = curve_limbs(curve)
+    shift = integers.bits * integers.count - F64_LIMB_BITS * count
+    if count > MAX_F64_CURVE_LIMBS or shift not in (0, 1):
+        return None
+    return LimbLayout(F64_LIMB_BITS, count, shift)
+
+
 def point_limbs(curve: CurveKey) -> int:
     """Return the 32-bit words of an XYZZ point of lazily reduced limbs."""
     return COORDINATES * curve.degree * curve_limbs(curve).count
@@ -123,6 +156,15 @@ def encode_constants(curve: CurveKey) -> npt.NDArray[np.uint32]:
     coefficients = (value * factor for value in (*curve.a, *curve.b))
     numbers = (factor, to_limb_form, prime.one, *coefficients)
     return np.array([limbs.split(number % p) for number in numbers], np.uint32)
+
+
+def encode_f64_constants(curve: CurveKey, limbs: LimbLayout) -> npt.NDArray[np.uint64]:
+    """Return the constants that the accumulation with f64 limbs reads, in the order of
+    glsl/curves/point_f64.glsl.
+    """
+    factor = 1 << limbs.bits * limbs.count
+    numbers = factor, curve.a[0] * factor << 2 * limbs.shift
+    return np.array([limbs.split(number % curve.prime.modulus) for number in numbers], np.uint64)
 
 
 def count_lanes(curve: CurveKey, info: DeviceInfo) -> int:
@@ -148,12 +190,19 @@ def choose_work_group(curve: CurveKey, info: DeviceInfo) -> int:
 
 
 @functools.cache
-def curve_kernel(curve: CurveKey, operation: str, lanes: int, *, grouped: bool = False) -> Kernel:
+def curve_kernel(
+    curve: CurveKey,
+    operation: str,
+    lanes: int,
+    *,
+    grouped: bool = False,
+    f64_limbs: LimbLayout | None = None,
+) -> Kernel:
     """Return the kernel `glsl/curves/<operation>.comp` for a curve, with groups of `lanes`
-    invocations.
+    invocations, or with these f64 limbs (`f64_curve_limbs`).
     """
     nonresidue = get_small_nonresidue(curve)
-    variant = choose_variant(operation, lanes, grouped=grouped)
+    variant = choose_variant(operation, lanes, grouped=grouped, f64_limbs=f64_limbs is not None)
     code = load_spirv(curve_module_name(operation, curve.degree, variant))
     inputs, outputs = _ARRAYS[operation]
     prime, limbs = curve.prime, curve_limbs(curve)
@@ -166,6 +215,17 @@ def curve_kernel(curve: CurveKey, operation: str, lanes: int, *, grouped: bool =
         SpecId.NONRESIDUE: nonresidue,
         **dict(enumerate(limbs.split(prime.modulus), SpecId.MODULUS)),
     }
+    if f64_limbs is not None:
+        numbers = f64_limbs.split(prime.modulus)
+        words = np.array([numbers, np.array(numbers, np.float64).view(np.uint64)], np.uint64)
+        constants |= f64_limb_constants(prime, f64_limbs)
+        constants |= {
+            SpecId.STORED_LIMBS: limbs.count,
+            SpecId.STORED_LIMB_BITS: limbs.bits,
+            SpecId.FACTOR_SHIFT: f64_limbs.shift,
+        }
+        for first, row in zip((0, MAX_LIMBS // 2), words, strict=True):
+            constants |= dict(enumerate(row.view(np.uint32).tolist(), SpecId.MODULUS + first))
     present = {constant.spec_id for constant in read_interface(code).constants}
     return Kernel.from_spirv(
         code,

@@ -82,6 +82,9 @@ class SpecId(IntEnum):
     NONRESIDUE = 71
     MODULUS = 72
     """The first of 28 limbs."""
+    STORED_LIMBS = 100
+    STORED_LIMB_BITS = 101
+    FACTOR_SHIFT = 102
 
 
 F64_LIMB_BITS = 52

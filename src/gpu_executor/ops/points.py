@@ -26,12 +26,14 @@ from gpu_executor.kernels.curves import (
     count_lanes,
     curve_kernel,
     encode_constants,
+    encode_f64_constants,
     reduce_scalars_kernel,
 )
 from gpu_executor.ops import elementwise, extensions, scans
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import Extension, Prime, words
 from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.primes.prime import LimbLayout
 
 Booleans = npt.NDArray[np.bool_]
 AFFINE, XYZZ = 2, 4
@@ -96,6 +98,14 @@ def get_constants(device: ArrayDevice, curve: CurveKey) -> DeviceArray:
     )
 
 
+def get_f64_constants(device: ArrayDevice, curve: CurveKey, limbs: LimbLayout) -> DeviceArray:
+    """The constants of a curve for kernels with f64 limbs, on a device."""
+    return device.cache(
+        ("f64 constants", curve),
+        lambda: device.put(encode_f64_constants(curve, limbs).view(np.uint32).reshape(-1)),
+    )
+
+
 def to_limb_form(device: ArrayDevice, curve: CurveKey, points: DeviceArray) -> DeviceArray:
     """Points in the Montgomery form that the kernels compute with."""
     made = device.empty(points.shape, points.dtype)
@@ -115,12 +125,13 @@ def make_dispatch(
     push: tuple[int, ...],
     *,
     grouped: bool | None = None,
+    f64_limbs: LimbLayout | None = None,
 ) -> Dispatch:
-    """A kernel in groups of invocations for `count` elements. Of kernels with a variant without
-    groups, `grouped` chooses one."""
+    """A kernel in groups of invocations for `count` elements. Of kernels with variants without
+    groups, `grouped` and `f64_limbs` choose one."""
     single = grouped is False
     lanes = curve.degree if single else count_lanes(curve, device.info)
-    kernel = curve_kernel(curve, operation, lanes, grouped=bool(grouped))
+    kernel = curve_kernel(curve, operation, lanes, grouped=bool(grouped), f64_limbs=f64_limbs)
     work_group = SINGLE_WORK_GROUP if single else choose_work_group(curve, device.info)
     groups = -(-count * lanes // work_group)
     limit = device.info.limits.max_work_group_count[0]

@@ -26,12 +26,16 @@ const LIMB LIMB_MASK = (LIMB(1) << LIMB_BITS) - LIMB(1);
 // R = 2^(32 * WORDS). Shifting one operand left by the difference makes it a division by R.
 const uint SHIFT = LIMBS * LIMB_BITS - 32 * WORDS;
 
+#if defined(F64_LIMBS) && !defined(MODULUS_F64)
+#define MODULUS_F64(i) modulus[i]
+#endif
+
 // The modulus, if the push constants hold its limbs.
 void load_modulus_limbs(out LIMB p[LIMBS]) {
 #ifdef F64_LIMBS
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
         // The mantissa of the sum has the limb in its lowest bits.
-        p[i] = doubleBitsToUint64(modulus[i] + double(1ul << LIMB_BITS)) & LIMB_MASK;
+        p[i] = doubleBitsToUint64(MODULUS_F64(i) + double(1ul << LIMB_BITS)) & LIMB_MASK;
     }
 #else
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) p[i] = modulus[i];

@@ -29,4 +29,7 @@
 #define ID_A_IS_ZERO 70
 #define ID_NONRESIDUE 71
 #define ID_MODULUS 72
+#define ID_STORED_LIMBS 100
+#define ID_STORED_LIMB_BITS 101
+#define ID_FACTOR_SHIFT 102
 #endif

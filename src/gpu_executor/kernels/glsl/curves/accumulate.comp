@@ -9,13 +9,16 @@
 // whatever the scalars are.
 //
 // With -DGROUPED a group of invocations does the additions of an element: on CPUs, for fields of
-// degree 2, and for few points, where it takes less time until the sums are there.
+// degree 2, and for few points, where it takes less time until the sums are there. With -DF64_LIMBS
+// invocations multiply f64 limbs.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "coordinate.glsl"
 CONSTANTS(3)
-#ifdef GROUPED
+#if defined(GROUPED)
 #include "point_group.glsl"
+#elif defined(F64_LIMBS)
+#include "point_f64.glsl"
 #else
 #include "point.glsl"
 #endif

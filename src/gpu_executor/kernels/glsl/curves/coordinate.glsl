@@ -20,40 +20,54 @@ SPEC_LIMB(21) SPEC_LIMB(22) SPEC_LIMB(23) SPEC_LIMB(24) SPEC_LIMB(25) SPEC_LIMB(
 
 // The modulus is a specialization constant, so that the driver computes its multiples when it
 // compiles the pipeline.
-#define modulus                                                                               \
+#define MODULUS_CONSTANTS                                                                     \
     uint[28](                                                                                 \
         MODULUS0, MODULUS1, MODULUS2, MODULUS3, MODULUS4, MODULUS5, MODULUS6, MODULUS7,       \
         MODULUS8, MODULUS9, MODULUS10, MODULUS11, MODULUS12, MODULUS13, MODULUS14, MODULUS15, \
         MODULUS16, MODULUS17, MODULUS18, MODULUS19, MODULUS20, MODULUS21, MODULUS22,          \
         MODULUS23, MODULUS24, MODULUS25, MODULUS26, MODULUS27                                 \
     )
+#ifdef F64_LIMBS
+// Two words of each limb, as an integer from constant 0 on and as a float64 from constant 14 on. An
+// array of such limbs would be in memory: drivers index only arrays of constants when they compile.
+#define MODULUS_WORDS(at) uvec2(MODULUS_CONSTANTS[at], MODULUS_CONSTANTS[at + 1])
+#define MODULUS_LIMB(i) packUint2x32(MODULUS_WORDS(2 * (i)))
+#define MODULUS_F64(i) packDouble2x32(MODULUS_WORDS(14 + 2 * (i)))
+#else
+#define modulus MODULUS_CONSTANTS
+#define MODULUS_LIMB(i) modulus[i]
+#endif
 
 #define LIMB_FORM
 #include "../words.glsl"
 #include "../limbs.glsl"
+#ifdef F64_LIMBS
+#include "../f64_limbs.glsl"
+#else
 #include "../products.glsl"
+#endif
 #include "../words_memory.glsl"
 
 // --- numbers ---
 
-#define NUMBER uint[LIMBS]
+#define NUMBER LIMB[LIMBS]
 
 // Whether a product is 0 mod p: it is below 2p, so it is 0 or p.
 bool n_is_zero(NUMBER x) {
-    uint any = 0, different = 0;
+    LIMB any = 0, different = 0;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
         any |= x[i];
-        different |= x[i] ^ modulus[i];
+        different |= x[i] ^ MODULUS_LIMB(i);
     }
     return any == 0 || different == 0;
 }
 
 // z = p - x, for an x of at most p.
 void n_negate(NUMBER x, out NUMBER z) {
-    int carry = 0;
+    SIGNED_LIMB carry = 0;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        int limb = int(modulus[i]) - int(x[i]) + carry;
-        z[i] = uint(limb) & LIMB_MASK;
+        SIGNED_LIMB limb = SIGNED_LIMB(MODULUS_LIMB(i)) - SIGNED_LIMB(x[i]) + carry;
+        z[i] = LIMB(limb) & LIMB_MASK;
         carry = limb >> LIMB_BITS;
     }
 }
@@ -62,10 +76,19 @@ void n_negate(NUMBER x, out NUMBER z) {
 const uint ONE = 0, TO_LIMB_FORM = 1, TO_WORD_FORM = 2, COEFFICIENT_A = 3;
 const uint COEFFICIENT_B = COEFFICIENT_A + DEGREE;
 
+#ifdef F64_LIMBS
+#define LIMB_WORDS uvec2
+#define JOIN_WORDS packUint2x32
+#else
+#define LIMB_WORDS uint
+#define JOIN_WORDS
+#endif
 #define CONSTANTS(at)                                                                         \
-    layout(set = 0, binding = at, std430) readonly buffer Constants { uint constants[]; };    \
+    layout(set = 0, binding = at, std430) readonly buffer Constants { LIMB_WORDS constants[]; };  \
     void load_constant(uint index, out NUMBER z) {                                            \
-        [[unroll]] for (uint i = 0; i < LIMBS; ++i) z[i] = constants[index * LIMBS + i];          \
+        [[unroll]] for (uint i = 0; i < LIMBS; ++i) {                                         \
+            z[i] = JOIN_WORDS(constants[index * LIMBS + i]);                                  \
+        }                                                                                     \
     }
 
 // Words in Montgomery form with the factor R = 2^(32 * WORDS), as arrays of users hold them, to limb

@@ -24,11 +24,13 @@ uint part() { return lane() % DEGREE; } // the coefficient
 #define MUL_ADD mul_add_limbs
 #endif
 
+#ifndef F64_LIMBS
 // The number of the lane whose index differs in the bits of `mask`: 1 and 2 times DEGREE exchange the
 // slots 0 with 1 and 2 with 3, or 0 with 2 and 1 with 3.
 void exchange(uint mask, NUMBER x, out NUMBER z) {
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) z[i] = subgroupShuffleXor(x[i], mask);
 }
+#endif
 
 void n_clear(out NUMBER z) {
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) z[i] = 0;
@@ -51,8 +53,8 @@ void n_select(bool condition, NUMBER x, NUMBER y, out NUMBER z) {
 void multiple_of_modulus(uint k, out NUMBER z) {
     uint64_t t = 0;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        t += uint64_t(modulus[i]) * k;
-        z[i] = uint(t) & LIMB_MASK;
+        t += uint64_t(MODULUS_LIMB(i)) * k;
+        z[i] = LIMB(t) & LIMB_MASK;
         t >>= LIMB_BITS;
     }
 }
@@ -61,10 +63,10 @@ void multiple_of_modulus(uint k, out NUMBER z) {
 void n_sub(NUMBER x, NUMBER y, uint k, out NUMBER z) {
     NUMBER kp;
     multiple_of_modulus(k, kp);
-    int carry = 0;
+    SIGNED_LIMB carry = 0;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        int limb = int(x[i] + kp[i]) - int(y[i]) + carry;
-        z[i] = uint(limb) & LIMB_MASK;
+        SIGNED_LIMB limb = SIGNED_LIMB(x[i] + kp[i]) - SIGNED_LIMB(y[i]) + carry;
+        z[i] = LIMB(limb) & LIMB_MASK;
         carry = limb >> LIMB_BITS;
     }
 }
@@ -73,20 +75,20 @@ void n_sub(NUMBER x, NUMBER y, uint k, out NUMBER z) {
 void n_sub_sum(NUMBER x, NUMBER y, NUMBER w, uint k, out NUMBER z) {
     NUMBER kp;
     multiple_of_modulus(k, kp);
-    int carry = 0;
+    SIGNED_LIMB carry = 0;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        int limb = int(x[i] + kp[i]) - int(y[i]) + carry;
-        int low = (limb & int(LIMB_MASK)) - int(2 * w[i]);
-        z[i] = uint(low) & LIMB_MASK;
+        SIGNED_LIMB limb = SIGNED_LIMB(x[i] + kp[i]) - SIGNED_LIMB(y[i]) + carry;
+        SIGNED_LIMB low = (limb & SIGNED_LIMB(LIMB_MASK)) - SIGNED_LIMB(2 * w[i]);
+        z[i] = LIMB(low) & LIMB_MASK;
         carry = (limb >> LIMB_BITS) + (low >> LIMB_BITS);
     }
 }
 
-// z = k x + y, for a k of at most 3: no sum of limbs has more than 32 bits.
+// z = k x + y, for a k of at most 3: no sum of limbs has more bits than a LIMB.
 void n_mul_add(uint k, NUMBER x, NUMBER y, out NUMBER z) {
-    uint carry = 0;
+    LIMB carry = 0;
     [[unroll]] for (uint i = 0; i < LIMBS; ++i) {
-        uint limb = k * x[i] + y[i] + carry;
+        LIMB limb = k * x[i] + y[i] + carry;
         z[i] = limb & LIMB_MASK;
         carry = limb >> LIMB_BITS;
     }
