@@ -29,7 +29,7 @@ from gpu_executor.curves import Curve, PointArray, PointTable
 from gpu_executor.curves.parameters import get_named
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.fields import Field
+from gpu_executor.fields import Field, FieldArray
 from gpu_executor.ops.msm import Msm, MsmPlan, plan_msm
 from gpu_executor.ops.points import make_points, to_limb_form
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
@@ -83,6 +83,10 @@ class MsmRow:
     """The first call, which creates the pipelines that no earlier call has used."""
     ms: float
     """The median of calls from scalars in NumPy memory to an affine point on the host."""
+    mapped_ms: float
+    """The same from a NumPy array in mapped memory (`gpu.asarray`)."""
+    resident_ms: float
+    """The same from scalars on the device."""
     additions_per_second: float
     """Mixed additions in the accumulation stage."""
     stages_ms: dict[str, float]
@@ -277,16 +281,21 @@ class _CurveBenchmark:
         found = self._run(points, scalars)
         first_ms = (perf_counter() - begun) * 1e3
         self._check(found, scalars)
-        (times,) = self._time([partial(self._run, points, scalars)])
+        field = curve.scalar_field
+        words = scalars.view(field.prime.column_dtype).reshape(count, *field.prime.element_shape)
+        resident = gpu.to_device(field.from_words(words, "canonical"))
+        given = scalars, gpu.asarray(scalars), resident
+        times = self._time([partial(self._run, points, each) for each in given])
         plan = plan_msm(count, 1, curve.order.bit_length())
         assert isinstance(points.data, DeviceArray)
-        words = gpu.to_device(scalars.view(np.uint32).reshape(1, count, -1))
+        digits = gpu.to_device(scalars.view(np.uint32).reshape(1, count, -1))
         stages: dict[str, float] = {}
         for _ in range(self._repeats):
-            for stage, seconds in _time_stages(gpu, curve, plan, points.data, words):
+            for stage, seconds in _time_stages(gpu, curve, plan, points.data, digits):
                 stages[stage] = min(seconds * 1e3, stages.get(stage, float("inf")))
         rate = plan.entries / stages["accumulate"] * 1e3
-        return MsmRow(log_points, str(plan), first_ms, _to_ms(times), rate, stages)
+        plain, mapped, on_device = map(_to_ms, times)
+        return MsmRow(log_points, str(plan), first_ms, plain, mapped, on_device, rate, stages)
 
     def _measure_table(self, batch: int, log_points: int) -> TableRow:
         curve, count = self._curve, 1 << log_points
@@ -332,7 +341,7 @@ class _CurveBenchmark:
             for name, times in zip(list(drawn)[1:], skewed, strict=True)
         ]
 
-    def _run(self, points: PointArray | PointTable, scalars: Scalars) -> PointArray:
+    def _run(self, points: PointArray | PointTable, scalars: Scalars | FieldArray) -> PointArray:
         return self._curve.msm(points, scalars).to_host().affine()
 
     def _check(self, found: PointArray, scalars: Scalars) -> None:

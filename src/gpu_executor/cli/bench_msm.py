@@ -26,11 +26,13 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 SIZES_LEGEND = (
     "Points are on the device. ms: the median of calls from scalars in NumPy memory to an affine "
-    "point on the host; first: the first call, which compiles the pipelines that no earlier call "
-    "has used, or finds them in a cache on disk. M add/s: mixed additions while points are added "
-    "to buckets. bound: products per second, measured in chains, divided by 10 for the 8 products "
-    "and 2 squares of an addition; by 30 over a field of degree 2, where a product of coordinates "
-    "takes 3 products. Every result was checked by the known logarithms of the points.\n"
+    "point on the host; mapped: the same from a NumPy array in mapped memory (gpu.asarray); "
+    "resident: from scalars on the device. first: the first call, which compiles the pipelines "
+    "that no earlier call has used, or finds them in a cache on disk. M add/s: mixed additions "
+    "while points are added to buckets. bound: products per second, measured in chains, divided by "
+    "10 for the 8 products and 2 squares of an addition; by 30 over a field of degree 2, where a "
+    "product of coordinates takes 3 products. Every result was checked by the known logarithms of "
+    "the points.\n"
 )
 STAGES_LEGEND = (
     "The stages are waited for one by one, so their sum is more than a call. limb form: points "
@@ -99,7 +101,7 @@ def bench_msm(largest: int | None, curves: tuple[str, ...], json_file: Path | No
 def _make_sizes_table(measured: Sequence[CurveTimes]) -> Table:
     table = make_table(
         "Multi-scalar multiplication, ms",
-        *("curve", "points", "ms", "first", "M add/s", "bound", "share"),
+        *("curve", "points", "ms", "mapped", "resident", "first", "M add/s", "bound", "share"),
     )
     for times in measured:
         bound = times.additions_bound
@@ -109,6 +111,8 @@ def _make_sizes_table(measured: Sequence[CurveTimes]) -> Table:
                 times.curve,
                 f"2^{row.log_points}",
                 f"{row.ms:,.2f}",
+                f"{row.mapped_ms:,.2f}",
+                f"{row.resident_ms:,.2f}",
                 f"{row.first_ms:,.0f}",
                 format_millions(rate),
                 "-" if bound is None else format_millions(bound),
