@@ -41,7 +41,7 @@ from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.mapped_arrays import BufferRange, MappedArrays, RecycledResults
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.step_binder import CallStep, StepBinder, VulkanStep, list_pending
+from gpu_executor.vulkan.step_binder import CallStep, StepBinder, VulkanStep
 from gpu_executor.vulkan.transfers import MAX_STAGING_BYTES, ConcurrentUpload, Readback, Upload
 
 MIN_CONCURRENT_BYTES = 1 << 20
@@ -94,36 +94,14 @@ class VulkanRecording:
         before they were bound."""
         self._stream, self._count = stream, count
         self._pending = list(made)
-        own = set(made)
-        read = {each: None for step in steps for each in step.storages if each not in own}
-        self._outside = list(read)
-        """The storages that the steps use and do not make."""
-        written = {each: None for step in steps for each in step.storages[step.inputs :]}
-        self._checks = {each: each.checks for each in written}
-        """The storages that the steps write, with the checks of the steps themselves."""
-        self._depends_on_checks = False
         self._graph = stream.record(steps)
         weakref.finalize(self, stream.release_when_possible, self._graph).atexit = False
 
     def replay(self) -> None:
-        """Run the steps, after everything submitted before; returns at once.
-
-        What the steps write depends on the checks of everything that they use.
-        """
-        used = list_pending([check for each in self._outside for check in each.checks])
-        renewed = self._stream.renew_checks(self._graph)
-        if renewed:
-            self._checks = {
-                storage: tuple(renewed.get(check, check) for check in checks)
-                for storage, checks in self._checks.items()
-            }
+        """Run the steps, after everything submitted before; returns at once."""
         self._stream.replay(self._graph)
         while self._pending:
             self._pending.pop().is_pending = False
-        if used or renewed or self._depends_on_checks:
-            for storage, checks in self._checks.items():
-                storage.checks = (*checks, *used)
-            self._depends_on_checks = bool(used)
 
     def __len__(self) -> int:
         """The number of recorded steps."""
