@@ -58,6 +58,9 @@ def test_stages_are_timed_and_their_proofs_checked(
     assert all(0 < each < 600_000 for each in row.stages_ms.values())
     assert row.plans["fixed sets"].startswith("128 x 64 points in ")
     assert row.plans["convolution"].startswith("128 x 32 points in ")
+    plan = mainnet.own.cell_prover.plan
+    fixed = 128 * (64 * plan.windows * 10 + plan.table_windows * plan.buckets * 2 * 14)
+    assert 1.3 * fixed < row.products < 2 * fixed  # with those of the convolution
     seconds = (row.stages_ms["fixed sets"] + row.stages_ms["convolution"]) / 1e3
     assert row.products_per_second == pytest.approx(row.products / seconds)
     monkeypatch.setattr(CellProver, "sum_fixed_sets", lambda _prover, scalars: scalars)
