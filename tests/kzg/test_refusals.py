@@ -17,7 +17,7 @@ from tests.support.kzg_setups import (
     MODULUS,
     OUTSIDE,
     SetupPair,
-    draw_blob,
+    make_blob,
 )
 
 BLOB = bytes(131072)
@@ -329,7 +329,7 @@ def test_a_refused_batch_has_no_effect_on_the_next(
     known: SetupPair, definition_prover: None
 ) -> None:
     """Elements are checked while the device computes with them."""
-    good = np.frombuffer(draw_blob(60) + draw_blob(61), np.uint8).reshape(2, -1)
+    good = np.frombuffer(make_blob([60, 5]) + make_blob([7, 61]), np.uint8).reshape(2, -1)
     bad = good.copy()
     bad[1, 32 * 4095 :] = 0xFF
     message = r"element 4095 of blobs\[1\] is not below the modulus"
