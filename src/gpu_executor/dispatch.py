@@ -49,6 +49,8 @@ class Dispatch:
     them, or an array computed from it, raises the error."""
     make_error: Callable[[int], Exception] | None = None
     """Makes that error from the status word."""
+    overwrites: bool = False
+    """Whether the kernel writes all of its outputs, so that nothing of their contents remains."""
 
 
 @dataclass(slots=True, eq=False)

@@ -57,6 +57,15 @@ def make_blob_array(gpu: Gpu, place: Place, blob: bytes) -> gx.fields.FieldArray
     return gpu.to_device(array) if place == "device" else array
 
 
+def test_a_device_reads_blobs(gpu: Gpu, blob: bytes, values: list[int]) -> None:
+    rows = np.frombuffer(blob * 2, np.uint8).reshape(2, -1)
+    found = eip4844.from_blob(rows, device=gpu)
+    assert found.on_device
+    assert to_ints(found) == [values] * 2
+    assert (eip4844.to_blob(found) == rows).all()
+    assert eip4844.from_blob(blob, device=gpu).shape == (4096,)
+
+
 @in_both_places
 def test_blobs_survive_conversion_to_values_and_coefficients_and_back(
     gpu: Gpu, place: Place, blob: bytes, values: list[int]

@@ -12,6 +12,7 @@ import gpu_executor as gx
 from gpu_executor import graphs
 from gpu_executor.fields import BLS12_381_FR, GOLDILOCKS, FieldArray
 from tests.conftest import OpenGpu
+from tests.support.curves_under_test import SMALL
 from tests.support.device_arrays import draw_words, get_device_memory, submit_sum
 
 graph = gx.graph
@@ -173,3 +174,109 @@ def test_methods_and_keyword_arguments_are_recorded(gpu: gx.PersistentVulkanBack
     assert (three.calls, five.calls) == (4, 1)
     with pytest.raises(gx.errors.ArgumentTypeError, match="at least one device array"):
         three.scale(1)
+
+
+# --- errors that a fetch raises ---
+
+
+def test_an_error_of_one_run_does_not_reach_the_next(gpu: gx.PersistentVulkanBackend) -> None:
+    x = put_on_device(gpu, [1, 2])
+    with graph(x) as run:
+        y = 6 / x
+        z = y + 1
+    run()
+    assert z.tolist() == [7, 4]
+    for _ in range(2):
+        run(put_on_device(gpu, [1, 0]))
+        run(put_on_device(gpu, [3, 2]))  # the results with an error are overwritten
+        assert (y.tolist(), z.tolist()) == ([2, 3], [3, 4])
+        run(put_on_device(gpu, [0, 1]))
+        with pytest.raises(ZeroDivisionError, match="element 0"):
+            z.tolist()
+        run(put_on_device(gpu, [1, 0]))
+        with pytest.raises(ZeroDivisionError, match="element 1"):
+            y.tolist()
+    with pytest.raises(ZeroDivisionError, match="element 1"):
+        gpu.synchronize()  # of the results that were overwritten
+
+
+def test_every_result_of_a_decorated_function_has_its_own_error(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    @graph
+    def divide(x: FieldArray) -> FieldArray:
+        return 6 / x
+
+    given = [[1, 2], [1, 0], [3, 2], [0, 1], [6, 1]]
+    found = [divide(put_on_device(gpu, each)) for each in given]
+    assert [found[k].tolist() for k in (0, 2, 4)] == [[6, 3], [2, 3], [1, 6]]
+    for k, index in ((1, 1), (3, 0)):
+        with pytest.raises(ZeroDivisionError, match=f"element {index}"):
+            found[k].tolist()
+    gpu.synchronize()  # all errors were raised
+
+
+def test_the_errors_of_arguments_reach_results(gpu: gx.PersistentVulkanBackend) -> None:
+    captured = put_on_device(gpu, [4, 5])
+    outer = put_on_device(gpu, [1, 1]) / put_on_device(gpu, [0, 1])
+
+    @graph
+    def add(x: FieldArray) -> FieldArray:
+        return x + captured
+
+    good, bad = put_on_device(gpu, [1, 2]), 6 / put_on_device(gpu, [2, 0])
+    first, second, third = add(bad), add(good), add(bad + 1)
+    assert second.tolist() == [5, 7]
+    for each in (first, third, first * 2):
+        with pytest.raises(ZeroDivisionError, match="element 1"):
+            each.tolist()
+    captured[...] = outer
+    with pytest.raises(ZeroDivisionError, match="element 0"):
+        add(good).tolist()
+    captured[...] = good
+    assert add(good).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_the_errors_of_arrays_that_a_graph_changes(
+    gpu: gx.PersistentVulkanBackend, adds: bool
+) -> None:
+    good, bad = put_on_device(gpu, [1, 2]), 6 / put_on_device(gpu, [2, 0])
+    changed, x = put_on_device(gpu, [0, 0]), put_on_device(gpu, [0, 0])
+    with graph(x) as run:
+        changed[...] = changed + x if adds else x
+    run(good)
+    assert changed.tolist() == [1, 2]
+    run(bad)
+    run(good)
+    if not adds:
+        assert changed.tolist() == [1, 2]
+        return
+    with pytest.raises(ZeroDivisionError, match="element 1"):
+        changed.tolist()  # the sum includes the bad array
+
+
+def test_an_array_keeps_its_error_where_a_graph_does_not_write(
+    gpu: gx.PersistentVulkanBackend,
+) -> None:
+    bad = 6 / put_on_device(gpu, [2, 0, 1])
+    x = put_on_device(gpu, [1])
+    with graph(x) as run:
+        bad[:1] = x
+    for _ in range(2):
+        run()
+        with pytest.raises(ZeroDivisionError, match="element 1"):
+            bad.tolist()
+
+
+def test_a_recorded_sum_of_points_forgets_errors(gpu: gx.PersistentVulkanBackend) -> None:
+    """A multi-scalar multiplication records its steps by itself, on arrays that it keeps."""
+    curve = SMALL[0]
+    points = gpu.to_device(curve.generator * [1, 2, 3])
+    scalars = curve.scalar_field
+    for _ in range(3):
+        bad = gpu.to_device(scalars.encode([6, 1, 1])) / gpu.to_device(scalars.encode([2, 0, 1]))
+        with pytest.raises(ZeroDivisionError, match="element 1"):
+            curve.msm(points, bad).tolist()
+        found = curve.msm(points, gpu.to_device(scalars.encode([1, 1, 1])))
+        assert found.tolist() == (curve.generator * 6).tolist()

@@ -7,6 +7,8 @@ axes are a batch of blobs.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,20 +16,25 @@ from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields.field import BLS12_381_FR, FieldArray
 from gpu_executor.primes.encoding import BytesLike
 
+if TYPE_CHECKING:
+    from gpu_executor.backend import Backend
+
 ELEMENTS = 4096
 ELEMENT_BYTES = 32
 BLOB_BYTES = ELEMENTS * ELEMENT_BYTES
 
 
-def from_blob(blob: BytesLike) -> FieldArray:
-    """The values in a blob, in the blob's order; each row of a uint8 array is one blob."""
+def from_blob(blob: BytesLike, *, device: Backend | None = None) -> FieldArray:
+    """The values in a blob, in the blob's order; each row of a uint8 array is one blob. They are on
+    the host, or on the device of an executor or backend (`Field.from_bytes`)."""
     try:
         rows = blob if isinstance(blob, np.ndarray) else np.frombuffer(blob, np.uint8)
     except TypeError:
         raise ArgumentTypeError(f"a blob is bytes, not a {type(blob).__name__}") from None
     if rows.shape[-1:] != (BLOB_BYTES,):
         raise ArgumentShapeError(f"a blob is {BLOB_BYTES} bytes; the shape is {rows.shape}")
-    return BLS12_381_FR.from_bytes(rows.reshape(*rows.shape[:-1], ELEMENTS, ELEMENT_BYTES))
+    numbers = rows.reshape(*rows.shape[:-1], ELEMENTS, ELEMENT_BYTES)
+    return BLS12_381_FR.from_bytes(numbers, device=device)
 
 
 def to_blob(values: FieldArray) -> npt.NDArray[np.uint8]:

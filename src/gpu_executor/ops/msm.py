@@ -272,7 +272,8 @@ class Msm:
         digits = plan.windows, plan.window_bits, plan.table_windows
         push = plan.points, words, *digits, plan.tables * plan.points, plan.sums_per_set, sets
         arrays, count = (scalars, keys, entries), plan.batch * plan.points
-        self._steps.append(Dispatch(scalar_digits_kernel(), arrays, count, push, grid_stride=True))
+        kernel = scalar_digits_kernel()
+        self._steps.append(Dispatch(kernel, arrays, count, push, grid_stride=True, overwrites=True))
         self.submit()
         return keys, entries
 

@@ -215,9 +215,19 @@ class CommandStream:
         with self._lock:
             self._check_open()
             self._make_room()
-            for check in graph.checks:
-                check.passed = False
-            self._submit(graph.recorded, _InFlight("a graph", graph, graph.checks))
+            self._submit(graph.recorded, _InFlight("a graph", graph, list(graph.checks)))
+
+    def renew_checks(self, graph: RecordedGraph) -> dict[StatusCheck, StatusCheck]:
+        """Prepare the status words of recorded steps for another run, after the one before; returns
+        the new check for each one before."""
+        if not graph.checks:
+            return {}
+        with self._lock:
+            self._check_open()
+            self.wait_until(graph.recorded.value)
+            renewed = {check: check.renew() for check in graph.checks}
+            graph.checks[:] = renewed.values()
+            return renewed
 
     def release_when_possible(self, graph: RecordedGraph) -> None:
         """Free recorded steps with a later submission.

@@ -38,6 +38,7 @@ from gpu_executor.result_memory import MIN_RECYCLED_BYTES
 from gpu_executor.vulkan.command_stream import BoundStep, CommandStream
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.device_storage import VulkanStorage
+from gpu_executor.vulkan.graph_dependencies import GraphDependencies
 from gpu_executor.vulkan.mapped_arrays import BufferRange, MappedArrays, RecycledResults
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
@@ -95,10 +96,13 @@ class VulkanRecording:
         self._stream, self._count = stream, count
         self._pending = list(made)
         self._graph = stream.record(steps)
+        self._dependencies = GraphDependencies(steps, made)
         weakref.finalize(self, stream.release_when_possible, self._graph).atexit = False
 
     def replay(self) -> None:
-        """Run the steps, after everything submitted before; returns at once."""
+        """Run the steps, after everything submitted before; returns at once, or when the run before
+        is complete if steps have checks."""
+        self._dependencies.begin_run(self._stream.renew_checks(self._graph))
         self._stream.replay(self._graph)
         while self._pending:
             self._pending.pop().is_pending = False

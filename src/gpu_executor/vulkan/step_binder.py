@@ -41,7 +41,7 @@ from gpu_executor.vulkan.device_storage import MIN_BINDING_BYTES, VulkanStorage
 from gpu_executor.vulkan.dispatch_cache import CallDispatch, SetLayout
 from gpu_executor.vulkan.memory import MemoryPool
 from gpu_executor.vulkan.slot_buffers import FILL_UNIT, STATUS_BYTES, ZERO
-from gpu_executor.vulkan.status_check import StatusCheck
+from gpu_executor.vulkan.status_check import StatusCheck, StatusWord
 
 KERNEL_COPY_BYTES = 1 << 20
 """From this size on a kernel copies one device array to another: the driver of an NVIDIA H200
@@ -168,15 +168,19 @@ class StepBinder:
         self._note_call(total)
         check = None
         if dispatch.make_error is not None:
-            check = StatusCheck(self._memory, dispatch.make_error)
+            check = StatusCheck(StatusWord(self._memory), dispatch.make_error)
             word = check.allocation
             bindings += (_get_handle(word.buffer), word.offset, STATUS_BYTES)
             for array in dispatch.guarded:
                 storage = self.find_storage(array)
                 storage.checks = (*storage.checks, check)
-        if checks:
+        if dispatch.overwrites:
+            read = [each for storage in storages[:inputs] for each in storage.checks]
+            for array, storage in zip(dispatch.arrays[inputs:], storages[inputs:], strict=True):
+                _set_checks(storage, array, read)
+        elif checks:
             for storage in storages[inputs:]:  # a dispatch may write only a part of its output
-                storage.checks = _list_pending([*storage.checks, *checks])
+                storage.checks = list_pending([*storage.checks, *checks])
         bound.append(BoundStep(dispatch, storages, inputs, bindings, check))
         for step in written_back:
             self._bind_copy(step, bound)
@@ -512,10 +516,10 @@ def _set_checks(
     What is not overwritten depends on the checks that it had.
     """
     whole = written.is_contiguous and written.nbytes == storage.nbytes
-    storage.checks = _list_pending([*(() if whole else storage.checks), *checks])
+    storage.checks = list_pending([*(() if whole else storage.checks), *checks])
 
 
-def _list_pending(checks: Sequence[StatusCheck]) -> tuple[StatusCheck, ...]:
+def list_pending(checks: Sequence[StatusCheck]) -> tuple[StatusCheck, ...]:
     """Return the distinct checks that have not passed yet."""
     return tuple(dict.fromkeys(each for each in checks if not each.passed))
 
