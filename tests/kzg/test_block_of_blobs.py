@@ -5,7 +5,7 @@ from __future__ import annotations
 import ckzg
 
 from tests.conftest import RunPython
-from tests.support.kzg_setups import SetupPair, draw_blob
+from tests.support.kzg_setups import SetupPair, make_blob
 from tests.support.pages import REPOSITORY
 
 EXAMPLE = REPOSITORY / "examples" / "block_of_blobs.py"
@@ -14,15 +14,16 @@ EXAMPLE = REPOSITORY / "examples" / "block_of_blobs.py"
 def test_actors_of_a_cluster_share_the_blobs(mainnet: SetupPair, run_python: RunPython) -> None:
     """Two actors share three blobs; both find the points and tables of the setup on disk."""
     assert mainnet.own.lagrange_table.nbytes  # stores it
-    blobs = [draw_blob(seed) for seed in (30, 31, 32)]
+    blobs = [make_blob([5, seed]) for seed in (30, 31, 32)]
     script = f"""
 import runpy
-from tests.support.kzg_setups import draw_blob
+from tests.support.kzg_setups import make_blob
 import numpy as np
 import gpu_executor as gx
 
 example = runpy.run_path({str(EXAMPLE)!r}, run_name="example")
-blobs = np.frombuffer(b"".join(map(draw_blob, (30, 31, 32))), np.uint8).reshape(3, -1)
+joined = b"".join(make_blob([5, seed]) for seed in (30, 31, 32))
+blobs = np.frombuffer(joined, np.uint8).reshape(3, -1)
 start = gx.cluster.start_actors
 gx.cluster.start_actors = lambda cls, backend: start(cls, backend, 2)
 workers = example["RayWorkers"]()
