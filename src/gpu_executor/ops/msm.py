@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import threading
 from dataclasses import dataclass
 from typing import Self
@@ -238,7 +237,6 @@ class Msm:
         self._device, self._curve, self._plan = device, curve, plan
         self._constants = get_constants(device, curve)
         self._lanes = count_lanes(curve, device.info)
-        self._groups, self._group = _group_windows(plan, self._lanes)
         self._steps: list[Step] = []
 
     def run(self, tables: DeviceArray, scalars: DeviceArray, result: DeviceArray) -> None:
@@ -348,18 +346,12 @@ class Msm:
             sums = self._make_points(count)
             self._add("sum_pairs", (points, self._constants, sums), count, (nodes, level))
             points = sums
-        sums = self._make_points(plan.batch * self._group * self._groups)
-        if len(sums) > windows:
-            self._device.assign(sums[windows:], np.uint32(0))
+        sums = self._make_points(windows)
         self._add_join(points, windows, plan.window_bits, 1, unshifted=True, sums=sums)
         return sums
 
     def join(self, windows: DeviceArray, result: DeviceArray) -> None:
-        """Write the sums of all windows to the result.
-
-        Several groups of windows are joined at once, and their sums then: 16 windows take 16
-        additions one after the other, 4 groups of 4 windows take 8.
-        """
+        """Write the sums of all windows to the result."""
         plan = self._plan
         steps = plan.table_windows * (plan.window_bits + 1)
         most = count_steps(self._device, self._curve, plan.batch, TERM_ITERATIONS) or steps
@@ -369,12 +361,7 @@ class Msm:
                 f"{steps} additions one after the other, and {self._device.info.name} ends the "
                 f"loops of a kernel after {most}; points.to_host() copies the points to the host"
             )
-        shift, count = plan.window_bits, plan.batch
-        if self._groups > 1:
-            sums = self._make_points(self._groups)
-            self._add_join(windows, self._groups, self._group, shift, sums=sums)
-            windows, shift = sums, shift * self._group
-        self._add_join(windows, count, len(windows) // count, shift, result=result)
+        self._add_join(windows, plan.batch, plan.table_windows, plan.window_bits, result=result)
 
     def _add_join(
         self,
@@ -415,17 +402,6 @@ class Msm:
             device, curve, operation, arrays, count, push, grouped=grouped, f64_limbs=f64_limbs
         )
         self._steps.append(dispatch)
-
-
-def _group_windows(plan: MsmPlan, lanes: int) -> tuple[int, int]:
-    """The groups of windows that are joined at once, and the windows of a group.
-
-    On a GPU, one sum waits for each of its additions; several sums are joined at once anyway.
-    """
-    if plan.batch > 1 or lanes == 1:
-        return 1, plan.table_windows
-    group = math.isqrt(plan.table_windows - 1) + 1
-    return -(-plan.table_windows // group), group
 
 
 class RecordedMsm:
