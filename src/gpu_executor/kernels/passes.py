@@ -50,6 +50,7 @@ def scan_kernel(prime: Prime, name: str, *, f64_limbs: bool = False) -> Kernel:
 LAZY_BITS = 2
 """Bits that limbs need in addition to those of the modulus: unreduced sums are below 4p
 (families/wide_lazy.glsl)."""
+LOG_HELD = 3
 
 
 @functools.cache
@@ -61,10 +62,12 @@ def pass_kernel(
     columns: int,
     twiddles: bool,
     direct: bool,
+    by_block: bool,
     reverses: bool = False,
 ) -> Kernel:
     """Return the kernel of one pass of a transform. Inputs: x, roots, low and high twiddles; push
-    words: log_m, low_bits and log_n. `glsl/transform.glsl` describes the parameters.
+    words: log_m, low_bits and log_n. `glsl/transform.glsl` and `transform_rounds.glsl` describe
+    the parameters.
     """
     name = "dit_pass" if decimation_in_time else "dif_pass"
     parameters: dict[int, Constant] = {
@@ -72,6 +75,7 @@ def pass_kernel(
         SpecId.COLUMNS: columns,
         SpecId.TWIDDLES: twiddles,
         SpecId.DIRECT: direct,
+        SpecId.BY_BLOCK: by_block,
         SpecId.REVERSES: reverses,
     }
     return _make_transform_kernel(prime, name, inputs=4, parameters=parameters)
@@ -83,6 +87,17 @@ def powers_kernel(prime: Prime) -> Kernel:
     log_n, low_bits and whether x is in bit-reversed order.
     """
     return _make_transform_kernel(prime, "powers", inputs=3)
+
+
+def count_held(prime: Prime, levels: int) -> int:
+    """Return log2 of the elements of a tile that an invocation has: two of a butterfly, or those
+    that it holds in registers (glsl/transform_rounds.glsl)."""
+    return min(levels, LOG_HELD if is_in_rounds(prime) else 1)
+
+
+def is_in_rounds(prime: Prime) -> bool:
+    """Whether invocations hold several elements in registers."""
+    return family(prime) in ("monty31", "mersenne31")
 
 
 def lazy_bytes(prime: Prime) -> int:

@@ -26,7 +26,9 @@ from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.element_references import add, mul, sub
 from gpu_executor.kernels.passes import (
+    count_held,
     encode_twiddles,
+    is_in_rounds,
     lazy_bytes,
     pass_kernel,
     powers_kernel,
@@ -121,6 +123,8 @@ class Pass:
     """log_m, low_bits, log_n."""
     log_tile: int
     """log2 of the elements in a tile."""
+    log_held: int
+    """log2 of the elements of a tile that an invocation has."""
 
     def make_dispatch(
         self, x: DeviceArray, y: DeviceArray, count: int, max_groups: int, *, reverse: bool
@@ -131,7 +135,7 @@ class Pass:
             count,
             self.push_words,
             groups=min(count >> self.log_tile, max_groups),
-            work_group=max(1 << self.log_tile >> 1, 1),
+            work_group=1 << self.log_tile >> self.log_held,
         )
 
 
@@ -207,12 +211,15 @@ class TransformPasses:
                     columns=columns,
                     twiddles=twiddles,
                     direct=direct,
+                    by_block=log_r == 0,
                     reverses=reverses,
                 )
                 for reverses in (False, True)
             )
             push_words = log_m, low_bits, self.log_n
-            yield Pass(plain, reversing, roots, low, high, push_words, levels + columns)
+            log_tile = levels + columns
+            log_held = count_held(self.prime, levels)
+            yield Pass(plain, reversing, roots, low, high, push_words, log_tile, log_held)
             log_m, scale = log_r, 1
 
     def _choose_columns(self, levels: int, log_r: int) -> int:
@@ -230,12 +237,14 @@ class TransformPasses:
         return levels
 
     def _fits(self, levels: int, columns: int) -> bool:
-        """Whether a work-group can hold such a tile and its roots, one butterfly an invocation."""
+        """Whether a work-group can hold such a tile with its gaps and its roots."""
         limits = self.device.info.limits
-        numbers = (1 << levels + columns) + (1 << levels >> 1)
+        tile, log_held = 1 << levels + columns, count_held(self.prime, levels)
+        gaps = (tile >> 4) + (1 << columns) if is_in_rounds(self.prime) else 0
+        numbers = tile + gaps + (1 << levels >> 1)
         return (
             numbers * lazy_bytes(self.prime) <= limits.max_shared_memory
-            and 1 << levels + columns >> 1 <= limits.max_work_group_invocations
+            and tile >> log_held <= limits.max_work_group_invocations
         )
 
     def _put_powers(self, base: int, count: int, scale: int = 1) -> DeviceArray:

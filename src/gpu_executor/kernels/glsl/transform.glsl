@@ -10,6 +10,10 @@
 // A work-group processes a tile of C = 2^COLUMNS adjacent columns, so that its loads from a row are
 // contiguous. If a row is one element (R = 1), a tile is C whole blocks.
 
+#if defined(FAMILY_MONTY31) || defined(FAMILY_MERSENNE31)
+#define IN_ROUNDS // transform_rounds.glsl
+#endif
+
 #define PRODUCTS
 #define KERNEL_PUSH uint log_m; uint low_bits; uint log_n;
 #include "element.glsl"
@@ -33,7 +37,9 @@ ELEMENTS_IN(1, root) // w_A^j for j < A / 2, where w_A is of order A
 ELEMENTS_IN(2, low)  // w^e = low[e mod 2^low_bits] * high[e >> low_bits]
 ELEMENTS_IN(3, high)
 ELEMENTS_OUT(4, y)
+#ifndef IN_ROUNDS
 SHARED_LAZY(tile, TILE)
+#endif
 SHARED_LAZY(roots, ROOTS)
 
 void load_roots() {
@@ -89,9 +95,13 @@ uint store_index(Position position) {
     return (position.index >> log_n << log_n) + reverse_bits(position.index, log_n);
 }
 
-// x *= w^(k r), where k is the row before bit reversal and r the column.
-void multiply_by_twiddle(inout LAZY x, Position position) {
-    uint e = reverse_bits(position.row, LEVELS) * (position.index & ((1u << (log_m - LEVELS)) - 1u));
+// k r, where k is the row before bit reversal and r the column.
+uint twiddle_exponent(Position position) {
+    return reverse_bits(position.row, LEVELS) * (position.index & ((1u << (log_m - LEVELS)) - 1u));
+}
+
+// x *= w^e
+void multiply_by_twiddle(inout LAZY x, uint e) {
     ELEMENT words;
     LAZY factor, product;
     load_low(e & ((1u << low_bits) - 1u), words);
