@@ -252,3 +252,39 @@ def test_the_device_decodes_points_and_names_the_first_bad_one(
         items[place][2] = bad
         with pytest.raises(KzgDataError, match=rf"^{name}\[2\] is not a compressed point"):
             verify(*items, known.own)
+
+
+def test_the_device_decodes_the_points_of_large_batches_of_blobs(
+    known: SetupPair, proven: Proven, values: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EIP-4844: what verifies, what does not, and what is no point, as with points of arkworks."""
+    monkeypatch.setattr("gpu_executor.kzg.setup.HOST_DECODES", ())
+    monkeypatch.setattr("gpu_executor.kzg.setup.DECODED_POINTS", 2)
+    monkeypatch.setattr(verification, "_verify_all", refuse_call)
+    given = [to_rows(each) for each in (proven.blobs, proven.commitments, proven.proofs)]
+    verify = own.verify_blob_kzg_proof_batch
+    assert verify(*given, known.own)
+    assert not verify(given[0], given[1], given[2][::-1], known.own)
+    assert (own.compute_blob_kzg_proof_batch(given[0], given[1], known.own) == given[2]).all()
+    for place, name in ((1, "commitments"), (2, "proofs")):
+        bad = [each.copy() for each in given]
+        bad[place][1] = np.frombuffer(OUTSIDE, np.uint8)
+        with pytest.raises(KzgDataError, match=rf"^{name}\[1\] is not a compressed point"):
+            verify(*bad, known.own)
+    rows = [to_rows(each) for each in values]
+    assert own.verify_kzg_proof_batch(*rows, known.own).tolist() == [True] * 3
+
+
+def test_single_wrong_proofs_are_found_after_a_check_on_the_device(
+    known: SetupPair, values: list[list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_executor.kzg.setup.HOST_DECODES", ())
+    monkeypatch.setattr("gpu_executor.kzg.setup.DECODED_POINTS", 2)
+    rows = [to_rows(each) for each in values]
+    rows[2] = rows[2].copy()
+    rows[2][1, -1] ^= 1
+    assert own.verify_kzg_proof_batch(*rows, known.own).tolist() == [True, False, True]
+
+
+def refuse_call(*_: object) -> None:
+    raise AssertionError("the points are on the device")

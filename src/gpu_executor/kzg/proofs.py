@@ -114,8 +114,14 @@ def commit(blobs: ByteRows, setup: TrustedSetup) -> Bytes:
 
 def prove_commitments(blobs: ByteRows, commitments: ByteRows, setup: TrustedSetup) -> Bytes:
     """The proofs of blobs at the challenges that belong to their commitments."""
-    pairing.load_points(commitments)  # refuses what is no point of the group
-    return prove(blobs, compute_challenges(blobs, commitments), setup)[0]
+    if not setup.decodes(len(commitments)):
+        pairing.load_points(commitments)  # refuses what is no point of the group
+        return prove(blobs, compute_challenges(blobs, commitments), setup)[0]
+    with ThreadPoolExecutor(1) as thread:
+        decoded = thread.submit(setup.load_points, commitments)  # while the host computes hashes
+        challenges = compute_challenges(blobs, commitments)
+        decoded.result()
+    return prove(blobs, challenges, setup)[0]
 
 
 def prove(blobs: ByteRows, z: Sequence[int], setup: TrustedSetup) -> tuple[Bytes, Bytes]:

@@ -116,9 +116,18 @@ def verify_blob_kzg_proof_batch(
     commitments = parse_joined("commitments", commitments_bytes, BYTES_PER_COMMITMENT)
     proofs = parse_joined("proofs", proofs_bytes, BYTES_PER_PROOF)
     check_counts({each.name: len(each) for each in (rows, commitments, proofs)})
-    z = compute_challenges(rows, commitments)
-    y = evaluate(rows, z, setup)
-    return _verify_all(pairing.load_points(commitments), z, y, pairing.load_points(proofs), setup)
+    if not setup.decodes(2 * len(rows)):
+        z = compute_challenges(rows, commitments)
+        y = evaluate(rows, z, setup)
+        points, quotients = pairing.load_points(commitments), pairing.load_points(proofs)
+        return _verify_all(points, z, y, quotients, setup)
+    with ThreadPoolExecutor(1) as thread:
+        # The device decodes and checks points while the host computes hashes.
+        decoded = thread.submit(setup.load_points, commitments, proofs)
+        z = compute_challenges(rows, commitments)
+        y = evaluate(rows, z, setup)
+        there, quotients_there = decoded.result()
+    return _verify_all_on_device(there, quotients_there, z, y, setup)
 
 
 def _verify_each(
@@ -129,6 +138,10 @@ def _verify_each(
     setup: TrustedSetup,
 ) -> Booleans:
     """Which proofs of values are right."""
+    if setup.decodes(2 * len(z)):
+        there, quotients_there = setup.load_points(commitments, proofs)
+        if _verify_all_on_device(there, quotients_there, z, y, setup):
+            return np.ones(len(z), np.bool_)
     points = pairing.load_points(commitments)
     quotients = pairing.load_points(proofs)
     count = len(z)
@@ -155,6 +168,27 @@ def _verify_all(
     generator = pairing.get_arkworks().G1Point()
     left = pairing.sum_multiples([*commitments, *proofs, generator], [*weights, *at, -total % p])
     right = pairing.sum_multiples(proofs, weights)
+    return pairing.pairings_equal(left, setup.g2_powers[0], right, setup.g2_powers[1])
+
+
+def _verify_all_on_device(
+    commitments: PointArray,
+    proofs: PointArray,
+    z: Sequence[int],
+    y: Sequence[int],
+    setup: TrustedSetup,
+) -> bool:
+    """`_verify_all` of points on the device, which adds their multiples."""
+    p, count = FR.modulus, len(z)
+    weights = pairing.draw_weights(count)
+    at = [weight * each % p for weight, each in zip(weights, z, strict=True)]
+    total = sum(weight * each for weight, each in zip(weights, y, strict=True)) % p
+    constant = [total, *[0] * (FIELD_ELEMENTS_PER_CELL - 1)]  # the polynomial with that value
+    scalars, shifted, polynomial = (
+        setup.to_device(FR.encode(each)) for each in ([*weights, *weights], at, constant)
+    )
+    found = setup.get(_make_adder)(commitments, proofs, scalars, shifted, polynomial)
+    left, right = pairing.load_trusted(found.to_bytes())
     return pairing.pairings_equal(left, setup.g2_powers[0], right, setup.g2_powers[1])
 
 
