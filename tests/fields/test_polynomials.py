@@ -4,6 +4,7 @@ division by X^n - 1."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpu_executor as gx
+from gpu_executor.errors import GpuError
 from gpu_executor.fields import (
     BABYBEAR,
     BLS12_381_FR,
@@ -140,6 +142,56 @@ def test_interpolated_polynomials_have_the_given_values(
     found = field.intt(make_array(gpu, place, field, values), coset=coset)
     at = make_array(gpu, place, field, list_points(field, 4, coset or 1))
     assert to_ints(field.poly_eval(found, at)) == values
+
+
+@in_every_place
+@each_field
+@pytest.mark.parametrize(("blowup", "coset"), [(1, None), (4, None), (1, 3), (8, 5)])
+def test_a_low_degree_extension_has_the_values_of_the_same_polynomial(
+    gpu: Gpu, field: Field, place: Place, blowup: int, coset: int | None
+) -> None:
+    rows = [draw_elements(field, 8, seed) for seed in (1, 2)]
+    found = field.lde(make_array(gpu, place, field, rows), blowup, coset)
+    points = list_points(field, (8 * blowup).bit_length() - 1, coset or 1)
+    for values, extended in zip(rows, to_ints(found), strict=True):
+        coefficients = [int(each) for each in interpolate_with_flint(field, values)]
+        polynomial = make_polynomial(field, coefficients)
+        assert extended == [int(polynomial(at)) for at in points]
+
+
+def interpolate_with_flint(field: Field, values: Sequence[int]) -> list[int]:
+    """The coefficients of the polynomial with these values at the roots of unity, by Lagrange."""
+    points = list_points(field, len(values).bit_length() - 1)
+    total = make_polynomial(field, [0])
+    for at, value in zip(points, values, strict=True):
+        term = make_polynomial(field, [value])
+        for other in points:
+            if other != at:
+                inverse = pow(at - other, -1, field.modulus)
+                term *= make_polynomial(field, [-other * inverse, inverse])
+        total += term
+    return [int(total[i]) for i in range(len(values))]
+
+
+@pytest.mark.parametrize(
+    ("blowup", "coset", "message"),
+    [
+        (3, None, "blowup must be a power of two, 1 or more, not 3"),
+        (0, None, "blowup must be a power of two, 1 or more, not 0"),
+        (True, None, "blowup must be an integer, not bool"),
+        (
+            2,
+            BABYBEAR.modulus,
+            f"coset must not be a multiple of the modulus, as {BABYBEAR.modulus}",
+        ),
+        (1 << 26, None, "a transform has at most"),
+    ],
+)
+def test_extensions_that_do_not_exist_are_rejected(
+    blowup: Any, coset: int | None, message: str
+) -> None:
+    with pytest.raises(GpuError, match=message):
+        BABYBEAR.lde(BABYBEAR.encode([1, 2, 3, 4]), blowup, coset)
 
 
 # --- division by X^n - 1 ---

@@ -263,6 +263,26 @@ class Field(FiniteField[FieldArray]):
         """The coefficients of the polynomials that have these values: the inverse of `ntt`."""
         return self._transform(a, TransformOptions(True, order_in, order_out, coset))
 
+    def lde(self, a: FieldArray, blowup: int, coset: int | None = None) -> FieldArray:
+        """Low-degree extension: the values of the same polynomials on a larger domain.
+
+        `a` has their values at the n powers of a root of unity, in natural order along the last
+        axis. The result has those at the n * `blowup` powers of a root of unity, or at `coset`
+        times those, in natural order. `blowup` is a power of two.
+        """
+        factor = as_int(blowup, "blowup")
+        if factor < 1 or factor & factor - 1:
+            raise ArgumentTypeError(
+                f"{self.name}: blowup must be a power of two, 1 or more, not {blowup}"
+            )
+        # An inverse transform on the coset 1/g leaves coefficient i times g^i.
+        *rows, length = elementwise.get_shape(self.prime, self._load(a)) or (0,)
+        transforms.check_length(self.prime, (*rows, length * factor))
+        self._check_coset(coset)
+        inverse = None if coset is None else self._invert_scalar(coset % self.modulus)
+        coefficients = self._load(self.intt(a, coset=inverse))
+        return self.ntt(self._wrap(polynomials.resize(self.prime, coefficients, length * factor)))
+
     # --- polynomials: coefficients along the last axis, the constant term first ---
 
     def poly_mul(self, a: FieldArray, b: FieldArray) -> FieldArray:
@@ -342,11 +362,14 @@ class Field(FiniteField[FieldArray]):
         for name, order in (("order_in", options.order_in), ("order_out", options.order_out)):
             if order not in ("natural", "reversed"):
                 raise ArgumentTypeError(f"{name} must be 'natural' or 'reversed', not {order!r}")
-        if options.coset is not None and as_int(options.coset, "coset") % self.modulus == 0:
-            raise ArgumentTypeError(
-                f"{self.name}: coset must not be a multiple of the modulus, as {options.coset} is"
-            )
+        self._check_coset(options.coset)
         return self._wrap(transforms.transform(self.prime, data, options))
+
+    def _check_coset(self, coset: int | None) -> None:
+        if coset is not None and as_int(coset, "coset") % self.modulus == 0:
+            raise ArgumentTypeError(
+                f"{self.name}: coset must not be a multiple of the modulus, as {coset} is"
+            )
 
     def _make_element(self, value: int, device: ArrayDevice | None) -> ElementData:
         return elementwise.make_element(self.prime, value, device)

@@ -76,14 +76,14 @@ class TransformOptions:
 @computes_on_host
 def transform(prime: Prime, x: ElementData, options: TransformOptions) -> ElementData:
     """Transform every row, which is the last axis."""
-    log_n = _check_length(prime, get_shape(prime, x))
+    log_n = check_length(prime, get_shape(prime, x))
     if isinstance(x, DeviceArray):
         return _transform_on_device(prime, x, log_n, options)
     rows = x.reshape(-1, 1 << log_n, *prime.element_shape)
     return _transform_on_host(prime, rows, options).reshape(x.shape)
 
 
-def _check_length(prime: Prime, shape: tuple[int, ...]) -> int:
+def check_length(prime: Prime, shape: tuple[int, ...]) -> int:
     """log2 of the length of the rows, for which the prime has roots of unity."""
     length = shape[-1] if shape else 0
     if length < 1 or length & length - 1:
