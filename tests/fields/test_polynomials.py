@@ -194,6 +194,11 @@ def test_extensions_that_do_not_exist_are_rejected(
         BABYBEAR.lde(BABYBEAR.encode([1, 2, 3, 4]), blowup, coset)
 
 
+def test_an_element_without_axes_has_no_extension() -> None:
+    with pytest.raises(GpuError, match=r"the shape is \(\)$"):
+        BABYBEAR.lde(BABYBEAR.encode(5), 2)
+
+
 # --- division by X^n - 1 ---
 
 

@@ -276,7 +276,9 @@ class Field(FiniteField[FieldArray]):
                 f"{self.name}: blowup must be a power of two, 1 or more, not {blowup}"
             )
         # An inverse transform on the coset 1/g leaves coefficient i times g^i.
-        *rows, length = elementwise.get_shape(self.prime, self._load(a)) or (0,)
+        shape = elementwise.get_shape(self.prime, self._load(a))
+        transforms.check_length(self.prime, shape)
+        *rows, length = shape
         transforms.check_length(self.prime, (*rows, length * factor))
         self._check_coset(coset)
         inverse = None if coset is None else self._invert_scalar(coset % self.modulus)
