@@ -157,3 +157,7 @@ def test_cells_that_no_blob_has_are_refused(known: SetupPair, all_cells: list[by
     indices = np.stack([np.arange(128)] * 2)
     with pytest.raises(KzgDataError, match=r"^cells\[1\] are not cells of one blob"):
         kzg.recover_cells_and_kzg_proofs_batch(indices, rows, known.own)
+    rows[1, 5, :32] = 0xFF
+    with pytest.raises(KzgDataError, match=r"^element 320 of cells\[1\] is not below the modulus"):
+        kzg.recover_cells_and_kzg_proofs_batch(indices, rows, known.own)
+    known.own.gpu.synchronize()  # no error is left for a later call
