@@ -260,8 +260,9 @@ class TrustedSetup:
 
     def get(self, make: Callable[[TrustedSetup], T]) -> T:
         """What a function makes of this setup, made once and kept."""
-        self._check_usable()
+        self._check_usable()  # here for a forked process, whose lock may stay locked
         with self._lock:
+            self._check_usable()  # here for a thread that waited while another one closed the setup
             if make not in self._made:
                 self._made[make] = make(self)
             found: T = self._made[make]
@@ -281,10 +282,12 @@ class TrustedSetup:
 
     def close(self) -> None:
         """Free the points and tables; close the executor if the setup opened it."""
-        if self._closed or os.getpid() != self._process:
+        if os.getpid() != self._process:
             return
-        self._closed = True
         with self._lock:
+            if self._closed:
+                return
+            self._closed = True
             self._made.clear()
             del self.lagrange, self.powers
         if self._owns:
