@@ -124,15 +124,17 @@ class PointError(CurveError):
     """Bytes or coordinates are not a point of the curve, or not one of its group of prime order;
     names the first such index."""
 
-    def __init__(self, curve: str, index: int, reason: str) -> None:
-        super().__init__(f"{curve}: point {index}: {reason}")
+    def __init__(self, curve: str, index: int, reason: str, advice: str = "") -> None:
+        super().__init__(f"{curve}: point {index}: {reason}{advice and '; '}{advice}")
         self.curve = curve
         self.index = index
         """The first bad point, in flat order."""
         self.reason = reason
+        self.advice = advice
+        """What the caller may do about it, or nothing."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.curve, self.index, self.reason)
+        return type(self), (self.curve, self.index, self.reason, self.advice)
 
 
 class KzgArgumentError(GpuError, ValueError):

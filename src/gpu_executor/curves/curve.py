@@ -289,7 +289,8 @@ class Curve:
             raise PointError(
                 self.name,
                 int(bad[0]),
-                "it is on the curve and not in the group of prime order; check=False accepts it",
+                "it is on the curve and not in the group of prime order",
+                "check=False accepts it",
             )
 
     # --- bytes ---

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpu_executor.errors import KzgDataError
+from gpu_executor.curves import BLS12_381_G1
+from gpu_executor.errors import KzgDataError, PointError
 from gpu_executor.kzg.inputs import (
     BYTES_PER_COMMITMENT,
     ByteRows,
@@ -58,8 +59,17 @@ def load_points(rows: ByteRows) -> list[G1Point]:
         try:
             points.append(decode(item))
         except ValueError as error:
-            raise make_point_error(rows, index, str(error)) from None
+            raise make_point_error(rows, index, _find_reason(item) or str(error)) from None
     return points
+
+
+def _find_reason(item: bytes) -> str | None:
+    """Why bytes are no point of G1, in words, which arkworks does not have."""
+    try:
+        BLS12_381_G1.from_bytes(item)
+    except PointError as error:
+        return error.reason
+    return None
 
 
 def uncompress(rows: ByteRows) -> Bytes:
