@@ -16,7 +16,13 @@ from py_arkworks_bls12381 import G2Point, Scalar
 
 import gpu_executor as gx
 from gpu_executor import kzg
-from gpu_executor.errors import ClosedError, ForkedError, KzgArgumentError, KzgDataError
+from gpu_executor.errors import (
+    ClosedError,
+    ForkedError,
+    KzgArgumentError,
+    KzgDataError,
+    NotSupportedError,
+)
 from gpu_executor.kzg import setup_file
 from gpu_executor.kzg.setup import plan_setup
 from tests.support.kzg_setups import (
@@ -120,6 +126,8 @@ def test_what_cannot_be_loaded_raises_the_errors_of_ckzg(
 def test_gpu_must_have_device_arrays(known_path: Path) -> None:
     with pytest.raises(KzgArgumentError, match="gpu must be an executor or a backend"):
         kzg.load_trusted_setup(known_path, gpu="0")  # type: ignore[arg-type]
+    with gx.CpuBackend() as cpu, pytest.raises(NotSupportedError, match="supported by: vulkan"):
+        kzg.load_trusted_setup(known_path, gpu=cpu)
 
 
 def test_packages_that_are_missing_are_named(

@@ -16,11 +16,18 @@ import numpy as np
 
 from gpu_executor.arguments import describe
 from gpu_executor.backend import Backend
+from gpu_executor.cpu.device_memory import CpuMemory
 from gpu_executor.curves import BLS12_381_G1, PointArray, PointTable
 from gpu_executor.curves.point_table import make_table_of
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.errors import ClosedError, KzgArgumentError, KzgDataError, PointError
+from gpu_executor.errors import (
+    ClosedError,
+    KzgArgumentError,
+    KzgDataError,
+    NotSupportedError,
+    PointError,
+)
 from gpu_executor.executor import GpuExecutor
 from gpu_executor.fields import BLS12_381_FR, FieldArray
 from gpu_executor.fork import raise_forked
@@ -106,6 +113,8 @@ class TrustedSetup:
     """The points of a trusted setup, checked, on a device. Threads may share it."""
 
     def __init__(self, found: SetupBytes, gpu: Backend, *, owns: bool, memory: int | None) -> None:
+        if isinstance(gpu.array_device, CpuMemory):  # which has no kernels for points
+            raise NotSupportedError("a trusted setup", "cpu", ("vulkan",))
         self.source = found.source
         self.digest = found.digest
         """SHA-256 of the compressed points, in hexadecimal digits."""
