@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpu_executor import kzg
-from gpu_executor.errors import KzgDataError
+from gpu_executor.errors import GpuError, KzgDataError
 from gpu_executor.kzg import inputs, verification
 from tests.support.kzg_setups import (
     GENERATOR,
@@ -289,3 +289,12 @@ def test_single_wrong_proofs_are_found_after_a_check_on_the_device(
 
 def refuse_call(*_: object) -> None:
     raise AssertionError("the points are on the device")
+
+
+def test_a_call_in_a_graph_is_refused_and_later_calls_verify(
+    known: SetupPair, cells: list[list[Any]]
+) -> None:
+    verify = own.verify_cell_kzg_proof_batch
+    with pytest.raises(GpuError, match="outside of the graph"), known.own.gpu.graph():
+        verify(*cells, known.own)
+    assert verify(*cells, known.own)

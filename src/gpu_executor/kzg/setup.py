@@ -23,6 +23,7 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
     ClosedError,
+    GpuError,
     KzgArgumentError,
     KzgDataError,
     NotSupportedError,
@@ -343,7 +344,12 @@ def check_setup(setup: Any) -> TrustedSetup:
         raise KzgArgumentError(
             f"the trusted setup is {describe(setup)}; load_trusted_setup loads one"
         )
-    setup._check_usable()
+    device = setup.gpu.array_device
+    if device is not None and device.is_recording:
+        raise GpuError(
+            "a graph is being recorded, and KZG functions return bytes, which no graph computes; "
+            "call them outside of the graph"
+        )
     return setup
 
 
