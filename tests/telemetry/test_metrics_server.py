@@ -86,7 +86,7 @@ def test_the_server_ends_with_its_executor(how: str) -> None:
         case "closed":
             served.close()
             served.close()
-    assert time.perf_counter() - begun < 5
+    assert time.perf_counter() - begun < 60  # it does not hang
     assert list_metric_threads() == threads
     with pytest.raises(urllib.error.URLError, match="refused"):
         get(served)
@@ -150,7 +150,7 @@ def test_a_silent_client_blocks_neither_scrapes_nor_shutdown(cpu: gx.GpuExecutor
         assert scrape(served).one("calls_total") == 0
         begun = time.perf_counter()
         served.close()
-        assert time.perf_counter() - begun < 5
+        assert time.perf_counter() - begun < 60  # it does not hang
 
 
 SERVES = """
