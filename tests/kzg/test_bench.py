@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import io
 from pathlib import Path
@@ -53,8 +52,6 @@ def test_stages_are_timed_and_their_proofs_checked(
     mainnet: SetupPair, given: bench.Inputs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench, "MIN_CALLS", 0)
-    with contextlib.suppress(Exception):  # of an array that another test dropped
-        mainnet.own.gpu.synchronize()
     row = bench.measure_stages(mainnet.own, given)
     names = "bytes to cells", "columns", "fixed sets", "convolution", "affine", "proofs to bytes"
     assert tuple(row.stages_ms) == names
