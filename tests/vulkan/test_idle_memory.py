@@ -274,6 +274,20 @@ def test_uploads_of_large_arrays_use_the_same_block(fresh_gpu: OpenGpu) -> None:
     assert made[2:] == [made[2]] * 4
 
 
+def test_a_repeated_transform_of_numpy_arrays_allocates_no_block(fresh_gpu: OpenGpu) -> None:
+    """Several passes need the input, an array between the passes, the output and the result."""
+    gpu, field = fresh_gpu(idle_memory=SMALL_BUDGET), gx.fields.BABYBEAR
+    x = field.from_words(np.arange(1 << 20, dtype=np.uint32), "montgomery")
+    made = []
+    for _ in range(5):
+        values = field.ntt(gpu.to_device(x)).numpy()
+        gpu._session.device_memory.stream.wait()
+        made.append((gpu.stats().memory.misses, gpu._session.resources.memory.freed_blocks))
+    assert made[1:] == [made[1]] * 4
+    back = field.intt(gpu.to_device(field.from_words(values, "montgomery")))
+    assert np.array_equal(back.numpy(), x.numpy())
+
+
 def test_tables_of_transforms_are_idle_memory(fresh_gpu: OpenGpu) -> None:
     gpu, field = fresh_gpu(), gx.fields.GOLDILOCKS
     x = field.encode(range(1 << 10))

@@ -248,7 +248,11 @@ class DeviceMemory:
 
     def _fetch(self, storage: VulkanStorage, array: DeviceArray) -> Array:
         source, nbytes = storage.allocation, array.nbytes
-        self._note_call(2 * round_up_to_class(nbytes))
+        # The steps that computed the array, its copy, and the upload of the next arguments.
+        result = round_up_to_class(nbytes)
+        self._note_call(
+            max(self._binder.bytes_bound, result) + result + min(result, MAX_STAGING_BYTES)
+        )
         offset = source.offset + array.offset
         if nbytes >= MIN_RECYCLED_BYTES:
             found = self._recycled.make_one((nbytes,), np.dtype(np.uint8), nbytes)
@@ -257,9 +261,9 @@ class DeviceMemory:
                 copy = Copy(source.buffer, offset, target.buffer, target.offset, nbytes)
                 self._readback.copy(copy, (flat, storage))
                 return flat.view(array.dtype).reshape(array.shape)
-        result = np.empty(array.shape, array.dtype)
-        self._readback.fetch(source, offset, result.reshape(-1).view(np.uint8), storage)
-        return result
+        fetched = np.empty(array.shape, array.dtype)
+        self._readback.fetch(source, offset, fetched.reshape(-1).view(np.uint8), storage)
+        return fetched
 
     def run(self, call: Call, plan: Plan) -> None:
         """Submit a call whose arrays are device arrays; returns at once.

@@ -81,9 +81,12 @@ class StepBinder:
     def __init__(
         self, device: ArrayDevice, memory: MemoryPool, note_call: Callable[[int], None]
     ) -> None:
-        """`note_call` gets the bytes of the arrays of each dispatch."""
+        """`note_call` gets the bytes of the arrays of each dispatch, and of all steps that are
+        bound together: a transform of several passes needs all of its arrays at once."""
         self._device, self._info, self._memory = device, device.info, memory
         self._note_call = note_call
+        self.bytes_bound = 0
+        """The bytes that the steps bound last need at once."""
         self._alignment = device.info.limits.buffer_offset_alignment
         self._max_binding_bytes = device.info.limits.max_storage_buffer_range
         self._dispatches: dict[Hashable, CallDispatch] = {}
@@ -104,6 +107,9 @@ class StepBinder:
                 self._bind_call(step, bound)
             else:
                 self._bind_copy(step, bound)
+        if len(bound) > 1:
+            self.bytes_bound = _count_bound_bytes(bound)
+            self._note_call(self.bytes_bound)
         if not recorded:
             for each in bound:
                 for storage in each.storages:
@@ -165,6 +171,7 @@ class StepBinder:
             if storage.checks:
                 checks += storage.checks
             storages.append(storage)
+        self.bytes_bound = total
         self._note_call(total)
         check = None
         if dispatch.make_error is not None:
@@ -263,6 +270,7 @@ class StepBinder:
                 )
                 storage = self.find_storage(array)
             operands.append(_BoundOperand(operand, array, storage))
+        self.bytes_bound = total
         self._note_call(total)
         return operands
 
@@ -557,3 +565,13 @@ def _get_set_layout(kernel: Kernel) -> SetLayout:
 
 def _get_handle(buffer: Any) -> int:
     return int(vk.ffi.cast("uintptr_t", buffer))
+
+
+def _count_bound_bytes(steps: Sequence[BoundStep]) -> int:
+    """The bytes of the distinct ranges that dispatches bind."""
+    ranges: dict[tuple[int, int], int] = {}
+    for step in steps:
+        values = iter(step.bindings)
+        for buffer, offset, nbytes in zip(values, values, values, strict=True):
+            ranges[buffer, offset] = max(nbytes, ranges.get((buffer, offset), 0))
+    return sum(ranges.values())
