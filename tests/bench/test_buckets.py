@@ -15,10 +15,12 @@ pytest.importorskip("wgpu")
 
 from gpu_executor.bench import buckets, timing
 from gpu_executor.bench.buckets import BucketSetup, CreatedObjects, Scenario, Spread
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.webgpu_baseline import AddOperands
 from gpu_executor.call import Array
 from gpu_executor.cli import bench_buckets
 from gpu_executor.cli.main import commands
+from tests.support.benchmark_files import read_tables
 
 SMALL = (Scenario("3 of 4-12", (12, 4, 8)), Scenario("100/20,000", (100, 20_000), 1.35))
 
@@ -103,7 +105,7 @@ def test_the_first_calls_in_a_row_of_single_tasks_are_not_timed(
 
         return add_counted
 
-    def keep_rounds(rounds: list[list[float]]) -> list[float]:
+    def keep_rounds(rounds: list[list[float]]) -> list[Sampled]:
         timed.extend(rounds)
         return compute_medians(rounds)
 
@@ -160,17 +162,18 @@ def test_the_command_prints_tables_and_an_analysis_and_writes_json(
     monkeypatch.setattr(
         buckets,
         "measure_batches",
-        lambda setup: batches(setup, SMALL, budget=0, min_rounds=2, max_rounds=2),
+        lambda setup, *_, **__: batches(setup, SMALL, budget=0, min_rounds=2, max_rounds=2),
     )
     monkeypatch.setattr(
-        buckets, "measure_single_tasks", lambda setup: singles(setup, budget=0, max_rounds=3)
+        buckets, "measure_single_tasks", lambda setup, **_: singles(setup, budget=0, max_rounds=3)
     )
     file = tmp_path / "buckets.json"
     shown = CliRunner().invoke(commands, ["bench", "buckets", "--json", str(file)])
     assert shown.exit_code == 0, shown.output
     assert "100/20,000" in shown.output and "single task, native queue" in shown.output
     assert "Created in steady state: 0" in shown.output
-    written = json.loads(file.read_text())
-    assert set(written["device"]) == {"name", "kind", "backend", "wgpu"}
+    described = json.loads(file.read_text())["device"]
+    assert set(described) == {"name", "kind", "backend", "wgpu"}
+    written = read_tables(file, "buckets")
     assert [row["sizes"] for row in written["rows"]] == [[12, 4, 8], [100, 20_000]]
     assert [each["private"] for each in written["singles"]] == [True, False]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from click.testing import CliRunner
 from gpu_executor.bench import executor
 from gpu_executor.bench.executor import ExecutorMeasurement
 from gpu_executor.cli.main import commands
+from tests.support.benchmark_files import read_tables
 
 MEASURED = ExecutorMeasurement(
     direct_us=50,
@@ -44,5 +44,5 @@ def test_the_command_prints_a_table_and_writes_json(
     shown = CliRunner().invoke(commands, ["bench", "executor", "--json", str(file)])
     assert shown.exit_code == 0, shown.output
     assert "115 us" in shown.output and "16 K/s" in shown.output
-    written = json.loads(file.read_text())
-    assert written["map_ms"] == 100 and len(written["aims"]) == 4
+    written = read_tables(file, "executor")
+    assert written["calls"]["map_ms"] == 100 and len(written["aims"]) == 4

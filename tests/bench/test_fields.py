@@ -33,6 +33,7 @@ from gpu_executor.device_info import DeviceInfo, Kind, MemoryHeap
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, MERSENNE31, SECP256K1, Field
 from gpu_executor.primes import NAMED, Prime, words
 from gpu_executor.vulkan.instance import find_devices
+from tests.support.benchmark_files import read_tables
 
 QUICK = TimingBudget(warm_up=0, round=0, max_rounds=2)
 SMALL = FieldSizes(streamed=5000, inverted=4200, chains=600, length=4)
@@ -382,7 +383,7 @@ def test_single_calls_decide_how_many_fill_a_round(
 
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     budget = TimingBudget(warm_up=0, round=8, max_rounds=3)
-    assert timing.time_resident(gpu, [call], budget) == [3]
+    assert timing.time_resident(gpu, [call], budget)[0] == 3.0
     assert len(calls) == 2 + 3 * 4
 
 
@@ -396,9 +397,7 @@ def test_the_command_for_fields_prints_tables_and_writes_json(
 ) -> None:
     measure, compare = fields.measure_fields, product_comparison.compare_products
     few = GOLDILOCKS, BABYBEAR
-    monkeypatch.setattr(
-        fields, "measure_fields", lambda gpu, _sizes: measure(gpu, SMALL, few, QUICK)
-    )
+    monkeypatch.setattr(fields, "measure_fields", lambda gpu, *_: measure(gpu, SMALL, few, QUICK))
     monkeypatch.setattr(
         product_comparison, "compare_products", lambda gpu, count: compare(gpu, count, 2)
     )
@@ -407,8 +406,8 @@ def test_the_command_for_fields_prints_tables_and_writes_json(
     assert shown.exit_code == 0, shown.output
     assert "…" not in shown.output  # which rich prints where it truncates
     assert "5,000 elements" in shown.output and "4,200 inverses" in shown.output
-    written = json.loads(file.read_text())
-    assert written["device"]["uuid"] == find_devices()[0].uuid
+    assert json.loads(file.read_text())["device"]["uuid"] == find_devices()[0].uuid
+    written = read_tables(file, "fields")
     assert [row["field"] for row in written["rows"]] == ["goldilocks", "babybear"]
     assert written["rows"][0]["products_in_chains"] is None
     assert (written["products"]["count"], len(written["products"]["ways"])) == (200, 6)
@@ -423,7 +422,7 @@ def test_the_command_for_transforms_prints_tables_and_writes_json(
     measure = transforms.measure_transforms
     few = GOLDILOCKS, BABYBEAR
     monkeypatch.setattr(
-        transforms, "measure_transforms", lambda gpu, _sizes: measure(gpu, SIZES, few, QUICK)
+        transforms, "measure_transforms", lambda gpu, *_: measure(gpu, SIZES, few, QUICK)
     )
     file = tmp_path / "ntt.json"
     shown = run("bench", "ntt", "--largest", "12", "--json", str(file))
@@ -431,7 +430,7 @@ def test_the_command_for_transforms_prints_tables_and_writes_json(
     assert "…" not in shown.output
     assert "3 x 2^2" in shown.output and "transforms in babybear" in shown.output
     assert "galois is not installed" in shown.output and "ckzg is not installed" in shown.output
-    written = json.loads(file.read_text())
+    written = read_tables(file, "ntt")
     assert [row["log_n"] for row in written["rows"]] == [3, 5, 2] * 2
     assert [row["growth"] for row in written["rows"]][1::3] == [1, 1]
     assert (written["duels"], written["absent"]) == ([], ["galois", "ckzg"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from gpu_executor.bench import kernels
 from gpu_executor.bench.kernels import KernelMeasurement, KernelRow, KernelSizes
 from gpu_executor.cli.main import commands
 from gpu_executor.kernels.catalogue import fma_chain_kernel
+from tests.support.benchmark_files import read_tables
 
 SMALL = KernelSizes((20, 5), 100, 10, 8_000, 64, 16)
 SQUARE = (4096, 4096)
@@ -103,7 +103,7 @@ def test_the_command_prints_a_table_and_writes_json(
     assert shown.exit_code == 0, shown.output
     assert "4.6 ms" in shown.output and "60 TFLOP/s" in shown.output
     assert "…" not in shown.output  # which rich prints where it truncates
-    written = json.loads(file.read_text())
+    written = read_tables(file, "kernels")
     assert written["f32_flops"] == 60e12
     assert [row["of_floor"] for row in written["rows"]] == [
         row["of_floor"] for row in map(dataclasses.asdict, MEASURED.rows)

@@ -24,6 +24,7 @@ from gpu_executor.vulkan.instance import Instance, find_devices
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.session import Session
 from gpu_executor.webgpu.executor import WgpuExecutor
+from tests.support.benchmark_files import read_tables
 from tests.support.calibrations import LAVAPIPE
 
 
@@ -159,7 +160,10 @@ def test_bench_persistent_writes_measurements_and_their_environment(tmp_path: Pa
     assert shown.exit_code == 0, shown.output
     written = json.loads(file.read_text())
     assert written["device"]["uuid"] == find_devices()[0].uuid
-    assert {"date", "version", "commit", "machine"} <= written.keys()
+    assert {"date", "version", "commit", "machine", "settings"} <= written.keys()
+    machine = written["machine"]
+    assert machine["cores"] > 0 and machine["memory_bytes"] > 0 and machine["packages"]["numpy"]
+    written = read_tables(file, "persistent")
     assert [row["elements"] for row in written["rows"]] == [64, 200]
     assert written["rows"][0]["seed_speed_up"] == pytest.approx(26.9, abs=0.1)
     for row in written["rows"]:
@@ -186,6 +190,7 @@ def test_bench_batch_measures_every_size_in_every_mode(tmp_path: Path) -> None:
     assert "…" not in shown.output  # which rich prints where it truncates
     written = json.loads(file.read_text())
     assert written["device"]["uuid"] == find_devices()[0].uuid
+    written = read_tables(file, "batch")
     rows = written["rows"]
     assert [(row["elements"], row["jobs"], row["arrays"]) for row in rows] == [
         (size, jobs, arrays)
@@ -213,7 +218,7 @@ def test_bench_batch_takes_ratios_within_rounds(monkeypatch: pytest.MonkeyPatch)
     rounds = [[2.0, 1.0, 1.25], [2.0, 1.0, 5.0], [8.0, 4.0, 5.0]]
     monkeypatch.setattr(batch, "time_interleaved", lambda *_, **__: iter(rounds))
     with PersistentVulkanBackend() as gpu:
-        row = next(batch.measure_batches(gpu, [(64, 2)]))
+        row = next(batch.measure_batches(gpu, [(64, 2)], 0))
     assert (row.speed_up, row.of_best) == (2.0, 0.8)
     assert (row.sequential_ms, row.pipelined_ms, row.plan_ms) == (2e3, 1e3, 5e3)
     assert row.job_ms == 500
@@ -241,6 +246,7 @@ def test_bench_stream_compares_additions_with_copies(
     assert "…" not in shown.output  # which rich prints where it truncates
     written = json.loads(file.read_text())
     assert written["device"]["uuid"] == find_devices()[0].uuid
+    written = read_tables(file, "stream")
     assert (written["elements"], written["chunk"]) == (5500, 1000)
     both, into, back = written["copies"]
     assert both["bytes_in_per_second"] == pytest.approx(96 * both["elements_per_second"])
@@ -265,7 +271,11 @@ def test_bench_stream_detects_wrong_sums(monkeypatch: pytest.MonkeyPatch) -> Non
 
 WITH_JSON = [
     ("soak",),
-    *(("bench", name) for name in commands.commands["bench"].commands),  # type: ignore[attr-defined]
+    *(
+        ("bench", name)
+        for name, command in commands.commands["bench"].commands.items()  # type: ignore[attr-defined]
+        if any(each.name == "json_file" for each in command.params)
+    ),
 ]
 
 
@@ -304,7 +314,10 @@ def test_figures_that_cannot_be_written_are_printed(
     assert f"{tmp_path}/report.json was not written: No space left on device" in shown.stderr
     first = shown.stdout.index("{\n")
     printed, _ = json.JSONDecoder().raw_decode(shown.stdout[first:])
-    assert printed["streams" if "stream" in command else "samples"]
+    if "stream" in command:
+        printed = printed["benchmarks"]["stream"]["tables"] | {"samples": True}
+        assert printed["streams"]
+    assert printed["samples"]
     assert "mapped" in shown.stdout or "passed" in shown.stdout
 
 
@@ -318,7 +331,7 @@ def test_figures_are_written_even_if_nobody_reads_the_tables(
     monkeypatch.setattr(bench_stream, "_make_copies_table", refuse)
     file = tmp_path / "report.json"
     assert run("bench", "stream", "--elements", "500", "--json", str(file)).exit_code == 1
-    assert json.loads(file.read_text())["streams"]
+    assert read_tables(file, "stream")["streams"]
 
 
 def test_calibrate_says_where_nothing_was_saved(

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
+from gpu_executor.bench.additions import check_sums
 from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.call import Array, Call
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernels import load
 from gpu_executor.plan import Piece, Plan, QueueUse, RunOptions
 from gpu_executor.primes import BLS12_381_FQ
+from gpu_executor.telemetry.spans import Span
 from gpu_executor.vulkan.mapped_arrays import offset_to_piece
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.session import Session
@@ -46,6 +49,9 @@ SMALL_PIECE, SMALL_PIECES = 64, 4
 HOT_PATH_ROUNDS = 1_000
 HOT_PATH_TARGET_US = 30.0
 PLAN_TARGET = 0.95
+TIMELINE_JOBS, TIMELINE_RUNS = 8, 6
+GPU_TIMELINE_ELEMENTS, CPU_TIMELINE_ELEMENTS = 1 << 20, 1 << 14
+"""The batch whose timelines are recorded: long enough to see its stages, few enough to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,29 @@ class HotPath:
     """The sum of both."""
 
 
+@dataclass(frozen=True, slots=True)
+class TimelineSpan:
+    """A stage of a piece; times are microseconds since the batch began."""
+
+    track: str
+    """The device's queue or the host thread."""
+    stage: str
+    piece: int
+    begin_us: float
+    end_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTimeline:
+    """The stages of one batch as the profiler recorded them."""
+
+    mode: str
+    """`sequential` or `pipelined`."""
+    elements: int
+    jobs: int
+    spans: list[TimelineSpan]
+
+
 def choose_sizes(device: DeviceInfo, *, all_sizes: bool = False) -> list[tuple[int, int]]:
     """Return the elements and jobs of every batch to measure; only the smaller batches for a
     software device.
@@ -97,15 +126,58 @@ def choose_sizes(device: DeviceInfo, *, all_sizes: bool = False) -> list[tuple[i
 
 
 def measure_batches(
-    gpu: PersistentVulkanBackend, sizes: Sequence[tuple[int, int]]
+    gpu: PersistentVulkanBackend, sizes: Sequence[tuple[int, int]], seconds: float
 ) -> Iterator[BatchRow]:
     """Yield two rows for each pair of elements and jobs: with plain arrays, then with mapped
-    arrays.
+    arrays. The sums of every batch are checked before they are timed.
     """
     _warm_up(gpu)
     for size in sorted({size for size, _ in sizes}):
-        yield from _measure_size(gpu, size, [jobs for other, jobs in sizes if other == size])
+        counts = [jobs for other, jobs in sizes if other == size]
+        yield from _measure_size(gpu, size, counts, seconds)
         gpu.trim()
+
+
+def record_timelines(gpu: PersistentVulkanBackend) -> list[BatchTimeline]:
+    """Profile the same batch sequentially and pipelined: of several runs, the one of median
+    length."""
+    kernel, on_cpu = load("bls12_381_fq_add"), gpu.device.kind == "cpu"
+    elements = CPU_TIMELINE_ELEMENTS if on_cpu else GPU_TIMELINE_ELEMENTS
+    jobs = [
+        (tile_elements(BLS12_381_FQ, elements, 1), tile_elements(BLS12_381_FQ, elements, 2))
+        for _ in range(TIMELINE_JOBS)
+    ]
+    timelines = []
+    for mode, pipelined in (("sequential", False), ("pipelined", True)):
+        profiles = []
+        for _ in range(TIMELINE_RUNS):
+            with gpu.profile() as profile:
+                results = gpu.run_batch(kernel, jobs, pipelined=pipelined, device_local=True)
+            check_sums(mode, *jobs[-1], results[-1])
+            profiles.append(profile.spans)
+        ordered = sorted(profiles[1:], key=_measure_length)  # the first run allocates
+        spans = ordered[len(ordered) // 2]
+        timelines.append(BatchTimeline(mode, elements, TIMELINE_JOBS, _convert_spans(spans)))
+    return timelines
+
+
+def _measure_length(spans: Sequence[Span]) -> int:
+    return max(span.end_ns for span in spans) - min(span.begin_ns for span in spans)
+
+
+def _convert_spans(spans: Sequence[Span]) -> list[TimelineSpan]:
+    first = min(span.begin_ns for span in spans)
+    pieces = {piece: number for number, piece in enumerate(sorted({s.piece for s in spans}))}
+    return [
+        TimelineSpan(
+            span.track,
+            span.stage,
+            pieces[span.piece],
+            (span.begin_ns - first) / 1e3,
+            (span.end_ns - first) / 1e3,
+        )
+        for span in sorted(spans, key=lambda span: span.begin_ns)
+    ]
 
 
 def measure_hot_path(gpu: PersistentVulkanBackend) -> list[HotPath]:
@@ -126,19 +198,21 @@ def _warm_up(gpu: PersistentVulkanBackend) -> None:
         gpu.run(kernel, a, a, keep=True)
 
 
-def _measure_size(gpu: PersistentVulkanBackend, size: int, counts: list[int]) -> Iterator[BatchRow]:
+def _measure_size(
+    gpu: PersistentVulkanBackend, size: int, counts: list[int], seconds: float
+) -> Iterator[BatchRow]:
     plain = [
         (tile_elements(BLS12_381_FQ, size, 2 * job), tile_elements(BLS12_381_FQ, size, 2 * job + 1))
         for job in range(max(counts))
     ]
     for count in counts:
-        yield _measure_batch(gpu, "plain", plain[:count], None)
+        yield _measure_batch(gpu, "plain", plain[:count], None, seconds)
     # Mapped arrays are allocated last: the memory they hold could change how results of plain
     # arrays are allocated.
     mapped = [(gpu.asarray(a), gpu.asarray(b)) for a, b in plain]
     results = [gpu.empty(a.shape, a.dtype) for a, _ in plain]
     for count in counts:
-        yield _measure_batch(gpu, "mapped", mapped[:count], results[:count])
+        yield _measure_batch(gpu, "mapped", mapped[:count], results[:count], seconds)
 
 
 def _measure_batch(
@@ -146,16 +220,21 @@ def _measure_batch(
     arrays: str,
     jobs: list[tuple[Array, Array]],
     results: list[Array] | None,
+    seconds: float,
 ) -> BatchRow:
     kernel = load("bls12_381_fq_add")
 
     def make_run(pipelined: bool | None) -> Callable[[], list[Any]]:
         return lambda: gpu.run_batch(kernel, jobs, out=results, pipelined=pipelined)
 
+    runs = [make_run(pipelined) for pipelined in MODES]
+    for run in runs:
+        for (a, b), result in zip(jobs, run(), strict=True):
+            check_sums(f"{arrays} arrays", a, b, result)
     rounds = list(
         time_interleaved(
-            [make_run(pipelined) for pipelined in MODES],
-            budget=ROW_SECONDS,
+            runs,
+            budget=seconds,
             min_rounds=MIN_ROUNDS,
             max_rounds=MAX_ROUNDS,
         )
@@ -171,7 +250,7 @@ def _measure_batch(
         pipelined_ms=pipelined * 1e3,
         plan_ms=plan * 1e3,
         job_ms=pipelined / count * 1e3,
-        speed_up=statistics.median(times[0] / times[1] for times in rounds),
+        speed_up=Sampled.median(times[0] / times[1] for times in rounds),
         of_best=min(over_plan),
         seed_speed_up=ORIGINAL_SPEED_UPS.get(size, {}).get(count),
     )
@@ -201,7 +280,7 @@ def _measure_queues(session: Session, queues: QueueUse) -> HotPath:
                 begun = perf_counter_ns()
                 slot.finish(call)
                 finishes.append(perf_counter_ns() - begun)
-    start, finish = statistics.median(starts) / 1e3, statistics.median(finishes) / 1e3
+    start, finish = Sampled.median(starts) / 1e3, Sampled.median(finishes) / 1e3
     return HotPath(queues, len(recordings[0].submissions), start, finish, start + finish)
 
 

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.bench.webgpu_baseline import AddOperands, WebGpuBaseline
 from gpu_executor.call import Array
@@ -299,7 +300,7 @@ def measure_batches(
             kernel_ms=alone,
             over_no_caches=Spread.of([times[0] / times[2] for times in rounds]),
             over_pipelines=Spread.of([times[1] / times[2] for times in rounds]),
-            most=statistics.median(times[1] / times[4] for times in rounds),
+            most=Sampled.median(times[1] / times[4] for times in rounds),
             aim=scenario.target,
             saved=Savings.of(rounds),
             submissions=submissions,

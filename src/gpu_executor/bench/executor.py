@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.targets import Target
 from gpu_executor.bench.timing import Function, time_function, time_interleaved
 from gpu_executor.executor import GpuExecutor
@@ -103,10 +104,10 @@ def check_targets(measured: ExecutorMeasurement, *, on_gpu: bool) -> list[Target
     ]
 
 
-def _time_fastest(functions: list[Function], rounds: int) -> list[float]:
+def _time_fastest(functions: list[Function], rounds: int) -> list[Sampled]:
     """Return the seconds of the fastest call of each function, in interleaved rounds."""
     taken = time_interleaved(functions, budget=0, min_rounds=rounds, max_rounds=rounds)
-    return [min(times) for times in zip(*taken, strict=True)]
+    return [Sampled.fastest(times) for times in zip(*taken, strict=True)]
 
 
 def _call_in_threads(function: Callable[[], None], calls: int, count: int) -> None:

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 
 from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
@@ -33,20 +34,20 @@ class FirstCallTimes:
     cache_bytes: int
 
 
-def measure_first_calls() -> FirstCallTimes:
-    """Measure `PROCESSES` pairs of processes, with an empty cache and then with the filled cache;
+def measure_first_calls(pairs: int) -> FirstCallTimes:
+    """Measure pairs of processes, with an empty cache and then with the filled cache;
     return the fastest times.
     """
     empty, filled = [], []
-    for _ in range(PROCESSES):
+    for _ in range(pairs):
         with tempfile.TemporaryDirectory() as folder:
             empty.append(_run_process(folder))
             filled.append(_run_process(folder))
     return FirstCallTimes(
-        without_ms=min(call["first_ms"] for call in empty),
-        with_ms=min(call["first_ms"] for call in filled),
-        pipeline_without_ms=min(call["pipeline_ms"] for call in empty),
-        pipeline_with_ms=min(call["pipeline_ms"] for call in filled),
+        without_ms=Sampled.fastest(call["first_ms"] for call in empty),
+        with_ms=Sampled.fastest(call["first_ms"] for call in filled),
+        pipeline_without_ms=Sampled.fastest(call["pipeline_ms"] for call in empty),
+        pipeline_with_ms=Sampled.fastest(call["pipeline_ms"] for call in filled),
         cache_bytes=int(filled[0]["bytes_loaded"]),
     )
 

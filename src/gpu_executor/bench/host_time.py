@@ -8,13 +8,13 @@ flight, and the device is waited for in between.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
 
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.executor import GpuExecutor
@@ -100,7 +100,7 @@ def _compare_small_calls(
     for _ in range(rounds):
         by_backend.append(_time_once(lambda: gpu.run(add, words, words)))
         by_executor.append(_time_once(lambda: executor.run(add, words, words)))
-    backend, through = statistics.median(by_backend), statistics.median(by_executor)
+    backend, through = Sampled.median(by_backend), Sampled.median(by_executor)
     return [
         HostTime("run of NumPy arrays on the backend", backend),
         HostTime("run of NumPy arrays through GpuExecutor", through),
@@ -113,7 +113,7 @@ def _time(operation: Callable[[], object], wait: Callable[[], None], rounds: int
     for _ in range(rounds):
         wait()
         times.append(_time_once(operation))
-    return statistics.median(times)
+    return Sampled.median(times)
 
 
 def _time_once(operation: Callable[[], object]) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import statistics
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.call import check
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.kernel import ElementType, Kernel
@@ -40,7 +40,7 @@ def time_kernel(
     work_group: int,
     per_invocation: int = 1,
     repeats: int = 10,
-) -> float:
+) -> Sampled:
     """Return the median seconds of one dispatch on `count` elements in device-local memory."""
     resources = session.resources
     nbytes = count * prime.element_bytes
@@ -75,7 +75,7 @@ def time_kernel(
 
 def time_calls(
     session: Session, calls: Sequence[tuple[Kernel, Sequence[DeviceArray]]], *, repeats: int = 10
-) -> list[float]:
+) -> list[Sampled]:
     """Return the median seconds of calls on device arrays, alternating in one submission.
 
     The time of a call includes that of zeroing its scratch memory. The kernels have no status word
@@ -125,7 +125,7 @@ def _time_recordings(
     resources: Resources,
     records: Sequence[Callable[[Recorder], None]],
     repeats: int,
-) -> list[float]:
+) -> list[Sampled]:
     """Return the median seconds of each recorded piece of work by the device's clock.
 
     All work is submitted repeatedly before it is timed, to warm up: an idle GPU runs at a fraction
@@ -150,7 +150,7 @@ def _time_recordings(
     submit()  # the timed one: a long first submission may have begun on an idle GPU
     at = timestamps.read_elapsed()
     taken = [(after - before) / 1e9 for before, after in itertools.pairwise(at)]
-    return [statistics.median(taken[index :: len(records)]) for index in range(len(records))]
+    return [Sampled.median(taken[index :: len(records)]) for index in range(len(records))]
 
 
 def _allocate(

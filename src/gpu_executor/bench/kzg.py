@@ -137,6 +137,25 @@ class Inputs:
     def blob_proofs(self) -> Bytes:
         return kzg.compute_blob_kzg_proof_batch(self.blobs, self.commitments, self._setup)
 
+    def verify(self, function: str, found: Any) -> bool:
+        """Whether commitments, proofs or cells of these blobs are right."""
+        setup, count = self._setup, len(self.blobs)
+        match function:
+            case "commitments":
+                return kzg.verify_blob_kzg_proof_batch(self.blobs, found, self.blob_proofs, setup)
+            case "blob proofs":
+                return kzg.verify_blob_kzg_proof_batch(self.blobs, self.commitments, found, setup)
+            case "cells":  # the first half of the cells is the blob
+                return np.array_equal(found[:, : CELLS // 2].reshape(count, -1), self.blobs)
+        cells, proofs = found
+        return kzg.verify_cell_kzg_proof_batch(
+            np.repeat(self.commitments, CELLS, axis=0),
+            np.tile(np.arange(CELLS), count),
+            cells.reshape(count * CELLS, CELL_BYTES),
+            proofs.reshape(count * CELLS, -1),
+            setup,
+        )
+
 
 def draw_blobs(count: int) -> Bytes:
     """Return random blobs: 4,096 field elements of 32 bytes each."""
@@ -170,7 +189,7 @@ def measure_kzg(
     peer: Peer | None,
     functions: Sequence[str] = tuple(FUNCTIONS),
 ) -> Iterator[BatchTimes]:
-    """Measure the functions, one batch size after the other."""
+    """Measure the functions, one batch size after the other; results are checked before that."""
     for count in batches:
         given = Inputs(setup, count)
         rows = []
@@ -178,13 +197,33 @@ def measure_kzg(
             arguments = list_arguments(name, given)
             call = functools.partial(FUNCTIONS[name], *arguments, setup)
             begun = perf_counter()
-            call()
+            found = call()
             first = perf_counter() - begun
+            check_result(name, found, given, peer)
             seconds = time_function(call, budget=BUDGET, min_calls=MIN_CALLS)
             alone, together = peer.measure(name, given) if peer is not None else (None, None)
             rows.append(KzgRow(name, count, first * 1e3, seconds * 1e3, alone, together))
         stages = measure_stages(setup, given) if STAGED in functions else None
         yield BatchTimes(rows, stages)
+
+
+def check_result(function: str, found: Any, given: Inputs, peer: Peer | None) -> None:
+    """Compare the result for the last blob with that of ckzg; without ckzg, verify the result.
+
+    A verification must accept, and a recovery returns the cells and proofs that were computed.
+    """
+    match function:
+        case "verification of blobs" | "verification of cells":
+            right = bool(found)
+        case "recovery with proofs":
+            right = np.array_equal(found[0], given.cells) and np.array_equal(found[1], given.proofs)
+        case _ if peer is not None:
+            parts = found if isinstance(found, tuple) else (found,)
+            right = b"".join(part[-1].tobytes() for part in parts) == peer.compute(function, given)
+        case _:
+            right = given.verify(function, found)
+    if not right:
+        raise AssertionError(f"{function} of {len(given.blobs)} blobs: wrong result")
 
 
 def measure_stages(setup: kzg.TrustedSetup, given: Inputs) -> StageRow:
@@ -275,6 +314,13 @@ class Peer:
         list(self._pool.map(_run_in_worker, jobs))
         return alone * 1e3, (perf_counter() - begun) * 1e3
 
+    def compute(self, function: str, given: Inputs) -> bytes:
+        """The bytes of ckzg's result for the last blob."""
+        job = _make_job(function, given, len(given.blobs) - 1)
+        found = _run_job(self._ckzg, self._setup, job)
+        parts = found if isinstance(found, tuple) else (found,)
+        return b"".join(part if isinstance(part, bytes) else b"".join(part) for part in parts)
+
     def close(self) -> None:
         """End the processes."""
         self._pool.shutdown()
@@ -336,9 +382,9 @@ def _make_job(function: str, given: Inputs, index: int) -> Job:
     return jobs[function]()
 
 
-def _run_job(ckzg: Any, setup: Any, job: Job) -> None:
+def _run_job(ckzg: Any, setup: Any, job: Job) -> Any:
     name, arguments = job
-    getattr(ckzg, name)(*arguments, setup)
+    return getattr(ckzg, name)(*arguments, setup)
 
 
 def _load_peer(path: str, precompute: int) -> None:

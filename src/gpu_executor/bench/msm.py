@@ -13,7 +13,6 @@ takes 3 products modulo the prime:
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.bench import fields
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.bench.timing import time_interleaved
 from gpu_executor.curves import Curve, PointArray, PointTable
@@ -45,7 +45,7 @@ LARGEST_SKEWED, LARGEST_SKEWED_ON_CPU = 16, 6
 """log2 of the number of points with skewed scalars."""
 BATCH, BATCH_ON_CPU = (1024, 12), (4, 6)
 """Sums of a batch, and log2 of the number of their points."""
-REPEATS, REPEATS_ON_CPU = 7, 2
+REPEATS, REPEATS_ON_CPU = 7, 3
 WARM_UP_SECONDS = 0.3
 """An idle NVIDIA H200 runs at a fifth of its clock, and needs this long to raise it."""
 PRODUCTS_PER_ADDITION = 10
@@ -289,10 +289,11 @@ class _CurveBenchmark:
         plan = plan_msm(count, 1, curve.order.bit_length())
         assert isinstance(points.data, DeviceArray)
         digits = gpu.to_device(scalars.view(np.uint32).reshape(1, count, -1))
-        stages: dict[str, float] = {}
+        taken: dict[str, list[float]] = {}
         for _ in range(self._repeats):
             for stage, seconds in _time_stages(gpu, curve, plan, points.data, digits):
-                stages[stage] = min(seconds * 1e3, stages.get(stage, float("inf")))
+                taken.setdefault(stage, []).append(seconds * 1e3)
+        stages: dict[str, float] = {name: Sampled.fastest(each) for name, each in taken.items()}
         rate = plan.entries / stages["accumulate"] * 1e3
         plain, mapped, on_device = map(_to_ms, times)
         return MsmRow(log_points, str(plan), first_ms, plain, mapped, on_device, rate, stages)
@@ -336,7 +337,7 @@ class _CurveBenchmark:
                 log_points,
                 name,
                 _to_ms(times),
-                statistics.median(a / b for a, b in zip(times, random, strict=True)),
+                Sampled.median(a / b for a, b in zip(times, random, strict=True)),
             )
             for name, times in zip(list(drawn)[1:], skewed, strict=True)
         ]
@@ -367,7 +368,7 @@ class _CurveBenchmark:
 
 
 def _to_ms(times: Sequence[float]) -> float:
-    return statistics.median(times) * 1e3
+    return Sampled.median(times) * 1e3
 
 
 def skew_scalars(curve: Curve, count: int) -> dict[str, Scalars]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpu_executor.bench.additions import check_sums
 from gpu_executor.bench.random_elements import tile_elements
 from gpu_executor.bench.timing import time_function
 from gpu_executor.call import Array
@@ -13,6 +13,8 @@ from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
+BUDGET = 1.0
+"""Seconds for the calls of each size and path."""
 SIZES = (64, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 20, 1 << 22)
 
 ORIGINAL_MS = {
@@ -52,12 +54,13 @@ class PersistentRow:
     """Speed-up of the Rust original, if it was measured."""
 
 
-def measure_size(size: int) -> PersistentRow:
-    """Measure one size, with backends opened for it."""
+def measure_size(size: int, budget: float = BUDGET) -> PersistentRow:
+    """Measure one size, with backends opened for it; sums are checked before they are timed."""
     a, b = tile_elements(BLS12_381_FQ, size, 1), tile_elements(BLS12_381_FQ, size, 2)
     with VulkanSpirvBackend() as one_shot:
+        check_sums("one-shot", a, b, one_shot.run_field_add(a, b, device_local=False))
         seconds = time_function(
-            lambda: one_shot.run_field_add(a, b, device_local=False), budget=1.0, min_calls=3
+            lambda: one_shot.run_field_add(a, b, device_local=False), budget=budget, min_calls=3
         )
         last = one_shot.stats().last
         stages = {} if last is None else last.seconds_by_stage
@@ -66,26 +69,24 @@ def measure_size(size: int) -> PersistentRow:
         elements=size,
         one_shot_ms=seconds * 1e3,
         one_shot_stages_ms={name: value * 1e3 for name, value in stages.items()},
-        host_visible=_measure_path(a, b, seconds, device_local=False),
-        device_local=_measure_path(a, b, seconds, device_local=True),
+        host_visible=_measure_path(a, b, seconds, budget, device_local=False),
+        device_local=_measure_path(a, b, seconds, budget, device_local=True),
         seed_speed_up=original[0] / original[1] if original else None,
     )
 
 
-def measure_sizes() -> Iterator[PersistentRow]:
-    for size in SIZES:
-        yield measure_size(size)
-
-
-def _measure_path(a: Array, b: Array, one_shot: float, *, device_local: bool) -> PathTimes:
+def _measure_path(
+    a: Array, b: Array, one_shot: float, budget: float, *, device_local: bool
+) -> PathTimes:
     begun = time.perf_counter()
     with PersistentVulkanBackend() as gpu:
         opened = time.perf_counter()
-        gpu.run_field_add(a, b, device_local)
+        sums = gpu.run_field_add(a, b, device_local)
         first = time.perf_counter() - opened
+        check_sums("persistent", a, b, sums)
         before = gpu.stats()
         average = time_function(
-            lambda: gpu.run_field_add(a, b, device_local), budget=1.0, min_calls=5
+            lambda: gpu.run_field_add(a, b, device_local), budget=budget, min_calls=5
         )
         after = gpu.stats()
     calls = after.calls - before.calls

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.bench.random_elements import draw_elements
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.targets import Target
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.device_info import DeviceInfo
@@ -72,7 +72,7 @@ def compare_products(
     calls = [each.multiply for each in methods]
     taken = list(time_interleaved(calls, budget=0, min_rounds=rounds, max_rounds=rounds))
     # Medians of the ratios within each round, for the reason given in `batch.BatchRow`.
-    slower = [statistics.median(times[i] / times[0] for times in taken) for i in range(len(calls))]
+    slower = [Sampled.median(times[i] / times[0] for times in taken) for i in range(len(calls))]
     times = [
         ProductTime(each.name, each.kind, seconds * 1e3, count / seconds, ratio)
         for each, seconds, ratio in zip(methods, compute_medians(taken), slower, strict=True)

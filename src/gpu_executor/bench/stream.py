@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from gpu_executor.bench.additions import check_sums
 from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.call import Array
 from gpu_executor.device_info import DeviceInfo
@@ -32,8 +33,6 @@ from gpu_executor.vulkan.timeline import Timeline
 
 GPU_ELEMENTS, CPU_ELEMENTS = 1 << 24, 1 << 20
 ROUNDS = 15
-SAMPLE = 1_000
-"""The number of elements of a result that are checked."""
 MAPPED_TARGET, PLAIN_TARGET = 0.95, 150e6
 """Targets: the share of the limit for mapped arrays on a discrete GPU; additions per second for
 plain arrays on an NVIDIA H200."""
@@ -92,15 +91,22 @@ def choose_count(device: DeviceInfo) -> int:
 
 
 def measure_streams(
-    gpu: PersistentVulkanBackend, count: int, watch: Callable[[Rounds], Rounds]
+    gpu: PersistentVulkanBackend,
+    count: int,
+    watch: Callable[[Rounds], Rounds],
+    turns: int,
 ) -> StreamMeasurement:
-    """Measure copies alone and additions of each kind of array, in `ROUNDS` interleaved rounds.
+    """Measure copies alone and additions of each kind of array, in `turns` interleaved rounds.
+
+    Sums are checked before they are timed, and again afterwards.
 
     The rounds pass through `watch`, which may show their progress.
     """
     kernel = load("bls12_381_fq_add")
     with contextlib.ExitStack() as imports:
         kinds = _make_arrays(gpu, count, imports)
+        for kind in kinds:
+            _check(gpu, kernel, kind)
         mapped = kinds[0]
         assert mapped.out is not None
         chunk = gpu.explain(kernel, *mapped.inputs).chunk
@@ -108,14 +114,14 @@ def measure_streams(
         with _prepare_copies(gpu._session, mapped.inputs, mapped.out, chunk) as copies:
             functions = [*copies, *(_prepare_add(gpu, kernel, kind) for kind in kinds)]
             rounds = list(
-                watch(time_interleaved(functions, budget=0, min_rounds=ROUNDS, max_rounds=ROUNDS))
+                watch(time_interleaved(functions, budget=0, min_rounds=turns, max_rounds=turns))
             )
         for kind in kinds:
             _check(gpu, kernel, kind)
     rates = [count / seconds for seconds in compute_medians(rounds)]
     # Medians of the shares within each round, for the reason given in `batch.BatchRow`.
     shares = [
-        statistics.median(times[0] / times[index] for times in rounds)
+        Sampled.median(times[0] / times[index] for times in rounds)
         for index in range(len(functions))
     ]
     first = len(DIRECTIONS)
@@ -166,13 +172,7 @@ def _prepare_add(
 
 
 def _check(gpu: PersistentVulkanBackend, kernel: Kernel, kind: ArrayKind) -> None:
-    """Compare evenly spaced elements, the first and last among them, with the reference."""
-    result = _prepare_add(gpu, kernel, kind)()
-    sample = np.linspace(0, len(result) - 1, min(SAMPLE, len(result)), dtype=np.intp)
-    assert kernel.reference is not None
-    expected = kernel.reference(*(array[sample] for array in kind.inputs))
-    if not np.array_equal(result[sample], expected):
-        raise AssertionError(f"{kind.name}: wrong sums")
+    check_sums(kind.name, *kind.inputs, _prepare_add(gpu, kernel, kind)())
 
 
 @contextlib.contextmanager

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpu_executor.device_info import DeviceInfo
 
@@ -23,6 +26,11 @@ class Target:
     @property
     def met(self) -> bool:
         return self.measured <= self.aim if self.at_most else self.measured >= self.aim
+
+
+def targets_as_dicts(targets: Sequence[Target]) -> list[dict[str, Any]]:
+    """Return the targets as dictionaries, for JSON."""
+    return [dataclasses.asdict(each) | {"met": each.met} for each in targets]
 
 
 def is_h200(device: DeviceInfo) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.dispatch import Step
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
@@ -21,7 +21,7 @@ Function = Callable[[], object]
 
 def time_function(
     function: Function, *, max_calls: int = 1_000, budget: float = 0.5, min_calls: int = 5
-) -> float:
+) -> Sampled:
     """Return the median seconds of a call.
 
     It makes `max_calls` calls, or fewer if the budget in seconds is used up, but at least
@@ -34,7 +34,7 @@ def time_function(
         begun = time.perf_counter()
         function()
         taken.append(time.perf_counter() - begun)
-    return statistics.median(taken)
+    return Sampled.median(taken)
 
 
 def time_interleaved(
@@ -75,9 +75,9 @@ def time_interleaved(
         yield from taken
 
 
-def compute_medians(rounds: Iterable[Sequence[float]]) -> list[float]:
+def compute_medians(rounds: Iterable[Sequence[float]]) -> list[Sampled]:
     """Return the median seconds of each function over the rounds."""
-    return [statistics.median(times) for times in zip(*rounds, strict=True)]
+    return [Sampled.median(times) for times in zip(*rounds, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def time_resident(
     gpu: PersistentVulkanBackend,
     functions: Sequence[Function],
     budget: TimingBudget = DEFAULT_BUDGET,
-) -> list[float]:
+) -> list[Sampled]:
     """Return the median seconds of a call of each function, in interleaved rounds.
 
     In a round each function is called many times in a row, and only the last call is waited for.

@@ -7,7 +7,6 @@ values of a polynomial, as bytes, become 8,192 by an inverse and a forward trans
 from __future__ import annotations
 
 import importlib
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpu_executor.bench.random_elements import draw_elements
+from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, FieldArray
@@ -105,7 +105,7 @@ def _compare(work: _ComparedWork, rounds: int) -> TransformComparison:
         time_interleaved([work.theirs, work.ours], budget=0, min_rounds=rounds, max_rounds=rounds)
     )
     theirs, ours = compute_medians(taken)
-    faster = statistics.median(times[0] / times[1] for times in taken)
+    faster = Sampled.median(times[0] / times[1] for times in taken)
     return TransformComparison(work.package, work.what, theirs * 1e3, ours * 1e3, faster)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from gpu_executor.cli.bench_all import bench_all
 from gpu_executor.cli.bench_batch import bench_batch
 from gpu_executor.cli.bench_buckets import bench_buckets
+from gpu_executor.cli.bench_compare import bench_compare
 from gpu_executor.cli.bench_executor import bench_executor
 from gpu_executor.cli.bench_fields import bench_fields
 from gpu_executor.cli.bench_host_time import bench_host_time
@@ -22,8 +24,10 @@ def bench() -> None:
     """Benchmark this machine."""
 
 
+bench.add_command(bench_all)
 bench.add_command(bench_batch)
 bench.add_command(bench_buckets)
+bench.add_command(bench_compare)
 bench.add_command(bench_executor)
 bench.add_command(bench_fields)
 bench.add_command(bench_host_time)

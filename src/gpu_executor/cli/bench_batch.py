@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from rich.table import Table
 
-from gpu_executor.bench import batch
+from gpu_executor.bench import batch, suite
 from gpu_executor.bench.batch import BatchRow, HotPath
 from gpu_executor.cli.bench_output import json_option, print_device, write_json
 from gpu_executor.cli.output import console, format_count, make_table, show_progress
-from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 QUEUE_COUNTS = {"one": "one", "split": "three"}
 
@@ -25,20 +23,12 @@ QUEUE_COUNTS = {"one": "one", "split": "three"}
 @json_option
 def bench_batch(all_sizes: bool, json_file: Path | None) -> None:
     """Sequential and pipelined batches; host time of a piece."""
-    with PersistentVulkanBackend() as gpu:
-        print_device(gpu.device)
-        hot_path = batch.measure_hot_path(gpu)
-        sizes = batch.choose_sizes(gpu.device, all_sizes=all_sizes)
-        measured = batch.measure_batches(gpu, sizes)
-        rows = list(show_progress(measured, 2 * len(sizes), "batches"))
-    content = {
-        "rows": [dataclasses.asdict(row) for row in rows],
-        "hot_path": [dataclasses.asdict(each) for each in hot_path],
-    }
-    file = write_json(json_file, gpu.device, content)
-    console.print(_make_batches_table(rows))
-    console.print(_summarize(rows))
-    console.print(_make_hot_path_table(hot_path))
+    print_device(suite.select_device())
+    measured = suite.measure_batches(show_progress, all_sizes=all_sizes)
+    file = write_json(json_file, "batch", measured)
+    console.print(_make_batches_table(measured.rows))
+    console.print(_summarize(measured.rows))
+    console.print(_make_hot_path_table(measured.hot_path))
     file.report()
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 from rich.table import Table
 
-from gpu_executor.bench import buckets
+from gpu_executor.bench import buckets, suite
 from gpu_executor.bench.buckets import NOTHING, BucketRow, SingleTaskRow, Spread
 from gpu_executor.cli.bench_output import json_option, write_json
 from gpu_executor.cli.output import console, format_milliseconds, make_table, show_progress
@@ -19,17 +18,10 @@ from gpu_executor.cli.output import console, format_milliseconds, make_table, sh
 @json_option
 def bench_buckets(json_file: Path | None) -> None:
     """Batches on WebGPU, with and without size buckets."""
-    with buckets.open_setup() as setup:
-        adapter = setup.adapter
-        console.print(f"{adapter.name}, {adapter.backend}, wgpu-py {adapter.wgpu}\n")
-        measured = buckets.measure_batches(setup)
-        rows = list(show_progress(measured, len(buckets.SCENARIOS), "batches"))
-        singles = buckets.measure_single_tasks(setup)
-    content = {
-        "rows": [dataclasses.asdict(row) for row in rows],
-        "singles": [dataclasses.asdict(each) | {"tail": each.tail} for each in singles],
-    }
-    file = write_json(json_file, adapter, content)
+    measured = suite.measure_buckets(show_progress)
+    adapter, rows, singles = measured.device, measured.rows, measured.singles
+    file = write_json(json_file, "buckets", measured)
+    console.print(f"{adapter.name}, {adapter.backend}, wgpu-py {adapter.wgpu}\n")
     console.print(_make_batches_table(rows))
     console.print(_format_batches_legend(rows))
     console.print(_make_single_tasks_table(singles))

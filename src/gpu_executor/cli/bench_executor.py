@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import click
 from rich.table import Table
 
-from gpu_executor.bench import executor
+from gpu_executor.bench import suite
 from gpu_executor.bench.executor import (
     MAP_ELEMENTS,
     MAP_JOBS,
@@ -20,8 +19,6 @@ from gpu_executor.cli.bench_output import (
     json_option,
     print_device,
     print_targets,
-    select_device,
-    targets_as_dicts,
     write_json,
 )
 from gpu_executor.cli.output import (
@@ -30,6 +27,7 @@ from gpu_executor.cli.output import (
     format_milliseconds,
     format_rate,
     make_table,
+    show_progress,
 )
 
 
@@ -37,14 +35,11 @@ from gpu_executor.cli.output import (
 @json_option
 def bench_executor(json_file: Path | None) -> None:
     """GpuExecutor against its backend; jobs of many threads."""
-    device = select_device()
-    print_device(device)
-    measured = executor.measure_executor()
-    targets = executor.check_targets(measured, on_gpu=device.kind != "cpu")
-    content = dataclasses.asdict(measured) | {"aims": targets_as_dicts(targets)}
-    file = write_json(json_file, device, content)
-    console.print(_make_measurement_table(measured))
-    print_targets(targets)
+    print_device(suite.select_device())
+    found = suite.measure_executor(show_progress)
+    file = write_json(json_file, "executor", found)
+    console.print(_make_measurement_table(found.measured))
+    print_targets(found.targets)
     file.report()
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from rich.table import Table
 
-from gpu_executor.bench import fields, product_comparison
+from gpu_executor.bench import suite
 from gpu_executor.bench.fields import FieldRow
 from gpu_executor.bench.product_comparison import ProductComparison
 from gpu_executor.cli.bench_output import (
     json_option,
     print_device,
     print_targets,
-    targets_as_dicts,
     write_json,
 )
 from gpu_executor.cli.output import (
@@ -27,7 +25,6 @@ from gpu_executor.cli.output import (
     make_table,
     show_progress,
 )
-from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 LEGEND = (
     "Products, squares and additions read operands from device memory and write results to it. In "
@@ -51,28 +48,16 @@ LEGEND = (
 @json_option
 def bench_fields(count: int | None, json_file: Path | None) -> None:
     """Operations of every field; products of other packages."""
-    with PersistentVulkanBackend() as gpu:
-        print_device(gpu.device)
-        measured = fields.measure_fields(gpu, fields.choose_sizes(gpu.device))
-        rows = list(show_progress(measured, len(fields.FIELDS), "fields"))
-        count = count or product_comparison.choose_count(gpu.device)
-        products = product_comparison.compare_products(gpu, count)
-    targets = [
-        *fields.check_targets(rows, gpu.device),
-        *product_comparison.check_targets(products, gpu.device),
-    ]
-    content = {
-        "rows": [dataclasses.asdict(row) for row in rows],
-        "products": dataclasses.asdict(products),
-        "aims": targets_as_dicts(targets),
-    }
-    file = write_json(json_file, gpu.device, content)
+    print_device(suite.select_device())
+    measured = suite.measure_fields(show_progress, count=count)
+    rows, products = measured.rows, measured.products
+    file = write_json(json_file, "fields", measured)
     console.print(_make_rates_table(rows))
     console.print(_make_bandwidth_table(rows))
     console.print(_make_reductions_table(rows))
     console.print(LEGEND)
     console.print(_make_products_table(products))
-    print_targets(targets, products.absent)
+    print_targets(measured.targets, products.absent)
     file.report()
 
 

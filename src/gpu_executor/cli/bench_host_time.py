@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from gpu_executor.bench import host_time
+from gpu_executor.bench.suite import MeasuredTables
+from gpu_executor.bench.targets import targets_as_dicts
 from gpu_executor.cli.bench_output import (
     json_option,
     print_device,
     print_targets,
-    targets_as_dicts,
     write_json,
 )
 from gpu_executor.cli.output import console, make_table
@@ -41,4 +42,4 @@ def bench_host_time(json_file: Path | None) -> None:
             "rows": [dataclasses.asdict(row) for row in rows],
             "aims": targets_as_dicts(targets),
         }
-        write_json(json_file, device, content)
+        write_json(json_file, "host-time", MeasuredTables(device, content))

@@ -10,11 +10,12 @@ from rich.table import Table
 
 from gpu_executor.bench import kernels
 from gpu_executor.bench.kernels import KernelMeasurement
+from gpu_executor.bench.suite import MeasuredTables
+from gpu_executor.bench.targets import targets_as_dicts
 from gpu_executor.cli.bench_output import (
     json_option,
     print_device,
     print_targets,
-    targets_as_dicts,
     write_json,
 )
 from gpu_executor.cli.output import console, format_milliseconds, make_table
@@ -45,7 +46,7 @@ def bench_kernels(json_file: Path | None) -> None:
     print_targets(targets)
     if json_file is not None:
         content = dataclasses.asdict(measured) | {"aims": targets_as_dicts(targets)}
-        write_json(json_file, gpu.device, content)
+        write_json(json_file, "kernels", MeasuredTables(gpu.device, content))
 
 
 def _make_table(measured: KernelMeasurement) -> Table:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import click
 from rich.table import Table
 
-from gpu_executor import kzg
 from gpu_executor.bench import kzg as bench
+from gpu_executor.bench import suite
 from gpu_executor.bench.kzg import KzgRow, StageRow
 from gpu_executor.cli.bench_output import (
     break_line,
@@ -19,11 +17,9 @@ from gpu_executor.cli.bench_output import (
     json_option,
     print_device,
     print_targets,
-    targets_as_dicts,
     write_json,
 )
 from gpu_executor.cli.output import console, make_table, show_progress
-from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 LEGEND = (
     "ms: the median of calls from bytes to bytes; first: the first call, which makes tables and "
@@ -58,31 +54,17 @@ def bench_kzg(
     json_file: Path | None,
 ) -> None:
     """KZG functions by batch size, beside ckzg."""
-    with PersistentVulkanBackend() as gpu, kzg.load_trusted_setup(path, gpu=gpu) as setup:
-        device = gpu.device
-        print_device(device)
-        sizes = batches or (bench.BATCHES_ON_CPU if device.kind == "cpu" else bench.BATCHES)
-        with bench.open_peer(path) if peer else nullcontext() as other:
-            chosen = functions or tuple(bench.FUNCTIONS)
-            measured = bench.measure_kzg(setup, sizes, other, chosen)
-            times = list(show_progress(measured, len(sizes), "batches"))
-        stages = [each.stages for each in times if each.stages is not None]
-        rate = bench.measure_product_rate(gpu) if stages else None
-    rows = [row for each in times for row in each.rows]
-    targets = bench.check_targets(rows, device)
-    content = {
-        "rows": [dataclasses.asdict(row) for row in rows],
-        "stages": [dataclasses.asdict(row) for row in stages],
-        "device_products_per_second": rate,
-        "aims": targets_as_dicts(targets),
-    }
-    file = write_json(json_file, device, content)
-    console.print(_make_table(rows))
+    print_device(suite.select_device())
+    measured = suite.measure_kzg(
+        show_progress, path=path, batches=batches, functions=functions, peer=peer
+    )
+    file = write_json(json_file, "kzg", measured)
+    console.print(_make_table(measured.rows))
     console.print(LEGEND)
-    if rate is not None:
-        console.print(_make_stages_table(stages, rate))
+    if measured.product_rate is not None:
+        console.print(_make_stages_table(measured.stages, measured.product_rate))
         console.print(STAGES_LEGEND)
-    print_targets(targets)
+    print_targets(measured.targets)
     file.report()
 
 

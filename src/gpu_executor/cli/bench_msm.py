@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 from rich.table import Table
 
-from gpu_executor.bench import curve_pipelines, msm
+from gpu_executor.bench import msm, suite
 from gpu_executor.bench.msm import CurveTimes
 from gpu_executor.cli.bench_output import (
     break_line,
@@ -17,12 +16,10 @@ from gpu_executor.cli.bench_output import (
     json_option,
     print_device,
     print_targets,
-    targets_as_dicts,
     write_json,
 )
 from gpu_executor.cli.output import console, make_table, show_progress
 from gpu_executor.curves.parameters import NAMES
-from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 SIZES_LEGEND = (
     "Points are on the device. ms: the median of calls from scalars in NumPy memory to an affine "
@@ -66,23 +63,10 @@ STAGES = ("limb form", "digits", "sort", "accumulate", "combine", "reduce", "joi
 @json_option
 def bench_msm(largest: int | None, curves: tuple[str, ...], json_file: Path | None) -> None:
     """Multi-scalar multiplications by curve, size and stage."""
-    with PersistentVulkanBackend() as gpu:
-        print_device(gpu.device)
-        begun = msm.measure_msms(gpu, msm.choose_sizes(gpu.device, largest), curves)
-        measured = list(show_progress(begun, len(curves), "curves"))
-    targets = msm.check_targets(measured, gpu.device)
-    compiled: dict[str, dict[str, float]] = {}
-    if gpu.device.kind == "cpu":
-        timed = curve_pipelines.measure_compile_times(curves)
-        compiled.update(zip(curves, show_progress(timed, len(curves), "pipelines"), strict=True))
-        for curve, seconds in compiled.items():
-            targets += curve_pipelines.check_targets(curve, seconds)
-    content = {
-        "curves": [dataclasses.asdict(each) for each in measured],
-        "compile_s": compiled,
-        "aims": targets_as_dicts(targets),
-    }
-    file = write_json(json_file, gpu.device, content)
+    print_device(suite.select_device())
+    found = suite.measure_msms(show_progress, largest=largest, curves=curves)
+    measured, compiled = found.curves, found.compiled
+    file = write_json(json_file, "msm", found)
     for table, legend in (
         (_make_sizes_table(measured), SIZES_LEGEND),
         (_make_stages_table(measured), STAGES_LEGEND),
@@ -94,7 +78,7 @@ def bench_msm(largest: int | None, curves: tuple[str, ...], json_file: Path | No
     if compiled:
         console.print(_make_compile_table(compiled))
         console.print(COMPILE_LEGEND)
-    print_targets(targets)
+    print_targets(found.targets)
     file.report()
 
 

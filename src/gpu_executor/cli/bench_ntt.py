@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from rich.table import Table
 
-from gpu_executor.bench import transform_comparison, transforms
+from gpu_executor.bench import suite, transforms
 from gpu_executor.bench.transform_comparison import TransformComparison
 from gpu_executor.bench.transforms import TransformRow
 from gpu_executor.cli.bench_output import (
     json_option,
     print_device,
     print_targets,
-    targets_as_dicts,
     write_json,
 )
 from gpu_executor.cli.output import console, format_milliseconds, make_table, show_progress
-from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 LEGEND = (
     "The first four times are of device arrays: transforms from natural to bit-reversed or natural "
@@ -42,33 +39,15 @@ LEGEND = (
 @json_option
 def bench_ntt(largest: int | None, json_file: Path | None) -> None:
     """Number-theoretic transforms, ours and other packages'."""
-    with PersistentVulkanBackend() as gpu:
-        print_device(gpu.device)
-        sizes = transforms.choose_sizes(gpu.device, largest)
-        measured = transforms.measure_transforms(gpu, sizes)
-        by_field = list(show_progress(measured, len(transforms.FIELDS), "fields"))
-        comparisons, absent = transform_comparison.compare_transforms(
-            gpu, transform_comparison.choose_sizes(gpu.device)
-        )
-    rows = [row for field_rows in by_field for row in field_rows]
-    targets = transforms.check_targets(rows, gpu.device)
-    growth = transforms.compute_growth(rows)
-    content = {
-        "rows": [
-            dataclasses.asdict(row) | {"growth": grown}
-            for row, grown in zip(rows, growth, strict=True)
-        ],
-        "duels": [dataclasses.asdict(each) for each in comparisons],
-        "absent": absent,
-        "aims": targets_as_dicts(targets),
-    }
-    file = write_json(json_file, gpu.device, content)
-    for field_rows in by_field:
+    print_device(suite.select_device())
+    measured = suite.measure_transforms(show_progress, largest=largest)
+    file = write_json(json_file, "ntt", measured)
+    for field_rows in measured.by_field:
         console.print(_make_transforms_table(field_rows))
     console.print(LEGEND)
-    if comparisons:
-        console.print(_make_comparisons_table(comparisons))
-    print_targets(targets, absent)
+    if measured.comparisons:
+        console.print(_make_comparisons_table(measured.comparisons))
+    print_targets(measured.targets, measured.absent)
     file.report()
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from rich.table import Table
 
-from gpu_executor.bench import first_call, overhead, persistent
+from gpu_executor.bench import suite
 from gpu_executor.bench.first_call import FirstCallTimes
 from gpu_executor.bench.overhead import KernelRate, Overhead
 from gpu_executor.bench.persistent import PersistentRow
-from gpu_executor.cli.bench_output import json_option, print_device, select_device, write_json
+from gpu_executor.cli.bench_output import json_option, print_device, write_json
 from gpu_executor.cli.output import (
     console,
     format_count,
@@ -22,7 +21,6 @@ from gpu_executor.cli.output import (
     make_table,
     show_progress,
 )
-from gpu_executor.settings import Settings
 from gpu_executor.telemetry.stages import STAGES
 
 STAGE_HEADINGS = {"descriptors": "sets", "recording": "record"}
@@ -38,26 +36,15 @@ OVERHEAD_LEGEND = (
 @json_option
 def bench_persistent(json_file: Path | None) -> None:
     """One-shot and persistent calls, their floors, kernels."""
-    device = select_device()
-    print_device(device)
-    rows = list(show_progress(persistent.measure_sizes(), len(persistent.SIZES), "sizes"))
-    print_comparison(rows)
-    console.print(_make_stages_table(rows))
-    settings = Settings.from_environment()
-    overheads = [overhead.measure_small_call(settings), overhead.measure_medium_call(settings)]
-    console.print(_make_overheads_table(overheads))
+    print_device(suite.select_device())
+    measured = suite.measure_persistent(show_progress)
+    file = write_json(json_file, "persistent", measured)
+    print_comparison(measured.rows)
+    console.print(_make_stages_table(measured.rows))
+    console.print(_make_overheads_table(measured.ratios))
     console.print(OVERHEAD_LEGEND)
-    rates = list(show_progress(overhead.measure_kernel_rates(settings), 6, "kernels"))
-    console.print(_make_rates_table(rates))
-    first = first_call.measure_first_calls()
-    measured = {
-        "rows": [dataclasses.asdict(row) for row in rows],
-        "ratios": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in overheads],
-        "rates": [dataclasses.asdict(rate) for rate in rates],
-        "first_call_of_a_process": dataclasses.asdict(first),
-    }
-    file = write_json(json_file, device, measured)
-    console.print(_describe_first_call(first))
+    console.print(_make_rates_table(measured.rates))
+    console.print(_describe_first_call(measured.first))
     file.report()
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import click
 from rich.table import Table
 
-from gpu_executor.bench import stream
+from gpu_executor.bench import stream, suite
 from gpu_executor.bench.stream import StreamMeasurement
 from gpu_executor.cli.bench_output import json_option, print_device, write_json
 from gpu_executor.cli.output import (
@@ -20,7 +19,6 @@ from gpu_executor.cli.output import (
     show_progress,
 )
 from gpu_executor.device_info import DeviceInfo
-from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 LEGEND = (
     "of the limit: the rate over that of copies in both directions at once, without a kernel.\n"
@@ -38,15 +36,11 @@ LEGEND = (
 @json_option
 def bench_stream(count: int | None, json_file: Path | None) -> None:
     """Streamed additions against copies of the same bytes."""
-    with PersistentVulkanBackend() as gpu:
-        print_device(gpu.device)
-        count = count or stream.choose_count(gpu.device)
-        measured = stream.measure_streams(
-            gpu, count, lambda rounds: show_progress(rounds, stream.ROUNDS, "rounds")
-        )
-    file = write_json(json_file, gpu.device, dataclasses.asdict(measured))
-    console.print(_make_copies_table(measured))
-    console.print(_make_streams_table(measured, gpu.device))
+    print_device(suite.select_device())
+    found = suite.measure_stream(show_progress, count=count)
+    file = write_json(json_file, "stream", found)
+    console.print(_make_copies_table(found.measured))
+    console.print(_make_streams_table(found.measured, found.device))
     console.print(LEGEND)
     file.report()
 

@@ -1,0 +1,100 @@
+"""Comparison of two runs: which figures changed by more than they vary within a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gpu_executor.bench.results import RATES, TIMES, BenchmarkRun, Series
+
+MIN_SAMPLES = 3
+"""Figures with fewer samples have no spread and are not judged."""
+Verdict = Literal["faster", "slower", "same", "not judged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One figure in both runs."""
+
+    benchmark: str
+    before: Series
+    after: Series
+
+    @property
+    def speed(self) -> float:
+        """The speed of the second run over that of the first: above 1 is faster."""
+        times = self.before.unit in TIMES
+        first, second = (self.after, self.before) if times else (self.before, self.after)
+        return second.value / first.value if first.value else float("nan")
+
+    @property
+    def verdict(self) -> Verdict:
+        """A figure changed if the quartiles of the two runs do not overlap."""
+        if min(len(each.samples) for each in (self.before, self.after)) < MIN_SAMPLES:
+            return "not judged"
+        (low, high), (low_after, high_after) = self.before.quartiles, self.after.quartiles
+        if low <= high_after and low_after <= high:
+            return "same"
+        return "faster" if self.speed > 1 else "slower"
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """All figures of two runs; ratios are left out, because their times are compared."""
+
+    changes: list[Change]
+    only_before: int
+    """Figures that only the first run has."""
+    only_after: int
+    differences: list[tuple[str, str, str]]
+    """What differs in the environments: a name, and the values of both runs."""
+
+    def select(self, *verdicts: Verdict) -> list[Change]:
+        """The changes with one of the verdicts, the largest first."""
+        chosen = (each for each in self.changes if each.verdict in verdicts)
+        return sorted(chosen, key=lambda each: max(each.speed, 1 / each.speed), reverse=True)
+
+
+def compare_runs(before: BenchmarkRun, after: BenchmarkRun) -> RunComparison:
+    """Compare all times and rates that both runs have."""
+    first, second = (dict(_list_figures(run)) for run in (before, after))
+    changes = [
+        Change(name[0], series, second[name]) for name, series in first.items() if name in second
+    ]
+    return RunComparison(
+        changes,
+        len(first.keys() - second.keys()),
+        len(second.keys() - first.keys()),
+        list(_list_differences(before, after)),
+    )
+
+
+def _list_figures(run: BenchmarkRun) -> Iterator[tuple[tuple[Any, ...], Series]]:
+    for name, result in run.benchmarks.items():
+        for series in result.series:
+            if series.unit in TIMES | RATES and series.value > 0:
+                yield (name, *series.identity), series
+
+
+def _list_differences(before: BenchmarkRun, after: BenchmarkRun) -> Iterator[tuple[str, str, str]]:
+    first, second = _describe(before), _describe(after)
+    for name, value in first.items():
+        if value != second.get(name):
+            yield name, str(value), str(second.get(name))
+
+
+def _describe(run: BenchmarkRun) -> dict[str, Any]:
+    """What may explain a difference: device, driver, machine, commit, settings."""
+    environment, device = run.environment, run.device
+    machine = {name: value for name, value in environment["machine"].items() if name != "packages"}
+    return {
+        "device": device.get("name"),
+        "driver": device.get("driver_version"),
+        "version": environment["version"],
+        "commit": environment["commit"],
+        "quick": run.quick,
+        **machine,
+        **environment["machine"]["packages"],
+        **{f"setting {name}": value for name, value in environment["settings"].items()},
+    }

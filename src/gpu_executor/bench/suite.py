@@ -1,0 +1,455 @@
+"""All benchmarks of `gpu-executor bench all`: what each measures in full and in a quick run.
+
+A function `measure_*` makes all measurements of one benchmark and returns them in one dataclass,
+whose method `tables` lists them for JSON. The single commands call the same functions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from gpu_executor import kzg as kzg_package
+from gpu_executor.bench import (
+    batch,
+    buckets,
+    curve_pipelines,
+    executor,
+    fields,
+    first_call,
+    kzg,
+    msm,
+    overhead,
+    persistent,
+    product_comparison,
+    stream,
+    transform_comparison,
+    transforms,
+)
+from gpu_executor.bench.results import BenchmarkResult, DescribedDevice
+from gpu_executor.bench.targets import Target, targets_as_dicts
+from gpu_executor.bench.timing import DEFAULT_BUDGET, TimingBudget
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.fields import BABYBEAR, BLS12_381_FQ, BLS12_381_FR, GOLDILOCKS, Field
+from gpu_executor.settings import Settings
+from gpu_executor.vulkan.instance import Instance, choose_device
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+
+Item = TypeVar("Item")
+
+
+class Watch(Protocol):
+    """Yields the items and shows a progress bar; `total` is their number."""
+
+    def __call__(self, items: Iterable[Item], total: int, what: str) -> Iterator[Item]: ...
+
+
+class Measurement(Protocol):
+    """All measurements of one benchmark."""
+
+    @property
+    def device(self) -> DescribedDevice: ...
+
+    def tables(self) -> dict[str, Any]:
+        """The tables of the JSON file."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTables:
+    """Measurements that are their tables."""
+
+    device: DescribedDevice
+    content: dict[str, Any]
+
+    def tables(self) -> dict[str, Any]:
+        return self.content
+
+
+QUICK_BUDGET = TimingBudget(warm_up=0.1, round=0.01, max_rounds=5, per_function=0.1)
+QUICK_FIELDS = (BLS12_381_FQ, BLS12_381_FR, GOLDILOCKS, BABYBEAR)
+QUICK_TRANSFORMED = (BLS12_381_FR, BABYBEAR)
+QUICK_SIZES = (64, 1 << 10, 1 << 12, 1 << 14, 1 << 16)
+QUICK_BATCH_SIZES, QUICK_JOBS = (1 << 12, 1 << 14, 1 << 16), (2, 4, 8)
+QUICK_SECONDS = 0.3
+"""The time of each size, batch or scenario in a quick run."""
+QUICK_STREAM = 1 << 18, 5
+"""Elements and rounds."""
+QUICK_LARGEST_TRANSFORM, QUICK_LARGEST_MSM = 14, 6
+"""log2 of the largest size on a software device."""
+QUICK_KZG = ("commitments", "cells", "verification of blobs")
+"""Functions that compile few pipelines."""
+
+
+def select_device() -> DeviceInfo:
+    """Return the device that backends open: the best, or the one that GPU_DEVICE selects."""
+    instance = Instance()
+    try:
+        return choose_device(instance.devices(), Settings.from_environment().device)[1]
+    finally:
+        instance.close()
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentMeasurement:
+    """One-shot and persistent calls, their floors, kernels alone, first calls."""
+
+    device: DeviceInfo
+    rows: list[persistent.PersistentRow]
+    ratios: list[overhead.Overhead]
+    rates: list[overhead.KernelRate]
+    first: first_call.FirstCallTimes
+
+    def tables(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "ratios": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in self.ratios],
+            "rates": self.rates,
+            "first_call_of_a_process": self.first,
+        }
+
+
+def measure_persistent(watch: Watch, *, quick: bool = False) -> PersistentMeasurement:
+    """Measure calls by size, then their floors, kernels and the first call of a process."""
+    settings = Settings.from_environment()
+    sizes = QUICK_SIZES if quick else persistent.SIZES
+    budget = QUICK_SECONDS if quick else persistent.BUDGET
+    rows = watch((persistent.measure_size(each, budget) for each in sizes), len(sizes), "sizes")
+    measures = overhead.measure_small_call, overhead.measure_medium_call
+    calls = watch((each(settings) for each in measures), len(measures), "floors")
+    rates = watch(overhead.measure_kernel_rates(settings), 6, "kernels")
+    pairs = 1 if quick else first_call.PROCESSES
+    return PersistentMeasurement(
+        select_device(),
+        list(rows),
+        list(calls),
+        list(rates),
+        first_call.measure_first_calls(pairs),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMeasurement:
+    """Batches by size and number of jobs, the host time of a piece, and timelines."""
+
+    device: DeviceInfo
+    rows: list[batch.BatchRow]
+    hot_path: list[batch.HotPath]
+    timelines: list[batch.BatchTimeline]
+
+    def tables(self) -> dict[str, Any]:
+        return {"rows": self.rows, "hot_path": self.hot_path, "timelines": self.timelines}
+
+
+def measure_batches(
+    watch: Watch, *, quick: bool = False, all_sizes: bool = False
+) -> BatchMeasurement:
+    """Measure the host time of a piece, then batches; record the timeline of a batch."""
+    with PersistentVulkanBackend() as gpu:
+        hot_path = batch.measure_hot_path(gpu)
+        sizes = batch.choose_sizes(gpu.device, all_sizes=all_sizes)
+        if quick:
+            sizes = [(size, jobs) for size in QUICK_BATCH_SIZES for jobs in QUICK_JOBS]
+        seconds = QUICK_SECONDS if quick else batch.ROW_SECONDS
+        rows = watch(batch.measure_batches(gpu, sizes, seconds), 2 * len(sizes), "batches")
+        return BatchMeasurement(gpu.device, list(rows), hot_path, batch.record_timelines(gpu))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedAdditions:
+    """Streamed additions and copies alone."""
+
+    device: DeviceInfo
+    measured: stream.StreamMeasurement
+
+    def tables(self) -> dict[str, Any]:
+        return {
+            each.name: getattr(self.measured, each.name)
+            for each in dataclasses.fields(self.measured)
+        }
+
+
+def measure_stream(
+    watch: Watch, *, quick: bool = False, count: int | None = None
+) -> StreamedAdditions:
+    """Measure additions of `count` elements, and copies of the same bytes."""
+    with PersistentVulkanBackend() as gpu:
+        elements, rounds = count or stream.choose_count(gpu.device), stream.ROUNDS
+        if quick:
+            elements, rounds = QUICK_STREAM
+        measured = stream.measure_streams(
+            gpu, elements, lambda each: watch(each, rounds, "rounds"), rounds
+        )
+        return StreamedAdditions(gpu.device, measured)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketMeasurement:
+    """Batches on WebGPU with and without size buckets, and single tasks."""
+
+    device: buckets.AdapterInfo
+    rows: list[buckets.BucketRow]
+    singles: list[buckets.SingleTaskRow]
+
+    def tables(self) -> dict[str, Any]:
+        singles = [dataclasses.asdict(each) | {"tail": each.tail} for each in self.singles]
+        return {"rows": self.rows, "singles": singles}
+
+
+def measure_buckets(watch: Watch, *, quick: bool = False) -> BucketMeasurement:
+    """Measure every scenario, then single tasks."""
+    seconds = (QUICK_SECONDS,) * 2 if quick else (buckets.ROW_SECONDS, buckets.SINGLE_SECONDS)
+    with buckets.open_setup() as setup:
+        scenarios = buckets.SCENARIOS
+        measured = buckets.measure_batches(setup, scenarios, budget=seconds[0])
+        rows = list(watch(measured, len(scenarios), "batches"))
+        singles = buckets.measure_single_tasks(setup, budget=seconds[1])
+        return BucketMeasurement(setup.adapter, rows, singles)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMeasurement:
+    """Operations of fields, and products of other packages."""
+
+    device: DeviceInfo
+    rows: list[fields.FieldRow]
+    products: product_comparison.ProductComparison
+    targets: list[Target]
+
+    def tables(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "products": self.products,
+            "aims": targets_as_dicts(self.targets),
+        }
+
+
+def measure_fields(
+    watch: Watch, *, quick: bool = False, count: int | None = None
+) -> FieldMeasurement:
+    """Measure every field, then `count` products beside other packages."""
+    with PersistentVulkanBackend() as gpu:
+        chosen, budget = (QUICK_FIELDS, QUICK_BUDGET) if quick else (fields.FIELDS, DEFAULT_BUDGET)
+        measured = fields.measure_fields(gpu, fields.choose_sizes(gpu.device), chosen, budget)
+        rows = list(watch(measured, len(chosen), "fields"))
+        count = count or product_comparison.choose_count(gpu.device)
+        products = product_comparison.compare_products(gpu, count)
+    targets = [
+        *fields.check_targets(rows, gpu.device),
+        *product_comparison.check_targets(products, gpu.device),
+    ]
+    return FieldMeasurement(gpu.device, rows, products, targets)
+
+
+@dataclass(frozen=True, slots=True)
+class TransformMeasurement:
+    """Number-theoretic transforms, and those of other packages."""
+
+    device: DeviceInfo
+    by_field: list[list[transforms.TransformRow]]
+    comparisons: list[transform_comparison.TransformComparison]
+    absent: list[str]
+    """Packages that are not installed."""
+    targets: list[Target]
+
+    @property
+    def rows(self) -> list[transforms.TransformRow]:
+        return [row for rows in self.by_field for row in rows]
+
+    def tables(self) -> dict[str, Any]:
+        growth = transforms.compute_growth(self.rows)
+        return {
+            "rows": [
+                dataclasses.asdict(row) | {"growth": grown}
+                for row, grown in zip(self.rows, growth, strict=True)
+            ],
+            "duels": self.comparisons,
+            "absent": self.absent,
+            "aims": targets_as_dicts(self.targets),
+        }
+
+
+def measure_transforms(
+    watch: Watch, *, quick: bool = False, largest: int | None = None
+) -> TransformMeasurement:
+    """Measure every field up to 2^largest elements, then compare with other packages."""
+    with PersistentVulkanBackend() as gpu:
+        chosen: Sequence[Field] = transforms.FIELDS
+        budget = DEFAULT_BUDGET
+        if quick:
+            chosen, budget = QUICK_TRANSFORMED, QUICK_BUDGET
+            largest = QUICK_LARGEST_TRANSFORM if gpu.device.kind == "cpu" else None
+        sizes = transforms.choose_sizes(gpu.device, largest)
+        measured = transforms.measure_transforms(gpu, sizes, chosen, budget)
+        by_field = list(watch(measured, len(chosen), "fields"))
+        comparisons, absent = transform_comparison.compare_transforms(
+            gpu, transform_comparison.choose_sizes(gpu.device)
+        )
+    rows = [row for field_rows in by_field for row in field_rows]
+    targets = transforms.check_targets(rows, gpu.device)
+    return TransformMeasurement(gpu.device, by_field, comparisons, absent, targets)
+
+
+@dataclass(frozen=True, slots=True)
+class MsmMeasurement:
+    """Multi-scalar multiplications, and compile times on a software device."""
+
+    device: DeviceInfo
+    curves: list[msm.CurveTimes]
+    compiled: dict[str, dict[str, float]]
+    """Seconds by curve and pipeline."""
+    targets: list[Target]
+
+    def tables(self) -> dict[str, Any]:
+        return {
+            "curves": self.curves,
+            "compile_s": self.compiled,
+            "aims": targets_as_dicts(self.targets),
+        }
+
+
+def measure_msms(
+    watch: Watch,
+    *,
+    quick: bool = False,
+    largest: int | None = None,
+    curves: Sequence[str] = msm.CURVES,
+) -> MsmMeasurement:
+    """Measure the curves up to 2^largest points. A quick run compiles no pipelines twice."""
+    with PersistentVulkanBackend() as gpu:
+        on_cpu = gpu.device.kind == "cpu"
+        if quick:
+            curves, largest = msm.CURVES[:1], QUICK_LARGEST_MSM if on_cpu else None
+        begun = msm.measure_msms(gpu, msm.choose_sizes(gpu.device, largest), curves)
+        measured = list(watch(begun, len(curves), "curves"))
+    targets = msm.check_targets(measured, gpu.device)
+    compiled: dict[str, dict[str, float]] = {}
+    if on_cpu and not quick:
+        timed = curve_pipelines.measure_compile_times(curves)
+        compiled.update(zip(curves, watch(timed, len(curves), "pipelines"), strict=True))
+        for curve, seconds in compiled.items():
+            targets += curve_pipelines.check_targets(curve, seconds)
+    return MsmMeasurement(gpu.device, measured, compiled, targets)
+
+
+@dataclass(frozen=True, slots=True)
+class KzgMeasurement:
+    """KZG functions by batch size, and the stages of cells with proofs."""
+
+    device: DeviceInfo
+    rows: list[kzg.KzgRow]
+    stages: list[kzg.StageRow]
+    product_rate: float | None
+    """Products per second in chains; None if no stages were measured."""
+    targets: list[Target]
+
+    def tables(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "stages": self.stages,
+            "device_products_per_second": self.product_rate,
+            "aims": targets_as_dicts(self.targets),
+        }
+
+
+def measure_kzg(
+    watch: Watch,
+    *,
+    quick: bool = False,
+    path: Path | None = None,
+    batches: Sequence[int] = (),
+    functions: Sequence[str] = (),
+    peer: bool = True,
+) -> KzgMeasurement:
+    """Measure the functions, all by default, with the setup of a file, or else mainnet's."""
+    with PersistentVulkanBackend() as gpu, kzg_package.load_trusted_setup(path, gpu=gpu) as setup:
+        on_cpu = gpu.device.kind == "cpu"
+        sizes = batches or (kzg.BATCHES_ON_CPU if on_cpu else kzg.BATCHES)
+        chosen = functions or (QUICK_KZG if quick and on_cpu else tuple(kzg.FUNCTIONS))
+        with kzg.open_peer(path) if peer else nullcontext() as other:
+            measured = kzg.measure_kzg(setup, sizes, other, chosen)
+            times = list(watch(measured, len(sizes), "batches"))
+        stages = [each.stages for each in times if each.stages is not None]
+        rate = kzg.measure_product_rate(gpu) if stages else None
+    rows = [row for each in times for row in each.rows]
+    return KzgMeasurement(gpu.device, rows, stages, rate, kzg.check_targets(rows, gpu.device))
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorTimes:
+    """GpuExecutor beside its backend."""
+
+    device: DeviceInfo
+    measured: executor.ExecutorMeasurement
+    targets: list[Target]
+
+    def tables(self) -> dict[str, Any]:
+        return {"calls": self.measured, "aims": targets_as_dicts(self.targets)}
+
+
+def measure_executor(_watch: Watch, *, quick: bool = False) -> ExecutorTimes:
+    """Measure small calls, many jobs, and jobs of many threads."""
+    device = select_device()
+    measured = (
+        executor.measure_executor(jobs=200, small_jobs=100, rounds=3, budget=QUICK_SECONDS)
+        if quick
+        else executor.measure_executor()
+    )
+    targets = executor.check_targets(measured, on_gpu=device.kind != "cpu")
+    return ExecutorTimes(device, measured, targets)
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A benchmark of the suite."""
+
+    name: str
+    what: str
+    measure: Callable[..., Measurement]
+    """Takes a `Watch` and `quick`."""
+    extra: str | None = None
+    """The extra of the package that the benchmark needs."""
+    modules: tuple[str, ...] = ()
+    """The modules that the extra installs."""
+
+    def list_missing(self) -> list[str]:
+        """The modules that are not installed."""
+        return [name for name in self.modules if importlib.util.find_spec(name) is None]
+
+    def run(self, watch: Watch, *, quick: bool) -> BenchmarkResult:
+        """Measure. A missing extra or an error is a result too: the others still run."""
+        if missing := self.list_missing():
+            return BenchmarkResult.without(
+                "skipped",
+                f"not installed: {', '.join(missing)}; pip install 'gpu-executor[{self.extra}]'",
+            )
+        begun = time.perf_counter()
+        try:
+            measured = self.measure(watch, quick=quick)
+        except Exception as error:
+            seconds = time.perf_counter() - begun
+            return BenchmarkResult.without("failed", f"{type(error).__name__}: {error}", seconds)
+        seconds = time.perf_counter() - begun
+        return BenchmarkResult.of(measured.device, measured.tables(), seconds)
+
+
+KZG_MODULES = ("eth_account", "py_arkworks_bls12381")
+BENCHMARKS: Mapping[str, Benchmark] = {
+    each.name: each
+    for each in (
+        Benchmark("persistent", "one-shot and persistent calls", measure_persistent),
+        Benchmark("batch", "sequential and pipelined batches", measure_batches),
+        Benchmark("stream", "streams against the bus", measure_stream),
+        Benchmark("buckets", "size buckets on WebGPU", measure_buckets, "webgpu", ("wgpu",)),
+        Benchmark("fields", "field operations", measure_fields),
+        Benchmark("ntt", "number-theoretic transforms", measure_transforms),
+        Benchmark("msm", "multi-scalar multiplications", measure_msms),
+        Benchmark("kzg", "KZG functions", measure_kzg, "kzg", KZG_MODULES),
+        Benchmark("executor", "GpuExecutor beside its backend", measure_executor),
+    )
+}

@@ -1,0 +1,148 @@
+"""`gpu-executor bench all`: every benchmark of the suite, into one file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gpu_executor.bench.results import (
+    BenchmarkResult,
+    BenchmarkRun,
+    describe_environment,
+    read_run,
+)
+from gpu_executor.bench.suite import BENCHMARKS, Item, select_device
+from gpu_executor.cli.bench_output import json_option, print_device
+from gpu_executor.cli.output import JsonFile, console, make_table
+from gpu_executor.files import write_atomically
+
+SAME = ("version", "commit", "machine", "device", "settings")
+"""What must be the same for a run to be resumed."""
+
+
+class SuiteProgress:
+    """A bar for all benchmarks, and one for the steps of the benchmark that runs."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress = progress
+        self._all = progress.add_task("all benchmarks", total=total)
+        self._name = ""
+
+    def begin(self, name: str) -> None:
+        self._name = name
+        self._progress.update(self._all, description=f"all benchmarks, now {name}")
+
+    def end(self) -> None:
+        self._progress.advance(self._all)
+
+    def watch(self, items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+        """Yield the items and show a bar for them."""
+        task = self._progress.add_task(f"{self._name}: {what}", total=total)
+        try:
+            for item in items:
+                self._progress.advance(task)
+                yield item
+        finally:
+            self._progress.remove_task(task)
+
+
+@click.command("all")
+@click.option("--quick", is_flag=True, help="Few sizes and short times.")
+@click.option("--resume", is_flag=True, help="Keep what the file of --json has measured already.")
+@click.option(
+    "--only",
+    "names",
+    type=click.Choice(tuple(BENCHMARKS)),
+    multiple=True,
+    help="Benchmarks; all by default.",
+)
+@json_option
+def bench_all(quick: bool, resume: bool, names: Sequence[str], json_file: Path | None) -> None:
+    """Every benchmark, into one file for compare and report."""
+    device = select_device()
+    run = BenchmarkRun(describe_environment(device), quick)
+    if resume:
+        run = _resume(run, json_file)
+    print_device(device)
+    chosen = [each for name, each in BENCHMARKS.items() if not names or name in names]
+    left = [each for each in chosen if not _is_measured(run, each.name)]
+    for each in chosen:
+        if each not in left:
+            console.print(f"{each.name}: measured at {run.benchmarks[each.name].date}, kept")
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
+        progress = SuiteProgress(bars, len(left))
+        for each in left:
+            progress.begin(each.name)
+            try:
+                result = each.run(progress.watch, quick=quick)
+            except KeyboardInterrupt:
+                if json_file is not None and run.benchmarks:
+                    console.print(f"interrupted; --resume goes on with {json_file}", markup=False)
+                raise
+            run.benchmarks[each.name] = result
+            _save(run, json_file)
+            _print_state(each.name, result)
+            progress.end()
+    file = JsonFile(json_file, run.as_dict())
+    _print_summary(run)
+    file.report()
+    if json_file is not None:
+        console.print(f"`gpu-executor report {json_file} -o report.html` draws it.")
+    if any(result.state == "failed" for result in run.benchmarks.values()):
+        raise SystemExit(1)
+
+
+def _resume(run: BenchmarkRun, path: Path | None) -> BenchmarkRun:
+    """The run that the file has, if it was made under the same conditions."""
+    if path is None:
+        raise click.UsageError("--resume needs --json FILE, the file of the run to go on with")
+    if not path.exists():
+        return run
+    found = read_run(path)
+    different = [name for name in SAME if found.environment[name] != run.environment[name]]
+    if found.quick != run.quick:
+        different.append("--quick")
+    if different:
+        raise click.UsageError(
+            f"{path} cannot be resumed: it differs in {', '.join(different)}. Name another file, "
+            "or measure anew without --resume."
+        )
+    return found
+
+
+def _is_measured(run: BenchmarkRun, name: str) -> bool:
+    return name in run.benchmarks and run.benchmarks[name].state == "measured"
+
+
+def _save(run: BenchmarkRun, path: Path | None) -> None:
+    """Write what there is, so that an interrupted run can be resumed. An error is reported when
+    the run ends."""
+    if path is not None and (path.is_file() or not path.exists()):
+        with contextlib.suppress(OSError):
+            write_atomically(path, json.dumps(run.as_dict()).encode())
+
+
+def _print_state(name: str, result: BenchmarkResult) -> None:
+    took = "" if result.seconds is None else f" in {result.seconds:.0f} s"
+    reason = "" if result.reason is None else f": {result.reason}"
+    console.print(f"{name}: {result.state}{took}{reason}", markup=False)
+
+
+def _print_summary(run: BenchmarkRun) -> None:
+    table = make_table("Benchmarks", "benchmark", "state", "seconds", "figures", "samples")
+    for name, result in run.benchmarks.items():
+        samples = sum(len(series.samples) for series in result.series)
+        table.add_row(
+            name,
+            result.state,
+            "" if result.seconds is None else f"{result.seconds:.0f}",
+            f"{len(result.series):,}",
+            f"{samples:,}",
+        )
+    console.print(table)

@@ -1,0 +1,189 @@
+"""`gpu-executor bench all`: one file for all benchmarks, written as they end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpu_executor.bench import batch, suite
+from gpu_executor.bench.results import BenchmarkResult, read_run
+from gpu_executor.bench.sampled import Sampled
+from gpu_executor.bench.suite import BENCHMARKS, Benchmark, MeasuredTables, Watch
+from gpu_executor.cli import bench_all
+from gpu_executor.cli.main import commands
+from gpu_executor.telemetry.profile import STAGES
+from gpu_executor.vulkan.instance import find_devices
+from gpu_executor.vulkan.persistent import PersistentVulkanBackend
+
+ALL = ["persistent", "batch", "stream", "buckets", "fields", "ntt", "msm", "kzg", "executor"]
+
+
+def watch_nothing(items: Any, _total: int, _what: str) -> Iterator[Any]:
+    yield from items
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, ["bench", "all", *arguments])
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two benchmarks that note their calls; the second fails once."""
+    made: list[str] = []
+
+    def measure_first(watch: Watch, *, quick: bool) -> MeasuredTables:
+        made.append(f"first, quick={quick}")
+        rows = list(watch(({"call_ms": Sampled.median([1, 2, 3])} for _ in range(2)), 2, "rows"))
+        return MeasuredTables(find_devices()[0], {"rows": rows})
+
+    def measure_second(_watch: Watch, *, quick: bool) -> MeasuredTables:
+        made.append(f"second, quick={quick}")
+        if made.count(made[-1]) == 1:
+            raise AssertionError("wrong sums")
+        return MeasuredTables(find_devices()[0], {"rows": []})
+
+    monkeypatch.setattr(
+        bench_all,
+        "BENCHMARKS",
+        {
+            "persistent": Benchmark("persistent", "", measure_first),
+            "batch": Benchmark("batch", "", measure_second),
+            "kzg": Benchmark("kzg", "", measure_second, "kzg", ("no_such_module",)),
+        },
+    )
+    return made
+
+
+def test_the_suite_has_every_benchmark() -> None:
+    assert list(BENCHMARKS) == ALL
+
+
+def test_results_failures_and_missing_extras_are_in_one_file(
+    calls: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "all.json"
+    shown = run("--quick", "--json", str(file))
+    assert shown.exit_code == 1  # one failed
+    assert calls == ["first, quick=True", "second, quick=True"]
+    found = read_run(file)
+    assert found.quick
+    states = {name: (each.state, each.reason) for name, each in found.benchmarks.items()}
+    assert states == {
+        "persistent": ("measured", None),
+        "batch": ("failed", "AssertionError: wrong sums"),
+        "kzg": (
+            "skipped",
+            "not installed: no_such_module; pip install 'gpu-executor[kzg]'",
+        ),
+    }
+    assert [each.samples for each in found.benchmarks["persistent"].series] == [(1, 2, 3)] * 2
+    words = " ".join(shown.output.split())
+    assert "kzg: skipped: not installed: no_such_module" in words
+    assert "batch: failed in 0 s: AssertionError: wrong sums" in words
+
+
+def test_a_run_is_resumed_with_what_is_missing(calls: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    assert run("--json", str(file)).exit_code == 1
+    kept = read_run(file).benchmarks["persistent"]
+    shown = run("--resume", "--json", str(file))
+    assert shown.exit_code == 0, shown.output
+    assert calls == ["first, quick=False", "second, quick=False", "second, quick=False"]
+    assert f"persistent: measured at {kept.date}, kept" in shown.output
+    found = read_run(file).benchmarks
+    assert found["persistent"] == kept
+    assert found["batch"].state == "measured"
+
+
+def test_an_interrupted_run_has_saved_what_had_ended(
+    calls: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = Benchmark.run
+
+    def run_first(self: Benchmark, watch: Watch, *, quick: bool) -> BenchmarkResult:
+        if self.name != "persistent":
+            raise KeyboardInterrupt
+        return measure(self, watch, quick=quick)
+
+    monkeypatch.setattr(Benchmark, "run", run_first)
+    file = tmp_path / "all.json"
+    shown = run("--json", str(file))
+    assert shown.exit_code == 1
+    assert calls == ["first, quick=False"]
+    assert "--resume" in shown.output
+    assert list(read_run(file).benchmarks) == ["persistent"]
+
+
+def test_runs_under_other_conditions_are_not_resumed(calls: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    run("--quick", "--json", str(file))
+    refused = run("--resume", "--json", str(file))
+    assert refused.exit_code == 2
+    assert "cannot be resumed: it differs in --quick" in " ".join(refused.output.split())
+    content = json.loads(file.read_text())
+    content["commit"] = "another"
+    file.write_text(json.dumps(content))
+    refused = run("--quick", "--resume", "--json", str(file))
+    assert "it differs in commit" in " ".join(refused.output.split())
+    assert "--resume needs --json" in run("--resume").output
+    assert len(calls) == 2
+
+
+def test_only_the_named_benchmarks_run(calls: list[str], tmp_path: Path) -> None:
+    assert run("--only", "persistent").exit_code == 0
+    assert calls == ["first, quick=False"]
+
+
+@pytest.mark.slow
+def test_every_benchmark_has_figures_in_a_quick_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The stream, batch and executor benchmarks for real; the others are tested by themselves."""
+    monkeypatch.setattr(suite, "QUICK_SECONDS", 0.01)
+    monkeypatch.setattr(suite, "QUICK_BATCH_SIZES", (256,))
+    monkeypatch.setattr(suite, "QUICK_STREAM", (1_000, 3))
+    file = tmp_path / "all.json"
+    names = "stream", "batch", "executor"
+    begun = time.perf_counter()
+    shown = run(
+        "--quick", "--json", str(file), *(word for name in names for word in ("--only", name))
+    )
+    assert shown.exit_code == 0, shown.output
+    assert time.perf_counter() - begun < 60
+    found = read_run(file).benchmarks
+    assert set(found) == set(names)
+    for result in found.values():
+        assert result.state == "measured" and result.seconds is not None
+        assert max(len(each.samples) for each in result.series) >= 3
+
+
+def test_timelines_show_that_only_pipelined_batches_overlap() -> None:
+    with PersistentVulkanBackend() as gpu:
+        sequential, pipelined = batch.record_timelines(gpu)
+    assert (sequential.mode, pipelined.mode) == ("sequential", "pipelined")
+    for timeline in (sequential, pipelined):
+        assert {span.stage for span in timeline.spans} <= set(STAGES)
+        assert {"fill", "compute", "drain"} <= {span.stage for span in timeline.spans}
+        assert {span.piece for span in timeline.spans} == set(range(timeline.jobs))
+        assert min(span.begin_us for span in timeline.spans) == 0
+        assert all(span.end_us >= span.begin_us for span in timeline.spans)
+    assert not find_overlaps(sequential)
+    assert find_overlaps(pipelined)
+
+
+def find_overlaps(timeline: batch.BatchTimeline) -> list[tuple[int, int]]:
+    """The pairs of jobs of which one was being filled while the other one was on the device."""
+    fills = [span for span in timeline.spans if span.stage == "fill"]
+    on_device = [span for span in timeline.spans if span.stage in STAGES[1:4]]
+    return [
+        (a.piece, b.piece)
+        for a in fills
+        for b in on_device
+        if a.piece != b.piece and a.begin_us < b.end_us and b.begin_us < a.end_us
+    ]
