@@ -56,10 +56,10 @@ class Watched:
         self.threads: dict[str, set[threading.Thread]] = {}
         prepare = Slot.prepare
 
-        def prepared(slot: Slot, call: Any, *more: Any) -> None:
+        def prepared(slot: Slot, call: Any, *more: Any, **options: Any) -> None:
             self._jobs[slot] = call.job
             before.get("prepare", ignore)(call.job)
-            prepare(slot, call, *more)
+            prepare(slot, call, *more, **options)
 
         monkeypatch.setattr(Slot, "prepare", prepared)
         for name in self.begun:

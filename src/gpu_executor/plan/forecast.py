@@ -1,6 +1,7 @@
 """Forecasts: how long a schedule takes on a calibrated device.
 
-    one slot       the stages of a piece (fill, copy in, compute, copy out, drain) run in sequence
+    one slot       the stages of a piece (fill, copy in, compute, copy out, drain) run in sequence,
+                   except that a large fill and its copy to device memory overlap
     several slots  pieces overlap; the slowest of the calling thread, the copy threads and the
                    device sets the throughput, if there are enough slots to keep it busy
 
@@ -14,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from gpu_executor.calibration import LARGE_COPY_BYTES, Calibration
+from gpu_executor.calibration import LARGE_COPY_BYTES, MIN_FILL_BYTES_IN_PARTS, Calibration
 
 MAX_SLOTS = 16
 
@@ -80,8 +81,11 @@ def forecast(
         call = (
             calibration.call_mapped if schedule.path == "host-visible" else calibration.call_staged
         )
-        copies = calibration.estimate_copy(fill_bytes) + calibration.estimate_copy(drain_bytes)
-        return schedule.pieces * (copies + call + device), 1
+        fill = calibration.estimate_copy(fill_bytes)
+        if schedule.path == "device-local" and fill_bytes >= MIN_FILL_BYTES_IN_PARTS:
+            fill -= min(fill, fill_bytes / calibration.copy_in)
+        drain = calibration.estimate_copy(drain_bytes)
+        return schedule.pieces * (fill + drain + call + device), 1
     caller, others = _find_piece_cost(calibration, schedule), 0.0
     for nbytes in (fill_bytes, drain_bytes):
         if nbytes < LARGE_COPY_BYTES:

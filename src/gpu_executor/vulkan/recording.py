@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpu_executor.calibration import LARGE_COPY_BYTES
+from gpu_executor.calibration import LARGE_COPY_BYTES, MIN_FILL_BYTES_IN_PARTS
 from gpu_executor.call import Array
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.plan import QueueUse
@@ -19,6 +20,22 @@ from gpu_executor.vulkan.profile import StageTimestamps
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers, pair_ranges
 from gpu_executor.vulkan.timeline import Submission, Timeline
+
+FILL_PART_BYTES, MAX_FILL_PARTS = 1 << 20, 24
+"""The least bytes of a part of a fill, and the most parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class FillPart:
+    """Elements of one input that the device copies in as soon as the host has filled them."""
+
+    argument: int
+    """The index of the input among those that the caller passes."""
+    start: int
+    view: Array
+    """The elements from `start` on, in mapped memory."""
+    submission: Submission
+    """Copies them to device memory; on the queue of the recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +51,8 @@ class Recording:
     descriptors: DescriptorSet | None = None
     fill_bytes: int = 0
     drain_bytes: int = 0
+    parts: Sequence[FillPart] = ()
+    """All that the host fills, where it is copied in before the other commands are submitted."""
 
     @property
     def large_fill(self) -> bool:
@@ -51,6 +70,8 @@ class PieceCommands:
     """The commands of one piece: copies in, fills, a dispatch, copies out."""
 
     uploads: Sequence[Copy]
+    after_uploads: bool
+    """Whether the dispatch follows copies in, which may be in other command buffers."""
     clears: Sequence[Fill]
     downloads: Sequence[Copy]
     descriptors: DescriptorSet
@@ -84,6 +105,8 @@ class SlotRecorder:
                 self._copies = CommandPool(resources.device, self._upload.family)
                 undo.callback(self._copies.close)
             self._undo = undo.pop_all()
+        self._spare: list[Handle] = []
+        """Command buffers of the compute queue, to be recorded again."""
 
     def record(
         self,
@@ -92,28 +115,59 @@ class SlotRecorder:
         push: bytes,
         buffer_ranges: BufferRanges | None,
         oldest: Recording | None,
+        *,
+        in_parts: bool = False,
     ) -> Recording:
         """Record the commands for `count` elements; `push` are all push constants.
 
-        The command buffers of `oldest` are recorded again.
+        The command buffers of `oldest` are recorded again. `in_parts` lets the device copy a large
+        fill in parts.
         """
         reused: list[Handle] = []
         if oldest is not None:
             reused = [submission.commands for _, submission in oldest.submissions]
             self.release(oldest)
+            if self._copies is None:
+                self._spare += reused
+                self._spare += [part.submission.commands for part in oldest.parts]
         operands = self._buffers.operands
         ranges = pair_ranges([each.operand for each in operands], buffer_ranges)
         moved = None if self._kernel.split == "whole" else count
         pairs = list(zip(operands, ranges, strict=True))
         fills = [each.make_fill(own, moved) for each, own in pairs] + [self._buffers.scratch_fill]
-        uploads = [each.make_upload(own, moved) for each, own in pairs]
         downloads = [each.make_download(own, moved) for each, own in pairs]
+        filled: list[Array | None] = []
+        uploads: list[Copy] = []
+        staged: list[tuple[int, Array, Copy]] = []
+        """The inputs that the host fills and the device copies, with their views and copies."""
+        for each, own in pairs:
+            copy = each.make_upload(own, moved)
+            if each.operand.is_input:
+                view = each.view[:moved] if own.source is None else None
+                if view is not None and copy is not None:
+                    staged.append((len(filled), view, copy))
+                elif copy is not None:
+                    uploads.append(copy)
+                filled.append(view)
+        drained = [
+            each.view[:moved] if own.target is None else None
+            for each, own in pairs
+            if each.operand.is_output
+        ]
+        parts: list[FillPart] = []
+        nbytes = sum(copy.nbytes for _, _, copy in staged)
+        if in_parts and self._copies is None and nbytes >= MIN_FILL_BYTES_IN_PARTS:
+            most = max(FILL_PART_BYTES, -(-nbytes // MAX_FILL_PARTS))
+            parts = [part for each in staged for part in self._record_parts(*each, most)]
+        else:
+            uploads = [copy for _, _, copy in staged] + uploads
         descriptors = self._descriptors.allocate(
             self._pipeline, self._buffers.list_descriptor_ranges(ranges, moved)
         )
         try:
             commands = PieceCommands(
-                [copy for copy in uploads if copy is not None],
+                uploads,
+                bool(uploads or parts),
                 [fill for fill in fills if fill is not None],
                 [copy for copy in downloads if copy is not None],
                 descriptors,
@@ -121,23 +175,13 @@ class SlotRecorder:
                 grid,
             )
             submissions = (
-                self._record_one_queue(commands, reused)
+                self._record_one_queue(commands)
                 if self._copies is None
                 else self._record_three_queues(commands, self._copies, reused)
             )
         except BaseException:
             self._descriptors.release(descriptors)
             raise
-        filled = [
-            each.view[:moved] if own.source is None else None
-            for each, own in pairs
-            if each.operand.is_input
-        ]
-        drained = [
-            each.view[:moved] if own.target is None else None
-            for each, own in pairs
-            if each.operand.is_output
-        ]
         return Recording(
             submissions,
             filled,
@@ -145,6 +189,7 @@ class SlotRecorder:
             descriptors,
             _count_bytes(filled),
             _count_bytes(drained),
+            parts,
         )
 
     def release(self, recording: Recording) -> None:
@@ -155,16 +200,43 @@ class SlotRecorder:
     def close(self) -> None:
         self._undo.close()
 
-    def _record_one_queue(
-        self, work: PieceCommands, reused: list[Handle]
-    ) -> list[tuple[Timeline, Submission]]:
+    def _record_parts(
+        self, argument: int, view: Array, copy: Copy, most: int
+    ) -> Iterator[FillPart]:
+        """Record the copy of one input in parts of about `most` bytes, each by itself.
+
+        They are in submission order before the dispatch, whose barrier waits for them.
+        """
+        element = view.nbytes // max(len(view), 1)
+        step = max(most // max(element, 1), 1)
+        for start in range(0, len(view), step):
+            part, offset = view[start : start + step], start * element
+            commands = self._allocate_commands()
+            with Recorder(commands) as recorder:
+                recorder.copy(
+                    [
+                        dataclasses.replace(
+                            copy,
+                            source_offset=copy.source_offset + offset,
+                            target_offset=copy.target_offset + offset,
+                            nbytes=len(part) * element,
+                        )
+                    ]
+                )
+            yield FillPart(argument, start, part, self._compute.prepare(commands))
+
+    def _allocate_commands(self) -> Handle:
+        return self._spare.pop() if self._spare else self._pool.allocate()
+
+    def _record_one_queue(self, work: PieceCommands) -> list[tuple[Timeline, Submission]]:
         """Record everything in one command buffer for one queue."""
-        commands = reused[0] if reused else self._pool.allocate()
+        commands = self._allocate_commands()
         timestamps = self._timestamps
         with Recorder(commands) as recorder:
-            if work.uploads:
+            if work.after_uploads:
                 recorder.write_timestamp(timestamps, 0)
-                recorder.copy(work.uploads)
+                if work.uploads:
+                    recorder.copy(work.uploads)
                 if not work.clears:
                     recorder.barrier_copies_to_kernel()
                 recorder.write_timestamp(timestamps, 1)

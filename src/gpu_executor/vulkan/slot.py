@@ -11,6 +11,7 @@ submits them again. An array with a `BufferRange` is neither filled nor drained.
 from __future__ import annotations
 
 import contextlib
+import functools
 import struct
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.plan import DataPath, Piece, Plan, QueueUse
 from gpu_executor.telemetry.stages import Record
+from gpu_executor.vulkan.copy_threads import Part
 from gpu_executor.vulkan.mapped_arrays import BufferRanges, offset_to_piece
 from gpu_executor.vulkan.profile import Profile, StageTimestamps
 from gpu_executor.vulkan.recording import Recording, SlotRecorder
@@ -93,6 +95,8 @@ class Slot:
         """The recording and the piece that the slot was prepared for last."""
         self._submitted = 0
         """How many submissions of the recording the device has, or may have."""
+        self._may_have_parts = False
+        """Whether the device may have parts of a fill, and not the submissions after them."""
         self._call: Call | None = None
         """Keeps the arrays alive that the device may still use."""
         self.profile: Profile | None = None
@@ -142,14 +146,17 @@ class Slot:
         grid: Grid,
         buffer_ranges: BufferRanges | None = None,
         params: bytes = b"",
+        *,
+        in_parts: bool = False,
     ) -> Recording:
         """Return the commands for `count` elements and those ranges; record them if not cached.
 
-        `params` are parameters that are pushed: other values are other commands.
+        `params` are parameters that are pushed: other values are other commands. `in_parts` lets
+        the device copy a large fill in parts.
         """
-        key: Hashable = (count, grid)
+        key: Hashable = (count, grid, in_parts)
         if buffer_ranges is not None or params:
-            key = (count, grid, buffer_ranges, params)
+            key = (count, grid, in_parts, buffer_ranges, params)
         known = self._recordings.get(key)
         if known is None:
             with self.record.stage("recording"):
@@ -157,7 +164,9 @@ class Slot:
                 evicted = self._recordings.evict(MAX_RECORDINGS - 1)
                 oldest = evicted[0] if evicted else None
                 push = b"" if self._params_in_buffer else self._compose_push(count, params)
-                known = self._recorder.record(count, grid, push, buffer_ranges, oldest)
+                known = self._recorder.record(
+                    count, grid, push, buffer_ranges, oldest, in_parts=in_parts
+                )
                 self._recordings[key] = known
             self.record.recordings += 1
         elif buffer_ranges is not None or params:
@@ -165,9 +174,15 @@ class Slot:
         return known
 
     def start(self, call: Call, piece: Piece, grid: Grid) -> None:
-        """Fill the slot with a piece of the call and submit it; returns without waiting."""
-        self.prepare(call, piece, grid)
-        self.fill(call)
+        """Fill the slot with a piece of the call and submit it; returns without waiting.
+
+        The device copies the first parts of a large fill while threads fill the next ones.
+        """
+        self.prepare(call, piece, grid, in_parts=self._timestamps is None)
+        if self._recording.parts:
+            self._fill_parts(call)
+        else:
+            self.fill(call)
         self.submit()
 
     def finish(self, call: Call, *, spin: bool = True) -> None:
@@ -175,12 +190,13 @@ class Slot:
         self.wait(spin=spin)
         self.drain(call)
 
-    def prepare(self, call: Call, piece: Piece, grid: Grid) -> None:
+    def prepare(self, call: Call, piece: Piece, grid: Grid, *, in_parts: bool = False) -> None:
         """Find or record the commands for a piece of the call.
 
-        The call owns the slot from now on.
+        The call owns the slot from now on. `in_parts` is for `start` alone, which submits the parts
+        of a large fill.
         """
-        if self._submitted:
+        if self._submitted or self._may_have_parts:
             self.abandon()  # left in flight by a call that was interrupted twice
         self._call = call
         buffer_ranges = (
@@ -190,10 +206,14 @@ class Slot:
         )
         values = call.values
         if self._params_in_buffer:
-            self._recording = self.find_recording(piece.count, grid, buffer_ranges)
+            self._recording = self.find_recording(
+                piece.count, grid, buffer_ranges, in_parts=in_parts
+            )
             self._buffers.write_push(self._compose_push(piece.count, values.push))
         else:
-            self._recording = self.find_recording(piece.count, grid, buffer_ranges, values.push)
+            self._recording = self.find_recording(
+                piece.count, grid, buffer_ranges, values.push, in_parts=in_parts
+            )
         self._piece = piece
         if values.uniform:
             self._buffers.write_uniform(values.uniform)
@@ -239,6 +259,21 @@ class Slot:
         if self.profile is not None and self._timestamps is not None:
             self.profile.add_host_span("fill", begun, end, self._piece_number)
 
+    def _fill_parts(self, call: Call) -> None:
+        """Copy the piece's inputs into mapped memory in parts, and submit the copy of each."""
+        recording, begun = self._recording, perf_counter_ns()
+        timeline, _ = recording.submissions[0]
+        self._may_have_parts = True
+        parts: list[Part] = []
+        for part in recording.parts:
+            start = self._piece.start + part.start
+            source = call.inputs[part.argument][start : start + len(part.view)]
+            parts.append(
+                ([(part.view, source)], functools.partial(timeline.submit, part.submission))
+            )
+        self._copy_threads.copy_parts(parts)
+        self.record.upload += perf_counter_ns() - begun
+
     def submit(self) -> None:
         """Submit the piece to the device."""
         if self._timestamps is not None:
@@ -262,8 +297,12 @@ class Slot:
             begun = perf_counter_ns()
             timeline, submission = self._recording.submissions[self._submitted - 1]
             timeline.wait(submission, spin=spin)
-            self._submitted, self._call = 0, None
             self.record.compute += perf_counter_ns() - begun
+        elif self._may_have_parts:
+            timeline, _ = self._recording.submissions[0]
+            for part in self._recording.parts:
+                timeline.wait(part.submission)
+        self._submitted, self._may_have_parts, self._call = 0, False, None
 
     def drain(self, call: Call, *, single_threaded: bool = False) -> None:
         """Copy the piece's outputs to the caller's arrays.
@@ -301,7 +340,7 @@ class Slot:
         """Wait for what was submitted, and discard it together with the status word."""
         with contextlib.suppress(DeviceLostError):  # a lost device runs nothing any more
             self.wait()
-        self._submitted, self._call = 0, None
+        self._submitted, self._may_have_parts, self._call = 0, False, None
         self._buffers.take_status()
 
     def close(self) -> None:
