@@ -47,9 +47,9 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[MsmPlan]]:
     """The plans of the parts that ran."""
     found: list[MsmPlan] = []
 
-    def run_noted(device: Any, curve: Any, plan: MsmPlan, *arguments: Any, records: bool) -> None:
+    def run_noted(device: Any, curve: Any, plan: MsmPlan, *arguments: Any, **options: Any) -> None:
         found.append(plan)
-        run_msm(device, curve, plan, *arguments, records=records)
+        run_msm(device, curve, plan, *arguments, **options)
 
     monkeypatch.setattr(msm_parts, "run_msm", run_noted)
     yield found
@@ -274,9 +274,9 @@ def test_ctrl_c_ends_a_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     points, scalars = draw(CURVE, COUNT)
     run, runs = run_msm, 0
 
-    def run_with_signal(*arguments: Any, records: bool) -> None:
+    def run_with_signal(*arguments: Any, **options: Any) -> None:
         nonlocal runs
-        run(*arguments, records=records)
+        run(*arguments, **options)
         runs += 1
         if runs == 5:
             signal.raise_signal(signal.SIGINT)
@@ -294,10 +294,10 @@ def test_few_parts_are_in_flight(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> N
     points, scalars = draw(CURVE, COUNT)
     stream, run, values = get_device_memory(gpu).stream, run_msm, [0]
 
-    def run_counted(*arguments: Any, records: bool) -> None:
+    def run_counted(*arguments: Any, **options: Any) -> None:
         if len(values) > msm_parts.PARTS_IN_FLIGHT:
             assert stream._completed >= values[-msm_parts.PARTS_IN_FLIGHT]
-        run(*arguments, records=records)
+        run(*arguments, **options)
         values.append(stream._in_flight[-1].value)
 
     monkeypatch.setattr(msm_parts, "run_msm", run_counted)

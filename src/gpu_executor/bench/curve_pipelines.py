@@ -22,7 +22,7 @@ from gpu_executor.curves.parameters import get_named
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.ops.msm import Msm, plan_msm
-from gpu_executor.ops.points import make_points, to_limb_form
+from gpu_executor.ops.points import make_points
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 AIM = 3.0
@@ -64,7 +64,7 @@ def _time_dispatches(gpu: PersistentVulkanBackend, curve: Curve) -> Iterator[tup
     device = gpu._session.device_memory
     points = gpu.to_device(curve.generator * list(range(1, POINTS + 1)))
     assert isinstance(points.data, DeviceArray)
-    plan = plan_msm(POINTS, 1, curve.order.bit_length())
+    plan = plan_msm(POINTS, 1, curve.order.bit_length(), curve.glv)
     msm, result = Msm(device, curve.key, plan), make_points(device, curve.key, 1)
     scalars = np.zeros((1, POINTS, -(-curve.order.bit_length() // 32)), np.uint32)
     scalars[..., 0] = 1
@@ -77,7 +77,7 @@ def _time_dispatches(gpu: PersistentVulkanBackend, curve: Curve) -> Iterator[tup
 
     gpu.synchronize()
     begun = perf_counter()
-    table = to_limb_form(device, curve.key, points.data)
+    table = msm.convert(points.data)
     yield "to_limb_form", wait(begun)
     begun = perf_counter()
     msm.accumulate(*entries, table, sums)

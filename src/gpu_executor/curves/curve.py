@@ -29,7 +29,7 @@ from gpu_executor.curves.point_array import (
     PointLayout,
 )
 from gpu_executor.curves.point_encoding import PointEncoding
-from gpu_executor.curves.point_operations import compute, stream_msm
+from gpu_executor.curves.point_operations import compute, msm, stream_msm
 from gpu_executor.curves.point_table import PointTable, load_table, make_table
 from gpu_executor.curves.scalars import to_scalar_words
 from gpu_executor.device_array import DeviceArray, Shape
@@ -52,6 +52,7 @@ from gpu_executor.ops.points import count_bits
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder
+from gpu_executor.primes.glv import Glv, find_cube_root_of_unity, make_glv
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend
@@ -117,11 +118,11 @@ class Curve:
         self._coordinate_layout = self._make_layout()
         self._layouts = {"affine": self._make_layout(2), "xyzz": self._make_layout(4)}
         self.encoding = None if encoding is None else encoding(self.key)
-        self.generator = self._make_generator(generator)
-        """The generator, without axes, on the host."""
         self.cofactor = self._find_cofactor(arithmetic.field)
         """The number of points of the curve divided by the order; None where the order does not
         determine it."""
+        self.generator = self._make_generator(generator)
+        """The generator, without axes, on the host."""
         self.endomorphism = self._choose_endomorphism(endomorphisms)
 
     # --- parameters ---
@@ -167,7 +168,9 @@ class Curve:
             raise CurveError(f"{self.name}: the generator is not on the curve")
         if arithmetic.multiply([(point[0], point[1])], [self.order]) != [None]:
             raise CurveError(f"{self.name}: the generator does not have the order {self.order:#x}")
-        return PointArray(self, arithmetic.store([(point[0], point[1])], ()))
+        return PointArray(
+            self, arithmetic.store([(point[0], point[1])], ()), known_in_subgroup=True
+        )
 
     def _find_cofactor(self, field: CoordinateField) -> int | None:
         """The number of points is a multiple of the order, and between q + 1 - 2 sqrt(q) and
@@ -208,7 +211,8 @@ class Curve:
         """The point at infinity, as often as the shape says, on the host."""
         layout = self.get_layout("affine")
         lengths = parse_shape(shape, layout.element_bytes)
-        return PointArray(self, np.zeros((*lengths, *layout.element_shape), layout.column_dtype))
+        data = np.zeros((*lengths, *layout.element_shape), layout.column_dtype)
+        return PointArray(self, data, known_in_subgroup=True)
 
     def from_affine(self, x: Any, y: Any, *, check: bool = True) -> PointArray:
         """Points from their coordinates: arrays of the curve's field in one place, or integers in
@@ -219,9 +223,7 @@ class Curve:
         """
         first, second = self._load_coordinate("x", x), self._load_coordinate("y", y)
         check_one_place([first, second])
-        found = self.join_coordinates(first, second)
-        self._check_found(found, check)
-        return found
+        return self._check_found(self.join_coordinates(first, second), check)
 
     def join_coordinates(self, x: FiniteFieldArray, y: FiniteFieldArray) -> PointArray:
         """Points from their coordinates in the form in which the field computes; broadcast."""
@@ -271,20 +273,22 @@ class Curve:
         if bad is not None:
             index = bad // (2 * self.key.degree)
             raise PointError(self.name, index, "a coordinate is not below the modulus")
-        points = PointArray(self, own)
-        self._check_found(points, check)
-        return points
+        return self._check_found(PointArray(self, own), check)
 
-    def _check_found(self, points: PointArray, check: bool) -> None:
-        """Raise `PointError` for the first point that is not on the curve, or not in the group."""
+    def _check_found(self, points: PointArray, check: bool) -> PointArray:
+        """The points; raises `PointError` for the first that is not on the curve, or not in the
+        group."""
         bad = np.flatnonzero(~self.is_on_curve(points))
         if bad.size:
             raise PointError(self.name, int(bad[0]), "x and y are not on the curve")
-        if check:
-            self._require_subgroup(self.in_subgroup(points))
+        return self._require_subgroup(points) if check else points
 
-    def _require_subgroup(self, in_subgroup: Booleans) -> None:
-        bad = np.flatnonzero(~in_subgroup)
+    def _require_subgroup(self, points: PointArray) -> PointArray:
+        """The points of the curve, known to be in the group of prime order; raises `PointError` for
+        the first that is not."""
+        if points.known_in_subgroup:
+            return points
+        bad = np.flatnonzero(~self._is_in_subgroup(points))
         if bad.size:
             raise PointError(
                 self.name,
@@ -292,6 +296,7 @@ class Curve:
                 "it is on the curve and not in the group of prime order",
                 "check=False accepts it",
             )
+        return PointArray(self, points.data, known_in_subgroup=True)
 
     # --- bytes ---
 
@@ -324,9 +329,7 @@ class Curve:
         flat = rows.reshape(math.prod(shape), width)
         arithmetic = IntegerCoordinates(self) if device is None else FieldCoordinates(self, device)
         found = encoding.read_points(self.name, flat, arithmetic).reshape(tuple(shape))
-        if check and self.cofactor != 1:
-            self._require_subgroup(self._is_in_subgroup(found))
-        return found
+        return self._require_subgroup(found) if check else found
 
     def to_bytes(self, points: PointArray, *, compressed: bool = True) -> npt.NDArray[np.uint8]:
         """Points as bytes in the curve's format: an array (..., bytes of a point)."""
@@ -348,19 +351,25 @@ class Curve:
 
     def add(self, p: PointArray, q: PointArray) -> PointArray:
         """P + Q."""
-        return PointArray(self, compute("add", self.key, *self._broadcast_points(p, q)))
+        return self._compute("add", p, q)
 
     def sub(self, p: PointArray, q: PointArray) -> PointArray:
         """P - Q."""
-        return PointArray(self, compute("sub", self.key, *self._broadcast_points(p, q)))
+        return self._compute("sub", p, q)
 
     def neg(self, p: PointArray) -> PointArray:
         """-P."""
-        return PointArray(self, compute("neg", self.key, self.check_points(p).data))
+        return self._compute("neg", p)
 
     def double(self, p: PointArray) -> PointArray:
         """P + P."""
-        return PointArray(self, compute("double", self.key, self.check_points(p).data))
+        return self._compute("double", p)
+
+    def _compute(self, operation: str, *operands: PointArray) -> PointArray:
+        """An operation of the group, on operands of one shape in one place."""
+        words = compute(operation, self.key, *self._broadcast_points(*operands))
+        known = all(each.known_in_subgroup for each in operands)
+        return PointArray(self, words, known_in_subgroup=known)
 
     def mul(self, p: PointArray, scalars: Any, *, byteorder: ByteOrder = "big") -> PointArray:
         """k P, with one scalar, or one for each point; `msm` says what scalars are.
@@ -373,7 +382,8 @@ class Curve:
         given = elementwise.get_shape(prime, factors)
         shape = elementwise.find_common_shape(prime, [own.shape, given])
         repeated = elementwise.broadcast_to(prime, factors, shape)
-        return PointArray(self, compute("mul", self.key, own.broadcast_to(shape).data, repeated))
+        words = compute("mul", self.key, own.broadcast_to(shape).data, repeated)
+        return own.wrap_like(words)
 
     def equal(self, p: PointArray, q: PointArray) -> Booleans:
         """Whether points are equal: booleans on the host."""
@@ -449,7 +459,7 @@ class Curve:
         kept = tuple(shape[each] for each in rest)
         count = math.prod(shape[each] for each in axes)
         rows = elementwise.reshape(layout, data, (*kept, count))
-        found = PointArray(self, compute("sum_points", self.key, rows))
+        found = points.wrap_like(compute("sum_points", self.key, rows))
         if not keepdims:
             return found
         return found.reshape(tuple(1 if each in axes else n for each, n in enumerate(shape)))
@@ -498,14 +508,15 @@ class Curve:
         target = self._find_target(points, device)
         if isinstance(points, PointTable):
             factors, batch = self._load_table_scalars(points, scalars, byteorder)
-            return PointArray(self, table_msm(self.key, points.plan, points.data, factors, batch))
+            sums = table_msm(self.key, points.plan, points.data, factors, batch)
+            return PointArray(self, sums, known_in_subgroup=points.known_in_subgroup)
         own = self.check_points(points)
-        place, streams = target or _get_device(own), target is not None
-        factors = self._load_scalars(place, scalars, byteorder, streams=streams)
-        batch = self._find_batch(own.shape, factors)
-        if target is None:
-            return PointArray(self, compute("msm", self.key, own.data, factors, batch))
-        return PointArray(self, stream_msm(target, self.key, own.data, factors, batch))
+        place, streams, glv = target or _get_device(own), target is not None, self._get_glv(own)
+        # The halves of a scalar are those of any number that is congruent.
+        reduces = glv is None
+        factors = self._load_scalars(place, scalars, byteorder, streams=streams, reduces=reduces)
+        arguments = self.key, own.data, factors, self._find_batch(own.shape, factors), glv
+        return own.wrap_like(msm(*arguments) if target is None else stream_msm(target, *arguments))
 
     def explain_msm(
         self,
@@ -534,10 +545,11 @@ class Curve:
             return explain_table_msm(points, sums)
         if _is_integer(points):
             shape: Shape = (parse_count("explain_msm: points", points),)
-            place, copies_points = target, False
+            place, copies_points, glv = target, False, self.glv
         else:
             own = self.check_points(points)
             shape, place, copies_points = own.shape, target or _get_device(own), target is not None
+            glv = self._get_glv(own)
         if not shape:
             raise ArgumentShapeError(
                 f"{self.name}: explain_msm takes points with an axis, and these have none"
@@ -549,7 +561,24 @@ class Curve:
         else:
             factors = self._load_scalars(place, scalars, byteorder, streams=copies_points)
             sums, bits = self._find_batch(shape, factors), count_bits(self.key, factors)
-        return explain_msm(self.key, shape, sums, bits, place, copies_points=copies_points)
+        return explain_msm(self.key, shape, sums, bits, place, glv, copies_points=copies_points)
+
+    def _get_glv(self, points: PointArray) -> Glv | None:
+        """How scalars of these points are split into halves; None if they are not. An endomorphism
+        has the eigenvalue on points of the group of prime order alone."""
+        return self.glv if points.known_in_subgroup else None
+
+    @functools.cached_property
+    def glv(self) -> Glv | None:
+        """How scalars are split into halves; None where the curve has no cube root map."""
+        beta = find_cube_root_of_unity(self.key.prime.modulus)
+        root = find_cube_root_of_unity(self.order)
+        if any(self.key.a) or beta is None or root is None or self.order.bit_length() <= 64:
+            return None
+        for eigenvalue in (root, root * root % self.order):
+            if self._has_eigenvalue(self.generator, Endomorphism(beta, 1, False, eigenvalue)):
+                return make_glv(self.order, eigenvalue)
+        return None
 
     def _find_target(self, points: Any, device: Backend | None) -> ArrayDevice | None:
         """The device that points of the host are copied to; None if they stay where they are."""
@@ -623,7 +652,9 @@ class Curve:
         if len({each.form for each in given}) > 1:
             given = [each.affine() for each in given]
         layout = self.get_layout(given[0].form)
-        return PointArray(self, join(layout, [each.data for each in given], axis))
+        words = join(layout, [each.data for each in given], axis)
+        known = all(each.known_in_subgroup for each in given)
+        return PointArray(self, words, known_in_subgroup=known)
 
     # --- operands ---
 
@@ -647,23 +678,27 @@ class Curve:
         byteorder: ByteOrder,
         *,
         streams: bool = False,
+        reduces: bool = True,
     ) -> PointData:
-        """Canonical words. Scalars on the host go with any points, scalars on a device with points
-        in that place; None is the host. Bytes and words of the host are copied to the place, unless
-        `streams`: then they stay on the host, and parts of them are copied later."""
+        """Canonical words, or with `reduces` = False words of any numbers. Scalars on the host go
+        with any points, scalars on a device with points in that place; None is the host. Bytes and
+        words of the host are copied to the place, unless `streams`: then they stay on the host, and
+        parts of them are copied later."""
         if isinstance(scalars, FieldArray) and scalars.on_device and scalars.device is not place:
             raise make_place_error()
         device = None if streams else place
-        found: PointData = to_scalar_words(self.scalar_field, scalars, byteorder, device)
+        found: PointData = to_scalar_words(
+            self.scalar_field, scalars, byteorder, device, reduces=reduces
+        )
         return found
 
-    def _broadcast_points(self, p: Any, q: Any) -> list[PointData]:
-        """The words of two operands of one shape, in one place."""
-        pair = [self.check_points(p), self.check_points(q)]
-        check_one_place(pair)
+    def _broadcast_points(self, *operands: Any) -> list[PointData]:
+        """The words of operands of one shape, in one place."""
+        given = [self.check_points(each) for each in operands]
+        check_one_place(given)
         layout = self.get_layout("affine")
-        shape = elementwise.find_common_shape(layout, [each.shape for each in pair])
-        return [each.broadcast_to(shape).data for each in pair]
+        shape = elementwise.find_common_shape(layout, [each.shape for each in given])
+        return [each.broadcast_to(shape).data for each in given]
 
     def wrap_coordinate(self, data: PointData) -> FiniteFieldArray:
         """Words of coordinates as an array of the curve's field."""

@@ -22,6 +22,7 @@ from typing import Any
 
 from gpu_executor.curves.host_coordinates import CoordinateField
 from gpu_executor.primes import Prime
+from gpu_executor.primes.glv import find_cube_root_of_unity
 
 Coefficient = Any
 """An integer, or a tuple of integers over an extension field."""
@@ -47,7 +48,8 @@ class Endomorphism:
 def list_cube_root_maps(prime: Prime, eigenvalue: int) -> list[Endomorphism]:
     """The maps (beta x, y) for both cube roots of unity; one of them has the eigenvalue."""
     p = prime.modulus
-    root = next(root for base in range(2, p) if (root := pow(base, (p - 1) // 3, p)) != 1)
+    root = find_cube_root_of_unity(p)
+    assert root is not None
     return [Endomorphism(beta, 1, False, eigenvalue) for beta in (root, root * root % p)]
 
 

@@ -15,6 +15,7 @@ from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.ops.msm import plan_msm
 from gpu_executor.ops.msm_parts import MsmParts, plan_parts
 from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.primes.glv import Glv
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +55,18 @@ def explain_msm(
     batch: Shape,
     scalar_bits: int,
     device: ArrayDevice | None,
+    glv: Glv | None,
     *,
     copies_points: bool,
 ) -> MsmParts | HostMsmPlan:
     """The plan for points of a shape, for the leading axes of the sums, where `device` is None for
-    the host. `copies_points` says that the points are on the host."""
+    the host. `glv` is given for points in the group of prime order. `copies_points` says that the
+    points are on the host."""
     sums = _check_sizes(points[-1], batch)
     if device is None or isinstance(device, CpuMemory):
         return HostMsmPlan(points[-1], sums, scalar_bits)
     shares_points = math.prod(points[:-1]) == 1
-    whole = plan_msm(points[-1], sums, scalar_bits)
-    whole = dataclasses.replace(whole, shares_points=shares_points)
+    whole = plan_msm(points[-1], sums, scalar_bits, glv, shares_points=shares_points)
     memory = device.free_memory
     return plan_parts(curve, whole, device.info, memory, copies_points=copies_points)
 

@@ -78,6 +78,8 @@ class PointCurve(Protocol):
     def key(self) -> CurveKey: ...
     @property
     def field(self) -> Any: ...
+    @property
+    def cofactor(self) -> int | None: ...
     def get_layout(self, form: PointForm) -> PointLayout: ...
     def wrap_coordinate(self, data: PointData) -> Any: ...
     def join_coordinates(self, x: Any, y: Any) -> PointArray: ...
@@ -104,20 +106,23 @@ class PointArray(LayoutArray):
     comparisons, point by point. The points themselves cannot be changed.
     """
 
-    __slots__ = ("curve", "form")
+    __slots__ = ("curve", "form", "known_in_subgroup")
 
-    def __init__(self, curve: Any, data: PointData) -> None:
+    def __init__(self, curve: Any, data: PointData, *, known_in_subgroup: bool = False) -> None:
         """`curve` is a `Curve`. `data` are words of points in either form, each coordinate below
         the modulus."""
         self.curve: PointCurve = curve
         self.data = data
+        self.known_in_subgroup = known_in_subgroup or curve.cofactor == 1
+        """Whether all points are known to be in the group of prime order, because they were
+        checked or computed from such points. `msm` then takes less time."""
         axes = len(data.shape) - len(curve.key.coordinate_shape) - 1
         self.form: PointForm = COORDINATES[data.shape[axes]]
         self.shape = data.shape[:axes]
         """In points: the coordinates and the columns of a coordinate are not axes."""
 
     def _with(self, data: PointData) -> PointArray:
-        return PointArray(self.curve, data)
+        return PointArray(self.curve, data, known_in_subgroup=self.known_in_subgroup)
 
     @property
     def layout(self) -> PointLayout:
@@ -140,7 +145,7 @@ class PointArray(LayoutArray):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the words: points on a device come back on the host."""
-        return PointArray, (self.curve, np.array(self.numpy()))
+        return _restore_points, (self.curve, np.array(self.numpy()), self.known_in_subgroup)
 
     # --- in graphs and calls of kernels ---
 
@@ -155,8 +160,14 @@ class PointArray(LayoutArray):
         return self._with(data)
 
     def convert_like(self, given: Any) -> PointData:
-        """The words of other points of this curve and shape, which must be in this array's form."""
+        """The words of other points of this curve and shape, which must be in this array's form,
+        and known to be in the group of prime order if those of this array are."""
         points = self.curve.check_points(given)
+        if self.known_in_subgroup and not points.known_in_subgroup:
+            raise ArgumentTypeError(
+                "points that are known to be in the group of prime order are expected; from_bytes "
+                "and from_affine check points, unless check=False is given"
+            )
         if points.shape != self.shape:
             raise ArgumentShapeError(
                 f"points of shape {self.shape} are expected; got points of shape {points.shape}"
@@ -173,7 +184,7 @@ class PointArray(LayoutArray):
     @property
     def type_key(self) -> Hashable:
         """What distinguishes arrays with the same words."""
-        return self.curve, self.form
+        return self.curve, self.form, self.known_in_subgroup
 
     def describe_type(self) -> str:
         """The curve and the form of the points, in words."""
@@ -323,6 +334,11 @@ _NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.stack: lambda arrays, axis=0: _find_curve(arrays).stack(arrays, axis=axis),
     np.array_equal: lambda a, b: np.shape(a) == np.shape(b) and bool((a == b).all()),
 }
+
+
+def _restore_points(curve: Any, data: PointData, known_in_subgroup: bool) -> PointArray:
+    """Points that were pickled."""
+    return PointArray(curve, data, known_in_subgroup=known_in_subgroup)
 
 
 def _find_curve(arrays: Iterable[Any]) -> PointCurve:

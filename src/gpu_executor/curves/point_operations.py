@@ -11,6 +11,7 @@ from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import GpuError
 from gpu_executor.ops import msm_parts, points
 from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.primes.glv import Glv
 
 
 def compute(operation: str, curve: CurveKey, *arguments: Any) -> Any:
@@ -26,16 +27,27 @@ def compute(operation: str, curve: CurveKey, *arguments: Any) -> Any:
         return getattr(host_points, operation)(curve, *arguments)
     if isinstance(data.storage, CpuStorage):
         return data.storage.device.compute(getattr(host_points, operation), curve, *arguments)
-    if operation == "msm":
-        return msm_parts.broadcast_msm(data.storage.device, curve, *arguments)
     return getattr(points, operation)(curve, *arguments)
 
 
+def msm(curve: CurveKey, data: Any, scalars: Any, batch: tuple[int, ...], glv: Glv | None) -> Any:
+    """`host_points.msm`, computed where the points are. `glv` is given only for points in the group
+    of prime order."""
+    if isinstance(data, DeviceArray) and not isinstance(data.storage, CpuStorage):
+        return msm_parts.broadcast_msm(data.storage.device, curve, data, scalars, batch, glv)
+    return compute("msm", curve, data, scalars, batch)
+
+
 def stream_msm(
-    device: ArrayDevice, curve: CurveKey, data: Any, scalars: Any, batch: tuple[int, ...]
+    device: ArrayDevice,
+    curve: CurveKey,
+    data: Any,
+    scalars: Any,
+    batch: tuple[int, ...],
+    glv: Glv | None,
 ) -> Any:
-    """`host_points.msm`, computed on a device: words in host memory, in affine form. Scalars may be
-    on that device."""
+    """`msm` of points in host memory, computed on a device: words in host memory, in affine form.
+    Scalars may be on that device."""
     if isinstance(device, CpuMemory):
         found = scalars.numpy() if isinstance(scalars, DeviceArray) else scalars
         return host_points.msm(curve, data, found, batch)
@@ -44,5 +56,5 @@ def stream_msm(
             "msm: points of the host cannot stream through a device that records a graph; copy "
             "them to the device with gpu.to_device(points)"
         )
-    sums = msm_parts.broadcast_msm(device, curve, data, scalars, batch)
+    sums = msm_parts.broadcast_msm(device, curve, data, scalars, batch, glv)
     return points.to_affine(curve, sums).numpy()

@@ -41,6 +41,8 @@ class PointTable:
     """The tables one behind the other: affine points in limb form."""
     digest: str
     """SHA-256 of the curve, of the limb form of its coordinates, and of the points."""
+    known_in_subgroup: bool
+    """Whether the points are known to be in the group of prime order."""
 
     @property
     def count(self) -> int:
@@ -78,14 +80,16 @@ def make_table(points: PointArray, window: int | None, memory: int | None) -> Po
     data, key = _get_affine(points), points.curve.key
     device: ArrayDevice = data.storage.device
     plan = plan_tables(key, len(points), device.info, window, memory)
-    return PointTable(key, plan, make_tables(device, key, plan, data), _compute_digest(key, data))
+    table, digest = make_tables(device, key, plan, data), _compute_digest(key, data)
+    return PointTable(key, plan, table, digest, points.known_in_subgroup)
 
 
 def make_table_of(points: PointArray, plan: MsmPlan, multiples: PointArray) -> PointTable:
     """The table of points whose multiples were computed before: one table behind the other."""
     data, words = _get_affine(points), _get_affine(multiples)
-    table = to_limb_form(words.storage.device, points.curve.key, words)
-    return PointTable(points.curve.key, plan, table, _compute_digest(points.curve.key, data))
+    key = points.curve.key
+    table = to_limb_form(words.storage.device, key, words)
+    return PointTable(key, plan, table, _compute_digest(key, data), points.known_in_subgroup)
 
 
 def load_table(points: PointArray, path: str | Path) -> PointTable:
@@ -103,7 +107,7 @@ def load_table(points: PointArray, path: str | Path) -> PointTable:
     plan = MsmPlan(len(points), 1, key.order.bit_length(), window_bits, tables)
     shape = (tables * len(points), 2, *key.coordinate_shape)
     table = np.frombuffer(words, key.prime.column_dtype).reshape(shape)
-    return PointTable(key, plan, device.put(table), digest)
+    return PointTable(key, plan, device.put(table), digest, points.known_in_subgroup)
 
 
 def _parse_header(path: str | Path, text: bytes) -> dict[str, Any]:

@@ -25,9 +25,11 @@ def to_scalar_words(
     scalars: Any,
     byteorder: ByteOrder = "big",
     device: ArrayDevice | None = None,
+    *,
+    reduces: bool = True,
 ) -> Any:
     """Scalars modulo the order, which is the field's modulus: words (..., *columns of an element).
-    With a device, bytes and words are copied there and reduced there.
+    With a device, bytes and words are copied there and reduced there; words only if `reduces`.
 
     - a `FieldArray` of the scalar field; one on a device gives a device array
     - an integer, or integers in lists or NumPy arrays of objects or signed integers
@@ -54,7 +56,7 @@ def to_scalar_words(
         if scalars.dtype == np.uint8:
             return _read_bytes(field, scalars, byteorder, device)
         if scalars.dtype == field.prime.column_dtype:
-            return _read_words(field, scalars, device)
+            return _read_words(field, scalars, device, reduces=reduces)
         if scalars.dtype.kind not in "iuO":
             raise ArgumentTypeError(
                 f"scalars are integers, bytes (uint8), words ({field.prime.column_dtype}) or a "
@@ -102,7 +104,7 @@ def _read_bytes(
     return _reduce(field, columns.reshape(*scalars.shape[:-1], *prime.element_shape))
 
 
-def _read_words(field: Field, scalars: Words, device: ArrayDevice | None) -> Any:
+def _read_words(field: Field, scalars: Words, device: ArrayDevice | None, *, reduces: bool) -> Any:
     shape = field.prime.element_shape
     if scalars.shape[scalars.ndim - len(shape) :] != shape:
         raise ArgumentShapeError(
@@ -111,6 +113,8 @@ def _read_words(field: Field, scalars: Words, device: ArrayDevice | None) -> Any
             "array of int64 or objects"
         )
     if can_reduce_scalars(device, field.prime, scalars.nbytes):
+        if not reduces:
+            return device.put(scalars)
         return reduce_scalars(device, field.prime, scalars, big_endian=False)
     return _reduce(field, scalars)
 

@@ -23,6 +23,7 @@ from gpu_executor.kernels.modules import (
 )
 from gpu_executor.kernels.passes import get_first_shape, refuse_shapes
 from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.primes.glv import find_cube_root_of_unity
 from gpu_executor.primes.prime import LIMB_BITS, LimbLayout
 from gpu_executor.spirv import read_interface
 
@@ -154,7 +155,8 @@ def encode_constants(curve: CurveKey) -> npt.NDArray[np.uint32]:
     p, factor = prime.modulus, 1 << limbs.bits * limbs.count
     to_limb_form = factor * factor * pow(prime.one, -1, p)
     coefficients = (value * factor for value in (*curve.a, *curve.b))
-    numbers = (factor, to_limb_form, prime.one, *coefficients)
+    image = to_limb_form * (find_cube_root_of_unity(p) or 1)
+    numbers = (factor, to_limb_form, prime.one, *coefficients, image)
     return np.array([limbs.split(number % p) for number in numbers], np.uint32)
 
 
@@ -259,6 +261,26 @@ def scalar_digits_kernel() -> Kernel:
         push_of=refuse_shapes,
         per_invocation=SpecId.PER_INVOCATION,
         name="scalar_digits",
+    )
+
+
+@functools.cache
+def halve_scalars_kernel(words: int) -> Kernel:
+    """Return the kernel that splits scalars of so many words into halves. Inputs: scalars, and
+    constants (`Glv.encode`); output: halves; push words: points.
+    """
+    return Kernel.from_spirv(
+        load_spirv("halve_scalars"),
+        inputs=2,
+        outputs=1,
+        split="whole",
+        dtypes=[np.uint32] * 3,
+        out_shape=get_first_shape,
+        init=None,
+        constants={SpecId.WORDS: words},
+        push_of=refuse_shapes,
+        per_invocation=SpecId.PER_INVOCATION,
+        name="halve_scalars",
     )
 
 

@@ -162,7 +162,8 @@ class TrustedSetup:
         words = read_points(folder, name, self.digest, size)
         if words is not None:
             data = np.frombuffer(words, layout.column_dtype).reshape(*shape, *layout.element_shape)
-            loaded: PointArray = self._gpu.to_device(PointArray(BLS12_381_G1, data))
+            found = PointArray(BLS12_381_G1, data, known_in_subgroup=True)
+            loaded: PointArray = self._gpu.to_device(found)
             return loaded
         points = make()
         if folder is not None:

@@ -26,7 +26,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Step
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.ops.elementwise import ElementData
-from gpu_executor.ops.msm import Msm, MsmPlan, plan_msm, run_msm
+from gpu_executor.ops.msm import Msm, MsmPlan, choose_window, plan_msm, run_msm
 from gpu_executor.ops.points import (
     AFFINE,
     count_bits,
@@ -37,10 +37,10 @@ from gpu_executor.ops.points import (
     make_points,
     sum_points,
     to_affine,
-    to_limb_form,
 )
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.primes.glv import Glv
 
 PARTS_IN_FLIGHT = 2
 """Parts that are submitted and not completed: the device computes one, the host prepares the
@@ -66,7 +66,7 @@ T = TypeVar("T")
 Range = tuple[slice, slice]
 """Sums of a batch, and points of each sum."""
 LoadData = Callable[[Range], DeviceArray]
-"""Returns the points of a range in limb form, or its scalars, on the device."""
+"""Returns the points of a range, or its scalars, on the device."""
 
 
 # --- planning ---
@@ -141,7 +141,7 @@ def plan_parts(
     """
     part, reasons = whole, list[str]()
     most = MAX_ENTRIES_ON_CPU if info.kind == "cpu" else MAX_ENTRIES
-    together = max(most // (whole.windows * whole.points), 1)
+    together = max(most // (whole.windows * whole.terms), 1)
     if together < whole.batch:
         part = dataclasses.replace(part, batch=together)
         reasons.append(f"sums: {together:,} at once: at most {most:,} digits are sorted at once")
@@ -155,10 +155,9 @@ def plan_parts(
             reasons.append(f"sums: {part.batch:,} at once: for more, {limit}")
         else:
             count = -(-part.points // 2)
-            bits = part.window_bits
+            part = dataclasses.replace(part, points=count)
             if not has_table:
-                bits = plan_msm(count, 1, whole.scalar_bits).window_bits
-            part = dataclasses.replace(part, points=count, window_bits=bits)
+                part = choose_window(part)
             reasons.append(f"parts: {count:,} points at most: for more, {limit}")
     made = MsmParts(whole.points, whole.batch, part, info.name, nbytes, ())
     last = {reason.partition(":")[0]: reason for reason in reasons}
@@ -199,8 +198,9 @@ def _find_limit(
 
 def _explain_window(plan: MsmPlan, *, has_table: bool) -> str:
     why = "fixed by the table" if has_table else "which takes the least time"
+    scalar = "scalar" if plan.glv is None else "half of a scalar"
     return (
-        f"window: {plan.window_bits} bits, {why}: {plan.windows} windows of a scalar of "
+        f"window: {plan.window_bits} bits, {why}: {plan.windows} windows of a {scalar} of "
         f"{plan.scalar_bits} bits, {plan.buckets:,} buckets a window"
     )
 
@@ -217,11 +217,10 @@ def measure_memory(
     for _ in range(PARTS_IN_FLIGHT if copies_points else 1):
         points = make_points(meter, curve, *shape, coordinates=AFFINE)
         words = meter.empty((plan.batch, plan.points, scalar_words), np.dtype(np.uint32))
-    tables = to_limb_form(meter, curve, points)
     if plan.tables > 1:  # a part of the table is copied
-        tables = make_points(meter, curve, plan.tables * plan.points, coordinates=AFFINE)
+        make_points(meter, curve, plan.tables * plan.points, coordinates=AFFINE)
     result = make_points(meter, curve, plan.batch)
-    Msm(meter, curve, plan).run(tables, words, result)
+    Msm(meter, curve, plan).run(points, words, result)
     return meter.nbytes, meter.largest
 
 
@@ -283,6 +282,8 @@ def run_parts(
     parts: MsmParts,
     load_points: LoadData,
     load_scalars: LoadData,
+    *,
+    has_table: bool,
 ) -> DeviceArray:
     """Run the parts: the sums of the batch, as XYZZ points of words.
 
@@ -290,7 +291,9 @@ def run_parts(
     recorded. An interrupt ends it, and the parts that were submitted complete.
     """
     try:
-        results = _submit_parts(device, curve, parts, load_points, load_scalars)
+        results = _submit_parts(
+            device, curve, parts, load_points, load_scalars, has_table=has_table
+        )
     except KeyboardInterrupt as error:
         # An interactive session keeps the traceback, and with its frames the arrays of the parts.
         traceback.clear_frames(error.__traceback__)
@@ -304,6 +307,8 @@ def _submit_parts(
     parts: MsmParts,
     load_points: LoadData,
     load_scalars: LoadData,
+    *,
+    has_table: bool,
 ) -> list[tuple[Range, DeviceArray]]:
     """Submit one part after the other; returns the range and the sums of each."""
     results: list[tuple[Range, DeviceArray]] = []
@@ -318,7 +323,8 @@ def _submit_parts(
             plan = parts.plan_range(sums, points)
             result = make_points(device, curve, plan.batch)
             scalars = load_scalars((sums, points))
-            run_msm(device, curve, plan, loaded, scalars, result, records=records)
+            arrays = loaded, scalars, result
+            run_msm(device, curve, plan, *arrays, has_table=has_table, records=records)
             results.append(((sums, points), result))
     return results
 
@@ -357,7 +363,7 @@ def _run_within_memory(
         )
         device.keep_memory(parts.nbytes)
         try:
-            return run_parts(device, curve, parts, load_points, load_scalars)
+            return run_parts(device, curve, parts, load_points, load_scalars, has_table=has_table)
         except OutOfMemoryError:
             if device.is_recording or parts.is_smallest:
                 raise
@@ -403,22 +409,23 @@ def msm(
     points: ElementData,
     scalars: ElementData,
     scalar_bits: int,
+    glv: Glv | None = None,
 ) -> DeviceArray:
     """The sum of scalars[b, i] * points[i] for each b, as XYZZ points of words on the device.
 
     Points and scalars are on the device or on the host. `points` have shape (n, coordinates, ...).
     With shape (batch, n, coordinates, ...) every sum has points of its own: it is the sum of
     scalars[b, i] * points[b, i]. `scalars` have shape (batch, n, words), or (batch, n) if they are
-    one column, and are below 2^scalar_bits.
+    one column, and are below 2^scalar_bits. `glv` is given only for points in the group of prime
+    order.
     """
     batch, count = scalars.shape[:2]
     shares_points = len(get_shape(curve, points)) == 1
-    whole = plan_msm(count, batch, scalar_bits)
-    whole = dataclasses.replace(whole, shares_points=shares_points)
+    whole = plan_msm(count, batch, scalar_bits, glv, shares_points=shares_points)
     load = _make_loader(device, points, shares=shares_points)
 
     def load_points(of: Range) -> DeviceArray:
-        return to_limb_form(device, curve, to_affine(curve, load(of)))
+        return to_affine(curve, load(of))
 
     copies_points = not isinstance(points, DeviceArray)
     load_scalars = _make_loader(device, scalars)
@@ -442,11 +449,17 @@ def _make_loader(device: ArrayDevice, data: ElementData, *, shares: bool = False
 
 
 def broadcast_msm(
-    device: ArrayDevice, curve: CurveKey, points: ElementData, scalars: ElementData, batch: Shape
+    device: ArrayDevice,
+    curve: CurveKey,
+    points: ElementData,
+    scalars: ElementData,
+    batch: Shape,
+    glv: Glv | None = None,
 ) -> DeviceArray:
     """The sums of k P over the last axis of points (..., n) in either form. The scalars are words
     (..., n, words of a scalar) below the order. Both are on the host or on the device. The leading
-    axes of both are broadcast to `batch`."""
+    axes of both are broadcast to `batch`. `glv` is given only for points in the group of prime
+    order."""
     *leading, count = get_shape(curve, points)
     sums = math.prod(batch)
     if not sums or not count:
@@ -458,7 +471,7 @@ def broadcast_msm(
         own = _broadcast(points, (*batch, *axes)).reshape((sums, *axes))
     axes = (count, *get_columns(curve, scalars))
     factors = _broadcast(scalars, (*batch, *axes)).reshape((sums, *axes))
-    result = msm(device, curve, own, factors, count_bits(curve, scalars))
+    result = msm(device, curve, own, factors, count_bits(curve, scalars), glv)
     return result.reshape((*batch, *result.shape[1:]))
 
 

@@ -1,0 +1,186 @@
+"""Scalars in halves: which points have them, and the sums of points and their images."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+import pytest
+
+import gpu_executor as gx
+from gpu_executor.curves import Curve, PointArray
+from gpu_executor.curves.parameters import NAMES
+from gpu_executor.curves.scalars import to_scalar_words
+from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.ops.msm import MAX_WINDOW_BITS, Msm, MsmPlan
+from gpu_executor.ops.msm_parts import MsmParts
+from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
+from tests.support.curves_under_test import SMALL
+from tests.support.device_arrays import get_device_memory
+
+G1 = gx.curves.BLS12_381_G1
+Gpu = gx.PersistentVulkanBackend
+
+
+def list_named() -> list[Curve]:
+    return [getattr(gx.curves, name) for name in NAMES]
+
+
+def get_glv(curve: Curve) -> Glv:
+    assert curve.glv is not None
+    return curve.glv
+
+
+def get_plan(points: PointArray) -> MsmPlan:
+    explained = cast(Curve, points.curve).explain_msm(points)
+    assert isinstance(explained, MsmParts)
+    return explained.part
+
+
+def make_outside(count: int) -> PointArray:
+    """Points of BLS12-381 G1 of which none is in the group of prime order."""
+    field, x = G1.field, 1
+    found: list[tuple[int, int]] = []
+    while len(found) < count:
+        y2 = field.encode([(x**3 + 4) % field.modulus])
+        if field.is_square(y2).all():
+            found.append((x, int(field.sqrt(y2).tolist()[0])))
+        x += 1
+    return G1.from_affine(*map(list, zip(*found, strict=True)), check=False)
+
+
+@pytest.mark.parametrize("curve", list_named(), ids=NAMES)
+def test_the_basis_spans_the_lattice_of_a_cube_root_of_unity(curve: Curve) -> None:
+    glv = get_glv(curve)
+    (a1, b1), (a2, b2) = glv.basis
+    eigenvalue = glv.eigenvalue
+    assert (eigenvalue**2 + eigenvalue + 1) % curve.order == 0
+    assert (a2 + b2 * eigenvalue) % curve.order == 0
+    assert abs(a1 * b2 - a2 * b1) == curve.order
+    assert glv.scalar_bits <= curve.order.bit_length() // 2 + 1
+
+
+def test_curves_without_a_cube_root_map_have_no_halves() -> None:
+    assert all(curve.glv is None for curve in SMALL)
+
+
+def list_scalars(curve: Curve) -> list[int]:
+    """Scalars whose halves are the smallest and the largest, of all signs, and random ones."""
+    glv, draw = get_glv(curve), random.Random(1)
+    (a1, b1), (a2, b2) = glv.basis
+    corners = [
+        k1 + k2 * glv.eigenvalue
+        for s in (-1, 1)
+        for t in (-1, 1)
+        for k1, k2 in [((s * a1 + t * a2) // 2, (s * b1 + t * b2) // 2), (s, 0), (0, t), (s, t)]
+    ]
+    near = [corner + each for corner in corners for each in (-1, 0, 1)]
+    random_ones = [draw.randrange(curve.order) for _ in range(16)]
+    return [each % curve.order for each in (0, *near, curve.order // 2, *random_ones)]
+
+
+@pytest.mark.parametrize("curve", [G1, gx.curves.SECP256K1, gx.curves.BN254_G2], ids=repr)
+def test_sums_of_extreme_halves(gpu: Gpu, curve: Curve) -> None:
+    """Every scalar by itself: a wrong half cannot be hidden by another."""
+    scalars = list_scalars(curve)
+    points = gpu.to_device(curve.generator * list(range(2, len(scalars) + 2)))
+    assert get_plan(points).glv == curve.glv
+    rows = np.zeros((len(scalars), len(scalars)), np.object_)
+    np.fill_diagonal(rows, scalars)
+    expected = curve.generator * [k * (i + 2) for i, k in enumerate(scalars)]
+    assert (curve.msm(points, rows).to_host() == expected).all()
+
+
+@pytest.mark.parametrize("curve", list_named(), ids=NAMES)
+def test_digits_of_halves(gpu: Gpu, curve: Curve) -> None:
+    """Digits of windows of every length, as integers: k1 + k2 l is the scalar, modulo the order."""
+    glv, scalars = get_glv(curve), list_scalars(curve)
+    device, count, eigenvalue = get_device_memory(gpu), len(scalars), glv.eigenvalue
+    words = gpu.to_device(to_scalar_words(curve.scalar_field, scalars))
+    for window_bits in range(LEAST_WINDOW_BITS, MAX_WINDOW_BITS + 1):
+        plan = MsmPlan(count, 1, glv.scalar_bits, window_bits, glv=glv)
+        msm = Msm(device, curve.key, plan)
+        keys, entries = (each.numpy() for each in msm.split_scalars(words, *msm.make_entries()))
+        halves = [0] * (2 * count)
+        for key, entry in zip(keys.tolist(), entries.tolist(), strict=True):
+            if key != 0xFFFFFFFF:
+                window, digit = key // plan.buckets, key % plan.buckets + 1
+                sign = -1 if entry >> 31 else 1
+                halves[entry & 0x7FFFFFFF] += sign * digit << window_bits * window
+        found = [k1 + k2 * eigenvalue for k1, k2 in zip(halves, halves[count:], strict=False)]
+        assert [each % curve.order for each in found] == scalars
+        assert max(map(abs, halves)) <= 3 << glv.scalar_bits >> 2
+
+
+@pytest.mark.parametrize("place", ["device", "streamed", "cpu"])
+def test_words_of_any_numbers_are_taken_modulo_the_order(gpu: Gpu, place: str) -> None:
+    draw = random.Random(2)
+    numbers = [2**256 - 1, G1.order, G1.order + 1, *(draw.randrange(2**256) for _ in range(13))]
+    words = np.array([[k >> 64 * i & 2**64 - 1 for i in range(4)] for k in numbers], np.uint64)
+    points = G1.generator * list(range(1, 17))
+    expected = G1.generator * sum(k * (i + 1) for i, k in enumerate(numbers))
+    if place == "streamed":
+        assert G1.msm(points, words, device=gpu) == expected
+    else:
+        backend = gpu if place == "device" else gx.open_backend("cpu")
+        assert G1.msm(backend.to_device(points), words).to_host() == expected
+
+
+def test_points_outside_the_group_have_no_halves(gpu: Gpu) -> None:
+    """k P + l Q by additions; the map has another eigenvalue on these points."""
+    points = gpu.to_device(make_outside(4))
+    assert not points.known_in_subgroup
+    k, total = 0b1011 << 200, points[0]
+    for bit in format(k, "b")[1:]:
+        total = total.double() + points[0] if bit == "1" else total.double()
+    expected = (total + points[1] + points[2] + points[3]).to_host()
+    assert G1.msm(points, [k, 1, 1, 1]).to_host() == expected
+    assert get_plan(points).glv is None
+
+
+def test_checked_points_and_what_is_computed_from_them_have_halves(gpu: Gpu) -> None:
+    outside, checked = make_outside(3), G1.generator * [1, 2, 3]
+    data = checked.to_bytes()
+    known: list[Callable[[], PointArray]] = [
+        lambda: G1.from_bytes(data),
+        lambda: G1.from_bytes(data, device=gpu),
+        lambda: G1.from_affine(checked.x, checked.y),
+        lambda: G1.from_words(checked.numpy()),
+        lambda: G1.infinity(3),
+        lambda: (checked + checked[::-1] - checked.double() * 5).reshape(3, 1)[1:],
+        lambda: gpu.to_device(checked).affine().to_host().copy(),
+        lambda: G1.concatenate([checked, -checked]),
+        checked.sum,
+        lambda: G1.msm(gpu.to_device(checked), [1, 2, 3]),
+        lambda: G1.msm(G1.precompute(gpu.to_device(checked)), [1, 2, 3]),
+        lambda: pickle.loads(pickle.dumps(checked)),
+    ]
+    unknown: list[Callable[[], PointArray]] = [
+        lambda: G1.from_bytes(data, check=False),
+        lambda: G1.from_affine(checked.x, checked.y, check=False),
+        lambda: G1.from_words(checked.numpy(), check=False),
+        lambda: checked + outside,
+        lambda: outside * 5,
+        lambda: G1.concatenate([checked, outside]),
+        lambda: G1.stack([outside, checked]),
+        outside.sum,
+        lambda: G1.msm(gpu.to_device(outside), [1, 2, 3]),
+        lambda: G1.msm(G1.precompute(gpu.to_device(outside)), [1, 2, 3]),
+        lambda: pickle.loads(pickle.dumps(outside)),
+    ]
+    assert [make().known_in_subgroup for make in known] == [True] * len(known)
+    assert [make().known_in_subgroup for make in unknown] == [False] * len(unknown)
+
+
+def test_a_graph_of_checked_points_refuses_others(gpu: Gpu) -> None:
+    """The recorded commands split scalars into halves."""
+    checked, outside = gpu.to_device(G1.generator * [1, 2]), gpu.to_device(make_outside(2))
+    with gx.graph(checked) as run:
+        total = G1.msm(checked, [3, 2**200])
+    run(gpu.to_device(G1.generator * [5, 7]))
+    assert total.to_host() == G1.generator * (3 * 5 + 2**200 * 7)
+    with pytest.raises(ArgumentTypeError, match="known to be in the group of prime order"):
+        run(outside)
