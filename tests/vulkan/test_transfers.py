@@ -32,6 +32,8 @@ SIZES = [0, 1, 3, 4, PART - 1, PART, PART + 1, 4 * PART, 5 * PART + 7, MANY]
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "PART_BYTES", PART)
     monkeypatch.setattr(transfers, "PARTS_IN_FLIGHT", 4)
+    monkeypatch.setattr(transfers, "UPLOAD_PART_BYTES", PART)
+    monkeypatch.setattr(transfers, "UPLOADS_IN_FLIGHT", 4)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ Pair = tuple[Array, Array]
 """Target and source, of equal shapes."""
 Task = Callable[[], None]
 Part = tuple[Sequence[Pair], Task | None]
-"""Pairs that one thread copies, and what the thread does afterwards. The task is short."""
+"""Pairs that one thread copies, and what the thread does afterwards."""
 
 MAX_THREADS = 8
 SMALLEST_PART = 512 << 10
@@ -63,6 +63,10 @@ class CopyThreads:
         """Copy every part and do what follows it; returns when all is done."""
         nbytes = sum([target.nbytes for pairs, _ in parts for target, _ in pairs])
         self._share(parts, min(self._choose_threads(nbytes), len(parts)))
+
+    def run_tasks(self, tasks: Sequence[Task], nbytes: int) -> None:
+        """Run tasks that copy `nbytes` in all; returns when all are done."""
+        self._share([((), task) for task in tasks], min(self._choose_threads(nbytes), len(tasks)))
 
     def _choose_threads(self, nbytes: int) -> int:
         few = FEW_THREADS + nbytes // BYTES_PER_THREAD
