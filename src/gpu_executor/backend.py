@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from gpu_executor.kernel import Kernel, Shape, to_native
 from gpu_executor.kernels import load
 from gpu_executor.telemetry.families import MetricValue
 from gpu_executor.telemetry.spans import Span
+from gpu_executor.typed_array import Typed, is_typed_host_array, wrap_words
 
 BACKENDS = {
     "vulkan": "gpu_executor.vulkan.persistent:PersistentVulkanBackend",
@@ -211,9 +212,16 @@ class Backend(ABC):
     def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
         """Make an array of zeros, in memory as `empty` has it."""
 
+    @overload
+    def asarray(self, array: Typed) -> Typed: ...
+
+    @overload
+    def asarray(self, array: npt.ArrayLike) -> Array: ...
+
     @abstractmethod
-    def asarray(self, array: npt.ArrayLike) -> Array:
-        """Copy an array into memory as `empty` has it, unless it is there already."""
+    def asarray(self, array: Any) -> Any:
+        """Copy an array into memory as `empty` has it, unless it is there already. A `FieldArray`
+        on the host stays a `FieldArray`."""
 
     @abstractmethod
     def import_array(self, array: Array) -> ArrayImport:
@@ -312,10 +320,18 @@ class PlainArrays(Backend):
         kind = parse_dtype(dtype)
         return np.zeros(parse_shape(shape, kind.itemsize), kind)
 
-    def asarray(self, array: npt.ArrayLike) -> Array:
+    @overload
+    def asarray(self, array: Typed) -> Typed: ...
+
+    @overload
+    def asarray(self, array: npt.ArrayLike) -> Array: ...
+
+    def asarray(self, array: Any) -> Any:
         """The array as a contiguous NumPy array of native byte order; an array that is one is
-        returned unchanged."""
+        returned unchanged. A `FieldArray` on the host stays a `FieldArray`."""
         self._check_open()
+        if is_typed_host_array(array):
+            return wrap_words(array, self.asarray(array.data))
         source = as_numbers("asarray", array)
         if source.flags.c_contiguous and source.dtype.isnative:
             return source

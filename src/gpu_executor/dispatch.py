@@ -115,8 +115,12 @@ class ArrayDevice(Protocol):
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
 
-    def put(self, array: npt.NDArray[Any]) -> DeviceArray:
-        """A copy of a NumPy array on the device."""
+    def put(self, array: npt.NDArray[Any], *, borrow: bool = False) -> DeviceArray:
+        """A copy of a NumPy array on the device.
+
+        The caller may change the array afterwards. With `borrow` the caller first waits for the
+        copy, with `wait_for` or by fetching a result: mapped memory is then not waited for here.
+        """
 
     def put_ahead(self, array: npt.NDArray[Any]) -> DeviceArray:
         """A copy of a NumPy array on the device. Where the device has a queue for copies, the copy
@@ -129,8 +133,11 @@ class ArrayDevice(Protocol):
         """Copy a NumPy array, a number or an array of this device to an array of this device, whose
         shape it is broadcast to."""
 
-    def fetch(self, array: DeviceArray) -> npt.NDArray[Any]:
-        """A copy of an array of this device in host memory; waits for what writes the array."""
+    def fetch(self, array: DeviceArray, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """A copy of an array of this device in host memory; waits for what writes the array.
+
+        `out`, of the same shape and dtype, is written to and returned.
+        """
 
     def wait_for(self, array: DeviceArray) -> None:
         """Wait for everything submitted before that uses the array."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+import numpy as np
 
 from gpu_executor.errors import ArgumentTypeError
 
@@ -51,9 +53,22 @@ class TypedArray(ABC):
         """The type of the elements, in words."""
 
 
+Typed = TypeVar("Typed", bound=TypedArray)
+
+
 def get_words(array: Any) -> Any:
     """The words of a typed array; anything else as it is."""
     return array.data if isinstance(array, TypedArray) else array
+
+
+def is_typed_host_array(array: Any) -> bool:
+    """Whether an array is a typed array with its words in host memory."""
+    return isinstance(array, TypedArray) and isinstance(array.data, np.ndarray)
+
+
+def wrap_words(array: Typed, words: Any) -> Typed:
+    """A typed array like another one over a copy of its words; itself over its own words."""
+    return array if words is array.data else array.wrap_like(words)
 
 
 class TypedWords(tuple[Any, ...]):

@@ -153,9 +153,9 @@ class CpuMemory:
             self._capture.made.append(storage)
         return DeviceArray(shape, dtype, storage)
 
-    def put(self, array: Array) -> DeviceArray:
-        """A copy of a NumPy array. The copy runs at once even while a graph is recorded: it is not
-        part of the graph."""
+    def put(self, array: Array, *, borrow: bool = False) -> DeviceArray:
+        """A copy of a NumPy array, made before this returns. While a graph is recorded the copy
+        runs at once too: it is not part of the graph."""
         with self._pause_capture():
             made = self.empty(array.shape, to_native(array.dtype))
             self.view(made)[...] = array
@@ -191,14 +191,17 @@ class CpuMemory:
         """Copy a NumPy array, a number or a device array to an array."""
         assign_array(target, value)
 
-    def fetch(self, array: DeviceArray) -> Array:
-        """A copy of the contents of a device array."""
+    def fetch(self, array: DeviceArray, out: Array | None = None) -> Array:
+        """A copy of the contents of a device array, in `out` if that is given."""
         if self.is_recording:
             raise GpuError(
                 "a graph is being recorded, so there is no result to fetch yet; leave its `with` "
                 "block and call the graph first"
             )
-        return np.array(self.view(array), order="C")
+        if out is None:
+            return np.array(self.view(array), order="C")
+        np.copyto(out, self.view(array))
+        return out
 
     def cache(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached value of the key, made if there is none; the cache is LRU."""

@@ -64,7 +64,7 @@ from gpu_executor.streams import GeneratorStream, StreamJob, iterate_jobs
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.families import MetricsEndpoint
 from gpu_executor.telemetry.spans import TraceFile
-from gpu_executor.typed_array import TypedArray
+from gpu_executor.typed_array import Typed, TypedArray
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -382,8 +382,15 @@ class GpuExecutor(Backend, Executor):
         """Make a NumPy array of zeros, in memory as `empty` has it."""
         return self._use(device, lambda backend: backend.zeros(shape, dtype))
 
-    def asarray(self, array: npt.ArrayLike, *, device: str | int | None = None) -> Array:
-        """Copy an array into memory as `empty` has it, unless it is in that of the same device."""
+    @overload
+    def asarray(self, array: Typed, *, device: str | int | None = None) -> Typed: ...
+
+    @overload
+    def asarray(self, array: npt.ArrayLike, *, device: str | int | None = None) -> Array: ...
+
+    def asarray(self, array: Any, *, device: str | int | None = None) -> Any:
+        """Copy an array into memory as `empty` has it, unless it is in that of the same device. A
+        `FieldArray` on the host stays a `FieldArray`."""
         return self._use(device, lambda backend: backend.asarray(array))
 
     def import_array(self, array: Array, *, device: str | int | None = None) -> ArrayImport:

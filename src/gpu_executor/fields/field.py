@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import parse_shape
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.arguments import describe, parse_shape
+from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
-from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError
 from gpu_executor.fields.finite_field import (
     FiniteField,
     FiniteFieldArray,
@@ -23,8 +25,9 @@ from gpu_executor.fields.layout_array import check_one_place
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import find_field_operation
 from gpu_executor.ops import elementwise, matrices, polynomials, powers, scans, transforms
-from gpu_executor.ops.elementwise import ElementData
+from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.ops.transforms import Order, TransformOptions
+from gpu_executor.overlaps import is_same_view, may_overlap, overlaps_itself
 from gpu_executor.primes import NAMED, Prime, encoding, words
 
 if TYPE_CHECKING:
@@ -187,14 +190,10 @@ class Field(FiniteField[FieldArray]):
     ) -> FieldArray:
         from gpu_executor.ops import element_bytes
 
-        if not hasattr(device, "array_device"):
-            raise ArgumentTypeError(
-                f"{self.name}: device is an executor or a backend with device arrays, or None for "
-                f"the host, not {type(device).__name__}"
-            )
+        memory = self._find_memory(device)
         prime, size = self.prime, encoding.check_width(self.prime, width)
         big_endian = not encoding.is_little(prime, byteorder)
-        if not element_bytes.can_convert(device.array_device, prime, size):
+        if not element_bytes.can_convert(memory, prime, size):
             found = self.from_bytes(data, byteorder=byteorder, width=width)
             return device.to_device(found)  # type: ignore[no-any-return]
         rows, shape = encoding.to_byte_rows(prime, data, size)
@@ -245,12 +244,18 @@ class Field(FiniteField[FieldArray]):
         coset: int | None = None,
         order_in: Order = "natural",
         order_out: Order = "natural",
+        device: Backend | None = None,
+        out: FieldArray | None = None,
     ) -> FieldArray:
         """The values of polynomials at the powers of a root of unity, or at `coset` times those.
 
-        The coefficients run along the last axis.
+        The coefficients run along the last axis. The result is written to `out`, which is `a`
+        itself or does not overlap it, or is a new array. `device`, an executor or a backend,
+        transforms an array of the host, and the result is on the host again.
         """
-        return self._transform(a, TransformOptions(False, order_in, order_out, coset))
+        options = TransformOptions(False, order_in, order_out, coset)
+        self._check_options(options)
+        return self._write(partial(self._transform, options), a, self._check(a).shape, device, out)
 
     def intt(
         self,
@@ -259,31 +264,49 @@ class Field(FiniteField[FieldArray]):
         coset: int | None = None,
         order_in: Order = "natural",
         order_out: Order = "natural",
+        device: Backend | None = None,
+        out: FieldArray | None = None,
     ) -> FieldArray:
         """The coefficients of the polynomials that have these values: the inverse of `ntt`."""
-        return self._transform(a, TransformOptions(True, order_in, order_out, coset))
+        options = TransformOptions(True, order_in, order_out, coset)
+        self._check_options(options)
+        return self._write(partial(self._transform, options), a, self._check(a).shape, device, out)
 
-    def lde(self, a: FieldArray, blowup: int, coset: int | None = None) -> FieldArray:
+    def lde(
+        self,
+        a: FieldArray,
+        blowup: int,
+        coset: int | None = None,
+        *,
+        device: Backend | None = None,
+        out: FieldArray | None = None,
+    ) -> FieldArray:
         """Low-degree extension: the values of the same polynomials on a larger domain.
 
         `a` has their values at the n powers of a root of unity, in natural order along the last
         axis. The result has those at the n * `blowup` powers of a root of unity, or at `coset`
-        times those, in natural order. `blowup` is a power of two.
+        times those, in natural order. `blowup` is a power of two. `device` and `out` are those of
+        `ntt`.
         """
         factor = as_int(blowup, "blowup")
         if factor < 1 or factor & factor - 1:
             raise ArgumentTypeError(
                 f"{self.name}: blowup must be a power of two, 1 or more, not {blowup}"
             )
-        # An inverse transform on the coset 1/g leaves coefficient i times g^i.
-        shape = elementwise.get_shape(self.prime, self._load(a))
+        shape = self._check(a).shape
         transforms.check_length(self.prime, shape)
         *rows, length = shape
-        transforms.check_length(self.prime, (*rows, length * factor))
+        extended = (*rows, length * factor)
+        transforms.check_length(self.prime, extended)
         self._check_coset(coset)
+        # An inverse transform on the coset 1/g leaves coefficient i times g^i.
         inverse = None if coset is None else self._invert_scalar(coset % self.modulus)
-        coefficients = self._load(self.intt(a, coset=inverse))
-        return self.ntt(self._wrap(polynomials.resize(self.prime, coefficients, length * factor)))
+
+        def extend(values: FieldArray) -> FieldArray:
+            coefficients = self._load(self.intt(values, coset=inverse))
+            return self.ntt(self._wrap(polynomials.resize(self.prime, coefficients, extended[-1])))
+
+        return self._write(extend, a, extended, device, out)
 
     # --- polynomials: coefficients along the last axis, the constant term first ---
 
@@ -359,19 +382,111 @@ class Field(FiniteField[FieldArray]):
     def _multiply_matrices(self, a: ElementData, b: ElementData) -> ElementData:
         return matrices.multiply(self.prime, a, b)
 
-    def _transform(self, a: FieldArray, options: TransformOptions) -> FieldArray:
-        data = self._load(a)
+    def _transform(self, options: TransformOptions, a: FieldArray) -> FieldArray:
+        return self._wrap(transforms.transform(self.prime, self._load(a), options))
+
+    def _check_options(self, options: TransformOptions) -> None:
         for name, order in (("order_in", options.order_in), ("order_out", options.order_out)):
             if order not in ("natural", "reversed"):
                 raise ArgumentTypeError(f"{name} must be 'natural' or 'reversed', not {order!r}")
         self._check_coset(options.coset)
-        return self._wrap(transforms.transform(self.prime, data, options))
 
     def _check_coset(self, coset: int | None) -> None:
         if coset is not None and as_int(coset, "coset") % self.modulus == 0:
             raise ArgumentTypeError(
                 f"{self.name}: coset must not be a multiple of the modulus, as {coset} is"
             )
+
+    # --- results in arrays of the caller's, and on the host after a device has computed them ---
+
+    def _write(
+        self,
+        compute: Callable[[FieldArray], FieldArray],
+        a: FieldArray,
+        shape: Shape,
+        device: Backend | None,
+        out: FieldArray | None,
+    ) -> FieldArray:
+        """compute(a), which has the given shape, in `out` or in a new array.
+
+        With `device`, `a` is on the host: the device computes, and the result is on the host again.
+        """
+        if out is not None:
+            self._check_out(a, shape, out)
+        if device is None:
+            result = compute(a)
+            return result if out is None else out._overwrite(result)
+        memory = self._find_memory(device)
+        if a.on_device:
+            raise ArgumentTypeError(
+                f"{self.name}: device= is for an array on the host, and this one is on a device, "
+                "which transforms it: leave device= out"
+            )
+        if memory.is_recording:
+            raise GpuError(
+                f"{self.name}: a graph is being recorded, which has no arrays of the host; leave "
+                "device= out and transform arrays of the device"
+            )
+        source: Words = a.data  # type: ignore[assignment]
+        form = self.form if out is None else out.form
+        x = self._wrap(memory.put(source, borrow=True), a.form)
+        try:
+            y: DeviceArray = compute(x).in_form(form).data  # type: ignore[assignment]
+            found = memory.fetch(y, None if out is None else out.data)  # type: ignore[arg-type]
+        except BaseException:
+            with contextlib.suppress(GpuError):
+                x.device.wait_for(x.data)  # type: ignore[arg-type]
+            raise
+        return self._wrap(found, form) if out is None else out
+
+    def _check_out(self, a: FieldArray, shape: Shape, out: FieldArray) -> None:
+        """Refuse an `out` that cannot hold the result."""
+        if not isinstance(out, FieldArray):
+            raise ArgumentTypeError(
+                f"{self.name}: out is {describe(out)}; it takes a FieldArray, such as zeros(shape)"
+            )
+        if out.field != self:
+            given, own = self._describe_difference(out.field)
+            raise ArgumentTypeError(f"out is an array of {given}, and the result is one of {own}")
+        if out.shape != shape:
+            raise ArgumentShapeError(
+                f"{self.name}: out has shape {out.shape}, and the result has shape {shape}"
+            )
+        check_one_place([a, out])
+        source, target = (
+            each.make_pattern() if isinstance(each, DeviceArray) else each
+            for each in (a.data, out.data)
+        )
+        if isinstance(out.data, np.ndarray) and not out.data.flags.writeable:
+            raise ArgumentTypeError(
+                f"{self.name}: out is read-only; zeros(shape) and copy() make an array to write to"
+            )
+        if overlaps_itself(target):
+            raise ArgumentShapeError(
+                f"{self.name}: elements of out share memory, as in a broadcast array; copy() makes "
+                "an array of its own"
+            )
+        if isinstance(a.data, DeviceArray) and a.data.storage is not out.data.storage:  # type: ignore[union-attr]
+            return
+        if may_overlap(source, target) and not is_same_view(source, target):
+            raise ArgumentShapeError(
+                f"{self.name}: out overlaps the argument; it must be the argument itself, or share "
+                "no memory with it"
+            )
+
+    def _find_memory(self, device: Any) -> ArrayDevice:
+        """The device arrays of an executor or a backend; raises if it has none."""
+        from gpu_executor.backend import Backend, refuse  # loaded already by whoever has a device
+
+        if not isinstance(device, Backend):
+            raise ArgumentTypeError(
+                f"{self.name}: device is an executor or a backend with device arrays, or None for "
+                f"the host, not {type(device).__name__}"
+            )
+        memory = device.array_device
+        if memory is None:
+            raise refuse("to_device", device.name)
+        return memory
 
     def _make_element(self, value: int, device: ArrayDevice | None) -> ElementData:
         return elementwise.make_element(self.prime, value, device)

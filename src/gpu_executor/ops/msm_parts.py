@@ -243,7 +243,7 @@ class MemoryMeter:
 
     def keep_memory(self, nbytes: int) -> None: ...
 
-    def put(self, array: npt.NDArray[Any]) -> DeviceArray:
+    def put(self, array: npt.NDArray[Any], *, borrow: bool = False) -> DeviceArray:
         return self.empty(array.shape, array.dtype)
 
     def put_ahead(self, array: npt.NDArray[Any]) -> DeviceArray:
@@ -254,7 +254,7 @@ class MemoryMeter:
 
     def assign(self, target: DeviceArray, value: Any) -> None: ...
 
-    def fetch(self, array: DeviceArray) -> npt.NDArray[Any]:
+    def fetch(self, array: DeviceArray, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         return np.zeros(array.shape, array.dtype)
 
     def wait_for(self, array: DeviceArray) -> None: ...

@@ -39,7 +39,12 @@ from gpu_executor.vulkan.command_stream import BoundStep, CommandStream
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.device_storage import VulkanStorage
 from gpu_executor.vulkan.graph_dependencies import GraphDependencies
-from gpu_executor.vulkan.mapped_arrays import BufferRange, MappedArrays, RecycledResults
+from gpu_executor.vulkan.mapped_arrays import (
+    BufferRange,
+    MappedArrays,
+    RecycledResults,
+    is_imported,
+)
 from gpu_executor.vulkan.memory import Allocation, Owner, Purpose
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.step_binder import CallStep, StepBinder, VulkanStep
@@ -126,7 +131,7 @@ class DeviceMemory:
         self.stream = CommandStream(resources)
         self.release = self.stream.release
         self._memory = resources.memory
-        self._recycled, self._idle_memory = recycled, idle_memory
+        self._mapped, self._recycled, self._idle_memory = mapped, recycled, idle_memory
         self._readback = Readback(resources, self.stream)
         self._upload = Upload(resources, mapped, self.stream, self._readback)
         self._concurrent: ConcurrentUpload | None = None
@@ -182,8 +187,9 @@ class DeviceMemory:
             self._capture.made.append(storage)
         return DeviceArray(shape, dtype, storage)
 
-    def put(self, array: Array) -> DeviceArray:
-        """A copy of a NumPy array on the device.
+    def put(self, array: Array, *, borrow: bool = False) -> DeviceArray:
+        """A copy of a NumPy array on the device. With `borrow` the caller waits for the device
+        before it changes the array.
 
         The copy runs at once even while a graph is recorded: it is not part of the graph, and an
         array that is cached for later operations has its contents before the graph ever runs.
@@ -193,7 +199,7 @@ class DeviceMemory:
         with self.pause_capture():
             made = self.empty(array.shape, to_native(array.dtype))
         storage = self._binder.find_storage(made)
-        self._upload.copy(array, storage)
+        self._upload.copy(array, storage, borrow=borrow)
         return made
 
     def put_ahead(self, array: Array) -> DeviceArray:
@@ -224,8 +230,9 @@ class DeviceMemory:
         """Copy a NumPy array, a number or a device array to an array."""
         assign_array(target, value)
 
-    def fetch(self, array: DeviceArray) -> Array:
-        """A copy of an array in host memory; raises the error of a call that it depends on."""
+    def fetch(self, array: DeviceArray, out: Array | None = None) -> Array:
+        """A copy of an array in host memory, in `out` if that is given; raises the error of a call
+        that the array depends on."""
         if self._capture.steps is not None:
             raise GpuError(
                 "a graph is being recorded, so there is no result to fetch yet; leave its `with` "
@@ -241,12 +248,12 @@ class DeviceMemory:
         storage = self._binder.find_storage(array)
         storage.check_computed()
         with self.stream.naming_calls():
-            fetched = self._fetch(storage, array)
+            fetched = self._fetch(storage, array, out)
         for check in storage.checks:
             check.raise_error()
         return fetched
 
-    def _fetch(self, storage: VulkanStorage, array: DeviceArray) -> Array:
+    def _fetch(self, storage: VulkanStorage, array: DeviceArray, out: Array | None) -> Array:
         source, nbytes = storage.allocation, array.nbytes
         # The steps that computed the array, its copy, and the upload of the next arguments.
         result = round_up_to_class(nbytes)
@@ -254,15 +261,28 @@ class DeviceMemory:
             max(self._binder.bytes_bound, result) + result + min(result, MAX_STAGING_BYTES)
         )
         offset = source.offset + array.offset
-        if nbytes >= MIN_RECYCLED_BYTES:
-            found = self._recycled.make_one((nbytes,), np.dtype(np.uint8), nbytes)
-            if found is not None:
-                flat, target = found
-                copy = Copy(source.buffer, offset, target.buffer, target.offset, nbytes)
-                self._readback.copy(copy, (flat, storage))
-                return flat.view(array.dtype).reshape(array.shape)
-        fetched = np.empty(array.shape, array.dtype)
+        found: tuple[Array, BufferRange] | None = None
+        keep_alive: tuple[object, ...] = (storage,)
+        if out is not None and nbytes:
+            target = self._mapped.find(out) if self._mapped.any else None
+            if target is not None and is_imported(target):
+                imported = self._mapped.get_import(target.serial)
+                keep_alive = storage, imported
+                target = None if imported is None else target
+            found = None if target is None else (out, target)
+        elif nbytes >= MIN_RECYCLED_BYTES:
+            found = self._recycled.make_one(array.shape, array.dtype, nbytes)
+        if found is not None:  # the device writes to the host's array
+            fetched, target = found
+            copy = Copy(source.buffer, offset, target.buffer, target.offset, nbytes)
+            self._readback.copy(copy, (fetched, *keep_alive))
+            return fetched
+        direct = out is not None and out.flags.c_contiguous and out.dtype.isnative
+        fetched = out if out is not None and direct else np.empty(array.shape, array.dtype)
         self._readback.fetch(source, offset, fetched.reshape(-1).view(np.uint8), storage)
+        if out is not None and not direct:
+            np.copyto(out, fetched)
+            return out
         return fetched
 
     def run(self, call: Call, plan: Plan) -> None:

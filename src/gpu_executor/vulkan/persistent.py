@@ -23,6 +23,7 @@ from gpu_executor.kernels import load
 from gpu_executor.plan import Plan, RunOptions
 from gpu_executor.settings import Settings, resolve_settings
 from gpu_executor.telemetry.spans import TraceFile
+from gpu_executor.typed_array import Typed, is_typed_host_array, wrap_words
 from gpu_executor.vulkan.batch import Job, Stream, run_batch
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.mapped_arrays import ImportedArray
@@ -167,11 +168,19 @@ class PersistentVulkanBackend(Backend):
         array[...] = 0
         return array
 
-    def asarray(self, array: npt.ArrayLike) -> Array:
+    @overload
+    def asarray(self, array: Typed) -> Typed: ...
+
+    @overload
+    def asarray(self, array: npt.ArrayLike) -> Array: ...
+
+    def asarray(self, array: Any) -> Any:
         """Copy an array into memory that the device can access; returns it unchanged if it is there
-        already.
+        already. A `FieldArray` on the host stays a `FieldArray`, in its form.
         """
         self._check_open()
+        if is_typed_host_array(array):
+            return wrap_words(array, self.asarray(array.data))
         source = as_numbers("asarray", array)
         if self._session.mapped.any and self._session.mapped.find(source) is not None:
             return source

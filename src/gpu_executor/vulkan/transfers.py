@@ -86,10 +86,11 @@ class Upload:
         self._parts: weakref.WeakSet[StagingPart] = weakref.WeakSet()
         """Parts that the host fills or the device reads."""
 
-    def copy(self, array: Array, storage: VulkanStorage) -> None:
+    def copy(self, array: Array, storage: VulkanStorage, *, borrow: bool = False) -> None:
         """Copy an array to device memory.
 
-        The caller may change the array as soon as this returns.
+        The caller may change the array as soon as this returns. With `borrow` the caller waits for
+        the device first, if the array is in mapped memory.
         """
         if not array.nbytes:
             return
@@ -103,8 +104,10 @@ class Upload:
         imported = None if found is None else self._mapped.get_import(found.serial)
         if found is not None and (imported is not None or not is_imported(found)):
             copy = Copy(found.buffer, found.offset, target.buffer, target.offset, array.nbytes)
-            # This waits: the caller may change the array.
-            self._readback.copy(copy, (array, storage, imported))
+            if borrow:
+                self._stream.copy(copy, storage, (array, imported))
+            else:  # wait: the caller may change the array
+                self._readback.copy(copy, (array, storage, imported))
             return
         flat = np.ascontiguousarray(array, to_native(array.dtype)).reshape(-1).view(np.uint8)
         step = min(max(len(flat) // UPLOADS_IN_FLIGHT, MIN_UPLOAD_PART_BYTES), UPLOAD_PART_BYTES)
