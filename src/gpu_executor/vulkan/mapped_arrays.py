@@ -28,6 +28,7 @@ import math
 import threading
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arguments import as_numbers, describe, parse_dtype, parse_shape
-from gpu_executor.call import Array, Signature
+from gpu_executor.call import Array, Call, Signature
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
     ArgumentShapeError,
@@ -427,3 +428,83 @@ class RecycledResults:
             return None
         self._recycled.add(nbytes, array.base, (buffer_range, allocation))
         return np.ndarray(shape, dtype, array.base), buffer_range
+
+
+BLOCK_BYTES, MIN_BLOCK_BYTES = 4 << 20, 1 << 20
+"""Recycled memory that small results of a batch share; less for the last ones. A caller that holds
+one of these results holds the memory of all."""
+MIN_SHARED_BYTES = 16 << 10
+"""Smaller results come from the heap, whose pages are mostly in use already."""
+RESULT_ALIGNMENT = 64
+
+
+class BatchResults:
+    """Makes the arrays of a batch's small results, in blocks of recycled memory.
+
+    All results of a batch exist at once. New arrays of their own would take new pages: the 196 MB
+    of 1,000 results took 106 to 145 ms to be touched for the first time on the H200's host, and
+    blocks of this size 48 ms. Later batches use the same memory again.
+    """
+
+    def __init__(self, recycled: RecycledResults, calls: Sequence[Call]) -> None:
+        self._recycled = recycled
+        self._memory: Any = None
+        self._offset = self._end = 0
+        """The free part of the current block."""
+        self._sizes: dict[int, int] = {}
+        """The bytes of a call's results, by the id of its signature: most calls have the same."""
+        self.bytes_left = sum(map(self._count_bytes, calls))
+        """The bytes of the results that have no array yet."""
+
+    def make_outputs(self, call: Call) -> None:
+        """Make the arrays of one call's results."""
+        nbytes = self._count_bytes(call)
+        if not nbytes or not self._find_room(nbytes):
+            call.make_outputs()
+            return
+        made: list[Array] = []
+        for (shape, dtype), output in zip(
+            call.signature.results, call.signature.outputs, strict=True
+        ):
+            made.append(np.ndarray(shape, dtype, self._memory, self._offset))
+            self._offset += _round_up(output.nbytes)
+        call.set_outputs(made)
+
+    def _count_bytes(self, call: Call) -> int:
+        if call.results:
+            return 0
+        signature = call.signature
+        found = self._sizes.get(id(signature))
+        if found is None:
+            found = self._sizes[id(signature)] = _count_shared_bytes(signature)
+        return found
+
+    def _find_room(self, nbytes: int) -> bool:
+        """Take another block if the current one is too small; False if memory is short."""
+        left, self.bytes_left = self.bytes_left, self.bytes_left - nbytes
+        if self._end - self._offset >= nbytes:
+            return True
+        size = min(BLOCK_BYTES, left)
+        if size < MIN_BLOCK_BYTES:
+            return False
+        found = self._recycled.make_one((size,), np.dtype(np.uint8), size)
+        if found is None:
+            return False
+        self._memory, self._offset, self._end = found[0].base, 0, size
+        return True
+
+
+def _count_shared_bytes(signature: Signature) -> int:
+    """The bytes of a call's results in blocks; 0 if they are recycled one by one or not at all."""
+    nbytes = sum(_round_up(output.nbytes) for output in signature.outputs)
+    if (
+        not MIN_SHARED_BYTES <= nbytes <= BLOCK_BYTES // 4
+        or can_recycle_results(signature)
+        or any(output.type.dtype.names is not None for output in signature.outputs)
+    ):
+        return 0
+    return nbytes
+
+
+def _round_up(nbytes: int) -> int:
+    return -(-nbytes // RESULT_ALIGNMENT) * RESULT_ALIGNMENT

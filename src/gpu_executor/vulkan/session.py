@@ -44,6 +44,7 @@ from gpu_executor.vulkan.device_memory import DeviceMemory
 from gpu_executor.vulkan.disk_cache import DriverCache, read_calibration, write_calibration
 from gpu_executor.vulkan.instance import Instance, choose_device
 from gpu_executor.vulkan.mapped_arrays import (
+    BatchResults,
     MappedArrays,
     RecycledResults,
     can_recycle_results,
@@ -314,7 +315,12 @@ class Session:
         After an interrupt the generator is closed here, and not by the garbage collector, which may
         find it while a thread holds a lock that closing it needs.
         """
-        with contextlib.closing(self._run_jobs(calls, prepared)) as running:
+        results = BatchResults(self._recycled, calls)
+        self._idle_memory.note_call(
+            prepared.plan.slots * prepared.slot_key.nbytes + results.bytes_left
+        )
+        running = self._run_jobs(calls, prepared, results.make_outputs)
+        with contextlib.closing(running):
             for _ in running:
                 pass
 
@@ -325,7 +331,10 @@ class Session:
         return make_steps(plan, call.signature, call.grid)
 
     def _run_jobs(
-        self, calls: Sequence[Call], prepared: PreparedCall
+        self,
+        calls: Sequence[Call],
+        prepared: PreparedCall,
+        make_outputs: Callable[[Call], None],
     ) -> Generator[Call, None, None]:
         """Run the calls of a batch in order; yields each when it is done."""
         if prepared.recycles_results:
@@ -333,22 +342,25 @@ class Session:
             slots = prepared.plan.slots * prepared.slot_key.nbytes
             self._idle_memory.note_call(slots + results)
         if prepared.signature.kernel.split == "elements":
-            yield from self.run_stream(calls, prepared)
+            yield from self.run_stream(calls, prepared, make_outputs=make_outputs)
             return
         # The slots of a kernel that is not chunked fit calls of one signature only.
         for signature, alike in itertools.groupby(calls, key=lambda call: call.signature):
-            yield from self.run_stream(alike, self.call_preparer.prepare_whole(prepared, signature))
+            whole = self.call_preparer.prepare_whole(prepared, signature)
+            yield from self.run_stream(alike, whole, make_outputs=make_outputs)
 
     def run_stream(
         self,
         calls: Iterable[Call],
         prepared: PreparedCall,
         check_start: Callable[[Call], None] | None = None,
+        make_outputs: Callable[[Call], None] = Call.make_outputs,
     ) -> Generator[Call, None, None]:
         """Run calls as they come; yields each when it is done.
 
         No call may have larger pieces than `prepared`. `check_start` is called before a call
-        starts, when the calls before it that had to be done first were yielded.
+        starts, when the calls before it that had to be done first were yielded. `make_outputs`
+        makes the arrays of results that are not recycled.
         """
         self._idle_memory.note_call(
             prepared.nbytes + (prepared.plan.slots - 1) * count_recycled_bytes(prepared.signature)
@@ -358,7 +370,7 @@ class Session:
         if check_start is not None:
             self._stream_slots += len(slots)
         try:
-            ring = Ring(slots, self.resources.copy_threads)
+            ring = Ring(slots, self.resources.copy_threads, make_outputs)
             try:
                 for call in calls:
                     steps = (
