@@ -44,7 +44,10 @@ class IdleMemory:
         self._lock = threading.Lock()
         self._holders: list[ListIdle] = []
         self.fits: Callable[[], bool] = lambda: True
-        """Frees memory that no item is in, and returns whether the rest is within the limit."""
+        """Returns whether the idle memory is within the limit."""
+        self.may_exceed: Callable[[], bool] = lambda: True
+        """Returns False where it is certain that the idle memory is within the limit; quick."""
+        self._evicting = 0
 
     def add_holder(self, list_idle: ListIdle) -> None:
         """Add a holder, by the function that lists its items."""
@@ -57,9 +60,20 @@ class IdleMemory:
                 self.largest_call = nbytes
                 self.limit = max(self._minimum, 2 * nbytes)
 
+    @property
+    def is_evicting(self) -> bool:
+        """Whether items are being released, so that their memory is not to be kept."""
+        return self._evicting > 0
+
     def settle(self) -> None:
         """Release items until the idle memory is within the limit."""
         self.evict(self.fits)
+
+    def settle_if_exceeded(self) -> None:
+        """Release items if the idle memory exceeds the limit, since arrays were dropped: finalizers
+        keep their memory, because what was used longest ago is released first, and only here."""
+        if self.may_exceed():
+            self.settle()
 
     def evict(self, enough: Callable[[], bool]) -> bool:
         """Release items, the least recently used first, until `enough` returns True.
@@ -67,11 +81,17 @@ class IdleMemory:
         Returns whether it did. No lock is held meanwhile, because holders have locks of their own.
         """
         items = [item for list_idle in self._holders for item in list_idle()]
-        for item in sorted(items, key=lambda item: item.last_used):
-            if enough():
-                return True
-            item.release()
-        return enough()
+        with self._lock:
+            self._evicting += 1
+        try:
+            for item in sorted(items, key=lambda item: item.last_used):
+                if enough():
+                    return True
+                item.release()
+            return enough()
+        finally:
+            with self._lock:
+                self._evicting -= 1
 
 
 @dataclass(frozen=True, slots=True)

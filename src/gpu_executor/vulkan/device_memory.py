@@ -176,6 +176,7 @@ class DeviceMemory:
 
     def empty(self, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
         """An uninitialized array."""
+        self._idle_memory.settle_if_exceeded()
         nbytes, tables = math.prod(shape) * dtype.itemsize, self._capture.tables
         owner: Owner = "device array" if tables is None else "table"
         allocation = self.stream.allocate(Purpose.DEVICE, max(nbytes, 1), owner)

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import bisect
 import enum
+import functools
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +29,7 @@ import numpy as np
 from gpu_executor.call import Array
 from gpu_executor.errors import ClosedError, OutOfMemoryError
 from gpu_executor.fork import register_fork_handler
-from gpu_executor.idle_memory import IdleMemory
+from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import ElementType
 from gpu_executor.plan import round_up_to_class
 from gpu_executor.vulkan.binding import WHOLE_SIZE, Arena, Handle, allocate_out, vk
@@ -121,6 +123,8 @@ class Block:
     """Unique in this process, also among blocks that were freed."""
     lent: int = 0
     """Bytes of allocations with an owner in LENT."""
+    last_used: int = 0
+    """When its last allocation was released, in nanoseconds of `time.monotonic_ns`."""
     bytes_free: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -296,8 +300,8 @@ class MemoryPool:
         with self._lock:
             return self._trim()
 
-    def shrink(self, limit: int, busy: Sequence[Allocation] = ()) -> bool:
-        """Free unused blocks until at most `limit` bytes are idle; return whether they are.
+    def is_within(self, limit: int, busy: Sequence[Allocation] = ()) -> bool:
+        """Return whether at most `limit` bytes are idle.
 
         `busy` are the allocations of slots in use. Free ranges beside them are not idle either,
         because nothing can be released for them.
@@ -305,8 +309,22 @@ class MemoryPool:
         with self._lock:
             beside = {each.block for each in busy if not each.block.lent}
             in_use = sum(each.nbytes for each in busy) + sum(block.bytes_free for block in beside)
-            self._free_unused(limit + in_use)
             return self.kept - in_use <= limit
+
+    def list_idle(self) -> list[IdleItem]:
+        """List the unused blocks."""
+        with self._lock:
+            return [
+                IdleItem(block.last_used, functools.partial(self._free_idle, block))
+                for block in self._blocks
+                if block.idle
+            ]
+
+    def _free_idle(self, block: Block) -> None:
+        """Free a block, unless it is in use again or was freed already."""
+        with self._lock:
+            if block.idle and block in self._blocks:
+                self._free(block)
 
     def close(self) -> None:
         """Free every block except those with mapped arrays in use, which the last array frees."""
@@ -439,20 +457,16 @@ class MemoryPool:
         if block.idle and self._closed:
             self._free(block)
             self._device.release()
-        elif block.idle and self._idle is not None and self.kept > self._idle.limit:
-            self._free(block)
+        elif block.idle and self._idle is not None:
+            block.last_used = time.monotonic_ns()
+            if self._idle.is_evicting and self.kept > self._idle.limit:
+                self._free(block)
 
     def _trim(self) -> int:
         before = self._held
-        self._free_unused(0)
-        return before - self._held
-
-    def _free_unused(self, limit: int) -> None:
-        """Free unused blocks, the oldest first, until at most `limit` bytes are kept."""
         for block in [block for block in self._blocks if block.idle]:
-            if self.kept <= limit:
-                return
             self._free(block)
+        return before - self._held
 
     def _free(self, block: Block) -> None:
         self._blocks.remove(block)
@@ -476,7 +490,6 @@ class MemoryPool:
             assert self._idle is not None
             lent = size if owner in LENT else 0
             room = self._idle.limit + lent
-            self._free_unused(room - size)
             sizes = [each for each in sizes if self.kept + each <= room or each == lent]
             if not sizes:
                 return None

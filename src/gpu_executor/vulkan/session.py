@@ -517,18 +517,17 @@ class Session:
         self.device_memory.release_completed()
         self._recycled.clear()
 
-    def _free_blocks(self) -> bool:
-        """Free blocks until the idle memory is within its limit; return whether it is."""
+    def _is_within_budget(self) -> bool:
+        """Return whether the idle memory is within its limit."""
         busy = self._slot_pool.list_allocations_in_use()
-        return self._memory.shrink(self._idle_memory.limit, busy)
+        return self._memory.is_within(self._idle_memory.limit, busy)
 
     def stats(self) -> Stats:
         """Return the counters of this session."""
         if not self.forked:
             self._close_dropped_streams()
         self.device_memory.release_completed()
-        if self._slot_pool.exceeds_budget():  # since the caller dropped results or arrays
-            self._idle_memory.settle()
+        self._idle_memory.settle_if_exceeded()  # the caller may have dropped results or arrays
         by_path: defaultdict[str, int] = defaultdict(int)
         records = self._slot_pool.list_records()
         for path, record in records:
@@ -656,8 +655,9 @@ class Session:
         """Make the slot pool, and connect everything that keeps memory to the budget."""
         made = SlotPool(self.resources, self._idle_memory)
         made.count_blocked = self._count_blocked_slots
-        self._idle_memory.fits = self._free_blocks
-        for holder in (made, self._recycled, self.device_memory):
+        self._idle_memory.fits = self._is_within_budget
+        self._idle_memory.may_exceed = made.exceeds_budget
+        for holder in (made, self._recycled, self.device_memory, self._memory):
             self._idle_memory.add_holder(holder.list_idle)
         return made
 
