@@ -17,12 +17,13 @@ QUICK := \
 	tests/curves/test_small_curves.py tests/ops/test_sort.py tests/kzg/test_cell_proofs.py \
 	tests/executor/test_executor.py tests/executor/test_map.py tests/executor/test_errors.py \
 	tests/cluster/test_results.py tests/telemetry/test_metrics.py \
-	tests/bench/test_executor.py tests/cli/test_commands.py tests/soak/test_soak.py
+	tests/bench/test_executor.py tests/report/test_page.py tests/cli/test_commands.py tests/soak/test_soak.py
 
 .PHONY: demo test pytest test-quick lint kernels clean
 
 demo: .venv/runs
-	$(PYTHON) -m gpu_executor.cli demo
+	@mkdir -p build
+	$(PYTHON) -m gpu_executor.cli demo -o build/report.html
 
 # Linters and tests at once: together they keep two cores busy.
 test: .venv/develops

@@ -46,6 +46,7 @@ LAYERS: list[set[str]] = [
     {"cluster"},  # several machines
     {"telemetry.exporters"},  # export events; lower layers import them by name
     {"bench", "soak"},  # benchmarks and load tests
+    {"report"},  # results of benchmarks as a page
     {"cli"},  # the command line
 ]
 BACKENDS = {"vulkan", "cpu", "webgpu"}
@@ -207,7 +208,7 @@ HEAVY |= {
     "numpy.ma",
     "platformdirs",
 }
-HEAVY |= {f"{PACKAGE}.{package}" for package in ("bench", "soak", "cli")}
+HEAVY |= {f"{PACKAGE}.{package}" for package in ("bench", "soak", "report", "cli")}
 ARITHMETIC = """
 field = gx.fields.BLS12_381_FR
 array = field.encode([3, 5])

@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from gpu_executor.bench import batch, first_call, kernel_timing, overhead, persistent, stream
+from gpu_executor.bench import (
+    batch,
+    first_call,
+    kernel_timing,
+    overhead,
+    persistent,
+    stream,
+    suite,
+)
 from gpu_executor.bench.timing import time_function
 from gpu_executor.call import Array
 from gpu_executor.cli import bench_stream
@@ -348,10 +356,18 @@ def test_calibrate_says_where_nothing_was_saved(
 
 
 @pytest.mark.usefixtures("quick")
-def test_demo_shows_devices_checks_and_a_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu_executor.cli.demo.SIZES", (64,))
-    shown = run("demo")
-    assert shown.exit_code == 0
+def test_demo_shows_devices_checks_and_a_comparison_and_writes_a_page(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(suite, "QUICK_SIZES", (64, 100))
+    monkeypatch.setattr(suite, "QUICK_SECONDS", 0.01)
+    monkeypatch.setattr(suite, "QUICK_BATCH_SIZES", (256,))
+    monkeypatch.setattr(suite, "QUICK_STREAM", (1_000, 2))
+    page = tmp_path / "demo.html"
+    shown = run("demo", "-o", str(page))
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.endswith(f"A page with charts and the pipeline: {page}\n")
+    assert 'id="timeline"' in page.read_text(encoding="utf-8")
     assert find_devices()[0].name in shown.output
     assert shown.output.count("right") == 11
     assert "one-shot" in shown.output

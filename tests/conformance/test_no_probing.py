@@ -13,7 +13,7 @@ import gpu_executor
 from gpu_executor.backend import Backend, BackendStats
 
 ROOT = Path(gpu_executor.__file__).parent
-ABOVE = ("executor", "cluster", "telemetry", "bench", "soak", "cli")
+ABOVE = ("executor", "cluster", "telemetry", "bench", "soak", "report", "cli")
 PROBES = ("isinstance", "issubclass", "getattr", "hasattr")
 
 

@@ -296,20 +296,26 @@ def check_targets(rows: Sequence[KzgRow], device: DeviceInfo) -> list[Target]:
 class Peer:
     """ckzg on the same machine: one blob on one thread, and a batch on a process for each core."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, all_cores: bool = True) -> None:
+        """Without `all_cores` no processes are started, and batches are not measured."""
         self._ckzg = importlib.import_module("ckzg")
         self._setup = self._ckzg.load_trusted_setup(str(path), PRECOMPUTE)
-        cores = os.cpu_count() or 1
-        context = get_context("spawn")
-        self._pool = ProcessPoolExecutor(cores, context, _load_peer, (str(path), PRECOMPUTE))
-        list(self._pool.map(_warm_up, range(cores)))
+        self._pool: ProcessPoolExecutor | None = None
+        if all_cores:
+            cores = os.cpu_count() or 1
+            context = get_context("spawn")
+            self._pool = ProcessPoolExecutor(cores, context, _load_peer, (str(path), PRECOMPUTE))
+            list(self._pool.map(_warm_up, range(cores)))
 
     def measure(self, function: str, given: Inputs) -> tuple[float | None, float | None]:
         """Return the milliseconds of one blob on one thread, and of the batch on all cores."""
-        jobs = [_make_job(function, given, index) for index in range(len(given.blobs))]
+        job = _make_job(function, given, 0)
         begun = perf_counter()
-        _run_job(self._ckzg, self._setup, jobs[0])
+        _run_job(self._ckzg, self._setup, job)
         alone = perf_counter() - begun
+        if self._pool is None:
+            return alone * 1e3, None
+        jobs = [_make_job(function, given, index) for index in range(len(given.blobs))]
         begun = perf_counter()
         list(self._pool.map(_run_in_worker, jobs))
         return alone * 1e3, (perf_counter() - begun) * 1e3
@@ -323,16 +329,17 @@ class Peer:
 
     def close(self) -> None:
         """End the processes."""
-        self._pool.shutdown()
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 @contextlib.contextmanager
-def open_peer(path: Path | None) -> Iterator[Peer | None]:
+def open_peer(path: Path | None, *, all_cores: bool = True) -> Iterator[Peer | None]:
     """Open ckzg with a setup, mainnet's without a path; None if ckzg is not installed."""
     if importlib.util.find_spec("ckzg") is None:
         yield None
         return
-    peer = Peer(path or find_mainnet_setup())
+    peer = Peer(path or find_mainnet_setup(), all_cores=all_cores)
     try:
         yield peer
     finally:

@@ -80,8 +80,10 @@ QUICK_SECONDS = 0.3
 """The time of each size, batch or scenario in a quick run."""
 QUICK_STREAM = 1 << 18, 5
 """Elements and rounds."""
-QUICK_LARGEST_TRANSFORM, QUICK_LARGEST_MSM = 14, 6
-"""log2 of the largest size on a software device."""
+QUICK_TRANSFORMS, QUICK_LARGEST_MSM = (8, 10, 12), 6
+"""log2 of the sizes of transforms, and of the largest sum, on a software device."""
+QUICK_SCENARIOS = 5
+"""Scenarios of size buckets: the last ones are the largest."""
 QUICK_KZG = ("commitments", "cells", "verification of blobs")
 """Functions that compile few pipelines."""
 
@@ -205,7 +207,7 @@ def measure_buckets(watch: Watch, *, quick: bool = False) -> BucketMeasurement:
     """Measure every scenario, then single tasks."""
     seconds = (QUICK_SECONDS,) * 2 if quick else (buckets.ROW_SECONDS, buckets.SINGLE_SECONDS)
     with buckets.open_setup() as setup:
-        scenarios = buckets.SCENARIOS
+        scenarios = buckets.SCENARIOS[:QUICK_SCENARIOS] if quick else buckets.SCENARIOS
         measured = buckets.measure_batches(setup, scenarios, budget=seconds[0])
         rows = list(watch(measured, len(scenarios), "batches"))
         singles = buckets.measure_single_tasks(setup, budget=seconds[1])
@@ -283,8 +285,9 @@ def measure_transforms(
         budget = DEFAULT_BUDGET
         if quick:
             chosen, budget = QUICK_TRANSFORMED, QUICK_BUDGET
-            largest = QUICK_LARGEST_TRANSFORM if gpu.device.kind == "cpu" else None
         sizes = transforms.choose_sizes(gpu.device, largest)
+        if quick and gpu.device.kind == "cpu":
+            sizes = [transforms.TransformSize(log_n) for log_n in QUICK_TRANSFORMS]
         measured = transforms.measure_transforms(gpu, sizes, chosen, budget)
         by_field = list(watch(measured, len(chosen), "fields"))
         comparisons, absent = transform_comparison.compare_transforms(
@@ -371,7 +374,7 @@ def measure_kzg(
         on_cpu = gpu.device.kind == "cpu"
         sizes = batches or (kzg.BATCHES_ON_CPU if on_cpu else kzg.BATCHES)
         chosen = functions or (QUICK_KZG if quick and on_cpu else tuple(kzg.FUNCTIONS))
-        with kzg.open_peer(path) if peer else nullcontext() as other:
+        with kzg.open_peer(path, all_cores=not quick) if peer else nullcontext() as other:
             measured = kzg.measure_kzg(setup, sizes, other, chosen)
             times = list(watch(measured, len(sizes), "batches"))
         stages = [each.stages for each in times if each.stages is not None]

@@ -1,20 +1,31 @@
-"""`gpu-executor demo`: the devices, a check of every backend, one-shot against persistent calls."""
+"""`gpu-executor demo`: devices, a check of every backend, a comparison of calls, a report page."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from gpu_executor.bench import persistent
+from gpu_executor.bench import suite
+from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
 from gpu_executor.cli.bench_persistent import print_comparison
 from gpu_executor.cli.output import console, show_progress
+from gpu_executor.cli.report import write_report
 from gpu_executor.cli.smoke import check_every_path
+from gpu_executor.report.page import make_page
 from gpu_executor.vulkan.instance import find_devices
-
-SIZES = (64, 1 << 12, 1 << 16)
 
 
 @click.command()
-def demo() -> None:
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("gpu-executor-demo.html"),
+    show_default=True,
+    help="The report page to write.",
+)
+def demo(output: Path) -> None:
     """Show the devices, check every backend, compare speeds."""
     for device in find_devices():
         console.print(f"[bold]{device.name}[/] ({device.kind}), {device.driver_version}")
@@ -23,6 +34,18 @@ def demo() -> None:
         mark = "[green]right[/]" if right else "[red]wrong[/]"
         console.print(f"  {mark}  {description}", soft_wrap=True)
     console.print()
-    rows = show_progress(map(persistent.measure_size, SIZES), len(SIZES), "sizes")
-    print_comparison(list(rows))
-    console.print("`gpu-executor bench persistent` measures all sizes.")
+    calls = suite.measure_persistent(show_progress, quick=True)
+    print_comparison(calls.rows)
+    batches = suite.measure_batches(show_progress, quick=True)
+    streams = suite.measure_stream(show_progress, quick=True)
+    run = BenchmarkRun(describe_environment(calls.device), quick=True)
+    measured: dict[str, suite.Measurement] = {
+        "persistent": calls,
+        "batch": batches,
+        "stream": streams,
+    }
+    for name, each in measured.items():
+        run.benchmarks[name] = BenchmarkResult.of(each.device, each.tables())
+    write_report(make_page(run), output)
+    console.print("`gpu-executor bench all` measures everything.")
+    console.print(f"A page with charts and the pipeline: {output.resolve()}", soft_wrap=True)

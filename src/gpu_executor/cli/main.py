@@ -11,6 +11,7 @@ from gpu_executor.cli.calibrate import calibrate
 from gpu_executor.cli.demo import demo
 from gpu_executor.cli.devices import devices
 from gpu_executor.cli.doctor import doctor
+from gpu_executor.cli.report import report
 from gpu_executor.cli.smoke import smoke
 from gpu_executor.cli.soak import soak
 from gpu_executor.errors import GpuError
@@ -32,6 +33,7 @@ commands.add_command(smoke)
 commands.add_command(demo)
 commands.add_command(calibrate)
 commands.add_command(bench)
+commands.add_command(report)
 commands.add_command(soak)
 
 

@@ -1,0 +1,1 @@
+"""Reports: the results of benchmarks as one HTML page without references to other files."""

@@ -1,0 +1,104 @@
+"""The figures of a report: what each shows, how it is drawn, and its values as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpu_executor.bench.results import BenchmarkResult, Series
+from gpu_executor.report.charts import ChartLine, Dash, DataPoint
+
+MILLISECONDS = {"ms": 1.0, "us": 1e-3, "s": 1e3}
+
+
+@dataclass(frozen=True, slots=True)
+class LegendEntry:
+    """A name beside its color and marker."""
+
+    name: str
+    style: int
+    bar: bool = False
+    """Whether it stands for bars instead of a line."""
+    dash: Dash = "solid"
+    joined: bool = True
+    markers: bool = True
+
+    @classmethod
+    def of(cls, line: ChartLine) -> LegendEntry:
+        return cls(line.name, line.style, False, line.dash, line.joined, line.markers)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueTable:
+    """The values of a figure in words."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart with its caption."""
+
+    name: str
+    """The id of the element."""
+    title: str
+    caption: str
+    draw: Callable[[int, str], str]
+    """Takes the width in pixels and the label for readers that do not see the chart."""
+    table: ValueTable
+    legend: Sequence[LegendEntry] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFigure:
+    """A number at the head of the page."""
+
+    value: str
+    what: str
+    compared: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSection:
+    """A part of the page."""
+
+    name: str
+    title: str
+    text: str
+    figures: Sequence[Figure] = ()
+    missing: str | None = None
+    """Why the section has no figures."""
+    timelines: Sequence[dict[str, Any]] = ()
+    """The timelines that the script draws."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """The tables and series of one benchmark that was measured."""
+
+    result: BenchmarkResult
+    _by_identity: dict[tuple[Any, ...], Series] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, result: BenchmarkResult) -> Measurements:
+        return cls(result, {_identify(each): each for each in result.series})
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """The rows of a table; none if the file does not have it."""
+        found = self.result.tables.get(table) or []
+        return [found] if isinstance(found, dict) else list(found)
+
+    def point(self, x: float, value: float, table: str, figure: str, **key: Any) -> DataPoint:
+        """A point with the quartiles of its samples, times in milliseconds."""
+        series = self._by_identity.get((table, figure, frozenset(key.items())))
+        if series is None or len(series.samples) < 3:
+            return DataPoint(x, value)
+        factor = MILLISECONDS.get(series.unit, 1.0)
+        low, high = series.quartiles
+        return DataPoint(x, value, low * factor, high * factor)
+
+
+def _identify(series: Series) -> tuple[Any, ...]:
+    return series.table, series.figure, frozenset(series.key)

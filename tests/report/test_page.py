@@ -1,0 +1,203 @@
+"""The page of a report: what it says, what it holds, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpu_executor.bench.persistent import ORIGINAL_MS
+from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun
+from gpu_executor.cli.main import commands
+from gpu_executor.report.charts import ChartAxis, ChartLine, DataPoint, draw_lines
+from gpu_executor.report.format import (
+    format_count,
+    format_power,
+    format_rate,
+    format_time,
+    round_digits,
+)
+from gpu_executor.report.page import make_page
+from tests.support.benchmark_runs import make_run
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+FIGURES = [
+    "calls-by-size",
+    "path-crossover",
+    "batch-speed-up",
+    "timeline",
+    "stream-rates",
+    "call-stages",
+    "bucket-batches",
+    "field-bandwidth",
+    "roofline-bls12_381_fq",
+    "roofline-bls12_381_fr",
+    "transforms-by-size",
+    "transforms-beside-others",
+    "msm-by-size",
+    "msm-bound",
+    "msm-stages",
+    "kzg-commitments",
+    "kzg-cells-and-proofs",
+    "kzg-stages",
+    "executor-calls",
+]
+
+
+@pytest.fixture(scope="module")
+def run() -> BenchmarkRun:
+    return make_run()
+
+
+@pytest.fixture(scope="module")
+def page(run: BenchmarkRun) -> str:
+    return make_page(run)
+
+
+class TagCheck(HTMLParser):
+    """Notes tags that are not closed in order, and the ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+def test_the_page_is_well_formed_and_has_every_figure(page: str) -> None:
+    check = TagCheck()
+    check.feed(page)
+    assert (check.wrong, check.open) == ([], [])
+    assert len(check.ids) == len(set(check.ids))
+    assert [name for name in FIGURES if name not in check.ids] == []
+
+
+def test_the_page_refers_to_nothing_outside(page: str) -> None:
+    without_namespace = page.replace("http://www.w3.org/2000/svg", "")
+    assert "http://" not in without_namespace and "https://" not in without_namespace
+    assert not re.search(r"<(script|img|iframe)[^>]* src=", page)
+    assert re.findall(r'<link[^>]*href="([^"]*)"', page) == ["data:,"]
+
+
+def test_the_page_has_the_curve_of_the_source_documents(page: str) -> None:
+    assert "Rust original (Intel i7-9750H, Windows)" in page
+    for one_shot, persistent in ORIGINAL_MS.values():
+        for value in (one_shot, persistent):
+            assert f": {format_time(value)}</title>" in page
+
+
+def test_head_figures_and_texts_say_what_was_measured(page: str) -> None:
+    for words in (
+        "gpu-executor on Fictitious GPU",
+        "29.9 µs",  # the call of 64 elements: 28 us and 64 / 10^6 of 30 ms
+        "The paths cross between 64 and 1 K elements.",
+        "2.5x",  # the best batch: 16 jobs, plain arrays
+        "Mapped arrays reach 0.99 of the limit",
+        "65 G/s",
+        "Not installed, so not compared: galois.",
+        "BLS12_381_G1, 2^22",
+    ):
+        assert words in page, words
+
+
+def test_shares_of_the_roofline_are_computed_from_the_same_run(page: str) -> None:
+    """A product moves 3 elements of 16 bytes in the fixed figures: 2.5e12 / 48 a second."""
+    rows = re.search(r'id="roofline-bls12_381_fr".*?<tbody>(.*?)</tbody>', page, re.DOTALL)
+    assert rows is not None
+    first = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", rows[1])[:6]
+    assert first[0] == "products"
+    assert first[2] == format_rate(2.5e12 / 32)
+    assert first[5] in ("memory", "arithmetic")
+
+
+def test_what_was_not_measured_is_named(run: BenchmarkRun) -> None:
+    partial = BenchmarkRun(run.environment, quick=True)
+    partial.benchmarks["stream"] = run.benchmarks["stream"]
+    partial.benchmarks["kzg"] = BenchmarkResult.without("skipped", "not installed: <eth_account>")
+    partial.benchmarks["msm"] = BenchmarkResult.without("failed", "AssertionError: wrong sums")
+    page = make_page(partial)
+    assert "`bench kzg` was skipped: not installed: &lt;eth_account&gt;" in page
+    assert "`bench msm` was failed: AssertionError: wrong sums" in page
+    assert "The file has no results of `bench persistent`." in page
+    assert "A quick run" in page
+    assert 'id="stream-rates"' in page and 'id="timeline"' not in page
+    check = TagCheck()
+    check.feed(page)
+    assert (check.wrong, check.open) == ([], [])
+
+
+def test_text_of_a_file_is_escaped(run: BenchmarkRun) -> None:
+    hostile = "</script><script>alert(1)</script>"
+    changed = BenchmarkRun(dict(run.environment), benchmarks=dict(run.benchmarks))
+    changed.environment["device"] = changed.environment["device"] | {"name": hostile}
+    batch = run.benchmarks["batch"].as_dict()
+    batch = json.loads(json.dumps(batch))
+    batch["tables"]["timelines"][0]["spans"][0]["track"] = hostile
+    changed.benchmarks["batch"] = BenchmarkResult.from_dict(batch)
+    assert hostile not in make_page(changed)
+
+
+def test_the_command_writes_the_page(tmp_path: Path, run: BenchmarkRun) -> None:
+    results, output = tmp_path / "results.json", tmp_path / "report.html"
+    results.write_text(json.dumps(run.as_dict()))
+    shown = CliRunner().invoke(commands, ["report", str(results), "-o", str(output)])
+    assert shown.exit_code == 0, shown.output
+    assert str(output) in shown.output.replace("\n", "")
+    assert "Fictitious GPU" in output.read_text(encoding="utf-8")
+
+
+def test_other_files_and_folders_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    refused = CliRunner().invoke(commands, ["report", str(other), "-o", str(tmp_path / "r.html")])
+    assert "has no results of benchmarks" in str(refused.exception)
+    other.write_text(json.dumps(make_run().as_dict()))
+    target = str(tmp_path / "missing" / "r.html")
+    refused = CliRunner().invoke(commands, ["report", str(other), "-o", target])
+    assert "cannot be written" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (format_time(0.0285), "28.5 µs"),
+        (format_time(1.0), "1 ms"),
+        (format_time(1234.0), "1.23 s"),
+        (format_rate(45.6e9), "45.6 G/s"),
+        (format_rate(12.0), "12 /s"),
+        (format_count(4096), "4 K"),
+        (format_count(100), "100"),
+        (format_power(1 << 20), "2^20"),
+        (round_digits(0.0123), "0.012"),
+        (round_digits(1234.5), "1,234"),
+    ],
+)
+def test_numbers_have_three_digits(text: str, expected: str) -> None:
+    assert text == expected
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0, 1.0], [0.95, 1.04], [1e-3, 1e6]])
+def test_axes_have_ticks_for_every_range(values: list[float]) -> None:
+    line = ChartLine("a", [DataPoint(index + 1, value) for index, value in enumerate(values)], 0)
+    x_axis = ChartAxis("x", round_digits, ticks=range(1, len(values) + 1))
+    drawn = draw_lines([line], x_axis, ChartAxis("y", round_digits), 328, "label")
+    assert drawn.count('class="grid"') >= 2
+    assert "nan" not in drawn and "inf" not in drawn

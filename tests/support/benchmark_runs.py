@@ -1,0 +1,275 @@
+"""A run of all benchmarks with fixed figures, as of a discrete GPU with three queues."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from gpu_executor.bench.batch import BatchRow, BatchTimeline, HotPath, TimelineSpan
+from gpu_executor.bench.buckets import (
+    NOTHING,
+    AdapterInfo,
+    BatchPhases,
+    BucketRow,
+    Savings,
+    SingleTaskRow,
+    Spread,
+)
+from gpu_executor.bench.executor import ExecutorMeasurement
+from gpu_executor.bench.fields import FieldRow, StreamedOperation
+from gpu_executor.bench.first_call import FirstCallTimes
+from gpu_executor.bench.kzg import FUNCTIONS, KzgRow, StageRow
+from gpu_executor.bench.msm import CurveTimes, MsmRow, SkewRow, TableRow
+from gpu_executor.bench.overhead import KernelRate, Overhead
+from gpu_executor.bench.persistent import PathTimes, PersistentRow
+from gpu_executor.bench.product_comparison import ProductComparison, ProductTime
+from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
+from gpu_executor.bench.sampled import Sampled
+from gpu_executor.bench.stream import CopyRate, StreamMeasurement, StreamRate
+from gpu_executor.bench.suite import (
+    BatchMeasurement,
+    BucketMeasurement,
+    ExecutorTimes,
+    FieldMeasurement,
+    KzgMeasurement,
+    Measurement,
+    MsmMeasurement,
+    PersistentMeasurement,
+    StreamedAdditions,
+    TransformMeasurement,
+)
+from gpu_executor.bench.targets import Target
+from gpu_executor.bench.transform_comparison import TransformComparison
+from gpu_executor.bench.transforms import TransformRow
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.vulkan.instance import find_devices
+
+CALL_STAGES = ("setup", "pipeline", "descriptors", "recording", "upload", "compute", "download")
+MSM_STAGES = ("limb form", "digits", "sort", "accumulate", "combine", "reduce", "join")
+SIZES = (64, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 20, 1 << 22)
+
+
+def make_run() -> BenchmarkRun:
+    """All benchmarks, measured."""
+    device = dataclasses.replace(find_devices()[0], name="Fictitious GPU", kind="discrete")
+    measured: dict[str, Measurement] = {
+        "persistent": _make_persistent(device),
+        "batch": _make_batch(device),
+        "stream": _make_stream(device),
+        "buckets": _make_buckets(),
+        "fields": _make_fields(device),
+        "ntt": _make_transforms(device),
+        "msm": _make_msm(device),
+        "kzg": _make_kzg(device),
+        "executor": ExecutorTimes(
+            device,
+            ExecutorMeasurement(50.0, 60.0, 115.0, 90.0, 100.0, 8_000.0, 16_000.0),
+            [Target("run, added to a direct call", 10, 20, "us", at_most=True)],
+        ),
+    }
+    run = BenchmarkRun(describe_environment(device))
+    for name, each in measured.items():
+        run.benchmarks[name] = BenchmarkResult.of(each.device, each.tables(), 12.5)
+    return run
+
+
+def _vary(value: float) -> Sampled:
+    """A median of samples around the value."""
+    return Sampled.median([0.9 * value, 0.97 * value, value, 1.05 * value, 1.3 * value])
+
+
+def _make_persistent(device: DeviceInfo) -> PersistentMeasurement:
+    def make_path(size: int, fixed_ms: float, per_million: float) -> PathTimes:
+        call = fixed_ms + size / 1e6 * per_million
+        stages = dict.fromkeys(CALL_STAGES, 0.0)
+        stages |= {"upload": 0.3 * call, "compute": 0.5 * call, "download": 0.2 * call}
+        return PathTimes(300.0, 3.0, _vary(call), 354 / call, size / call * 1e3, stages)
+
+    rows = [
+        PersistentRow(
+            size,
+            _vary(354.0 + size / 1e5),
+            {"setup": 300.0, "pipeline": 40.0, "compute": 14.0},
+            make_path(size, 0.028, 30.0),
+            make_path(size, 0.045, 8.0),
+            26.9 if size == 64 else None,
+        )
+        for size in SIZES
+    ]
+    return PersistentMeasurement(
+        device,
+        rows,
+        [Overhead("call of 64 elements", 28.0, 20.0, "us", 1.5)],
+        [KernelRate("bls12_381_fq_add", 1 << 24, 2.3e10, 3.3e12)],
+        FirstCallTimes(500.0, 100.0, 400.0, 20.0, 4_096),
+    )
+
+
+def _make_batch(device: DeviceInfo) -> BatchMeasurement:
+    rows = [
+        BatchRow(
+            size,
+            jobs,
+            arrays,
+            _vary(2.0 * jobs),
+            _vary(2.0 * jobs / speed_up),
+            _vary(2.0 * jobs / speed_up),
+            2.0 / speed_up,
+            _vary(speed_up),
+            1.0,
+            None,
+        )
+        for size in (1 << 14, 1 << 16, 1 << 18, 1 << 20)
+        for arrays in ("plain", "mapped")
+        for jobs in (2, 3, 4, 8, 16)
+        for speed_up in (0.9 + 0.1 * jobs / (1 if arrays == "plain" else 2),)
+    ]
+    timelines = [_make_timeline("sequential", 50.0), _make_timeline("pipelined", 20.0)]
+    return BatchMeasurement(device, rows, [HotPath("one", 1, 10.0, 5.0, 15.0)], timelines)
+
+
+def _make_timeline(mode: str, step: float) -> BatchTimeline:
+    """Five stages of ten microseconds each; a job begins after a number of microseconds."""
+    tracks = {
+        "fill": "host Thread-1 (_run_tasks)",
+        "copy in": "upload queue",
+        "compute": "compute queue",
+        "copy out": "download queue",
+        "drain": "host MainThread",
+    }
+    spans = [
+        TimelineSpan(track, stage, job, job * step + 10 * index, job * step + 10 * index + 9)
+        for job in range(8)
+        for index, (stage, track) in enumerate(tracks.items())
+    ]
+    return BatchTimeline(mode, 1 << 20, 8, spans)
+
+
+def _make_stream(device: DeviceInfo) -> StreamedAdditions:
+    copies = [
+        CopyRate("both at once", 380e6, 36e9, 18e9),
+        CopyRate("in alone", 500e6, 48e9, 0.0),
+        CopyRate("out alone", 1_000e6, 0.0, 48e9),
+    ]
+    streams = [
+        StreamRate("mapped", _vary(44.0), _vary(376e6), _vary(0.99)),
+        StreamRate("plain, into an array", _vary(105.0), _vary(160e6), _vary(0.42)),
+        StreamRate("plain, new results", _vary(110.0), _vary(152e6), _vary(0.4)),
+    ]
+    return StreamedAdditions(device, StreamMeasurement(1 << 24, 1 << 19, copies, streams))
+
+
+def _make_buckets() -> BucketMeasurement:
+    spread = Spread(1.4, 1.5, 1.6)
+    rows = [
+        BucketRow(
+            name,
+            (1024,),
+            9,
+            _vary(13.0),
+            _vary(3.0),
+            _vary(1.6),
+            _vary(2.3),
+            _vary(1.2),
+            spread,
+            spread,
+            2.5,
+            1.35,
+            Savings(9.0, 1.0, 0.5, 2.0),
+            1,
+            BatchPhases(1.0, 0.2, 2.0),
+            NOTHING,
+        )
+        for name in ("4 x 32 K", "20/25/30/28 K", "100 of 1-200 K")
+    ]
+    single = SingleTaskRow(True, 300.0, 330.0, 500.0, 530.0, 0.6, 0.6, NOTHING)
+    return BucketMeasurement(
+        AdapterInfo("Fictitious GPU", "discrete", "Vulkan", "0"), rows, [single]
+    )
+
+
+def _make_fields(device: DeviceInfo) -> FieldMeasurement:
+    def make_operation(per_second: float, nbytes: float) -> StreamedOperation:
+        rate = per_second * nbytes
+        return StreamedOperation(_vary(per_second), _vary(rate), rate / 4.1e12)
+
+    rows = [
+        FieldRow(
+            name,
+            bits,
+            1 << 24,
+            _vary(4.1e12),
+            make_operation(2.5e12 / size, 3 * size / 3),
+            make_operation(3.0e12 / size, 2 * size / 2),
+            make_operation(3.4e12 / size, 3 * size / 3),
+            1e10,
+            9e9,
+            1 << 22,
+            _vary(0.7),
+            chains,
+            7e10,
+        )
+        for name, bits, size, chains in (
+            ("bls12_381_fq", 381, 48, 2.6e10),
+            ("bls12_381_fr", 255, 32, 6.5e10),
+            ("goldilocks", 64, 8, None),
+        )
+    ]
+    products = ProductComparison(
+        1 << 20, [ProductTime("gpu.run", "words", 6.0, 1e8, 1.0)], ["galois"]
+    )
+    return FieldMeasurement(device, rows, products, [])
+
+
+def _make_transforms(device: DeviceInfo) -> TransformMeasurement:
+    by_field = [
+        [
+            _make_transform(name, log_n, per_element * (1 << log_n) * log_n)
+            for log_n in range(10, 25, 2)
+        ]
+        for name, per_element in (("bls12_381_fr", 1.8e-8), ("goldilocks", 1.2e-8))
+    ]
+    duel = TransformComparison("ckzg", "64 blobs extended", 530.0, 5.0, 106.0)
+    return TransformMeasurement(device, by_field, [duel], ["galois"], [])
+
+
+def _make_transform(field: str, log_n: int, milliseconds: float) -> TransformRow:
+    taken, from_numpy = _vary(milliseconds), _vary(4 * milliseconds + 0.1)
+    return TransformRow(field, log_n, 1, taken, taken, taken, taken, from_numpy)
+
+
+def _make_msm(device: DeviceInfo) -> MsmMeasurement:
+    curves = [
+        CurveTimes(
+            curve,
+            2.6e10,
+            2.6e9,
+            [
+                MsmRow(
+                    log_points,
+                    "a plan",
+                    900.0,
+                    _vary(0.8 + slope * (1 << log_points)),
+                    0.8,
+                    0.7,
+                    _vary(2.1e9),
+                    dict.fromkeys(MSM_STAGES, 1.5),
+                )
+                for log_points in (10, 12, 16, 20, 22)
+            ],
+            [TableRow(1, 10, 16, 16, 1 << 20, 5.0, 0.5, 0.9)],
+            [SkewRow(16, "all equal", 9.0, 1.5)],
+        )
+        for curve, slope in (("BLS12_381_G1", 1e-5), ("BN254_G1", 4e-6))
+    ]
+    return MsmMeasurement(device, curves, {}, [Target("BLS12_381_G1, 2^22", 43, 45, "ms", True)])
+
+
+def _make_kzg(device: DeviceInfo) -> KzgMeasurement:
+    rows = [
+        KzgRow(function, blobs, 900.0, _vary(3.0 + 0.4 * blobs), 150.0, 20.0 * blobs)
+        for blobs in (1, 6, 72)
+        for function in FUNCTIONS
+    ]
+    stages: Any = {"columns": 1.0, "fixed sets": 20.0, "convolution": 8.0}
+    return KzgMeasurement(device, rows, [StageRow(72, stages, {}, 10, 2e10)], 2.6e10, [])
