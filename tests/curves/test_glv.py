@@ -141,6 +141,23 @@ def test_points_outside_the_group_have_no_halves(gpu: Gpu) -> None:
     assert get_plan(points).glv is None
 
 
+def test_a_group_that_is_not_all_points_of_its_order_has_no_halves(gpu: Gpu) -> None:
+    """All points of order r are on this curve: r^2 of them. The map multiplies those of the group
+    of its generator by a number, and others not."""
+    curve = Curve(
+        gx.Field(0xAFC0000000000059EC20000000000B808ED),
+        0,
+        2,
+        order=0x20000000000000083,
+        generator=(0x29BA0CE60DD6FA0BCFDBEE5286091CF18A4, 0xDAD4D5BE9B0CA7853B2D234DEF2E018E31),
+    )
+    other = 0xA85EBC5960C085834DE59534D43C2DD30CC, 0x9B7A24942679DD9C29483D2FA4C9576857D
+    points = curve.from_affine(*([each] for each in other))
+    scalars = [curve.order // 3]
+    found = curve.msm(gpu.to_device(points), scalars).to_host()
+    assert found == points[0] * scalars[0]
+
+
 def test_checked_points_and_what_is_computed_from_them_have_halves(gpu: Gpu) -> None:
     outside, checked = make_outside(3), G1.generator * [1, 2, 3]
     data = checked.to_bytes()

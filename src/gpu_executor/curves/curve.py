@@ -48,7 +48,7 @@ from gpu_executor.fields.layout_array import check_one_place, make_place_error, 
 from gpu_executor.ops import elementwise, indexing
 from gpu_executor.ops.msm_parts import MsmParts, table_msm
 from gpu_executor.ops.point_bytes import can_compare_images, compare_images
-from gpu_executor.ops.points import count_bits
+from gpu_executor.ops.points import ONE_COLUMN_BITS, count_bits
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder
@@ -570,10 +570,15 @@ class Curve:
 
     @functools.cached_property
     def glv(self) -> Glv | None:
-        """How scalars are split into halves; None where the curve has no cube root map."""
+        """How scalars are split into halves; None where the curve has no cube root map, and where a
+        point may have the order of the group and not be in it."""
         beta = find_cube_root_of_unity(self.key.prime.modulus)
         root = find_cube_root_of_unity(self.order)
-        if any(self.key.a) or beta is None or root is None or self.order.bit_length() <= 64:
+        if any(self.key.a) or beta is None or root is None:
+            return None
+        is_unique = self.cofactor is not None and self.cofactor % self.order != 0
+        is_checked_exactly = is_unique or self.endomorphism is not None
+        if not is_checked_exactly or self.order.bit_length() <= ONE_COLUMN_BITS:
             return None
         for eigenvalue in (root, root * root % self.order):
             if self._has_eigenvalue(self.generator, Endomorphism(beta, 1, False, eigenvalue)):
