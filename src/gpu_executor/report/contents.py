@@ -49,6 +49,8 @@ class Figure:
     """Takes the width in pixels and the label for readers that do not see the chart."""
     table: ValueTable
     legend: Sequence[LegendEntry] = ()
+    half: bool = False
+    """Whether two such charts stand side by side where there is room."""
 
 
 @dataclass(frozen=True, slots=True)

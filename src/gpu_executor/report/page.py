@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
 from gpu_executor.bench.results import BenchmarkRun
@@ -91,19 +92,22 @@ def _write_section(section: ReportSection) -> str:
         parts.append(f'<p class="missing">{escape(section.missing)}</p>')
     if section.timelines:
         parts.append(_write_timelines(section.timelines))
-    parts += map(_write_figure, section.figures)
+    for half, figures in groupby(section.figures, lambda figure: figure.half):
+        written = "".join(map(_write_figure, figures))
+        parts.append(f'<div class="halves">{written}</div>' if half else written)
     return "".join([*parts, "</section>"])
 
 
 def _write_figure(figure: Figure) -> str:
     label = f"{figure.title}. The values are in the table below."
+    charts = f'<div class="chart narrow">{figure.draw(NARROW, label)}</div>'
+    if not figure.half:
+        charts = f'<div class="chart wide">{figure.draw(WIDE, label)}</div>{charts}'
     return (
         f'<figure id="{figure.name}" aria-labelledby="{figure.name}-title">'
         f'<h3 id="{figure.name}-title">{escape(figure.title)}</h3>'
         f"{_write_legend(figure.legend)}"
-        f'<div class="chart wide">{figure.draw(WIDE, label)}</div>'
-        f'<div class="chart narrow">{figure.draw(NARROW, label)}</div>'
-        f"<figcaption>{escape(figure.caption)}</figcaption>"
+        f"{charts}<figcaption>{escape(figure.caption)}</figcaption>"
         f"{_write_details(figure.title, figure.table)}</figure>"
     )
 

@@ -89,6 +89,8 @@ def _make_line_figure(
     lines: Sequence[ChartLine],
     x_axis: ChartAxis,
     y_axis: ChartAxis,
+    *,
+    half: bool = False,
 ) -> Figure:
     """A figure of lines. Its table has a row for each value of x and a column for each line."""
     values = sorted({point.x for line in lines if line.markers for point in line.points})
@@ -107,7 +109,7 @@ def _make_line_figure(
     def draw(width: int, label: str) -> str:
         return draw_lines(lines, x_axis, y_axis, width, label)
 
-    return Figure(name, title, caption, draw, table, legend)
+    return Figure(name, title, caption, draw, table, legend, half)
 
 
 def _write_point(point: DataPoint | None, axis: ChartAxis) -> str:
@@ -562,6 +564,7 @@ def _draw_roofline(row: Mapping[str, Any], title: str, run: BenchmarkRun) -> Fig
         draw,
         ValueTable(["work", "intensity", "measured", "roof", "share", "limit"], rows),
         [LegendEntry.of(line) for line in lines],
+        half=True,
     )
 
 
@@ -887,11 +890,12 @@ def _compare_batches(
             lines.append(ChartLine(label, points, style))
     return _make_line_figure(
         "kzg-" + function.replace(" ", "-"),
-        f"KZG: {function}, time per blob",
+        f"{function.capitalize()}, time per blob",
         "By the number of blobs in a batch.",
         lines,
         ChartAxis("blobs", lambda value: f"{value:g}", ticks=batches),
         ChartAxis("time per blob", format_time),
+        half=True,
     )
 
 
