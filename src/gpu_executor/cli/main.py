@@ -14,6 +14,7 @@ from gpu_executor.cli.doctor import doctor
 from gpu_executor.cli.report import report
 from gpu_executor.cli.smoke import smoke
 from gpu_executor.cli.soak import soak
+from gpu_executor.cli.top import top
 from gpu_executor.errors import GpuError
 from gpu_executor.version import __version__
 
@@ -35,6 +36,7 @@ commands.add_command(calibrate)
 commands.add_command(bench)
 commands.add_command(report)
 commands.add_command(soak)
+commands.add_command(top)
 
 
 def main() -> None:
