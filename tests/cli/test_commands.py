@@ -149,6 +149,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(kernel_timing, "WARM_UP_SECONDS", 0.01)
     monkeypatch.setattr(overhead, "MEDIUM", 1_000)
+    monkeypatch.setattr(overhead, "PLANNED", {2048: 1.0, 4096: 2.0})
     monkeypatch.setattr(overhead, "ROUNDS", 8)
     monkeypatch.setattr(overhead, "GPU_SIZES", (1 << 12, 1 << 8, 4))
     monkeypatch.setattr(overhead, "CPU_SIZES", (1 << 8, 1 << 6, 4))
@@ -183,7 +184,13 @@ def test_bench_persistent_writes_measurements_and_their_environment(tmp_path: Pa
             assert list(row[path]["stages_ms"]) == list(STAGES)
             # After the first, a call creates, compiles and records nothing.
             assert [row[path]["stages_ms"][stage] for stage in STAGES[:4]] == [0, 0, 0, 0]
-    assert len(written["ratios"]) == 2
+    assert [each["name"] for each in written["ratios"]] == [
+        "call of 64 elements",
+        "call of 2 Ki elements",
+        "call of 4 Ki elements",
+        "call of 1 Mi elements",
+    ]
+    assert all(each["unit"] == "us" for each in written["aims"])
     assert len(written["rates"]) == 6
     assert all(rate["per_second"] > 0 for rate in written["rates"])
     assert written["first_call_of_a_process"]["with_ms"] > 0

@@ -7,27 +7,37 @@ while it waits, can take less.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gpu_executor.bench.kernel_timing import time_kernel
 from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.bench.timing import Function, compute_medians, time_interleaved
 from gpu_executor.call import Call
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.kernel import ElementType
 from gpu_executor.kernels import load
 from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
 from gpu_executor.plan.plan import DEFAULT_WORK_GROUP
 from gpu_executor.primes import BLS12_381_FQ, BLS12_381_FR, Prime
 from gpu_executor.settings import Settings
 from gpu_executor.vulkan.binding import vk
+from gpu_executor.vulkan.calibration import BandwidthProbe, open_probe, run_probes
+from gpu_executor.vulkan.commands import Copy
+from gpu_executor.vulkan.memory import Allocation, Purpose, mapped_view
 from gpu_executor.vulkan.prepared_call import PreparedCall
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import Slot
 from gpu_executor.vulkan.timeline import Timeline
 
 SMALL, MEDIUM = 64, 1 << 20
+PLANNED = {1 << 14: 220.0, 1 << 16: 520.0, 1 << 18: 1_500.0}
+"""Elements of calls as they are planned, and their targets in microseconds on an NVIDIA H200."""
+PLANNED_RATIO, CALLS_IN_A_ROW = 1.5, 20
+"""The largest acceptable ratio of such a call, and the calls that are timed at once."""
 ROUNDS = 40
 GPU_SIZES = (1 << 24, 1 << 22, 256)
 CPU_SIZES = (1 << 16, 1 << 10, 16)
@@ -102,6 +112,62 @@ def measure_medium_call(settings: Settings) -> Overhead:
 
         whole, *stages = _time_batches([run, fill, execute, drain], calls=1)
     return Overhead("call of 1 Mi elements", whole * 1e3, sum(stages) * 1e3, "ms", 1.1)
+
+
+def measure_planned_call(settings: Settings, count: int) -> Overhead:
+    """Compare a call on plain arrays with its copies, one after the other: those of its arguments
+    by the copy threads, and those over the bus in both directions.
+    """
+    kernel = load("bls12_381_fq_add")
+    arrays = [tile_elements(BLS12_381_FQ, count, seed) for seed in (1, 2)]
+    into, back = sum(each.nbytes for each in arrays), arrays[0].nbytes
+    with _open_session(settings) as session, contextlib.ExitStack() as stack:
+        resources = session.resources
+
+        def allocate(purpose: Purpose, nbytes: int) -> Allocation:
+            made = resources.memory.allocate(purpose, nbytes, "staging")
+            stack.callback(resources.memory.release, made)
+            return made
+
+        def open_copy(source: Allocation, target: Allocation, nbytes: int) -> BandwidthProbe:
+            copy = Copy(source.buffer, source.offset, target.buffer, target.offset, nbytes)
+            return stack.enter_context(open_probe(resources, resources.compute, [[copy]]))
+
+        staging, room = allocate(Purpose.UPLOAD, into), allocate(Purpose.DEVICE, into)
+        probes = [
+            open_copy(staging, room, into),
+            open_copy(room, allocate(Purpose.READBACK, back), back),
+        ]
+        sources = [each.reshape(-1).view(np.uint8) for each in arrays]
+        target = mapped_view(staging, 0, into, ElementType(np.dtype(np.uint8)))
+        pairs = list(zip(np.split(target, len(sources)), sources, strict=True))
+
+        def copy_in_sequence() -> None:
+            resources.copy_threads.copy(pairs)
+            for probe in probes:
+                run_probes([probe])
+
+        def run() -> None:
+            session.run(kernel, arrays, None)
+
+        whole, floor = _time_batches([run, copy_in_sequence], calls=CALLS_IN_A_ROW)
+    return Overhead(_name_call(count), whole * 1e6, floor * 1e6, "us", PLANNED_RATIO)
+
+
+def check_targets(measured: Sequence[Overhead], device: DeviceInfo) -> list[Target]:
+    """Return the targets of planned calls on an NVIDIA H200; none on other devices."""
+    if not is_h200(device):
+        return []
+    aims = {_name_call(count): aim for count, aim in PLANNED.items()}
+    return [
+        Target(each.name, each.measured, aims[each.name], each.unit, at_most=True)
+        for each in measured
+        if each.name in aims
+    ]
+
+
+def _name_call(count: int) -> str:
+    return f"call of {count >> 10} Ki elements"
 
 
 def measure_kernel_rates(settings: Settings) -> Iterator[KernelRate]:

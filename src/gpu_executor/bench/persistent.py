@@ -15,7 +15,7 @@ from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 BUDGET = 1.0
 """Seconds for the calls of each size and path."""
-SIZES = (64, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 20, 1 << 22)
+SIZES = (64, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 
 ORIGINAL_MS = {
     64: (104.87, 3.90),

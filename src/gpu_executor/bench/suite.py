@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -106,6 +107,7 @@ class PersistentMeasurement:
     ratios: list[overhead.Overhead]
     rates: list[overhead.KernelRate]
     first: first_call.FirstCallTimes
+    targets: list[Target]
 
     def tables(self) -> dict[str, Any]:
         return {
@@ -113,6 +115,7 @@ class PersistentMeasurement:
             "ratios": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in self.ratios],
             "rates": self.rates,
             "first_call_of_a_process": self.first,
+            "aims": targets_as_dicts(self.targets),
         }
 
 
@@ -122,16 +125,22 @@ def measure_persistent(watch: Watch, *, quick: bool = False) -> PersistentMeasur
     sizes = QUICK_SIZES if quick else persistent.SIZES
     budget = QUICK_SECONDS if quick else persistent.BUDGET
     rows = watch((persistent.measure_size(each, budget) for each in sizes), len(sizes), "sizes")
-    measures = overhead.measure_small_call, overhead.measure_medium_call
-    calls = watch((each(settings) for each in measures), len(measures), "floors")
+    measures: list[Callable[[Settings], overhead.Overhead]] = [
+        overhead.measure_small_call,
+        *(partial(overhead.measure_planned_call, count=count) for count in overhead.PLANNED),
+        overhead.measure_medium_call,
+    ]
+    calls = list(watch((each(settings) for each in measures), len(measures), "floors"))
     rates = watch(overhead.measure_kernel_rates(settings), 6, "kernels")
     pairs = 1 if quick else first_call.PROCESSES
+    device = select_device()
     return PersistentMeasurement(
-        select_device(),
+        device,
         list(rows),
-        list(calls),
+        calls,
         list(rates),
         first_call.measure_first_calls(pairs),
+        overhead.check_targets(calls, device),
     )
 
 

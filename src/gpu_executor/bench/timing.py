@@ -128,12 +128,14 @@ def time_resident(
     gpu: PersistentVulkanBackend,
     functions: Sequence[Function],
     budget: TimingBudget = DEFAULT_BUDGET,
+    warm_up: Function | None = None,
 ) -> list[Sampled]:
     """Return the median seconds of a call of each function, in interleaved rounds.
 
     In a round each function is called many times in a row, and only the last call is waited for.
+    `warm_up` keeps the device busy before; by default the first function does.
     """
-    _warm_up(gpu, functions[0], budget)
+    _warm_up(gpu, warm_up or functions[0], budget)
     counts = [_count_calls_per_round(gpu, function, budget) for function in functions]
     rounds: list[list[float]] = []
     end = time.perf_counter() + budget.per_function * len(functions)

@@ -1,7 +1,11 @@
-"""Number-theoretic transforms: device-resident, and from NumPy array to NumPy array.
+"""Number-theoretic transforms: device-resident, and from arrays of the host to arrays of the host;
+low-degree extensions and products of polynomials.
 
 Results are checked before they are timed: one value against the polynomial at its point, and the
 inverse transform against the original input.
+
+Each time has two floors, measured in the same run: that of its products, at the rate of products
+without memory, and that of its memory, each element read and written once by a copy.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +27,7 @@ from gpu_executor.bench.timing import (
     time_resident,
 )
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.dispatch import ArrayCopy
 from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.ops.elementwise import Words
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
@@ -40,8 +46,14 @@ TARGETS_MS = {
     ("bls12_381_fr", 24): 7.5,
     ("goldilocks", 22): 0.3,
 }
-NUMPY_TARGETS_MS = {("bls12_381_fr", 22): 12.0}
+NUMPY_TARGETS_MS = {("bls12_381_fr", 22): 8.0}
+MAPPED_TARGETS_MS = {("bls12_381_fr", 22): 5.5}
 """Milliseconds on an NVIDIA H200, by field and size."""
+BLOWUP, COSET = 4, 7
+"""Of the low-degree extensions."""
+RATE_COEFFICIENTS = 256
+GPU_RATE_POINTS, CPU_RATE_POINTS = 1 << 20, 1 << 10
+"""The products per second are those of a polynomial's values at many points, by Horner's rule."""
 GROWTH_TARGET = 1.15
 """The largest acceptable growth: the time over n log2 n at the largest size, relative to the
 minimum over all sizes."""
@@ -79,7 +91,25 @@ class TransformRow:
     """The inverse, from bit-reversed to natural order."""
     back_from_natural_ms: float
     numpy_ms: float
-    """From natural to natural order, NumPy array to NumPy array."""
+    """From natural to natural order, plain NumPy array to NumPy array."""
+    mapped_ms: float
+    """The same between arrays in mapped memory."""
+    lde_ms: float
+    """A low-degree extension to as many elements on a coset, from 1 / BLOWUP as many."""
+    poly_mul_ms: float
+    """A product of two polynomials, with as many coefficients together."""
+    numpy_floor_ms: float
+    """The copies of `numpy_ms` to the device and back, without a transform."""
+    mapped_floor_ms: float
+    """The copies of `mapped_ms`."""
+    products_floor_ms: float
+    """The products of the butterflies of one transform."""
+    memory_floor_ms: float
+    """Each element of one transform read and written once."""
+    lde_products_floor_ms: float
+    lde_memory_floor_ms: float
+    poly_mul_products_floor_ms: float
+    poly_mul_memory_floor_ms: float
 
     @property
     def cost(self) -> float:
@@ -129,6 +159,7 @@ def check_targets(measured: Sequence[TransformRow], device: DeviceInfo) -> list[
             ("to reversed order", row.to_reversed_ms, TARGETS_MS.get(key)),
             ("to natural order", row.to_natural_ms, TARGETS_MS.get(key)),
             ("NumPy to NumPy", row.numpy_ms, NUMPY_TARGETS_MS.get(key)),
+            ("mapped to mapped", row.mapped_ms, MAPPED_TARGETS_MS.get(key)),
         ):
             if most is not None:
                 targets.append(Target(f"{name}, {what}", taken, most, "ms", at_most=True))
@@ -150,18 +181,71 @@ def _measure_field(
     does not look like growth.
     """
     calls = [_prepare_calls(gpu, field, size) for size in sizes]
+    largest = max(range(len(sizes)), key=lambda index: sizes[index].work)
+    busy = calls[largest]["to_reversed_ms"]
     taken = {
-        name: time_resident(gpu, [of_size[name] for of_size in calls], budget) for name in calls[0]
+        name: time_resident(gpu, [of_size[name] for of_size in calls], budget, busy)
+        for name in calls[0]
     }
+    floors = measure_floors(gpu, field, budget)
     return [
         TransformRow(
             field.name,
             size.log_n,
             size.rows,
             **{name: seconds[index] * 1e3 for name, seconds in taken.items()},
+            **{
+                f"{name}_floor_ms": seconds * 1e3
+                for name, seconds in _compute_floors(field, size, floors).items()
+            },
         )
         for index, size in enumerate(sizes)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class FloorRates:
+    """What a device reaches where nothing else takes time."""
+
+    products_per_second: float
+    bytes_per_second: float
+    """Read and written."""
+
+
+def measure_floors(
+    gpu: PersistentVulkanBackend, field: Field, budget: TimingBudget = DEFAULT_BUDGET
+) -> FloorRates:
+    """Measure the products of Horner's rule, and a copy from device memory to device memory."""
+    points = CPU_RATE_POINTS if gpu.device.kind == "cpu" else GPU_RATE_POINTS
+    drawn = field.from_words(draw_elements(field.prime, (points,), 1), field.form)
+    x, memory = gpu.to_device(drawn), gpu._session.device_memory
+    copied = memory.empty((points * field.prime.element_bytes * 4 // 16, 4), np.dtype(np.uint32))
+    target = memory.empty(copied.shape, copied.dtype)
+    functions = [
+        record_graph(gpu, partial(field.poly_eval, x[:RATE_COEFFICIENTS], x)),
+        record_graph(gpu, partial(memory.submit, [ArrayCopy(copied, target)])),
+    ]
+    evaluated, moved = time_resident(gpu, functions, budget)
+    products = points * (RATE_COEFFICIENTS - 1)
+    return FloorRates(products / evaluated, 2 * copied.nbytes / moved)
+
+
+def _compute_floors(field: Field, size: TransformSize, rates: FloorRates) -> dict[str, float]:
+    """Return the floors in seconds, by what they are the floor of and why."""
+    n, log_n = size.elements, size.log_n
+    element = field.prime.element_bytes / rates.bytes_per_second
+    product = 1 / rates.products_per_second
+    small, log_small = n // BLOWUP, log_n - BLOWUP.bit_length() + 1
+    butterflies = n * log_n / 2
+    return {
+        "products": butterflies * product,
+        "memory": 2 * n * element,
+        # Values to coefficients, which are then multiplied by powers of the coset, and back.
+        "lde_products": (small * log_small / 2 + small + butterflies) * product,
+        "lde_memory": (small + n) * element,
+        "poly_mul_products": (3 * butterflies + n) * product,
+        "poly_mul_memory": 2 * n * element,
+    }
 
 
 def _prepare_calls(
@@ -176,24 +260,58 @@ def _prepare_calls(
     from_reversed = partial(intt, reversed_values, order_in="reversed")
     from_natural = partial(intt, values)
 
-    def transform_numpy() -> Words:
-        return ntt(gpu.to_device(host)).numpy()
+    mapped, out = gpu.asarray(host), gpu.asarray(field.zeros(shape))
+    transform_numpy = partial(ntt, host, device=gpu)
+    transform_mapped = partial(ntt, mapped, device=gpu, out=out)
+    memory = gpu._session.device_memory
+    host_words, mapped_words = host.numpy(), mapped.numpy()
+    out_words: Any = out.data
 
+    def copy_numpy() -> Words:
+        return memory.fetch(memory.put(host_words))
+
+    def copy_mapped() -> Words:
+        return memory.fetch(memory.put(mapped_words, borrow=True), out_words)
+
+    half, small = shape[-1] // 2, max(shape[-1] // BLOWUP, 1)
+    low = x[..., :small].copy()
+    extend = partial(field.lde, low, BLOWUP, COSET)
+    factors = [x[..., :half].copy(), x[..., half:].copy()]
+    multiply = partial(field.poly_mul, *factors)
     for found, expected, what in (
         (from_reversed().numpy(), host.numpy(), "inverse from bit-reversed order"),
         (from_natural().numpy(), host.numpy(), "inverse from natural order"),
-        (transform_numpy(), values.numpy(), "transform from NumPy to NumPy"),
+        (transform_numpy().numpy(), values.numpy(), "transform from NumPy to NumPy"),
+        (transform_mapped().numpy(), values.numpy(), "transform between mapped arrays"),
     ):
         if not np.array_equal(found, expected):
             raise AssertionError(f"{field.name}, 2^{size.log_n}: wrong {what}")
+    _check_product(field, factors, multiply())
+    if not field.equal(field.intt(extend(), coset=COSET)[..., :small], intt(low)).all():
+        raise AssertionError(f"{field.name}, 2^{size.log_n}: wrong extension")
     resident = {
         "to_reversed_ms": partial(ntt, x, order_out="reversed"),
         "to_natural_ms": partial(ntt, x),
         "back_from_reversed_ms": from_reversed,
         "back_from_natural_ms": from_natural,
+        "lde_ms": extend,
+        "poly_mul_ms": multiply,
     }
     graphs = {name: record_graph(gpu, call) for name, call in resident.items()}
-    return {**graphs, "numpy_ms": transform_numpy}
+    return {
+        **graphs,
+        "numpy_ms": transform_numpy,
+        "mapped_ms": transform_mapped,
+        "numpy_floor_ms": copy_numpy,
+        "mapped_floor_ms": copy_mapped,
+    }
+
+
+def _check_product(field: Field, factors: Sequence[FieldArray], product: FieldArray) -> None:
+    """Compare a product of polynomials with the product of the values of its factors at 1."""
+    values = [field.sum(each, axis=-1).ints() for each in (*factors, product)]
+    if not np.array_equal(values[0] * values[1] % field.modulus, values[2]):
+        raise AssertionError(f"{field.name}: wrong product of polynomials")
 
 
 def _check_value(x: FieldArray, values: FieldArray, reversed_values: FieldArray) -> None:

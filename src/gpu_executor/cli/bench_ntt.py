@@ -22,10 +22,14 @@ from gpu_executor.cli.output import console, format_milliseconds, make_table, sh
 LEGEND = (
     "The first four times are of device arrays: transforms from natural to bit-reversed or natural "
     "order, and inverse transforms from these orders back to natural order. Each was recorded as a "
-    "graph and submitted many times in a row; only the last submission was waited for. NumPy to "
-    "NumPy: upload, transform in natural order and readback, each call waited for. growth: the "
-    "time to natural order over n log2 n, relative to the largest size. All inverses gave the "
-    "original input, and one value of each size was checked against the polynomial at its point.\n"
+    "graph and submitted many times in a row; only the last submission was waited for. growth: the "
+    "time to natural order over n log2 n, relative to the largest size. Floors: the products of "
+    "the butterflies at the rate of Horner's rule, and each element read and written once at the "
+    "rate of a copy. Arrays of the host: upload, transform in natural order and readback, each "
+    "call waited for, and the same copies without a transform. lde: from a quarter of the "
+    "elements, on a coset; poly_mul: two polynomials with half of the elements each. All inverses "
+    "gave the original input, and one value of each size was checked against the polynomial at "
+    "its point.\n"
 )
 
 
@@ -44,6 +48,8 @@ def bench_ntt(largest: int | None, json_file: Path | None) -> None:
     file = write_json(json_file, "ntt", measured)
     for field_rows in measured.by_field:
         console.print(_make_transforms_table(field_rows))
+        console.print(_make_host_table(field_rows))
+        console.print(_make_polynomials_table(field_rows))
     console.print(LEGEND)
     if measured.comparisons:
         console.print(_make_comparisons_table(measured.comparisons))
@@ -56,19 +62,55 @@ def _make_transforms_table(rows: Sequence[TransformRow]) -> Table:
     table = make_table(
         f"Number-theoretic transforms in {rows[0].field}",
         *("size", "to reversed\norder", "to natural\norder"),
-        *("back from\nreversed", "back from\nnatural", "NumPy to\nNumPy", "growth"),
+        *("back from\nreversed", "back from\nnatural", "floor of\nproducts", "floor of\nmemory"),
+        "growth",
     )
     for row, growth in zip(rows, transforms.compute_growth(rows), strict=True):
-        table.add_row(
-            f"2^{row.log_n}" if row.rows == 1 else f"{row.rows} x 2^{row.log_n}",
-            format_milliseconds(row.to_reversed_ms),
-            format_milliseconds(row.to_natural_ms),
-            format_milliseconds(row.back_from_reversed_ms),
-            format_milliseconds(row.back_from_natural_ms),
-            format_milliseconds(row.numpy_ms),
-            f"{growth:.2f}",
+        times = (
+            row.to_reversed_ms,
+            row.to_natural_ms,
+            row.back_from_reversed_ms,
+            row.back_from_natural_ms,
+            row.products_floor_ms,
+            row.memory_floor_ms,
         )
+        table.add_row(_format_size(row), *map(format_milliseconds, times), f"{growth:.2f}")
     return table
+
+
+def _make_host_table(rows: Sequence[TransformRow]) -> Table:
+    """Make a table of transforms between arrays of the host, with the copies that they take."""
+    table = make_table(
+        f"Between arrays of the host, {rows[0].field}",
+        *("size", "NumPy to\nNumPy", "copies\nalone", "mapped to\nmapped", "copies\nalone"),
+    )
+    for row in rows:
+        times = row.numpy_ms, row.numpy_floor_ms, row.mapped_ms, row.mapped_floor_ms
+        table.add_row(_format_size(row), *map(format_milliseconds, times))
+    return table
+
+
+def _make_polynomials_table(rows: Sequence[TransformRow]) -> Table:
+    """Make a table of what is built from transforms, with its floors."""
+    floors = "floor of\nproducts", "floor of\nmemory"
+    table = make_table(
+        f"Polynomials in {rows[0].field}", "size", "lde", *floors, "poly_mul", *floors
+    )
+    for row in rows:
+        times = (
+            row.lde_ms,
+            row.lde_products_floor_ms,
+            row.lde_memory_floor_ms,
+            row.poly_mul_ms,
+            row.poly_mul_products_floor_ms,
+            row.poly_mul_memory_floor_ms,
+        )
+        table.add_row(_format_size(row), *map(format_milliseconds, times))
+    return table
+
+
+def _format_size(row: TransformRow) -> str:
+    return f"2^{row.log_n}" if row.rows == 1 else f"{row.rows} x 2^{row.log_n}"
 
 
 def _make_comparisons_table(comparisons: Sequence[TransformComparison]) -> Table:

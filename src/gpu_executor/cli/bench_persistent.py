@@ -12,7 +12,12 @@ from gpu_executor.bench import suite
 from gpu_executor.bench.first_call import FirstCallTimes
 from gpu_executor.bench.overhead import KernelRate, Overhead
 from gpu_executor.bench.persistent import PersistentRow
-from gpu_executor.cli.bench_output import json_option, print_device, write_json
+from gpu_executor.cli.bench_output import (
+    json_option,
+    print_device,
+    print_targets,
+    write_json,
+)
 from gpu_executor.cli.output import (
     console,
     format_count,
@@ -27,8 +32,9 @@ STAGE_HEADINGS = {"descriptors": "sets", "recording": "record"}
 """Short headings for stages whose names are too long."""
 OVERHEAD_LEGEND = (
     "floor: the same work in its barest form. Of the small call, its recorded commands, submitted "
-    "and waited for through the Vulkan binding; of the large one, its copies and its kernel, each "
-    "timed alone.\n"
+    "and waited for through the Vulkan binding; of the calls in us, the copies of their arguments "
+    "by the copy threads and the copies over the bus, one after the other, without a kernel; of "
+    "the large one, its copies and its kernel, each timed alone.\n"
 )
 
 
@@ -45,6 +51,7 @@ def bench_persistent(json_file: Path | None) -> None:
     console.print(OVERHEAD_LEGEND)
     console.print(_make_rates_table(measured.rates))
     console.print(_describe_first_call(measured.first))
+    print_targets(measured.targets)
     file.report()
 
 
