@@ -108,9 +108,9 @@ def test_pieces_in_one_slot_take_the_sum_of_their_steps() -> None:
     for pieces in (1, 7):
         assert forecast_seconds(H200, little, pieces, 1, MAPPED) == pytest.approx(pieces * mapped)
         assert forecast_seconds(H200, little, pieces, 1, STAGED) == pytest.approx(pieces * staged)
-    much = Work(64e6, 32e6, 64e6, 32e6)
-    shared = 2 * 40e-6 + 96e6 / 34e9
-    moved = 96e6 / 3e12 + 32e6 / 43.6e9  # the copy in takes less than the fill, and overlaps it
+    much = Work(8e6, 4e6, 8e6, 4e6)
+    shared = 2 * 40e-6 + 12e6 / 34e9
+    moved = 12e6 / 3e12 + 4e6 / 43.6e9  # the copy in takes less than the fill, and overlaps it
     assert forecast_seconds(H200, much, 1, 1, STAGED) == pytest.approx(shared + 35e-6 + moved)
 
 

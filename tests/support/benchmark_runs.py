@@ -102,6 +102,7 @@ def _make_persistent(device: DeviceInfo) -> PersistentMeasurement:
         [Overhead("call of 64 elements", 28.0, 20.0, "us", 1.5)],
         [KernelRate("bls12_381_fq_add", 1 << 24, 2.3e10, 3.3e12)],
         FirstCallTimes(500.0, 100.0, 400.0, 20.0, 4_096),
+        [],
     )
 
 
@@ -234,8 +235,23 @@ def _make_transforms(device: DeviceInfo) -> TransformMeasurement:
 
 
 def _make_transform(field: str, log_n: int, milliseconds: float) -> TransformRow:
-    taken, from_numpy = _vary(milliseconds), _vary(4 * milliseconds + 0.1)
-    return TransformRow(field, log_n, 1, taken, taken, taken, taken, from_numpy)
+    taken, from_host = _vary(milliseconds), _vary(4 * milliseconds + 0.1)
+    names = [each.name for each in dataclasses.fields(TransformRow)]
+    floors = {name: 0.5 * milliseconds for name in names if name.endswith("_floor_ms")}
+    return TransformRow(
+        field,
+        log_n,
+        1,
+        to_reversed_ms=taken,
+        to_natural_ms=taken,
+        back_from_reversed_ms=taken,
+        back_from_natural_ms=taken,
+        numpy_ms=from_host,
+        mapped_ms=from_host,
+        lde_ms=2 * taken,
+        poly_mul_ms=3 * taken,
+        **floors,
+    )
 
 
 def _make_msm(device: DeviceInfo) -> MsmMeasurement:

@@ -32,8 +32,6 @@ SIZES = [0, 1, 3, 4, PART - 1, PART, PART + 1, 4 * PART, 5 * PART + 7, MANY]
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "PART_BYTES", PART)
     monkeypatch.setattr(transfers, "PARTS_IN_FLIGHT", 4)
-    monkeypatch.setattr(transfers, "UPLOAD_PART_BYTES", PART)
-    monkeypatch.setattr(transfers, "UPLOADS_IN_FLIGHT", 4)
 
 
 @pytest.fixture
@@ -170,9 +168,8 @@ def test_put_does_not_overwrite_memory_that_earlier_dispatches_read(fresh_gpu: O
 def test_the_number_of_parts_in_flight_is_limited(
     fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfers, "UPLOADS_IN_FLIGHT", 2)
+    monkeypatch.setattr(transfers, "PARTS_IN_FLIGHT", 2)
     gpu = fresh_gpu()
-    gpu._session.resources.copy_threads.threads = 2
     parts = get_device_memory(gpu)._upload._parts
     data = [draw_bytes(MANY, seed) for seed in range(10)]
     there = []

@@ -1,7 +1,7 @@
 """Forecasts: how long a schedule takes on a calibrated device.
 
     one slot       the stages of a piece (fill, copy in, compute, copy out, drain) run in sequence,
-                   except that a large fill and its copy to device memory overlap
+                   except that a middle-sized fill overlaps its copy to the device
     several slots  pieces overlap; the slowest of the calling thread, the copy threads and the
                    device sets the throughput, if there are enough slots to keep it busy
 
@@ -15,7 +15,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from gpu_executor.calibration import LARGE_COPY_BYTES, MIN_FILL_BYTES_IN_PARTS, Calibration
+from gpu_executor.calibration import (
+    LARGE_COPY_BYTES,
+    MAX_FILL_BYTES_IN_PARTS,
+    MIN_FILL_BYTES_IN_PARTS,
+    Calibration,
+)
 
 MAX_SLOTS = 16
 
@@ -82,7 +87,8 @@ def forecast(
             calibration.call_mapped if schedule.path == "host-visible" else calibration.call_staged
         )
         fill = calibration.estimate_copy(fill_bytes)
-        if schedule.path == "device-local" and fill_bytes >= MIN_FILL_BYTES_IN_PARTS:
+        in_parts = MIN_FILL_BYTES_IN_PARTS <= fill_bytes <= MAX_FILL_BYTES_IN_PARTS
+        if schedule.path == "device-local" and in_parts:
             fill -= min(fill, fill_bytes / calibration.copy_in)
         drain = calibration.estimate_copy(drain_bytes)
         return schedule.pieces * (fill + drain + call + device), 1

@@ -64,10 +64,6 @@ class CopyThreads:
         nbytes = sum([target.nbytes for pairs, _ in parts for target, _ in pairs])
         self._share(parts, min(self._choose_threads(nbytes), len(parts)))
 
-    def run_tasks(self, tasks: Sequence[Task], nbytes: int) -> None:
-        """Run tasks that copy `nbytes` in all; returns when all are done."""
-        self._share([((), task) for task in tasks], min(self._choose_threads(nbytes), len(tasks)))
-
     def _choose_threads(self, nbytes: int) -> int:
         few = FEW_THREADS + nbytes // BYTES_PER_THREAD
         return min(self.threads, nbytes // SMALLEST_PART, few)

@@ -7,7 +7,11 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpu_executor.calibration import LARGE_COPY_BYTES, MIN_FILL_BYTES_IN_PARTS
+from gpu_executor.calibration import (
+    LARGE_COPY_BYTES,
+    MAX_FILL_BYTES_IN_PARTS,
+    MIN_FILL_BYTES_IN_PARTS,
+)
 from gpu_executor.call import Array
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.plan import QueueUse
@@ -21,8 +25,8 @@ from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers, pair_ranges
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
-FILL_PART_BYTES, MAX_FILL_PARTS = 1 << 20, 24
-"""The least bytes of a part of a fill, and the most parts."""
+FILL_PART_BYTES = 1 << 20
+"""About the bytes of a part of a fill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +160,9 @@ class SlotRecorder:
         ]
         parts: list[FillPart] = []
         nbytes = sum(copy.nbytes for _, _, copy in staged)
-        if in_parts and self._copies is None and nbytes >= MIN_FILL_BYTES_IN_PARTS:
-            most = max(FILL_PART_BYTES, -(-nbytes // MAX_FILL_PARTS))
-            parts = [part for each in staged for part in self._record_parts(*each, most)]
+        large = MIN_FILL_BYTES_IN_PARTS <= nbytes <= MAX_FILL_BYTES_IN_PARTS
+        if in_parts and large and self._copies is None:
+            parts = [part for each in staged for part in self._record_parts(*each)]
         else:
             uploads = [copy for _, _, copy in staged] + uploads
         descriptors = self._descriptors.allocate(
@@ -200,15 +204,13 @@ class SlotRecorder:
     def close(self) -> None:
         self._undo.close()
 
-    def _record_parts(
-        self, argument: int, view: Array, copy: Copy, most: int
-    ) -> Iterator[FillPart]:
-        """Record the copy of one input in parts of about `most` bytes, each by itself.
+    def _record_parts(self, argument: int, view: Array, copy: Copy) -> Iterator[FillPart]:
+        """Record the copy of one input in parts of about FILL_PART_BYTES, each by itself.
 
         They are in submission order before the dispatch, whose barrier waits for them.
         """
         element = view.nbytes // max(len(view), 1)
-        step = max(most // max(element, 1), 1)
+        step = max(FILL_PART_BYTES // max(element, 1), 1)
         for start in range(0, len(view), step):
             part, offset = view[start : start + step], start * element
             commands = self._allocate_commands()

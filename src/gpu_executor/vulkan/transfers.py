@@ -1,9 +1,9 @@
 """Transfers between NumPy arrays and device arrays.
 
 `Upload` copies to the device, in the order of the command stream. A small array becomes part of the
-commands. A larger one goes through staging memory in parts: several threads fill parts, the device
-copies each as soon as it is filled, and the caller goes on before the device has copied the last
-parts. Only an array in mapped memory is waited for.
+commands. A larger one goes through staging memory in parts: the device copies one part while the
+host fills the next, and the caller goes on before the device has copied the last parts. Only an
+array in mapped memory is waited for.
 
 `Readback` copies from the device, in the same order, and waits for the result.
 
@@ -13,7 +13,6 @@ parts. Only an array in mapped memory is waited for.
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 import weakref
 from collections import deque
@@ -40,14 +39,11 @@ from gpu_executor.vulkan.memory import (
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.timeline import Submission, Timeline
 
-UPLOAD_PART_BYTES, MIN_UPLOAD_PART_BYTES = 4 << 20, 1 << 20
-UPLOADS_IN_FLIGHT = 16
-"""Parts of an upload, each filled by one thread. 128 MiB to an NVIDIA H200 took 3.7 ms in parts of
-4 MiB, 4.1 ms in parts of 8 MiB and 4.6 ms in parts of 2 MiB; it took 4.5 ms in parts of 32 MiB that
-all threads share, where each waits for the others."""
 PART_BYTES = 32 << 20
 PARTS_IN_FLIGHT = 2
-"""Parts of a readback, which all threads share."""
+"""In each direction. All threads share the copy of a part. 128 MiB to an NVIDIA H200 took 3.6 ms in
+parts of 32 MiB, 4.0 ms in parts of 16 MiB and 7.8 ms in parts of 8 MiB; on another host the way
+there and back took 8.0 ms, and 9.9 ms in parts of 4 MiB that one thread each fills and submits."""
 MAX_STAGING_BYTES = PARTS_IN_FLIGHT * PART_BYTES
 """Staging memory of one transfer."""
 BYTES = ElementType(np.dtype(np.uint8))
@@ -82,7 +78,6 @@ class Upload:
     ) -> None:
         self._memory, self._copy_threads = resources.memory, resources.copy_threads
         self._mapped, self._stream, self._readback = mapped, stream, readback
-        self._allocating = threading.Lock()
         self._parts: weakref.WeakSet[StagingPart] = weakref.WeakSet()
         """Parts that the host fills or the device reads."""
 
@@ -110,28 +105,21 @@ class Upload:
                 self._readback.copy(copy, (array, storage, imported))
             return
         flat = np.ascontiguousarray(array, to_native(array.dtype)).reshape(-1).view(np.uint8)
-        step = min(max(len(flat) // UPLOADS_IN_FLIGHT, MIN_UPLOAD_PART_BYTES), UPLOAD_PART_BYTES)
-        tasks = [
-            functools.partial(self._copy_part, flat[at : at + step], at, storage)
-            for at in range(0, len(flat), step)
-        ]
-        self._copy_threads.run_tasks(tasks, len(flat))
-
-    def _copy_part(self, part: Array, offset: int, storage: VulkanStorage) -> None:
-        """Fill staging memory with one part and let the device copy it; runs in any thread."""
-        staging, nbytes = self._allocate_part(len(part)), len(part)
-        np.copyto(staging.view(nbytes), part)
-        source, target = staging.allocation, storage.allocation
-        copy = Copy(source.buffer, source.offset, target.buffer, target.offset + offset, nbytes)
-        self._stream.copy(copy, storage, staging)
+        offset = target.offset
+        for part in split_parts(flat):
+            staging = self._allocate_part(len(part))
+            self._copy_threads.copy([(staging.view(len(part)), part)])
+            source = staging.allocation
+            copy = Copy(source.buffer, source.offset, target.buffer, offset, len(part))
+            self._stream.copy(copy, storage, staging)
+            offset += len(part)
 
     def _allocate_part(self, nbytes: int) -> StagingPart:
-        """Another part; with UPLOADS_IN_FLIGHT in flight it waits until the device has read one."""
-        with self._allocating:
-            while len(self._parts) >= UPLOADS_IN_FLIGHT and self._stream.wait_for_oldest():
-                pass
-            part = StagingPart(self._memory, self._stream, Purpose.UPLOAD, nbytes)
-            self._parts.add(part)
+        """Another part; with PARTS_IN_FLIGHT in flight it waits until the device has read one."""
+        while len(self._parts) >= PARTS_IN_FLIGHT and self._stream.wait_for_oldest():
+            pass
+        part = StagingPart(self._memory, self._stream, Purpose.UPLOAD, nbytes)
+        self._parts.add(part)
         return part
 
 
