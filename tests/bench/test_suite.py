@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gpu_executor.bench import batch, suite
+from gpu_executor.bench import batch, persistent, suite
 from gpu_executor.bench.results import BenchmarkResult, read_run
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.suite import BENCHMARKS, Benchmark, MeasuredTables, Watch
@@ -19,6 +19,7 @@ from gpu_executor.cli import bench_all
 from gpu_executor.cli.main import commands
 from gpu_executor.telemetry.profile import STAGES
 from gpu_executor.vulkan.instance import find_devices
+from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
 ALL = ["persistent", "batch", "stream", "buckets", "fields", "ntt", "msm", "kzg", "executor"]
@@ -161,6 +162,30 @@ def test_every_benchmark_has_figures_in_a_quick_run(
     for result in found.values():
         assert result.state == "measured" and result.seconds is not None
         assert max(len(each.samples) for each in result.series) >= 3
+
+
+def test_wrong_sums_end_a_benchmark_before_anything_is_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise RuntimeError("a wrong result was timed")
+
+    for module in (persistent, batch):
+        name = "time_function" if module is persistent else "time_interleaved"
+        monkeypatch.setattr(module, name, refuse)
+    monkeypatch.setattr(VulkanSpirvBackend, "run_field_add", lambda _self, a, _b, **_: a)
+    with pytest.raises(AssertionError, match="one-shot: wrong sums"):
+        persistent.measure_size(64)
+    monkeypatch.setattr(
+        PersistentVulkanBackend,
+        "run_batch",
+        lambda _self, _kernel, jobs, **_: [a for a, _ in jobs],
+    )
+    with (
+        PersistentVulkanBackend() as gpu,
+        pytest.raises(AssertionError, match="plain arrays: wrong sums"),
+    ):
+        next(batch.measure_batches(gpu, [(64, 2)], 0))
 
 
 def test_timelines_show_that_only_pipelined_batches_overlap() -> None:

@@ -48,6 +48,22 @@ def given(mainnet: SetupPair) -> bench.Inputs:
     return found
 
 
+@pytest.mark.parametrize("with_peer", [True, False], ids=["beside ckzg", "alone"])
+def test_wrong_results_are_noticed_before_they_are_timed(
+    known: SetupPair, monkeypatch: pytest.MonkeyPatch, with_peer: bool
+) -> None:
+    monkeypatch.setattr(ckzg, "load_trusted_setup", lambda _path, _precompute: known.ckzg)
+    peer = bench.Peer(Path("not read"), all_cores=False) if with_peer else None
+    given = bench.Inputs(known.own, 1)
+    bench.check_result("cells", given.cells, given, peer)
+    bench.check_result("verification of blobs", True, given, peer)
+    wrong = given.cells.copy()
+    wrong[0, 5, 7] ^= 1
+    for function, found in (("cells", wrong), ("verification of blobs", False)):
+        with pytest.raises(AssertionError, match=f"{function} of 1 blobs: wrong result"):
+            bench.check_result(function, found, given, peer)
+
+
 def test_stages_are_timed_and_their_proofs_checked(
     mainnet: SetupPair, given: bench.Inputs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
