@@ -71,7 +71,8 @@ def _describe(run: BenchmarkRun, benchmark: str, name: str, title: str, show: An
         missing = f"The file has no results of `bench {benchmark}`."
         return ReportSection(name, title, "", missing=missing)
     if result.state != "measured":
-        reason = f"`bench {benchmark}` was {result.state}: {result.reason}"
+        state = "was skipped" if result.state == "skipped" else result.state
+        reason = f"`bench {benchmark}` {state}: {result.reason}"
         return ReportSection(name, title, "", missing=reason)
     section: ReportSection = show(name, title, Measurements.of(result), run)
     return section
