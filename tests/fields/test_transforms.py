@@ -93,6 +93,16 @@ def test_twiddles_from_two_tables_are_exact(
     assert uses_two_tables(gpu_without_tables)
 
 
+@pytest.mark.parametrize("field", [GOLDILOCKS, BABYBEAR], ids=lambda field: field.name)
+def test_twiddles_from_two_tables_after_several_rounds_are_exact(
+    gpu_without_tables: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, field: Field
+) -> None:
+    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 4)
+    monkeypatch.setattr(transforms, "DIRECT_LEVELS", 4)
+    check_transforms(gpu_without_tables, "device", field, 8)
+    assert uses_two_tables(gpu_without_tables)
+
+
 def test_twiddles_of_many_limbs_from_two_tables_are_exact(
     gpu_without_tables: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

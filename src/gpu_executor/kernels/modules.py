@@ -85,6 +85,7 @@ class SpecId(IntEnum):
     STORED_LIMBS = 100
     STORED_LIMB_BITS = 101
     FACTOR_SHIFT = 102
+    ROOT_SHIFT = 103
 
 
 F64_LIMB_BITS = 52

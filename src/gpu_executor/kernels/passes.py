@@ -51,6 +51,8 @@ LAZY_BITS = 2
 """Bits that limbs need in addition to those of the modulus: unreduced sums are below 4p
 (families/wide_lazy.glsl)."""
 LOG_HELD = 3
+GOLDILOCKS_ROOT_SHIFT = 120
+"""log2 of Goldilocks' root of unity of order 8. 2 is of order 192, so the inverse is 2^72."""
 
 
 @functools.cache
@@ -63,6 +65,7 @@ def pass_kernel(
     twiddles: bool,
     direct: bool,
     by_block: bool,
+    root_shift: int = 0,
     reverses: bool = False,
 ) -> Kernel:
     """Return the kernel of one pass of a transform. Inputs: x, roots, low and high twiddles; push
@@ -76,6 +79,7 @@ def pass_kernel(
         SpecId.TWIDDLES: twiddles,
         SpecId.DIRECT: direct,
         SpecId.BY_BLOCK: by_block,
+        SpecId.ROOT_SHIFT: root_shift,
         SpecId.REVERSES: reverses,
     }
     return _make_transform_kernel(prime, name, inputs=4, parameters=parameters)
@@ -96,8 +100,22 @@ def count_held(prime: Prime, levels: int) -> int:
 
 
 def is_in_rounds(prime: Prime) -> bool:
-    """Whether invocations hold several elements in registers."""
-    return family(prime) in ("monty31", "mersenne31")
+    """Whether invocations hold several elements in registers: all elements that are one integer."""
+    return family(prime) != "wide"
+
+
+def count_roots(prime: Prime, levels: int) -> int:
+    """Return the number of roots that a pass reads: those of its butterflies, or all powers if
+    butterflies need no roots (glsl/families/goldilocks_rounds.glsl)."""
+    count = 1 << levels
+    return count if family(prime) == "goldilocks" else max(count >> 1, 1)
+
+
+def get_root_shift(prime: Prime, *, inverse: bool) -> int:
+    """Return log2 of the root of unity of order 8, or of its inverse; 0 if it is no power of 2."""
+    if family(prime) != "goldilocks":
+        return 0
+    return -GOLDILOCKS_ROOT_SHIFT % 192 if inverse else GOLDILOCKS_ROOT_SHIFT
 
 
 def lazy_bytes(prime: Prime) -> int:

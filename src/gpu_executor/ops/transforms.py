@@ -27,7 +27,9 @@ from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.element_references import add, mul, sub
 from gpu_executor.kernels.passes import (
     count_held,
+    count_roots,
     encode_twiddles,
+    get_root_shift,
     is_in_rounds,
     lazy_bytes,
     pass_kernel,
@@ -191,15 +193,16 @@ class TransformPasses:
         for levels in split_levels(self.log_n, self._max_levels()):
             log_r = log_m - levels
             columns = self._choose_columns(levels, log_r)
-            roots = self._put_powers(self._root(levels), 1 << levels >> 1)
+            roots = self._put_powers(self._root(levels), count_roots(self.prime, levels))
             twiddles = log_r > 0 or scale != 1
-            direct = log_m <= DIRECT_LEVELS
+            direct = log_m <= DIRECT_LEVELS or log_r == 0
             low_bits = log_m if direct else (log_m + 1) // 2
             low = high = roots  # bound in place of tables that the pass does not read
             if twiddles:
                 # The last pass has no twiddles. It reads only the scale, at exponent 0.
                 root = self._root(log_m) if log_r else 1
-                low = self._put_powers(root, 1 << low_bits if log_r else 1, scale)
+                count = 1 << low_bits if log_r else 1
+                low = self._put_low_powers(root, count, scale, levels, direct=direct)
             if twiddles and not direct:
                 step = pow(root, 1 << low_bits, self.prime.modulus)
                 high = self._put_powers(step, 1 << (log_m - low_bits))
@@ -212,6 +215,7 @@ class TransformPasses:
                     twiddles=twiddles,
                     direct=direct,
                     by_block=log_r == 0,
+                    root_shift=get_root_shift(self.prime, inverse=self._inverse),
                     reverses=reverses,
                 )
                 for reverses in (False, True)
@@ -241,11 +245,26 @@ class TransformPasses:
         limits = self.device.info.limits
         tile, log_held = 1 << levels + columns, count_held(self.prime, levels)
         gaps = (tile >> 4) + (1 << columns) if is_in_rounds(self.prime) else 0
-        numbers = tile + gaps + (1 << levels >> 1)
+        numbers = tile + gaps + count_roots(self.prime, levels)
         return (
             numbers * lazy_bytes(self.prime) <= limits.max_shared_memory
             and tile >> log_held <= limits.max_work_group_invocations
         )
+
+    def _put_low_powers(
+        self, base: int, count: int, scale: int, levels: int, *, direct: bool
+    ) -> DeviceArray:
+        """The powers of `base` times `scale`, in the order in which the family's kernel reads them
+        (multiply_by_twiddles of `glsl/transform.glsl` and of `glsl/transform_rounds.glsl`)."""
+        if not is_in_rounds(self.prime):
+            return self._put_powers(base, count, scale)
+        if not direct:
+            powers = compute_powers(self.prime, base, count)
+            return self.device.put(encode_twiddles(self.prime, [*powers, scale]))
+        table = encode_twiddles(self.prime, compute_powers(self.prime, base, count, scale))
+        rows = make_bit_reversal(1 << levels)
+        exponents = np.outer(np.arange(max(count >> levels, 1)), rows) & count - 1
+        return self.device.put(table[exponents.ravel()])
 
     def _put_powers(self, base: int, count: int, scale: int = 1) -> DeviceArray:
         return _put_powers(self.device, self.prime, base, max(count, 1), scale)

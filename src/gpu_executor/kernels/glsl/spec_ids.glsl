@@ -32,4 +32,5 @@
 #define ID_STORED_LIMBS 100
 #define ID_STORED_LIMB_BITS 101
 #define ID_FACTOR_SHIFT 102
+#define ID_ROOT_SHIFT 103
 #endif

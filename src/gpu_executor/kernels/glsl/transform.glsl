@@ -10,7 +10,7 @@
 // A work-group processes a tile of C = 2^COLUMNS adjacent columns, so that its loads from a row are
 // contiguous. If a row is one element (R = 1), a tile is C whole blocks.
 
-#if defined(FAMILY_MONTY31) || defined(FAMILY_MERSENNE31)
+#ifndef FAMILY_WIDE
 #define IN_ROUNDS // transform_rounds.glsl
 #endif
 
@@ -30,11 +30,16 @@ layout(constant_id = ID_DIRECT) const bool DIRECT = false;
 layout(constant_id = ID_REVERSES) const bool REVERSES = false;
 
 const uint A = 1u << LEVELS, C = 1u << COLUMNS, TILE = A * C;
+#ifdef FAMILY_GOLDILOCKS
+const uint ROOTS = A;
+#else
 const uint ROOTS = LEVELS == 0 ? 1 : A / 2;
+#endif
 
 ELEMENTS_IN(0, x)
-ELEMENTS_IN(1, root) // w_A^j for j < A / 2, where w_A is of order A
-ELEMENTS_IN(2, low)  // w^e = low[e mod 2^low_bits] * high[e >> low_bits]
+ELEMENTS_IN(1, root) // w_A^j for j < ROOTS, where w_A is of order A
+ELEMENTS_IN(2, low)  // w^e = low[e mod 2^low_bits] * high[e >> low_bits]; transform_rounds.glsl
+                     // has its own order if DIRECT
 ELEMENTS_IN(3, high)
 ELEMENTS_OUT(4, y)
 #ifndef IN_ROUNDS
@@ -43,7 +48,7 @@ SHARED_LAZY(tile, TILE)
 SHARED_LAZY(roots, ROOTS)
 
 void load_roots() {
-    for (uint i = gl_LocalInvocationID.x; i < A / 2; i += gl_WorkGroupSize.x) {
+    for (uint i = gl_LocalInvocationID.x; i < ROOTS; i += gl_WorkGroupSize.x) {
         ELEMENT words;
         LAZY root;
         load_root(i, words);

@@ -1,10 +1,9 @@
-// Passes of families of primes below 2^31: each invocation holds HELD elements of a column and computes
-// LOG_HELD levels of butterflies in registers, a round. Between two rounds elements are exchanged
-// through shared memory. 2^22 elements of BabyBear took 0.074 ms on an NVIDIA H200, and 0.169 ms with
-// an exchange for each level; 0.081 ms with 16 elements in an invocation instead of 8.
-//
-// Elements of Goldilocks gain nothing from this: 0.32 ms instead of 0.27 ms, with 46 KB of code
-// instead of 6.
+// Passes of families whose elements are one integer: each invocation holds HELD elements of a column and
+// computes LOG_HELD levels of butterflies in registers, a round. Between two rounds elements are
+// exchanged through shared memory. 2^22 elements of BabyBear took 0.074 ms on an NVIDIA H200, and
+// 0.169 ms with an exchange for each level; 2^22 elements of Goldilocks 0.153 ms and 0.267 ms. With 16
+// elements in an invocation instead of 8 they took 0.081 and 0.174 ms, with 4 elements of Goldilocks
+// 0.160 ms.
 //
 // In a round of stride 2^s an invocation holds the rows first + j 2^s for j < HELD, so its butterflies
 // have the distances 2^s to HELD 2^s / 2. The bits of `first` and of j 2^s are disjoint. So every index
@@ -17,7 +16,15 @@
 layout(constant_id = ID_BY_BLOCK) const bool BY_BLOCK = false;
 
 const uint LOG_HELD = LEVELS < 3 ? LEVELS : 3, HELD = 1u << LOG_HELD; // as count_held in passes.py
-const uint ROUNDS = LEVELS == 0 ? 1 : (LEVELS + LOG_HELD - 1) / LOG_HELD;
+const uint ROUNDS = LEVELS == 0 ? 1 : (LEVELS + LOG_HELD - 1) / LOG_HELD, LAST = ROUNDS - 1;
+
+// Statements for each j below HELD. The indices of registers are literals: drivers keep arrays of 64-bit
+// integers in memory if a loop indexes them.
+#define EACH_HELD(DO)                                                                           \
+    DO(0)                                                                                       \
+    if (HELD > 1) { DO(1) }                                                                     \
+    if (HELD > 2) { DO(2) DO(3) }                                                               \
+    if (HELD > 4) { DO(4) DO(5) DO(6) DO(7) }
 
 // The rounds are numbered from the largest distances on.
 uint log_stride(uint round) {
@@ -47,21 +54,28 @@ uint place(uint row, uint column) {
 }
 SHARED_LAZY(tile, TILE + (TILE >> 4) + C)
 
-void put_held(uint i, uint round, LAZY x[HELD]) {
+void put_held(uint i, uint round, LAZY x[8]) {
     uint at = place(first_row(i, round), get_column(i)), s = log_stride(round);
-    [[unroll]] for (uint j = 0; j < HELD; ++j) put_tile(at + place_row(j << s), x[j]);
+#define PUT(j) put_tile(at + place_row(j << s), x[j]);
+    EACH_HELD(PUT)
+#undef PUT
 }
 
-void get_held(uint i, uint round, out LAZY x[HELD]) {
+void get_held(uint i, uint round, out LAZY x[8]) {
     uint at = place(first_row(i, round), get_column(i)), s = log_stride(round);
-    [[unroll]] for (uint j = 0; j < HELD; ++j) get_tile(at + place_row(j << s), x[j]);
+#define GET(j) get_tile(at + place_row(j << s), x[j]);
+    EACH_HELD(GET)
+#undef GET
 }
 
 // --- butterflies ---
 
+#ifdef FAMILY_GOLDILOCKS
+#include "families/goldilocks_rounds.glsl"
+#else
 // The butterflies of a round, large distances first; with `rises`, small distances first, and with
 // the product before the sum.
-void run_round(uint i, uint round, bool rises, inout LAZY x[HELD]) {
+void run_round(uint i, uint round, bool rises, inout LAZY x[8]) {
     uint s = log_stride(round), base = first_row(i, round) & ((1u << s) - 1u);
     [[unroll]] for (uint k = 0; k < LOG_HELD; ++k) {
         uint level = rises ? k : LOG_HELD - 1 - k;
@@ -84,6 +98,58 @@ void run_round(uint i, uint round, bool rises, inout LAZY x[HELD]) {
                 else lazy_sub_mul(u, v, root, x[second]);
             }
         }
+    }
+}
+
+#endif
+
+// --- twiddles ---
+
+// w^e, from two tables.
+void load_power(uint e, out LAZY power) {
+    LAZY factor;
+    load_low(e & ((1u << low_bits) - 1u), power);
+    load_high(e >> low_bits, factor);
+    lazy_mul(power, factor, power);
+}
+
+// The products of the elements that an invocation holds after the last round, whose first row is `row`
+// of the column that begins at `start`. DIRECT: `low` has the twiddles of all rows of a column, one
+// column after the other. Otherwise the scale follows the powers in `low`, and the twiddles of an
+// invocation are computed: a geometric sequence, in bit-reversed order. The even and the odd ones are
+// computed by turns, so that products do not wait for each other.
+void multiply_by_twiddles(uint start, uint row, inout LAZY x[8]) {
+    uint r = start & ((1u << (log_m - LEVELS)) - 1u);
+    if (DIRECT) {
+        uint at = BY_BLOCK ? 0 : (r << LEVELS) + row;
+#define MULTIPLY(j)                                                                             \
+        {                                                                                       \
+            LAZY factor;                                                                        \
+            load_low(BY_BLOCK ? 0 : at + j, factor);                                            \
+            lazy_mul(x[j], factor, x[j]);                                                       \
+        }
+        EACH_HELD(MULTIPLY)
+#undef MULTIPLY
+    } else {
+        LAZY even, odd, step, scale;
+        load_power(BY_BLOCK ? 0 : reverse_bits(row, LEVELS) * r, even);
+        load_power(BY_BLOCK ? 0 : r << (LEVELS - LOG_HELD), step);
+        load_low(1u << low_bits, scale);
+        lazy_mul(even, scale, even);
+        lazy_mul(even, step, odd);
+        lazy_mul(step, step, step);
+#define MULTIPLY(j)                                                                             \
+        {                                                                                       \
+            uint first = reverse_bits(2 * j, LOG_HELD);                                         \
+            if (j > 0) lazy_mul(even, step, even);                                              \
+            lazy_mul(x[first], even, x[first]);                                                 \
+            if (j > 0) lazy_mul(odd, step, odd);                                                \
+            if (HELD > 1) lazy_mul(x[first + HELD / 2], odd, x[first + HELD / 2]);              \
+        }
+        MULTIPLY(0)
+        if (HELD > 2) { MULTIPLY(1) }
+        if (HELD > 4) { MULTIPLY(2) MULTIPLY(3) }
+#undef MULTIPLY
     }
 }
 

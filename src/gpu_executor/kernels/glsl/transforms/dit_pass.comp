@@ -53,32 +53,30 @@ void main() {
 
 void main() {
     load_roots();
-    uint i = gl_LocalInvocationID.x, log_r = log_m - LEVELS, last = ROUNDS - 1;
+    uint i = gl_LocalInvocationID.x, log_r = log_m - LEVELS;
     EACH_TILE(tile) {
-        LAZY x[HELD];
-        uint start = column_start(tile, get_column(i)), row = first_row(i, last);
+        LAZY x[8];
+        uint start = column_start(tile, get_column(i)), row = first_row(i, LAST);
         barrier(); // the roots are there, and nobody reads the tile any more
         if (!BY_BLOCK) {
-            uint r = start & ((1u << log_r) - 1u), e = reverse_bits(row, LEVELS) * r;
-            [[unroll]] for (uint j = 0; j < HELD; ++j) {
-                uint own = j << log_stride(last);
-                load_element(start + ((row + own) << log_r), x[j]);
-                if (TWIDDLES) multiply_by_twiddle(x[j], e + reverse_bits(own, LEVELS) * r);
-            }
+#define LOAD(j) load_element(start + ((row + j) << log_r), x[j]);
+            EACH_HELD(LOAD)
         } else {
             // Adjacent invocations load adjacent elements.
-            EACH_LOCAL(k, TILE) {
-                Position position = load_position(tile, k);
-                LAZY loaded;
-                load_element(position.index, loaded);
-                if (TWIDDLES) multiply_by_twiddle(loaded, 0);
-                put_tile(place_at(position), loaded);
+#define LOAD_IN_BLOCK(j)                                                                        \
+            {                                                                                   \
+                uint k = j * (TILE / HELD) + i, c = k >> LEVELS;                                \
+                LAZY loaded;                                                                    \
+                load_element(column_start(tile, c) + (k & (A - 1)), loaded);                    \
+                put_tile(place(k & (A - 1), c), loaded);                                        \
             }
+            EACH_HELD(LOAD_IN_BLOCK)
             barrier();
-            get_held(i, last, x);
+            get_held(i, LAST, x);
         }
+        if (TWIDDLES) multiply_by_twiddles(start, row, x);
         [[unroll]] for (uint k = 0; k < ROUNDS; ++k) {
-            uint round = last - k;
+            uint round = LAST - k;
             if (k > 0) {
                 barrier();
                 put_held(i, round + 1, x);
@@ -89,9 +87,8 @@ void main() {
         }
         row = first_row(i, 0);
         if (!REVERSES) {
-            [[unroll]] for (uint j = 0; j < HELD; ++j) {
-                store_element(start + (row << log_r) + (j << (log_stride(0) + log_r)), x[j]);
-            }
+#define STORE(j) store_element(start + (row << log_r) + (j << (log_stride(0) + log_r)), x[j]);
+            EACH_HELD(STORE)
         } else {
             barrier();
             put_held(i, 0, x);
