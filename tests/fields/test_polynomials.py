@@ -96,6 +96,19 @@ def test_values_of_a_product_are_products_of_values(
 
 
 @in_every_place
+def test_squares_and_products_of_one_coefficient(gpu: Gpu, place: Place) -> None:
+    x = make_array(gpu, place, BABYBEAR, [1, 2, 3])
+    assert to_ints(BABYBEAR.poly_mul(x, x)) == [1, 4, 10, 12, 9]
+    rows = make_array(gpu, place, BABYBEAR, [[1, 2], [3, 4]])
+    assert to_ints(BABYBEAR.poly_mul(rows, rows)) == [[1, 4, 4], [9, 24, 16]]
+    one = BABYBEAR.poly_mul(x[:1], x[1:2])
+    assert to_ints(one) == [2]
+    square = BABYBEAR.poly_mul(x, x)
+    square[0] = 7  # a product is an array of its own
+    assert to_ints(x) == [1, 2, 3] and to_ints(square * 2) == [14, 8, 20, 24, 18]
+
+
+@in_every_place
 @with_few_roots
 def test_values_equal_those_of_flint(gpu: Gpu, field: Field, place: Place) -> None:
     at = [0, 1, field.modulus - 1, *draw_elements(field, 18, 2)]

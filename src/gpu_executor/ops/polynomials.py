@@ -63,9 +63,12 @@ def multiply(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
             )
     length = shapes[0][-1] + shapes[1][-1] - 1
     size = 1 << (length - 1).bit_length()
-    values = [transform(prime, resize(prime, each, size), FORWARD) for each in (a, b)]
-    product = elementwise.compute(prime, "mul", values, commutes=True)
-    return resize(prime, transform(prime, product, BACK), length)
+    first = transform(prime, resize(prime, a, size), FORWARD)
+    second = first if b is a else transform(prime, resize(prime, b, size), FORWARD)
+    product = elementwise.compute(prime, "mul", [first, second], commutes=True)
+    found = transform(prime, product, BACK)
+    # The coefficients of one polynomial are contiguous, so they need no copy.
+    return found[:length] if len(get_shape(prime, found)) == 1 else resize(prime, found, length)
 
 
 @computes_on_host
