@@ -19,7 +19,7 @@ QUICK := \
 	tests/cluster/test_results.py tests/telemetry/test_metrics.py \
 	tests/bench/test_executor.py tests/report/test_page.py tests/cli/test_commands.py tests/soak/test_soak.py
 
-.PHONY: demo test pytest test-quick lint kernels clean
+.PHONY: demo test pytest test-quick lint kernels site clean
 
 demo: .venv/runs
 	@mkdir -p build
@@ -42,6 +42,9 @@ lint: .venv/develops
 
 kernels: .venv/develops
 	$(PYTHON) -m gpu_executor.kernels.build
+
+site: .venv/develops
+	$(PYTHON) -m mkdocs build --strict
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,73 @@
+"""The documentation site is built without a warning, and its pages load nothing from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import REPOSITORY
+
+LOADED = re.compile(
+    r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"([^\"]+)\""
+    r"|<link\b(?=[^>]*\brel=\"(?:stylesheet|icon|preload)\")[^>]*\bhref=\"([^\"]+)\""
+)
+FENCE = re.compile(r"^```(\S*)$", re.MULTILINE)
+LANGUAGES = {"python", "sh", "text", "yaml"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=REPOSITORY,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_every_page_is_built(site: Path) -> None:
+    docs = REPOSITORY / "docs"
+    for page in docs.rglob("*.md"):
+        built = (site / page.relative_to(docs)).with_suffix(".html")
+        assert len(built.read_text()) > 5_000, built
+
+
+@pytest.mark.slow
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    found = [
+        (page, script or link)
+        for page in site.rglob("*.html")
+        for script, link in LOADED.findall(page.read_text())
+    ]
+    assert len(found) > 50
+    assert [(page, target) for page, target in found if "//" in target] == []
+    missing = [
+        (page, target)
+        for page, target in found
+        if page.name != "404.html" and not (page.parent / target.partition("?")[0]).is_file()
+    ]
+    assert missing == []
+
+
+@pytest.mark.slow
+def test_the_reference_has_the_methods_of_the_executor(site: Path) -> None:
+    text = (site / "api" / "executor.html").read_text()
+    for method in ("run_batch", "to_device", "explain", "profile"):
+        assert f'id="gpu_executor.executor.GpuExecutor.{method}"' in text
+
+
+def test_every_block_of_code_says_its_language() -> None:
+    for page in (REPOSITORY / "docs").rglob("*.md"):
+        opened = FENCE.findall(page.read_text())[::2]
+        assert set(opened) <= LANGUAGES, page
