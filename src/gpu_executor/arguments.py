@@ -19,6 +19,7 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, OutOfMemoryError
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.overlaps import check_jobs_disjoint
+from gpu_executor.typed_array import TypedArray
 
 Array = np.ndarray[Any, np.dtype[Any]]
 NUMBERS = "biufc"
@@ -127,6 +128,11 @@ def parse_shape(shape: Any, itemsize: int) -> Shape:
             "one"
         )
     return lengths
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is one integer, as Python or NumPy has it; booleans and arrays are none."""
+    return hasattr(value, "__index__") and not isinstance(value, bool | np.bool_ | TypedArray)
 
 
 def parse_count(call: str, count: Any, least: int = 0) -> int:

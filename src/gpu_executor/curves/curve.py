@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import describe, parse_count, parse_shape
+from gpu_executor.arguments import is_integer, parse_shape
 from gpu_executor.curves.coordinate_arithmetic import FieldCoordinates, IntegerCoordinates
 from gpu_executor.curves.endomorphism import Endomorphism
 from gpu_executor.curves.host_coordinates import CoordinateField
 from gpu_executor.curves.host_points import get_arithmetic
-from gpu_executor.curves.msm_explanation import HostMsmPlan, explain_msm, explain_table_msm
+from gpu_executor.curves.msm_call import explain_msm, run_msm
+from gpu_executor.curves.msm_explanation import HostMsmPlan
 from gpu_executor.curves.point_array import (
     Axes,
     PointArray,
@@ -29,11 +30,10 @@ from gpu_executor.curves.point_array import (
     PointLayout,
 )
 from gpu_executor.curves.point_encoding import PointEncoding
-from gpu_executor.curves.point_operations import compute, msm, stream_msm
+from gpu_executor.curves.point_operations import compute
 from gpu_executor.curves.point_table import PointTable, load_table, make_table
-from gpu_executor.curves.scalars import to_scalar_words
-from gpu_executor.device_array import DeviceArray, Shape
-from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.curves.scalars import load_scalars, to_scalar_words
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
@@ -42,13 +42,13 @@ from gpu_executor.errors import (
     GpuError,
     PointError,
 )
-from gpu_executor.fields import ExtensionField, Field, FieldArray
+from gpu_executor.fields import ExtensionField, Field
 from gpu_executor.fields.finite_field import FiniteFieldArray
-from gpu_executor.fields.layout_array import check_one_place, make_place_error, parse_axes
+from gpu_executor.fields.layout_array import check_one_place, parse_axes
 from gpu_executor.ops import elementwise, indexing
-from gpu_executor.ops.msm_parts import MsmParts, table_msm
+from gpu_executor.ops.msm_parts import MsmParts
 from gpu_executor.ops.point_bytes import can_compare_images, compare_images
-from gpu_executor.ops.points import ONE_COLUMN_BITS, count_bits
+from gpu_executor.ops.points import ONE_COLUMN_BITS
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.encoding import ByteOrder
@@ -132,13 +132,13 @@ class Curve:
     ) -> tuple[int, ...]:
         given = value.tolist() if isinstance(value, FiniteFieldArray) else value
         parts = given if isinstance(given, tuple | list) else (given,)
-        if len(parts) > degree or not all(_is_integer(each) for each in parts):
+        if len(parts) > degree or not all(is_integer(each) for each in parts):
             wanted = "an integer" if degree == 1 else f"an integer, or a tuple of {degree} integers"
             raise ArgumentTypeError(f"{self.name}: {what} must be {wanted}, not {value!r}")
         return tuple(int(each) % prime.modulus for each in (*parts, *[0] * (degree - len(parts))))
 
     def _parse_order(self, order: int) -> int:
-        if not _is_integer(order):
+        if not is_integer(order):
             raise ArgumentTypeError(f"{self.name}: the order must be an integer, not {order!r}")
         return int(order)
 
@@ -377,7 +377,7 @@ class Curve:
         Scalars are taken modulo the order.
         """
         own = self.check_points(p)
-        factors = self._load_scalars(_get_device(own), scalars, byteorder)
+        factors = load_scalars(self.scalar_field, own.place, scalars, byteorder)
         prime = self.scalar_field.prime
         given = elementwise.get_shape(prime, factors)
         shape = elementwise.find_common_shape(prime, [own.shape, given])
@@ -505,18 +505,7 @@ class Curve:
         copied to its device in parts and added there, so they may be larger than its memory. The
         result is on the host. The scalars are on the host or on that device.
         """
-        target = self._find_target(points, device)
-        if isinstance(points, PointTable):
-            factors, batch = self._load_table_scalars(points, scalars, byteorder)
-            sums = table_msm(self.key, points.plan, points.data, factors, batch)
-            return PointArray(self, sums, known_in_subgroup=points.known_in_subgroup)
-        own = self.check_points(points)
-        place, streams, glv = target or _get_device(own), target is not None, self._get_glv(own)
-        # The halves of a scalar are those of any number that is congruent.
-        reduces = glv is None
-        factors = self._load_scalars(place, scalars, byteorder, streams=streams, reduces=reduces)
-        arguments = self.key, own.data, factors, self._find_batch(own.shape, factors), glv
-        return own.wrap_like(msm(*arguments) if target is None else stream_msm(target, *arguments))
+        return run_msm(self, points, scalars, byteorder, device)
 
     def explain_msm(
         self,
@@ -533,40 +522,7 @@ class Curve:
         the host without one. Without scalars the plan is that of `batch` sums with scalars as long
         as the order.
         """
-        if scalars is not None and batch != 1:
-            raise ArgumentTypeError(
-                f"{self.name}: explain_msm takes batch= or scalars, whose leading axes are a batch"
-            )
-        target = self._find_target(points, device)
-        sums: Shape = (parse_count("explain_msm: batch", batch),)
-        if isinstance(points, PointTable):
-            if scalars is not None:
-                sums = self._load_table_scalars(points, scalars, byteorder)[1]
-            return explain_table_msm(points, sums)
-        if _is_integer(points):
-            shape: Shape = (parse_count("explain_msm: points", points),)
-            place, copies_points, glv = target, False, self.glv
-        else:
-            own = self.check_points(points)
-            shape, place, copies_points = own.shape, target or _get_device(own), target is not None
-            glv = self._get_glv(own)
-        if not shape:
-            raise ArgumentShapeError(
-                f"{self.name}: explain_msm takes points with an axis, and these have none"
-            )
-        if scalars is None:
-            leading = [shape[:-1], sums if batch != 1 else ()]
-            sums = elementwise.find_common_shape(self.scalar_field.prime, leading)
-            bits = self.order.bit_length()
-        else:
-            factors = self._load_scalars(place, scalars, byteorder, streams=copies_points)
-            sums, bits = self._find_batch(shape, factors), count_bits(self.key, factors)
-        return explain_msm(self.key, shape, sums, bits, place, glv, copies_points=copies_points)
-
-    def _get_glv(self, points: PointArray) -> Glv | None:
-        """How scalars of these points are split into halves; None if they are not. An endomorphism
-        has the eigenvalue on points of the group of prime order alone."""
-        return self.glv if points.known_in_subgroup else None
+        return explain_msm(self, points, scalars, batch, byteorder, device)
 
     @functools.cached_property
     def glv(self) -> Glv | None:
@@ -584,60 +540,6 @@ class Curve:
             if self._has_eigenvalue(self.generator, Endomorphism(beta, 1, False, eigenvalue)):
                 return make_glv(self.order, eigenvalue)
         return None
-
-    def _find_target(self, points: Any, device: Backend | None) -> ArrayDevice | None:
-        """The device that points of the host are copied to; None if they stay where they are."""
-        if device is None:
-            return None
-        from gpu_executor.backend import Backend, refuse  # loaded already by whoever has a device
-
-        if not isinstance(device, Backend):
-            raise ArgumentTypeError(
-                f"{self.name}: device= is {describe(device)}; it takes an executor or a backend"
-            )
-        if isinstance(points, PointTable) or (isinstance(points, PointArray) and points.on_device):
-            raise ArgumentTypeError(
-                f"{self.name}: device= is for points on the host; these are on a device, which "
-                "computes with them: leave device= out"
-            )
-        if device.array_device is None:
-            raise refuse("to_device", device.name)
-        return device.array_device
-
-    def _find_batch(self, shape: Shape, factors: PointData) -> Shape:
-        """The leading axes of points and of scalars, broadcast."""
-        prime = self.scalar_field.prime
-        given = elementwise.get_shape(prime, factors)
-        if not shape or not given or shape[-1] != given[-1]:
-            raise ArgumentShapeError(
-                f"{self.name}: msm takes as many scalars as points along the last axis; the shapes "
-                f"are {shape} (points) and {given} (scalars)"
-            )
-        return elementwise.find_common_shape(prime, [shape[:-1], given[:-1]])
-
-    def _load_table_scalars(
-        self, table: PointTable, scalars: Any, byteorder: ByteOrder
-    ) -> tuple[PointData, Shape]:
-        """The scalars for the points of a table as canonical words, and their leading axes."""
-        if table.key != self.key:
-            raise ArgumentTypeError(
-                f"{self.name}: the table has points of another curve, over {table.key.prime.name}"
-            )
-        on_device = isinstance(scalars, FieldArray) and scalars.on_device
-        if on_device and scalars.device is not table.data.storage.device:
-            raise ArgumentTypeError(
-                f"{self.name}: the scalars and the table are on different devices, as different "
-                "backends opened them; scalars.to_host() copies the scalars"
-            )
-        device = table.data.storage.device
-        factors = to_scalar_words(self.scalar_field, scalars, byteorder, device)
-        given = elementwise.get_shape(self.scalar_field.prime, factors)
-        if not given or given[-1] != table.count:
-            raise ArgumentShapeError(
-                f"{self.name}: the table has {table.count} points, and the scalars have the shape "
-                f"{given}; the last axis has a scalar for each point"
-            )
-        return factors, given[:-1]
 
     def concatenate(self, arrays: Sequence[PointArray], *, axis: int = 0) -> PointArray:
         """Points one behind the other along an axis."""
@@ -676,27 +578,6 @@ class Curve:
             )
         return points
 
-    def _load_scalars(
-        self,
-        place: ArrayDevice | None,
-        scalars: Any,
-        byteorder: ByteOrder,
-        *,
-        streams: bool = False,
-        reduces: bool = True,
-    ) -> PointData:
-        """Canonical words, or with `reduces` = False words of any numbers. Scalars on the host go
-        with any points, scalars on a device with points in that place; None is the host. Bytes and
-        words of the host are copied to the place, unless `streams`: then they stay on the host, and
-        parts of them are copied later."""
-        if isinstance(scalars, FieldArray) and scalars.on_device and scalars.device is not place:
-            raise make_place_error()
-        device = None if streams else place
-        found: PointData = to_scalar_words(
-            self.scalar_field, scalars, byteorder, device, reduces=reduces
-        )
-        return found
-
     def _broadcast_points(self, *operands: Any) -> list[PointData]:
         """The words of operands of one shape, in one place."""
         given = [self.check_points(each) for each in operands]
@@ -726,15 +607,6 @@ def _describe_field(name: str, field: Any) -> tuple[Prime, int, int]:
     raise ArgumentTypeError(
         f"{name}: the field must be a Field or an ExtensionField, not {type(field).__name__}"
     )
-
-
-def _get_device(points: PointArray) -> ArrayDevice | None:
-    """The device of points; None for the host."""
-    return points.device if points.on_device else None
-
-
-def _is_integer(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool | np.bool_ | FiniteFieldArray)
 
 
 def _fetch_booleans(found: Any) -> Booleans:

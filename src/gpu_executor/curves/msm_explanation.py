@@ -49,7 +49,7 @@ class HostMsmPlan:
         )
 
 
-def explain_msm(
+def explain_points(
     curve: CurveKey,
     points: Shape,
     batch: Shape,
@@ -71,7 +71,7 @@ def explain_msm(
     return plan_parts(curve, whole, device.info, memory, copies_points=copies_points)
 
 
-def explain_table_msm(table: PointTable, batch: Shape) -> MsmParts:
+def explain_table(table: PointTable, batch: Shape) -> MsmParts:
     """The plan for the points of a table."""
     device: ArrayDevice = table.data.storage.device
     whole = dataclasses.replace(table.plan, batch=_check_sizes(table.count, batch))

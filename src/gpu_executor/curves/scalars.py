@@ -12,12 +12,32 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields import Field, FieldArray
+from gpu_executor.fields.layout_array import make_place_error
 from gpu_executor.ops.points import can_reduce_scalars, reduce_scalars
 from gpu_executor.primes import encoding, words
 from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.typed_array import TypedArray
 
 Words = npt.NDArray[Any]
+
+
+def load_scalars(
+    field: Field,
+    place: ArrayDevice | None,
+    scalars: Any,
+    byteorder: ByteOrder,
+    *,
+    streams: bool = False,
+    reduces: bool = True,
+) -> Any:
+    """Canonical words, or with `reduces` = False words of any numbers, for points in a place; None
+    is the host. Scalars on the host go with any points, scalars on a device with points there.
+    Bytes and words of the host are copied to the place, unless `streams`: then they stay on the
+    host, and parts of them are copied later."""
+    if isinstance(scalars, FieldArray) and scalars.on_device and scalars.device is not place:
+        raise make_place_error()
+    device = None if streams else place
+    return to_scalar_words(field, scalars, byteorder, device, reduces=reduces)
 
 
 def to_scalar_words(

@@ -56,6 +56,11 @@ class LayoutArray(TypedArray):
         device: ArrayDevice = self.data.storage.device
         return device
 
+    @property
+    def place(self) -> ArrayDevice | None:
+        """The device that holds the array; None for the host."""
+        return self.device if self.on_device else None
+
     def to_host(self) -> Self:
         """The same elements in host memory; an array on the host shares its memory."""
         if isinstance(self.data, DeviceArray):

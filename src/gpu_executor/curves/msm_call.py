@@ -1,0 +1,158 @@
+"""A multi-scalar multiplication as its caller gives it: where it runs, its scalars and its batch.
+
+`run_msm` computes it, and `explain_msm` says how it would.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpu_executor.arguments import describe, is_integer, parse_count
+from gpu_executor.curves.msm_explanation import HostMsmPlan, explain_points, explain_table
+from gpu_executor.curves.point_array import PointArray, PointData
+from gpu_executor.curves.point_operations import msm, stream_msm
+from gpu_executor.curves.point_table import PointTable
+from gpu_executor.curves.scalars import load_scalars, to_scalar_words
+from gpu_executor.device_array import Shape
+from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
+from gpu_executor.fields import FieldArray
+from gpu_executor.ops import elementwise
+from gpu_executor.ops.msm_parts import MsmParts, table_msm
+from gpu_executor.ops.points import count_bits
+from gpu_executor.primes.encoding import ByteOrder
+from gpu_executor.primes.glv import Glv
+
+if TYPE_CHECKING:
+    from gpu_executor.backend import Backend
+    from gpu_executor.curves.curve import Curve
+
+
+def run_msm(
+    curve: Curve,
+    points: PointArray | PointTable,
+    scalars: Any,
+    byteorder: ByteOrder,
+    device: Backend | None,
+) -> PointArray:
+    """`Curve.msm`."""
+    target = _find_target(curve, points, device)
+    if isinstance(points, PointTable):
+        factors, batch = _load_table_scalars(curve, points, scalars, byteorder)
+        sums = table_msm(curve.key, points.plan, points.data, factors, batch)
+        return PointArray(curve, sums, known_in_subgroup=points.known_in_subgroup)
+    own = curve.check_points(points)
+    place, streams, glv = target or own.place, target is not None, _get_glv(curve, own)
+    factors = load_scalars(
+        curve.scalar_field,
+        place,
+        scalars,
+        byteorder,
+        streams=streams,
+        reduces=glv is None,  # the halves of a scalar are those of any number that is congruent
+    )
+    arguments = curve.key, own.data, factors, _find_batch(curve, own.shape, factors), glv
+    return own.wrap_like(msm(*arguments) if target is None else stream_msm(target, *arguments))
+
+
+def explain_msm(
+    curve: Curve,
+    points: PointArray | PointTable | int,
+    scalars: Any,
+    batch: int,
+    byteorder: ByteOrder,
+    device: Backend | None,
+) -> MsmParts | HostMsmPlan:
+    """`Curve.explain_msm`."""
+    if scalars is not None and batch != 1:
+        raise ArgumentTypeError(
+            f"{curve.name}: explain_msm takes batch= or scalars, whose leading axes are a batch"
+        )
+    target = _find_target(curve, points, device)
+    sums: Shape = (parse_count("explain_msm: batch", batch),)
+    if isinstance(points, PointTable):
+        if scalars is not None:
+            sums = _load_table_scalars(curve, points, scalars, byteorder)[1]
+        return explain_table(points, sums)
+    if is_integer(points):
+        shape: Shape = (parse_count("explain_msm: points", points),)
+        place, copies_points, glv = target, False, curve.glv
+    else:
+        own = curve.check_points(points)
+        shape, place, copies_points = own.shape, target or own.place, target is not None
+        glv = _get_glv(curve, own)
+    if not shape:
+        raise ArgumentShapeError(
+            f"{curve.name}: explain_msm takes points with an axis, and these have none"
+        )
+    if scalars is None:
+        leading = [shape[:-1], sums if batch != 1 else ()]
+        sums = elementwise.find_common_shape(curve.scalar_field.prime, leading)
+        bits = curve.order.bit_length()
+    else:
+        factors = load_scalars(curve.scalar_field, place, scalars, byteorder, streams=copies_points)
+        sums, bits = _find_batch(curve, shape, factors), count_bits(curve.key, factors)
+    return explain_points(curve.key, shape, sums, bits, place, glv, copies_points=copies_points)
+
+
+def _get_glv(curve: Curve, points: PointArray) -> Glv | None:
+    """How scalars of these points are split into halves; None if they are not. An endomorphism has
+    the eigenvalue on points of the group of prime order alone."""
+    return curve.glv if points.known_in_subgroup else None
+
+
+def _find_target(curve: Curve, points: Any, device: Backend | None) -> ArrayDevice | None:
+    """The device that points of the host are copied to; None if they stay where they are."""
+    if device is None:
+        return None
+    from gpu_executor.backend import Backend, refuse  # loaded already by whoever has a device
+
+    if not isinstance(device, Backend):
+        raise ArgumentTypeError(
+            f"{curve.name}: device= is {describe(device)}; it takes an executor or a backend"
+        )
+    if isinstance(points, PointTable) or (isinstance(points, PointArray) and points.on_device):
+        raise ArgumentTypeError(
+            f"{curve.name}: device= is for points on the host; these are on a device, which "
+            "computes with them: leave device= out"
+        )
+    if device.array_device is None:
+        raise refuse("to_device", device.name)
+    return device.array_device
+
+
+def _find_batch(curve: Curve, shape: Shape, factors: PointData) -> Shape:
+    """The leading axes of points and of scalars, broadcast."""
+    prime = curve.scalar_field.prime
+    given = elementwise.get_shape(prime, factors)
+    if not shape or not given or shape[-1] != given[-1]:
+        raise ArgumentShapeError(
+            f"{curve.name}: msm takes as many scalars as points along the last axis; the shapes "
+            f"are {shape} (points) and {given} (scalars)"
+        )
+    return elementwise.find_common_shape(prime, [shape[:-1], given[:-1]])
+
+
+def _load_table_scalars(
+    curve: Curve, table: PointTable, scalars: Any, byteorder: ByteOrder
+) -> tuple[PointData, Shape]:
+    """The scalars for the points of a table as canonical words, and their leading axes."""
+    if table.key != curve.key:
+        raise ArgumentTypeError(
+            f"{curve.name}: the table has points of another curve, over {table.key.prime.name}"
+        )
+    on_device = isinstance(scalars, FieldArray) and scalars.on_device
+    if on_device and scalars.device is not table.data.storage.device:
+        raise ArgumentTypeError(
+            f"{curve.name}: the scalars and the table are on different devices, as different "
+            "backends opened them; scalars.to_host() copies the scalars"
+        )
+    device = table.data.storage.device
+    factors = to_scalar_words(curve.scalar_field, scalars, byteorder, device)
+    given = elementwise.get_shape(curve.scalar_field.prime, factors)
+    if not given or given[-1] != table.count:
+        raise ArgumentShapeError(
+            f"{curve.name}: the table has {table.count} points, and the scalars have the shape "
+            f"{given}; the last axis has a scalar for each point"
+        )
+    return factors, given[:-1]
