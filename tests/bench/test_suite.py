@@ -22,7 +22,18 @@ from gpu_executor.vulkan.instance import find_devices
 from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
-ALL = ["persistent", "batch", "stream", "buckets", "fields", "ntt", "msm", "kzg", "executor"]
+ALL = [
+    "persistent",
+    "batch",
+    "stream",
+    "buckets",
+    "fields",
+    "ntt",
+    "msm",
+    "kzg",
+    "executor",
+    "peers",
+]
 
 
 def watch_nothing(items: Any, _total: int, _what: str) -> Iterator[Any]:

@@ -58,6 +58,8 @@ STAGED = "cells and proofs"
 COLUMNS, FIXED_SETS, CONVOLUTION = "columns", "fixed sets", "convolution"
 PRODUCTS_PER_BUCKET_ADDITION, PRODUCTS_PER_DOUBLING = 14, 9
 """Products and squares of XYZZ points: 12 + 2, and 6 + 3."""
+MODULES = ("eth_account", "py_arkworks_bls12381")
+"""The modules of the extra `kzg`: mainnet's trusted setup, and pairings."""
 CELLS, CELL_BYTES, ELEMENTS = 128, 2048, 4096
 PRECOMPUTE = 8
 """ckzg's tables for cell proofs; 0 is none."""

@@ -34,7 +34,16 @@ Key = tuple[tuple[str, str | int | bool], ...]
 
 PACKAGES = (
     *("numpy", "vulkan", "cffi", "wgpu", "galois", "python-flint", "ckzg", "py-ecc"),
-    *("py-arkworks-bls12381", "eth-account", "ray"),
+    *(
+        "py-arkworks-bls12381",
+        "eth-account",
+        "ray",
+        "pyopencl",
+        "kp",
+        "vkdispatch",
+        "cupy",
+        "torch",
+    ),
 )
 """Packages whose versions a file names, if they are installed."""
 KEYS = frozenset((

@@ -27,6 +27,7 @@ from gpu_executor.bench import (
     kzg,
     msm,
     overhead,
+    peers,
     persistent,
     product_comparison,
     stream,
@@ -417,6 +418,35 @@ def measure_executor(_watch: Watch, *, quick: bool = False) -> ExecutorTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class PeersMeasurement:
+    """This package and its peers on the same work."""
+
+    device: DeviceInfo
+    packages: list[peers.PeerState]
+    """All of them; those that are absent too."""
+    rows: list[peers.PeerRow]
+    left_out: dict[str, str]
+    """Operations that were not measured, with the reason."""
+
+    def tables(self) -> dict[str, Any]:
+        return {"packages": self.packages, "rows": self.rows, "left_out": self.left_out}
+
+
+def measure_peers(watch: Watch, *, quick: bool = False) -> PeersMeasurement:
+    """Measure all work by every package, then first calls in fresh processes."""
+    device = select_device()
+    sizes = peers.choose_sizes(device, quick=quick)
+    left_out: dict[str, str] = {}
+    with peers.OpenPeers() as opened:
+        works = peers.list_works(sizes, left_out)
+        measured = (peers.measure_work(work, opened.programs, sizes) for work in works)
+        rows = [row for each in watch(measured, peers.count_works(sizes), "works") for row in each]
+    begun = (peers.measure_first_call(each, sizes.processes) for each in opened.states)
+    states = list(watch(begun, len(opened.states), "first calls"))
+    return PeersMeasurement(device, states, rows, left_out)
+
+
+@dataclass(frozen=True, slots=True)
 class Benchmark:
     """A benchmark of the suite."""
 
@@ -450,7 +480,6 @@ class Benchmark:
         return BenchmarkResult.of(measured.device, measured.tables(), seconds)
 
 
-KZG_MODULES = ("eth_account", "py_arkworks_bls12381")
 BENCHMARKS: Mapping[str, Benchmark] = {
     each.name: each
     for each in (
@@ -461,7 +490,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         Benchmark("fields", "field operations", measure_fields),
         Benchmark("ntt", "number-theoretic transforms", measure_transforms),
         Benchmark("msm", "multi-scalar multiplications", measure_msms),
-        Benchmark("kzg", "KZG functions", measure_kzg, "kzg", KZG_MODULES),
+        Benchmark("kzg", "KZG functions", measure_kzg, "kzg", kzg.MODULES),
         Benchmark("executor", "GpuExecutor beside its backend", measure_executor),
+        Benchmark("peers", "other packages on the same work", measure_peers),
     )
 }

@@ -1,0 +1,109 @@
+"""`gpu-executor bench peers`: this package and its peers on the same work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from gpu_executor.bench import suite
+from gpu_executor.bench.peers import PeerRow, PeerState
+from gpu_executor.bench.suite import PeersMeasurement
+from gpu_executor.cli.bench_output import json_option, print_device, write_json
+from gpu_executor.cli.output import (
+    console,
+    format_count,
+    format_milliseconds,
+    format_rate,
+    make_table,
+    show_progress,
+)
+
+UNITS = {
+    "products": "BabyBear products",
+    "polynomial product": "Products of BabyBear polynomials, by coefficients",
+    "commitments": "KZG commitments, by blobs",
+    "point sum": "Sums of multiples of BLS12-381 G1 points, by points",
+    "sum": "Sums of 32-bit integers, NumPy to NumPy, by elements",
+    "batch of sums": "Batches of sums of 32-bit integers, NumPy to NumPy, by elements of a job",
+}
+LEGEND = (
+    "ratio: the package's time over that of gpu-executor, the median of the ratios within each "
+    "round; below 1 the package is faster. Results were checked against exact integers before "
+    "they were timed. first call: a fresh process, from its start until the first result, of the "
+    "work in the next column; memory: main memory that this process held then.\n"
+)
+
+
+@click.command("peers")
+@click.option("--quick", is_flag=True, help="Few sizes and short times.")
+@json_option
+def bench_peers(quick: bool, json_file: Path | None) -> None:
+    """Other packages on the same work in the same run."""
+    print_device(suite.select_device())
+    measured = suite.measure_peers(show_progress, quick=quick)
+    file = write_json(json_file, "peers", measured)
+    for table in _make_tables(measured):
+        console.print(table)
+    console.print(_make_first_calls_table(measured.packages))
+    console.print(LEGEND)
+    for line in _describe_programs(measured):
+        console.print(line, markup=False)
+    file.report()
+
+
+def _make_tables(measured: PeersMeasurement) -> Iterator[Table]:
+    """A table for each operation, with all its sizes."""
+    for operation, rows in groupby(measured.rows, key=lambda row: row.operation):
+        table = make_table(UNITS[operation], "package", "size", "time", "rate", "ratio")
+        for row in rows:
+            table.add_row(row.package, _format_size(row), *_format_times(row))
+        yield table
+
+
+def _format_size(row: PeerRow) -> str:
+    count = format_count(row.elements)
+    return count if row.jobs == 1 else f"{row.jobs} x {count}"
+
+
+def _format_times(row: PeerRow) -> tuple[str, str, str]:
+    if row.ms is None or row.per_second is None or row.slower is None:
+        return "failed", "", ""
+    return format_milliseconds(row.ms), format_rate(row.per_second), f"{row.slower:.2f}x"
+
+
+def _make_first_calls_table(peers: Sequence[PeerState]) -> Table:
+    """All packages, those that are absent too."""
+    table = make_table("Packages", "package", "version", "first call", "of", "memory")
+    for each in peers:
+        first, memory = each.first_ms, each.resident_bytes
+        if each.state == "absent":
+            shown = "not installed"
+        else:
+            shown = "failed" if first is None else format_milliseconds(first)
+        table.add_row(
+            each.package,
+            each.version or "",
+            shown,
+            each.first or "",
+            "" if memory is None else f"{memory / 1e6:,.0f} MB",
+        )
+    return table
+
+
+def _describe_programs(measured: PeersMeasurement) -> Iterator[str]:
+    """What each program does and where; what was not measured, and why."""
+    for each in measured.packages:
+        if each.state != "absent":
+            where = "" if each.device is None else f" on {each.device}"
+            yield f"{each.package}{where}: {each.program}"
+        if each.reason is not None:
+            yield f"{each.package}: {each.reason}"
+    for row in measured.rows:
+        if row.reason is not None:
+            yield f"{row.package}, {row.operation} of {row.elements:,}: {row.reason}"
+    for operation, reason in measured.left_out.items():
+        yield f"{operation}: {reason}"

@@ -1,0 +1,267 @@
+"""`gpu-executor bench peers`: packages that are installed, absent, broken or wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import flint
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gpu_executor.bench import peer_programs, peers, suite
+from gpu_executor.bench.peer_programs import (
+    MODULUS,
+    PROGRAMS,
+    CkzgProgram,
+    FlintProgram,
+    NumpyProgram,
+    OwnProgram,
+    PeerProgram,
+    PyEccProgram,
+    WgpuProgram,
+)
+from gpu_executor.bench.peers import OpenPeers, PeerRow, PeerSizes, PeerState, PeerWork
+from gpu_executor.bench.sampled import Sampled
+from gpu_executor.bench.suite import PeersMeasurement
+from gpu_executor.cli.main import commands
+from gpu_executor.curves import BLS12_381_G1
+from gpu_executor.fields import BABYBEAR
+from tests.support.benchmark_files import read_tables
+
+TINY = PeerSizes((1, 1_000), (3, 65), 33, 20, 1, 2, 0, max_rounds=3, processes=1)
+
+
+class AbsentProgram(PeerProgram):
+    name, module, distribution = "absent", "no_such_module", "no-such-package"
+    summary = "nothing"
+
+
+class BrokenProgram(PeerProgram):
+    """A package that is installed but has no device."""
+
+    name, module, distribution = "broken", "json", "numpy"
+    summary = "nothing"
+
+    def __init__(self) -> None:
+        raise RuntimeError("no device")
+
+
+class WrongProgram(NumpyProgram):
+    name = "wrong"
+
+    def prepare_adder(self, count: int) -> Any:
+        return np.subtract
+
+
+def measure(
+    *programs: type[PeerProgram], operations: set[str], sizes: PeerSizes = TINY
+) -> dict[tuple[str, str], PeerRow]:
+    """The rows of the operations by package, of the largest size."""
+    works = (each for each in peers.list_works(sizes, {}) if each.operation in operations)
+    with OpenPeers(programs) as opened:
+        assert [each.state for each in opened.states] == ["measured"] * len(programs)
+        rows = [row for work in works for row in peers.measure_work(work, opened.programs, sizes)]
+    return {(row.package, row.operation): row for row in rows}
+
+
+def test_constants_are_those_of_this_package() -> None:
+    """The script has constants of its own, because it imports nothing of this package first."""
+    assert BABYBEAR.modulus == MODULUS == 2**27 * 3 * 5 + 1
+    for factor in (2, 3, 5):
+        assert pow(peer_programs.GENERATOR, (MODULUS - 1) // factor, MODULUS) != 1
+    generator = BLS12_381_G1.generator
+    assert (int(generator.x.ints()), int(generator.y.ints())) == peer_programs.GENERATOR_POINT
+    assert peer_programs.SPIRV.is_file()
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 1), (1, 9), (300, 200)])
+def test_exact_products_of_polynomials(first: int, second: int) -> None:
+    rng = np.random.default_rng(first)
+    a = rng.integers(0, MODULUS, first).astype(np.uint32)
+    b = rng.integers(0, MODULUS, second).astype(np.uint32)
+    for x, y in ((a, b), (np.full_like(a, MODULUS - 1), np.full_like(b, MODULUS - 1))):
+        product = flint.nmod_poly(x.tolist(), MODULUS) * flint.nmod_poly(y.tolist(), MODULUS)
+        expected = [int(product[index]) for index in range(first + second - 1)]
+        assert peers.multiply_polynomials(x, y).tolist() == expected
+
+
+def test_installed_packages_do_the_same_work() -> None:
+    operations = {"sum", "batch of sums", "products", "polynomial product"}
+    rows = measure(OwnProgram, NumpyProgram, WgpuProgram, FlintProgram, operations=operations)
+    assert set(rows) == {
+        *(("gpu-executor", operation) for operation in operations),
+        *(("NumPy", operation) for operation in ("sum", "batch of sums", "products")),
+        *(("wgpu-py", operation) for operation in ("sum", "batch of sums")),
+        *(("python-flint", operation) for operation in ("products", "polynomial product")),
+    }
+    for (package, _), row in rows.items():
+        assert isinstance(row.ms, Sampled) and len(row.ms.samples) == 3 and row.reason is None
+        assert isinstance(row.slower, Sampled) and row.slower > 0
+        assert row.per_second == pytest.approx(row.elements * row.jobs / row.ms * 1e3)
+        assert package != "gpu-executor" or set(row.slower.samples) == {1}
+    assert rows["NumPy", "batch of sums"].jobs == 3
+
+
+@pytest.mark.slow
+def test_commitments_and_sums_of_points() -> None:
+    rows = measure(
+        OwnProgram,
+        CkzgProgram,
+        PyEccProgram,
+        operations={"commitments", "point sum"},
+        sizes=dataclasses.replace(TINY, min_rounds=1),
+    )
+    assert set(rows) == {
+        *(("gpu-executor", operation) for operation in ("commitments", "point sum")),
+        ("ckzg", "commitments"),
+        ("py_ecc", "point sum"),
+    }
+    assert all(row.ms is not None and row.reason is None for row in rows.values())
+
+
+def test_absent_and_broken_packages_are_named() -> None:
+    with OpenPeers([AbsentProgram, BrokenProgram, NumpyProgram]) as opened:
+        assert [each.name for each in opened.programs] == ["NumPy"]
+    absent, broken, numpy = opened.states
+    assert absent == PeerState(
+        "absent",
+        "absent",
+        program="nothing",
+        reason="not installed; pip install no-such-package",
+    )
+    assert (broken.state, broken.reason) == ("failed", "RuntimeError: no device")
+    assert (numpy.state, numpy.version, numpy.device) == ("measured", np.__version__, "CPU")
+    # Neither is started in a process of its own.
+    assert [peers.measure_first_call(each, 1) for each in (absent, broken)] == [absent, broken]
+
+
+def test_packages_without_their_modules_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = {"pyopencl", "kp", "vkdispatch", "cupy", "torch", "galois"}
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in missing else find(name)
+    )
+    absent = [each for each in PROGRAMS if each.module in missing]
+    with OpenPeers(absent) as opened:
+        assert not opened.programs
+    assert [each.package for each in opened.states] == [
+        *("PyOpenCL", "Kompute", "vkdispatch", "CuPy", "PyTorch", "galois"),
+    ]
+    assert {each.state for each in opened.states} == {"absent"}
+
+
+def test_a_wrong_result_is_named_and_not_timed() -> None:
+    rows = measure(OwnProgram, WrongProgram, operations={"sum"})
+    wrong = rows["wrong", "sum"]
+    assert wrong.ms is None and wrong.per_second is None and wrong.slower is None
+    assert wrong.reason == "AssertionError: wrong: wrong result of sum of 1,000"
+    assert rows["gpu-executor", "sum"].ms is not None
+
+
+def test_an_own_wrong_result_ends_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OwnProgram, "prepare_adder", WrongProgram.prepare_adder)
+    with pytest.raises(AssertionError, match="gpu-executor: wrong result of sum of 1"):
+        measure(OwnProgram, operations={"sum"})
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [np.zeros(2, np.uint32)],
+        [np.zeros(2, np.uint32), np.zeros(3, np.uint32)],
+        [np.zeros(2, np.uint32), np.zeros(2, np.uint64)],
+        [np.zeros(2, np.uint32), np.array([0, 1], np.uint32)],
+    ],
+)
+def test_a_batch_is_right_if_all_its_sums_are(found: list[Any]) -> None:
+    work = PeerWork("batch of sums", 2, 2, (), [np.zeros(2, np.uint32)] * 2)
+    assert work.is_right([np.zeros(2, np.uint32)] * 2)
+    assert not work.is_right(found)
+
+
+def test_commitments_without_their_extra_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "eth_account" else find(name)
+    )
+    left_out: dict[str, str] = {}
+    operations = [each.operation for each in peers.list_works(TINY, left_out)]
+    assert "commitments" not in operations and operations[-1] == "point sum"
+    assert left_out == {
+        "commitments": "not installed: eth_account; pip install 'gpu-executor[kzg]'"
+    }
+
+
+@pytest.mark.slow
+def test_first_calls_are_made_in_fresh_processes() -> None:
+    measured = [
+        peers.measure_first_call(PeerState(name, "measured"), 1)
+        for name in ("gpu-executor", "NumPy", "wgpu-py", "python-flint", "py_ecc")
+    ]
+    assert [each.first for each in measured] == [
+        *("sum", "sum", "sum", "polynomial product", "point sum"),
+    ]
+    for each in measured:
+        assert each.reason is None
+        assert isinstance(each.first_ms, Sampled) and len(each.first_ms.samples) == 1
+        assert each.first_ms > 10  # an interpreter was started
+        assert each.resident_bytes is not None and each.resident_bytes > 10e6
+
+
+def test_a_failed_first_call_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("raise SystemExit('no device')")
+    monkeypatch.setattr(peer_programs, "__file__", str(script))
+    found = peers.measure_first_call(PeerState("NumPy", "measured"), 1)
+    assert found.reason == "first call: no device" and found.first_ms is None
+    with pytest.raises(RuntimeError, match="first call: no device"):
+        peers.measure_first_call(PeerState("gpu-executor", "measured"), 1)
+
+
+def test_the_command_prints_tables_and_writes_json(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    measured = PeersMeasurement(
+        suite.select_device(),
+        [
+            PeerState("gpu-executor", "measured", "1", "a GPU", "run", None, "sum", 840.0, 120),
+            PeerState("CuPy", "absent", program="a + b", reason="not installed; pip install cupy"),
+            PeerState("Kompute", "failed", "2", None, "a sequence", "RuntimeError: no device"),
+        ],
+        [
+            PeerRow("gpu-executor", "batch of sums", 4096, 16, 10.0, 6.5e6, 1.0),
+            PeerRow("NumPy", "batch of sums", 4096, 16, 5.0, 13e6, 0.5),
+            PeerRow("wgpu-py", "batch of sums", 4096, 16, None, None, None, "Error: [lost]"),
+        ],
+        {"commitments": "not installed: eth_account"},
+    )
+    quick: list[bool] = []
+
+    def measure_fixed(_watch: object, **options: bool) -> PeersMeasurement:
+        quick.append(options["quick"])
+        return measured
+
+    monkeypatch.setattr(suite, "measure_peers", measure_fixed)
+    file = tmp_path / "peers.json"
+    shown = CliRunner().invoke(commands, ["bench", "peers", "--quick", "--json", str(file)])
+    assert shown.exit_code == 0, shown.output
+    words = " ".join(shown.output.split())
+    for text in (
+        "NumPy 16 x 4 K 5.0 ms 13 M/s 0.50x",
+        "wgpu-py 16 x 4 K failed",
+        "CuPy not installed",
+        "CuPy: not installed; pip install cupy",
+        "Kompute: RuntimeError: no device",
+        "wgpu-py, batch of sums of 4,096: Error: [lost]",
+        "commitments: not installed: eth_account",
+    ):
+        assert text in words, text
+    assert quick == [True]
+    written = read_tables(file, "peers")
+    assert [each["state"] for each in written["packages"]] == ["measured", "absent", "failed"]
+    assert written["rows"][1]["slower"] == 0.5
+    assert written["left_out"] == measured.left_out
