@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_executor.bench.results import BenchmarkResult, Series
+from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, Series
 from gpu_executor.report.charts import ChartLine, Dash, DataPoint
 
 MILLISECONDS = {"ms": 1.0, "us": 1e-3, "s": 1e3}
@@ -104,3 +104,9 @@ class Measurements:
 
 def _identify(series: Series) -> tuple[Any, ...]:
     return series.table, series.figure, frozenset(series.key)
+
+
+def find_benchmark(run: BenchmarkRun, benchmark: str) -> Measurements | None:
+    """The measurements of a benchmark; None if there are none."""
+    result = run.benchmarks.get(benchmark)
+    return Measurements.of(result) if result is not None and result.state == "measured" else None
