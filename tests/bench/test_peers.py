@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,33 @@ def test_a_wrong_result_is_named_and_not_timed() -> None:
     assert rows["gpu-executor", "sum"].ms is not None
 
 
+def test_a_package_that_fails_while_it_is_timed_is_named() -> None:
+    class FailingProgram(NumpyProgram):
+        name = "failing"
+
+        def prepare_adder(self, count: int) -> Any:
+            calls = iter(range(2))
+
+            def add(a: Any, b: Any) -> Any:
+                if next(calls) == 1:
+                    raise MemoryError("no memory")
+                return a + b
+
+            return add
+
+    rows = measure(OwnProgram, FailingProgram, operations={"sum"})
+    failed = rows["failing", "sum"]
+    assert (failed.ms, failed.slower, failed.reason) == (None, None, "MemoryError: no memory")
+    assert rows["gpu-executor", "sum"].ms is not None
+
+
+def test_versions_are_found_under_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy is installed as cupy-cuda12x, for example."""
+    monkeypatch.setattr(FlintProgram, "distribution", "no-such-package")
+    with OpenPeers([FlintProgram]) as opened:
+        assert opened.states[0].version == importlib.metadata.version("python-flint")
+
+
 def test_an_own_wrong_result_ends_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OwnProgram, "prepare_adder", WrongProgram.prepare_adder)
     with pytest.raises(AssertionError, match="gpu-executor: wrong result of sum of 1"):
@@ -214,10 +242,19 @@ def test_first_calls_are_made_in_fresh_processes() -> None:
 
 def test_a_failed_first_call_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("raise SystemExit('no device')")
     monkeypatch.setattr(peer_programs, "__file__", str(script))
-    found = peers.measure_first_call(PeerState("NumPy", "measured"), 1)
-    assert found.reason == "first call: no device" and found.first_ms is None
+    for code, reason in (
+        ("raise SystemExit('no device')", "no device"),
+        ("import os; os._exit(3)", "exit code 3"),
+        ("print('another line')", "exit code 0"),
+        ("import time; time.sleep(60)", "no result in 1 s"),
+    ):
+        script.write_text(code)
+        monkeypatch.setattr(peers, "FIRST_CALL_SECONDS", 1 if "sleep" in code else 60)
+        found = peers.measure_first_call(PeerState("NumPy", "measured"), 1)
+        assert found.reason == f"first call: {reason}" and found.first_ms is None
+    monkeypatch.setattr(peers, "FIRST_CALL_SECONDS", 60)
+    script.write_text("raise SystemExit('no device')")
     with pytest.raises(RuntimeError, match="first call: no device"):
         peers.measure_first_call(PeerState("gpu-executor", "measured"), 1)
 

@@ -42,6 +42,8 @@ GENERATOR = 31
 WORK_GROUP = 256
 BLOB_BYTES = 131_072
 FIRST_ELEMENTS = 1 << 10
+RESULT = "first call: "
+"""The beginning of the line that a fresh process prints."""
 SPIRV = Path(__file__).parents[1] / "kernels" / "spirv" / "vector_add_u32.spv"
 GENERATOR_POINT = (
     0x17F1D3A73197D7942695638C4FA9AC0FC3688C4F9774B905A14E3A3F171BAC586C55E83FF97A1AEFFB3AF00ADB22C6BB,
@@ -550,7 +552,8 @@ def main(name: str, setup: str) -> None:
     assert prepared is not None
     prepared.call()
     ended = time.time()
-    print(json.dumps({"ended": ended, "resident_bytes": read_resident_bytes()}))
+    found = {"ended": ended, "resident_bytes": read_resident_bytes()}
+    print(RESULT + json.dumps(found), flush=True)
     program.close()
 
 

@@ -15,14 +15,21 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from gpu_executor.bench import kzg, peer_programs
-from gpu_executor.bench.peer_programs import MODULUS, PROGRAMS, Operation, PeerProgram, Uint32s
+from gpu_executor.bench.peer_programs import (
+    MODULUS,
+    PROGRAMS,
+    RESULT,
+    Operation,
+    PeerProgram,
+    Uint32s,
+)
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.curves import BLS12_381_G1
@@ -163,9 +170,7 @@ class OpenPeers:
         device: str | None = None,
         reason: str | None = None,
     ) -> None:
-        version = None
-        if state != "absent":
-            version = importlib.metadata.version(program.distribution)
+        version = None if state == "absent" else _read_version(program)
         self.states.append(PeerState(program.name, state, version, device, program.summary, reason))
 
     def close(self) -> None:
@@ -216,11 +221,32 @@ def list_works(sizes: PeerSizes, left_out: dict[str, str]) -> Iterator[PeerWork]
     yield _make_point_sum(sizes.points)
 
 
+@dataclass(slots=True)
+class TimedProgram:
+    """A call that is timed. After an error of another package it does nothing, and `reason` says
+    what happened; an error of this package ends the benchmark."""
+
+    name: str
+    call: Callable[[], Any]
+    reason: str | None = None
+
+    def __call__(self) -> None:
+        if self.reason is not None:
+            return
+        try:
+            self.call()
+        except Exception as error:
+            if self.name == OWN:
+                raise
+            self.reason = _describe(error)
+
+
 def measure_work(
     work: PeerWork, programs: Sequence[PeerProgram], sizes: PeerSizes
 ) -> list[PeerRow]:
     """Check the results of all programs, then time the right ones in interleaved rounds."""
-    names, calls, rows = [], [], []
+    calls: list[TimedProgram] = []
+    failed: list[PeerRow] = []
     for program in programs:
         try:
             prepared = program.prepare(work.operation, *work.inputs)
@@ -231,10 +257,9 @@ def measure_work(
         except Exception as error:
             if program.name == OWN:
                 raise
-            rows.append(_make_row(work, program.name, None, None, _describe(error)))
+            failed.append(_make_row(work, program.name, None, None, _describe(error)))
             continue
-        names.append(program.name)
-        calls.append(prepared.call)
+        calls.append(TimedProgram(program.name, prepared.call))
     taken = list(
         time_interleaved(
             calls,
@@ -244,12 +269,15 @@ def measure_work(
             warm_up_calls=1,  # a program may be slower right after another one ran
         )
     )
-    own = names.index(OWN)
-    timed = [
-        _make_row(work, name, seconds, Sampled.median(times[at] / times[own] for times in taken))
-        for at, (name, seconds) in enumerate(zip(names, compute_medians(taken), strict=True))
-    ]
-    return timed + rows
+    own = next(at for at, each in enumerate(calls) if each.name == OWN)
+    rows = []
+    for at, (call, seconds) in enumerate(zip(calls, compute_medians(taken), strict=True)):
+        if call.reason is not None:
+            failed.append(_make_row(work, call.name, None, None, call.reason))
+            continue
+        slower = Sampled.median(times[at] / times[own] for times in taken)
+        rows.append(_make_row(work, call.name, seconds, slower))
+    return rows + failed
 
 
 def measure_first_call(state: PeerState, processes: int) -> PeerState:
@@ -265,20 +293,34 @@ def measure_first_call(state: PeerState, processes: int) -> PeerState:
     taken, memory = [], None
     for _ in range(processes):
         begun = time.time()
-        child = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=FIRST_CALL_SECONDS
-        )
-        if child.returncode:
-            reason = f"first call: {child.stderr.strip().splitlines()[-1]}"
+        try:
+            found = _run_process(command)
+        except RuntimeError as error:
             if state.package == OWN:
-                raise RuntimeError(reason)
-            return dataclasses.replace(state, first=program.first, reason=reason)
-        found = json.loads(child.stdout.splitlines()[-1])
+                raise
+            return dataclasses.replace(state, first=program.first, reason=str(error))
         taken.append((found["ended"] - begun) * 1e3)
         memory = found["resident_bytes"]
     return dataclasses.replace(
         state, first=program.first, first_ms=Sampled.median(taken), resident_bytes=memory
     )
+
+
+def _run_process(command: Sequence[str]) -> dict[str, Any]:
+    """Run a process and read what it prints; raises `RuntimeError` with the reason if it fails."""
+    try:
+        child = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=FIRST_CALL_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"first call: no result in {FIRST_CALL_SECONDS} s") from None
+    # Packages may print lines of their own.
+    printed = [line for line in child.stdout.splitlines() if line.startswith(RESULT)]
+    if child.returncode or not printed:
+        last = (child.stderr.strip() or f"exit code {child.returncode}").splitlines()[-1]
+        raise RuntimeError(f"first call: {last}")
+    found: dict[str, Any] = json.loads(printed[-1].removeprefix(RESULT))
+    return found
 
 
 def multiply_polynomials(a: Uint32s, b: Uint32s) -> Uint32s:
@@ -361,6 +403,16 @@ def _make_row(
 
 def _is_installed(program: type[PeerProgram]) -> bool:
     return importlib.util.find_spec(program.module.partition(".")[0]) is not None
+
+
+def _read_version(program: type[PeerProgram]) -> str | None:
+    """The version of the package, under whichever name it was installed (cupy-cuda12x); None if it
+    does not say."""
+    try:
+        return importlib.metadata.version(program.distribution)
+    except importlib.metadata.PackageNotFoundError:
+        names = importlib.metadata.packages_distributions().get(program.module, ())
+        return importlib.metadata.version(names[0]) if names else None
 
 
 def _describe(error: Exception) -> str:
