@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gpu_executor.arguments import describe, is_integer, parse_count
 from gpu_executor.curves.msm_explanation import HostMsmPlan, explain_points, explain_table
-from gpu_executor.curves.point_array import PointArray, PointData
+from gpu_executor.curves.point_array import PointArray, PointCurve, PointData
 from gpu_executor.curves.point_operations import msm, stream_msm
 from gpu_executor.curves.point_table import PointTable
 from gpu_executor.curves.scalars import load_scalars, to_scalar_words
 from gpu_executor.device_array import Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
-from gpu_executor.fields import FieldArray
+from gpu_executor.fields import Field, FieldArray
 from gpu_executor.ops import elementwise
 from gpu_executor.ops.msm_parts import MsmParts, table_msm
 from gpu_executor.ops.points import count_bits
@@ -25,11 +25,22 @@ from gpu_executor.primes.glv import Glv
 
 if TYPE_CHECKING:
     from gpu_executor.backend import Backend
-    from gpu_executor.curves.curve import Curve
+
+
+class MsmCurve(PointCurve, Protocol):
+    """What a multi-scalar multiplication needs of its curve, which is a `Curve`: that class is in a
+    module above this one."""
+
+    @property
+    def order(self) -> int: ...
+    @property
+    def scalar_field(self) -> Field: ...
+    @property
+    def glv(self) -> Glv | None: ...
 
 
 def run_msm(
-    curve: Curve,
+    curve: MsmCurve,
     points: PointArray | PointTable,
     scalars: Any,
     byteorder: ByteOrder,
@@ -56,7 +67,7 @@ def run_msm(
 
 
 def explain_msm(
-    curve: Curve,
+    curve: MsmCurve,
     points: PointArray | PointTable | int,
     scalars: Any,
     batch: int,
@@ -95,13 +106,13 @@ def explain_msm(
     return explain_points(curve.key, shape, sums, bits, place, glv, copies_points=copies_points)
 
 
-def _get_glv(curve: Curve, points: PointArray) -> Glv | None:
+def _get_glv(curve: MsmCurve, points: PointArray) -> Glv | None:
     """How scalars of these points are split into halves; None if they are not. An endomorphism has
     the eigenvalue on points of the group of prime order alone."""
     return curve.glv if points.known_in_subgroup else None
 
 
-def _find_target(curve: Curve, points: Any, device: Backend | None) -> ArrayDevice | None:
+def _find_target(curve: MsmCurve, points: Any, device: Backend | None) -> ArrayDevice | None:
     """The device that points of the host are copied to; None if they stay where they are."""
     if device is None:
         return None
@@ -121,7 +132,7 @@ def _find_target(curve: Curve, points: Any, device: Backend | None) -> ArrayDevi
     return device.array_device
 
 
-def _find_batch(curve: Curve, shape: Shape, factors: PointData) -> Shape:
+def _find_batch(curve: MsmCurve, shape: Shape, factors: PointData) -> Shape:
     """The leading axes of points and of scalars, broadcast."""
     prime = curve.scalar_field.prime
     given = elementwise.get_shape(prime, factors)
@@ -134,7 +145,7 @@ def _find_batch(curve: Curve, shape: Shape, factors: PointData) -> Shape:
 
 
 def _load_table_scalars(
-    curve: Curve, table: PointTable, scalars: Any, byteorder: ByteOrder
+    curve: MsmCurve, table: PointTable, scalars: Any, byteorder: ByteOrder
 ) -> tuple[PointData, Shape]:
     """The scalars for the points of a table as canonical words, and their leading axes."""
     if table.key != curve.key:
