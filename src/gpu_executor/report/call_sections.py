@@ -26,17 +26,17 @@ from gpu_executor.report.contents import (
     ReportSection,
     ValueTable,
 )
-from gpu_executor.report.figures import (
-    draw_bar_groups,
-    make_line_figure,
-    make_stack_figure,
-)
 from gpu_executor.report.format import (
     format_bandwidth,
     format_count,
     format_rate,
     format_ratio,
     format_time,
+)
+from gpu_executor.report.shared_figures import (
+    draw_bar_groups,
+    make_line_figure,
+    make_stack_figure,
 )
 
 SOURCE = "Rust original (Intel i7-9750H, Windows)"

@@ -21,13 +21,13 @@ from gpu_executor.report.contents import (
     ReportSection,
     ValueTable,
 )
-from gpu_executor.report.figures import (
+from gpu_executor.report.format import (
+    format_time,
+)
+from gpu_executor.report.shared_figures import (
     draw_bar_groups,
     make_line_figure,
     make_stack_figure,
-)
-from gpu_executor.report.format import (
-    format_time,
 )
 
 # --- KZG and the executor ---

@@ -24,11 +24,6 @@ from gpu_executor.report.contents import (
     ValueTable,
     find_benchmark,
 )
-from gpu_executor.report.figures import (
-    draw_bar_groups,
-    make_line_figure,
-    make_stack_figure,
-)
 from gpu_executor.report.format import (
     format_bandwidth,
     format_power,
@@ -36,6 +31,11 @@ from gpu_executor.report.format import (
     format_ratio,
     format_time,
     round_digits,
+)
+from gpu_executor.report.shared_figures import (
+    draw_bar_groups,
+    make_line_figure,
+    make_stack_figure,
 )
 
 PRODUCTS_PER_ADDITION = 10
