@@ -7,6 +7,7 @@ describes the numbers that they compute with, `glsl/curves/point_group.glsl` the
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -250,18 +251,7 @@ def scalar_digits_kernel() -> Kernel:
     entries; push words: points, scalar_words, windows, window_bits, table_windows, set_stride,
     sums_per_set, sets.
     """
-    return Kernel.from_spirv(
-        load_spirv("scalar_digits"),
-        inputs=1,
-        outputs=2,
-        split="whole",
-        dtypes=[np.uint32] * 3,
-        out_shape=[get_first_shape] * 2,
-        init=None,
-        push_of=refuse_shapes,
-        per_invocation=SpecId.PER_INVOCATION,
-        name="scalar_digits",
-    )
+    return _make_scalar_kernel("scalar_digits", 1, 2)
 
 
 @functools.cache
@@ -269,19 +259,7 @@ def halve_scalars_kernel(words: int) -> Kernel:
     """Return the kernel that splits scalars of so many words into halves. Inputs: scalars, and
     constants (`Glv.encode`); output: halves; push words: points.
     """
-    return Kernel.from_spirv(
-        load_spirv("halve_scalars"),
-        inputs=2,
-        outputs=1,
-        split="whole",
-        dtypes=[np.uint32] * 3,
-        out_shape=get_first_shape,
-        init=None,
-        constants={SpecId.WORDS: words},
-        push_of=refuse_shapes,
-        per_invocation=SpecId.PER_INVOCATION,
-        name="halve_scalars",
-    )
+    return _make_scalar_kernel("halve_scalars", 2, 1, {SpecId.WORDS: words})
 
 
 @functools.cache
@@ -289,15 +267,23 @@ def reduce_scalars_kernel() -> Kernel:
     """Return the kernel that reduces scalars modulo the order. Input: scalars; output: scalars;
     push words: words of a scalar, big_endian, 24 words of the order.
     """
+    return _make_scalar_kernel("reduce_scalars", 1, 1)
+
+
+def _make_scalar_kernel(
+    name: str, inputs: int, outputs: int, constants: Mapping[int, Constant] | None = None
+) -> Kernel:
+    """Return a kernel on scalars, whose arrays are all of 32-bit words."""
     return Kernel.from_spirv(
-        load_spirv("reduce_scalars"),
-        inputs=1,
-        outputs=1,
+        load_spirv(name),
+        inputs=inputs,
+        outputs=outputs,
         split="whole",
-        dtypes=[np.uint32] * 2,
-        out_shape=get_first_shape,
+        dtypes=[np.uint32] * (inputs + outputs),
+        out_shape=[get_first_shape] * outputs if outputs > 1 else get_first_shape,
         init=None,
+        constants=dict(constants or {}),
         push_of=refuse_shapes,
         per_invocation=SpecId.PER_INVOCATION,
-        name="reduce_scalars",
+        name=name,
     )
