@@ -13,6 +13,7 @@ import gpu_executor as gx
 from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
 from gpu_executor.vulkan.copy_threads import CopyThreads, _SharedCopy
+from gpu_executor.vulkan.ring import Ring
 from tests.conftest import OpenGpu, on_both_paths
 from tests.support.jobs import FQ_ADD, TOO_LARGE, check_sums, field_jobs, watch
 from tests.support.ring_backends import (
@@ -114,6 +115,32 @@ def test_ctrl_c_is_raised_when_the_copy_threads_are_done(
         for name, jobs_begun in watched.begun.items():
             assert set(jobs_begun) == set(watched.ended[name])
         assert len(watched.ended["drain"]) < 12
+    check_works(threaded_gpu)
+
+
+def test_a_ctrl_c_before_the_wait_for_the_copy_threads_does_not_end_it(
+    threaded_gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait, presses = Ring._wait_for_copy_threads, [KeyboardInterrupt("second"), None]
+
+    def fail_or_take_long(job: int | None) -> None:
+        if job == 5:
+            raise KeyboardInterrupt("first")
+        time.sleep(0.01)
+
+    def interrupted(ring: Ring) -> None:
+        if (press := presses.pop(0)) is not None:
+            raise press
+        wait(ring)
+
+    jobs = field_jobs(*[70] * 12)
+    with monkeypatch.context() as patch:
+        watched = Watched(patch, prepare=fail_or_take_long, fill=fail_or_take_long)
+        patch.setattr(Ring, "_wait_for_copy_threads", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="second"):
+            threaded_gpu.run_batch(FQ_ADD, jobs, depth=3)
+        assert presses == []
+        assert set(watched.begun["fill"]) == set(watched.ended["fill"]) != set()
     check_works(threaded_gpu)
 
 

@@ -95,20 +95,25 @@ class Ring:
 
     def abandon(self) -> None:
         """Wait for all pieces in flight and discard them. The ring cannot be used afterwards."""
-        with self._lock:
-            self._abandoned = True
-            if not self._busy:
-                self._idle.set()
-        interrupt = None
-        while not self._idle.is_set():
+        interrupt, busy = None, True
+        while busy:
             try:
-                self._idle.wait()
+                self._wait_for_copy_threads()
+                busy = False
             except KeyboardInterrupt as error:  # raised later: copy threads still use the slots
                 interrupt = error
         for slot in self._slots:
             slot.abandon()
         if interrupt is not None:
             raise interrupt
+
+    def _wait_for_copy_threads(self) -> None:
+        """Let copy threads start no more work, and wait for what they have begun."""
+        with self._lock:
+            self._abandoned = True
+            if not self._busy:
+                self._idle.set()
+        self._idle.wait()
 
     def _run_in_copy_thread(
         self, work: Callable[[PieceInFlight], None], entry: PieceInFlight
