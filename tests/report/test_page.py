@@ -22,30 +22,9 @@ from gpu_executor.report.format import (
     round_digits,
 )
 from gpu_executor.report.page import make_page
-from tests.support.benchmark_runs import make_run
+from tests.support.benchmark_runs import FIGURES, make_run
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
-FIGURES = [
-    "calls-by-size",
-    "path-crossover",
-    "batch-speed-up",
-    "timeline",
-    "stream-rates",
-    "call-stages",
-    "bucket-batches",
-    "field-bandwidth",
-    "roofline-bls12_381_fq",
-    "roofline-bls12_381_fr",
-    "transforms-by-size",
-    "transforms-beside-others",
-    "msm-by-size",
-    "msm-bound",
-    "msm-stages",
-    "kzg-commitments",
-    "kzg-cells-and-proofs",
-    "kzg-stages",
-    "executor-calls",
-]
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,29 @@ CALL_STAGES = ("setup", "pipeline", "descriptors", "recording", "upload", "compu
 MSM_STAGES = ("limb form", "digits", "sort", "accumulate", "combine", "reduce", "join")
 SIZES = (64, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 20, 1 << 22)
 
+FIGURES = [
+    "calls-by-size",
+    "path-crossover",
+    "batch-speed-up",
+    "timeline",
+    "stream-rates",
+    "call-stages",
+    "bucket-batches",
+    "field-bandwidth",
+    "roofline-bls12_381_fq",
+    "roofline-bls12_381_fr",
+    "transforms-by-size",
+    "transforms-beside-others",
+    "msm-by-size",
+    "msm-bound",
+    "msm-stages",
+    "kzg-commitments",
+    "kzg-cells-and-proofs",
+    "kzg-stages",
+    "executor-calls",
+]
+"""The ids of figures that the report of `make_run()` has."""
+
 
 def make_run() -> BenchmarkRun:
     """All benchmarks, measured."""

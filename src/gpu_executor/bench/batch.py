@@ -157,7 +157,7 @@ def record_timelines(gpu: PersistentVulkanBackend) -> list[BatchTimeline]:
             profiles.append(profile.spans)
         ordered = sorted(profiles[1:], key=_measure_length)  # the first run allocates
         spans = ordered[len(ordered) // 2]
-        timelines.append(BatchTimeline(mode, elements, TIMELINE_JOBS, _convert_spans(spans)))
+        timelines.append(BatchTimeline(mode, elements, TIMELINE_JOBS, convert_spans(spans)))
     return timelines
 
 
@@ -165,7 +165,8 @@ def _measure_length(spans: Sequence[Span]) -> int:
     return max(span.end_ns for span in spans) - min(span.begin_ns for span in spans)
 
 
-def _convert_spans(spans: Sequence[Span]) -> list[TimelineSpan]:
+def convert_spans(spans: Sequence[Span]) -> list[TimelineSpan]:
+    """The spans of a profile on the clock of their batch; pieces are numbered from 0."""
     first = min(span.begin_ns for span in spans)
     pieces = {piece: number for number, piece in enumerate(sorted({s.piece for s in spans}))}
     return [

@@ -144,7 +144,7 @@ class _Scale:
     def list_ticks(self, most: int) -> list[float]:
         """At most so many round values, spread evenly."""
         if not self._log:
-            return _list_linear_ticks(self.low, self.high, most)
+            return list_linear_ticks(self.low, self.high, most)
         first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
         decades = [10.0**exponent for exponent in range(first, last + 1)]
         if len(decades) >= 3 or len(decades) >= most:
@@ -154,11 +154,12 @@ class _Scale:
         ]
         inside = [value for value in finer if self.low <= value <= self.high]
         if len(inside) < 3:
-            return _list_linear_ticks(self.low, self.high, most)
+            return list_linear_ticks(self.low, self.high, most)
         return inside[:: max(1, -(-len(inside) // most))]
 
 
-def _list_linear_ticks(low: float, high: float, most: int) -> list[float]:
+def list_linear_ticks(low: float, high: float, most: int) -> list[float]:
+    """At most so many round values from `low` to `high`."""
     step = 10.0 ** math.floor(math.log10((high - low) / most))
     step *= next(each for each in (1, 2, 5, 10, 20) if (high - low) / (each * step) <= most)
     first = math.ceil(low / step)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, Series
-from gpu_executor.report.charts import ChartLine, Dash, DataPoint
+from gpu_executor.report.charts import MARKERS, ChartLine, Dash, DataPoint, draw_marker_path
 
 MILLISECONDS = {"ms": 1.0, "us": 1e-3, "s": 1e3}
 
@@ -27,6 +27,16 @@ class LegendEntry:
     @classmethod
     def of(cls, line: ChartLine) -> LegendEntry:
         return cls(line.name, line.style, False, line.dash, line.joined, line.markers)
+
+    def draw_mark(self) -> str:
+        """The mark beside the name, 26 x 14 pixels of SVG."""
+        if self.bar:
+            return f'<rect x="4" y="2" width="14" height="10" class="bar s{self.style}"/>'
+        hollow = "" if self.dash == "solid" else " hollow"
+        shape = draw_marker_path(MARKERS[self.style], 13, 7)
+        line = f'<line x1="0" x2="26" y1="7" y2="7" class="line {self.dash} s{self.style}"/>'
+        marker = f'<path d="{shape}" class="marker{hollow} s{self.style}"/>'
+        return (line if self.joined else "") + (marker if self.markers else "")
 
 
 @dataclass(frozen=True, slots=True)

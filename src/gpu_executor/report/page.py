@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
 from gpu_executor.bench.results import BenchmarkRun
-from gpu_executor.report.charts import MARKERS, draw_marker_path
 from gpu_executor.report.contents import Figure, HeadFigure, LegendEntry, ReportSection, ValueTable
-from gpu_executor.report.format import format_bytes, format_time, round_digits
+from gpu_executor.report.format import format_bytes, round_digits
 from gpu_executor.report.sections import list_head_figures, list_sections
+from gpu_executor.report.timeline import list_spans, list_stage_entries, name_tracks
 
 WIDE, NARROW = 760, 328
 """Widths of a chart in CSS pixels, for desktops and paper and for phones."""
-STAGES = ("fill", "copy in", "compute", "copy out", "drain")
 
 
 def make_page(run: BenchmarkRun) -> str:
@@ -31,7 +30,9 @@ def make_page(run: BenchmarkRun) -> str:
         {
             "title": escape(title),
             "summary": escape(_summarize(run)),
-            "style": (assets / "style.css").read_text(encoding="utf-8"),
+            "style": "".join(
+                (assets / name).read_text(encoding="utf-8") for name in ("chart.css", "style.css")
+            ),
             "script": (assets / "script.js").read_text(encoding="utf-8"),
             "links": "".join(
                 f'<li><a href="#{each.name}">{escape(each.title)}</a></li>' for each in sections
@@ -119,14 +120,7 @@ def _write_legend(entries: Sequence[LegendEntry]) -> str:
 
 
 def _write_entry(entry: LegendEntry) -> str:
-    if entry.bar:
-        mark = f'<rect x="4" y="2" width="14" height="10" class="bar s{entry.style}"/>'
-    else:
-        hollow = "" if entry.dash == "solid" else " hollow"
-        shape = draw_marker_path(MARKERS[entry.style], 13, 7)
-        line = f'<line x1="0" x2="26" y1="7" y2="7" class="line {entry.dash} s{entry.style}"/>'
-        marker = f'<path d="{shape}" class="marker{hollow} s{entry.style}"/>'
-        mark = (line if entry.joined else "") + (marker if entry.markers else "")
+    mark = entry.draw_mark()
     svg = f'<svg width="26" height="14" viewBox="0 0 26 14" aria-hidden="true">{mark}</svg>'
     return f"<li>{svg}{escape(entry.name)}</li>"
 
@@ -156,26 +150,8 @@ def write_table(table: ValueTable, caption: str) -> str:
 
 def _write_timelines(timelines: Sequence[Mapping[str, Any]]) -> str:
     """The element that the script draws in, its data, and the same spans as a table."""
-    data = [dict(each) | {"spans": _name_tracks(each["spans"])} for each in timelines]
-    rows = [
-        [
-            each["mode"],
-            span["track"],
-            str(span["piece"] + 1),
-            span["stage"],
-            format_time(span["begin_us"] / 1e3),
-            format_time((span["end_us"] - span["begin_us"]) / 1e3),
-        ]
-        for each in data
-        for span in each["spans"]
-    ]
-    table = ValueTable(["mode", "queue or thread", "job", "stage", "begins at", "takes"], rows)
+    data = [dict(each) | {"spans": name_tracks(each["spans"])} for each in timelines]
     text = json.dumps(data).replace("<", "\\u003c")
-    legend = "".join(
-        f'<li><svg width="26" height="14" viewBox="0 0 26 14" aria-hidden="true">'
-        f'<rect x="4" y="2" width="14" height="10" class="bar s{index}"/></svg>{stage}</li>'
-        for index, stage in enumerate(STAGES)
-    )
     buttons = "".join(
         f'<button type="button" data-action="{action}" aria-label="{label}">{text_}</button>'
         for action, label, text_ in (
@@ -189,7 +165,7 @@ def _write_timelines(timelines: Sequence[Mapping[str, Any]]) -> str:
     return (
         '<figure id="timeline" aria-labelledby="timeline-title">'
         '<h3 id="timeline-title">Stages of a batch, sequential and pipelined</h3>'
-        f'<ul class="legend">{legend}</ul>'
+        f"{_write_legend(list_stage_entries())}"
         f'<div class="controls" role="group" aria-label="Timeline">{buttons}'
         '<span class="range" role="status"></span></div>'
         '<div class="timeline" tabindex="0" role="application" '
@@ -200,19 +176,9 @@ def _write_timelines(timelines: Sequence[Mapping[str, Any]]) -> str:
         '<p id="timeline-help" class="help">Drag to move, or use the arrow keys. Zoom with the '
         "buttons, with + and -, with Ctrl and the wheel, or with two fingers; 0 shows all. Point "
         "at a stage to see its job on all queues and threads.</p>"
-        f"{_write_details('stages of the batches', table)}"
+        f"{_write_details('stages of the batches', list_spans(data))}"
         f'<script type="application/json" class="timeline-data">{text}</script></figure>'
     )
-
-
-def _name_tracks(spans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The spans with short names of their tracks: threads that copy are numbered."""
-    given = [dict(span) for span in spans]
-    threads = sorted({span["track"] for span in given if span["track"].startswith("host ")})
-    others = [track for track in threads if track != "host MainThread"]
-    names = {"host MainThread": "calling thread"}
-    names |= {track: f"copy thread {index}" for index, track in enumerate(others, 1)}
-    return [span | {"track": names.get(span["track"], span["track"])} for span in given]
 
 
 def _write_targets(run: BenchmarkRun) -> str:
