@@ -95,6 +95,22 @@ def test_head_figures_and_texts_say_what_was_measured(page: str) -> None:
         assert words in page, words
 
 
+def test_peers_that_are_absent_or_failed_are_named(page: str) -> None:
+    for words in (
+        "Not installed, so not compared: CuPy.",
+        "Kompute: RuntimeError: no device.",
+        "wgpu-py, batch of sums of 4 K elements: DeviceLost: lost.",
+        "Not measured: commitments, not installed: eth_account.",
+        "A batch of sums, 16 jobs of 4 K elements",
+        "Sum of multiples of points, 1 point<",
+    ):
+        assert words in page, words
+    rows = re.search(r'id="peers-sum".*?<tbody>(.*?)</tbody>', page, re.DOTALL)
+    assert rows is not None
+    cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", rows[1])
+    assert cells[-5:] == ["wgpu-py", "16 K", format_time(1.5), format_rate(16384 / 1.5e-3), "3x"]
+
+
 def test_shares_of_the_roofline_are_computed_from_the_same_run(page: str) -> None:
     """In the fixed figures, elements of 32 bytes are multiplied at 2.5 TB/s; a copy reaches 4.1."""
     rows = re.search(r'id="roofline-bls12_381_fr".*?<tbody>(.*?)</tbody>', page, re.DOTALL)

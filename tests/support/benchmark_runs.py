@@ -21,6 +21,7 @@ from gpu_executor.bench.first_call import FirstCallTimes
 from gpu_executor.bench.kzg import FUNCTIONS, KzgRow, StageRow
 from gpu_executor.bench.msm import CurveTimes, MsmRow, SkewRow, TableRow
 from gpu_executor.bench.overhead import KernelRate, Overhead
+from gpu_executor.bench.peers import PeerRow, PeerState
 from gpu_executor.bench.persistent import PathTimes, PersistentRow
 from gpu_executor.bench.product_comparison import ProductComparison, ProductTime
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
@@ -34,6 +35,7 @@ from gpu_executor.bench.suite import (
     KzgMeasurement,
     Measurement,
     MsmMeasurement,
+    PeersMeasurement,
     PersistentMeasurement,
     StreamedAdditions,
     TransformMeasurement,
@@ -68,6 +70,10 @@ FIGURES = [
     "kzg-cells-and-proofs",
     "kzg-stages",
     "executor-calls",
+    "peers-sum",
+    "peers-batch-of-sums",
+    "peers-point-sum",
+    "peers-first-calls",
 ]
 """The ids of figures that the report of `make_run()` has."""
 
@@ -89,6 +95,7 @@ def make_run() -> BenchmarkRun:
             ExecutorMeasurement(50.0, 60.0, 115.0, 90.0, 100.0, 8_000.0, 16_000.0),
             [Target("run, added to a direct call", 10, 20, "us", at_most=True)],
         ),
+        "peers": _make_peers(device),
     }
     run = BenchmarkRun(describe_environment(device))
     for name, each in measured.items():
@@ -312,3 +319,24 @@ def _make_kzg(device: DeviceInfo) -> KzgMeasurement:
     ]
     stages: Any = {"columns": 1.0, "fixed sets": 20.0, "convolution": 8.0}
     return KzgMeasurement(device, rows, [StageRow(72, stages, {}, 10, 2e10)], 2.6e10, [])
+
+
+def _make_peers(device: DeviceInfo) -> PeersMeasurement:
+    own, other, wrong = "gpu-executor", "wgpu-py", "Kompute"
+    packages = [
+        PeerState(own, "measured", "0.1", "a GPU", "run", None, "sum", _vary(800.0), 120_000_000),
+        PeerState(other, "measured", "0.32", "a GPU", "dispatch", None, "sum", 2_000.0, None),
+        PeerState(wrong, "failed", "0.9", reason="RuntimeError: no device"),
+        PeerState("CuPy", "absent", reason="not installed; pip install cupy"),
+    ]
+    rows = [
+        PeerRow(package, "sum", elements, 1, _vary(ms), elements / ms * 1e3, _vary(slower))
+        for elements in (1 << 10, 1 << 14)
+        for package, ms, slower in ((own, 0.5, 1.0), (other, 1.5, 3.0))
+    ]
+    rows += [
+        PeerRow(own, "batch of sums", 1 << 12, 16, 4.0, 1.6e7, 1.0),
+        PeerRow(other, "batch of sums", 1 << 12, 16, None, None, None, "DeviceLost: lost"),
+        PeerRow(own, "point sum", 1, 1, 20.0, 50.0, 1.0),
+    ]
+    return PeersMeasurement(device, packages, rows, {"commitments": "not installed: eth_account"})

@@ -346,17 +346,18 @@ class VkdispatchProgram(PeerProgram):
 
     def __init__(self) -> None:
         super().__init__()
+        context = self.package.make_context(use_cpu=True)  # a CPU only if there is no GPU
+        self.device = context.device_infos[0].device_name
         codegen = importlib.import_module("vkdispatch.codegen")
-        short = importlib.import_module("vkdispatch.codegen.abreviations")
+        buffer = codegen.Buffer[self.package.uint32]
 
         def add(result: Any, a: Any, b: Any) -> None:
             index = codegen.global_invocation_id().x
             result[index] = a[index] + b[index]
 
         # vkdispatch reads the types of the arguments from the annotations.
-        add.__annotations__ = dict.fromkeys(("result", "a", "b"), short.Buff[short.u32])
+        add.__annotations__ = dict.fromkeys(("result", "a", "b"), buffer)
         self._shader = self.package.shader("result.size")(add)
-        self.device = "Vulkan, vkdispatch's own choice"
 
     def prepare_adder(self, count: int) -> Callable[[Uint32s, Uint32s], Any]:
         x, y, result = (self.package.asbuffer(np.zeros(count, np.uint32)) for _ in range(3))

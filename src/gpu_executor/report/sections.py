@@ -29,6 +29,7 @@ from gpu_executor.report.format import (
 )
 from gpu_executor.report.kzg_section import show_kzg
 from gpu_executor.report.number_sections import show_fields, show_msms, show_transforms
+from gpu_executor.report.peer_section import show_peers
 
 
 def list_sections(run: BenchmarkRun) -> list[ReportSection]:
@@ -45,6 +46,7 @@ def list_sections(run: BenchmarkRun) -> list[ReportSection]:
         _describe(run, "msm", "msm", "Multi-scalar multiplication", show_msms),
         _describe(run, "kzg", "kzg", "KZG beside ckzg", show_kzg),
         _describe(run, "executor", "executor", "GpuExecutor", show_executor),
+        _describe(run, "peers", "peers", "Other packages on the same work", show_peers),
     ]
 
 

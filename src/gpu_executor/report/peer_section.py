@@ -1,0 +1,126 @@
+"""The section on other packages and the same work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from gpu_executor.bench.peers import OWN
+from gpu_executor.bench.results import BenchmarkRun
+from gpu_executor.report.charts import BarGroup, ChartAxis, ChartBar
+from gpu_executor.report.contents import Figure, Measurements, ReportSection, ValueTable
+from gpu_executor.report.format import format_count, format_rate, format_ratio, format_time
+from gpu_executor.report.shared_figures import draw_bar_groups
+
+OPERATIONS = {
+    "sum": ("Sums of 32-bit integers", "element"),
+    "batch of sums": ("A batch of sums", "element"),
+    "products": ("BabyBear products", "element"),
+    "polynomial product": ("Product of polynomials", "coefficient"),
+    "commitments": ("KZG commitments", "blob"),
+    "point sum": ("Sum of multiples of points", "point"),
+}
+"""What each operation is, and what its size counts."""
+
+
+def show_peers(name: str, title: str, given: Measurements, _run: BenchmarkRun) -> ReportSection:
+    """A figure for each operation, then the first calls; the text names what is missing."""
+    rows = [row for row in given.rows("rows") if row["ms"] is not None]
+    operations = dict.fromkeys(row["operation"] for row in rows)
+    figures = [
+        _compare_packages(operation, [row for row in rows if row["operation"] == operation])
+        for operation in operations
+    ]
+    packages = given.rows("packages")
+    if any(each["first_ms"] is not None for each in packages):
+        figures.append(_show_first_calls(packages))
+    text = "Each package does the same work in its usual way, in the same rounds."
+    return ReportSection(name, title, " ".join([text, *_list_missing(given)]), figures)
+
+
+def _list_missing(given: Measurements) -> Iterator[str]:
+    """Sentences on packages and operations that were not measured."""
+    packages = given.rows("packages")
+    if absent := [each["package"] for each in packages if each["state"] == "absent"]:
+        yield f"Not installed, so not compared: {', '.join(absent)}."
+    for each in packages:
+        if each["state"] != "absent" and each["reason"] is not None:
+            yield _end_sentence(f"{each['package']}: {each['reason']}")
+    for each in given.rows("rows"):
+        if each["reason"] is not None:
+            what = f"{each['operation']} of {_count(each['elements'], each['operation'])}"
+            yield _end_sentence(f"{each['package']}, {what}: {each['reason']}")
+    for operation, reason in given.result.tables["left_out"].items():
+        yield _end_sentence(f"Not measured: {operation}, {reason}")
+
+
+def _end_sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def _count(size: int, operation: str) -> str:
+    """A size with its unit: "1 blob", "4 K elements"."""
+    unit = OPERATIONS[operation][1]
+    return f"{format_count(size)} {unit}" + ("" if size == 1 else "s")
+
+
+def _compare_packages(operation: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """The times of all packages at the largest size; the table has all sizes."""
+    title, unit = OPERATIONS[operation]
+    largest = max(row["elements"] for row in rows)
+    shown = [row for row in rows if row["elements"] == largest]
+    jobs = "" if shown[0]["jobs"] == 1 else f"{shown[0]['jobs']} jobs of "
+    return Figure(
+        "peers-" + operation.replace(" ", "-"),
+        f"{title}, {jobs}{_count(largest, operation)}",
+        "The lengths are logarithmic.",
+        _draw_packages(shown, "ms"),
+        ValueTable(
+            ["package", f"{unit}s", "time", "rate", "over this package's time"],
+            [
+                [
+                    row["package"],
+                    format_count(row["elements"]),
+                    format_time(row["ms"]),
+                    format_rate(row["per_second"]),
+                    format_ratio(row["slower"]),
+                ]
+                for row in rows
+            ],
+        ),
+        half=True,
+    )
+
+
+def _draw_packages(rows: Sequence[Mapping[str, Any]], key: str) -> partial[str]:
+    """A bar for each package, the fastest first; this package's has a color of its own."""
+    groups = [
+        BarGroup(row["package"], [ChartBar(row["package"], row[key], int(row["package"] == OWN))])
+        for row in sorted(rows, key=lambda row: row[key])
+    ]
+    return partial(draw_bar_groups, groups, ChartAxis("time", format_time))
+
+
+def _show_first_calls(packages: Sequence[Mapping[str, Any]]) -> Figure:
+    """First calls of fresh processes; the table has all packages, those that are absent too."""
+    measured = [each for each in packages if each["first_ms"] is not None]
+    table = [
+        [
+            each["package"],
+            "not installed" if each["state"] == "absent" else each["version"] or "",
+            "" if each["first_ms"] is None else format_time(each["first_ms"]),
+            each["first"] or "",
+            "" if each["resident_bytes"] is None else f"{each['resident_bytes'] / 1e6:,.0f} MB",
+        ]
+        for each in packages
+    ]
+    return Figure(
+        "peers-first-calls",
+        "The first call of a process",
+        "From the start of a process until its first result. The table says of which work, and "
+        "how much main memory the process held then. The lengths are logarithmic.",
+        _draw_packages(measured, "first_ms"),
+        ValueTable(["package", "version", "first call", "work", "main memory"], table),
+        half=True,
+    )
