@@ -109,6 +109,7 @@ def _show_first_calls(packages: Sequence[Mapping[str, Any]]) -> Figure:
         [
             each["package"],
             "not installed" if each["state"] == "absent" else each["version"] or "",
+            each["device"] or "",
             "" if each["first_ms"] is None else format_time(each["first_ms"]),
             each["first"] or "",
             "" if each["resident_bytes"] is None else f"{each['resident_bytes'] / 1e6:,.0f} MB",
@@ -118,9 +119,8 @@ def _show_first_calls(packages: Sequence[Mapping[str, Any]]) -> Figure:
     return Figure(
         "peers-first-calls",
         "The first call of a process",
-        "From the start of a process until its first result. The table says of which work, and "
-        "how much main memory the process held then. The lengths are logarithmic.",
+        "From the start of a process until its first result. The table says on which device, of "
+        "which work, and how much main memory the process held then. The lengths are logarithmic.",
         _draw_packages(measured, "first_ms"),
-        ValueTable(["package", "version", "first call", "work", "main memory"], table),
-        half=True,
+        ValueTable(["package", "version", "device", "first call", "work", "main memory"], table),
     )
