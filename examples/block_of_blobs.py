@@ -1,149 +1,79 @@
-"""A block of blobs: cells and proofs for all of them, and their verification, beside ckzg.
+"""A block of blobs: commitments, cells with their proofs, and verification, beside ckzg.
 
-python examples/block_of_blobs.py [BLOBS ...]          on the devices of this machine
-python examples/block_of_blobs.py --ray [BLOBS ...]    on the devices of a Ray cluster
-
-By default 21 and 72 blobs on a GPU, 1 on a software device. Every device has a trusted setup of its
-own and takes a share of the blobs. With --ray, an actor beside each device of the cluster takes the
-place of a thread; Ray starts on this machine unless RAY_ADDRESS names a cluster.
-
-pip install 'gpu-executor[kzg,ray]' ckzg
+python examples/block_of_blobs.py [-o build/block-of-blobs.svg] [--blobs 21] [--rounds 2]
+pip install 'gpu-executor[kzg]' ckzg        # without ckzg, nothing is compared
 """
 
 import argparse
 import importlib.util
-import secrets
-import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
-import gpu_executor as gx
-from gpu_executor import kzg
+from gpu_executor import GpuExecutor, kzg
 from gpu_executor.kzg.setup_file import find_mainnet_setup
-
-
-class BlobWorker:
-    """A device with a trusted setup: in this process, or in a Ray actor."""
-
-    def __init__(self, gpu: gx.GpuExecutor) -> None:
-        self._gpu = gpu
-        self._setup = kzg.load_trusted_setup(gpu=gpu)
-
-    def describe(self) -> tuple[str, str]:
-        return self._gpu.device.kind, self._gpu.device.name
-
-    def commit(self, blobs: np.ndarray) -> np.ndarray:
-        return kzg.blob_to_kzg_commitment_batch(blobs, self._setup)
-
-    def prove(self, blobs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return kzg.compute_cells_and_kzg_proofs_batch(blobs, self._setup)
-
-    def verify(self, commitments: np.ndarray, cells: np.ndarray, proofs: np.ndarray) -> bool:
-        indices = np.tile(np.arange(128), len(cells))
-        each = np.repeat(commitments, 128, axis=0)
-        rows = cells.reshape(-1, 2048), proofs.reshape(-1, 48)
-        return kzg.verify_cell_kzg_proof_batch(each, indices, *rows, self._setup)
-
-    def close(self) -> None:
-        self._setup.close()
-        self._gpu.close()
-
-
-class LocalWorkers:
-    """A worker and a thread for each device of this machine."""
-
-    def __init__(self) -> None:
-        devices = [each for each in gx.devices() if each.kind != "cpu"] or gx.devices()[:1]
-        gpus = [gx.GpuExecutor("vulkan", devices=[each.index]) for each in devices]
-        self.workers = [BlobWorker(gpu) for gpu in gpus]
-        self._threads = ThreadPoolExecutor(len(gpus))
-
-    def call(self, method: str, *shares: list) -> list:
-        """Call a method of every worker with its share of each argument."""
-        methods = [getattr(worker, method) for worker in self.workers]
-        return list(self._threads.map(lambda call, *own: call(*own), methods, *shares))
-
-    def close(self) -> None:
-        self.call("close")
-        self._threads.shutdown()
-
-
-class RayWorkers:
-    """A worker in an actor beside each device of a Ray cluster."""
-
-    def __init__(self) -> None:
-        import ray
-
-        self._ray = ray
-        ray.init(include_dashboard=False)
-        self.workers = gx.cluster.start_actors(BlobWorker, "vulkan")
-
-    def call(self, method: str, *shares: list) -> list:
-        """Call a method of every worker with its share of each argument."""
-        given = zip(self.workers, *shares, strict=True) if shares else zip(self.workers)
-        return self._ray.get([getattr(each, method).remote(*own) for each, *own in given])
-
-    def close(self) -> None:
-        self.call("close")
-        self._ray.shutdown()
+from gpu_executor.report.picture import draw_picture
+from gpu_executor.report.shared_figures import make_stack_figure
 
 
 def draw_blobs(count: int) -> np.ndarray:
     """Random field elements below the modulus."""
-    blobs = np.frombuffer(secrets.token_bytes(count * 131_072), np.uint8).reshape(count, 4096, 32)
+    blobs = np.random.default_rng(count).integers(0, 256, (count, 4096, 32), np.uint8)
     return np.where(np.arange(32) == 0, blobs & 0x3F, blobs).reshape(count, 131_072)
 
 
-def time_call(what: str, function, *arguments):
+def time_call(times: dict[str, float], stage: str, function, *arguments):
     begun = time.perf_counter()
     result = function(*arguments)
-    print(f"{what}: {(time.perf_counter() - begun) * 1e3:,.1f} ms", flush=True)
+    times[stage] = (time.perf_counter() - begun) * 1e3
+    print(f"  {stage}: {times[stage]:,.1f} ms", flush=True)
     return result
 
 
-def process_block(workers: LocalWorkers | RayWorkers, count: int, *, warm_up: bool):
-    """Prove and verify a block of random blobs. Returns the last blob and its proofs."""
-    shares = np.array_split(draw_blobs(count), len(workers.workers))
-    commitments = workers.call("commit", shares)
-    if warm_up:
-        workers.call("prove", shares)  # the first call compiles and records
-    parts = time_call(f"{count} blobs, cells and proofs", workers.call, "prove", shares)
-    cells, proofs = (list(each) for each in zip(*parts, strict=True))
-    valid = time_call(
-        f"verification of {count * 128:,} cells", workers.call, "verify", commitments, cells, proofs
-    )
-    print("all cells are valid" if all(valid) else "some cell is wrong")
-    return np.concatenate(shares)[-1], np.concatenate(proofs)[-1]
+def process_block(blobs: np.ndarray, setup: kzg.TrustedSetup, times: dict[str, float]) -> list:
+    """Prove and verify all blobs. Returns the commitment and the proofs of the first one."""
+    commitments = time_call(times, "commitments", kzg.blob_to_kzg_commitment_batch, blobs, setup)
+    cells, proofs = time_call(times, "proofs", kzg.compute_cells_and_kzg_proofs_batch, blobs, setup)
+    indices, each = np.tile(np.arange(128), len(blobs)), np.repeat(commitments, 128, axis=0)
+    given = each, indices, cells.reshape(-1, 2048), proofs.reshape(-1, 48), setup
+    assert time_call(times, "verification", kzg.verify_cell_kzg_proof_batch, *given)
+    return [commitments[0].tobytes(), [proof.tobytes() for proof in proofs[0]]]
 
 
-def compare(blob: np.ndarray, proofs: np.ndarray) -> None:
-    """Compute the same proofs with ckzg."""
+def process_with_ckzg(blob: bytes, times: dict[str, float]) -> list:
     import ckzg
 
-    peer = ckzg.load_trusted_setup(str(find_mainnet_setup()), 0)
-    theirs = time_call("ckzg, one blob", ckzg.compute_cells_and_kzg_proofs, blob.tobytes(), peer)
-    same = [each.tobytes() for each in proofs] == theirs[1]
-    print("ckzg has the same proofs" if same else "ckzg has other proofs")
+    setup = ckzg.load_trusted_setup(str(find_mainnet_setup()), 0)
+    commitment = time_call(times, "commitments", ckzg.blob_to_kzg_commitment, blob, setup)
+    cells, proofs = time_call(times, "proofs", ckzg.compute_cells_and_kzg_proofs, blob, setup)
+    given = [commitment] * 128, list(range(128)), cells, proofs, setup
+    assert time_call(times, "verification", ckzg.verify_cell_kzg_proof_batch, *given)
+    return [commitment, proofs]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Prove and verify the blobs of a block.")
-    parser.add_argument("blobs", type=int, nargs="*", help="numbers of blobs")
-    parser.add_argument("--ray", action="store_true", help="use the devices of a Ray cluster")
+    parser.add_argument("-o", "--output", type=Path, default=Path("build/block-of-blobs.svg"))
+    parser.add_argument("--blobs", type=int, help="21 on a GPU, 1 on a software device")
+    parser.add_argument("--rounds", type=int, default=2, help="how often the block is processed")
     options = parser.parse_args()
-    if options.ray and importlib.util.find_spec("ray") is None:
-        sys.exit("--ray needs Ray, which is not installed: pip install 'gpu-executor[ray]'")
-    workers = RayWorkers() if options.ray else LocalWorkers()
-    kinds, names = zip(*workers.call("describe"), strict=True)
-    print(f"{len(names)} device(s): {', '.join(names)}")
-    on_cpu = kinds[0] == "cpu"
-    for count in options.blobs or ([1] if on_cpu else [21, 72]):
-        last = process_block(workers, count, warm_up=not on_cpu)
-    workers.close()
+    stacks: dict[str, dict[str, float]] = {}
+    with GpuExecutor("vulkan") as gpu, kzg.load_trusted_setup(gpu=gpu) as setup:
+        blobs = draw_blobs(options.blobs or (1 if gpu.device.kind == "cpu" else 21))
+        for number in range(1, max(options.rounds, 1) + 1):
+            print(label := f"{len(blobs)} blob(s), round {number}")
+            own = process_block(blobs, setup, stacks.setdefault(label, {}))
+    print(f"all cells are valid; the first commitment is {own[0].hex()}")
     if importlib.util.find_spec("ckzg") is not None:
-        compare(*last)
+        print(label := "ckzg, 1 blob on one thread")
+        theirs = process_with_ckzg(blobs[0].tobytes(), stacks.setdefault(label, {}))
+        print("ckzg has the same proofs" if own == theirs else "ckzg has other proofs")
+    title, caption = "Stages of a block of blobs", "Shares of the stages. The first round compiles."
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    figure = make_stack_figure("", title, caption, list(stacks.items()))
+    options.output.write_text(draw_picture(figure, gpu.device.name), encoding="utf-8")
+    print(f"written to {options.output}")
 
 
 if __name__ == "__main__":

@@ -79,8 +79,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         folder = file.rpartition("/")[0]
         if folder in ("tests/cluster", "tests/kzg"):
             return folder
-        if "block_of_blobs" in nodeid:  # finds the setup's points in the cache of those tests
-            return "tests/kzg"
         return SHARED_PIPELINES.get(file, file)
 
     scheduler = LoadFileScheduling(config, log)

@@ -9,12 +9,12 @@ import gpu_executor
 
 PACKAGE = Path(gpu_executor.__file__).parent
 REPOSITORY = Path(__file__).parent.parent
-PAGES = [*sorted((REPOSITORY / "docs").glob("*.md")), *sorted(REPOSITORY.glob("*.md"))]
+PAGES = [*sorted((REPOSITORY / "docs").rglob("*.md")), *sorted(REPOSITORY.glob("*.md"))]
 FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|glsl|wgsl|comp|json))`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 SECTION_LINK = re.compile(r"\]\(([^)#:]*)#([^)]*)\)")
 HEADING = re.compile(r"^#+ (.*)$", flags=re.MULTILINE)
-MADE_BY_READERS = {"trace.json", "saxpy.comp"}
+MADE_BY_READERS = {"build/trace.json", "trace.json", "saxpy.comp"}
 """Names of files that the reader's own program reads or writes."""
 
 

@@ -17,7 +17,7 @@ LOADED = re.compile(
     r"|<link\b(?=[^>]*\brel=\"(?:stylesheet|icon|preload)\")[^>]*\bhref=\"([^\"]+)\""
 )
 FENCE = re.compile(r"^```(\S*)$", re.MULTILINE)
-LANGUAGES = {"python", "sh", "text", "yaml"}
+LANGUAGES = {"glsl", "python", "sh", "text", "yaml"}
 
 
 @pytest.fixture(scope="module")

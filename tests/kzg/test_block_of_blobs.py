@@ -1,14 +1,65 @@
-"""examples/block_of_blobs.py on Ray; tests/test_examples.py runs it without."""
+"""examples/block_of_blobs.py and examples/blobs_on_devices.py, the latter on Ray too."""
 
 from __future__ import annotations
 
-import ckzg
+import re
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
 
+import ckzg
+import pytest
+
+from gpu_executor import kzg
 from tests.conftest import RunPython
 from tests.support.kzg_setups import SetupPair, make_blob
 from tests.support.pages import REPOSITORY
 
-EXAMPLE = REPOSITORY / "examples" / "block_of_blobs.py"
+EXAMPLES = REPOSITORY / "examples"
+EXAMPLE = EXAMPLES / "blobs_on_devices.py"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def run_example(
+    mainnet: SetupPair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Runs a program in this process, on the setup whose pipelines the tests share. Returns what
+    the program prints."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setattr(kzg, "load_trusted_setup", lambda gpu: mainnet.own)
+    monkeypatch.setattr(kzg.TrustedSetup, "close", lambda _setup: None)
+
+    def run(name: str, *arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_commitments_and_proofs_are_those_of_ckzg(
+    mainnet: SetupPair, run_example: Callable[..., str], tmp_path: Path
+) -> None:
+    output = tmp_path / "new folder" / "blobs.svg"
+    shown = run_example("block_of_blobs.py", "-o", str(output), "--rounds", "1")
+    assert "all cells are valid" in shown
+    assert "ckzg has the same proofs" in shown
+    (blob,) = runpy.run_path(str(EXAMPLES / "block_of_blobs.py"))["draw_blobs"](1)
+    commitment = ckzg.blob_to_kzg_commitment(blob.tobytes(), mainnet.ckzg)
+    assert f"the first commitment is {commitment.hex()}" in shown
+    titles = [each.text or "" for each in ElementTree.parse(output).iter(f"{SVG}title")]
+    for stage in ("commitments", "proofs", "verification"):
+        assert sum(f", {stage}: " in title for title in titles) == 2  # here and with ckzg
+
+
+def test_the_devices_of_this_machine_share_the_blobs(run_example: Callable[..., str]) -> None:
+    shown = run_example("blobs_on_devices.py", "1")
+    assert re.search(r"1 device\(s\): .*llvmpipe", shown)
+    assert re.search(r"1 blobs, cells and proofs: [\d,.]+ ms", shown)
+    assert "all cells are valid" in shown
 
 
 def test_actors_of_a_cluster_share_the_blobs(mainnet: SetupPair, run_python: RunPython) -> None:
@@ -16,7 +67,8 @@ def test_actors_of_a_cluster_share_the_blobs(mainnet: SetupPair, run_python: Run
     assert mainnet.own.lagrange_table.nbytes  # stores it
     blobs = [make_blob([5, seed]) for seed in (30, 31, 32)]
     script = f"""
-import runpy
+import runpy, sys
+sys.path.insert(0, {str(EXAMPLES)!r})
 from tests.support.kzg_setups import make_blob
 import numpy as np
 import gpu_executor as gx
@@ -42,7 +94,8 @@ def test_without_ray_the_example_says_what_to_install(run_python: RunPython) -> 
     script = f"""
 import runpy, sys
 sys.modules["ray"] = None
-sys.argv = ["block_of_blobs.py", "--ray"]
+sys.path.insert(0, {str(EXAMPLES)!r})
+sys.argv = ["blobs_on_devices.py", "--ray"]
 runpy.run_path({str(EXAMPLE)!r}, run_name="__main__")
 """
     done = run_python(script)

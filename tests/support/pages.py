@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-BLOCK = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
+BLOCK = re.compile(r"```python\n(?!--8<--)(.*?)```", flags=re.DOTALL)
+"""A block of code. A program that a page includes from examples/ is none: other tests run it."""
 
 
 def parse_blocks(text: str) -> Iterator[ast.Module]:
