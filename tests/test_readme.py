@@ -1,4 +1,4 @@
-"""README.md is one program: its Python blocks run in order and print what the page says.
+"""README.md and docs/tour.md are programs: their blocks run in order and print what the page says.
 
 `# -> text` after a call of `print`, or on the next line, is what that call prints. `...` stands for
 any text. Each `print` of the page has such a comment, so every value on the page is checked.
@@ -19,8 +19,7 @@ import pytest
 import gpu_executor as gx
 from tests.support.pages import BLOCK, REPOSITORY, parse_blocks, run_blocks
 
-PAGE = REPOSITORY / "README.md"
-TEXT = PAGE.read_text()
+README, TOUR = REPOSITORY / "README.md", REPOSITORY / "docs" / "tour.md"
 NEEDS_RAY = "# This block needs Ray"
 EXPECTED = re.compile(r"# -> (.*)$")
 
@@ -36,16 +35,16 @@ def parse_program(text: str) -> list[ast.Module]:
     ]
 
 
-def find_expected_output(blocks: list[ast.Module]) -> dict[int, str]:
+def find_expected_output(text: str, blocks: list[ast.Module]) -> dict[int, str]:
     """What each call of `print` must print, by the line on which the call begins."""
-    lines = TEXT.splitlines()
+    lines = text.splitlines()
     nodes = [node for block in blocks for node in ast.walk(block) if isinstance(node, ast.Call)]
     expected = {}
     for node in nodes:
         if isinstance(node.func, ast.Name) and node.func.id == "print":
             last = node.end_lineno or node.lineno
             comment = EXPECTED.search(lines[last - 1]) or EXPECTED.search(lines[last])
-            assert comment, f"README.md:{node.lineno}: a print without `# ->`"
+            assert comment, f"line {node.lineno}: a print without `# ->`"
             expected[node.lineno] = comment[1]
     return expected
 
@@ -55,7 +54,7 @@ def make_print(printed: dict[int, str]) -> Callable[..., None]:
 
     def print_to_store(*values: object) -> None:
         line = sys._getframe(1).f_lineno
-        assert line not in printed, f"README.md:{line}: a print that is called twice"
+        assert line not in printed, f"line {line}: a print that is called twice"
         printed[line] = " ".join(map(str, values))
 
     return print_to_store
@@ -73,32 +72,46 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_the_readme_is_a_program_that_prints_what_the_page_says(tmp_path: Path) -> None:
-    blocks = parse_program(TEXT)
-    expected = find_expected_output(blocks)
-    assert len(blocks) >= 10
-    assert len(expected) >= 12
+@pytest.mark.parametrize(
+    ("page", "least_blocks", "least_values"),
+    [(README, 1, 2), (TOUR, 10, 12)],
+    ids=["readme", "tour"],
+)
+def test_a_page_is_a_program_that_prints_what_the_page_says(
+    page: Path, least_blocks: int, least_values: int
+) -> None:
+    text = page.read_text()
+    blocks = parse_program(text)
+    expected = find_expected_output(text, blocks)
+    assert len(blocks) >= least_blocks
+    assert len(expected) >= least_values
     printed: dict[int, str] = {}
-    run_blocks(PAGE, blocks, {"print": make_print(printed)})
+    run_blocks(page, blocks, {"print": make_print(printed)})
     assert printed.keys() == expected.keys()
-    wrong = {n: printed[n] for n, text in expected.items() if not matches(text, printed[n])}
+    wrong = {n: printed[n] for n, value in expected.items() if not matches(value, printed[n])}
     assert wrong == {}
-    assert (tmp_path / "trace.json").is_file()
+    assert Path("trace.json").is_file() == ("trace.json" in text)
 
 
-def test_the_readme_opens_nothing_but_executors() -> None:
-    code = "".join(BLOCK.findall(TEXT))
+def test_the_readme_fits_one_screen_and_names_the_two_commands() -> None:
+    text = README.read_text()
+    assert len(text.splitlines()) <= 100
+    assert "    make demo " in text and "    make test " in text
+
+
+def test_the_pages_open_nothing_but_executors() -> None:
+    code = "".join(block for page in (README, TOUR) for block in BLOCK.findall(page.read_text()))
     opened = re.findall(r"gx\.(?:cluster\.)?\w*(?:Executor|Backend|open_backend)\b", code)
     assert set(opened) == {"gx.GpuExecutor", "gx.cluster.RayExecutor"}
 
 
 def test_on_webgpu_the_first_line_that_cannot_run_says_so() -> None:
-    blocks = parse_program(TEXT.replace("gx.GpuExecutor()", 'gx.GpuExecutor("webgpu")', 1))
+    text = TOUR.read_text().replace("gx.GpuExecutor()", 'gx.GpuExecutor("webgpu")', 1)
     names: dict[str, object] = {}
     with pytest.raises(gx.errors.NotSupportedError, match=r"to_device.*webgpu.*vulkan") as error:
-        run_blocks(PAGE, blocks, names)
+        run_blocks(TOUR, parse_program(text), names)
     frames = traceback.extract_tb(error.value.__traceback__)
-    failed = [frame.line or "" for frame in frames if frame.filename == str(PAGE)]
+    failed = [frame.line or "" for frame in frames if frame.filename == str(TOUR)]
     assert len(failed) == 1
     assert failed[0].startswith("x = gpu.to_device(Fr.arange(4096))")
     gpu = names["gpu"]
