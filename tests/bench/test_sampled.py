@@ -48,3 +48,10 @@ def test_timing_returns_every_sample() -> None:
         (1, 2, 9),
         (5, 6, 7),
     ]
+
+
+@pytest.mark.parametrize(("warm_up", "calls"), [(True, 4), (False, 3)])
+def test_a_call_that_the_caller_made_replaces_the_untimed_one(warm_up: bool, calls: int) -> None:
+    made: list[None] = []
+    taken = time_function(lambda: made.append(None), max_calls=3, warm_up=warm_up)
+    assert (len(made), len(taken.samples)) == (calls, 3)

@@ -150,7 +150,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_timing, "WARM_UP_SECONDS", 0.01)
     monkeypatch.setattr(overhead, "MEDIUM", 1_000)
     monkeypatch.setattr(overhead, "PLANNED", {2048: 1.0, 4096: 2.0})
-    monkeypatch.setattr(overhead, "ROUNDS", 8)
+    monkeypatch.setattr(overhead, "MAX_ROUNDS", 5)
     monkeypatch.setattr(overhead, "GPU_SIZES", (1 << 12, 1 << 8, 4))
     monkeypatch.setattr(overhead, "CPU_SIZES", (1 << 8, 1 << 6, 4))
     monkeypatch.setattr(first_call, "PROCESSES", 1)

@@ -95,6 +95,15 @@ def test_head_figures_and_texts_say_what_was_measured(page: str) -> None:
         assert words in page, words
 
 
+def test_kzg_of_one_batch_shows_the_columns_that_were_measured() -> None:
+    run = make_run()
+    rows = run.benchmarks["kzg"].tables["rows"]
+    rows[:] = [row | {"ckzg_all_cores_ms": None} for row in rows if row["blobs"] == 1]
+    figure = re.search(r'<figure[^>]*id="kzg-functions".*?<table', make_page(run), re.DOTALL)
+    assert figure is not None
+    assert "ckzg, one thread" in figure[0] and "ckzg, all cores" not in figure[0]
+
+
 def test_peers_that_are_absent_or_failed_are_named(page: str) -> None:
     for words in (
         "Not installed, so not compared: CuPy.",

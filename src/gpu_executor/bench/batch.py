@@ -126,7 +126,10 @@ def choose_sizes(device: DeviceInfo, *, all_sizes: bool = False) -> list[tuple[i
 
 
 def measure_batches(
-    gpu: PersistentVulkanBackend, sizes: Sequence[tuple[int, int]], seconds: float
+    gpu: PersistentVulkanBackend,
+    sizes: Sequence[tuple[int, int]],
+    seconds: float,
+    min_rounds: int = MIN_ROUNDS,
 ) -> Iterator[BatchRow]:
     """Yield two rows for each pair of elements and jobs: with plain arrays, then with mapped
     arrays. The sums of every batch are checked before they are timed.
@@ -134,7 +137,7 @@ def measure_batches(
     _warm_up(gpu)
     for size in sorted({size for size, _ in sizes}):
         counts = [jobs for other, jobs in sizes if other == size]
-        yield from _measure_size(gpu, size, counts, seconds)
+        yield from _measure_size(gpu, size, counts, seconds, min_rounds)
         gpu.trim()
 
 
@@ -200,20 +203,20 @@ def _warm_up(gpu: PersistentVulkanBackend) -> None:
 
 
 def _measure_size(
-    gpu: PersistentVulkanBackend, size: int, counts: list[int], seconds: float
+    gpu: PersistentVulkanBackend, size: int, counts: list[int], seconds: float, min_rounds: int
 ) -> Iterator[BatchRow]:
     plain = [
         (tile_elements(BLS12_381_FQ, size, 2 * job), tile_elements(BLS12_381_FQ, size, 2 * job + 1))
         for job in range(max(counts))
     ]
     for count in counts:
-        yield _measure_batch(gpu, "plain", plain[:count], None, seconds)
+        yield _measure_batch(gpu, "plain", plain[:count], None, seconds, min_rounds)
     # Mapped arrays are allocated last: the memory they hold could change how results of plain
     # arrays are allocated.
     mapped = [(gpu.asarray(a), gpu.asarray(b)) for a, b in plain]
     results = [gpu.empty(a.shape, a.dtype) for a, _ in plain]
     for count in counts:
-        yield _measure_batch(gpu, "mapped", mapped[:count], results[:count], seconds)
+        yield _measure_batch(gpu, "mapped", mapped[:count], results[:count], seconds, min_rounds)
 
 
 def _measure_batch(
@@ -222,6 +225,7 @@ def _measure_batch(
     jobs: list[tuple[Array, Array]],
     results: list[Array] | None,
     seconds: float,
+    min_rounds: int,
 ) -> BatchRow:
     kernel = load("bls12_381_fq_add")
 
@@ -236,7 +240,7 @@ def _measure_batch(
         time_interleaved(
             runs,
             budget=seconds,
-            min_rounds=MIN_ROUNDS,
+            min_rounds=min_rounds,
             max_rounds=MAX_ROUNDS,
         )
     )

@@ -16,7 +16,8 @@ from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
-PROCESSES = 3
+PROCESSES = 2
+"""Pairs of processes; each process takes 1 to 2 s."""
 DRIVER_CACHE_OFF = {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true"}
 """Drivers have disk caches too, which would hide the effect of this package's cache."""
 

@@ -7,6 +7,7 @@ while it waits, can take less.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -36,9 +37,13 @@ from gpu_executor.vulkan.timeline import Timeline
 SMALL, MEDIUM = 64, 1 << 20
 PLANNED = {1 << 14: 220.0, 1 << 16: 520.0, 1 << 18: 1_500.0}
 """Elements of calls as they are planned, and their targets in microseconds on an NVIDIA H200."""
-PLANNED_RATIO, CALLS_IN_A_ROW = 1.5, 20
-"""The largest acceptable ratio of such a call, and the calls that are timed at once."""
-ROUNDS = 40
+PLANNED_RATIO = 1.5
+"""The largest acceptable ratio of such a call."""
+MIN_ROUNDS, MAX_ROUNDS = 5, 40
+BUDGET = 1.0
+"""Seconds for a call and its floor, after the first `MIN_ROUNDS` rounds."""
+ROUND_SECONDS, CALLS_IN_A_ROW = 0.03, 50
+"""Calls of one function are timed together until they take that long, and so many at most."""
 GPU_SIZES = (1 << 24, 1 << 22, 256)
 CPU_SIZES = (1 << 16, 1 << 10, 16)
 """Elements to add and multiply, chains of products, and products in a chain. Chains stay short on
@@ -79,7 +84,7 @@ def measure_small_call(settings: Settings) -> Overhead:
             session.run(call.signature.kernel, call.inputs, False)
 
         with _prepare_bare_submission(session, slot, prepared) as submit:
-            whole, floor = _time_batches([run, submit], calls=50)
+            whole, floor = _time_rounds([run, submit])
     return Overhead(f"call of {SMALL} elements", whole * 1e6, floor * 1e6, "us", 1.5)
 
 
@@ -110,7 +115,7 @@ def measure_medium_call(settings: Settings) -> Overhead:
         def run() -> None:
             session.run(call.signature.kernel, call.inputs, False)
 
-        whole, *stages = _time_batches([run, fill, execute, drain], calls=1)
+        whole, *stages = _time_rounds([run, fill, execute, drain])
     return Overhead("call of 1 Mi elements", whole * 1e3, sum(stages) * 1e3, "ms", 1.1)
 
 
@@ -150,7 +155,7 @@ def measure_planned_call(settings: Settings, count: int) -> Overhead:
         def run() -> None:
             session.run(kernel, arrays, None)
 
-        whole, floor = _time_batches([run, copy_in_sequence], calls=CALLS_IN_A_ROW)
+        whole, floor = _time_rounds([run, copy_in_sequence])
     return Overhead(_name_call(count), whole * 1e6, floor * 1e6, "us", PLANNED_RATIO)
 
 
@@ -252,8 +257,14 @@ def _prepare_bare_submission(
         timeline.close()
 
 
-def _time_batches(functions: list[Function], *, calls: int) -> list[float]:
-    """Return the median seconds of a call of each function; rounds time `calls` calls in a row."""
+def _time_rounds(functions: list[Function]) -> list[float]:
+    """Return the median seconds of a call of each function, in interleaved rounds of several calls
+    in a row."""
+    functions[0]()
+    begun = time.perf_counter()
+    functions[0]()
+    alone = time.perf_counter() - begun
+    calls = min(max(int(ROUND_SECONDS / alone), 1), CALLS_IN_A_ROW)
 
     def repeat(function: Function) -> Callable[[], None]:
         def call_repeatedly() -> None:
@@ -262,11 +273,10 @@ def _time_batches(functions: list[Function], *, calls: int) -> list[float]:
 
         return call_repeatedly
 
-    rounds = ROUNDS if calls > 1 else ROUNDS // 4
     taken = time_interleaved(
         [repeat(function) for function in functions],
-        budget=0,
-        min_rounds=rounds,
-        max_rounds=rounds,
+        budget=BUDGET,
+        min_rounds=MIN_ROUNDS,
+        max_rounds=MAX_ROUNDS,
     )
     return [seconds / calls for seconds in compute_medians(taken)]

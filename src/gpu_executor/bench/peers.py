@@ -42,6 +42,8 @@ SLOT_BYTES = 10
 """Bytes of a coefficient in a product of polynomials as one product of integers: enough for 2^18
 products of 62 bits."""
 FIRST_CALL_SECONDS = 120
+LONG: tuple[Operation, ...] = ("commitments", "point sum")
+"""Work that takes tens of milliseconds and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,8 @@ def measure_work(
             budget=sizes.seconds * len(calls),
             min_rounds=sizes.min_rounds,
             max_rounds=sizes.max_rounds,
-            warm_up_calls=1,  # a program may be slower right after another one ran
+            # A short call may be slower right after another program ran.
+            warm_up_calls=0 if work.operation in LONG else 1,
         )
     )
     own = next(at for at, each in enumerate(calls) if each.name == OWN)

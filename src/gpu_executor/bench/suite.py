@@ -80,6 +80,8 @@ QUICK_SIZES = (64, 1 << 10, 1 << 12, 1 << 14, 1 << 16)
 QUICK_BATCH_SIZES, QUICK_JOBS = (1 << 12, 1 << 14, 1 << 16), (2, 4, 8)
 QUICK_SECONDS = 0.3
 """The time of each size, batch or scenario in a quick run."""
+QUICK_ROUNDS = 5
+"""The least number of rounds of a batch in a quick run."""
 QUICK_STREAM = 1 << 18, 5
 """Elements and rounds."""
 QUICK_TRANSFORMS, QUICK_LARGEST_MSM = (8, 10, 12), 6
@@ -167,8 +169,8 @@ def measure_batches(
         sizes = batch.choose_sizes(gpu.device, all_sizes=all_sizes)
         if quick:
             sizes = [(size, jobs) for size in QUICK_BATCH_SIZES for jobs in QUICK_JOBS]
-        seconds = QUICK_SECONDS if quick else batch.ROW_SECONDS
-        rows = watch(batch.measure_batches(gpu, sizes, seconds), 2 * len(sizes), "batches")
+        limits = (QUICK_SECONDS, QUICK_ROUNDS) if quick else (batch.ROW_SECONDS, batch.MIN_ROUNDS)
+        rows = watch(batch.measure_batches(gpu, sizes, *limits), 2 * len(sizes), "batches")
         return BatchMeasurement(gpu.device, list(rows), hot_path, batch.record_timelines(gpu))
 
 
@@ -292,7 +294,7 @@ def measure_transforms(
     """Measure every field up to 2^largest elements, then compare with other packages."""
     with PersistentVulkanBackend() as gpu:
         chosen: Sequence[Field] = transforms.FIELDS
-        budget = DEFAULT_BUDGET
+        budget = transforms.BUDGET
         if quick:
             chosen, budget = QUICK_TRANSFORMED, QUICK_BUDGET
         sizes = transforms.choose_sizes(gpu.device, largest)

@@ -20,14 +20,20 @@ Function = Callable[[], object]
 
 
 def time_function(
-    function: Function, *, max_calls: int = 1_000, budget: float = 0.5, min_calls: int = 5
+    function: Function,
+    *,
+    max_calls: int = 1_000,
+    budget: float = 0.5,
+    min_calls: int = 5,
+    warm_up: bool = True,
 ) -> Sampled:
     """Return the median seconds of a call.
 
     It makes `max_calls` calls, or fewer if the budget in seconds is used up, but at least
-    `min_calls`. One untimed call comes first.
+    `min_calls`. One untimed call comes first, unless the caller has made one (`warm_up=False`).
     """
-    function()
+    if warm_up:
+        function()
     taken: list[float] = []
     end = time.perf_counter() + budget
     while len(taken) < max_calls and (len(taken) < min_calls or time.perf_counter() < end):

@@ -30,8 +30,6 @@ from gpu_executor.report.shared_figures import (
     make_stack_figure,
 )
 
-# --- KZG and the executor ---
-
 
 def show_kzg(name: str, title: str, given: Measurements, _run: BenchmarkRun) -> ReportSection:
     rows = given.rows("rows")
@@ -55,12 +53,18 @@ KZG_COLUMNS = {
 
 
 def _compare_functions(rows: Sequence[Mapping[str, Any]], blobs: int) -> Figure:
+    """Bars of the columns that were measured, for each function."""
+    columns = {
+        label: (key, style)
+        for label, (key, style) in KZG_COLUMNS.items()
+        if any(row[key] is not None for row in rows)
+    }
     groups = [
         BarGroup(
             row["function"],
             [
                 ChartBar(label, row[key], style)
-                for label, (key, style) in KZG_COLUMNS.items()
+                for label, (key, style) in columns.items()
                 if row[key] is not None
             ],
         )
@@ -69,11 +73,11 @@ def _compare_functions(rows: Sequence[Mapping[str, Any]], blobs: int) -> Figure:
     return Figure(
         "kzg-functions",
         f"KZG functions for {blobs} blob{'s' if blobs > 1 else ''}",
-        "ckzg: one blob on one thread, and the batch with a process for each core. The lengths "
-        "are logarithmic.",
+        "ckzg on one thread: one blob; on all cores: the batch, with a process for each core. "
+        "The lengths are logarithmic.",
         partial(draw_bar_groups, groups, ChartAxis("time", format_time)),
         _make_kzg_table(rows),
-        [LegendEntry(label, style, bar=True) for label, (_, style) in KZG_COLUMNS.items()],
+        [LegendEntry(label, style, bar=True) for label, (_, style) in columns.items()],
     )
 
 
