@@ -61,7 +61,8 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("build/mandelbrot.png"))
     parser.add_argument("--width", type=int, default=900, help="pixels")
     options = parser.parse_args()
-
+    if options.width < 2:
+        parser.error(f"--width is {options.width}; it must be 2 or more")
     x, y = make_points(options.width)
     with gx.GpuExecutor("vulkan") as gpu:  # of the backends, Vulkan takes SPIR-V
         gpu.run(KERNEL, x[:1], y[:1], params={"most": MOST})  # the first call compiles the kernel

@@ -41,7 +41,7 @@ def evaluate(polynomial: list[int], x: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time products of polynomials.")
     parser.add_argument("-o", "--output", type=Path, default=Path("build/polynomial-product.svg"))
-    parser.add_argument("--largest", type=int, default=14, help="log2 of the largest size")
+    parser.add_argument("--largest", type=int, default=14, choices=range(4, 25))
     options = parser.parse_args()
     by_terms, by_transforms = [], []
     with gx.GpuExecutor("vulkan") as gpu:

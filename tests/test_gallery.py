@@ -9,6 +9,7 @@ import json
 import re
 import runpy
 import struct
+import sys
 import zlib
 from pathlib import Path
 from xml.etree import ElementTree
@@ -70,6 +71,26 @@ def test_the_pixels_of_the_mandelbrot_set_are_the_counted_steps(tmp_path: Path) 
     assert len(np.unique(palette[:20], axis=0)) == 20  # neighbours have different colours
     assert f"{expected.sum():,} steps in" in shown
     assert "38,400 elements on the" in shown
+
+
+@pytest.mark.parametrize(
+    ("program", "option", "message"),
+    [
+        ("mandelbrot.py", ("--width", "1"), "--width is 1; it must be 2 or more"),
+        ("polynomial_product.py", ("--largest", "3"), "--largest: invalid choice: 3"),
+    ],
+)
+def test_sizes_without_a_picture_are_refused(
+    program: str,
+    option: tuple[str, str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", [program, *option])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(str(FOLDER / program), run_name="__main__")
+    assert message in capsys.readouterr().err
 
 
 def test_products_of_polynomials_are_those_of_flint(tmp_path: Path) -> None:
