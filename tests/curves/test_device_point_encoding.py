@@ -24,7 +24,7 @@ from gpu_executor.curves.point_encoding import (
 )
 from gpu_executor.errors import CurveError, PointError
 from tests.support.curves_under_test import (
-    NAMED_CURVES,
+    NAMED_G1,
     SMALL,
     SMALL_QUADRATIC,
     draw_points,
@@ -33,7 +33,6 @@ from tests.support.curves_under_test import (
     list_points,
 )
 
-named = pytest.mark.parametrize("name", NAMED_CURVES)
 both_kinds = pytest.mark.parametrize("compressed", [True, False], ids=["compressed", "whole"])
 both_places = pytest.mark.parametrize("on_device", [False, True], ids=["host", "device"])
 
@@ -182,8 +181,12 @@ def test_a_curve_with_x_0_has_no_format_of_pasta() -> None:
 
 # --- named curves ---
 
+ROOTS = [*(name for name in NAMED_G1 if name != "VESTA"), "BLS12_381_G2", "BLS12_377_G2"]
+"""Every byte format over a prime field, and every way to a square root: p = 3 modulo 4 or not,
+over prime fields and their extensions. Vesta is like Pallas, and BN254 G2 like BLS12-381 G2."""
 
-@named
+
+@pytest.mark.parametrize("name", ROOTS)
 @both_kinds
 def test_points_come_back_on_a_device(
     gpu: gx.PersistentVulkanBackend, name: str, compressed: bool
@@ -239,7 +242,8 @@ SUPERSINGULAR = Curve(
 )
 """A curve with p + 1 points, of which one has y = 0, over a field of two words."""
 WITH_Y_0 = 707084123728461135
-DECODED = ["BLS12_381_G1", "BN254_G1", "SECP256K1", "PALLAS", "BLS12_377_G1"]
+DECODED = ["BLS12_381_G1", "SECP256K1", "BLS12_377_G1"]
+"""p = 3 modulo 4 with and without spare bits, and p = 1 modulo 4."""
 
 
 @pytest.mark.parametrize(
@@ -255,11 +259,10 @@ def test_a_device_decodes_and_refuses_what_the_host_does(
     assert read.tolist() == points.tolist()
     assert np.array_equal(read.to_bytes(), data)
     assert np.array_equal(read[::-3].to_bytes(), data[::-3])
-    assert np.array_equal((read + read).to_bytes(), (points + points).to_bytes())
-    draw = np.random.default_rng(4)
+    draw = np.random.default_rng(7)
     tops = data[:, [0, -1]].reshape(-1)
     refused = set()
-    for _ in range(15):
+    for _ in range(8):
         rows = data[:8].copy()
         at = int(draw.integers(8))
         rows[at:] = draw.integers(0, 256, rows[at:].shape)

@@ -66,8 +66,8 @@ PLAIN = {"neg", "equal", "select", "power", *CONVERSIONS}
 LEFT_OUT = {
     **dict.fromkeys(("33 bits", "full 64 bits", "full 224 bits", "secp256k1"), PLAIN),
     "full 480 bits": PLAIN | {"fma"},
-    "2^521-1": {*OPERATIONS} - {"mul", "power"},
-    "full 768 bits": PLAIN | {"square"},
+    "2^521-1": {*OPERATIONS} - {"mul"},
+    "full 768 bits": PLAIN | {"square", "fma"},
 }
 
 

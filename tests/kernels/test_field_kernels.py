@@ -30,7 +30,6 @@ PRIMES = [
     Prime("2^127-1", 2**127 - 1),
     Prime("2^255-19", 2**255 - 19),
     Prime("secp256k1", 2**256 - 2**32 - 977),
-    Prime("2^521-1", 2**521 - 1),
     Prime("full 768 bits", 2**MAX_BITS - 825),
 ]
 OPERATIONS: dict[str, Exact] = {
