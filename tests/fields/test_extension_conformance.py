@@ -17,7 +17,6 @@ from gpu_executor.fields import BLS12_377_FQ2, BLS12_381_FQ2, ExtensionArray, Ex
 from tests.support.extensions_under_test import (
     BABYBEAR4,
     EXTENSIONS,
-    GOLDILOCKS2,
     TINY2,
     TINY3,
     TOWER,
@@ -191,7 +190,7 @@ def test_frobenius_maps_may_move_coefficients(gpu: Gpu, place: Place) -> None:
 @in_every_place
 @pytest.mark.parametrize(
     "field",
-    [BLS12_381_FQ2, BLS12_377_FQ2, GOLDILOCKS2, TINY2, TINY3, BABYBEAR4, TOWER],
+    [BLS12_381_FQ2, BLS12_377_FQ2, TINY2, TINY3, BABYBEAR4, TOWER],
     ids=lambda field: field.name,
 )
 def test_square_roots_are_found_where_there_are_some(

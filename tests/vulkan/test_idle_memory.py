@@ -40,19 +40,19 @@ def check_idle(gpu: Gpu, minimum: int) -> MemoryUse:
 
 
 @on_both_paths
-def test_the_pool_stays_within_the_budget_over_2000_calls_of_random_sizes(
+def test_the_pool_stays_within_the_budget_over_800_calls_of_random_sizes(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
     minimum, most, draw = 16 * MIB, 100_000, np.random.default_rng(1)
     gpu, x = fresh_gpu(idle_memory=minimum), draw.integers(0, 1 << 32, most, np.uint32)
     twice, recycled = 2 * x, 0
-    for count in draw.integers(1, most, 2000).tolist():
+    for count in draw.integers(1, most, 800).tolist():
         result = gpu.run(ADD_U32, x[:count], x[:count], device_local=device_local)
         assert np.array_equal(result, twice[:count])
         recycled += result.base is not None
         del result
         assert gpu._session.resources.memory.stats().bytes_held <= minimum
-    assert recycled > 500
+    assert recycled > 200
     use = check_idle(gpu, minimum)
     assert use.idle["results"] > 0 and use.idle["slots"] > 0
     assert set(use.in_use.values()) == {0}
