@@ -147,3 +147,8 @@ def test_other_files_are_refused(tmp_path: Path, content: str, words: str) -> No
 def test_quartiles_are_those_of_the_samples() -> None:
     assert make_series(samples=(1.0, 2.0, 3.0, 4.0, 5.0)).quartiles == (2, 4)
     assert make_series(samples=(2.0,)).quartiles == (2, 2)
+
+
+def test_nine_of_ten_samples_are_within_the_spread() -> None:
+    assert make_series(samples=tuple(map(float, range(101)))).spread == (5, 95)
+    assert make_series(samples=(2.0,)).spread == (2, 2)

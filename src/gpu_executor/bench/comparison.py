@@ -1,8 +1,15 @@
-"""Comparison of two runs: which figures changed by more than they vary within a run."""
+"""Comparison of two runs: which figures changed by more than they vary within a run.
+
+Two runs of one program differ as a whole if the machine was busier or hotter during one of them.
+Therefore a figure must also have changed by more than the benchmark as a whole. The change of a
+whole benchmark, its drift, is a result of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +17,10 @@ from gpu_executor.bench.results import RATES, TIMES, BenchmarkRun, Series
 
 MIN_SAMPLES = 3
 """Figures with fewer samples have no spread and are not judged."""
+MIN_CHANGE = 1.05
+"""The least ratio that counts as a change."""
+MIN_FIGURES = 5
+"""Benchmarks with fewer judged figures have no drift."""
 Verdict = Literal["faster", "slower", "same", "not judged"]
 
 
@@ -20,6 +31,8 @@ class Change:
     benchmark: str
     before: Series
     after: Series
+    drift: float = 1.0
+    """The median speed of all judged figures of the benchmark."""
 
     @property
     def speed(self) -> float:
@@ -30,13 +43,25 @@ class Change:
 
     @property
     def verdict(self) -> Verdict:
-        """A figure changed if the quartiles of the two runs do not overlap."""
-        if min(len(each.samples) for each in (self.before, self.after)) < MIN_SAMPLES:
+        """A figure changed if the samples of the two runs do not overlap, neither as they are nor
+        without the drift of the benchmark."""
+        if not self.is_judged:
             return "not judged"
-        (low, high), (low_after, high_after) = self.before.quartiles, self.after.quartiles
-        if low <= high_after and low_after <= high:
+        if not (self._differs_from(1.0) and self._differs_from(self.drift)):
             return "same"
         return "faster" if self.speed > 1 else "slower"
+
+    @property
+    def is_judged(self) -> bool:
+        return min(len(each.samples) for each in (self.before, self.after)) >= MIN_SAMPLES
+
+    def _differs_from(self, drift: float) -> bool:
+        """Whether the speed differs from the drift by more than the spread of both runs."""
+        if 1 / MIN_CHANGE < self.speed / drift < MIN_CHANGE:
+            return False
+        factor = drift if self.before.unit in TIMES else 1 / drift
+        (low, high), after = self.before.spread, self.after.spread
+        return after[1] * factor < low or high < after[0] * factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +75,11 @@ class RunComparison:
     differences: list[tuple[str, str, str]]
     """What differs in the environments: a name, and the values of both runs."""
 
+    @property
+    def drifts(self) -> dict[str, float]:
+        """The median speed of every benchmark that has judged figures enough."""
+        return {each.benchmark: each.drift for each in self.changes if each.drift != 1}
+
     def select(self, *verdicts: Verdict) -> list[Change]:
         """The changes with one of the verdicts, the largest first."""
         chosen = (each for each in self.changes if each.verdict in verdicts)
@@ -62,12 +92,18 @@ def compare_runs(before: BenchmarkRun, after: BenchmarkRun) -> RunComparison:
     changes = [
         Change(name[0], series, second[name]) for name, series in first.items() if name in second
     ]
+    drifts = {name: _compute_drift(name, changes) for name in {each.benchmark for each in changes}}
     return RunComparison(
-        changes,
+        [dataclasses.replace(each, drift=drifts[each.benchmark]) for each in changes],
         len(first.keys() - second.keys()),
         len(second.keys() - first.keys()),
         list(_list_differences(before, after)),
     )
+
+
+def _compute_drift(benchmark: str, changes: Sequence[Change]) -> float:
+    speeds = [each.speed for each in changes if each.benchmark == benchmark and each.is_judged]
+    return statistics.median(speeds) if len(speeds) >= MIN_FIGURES else 1.0
 
 
 def _list_figures(run: BenchmarkRun) -> Iterator[tuple[tuple[Any, ...], Series]]:

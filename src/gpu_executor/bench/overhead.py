@@ -40,7 +40,7 @@ PLANNED = {1 << 14: 220.0, 1 << 16: 520.0, 1 << 18: 1_500.0}
 PLANNED_RATIO = 1.5
 """The largest acceptable ratio of such a call."""
 MIN_ROUNDS, MAX_ROUNDS = 5, 40
-BUDGET = 1.0
+BUDGET = 0.5
 """Seconds for a call and its floor, after the first `MIN_ROUNDS` rounds."""
 ROUND_SECONDS, CALLS_IN_A_ROW = 0.03, 50
 """Calls of one function are timed together until they take that long, and so many at most."""

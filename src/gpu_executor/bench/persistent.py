@@ -13,7 +13,7 @@ from gpu_executor.primes import BLS12_381_FQ
 from gpu_executor.vulkan.one_shot import VulkanSpirvBackend
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
-BUDGET = 0.2
+BUDGET = 0.1
 """Seconds for the calls of each size and path."""
 SIZES = (64, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 

@@ -108,6 +108,14 @@ class Series:
         low, _, high = statistics.quantiles(self.samples, n=4, method="inclusive")
         return low, high
 
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Within which nine of ten samples lie: their 5th and 95th percentiles."""
+        if len(self.samples) < 2:
+            return self.value, self.value
+        cuts = statistics.quantiles(self.samples, n=20, method="inclusive")
+        return cuts[0], cuts[-1]
+
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"key": dict(self.key), "samples": list(self.samples)}
 
