@@ -45,7 +45,6 @@ from gpu_executor.kernel_arguments import (
     to_native,
 )
 from gpu_executor.kernel_declaration import (
-    BY_SPLIT,
     Grid,
     GridRule,
     Split,
@@ -252,7 +251,7 @@ class Kernel:
         dtypes: Sequence[npt.DTypeLike] | None = None,
         out_shape: Any = None,
         grid: GridRule | None = None,
-        init: Any = BY_SPLIT,
+        init: Any = 0,
         params: Mapping[str, Any] | tuple[Any, ...] | None = None,
         count: bool | None = None,
         constants: Mapping[int, Constant] | None = None,
@@ -282,7 +281,8 @@ class Kernel:
         is a shape. Without it, outputs have the shape of the first array. `grid` is the number of
         work-groups, as a tuple or as a function of the same shapes, and of `params` if it has a
         keyword of that name. `init` is the value that pure outputs hold when a dispatch begins, or
-        a list of one per output; None leaves their memory as it is.
+        a list of one per output. None, for kernels that write every element, leaves their memory
+        as it is.
 
         `params` are default values of the parameters. `count` says whether the push constants
         begin with the number of elements; None: if their first member is a 32-bit integer. `push`
@@ -290,8 +290,9 @@ class Kernel:
         shapes.
 
         `constants` sets specialization constants by id. `per_invocation` is the id of the constant
-        for the number of elements per invocation, and `work_group` a good work-group size for large
-        calls. `status=True` declares a status word and `scratch` a scratch buffer. `packed` is the
+        for the number of elements per invocation. `work_group` is the size of a work-group where
+        it is a specialization constant; with split="elements", a good size for large calls.
+        `status=True` declares a status word and `scratch` a scratch buffer. `packed` is the
         number of elements per vector that an invocation loads; those left over are processed
         singly.
 
@@ -324,7 +325,7 @@ class Kernel:
             wgsl=wgsl,
             grid=parse_grid_rule(where, grid),
             packed=packed,
-            init=encode_init(where, arguments, split, init),
+            init=encode_init(where, arguments, init),
             count=has_count(where, interface, count),
             params=freeze_params(params),
             reference_at=reference_at,
@@ -367,7 +368,7 @@ class Kernel:
         dtypes: Sequence[npt.DTypeLike],
         out_shape: Any = None,
         grid: GridRule | None = None,
-        init: Any = BY_SPLIT,
+        init: Any = 0,
         params: Sequence[str] = (),
         data: bytes = b"",
         push_of: Callable[..., Sequence[int]] | None = None,
@@ -409,7 +410,7 @@ class Kernel:
             push_of=push_of,
             wgsl=code,
             grid=parse_grid_rule(where, grid),
-            init=encode_init(where, arguments, split, init),
+            init=encode_init(where, arguments, init),
             reference_at=reference_at,
             scratch=scratch,
         )

@@ -21,8 +21,6 @@ Grid = tuple[int, int, int]
 """Work-groups in x, y and z."""
 GridRule = tuple[int, ...] | Callable[..., Any]
 """A grid, or a function that computes one from the shapes of the passed arrays."""
-BY_SPLIT = object()
-"""The default of `init`: zeros for kernels that are not chunked, nothing for the others."""
 
 
 def freeze_shapes(shape: Any) -> Any:
@@ -106,13 +104,8 @@ def has_count(where: str, interface: ShaderInterface, declared: bool | None) -> 
     return fits if declared is None else declared
 
 
-def encode_init(
-    where: str, arguments: Sequence[Argument], split: Split, init: Any
-) -> tuple[bytes | None, ...]:
+def encode_init(where: str, arguments: Sequence[Argument], init: Any) -> tuple[bytes | None, ...]:
     outputs = [argument for argument in arguments if argument.access == "out"]
-    if init is BY_SPLIT:
-        # Element-wise kernels write every element, but no kernel writes the padding of a vec3.
-        init = [None if split == "elements" and not each.used else 0 for each in outputs]
     values = init if isinstance(init, list | tuple) else [init] * len(outputs)
     if len(values) != len(outputs):
         raise KernelError(

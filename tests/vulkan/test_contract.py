@@ -535,3 +535,35 @@ def test_the_number_of_elements_is_fixed_where_the_code_fixes_it(gpu: Gpu) -> No
     assert gpu.run(kernel, a).tolist() == (a[:8] + a[8:]).tolist()
     with pytest.raises(ArgumentShapeError, match="15 elements; the code has a fixed length of 16"):
         gpu.run(kernel, a[:15])
+
+
+# --- outputs that a kernel does not write ---
+
+COPY_ODD = """
+#version 450
+layout(local_size_x = 64) in;
+layout(binding = 0) readonly buffer X { uint x[]; };
+layout(binding = 1) writeonly buffer Y { uint y[]; };
+void main() {
+    uint i = gl_GlobalInvocationID.x;
+    if (i < x.length() && x[i] % 2 == 1) y[i] = x[i];
+}
+"""
+
+
+@on_both_paths
+def test_elements_that_a_kernel_skips_are_zero(
+    chunking_gpu: gx.PersistentVulkanBackend, device_local: bool
+) -> None:
+    gpu, copy_odd = chunking_gpu, gx.Kernel.from_glsl(COPY_ODD, split="elements")
+    x = np.arange(250, dtype=np.uint32)
+    expected = np.where(x % 2 == 1, x, 0)
+    add = gx.kernels.load("vector_add_u32")
+    gpu.run_batch(add, [(x + 1000, x)] * 5, device_local=device_local)  # old bytes
+    there, more = gpu.to_device(x), gpu.to_device(x + 1000)
+    for _ in range(2):
+        np.testing.assert_array_equal(gpu.run(copy_odd, x, device_local=device_local), expected)
+        for result in gpu.run_batch(copy_odd, [(x,)] * 3, device_local=device_local):
+            np.testing.assert_array_equal(result, expected)
+        gpu.run(add, more, more).numpy()
+        np.testing.assert_array_equal(gpu.run(copy_odd, there).numpy(), expected)

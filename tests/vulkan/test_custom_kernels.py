@@ -237,8 +237,8 @@ void main() {{
     most = gpu.device.limits.max_shared_memory
     fits = gx.Kernel.from_spirv(code, inputs=1, outputs=1, constants={0: 32, 1: most // 128})
     np.testing.assert_array_equal(gpu.run(fits, x), x + 1)
-    # The plan chooses the work-group size: at least one invocation, each with too large a tile.
-    large = gx.Kernel.from_spirv(code, inputs=1, outputs=1, constants={1: most // 4 + 1})
+    too_large = {1: most // 4 + 1}  # for one invocation
+    large = gx.Kernel.from_spirv(code, inputs=1, outputs=1, constants=too_large, work_group=8)
     with pytest.raises(DeviceLacksError, match=rf"bytes of shared memory .* has {most}"):
         gpu.run(large, x)
 

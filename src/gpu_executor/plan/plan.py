@@ -39,14 +39,40 @@ def choose_work_groups(
             f"kernel {kernel.name!r}: its constants give work-groups of {size} x {y} x {z} "
             "invocations; every extent must be at least 1"
         )
-    if spec_id is None or spec_id in dict(kernel.constants) or kernel.grid is not None:
+    if spec_id is None or spec_id in dict(kernel.constants):
         reasons.append(f"work-group: {size}, fixed by the kernel")
+    elif kernel.grid is not None or shares_work(kernel) or declares_size(kernel):
+        size = _get_declared_size(kernel, size)
+        reasons.append(f"work-group: {size}, declared by the kernel")
     else:
         size, why = _choose_work_group_size(kernel, count, y * z, device)
         reasons.append(f"work-group: {size} of {WORK_GROUP_SIZES}, {why}")
-    if kernel.per_invocation is None or kernel.grid is not None:
-        return size, 1
-    return size, _choose_elements_per_invocation(count, device)
+    return size, choose_elements_per_invocation(kernel, count, device)
+
+
+def shares_work(kernel: Kernel) -> bool:
+    """Whether invocations of a work-group work together, so that its size may change results."""
+    return kernel.interface.has_shared_memory or kernel.interface.has_barriers
+
+
+def declares_size(kernel: Kernel) -> bool:
+    """Whether `work_group` is the size of every work-group. Where output i depends on inputs i
+    alone, or the plan chooses the elements of an invocation, no result depends on the size, and
+    `work_group` is a preference for large calls."""
+    tuned = kernel.split == "elements" or kernel.per_invocation is not None
+    return kernel.work_group is not None and not tuned
+
+
+def _get_declared_size(kernel: Kernel, default: int) -> int:
+    """The size along x of a kernel whose results depend on it: `work_group`, or what the code
+    has."""
+    if kernel.work_group is None and default == 1 and shares_work(kernel):
+        raise KernelError(
+            f"kernel {kernel.name!r}: the invocations of a work-group share memory or wait for "
+            "each other, and nothing says how many they are: give work_group=64, or write "
+            "layout(local_size_x = 64) in;"
+        )
+    return kernel.work_group or default
 
 
 def _choose_work_group_size(
@@ -67,10 +93,12 @@ def _choose_work_group_size(
     return max((size for size in WORK_GROUP_SIZES if size <= wanted), default=wanted), why
 
 
-def _choose_elements_per_invocation(count: int, device: DeviceInfo) -> int:
-    """Choose 2 for large calls on a GPU: 381-bit additions move 4.0 TB/s with 2 and 3.7 TB/s with 1
-    (H200).
+def choose_elements_per_invocation(kernel: Kernel, count: int, device: DeviceInfo) -> int:
+    """Choose 2 for large calls on a GPU, if the kernel allows it: 381-bit additions move 4.0 TB/s
+    with 2 and 3.7 TB/s with 1 (H200).
     """
+    if kernel.per_invocation is None or kernel.grid is not None:
+        return 1
     return 2 if count >= LARGE_CALL and device.kind != "cpu" else 1
 
 

@@ -42,6 +42,7 @@ def scale_kernel() -> Kernel:
     return Kernel.from_spirv(
         load_spirv("scale_u32"),
         split="elements",
+        init=None,
         per_invocation=SpecId.PER_INVOCATION,
         name="scale_u32",
         reference=_scale,
@@ -58,6 +59,7 @@ def step_kernel() -> Kernel:
     return Kernel.from_spirv(
         load_spirv("lcg_step_u32"),
         split="elements",
+        init=None,
         per_invocation=SpecId.PER_INVOCATION,
         name="lcg_step_u32",
         reference=_step,

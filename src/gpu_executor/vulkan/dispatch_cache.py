@@ -18,7 +18,7 @@ from gpu_executor.dispatch import Dispatch
 from gpu_executor.errors import DeviceLacksError, KernelError
 from gpu_executor.kernel import Grid, Kernel
 from gpu_executor.lru import LruCache
-from gpu_executor.plan.plan import choose_work_groups
+from gpu_executor.plan.plan import choose_elements_per_invocation, choose_work_groups
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
 from gpu_executor.vulkan.descriptors import DescriptorSet
 from gpu_executor.vulkan.device import Device
@@ -232,9 +232,11 @@ class DispatchCache:
             )
         # A packed kernel loads several elements per invocation, and single elements at the end.
         needed = sum(divmod(dispatch.count, kernel.packed))
-        size, per_invocation = choose_work_groups(kernel, needed, self._info, [])
-        if dispatch.work_group is not None:
+        if dispatch.work_group is None:
+            size, per_invocation = choose_work_groups(kernel, needed, self._info, [])
+        else:
             size = dispatch.work_group
+            per_invocation = choose_elements_per_invocation(kernel, needed, self._info)
         groups = self._count_groups(dispatch, -(-needed // (size * per_invocation)))
         push = struct.pack("<I", dispatch.count) + kernel.push
         push += struct.pack(f"<{len(dispatch.push_words)}I", *dispatch.push_words)
