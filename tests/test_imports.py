@@ -25,6 +25,7 @@ LAYERS: list[set[str]] = [
     {"settings", "device_info", "device_array", "calibration", "idle_memory", "telemetry"}
     | {"overlaps"},  # which arrays share memory
     {"fork"},  # refuses the use of devices after fork()
+    {"wgsl_words"},  # how a WGSL text reads its parameters
     {"spirv", "wgsl", "glsl"},  # readers of kernel code, and the compiler of GLSL
     {"primes"},  # a prime in, every constant out
     {"kernel_arguments", "parameters"},  # what a kernel takes: arrays and values

@@ -48,6 +48,7 @@ from gpu_executor.kernel_declaration import (
     Grid,
     GridRule,
     Split,
+    check_names,
     encode_init,
     freeze_params,
     freeze_shapes,
@@ -203,8 +204,9 @@ class Kernel:
         assert self.wgsl is not None
         types = self.wgsl.find_param_types() if self.wgsl.params else {}
         first = (COUNT_BYTES + len(self.wgsl.data) + len(shape_words)) // 4
+        computed = types.get(None, "integer")
         words = [
-            WordParameter(name, 4 * index, types.get(first + index))
+            WordParameter(name, 4 * index, first + index, types.get(first + index, computed))
             for index, name in enumerate(self.wgsl.params)
         ]
         return ParameterLayout(self.name, words, 0, 4 * len(words), defaults=defaults)
@@ -385,6 +387,7 @@ class Kernel:
         behind them that a call sets. `access`, or `inputs` and `outputs`, describe the arguments.
         The other parameters are as in `from_spirv`.
         """
+        check_names(f"kernel {name or '<wgsl>'!r}", params)
         code = WgslCode(text, bytes(memoryview(data)), params=tuple(params))
         name = name or f"wgsl-{code.digest[:8]}"
         where = f"kernel {name!r}"

@@ -42,6 +42,20 @@ def freeze_params(params: Any) -> Any:
     return params
 
 
+def check_names(where: str, params: Any) -> None:
+    """Check the names of the parameters of a WGSL text: strings that differ from each other."""
+    is_list = isinstance(params, Sequence) and not isinstance(params, str | bytes)
+    names = list(params) if is_list else []
+    if not is_list or not all(isinstance(name, str) and name for name in names):
+        raise KernelError(
+            f"{where}: params is {params!r}; it must be a list of the parameters' names, such as "
+            "['factor', 'offset']"
+        )
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise KernelError(f"{where}: params has the name {twice[0]!r} twice; give each a name")
+
+
 def identify_params(params: Any) -> Any:
     """Return what tells default parameters from others, as a hashable value.
 

@@ -10,7 +10,8 @@ The contract is that of SPIR-V kernels (`kernel.py`), in WebGPU's terms:
 - `param(0u)` is the number of elements; `param(1u)` and so on are the words of `data`, then those
   of `push_of`, then the parameters of the call. They are immediates if the device has them, else a
   uniform buffer. Every number of a parameter is one word, in the order of the members. 64-bit
-  numbers are two words, the lower half first; 8- and 16-bit numbers are extended to 32 bits.
+  numbers are two words, the lower half first; 8- and 16-bit numbers are extended to 32 bits. A
+  text reads a float as `bitcast<f32>(param(1u))`, also through names (`wgsl_words.py`).
 - Without `grid=`, the entry point has `@workgroup_size(work_group)`, and the executor chooses that
   size. `first_element(group, groups, local)` is the index of an invocation's first element. The
   invocation processes `per_invocation` elements at a distance of `work_group`. A text without
@@ -29,9 +30,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gpu_executor.wgsl_words import WordType
 
 PARAMETER_WORDS = 32
 """Words of parameters: 128 bytes, the size of immediates on devices that have them."""
@@ -60,9 +63,6 @@ _STORAGE_VARIABLE = re.compile(
 _BINDING = re.compile(r"@binding\s*\(\s*(\d+)[iu]?\s*\)")
 _SHORT_TYPE = re.compile(r"(?:vec[234]|mat[234]x[234])([fh])")
 _FLOATS = {"f16": "f2", "f32": "f4", "f64": "f8", "h": "f2", "f": "f4"}
-_PARAM = r"param\s*\(\s*(\d+)[iu]?\s*\)"
-_ANY_PARAM = re.compile(rf"\b{_PARAM}")
-_TYPED_PARAM = re.compile(rf"\bbitcast\s*<\s*([fi]32)\s*>\s*\(\s*{_PARAM}\s*\)")
 _CONSTANT = r"\bconst\s+{name}\s*(?::\s*\w+\s*)?=\s*(\d+)[iu]?\s*;"
 
 
@@ -132,12 +132,12 @@ class WgslCode:
                 found.append(StorageVariable(number, writable, _find_float_dtype(type_)))
         return found
 
-    def find_param_types(self) -> dict[int, str]:
-        """Return the types of the words that the text reads only as `bitcast<f32>(param(3u))`, or
-        only with `i32`."""
-        code = self._blank_comments()
-        every, typed = Counter(_ANY_PARAM.findall(code)), Counter(_TYPED_PARAM.findall(code))
-        return {int(word): type_ for (type_, word), n in typed.items() if n == every[word]}
+    def find_param_types(self) -> dict[int | None, WordType]:
+        """Return the types of the words that the text reads with `param`; the key None is that of
+        the words whose indices the text computes."""
+        from gpu_executor.wgsl_words import find_word_types  # loaded for calls with parameters only
+
+        return find_word_types(self._blank_comments())
 
     def _split_directives(self) -> tuple[str, str]:
         """Return the directives at the beginning of the text, and the text with the same number of

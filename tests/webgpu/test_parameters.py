@@ -47,17 +47,118 @@ def test_a_word_has_the_type_that_the_text_reads(
     each_webgpu: gx.WgpuExecutor, factor: float
 ) -> None:
     np.testing.assert_array_equal(each_webgpu.run(AFFINE, X, params=(factor, -3)), 2 * X - 3)
-    for value in (1.0, np.float32(1), 1 << 32, "1", None):
-        with pytest.raises(ArgumentTypeError, match=r"'offset' is .*; it takes an integer of 32"):
+    for value in (1.0, np.float32(1), 1 << 31, "1", None, True, np.True_):
+        with pytest.raises(
+            ArgumentTypeError, match=r"'offset' \(int32\): found .*; give an int in"
+        ):
             each_webgpu.run(AFFINE, X, params=(factor, value))
 
 
-def test_the_type_of_a_word_is_unknown_where_the_text_reads_it_in_several_ways() -> None:
-    text = "bitcast<f32>(param(1u)); bitcast< f32 >( param( 2 ) ); param(1u); // param(2u)\n"
-    text += (
-        "bitcast<i32>(param(3u)) + bitcast<i32>(param(3u)); param(i); bitcast<f32>(param(4u) + 1);"
+MIXED = "mixed"
+READINGS: dict[str, dict[int | None, str]] = {
+    "y = bitcast< f32 >( param( 2 ) ); // param(2u)": {2: "f32"},
+    "y = bitcast<f32>((param(0x2u)));": {2: "f32"},
+    "const K = 2u; y = bitcast<f32>(param(K));": {2: "f32"},
+    "y = bitcast<i32>(param(3u)) + i32(param(3u));": {3: "i32"},
+    "y = f32(param(1u)); z = i32(param(1u));": {1: "u32"},
+    "y = bitcast<i32>(param(1u)); z = param(1u);": {1: "integer"},
+    "y = bitcast<f32>(param(4u) + 1);": {4: "integer"},
+    "y = bitcast<f32>(param(1u)); z = param(1u);": {1: MIXED},
+    # names
+    "let f = param(1u); y = bitcast<f32>(f);": {1: "f32"},
+    "var f: u32 = param(1u); let g = u32(f); y = bitcast<f32>(g);": {1: "f32"},
+    "let n = param(1u); y = f32(n);": {1: "u32"},
+    "let n = param(1u); y = f32(n) + bitcast<f32>(n);": {1: MIXED},
+    "var n = param(1u); n += 1u; y = bitcast<f32>(n);": {1: MIXED},
+    "var f: u32; if (c) { f = param(1u); } else { f = param(2u); } y = bitcast<f32>(f);": {
+        1: "f32", 2: "f32"
+    },
+    "var f = param(1u); if (c) { f = 0u; } y = bitcast<f32>(f);": {1: "f32"},
+    "y = bitcast<f32>(select(param(1u), param(2u), a < b));": {1: "f32", 2: "f32"},
+    # scopes
+    "let f = param(1u); { let f = bitcast<f32>(f); y = f + s.f + 1.f; } z = bitcast<f32>(f);": {
+        1: "f32"
+    },
+    "{ let f = param(1u); y = bitcast<f32>(f); } let f = 2u; z = f;": {1: "f32"},
+    "let f = param(1u); for (var f = 0u; f < 4u; f++) { y += f; } z = bitcast<f32>(f);": {1: "f32"},
+    "let f = param(1u); for (var n = 0u; n < 4u; n++) { y += f; } z = bitcast<f32>(f);": {1: MIXED},
+    # vectors
+    "y = bitcast<vec2<f32>>(vec2(param(1u), param(2u)));": {1: "f32", 2: "f32"},
+    "let v = vec3u(param(1u), 0u, param(2u)); y = bitcast<vec3f>(v).x;": {1: "f32", 2: "f32"},
+    "let v = vec2<u32>(param(1u), param(2u)); y = bitcast<f32>(v.x) * bitcast<f32>(v[1]);": {
+        1: "f32", 2: "f32"
+    },
+    # indices that the text computes
+    "y = param(i);": {None: "integer"},
+    "let k = param(1u); y = k * bitcast<f32>(param(i + f(2u)));": {1: "integer", None: "f32"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", READINGS)
+def test_the_type_of_a_word_is_found_through_names(body: str) -> None:
+    assert WgslCode(f"fn main() {{ {body} }}").find_param_types() == READINGS[body]
+
+
+def test_the_type_of_a_word_is_found_through_functions_and_private_variables() -> None:
+    text = """
+    fn show() -> f32 { return bitcast<f32>(kept); }
+    var<private> kept: u32;
+    fn scale(v: array<f32, 2>, by: u32) -> f32 { return v[0] * bitcast<f32>(by); }
+    fn third() -> u32 { return param(3u); }
+    fn main() {
+        kept = param(1u);
+        y = scale(array<f32, 2>(1.0, 2.0), 0u) + scale(v, param(2u));
+        z = bitcast<f32>(third()) + number(param(4u));
+    }
+    fn number(n: u32) -> f32 { return f32(n); }
+    """
+    found = WgslCode(text).find_param_types()
+    assert found == {1: "f32", 2: "f32", 3: "f32", 4: "u32"}
+
+
+NAMED = make_element_kernel(
+    declare_buffers("read f32", "read_write f32"),
+    "let n = param(1u); let f = param(2u); b1[i] = b0[i] + f32(n) + bitcast<f32>(f);",
+    dtypes=["f4", "f4"],
+    params=["n", "f"],
+    name="named",
+)
+
+
+def test_values_are_converted_to_the_type_of_a_name_or_refused(
+    each_webgpu: gx.WgpuExecutor,
+) -> None:
+    for n, f in ((2, 0.5), (2, 1), (np.uint8(2), np.float16(0.5)), (np.array(2), np.array(1))):
+        result = each_webgpu.run(NAMED, X, params={"n": n, "f": f})
+        np.testing.assert_array_equal(result, X + 2 + np.float32(f))
+    words = r"named: parameter 'n' .*found float 2.0; .* or write bitcast<f32>\(param\(1u\)\)"
+    with pytest.raises(ArgumentTypeError, match=words):
+        each_webgpu.run(NAMED, X, params={"n": 2.0, "f": 0.5})
+    with pytest.raises(ArgumentTypeError, match=r"found int -1; .* bitcast<i32>\(param\(1u\)\)"):
+        each_webgpu.run(NAMED, X, params=(-1, 0.5))
+    for given in ((True, 0.5), (2, True)):
+        with pytest.raises(ArgumentTypeError, match=r"found bool True; .* \(1 for True\)"):
+            each_webgpu.run(NAMED, X, params=given)
+
+
+@pytest.mark.parametrize("value", [1, 1.0])
+def test_a_word_that_is_read_as_a_float_and_as_an_integer_takes_no_value(
+    each_webgpu: gx.WgpuExecutor, value: float
+) -> None:
+    mixed = make_element_kernel(
+        declare_buffers("read f32", "read_write f32"),
+        "let f = param(1u); b1[i] = select(b0[i], bitcast<f32>(f), f > 0u);",
+        dtypes=["f4", "f4"],
+        params=["f"],
     )
-    assert WgslCode(text).find_param_types() == {2: "f32", 3: "i32"}
+    with pytest.raises(ArgumentTypeError, match=r"'f': the text reads .* both as an f32 and as an"):
+        each_webgpu.run(mixed, X, params=(value,))
+
+
+@pytest.mark.parametrize("params", [["a", "a"], "ab", ["a", ""], [1], {"a": 1.0}, 5])
+def test_names_of_parameters_differ_and_are_a_list(params: Any) -> None:
+    with pytest.raises(KernelError, match=r"'k': params (is|has the name 'a' twice)"):
+        Kernel.from_wgsl("", inputs=1, outputs=1, dtypes=["u4"] * 2, name="k", params=params)
 
 
 def test_each_job_of_a_batch_may_have_its_own_parameters(each_webgpu: gx.WgpuExecutor) -> None:

@@ -130,6 +130,8 @@ class BlockMember:
         else:
             limits = np.iinfo(self.dtype)
             fits = f"an int in {limits.min} .. {limits.max}"
+        if isinstance(value, bool | np.bool_):
+            fits += f" ({int(value)} for {value})"
         if self.shape:
             fits = f"a sequence or array of shape {self.shape}, each entry {fits}"
         if not found:
