@@ -260,6 +260,8 @@ def test_the_plan_may_choose_a_constant_that_is_not_fixed() -> None:
         ({"per_invocation": 1, "constants": {1: 4}}, "nor the work-group size sets: []"),
         ({"per_invocation": 0}, "'add': per_invocation is constant 0"),
         ({"per_invocation": 3}, "'add': per_invocation is constant 3"),
+        ({"reference": 5}, "'add': reference is 5; it must be a function or None"),
+        ({"reference_at": "f"}, "'add': reference_at is 'f'; it must be a function or None"),
     ],
 )
 def test_an_invalid_declaration_is_refused_with_the_reason(

@@ -461,6 +461,10 @@ def _check_declaration(kernel: Kernel) -> None:
                 f"{where}: data and params have {taken} bytes; at most "
                 f"{4 * (PARAMETER_WORDS - 1)} fit after the number of elements"
             )
+    for function in ("reference", "reference_at", "push_of", "scratch"):
+        given = getattr(kernel, function)
+        if given is not None and not callable(given):
+            raise KernelError(f"{where}: {function} is {given!r}; it must be a function or None")
     size = kernel.work_group
     if size is not None and (not isinstance(size, Integral) or size < 1):
         raise KernelError(

@@ -276,9 +276,30 @@ def test_references_that_compute_in_place_do_not_change_the_passed_arrays() -> N
         x *= factor
         return x
 
-    with pytest.raises(ValueError, match="read-only"):
+    words_ = "its reference raised ValueError: .*read-only; .*uint32\\[9\\]"
+    with pytest.raises(KernelError, match=words_) as raised:
         CpuBackend().run(scale(reference=spoil), x, params=(2,))
+    assert isinstance(raised.value.__cause__, ValueError)
     assert x.tolist() == list(range(8, -1, -1))
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (0, r"a result of shape \(\); the shape must be \(3,\)"),
+        (np.zeros(1, np.uint32), r"a result of shape \(1,\); the shape must be \(3,\)"),
+        (np.zeros((3, 1), np.uint32), r"a result of shape \(3, 1\); the shape must be \(3,\)"),
+        (None, r"a result of shape \(\)"),
+        (np.zeros(3), r"a result that cannot be converted to uint32 .*float64"),
+        (np.zeros(3, object), r"a result that cannot be converted to uint32"),
+        ((np.zeros(3, np.uint32),) * 2, r"2 results for 1 outputs"),
+    ],
+    ids=str,
+)
+def test_a_result_of_a_reference_that_does_not_fit_is_refused(result: Any, words: str) -> None:
+    kernel = scale(reference=lambda x, factor, offset: result)
+    with pytest.raises(KernelError, match=rf"'{kernel.name}': its reference returned {words}"):
+        CpuBackend().run(kernel, np.arange(3, dtype=np.uint32), params=(2,))
 
 
 def test_a_kernel_without_inputs_gets_its_output_shape() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar, overload
@@ -407,8 +408,11 @@ def compute_reference(
         array.copy() if operand.is_output else _make_read_only(array)
         for array, operand in zip(inputs, signature.inputs, strict=True)
     ]
-    computed = kernel.reference(*passed, **params, **find_shape(signature, kernel.reference))
-    write_results(f"kernel {kernel.name!r}: its reference", computed, outputs)
+    what = f"kernel {kernel.name!r}: its reference"
+    keywords = {**params, **find_shape(signature, kernel.reference)}
+    with _name_errors(what, passed, keywords):
+        computed = kernel.reference(*passed, **keywords)
+    write_results(what, computed, outputs)
 
 
 def _check_has_reference(kernel: Kernel) -> None:
@@ -430,13 +434,30 @@ def compute_elements(
     """
     kernel = signature.kernel
     assert kernel.reference_at is not None
-    computed = kernel.reference_at(
-        indices[0] if len(indices) == 1 else tuple(indices),
-        *map(_make_read_only, inputs),
-        **params,
-        **find_shape(signature, kernel.reference_at),
-    )
-    write_results(f"kernel {kernel.name!r}: its reference_at", computed, outputs)
+    what = f"kernel {kernel.name!r}: its reference_at"
+    wanted = indices[0] if len(indices) == 1 else tuple(indices)
+    passed = [_make_read_only(each) for each in inputs]
+    keywords = {**params, **find_shape(signature, kernel.reference_at)}
+    with _name_errors(what, passed, keywords):
+        computed = kernel.reference_at(wanted, *passed, **keywords)
+    write_results(what, computed, outputs)
+
+
+@contextlib.contextmanager
+def _name_errors(what: str, arrays: Sequence[Array], keywords: Mapping[str, Any]) -> Iterator[None]:
+    """Raise what a reference raises as a `KernelError` that names the reference. The errors of the
+    kernels' own references pass."""
+    try:
+        yield
+    except (GpuError, MemoryError):
+        raise
+    except Exception as error:
+        shapes = ", ".join(f"{array.dtype.name}{list(array.shape)}" for array in arrays)
+        named = f" and the keywords {', '.join(keywords)}" if keywords else ""
+        raise KernelError(
+            f"{what} raised {type(error).__name__}: {error}; it was called with the arrays "
+            f"({shapes}){named}"
+        ) from error
 
 
 def find_shape(signature: Signature, reference: Callable[..., Any]) -> dict[str, Any]:
@@ -463,14 +484,26 @@ def _takes_out_shape(reference: Callable[..., Any]) -> bool:
 def write_results(what: str, computed: Any, outputs: Sequence[Array]) -> None:
     """Copy what a reference returned to `outputs`.
 
-    Results are cast to the dtypes of the outputs: integers wrap around, floats are rounded. A
-    single value is repeated over its output.
+    Results have the shapes of the outputs. They are cast to the dtypes of the outputs: integers
+    wrap around, floats are rounded.
     """
     results = computed if isinstance(computed, tuple | list) else (computed,)
     if len(results) != len(outputs):
         raise KernelError(f"{what} returned {len(results)} results for {len(outputs)} outputs")
-    for output, result in zip(outputs, results, strict=True):
-        np.copyto(output, result, casting="same_kind")
+    for position, (output, result) in enumerate(zip(outputs, results, strict=True)):
+        which = f"result {position}" if len(outputs) > 1 else "a result"
+        try:
+            shape = np.shape(result)
+            if shape != output.shape:
+                raise KernelError(
+                    f"{what} returned {which} of shape {shape}; the shape must be {output.shape}"
+                )
+            np.copyto(output, result, casting="same_kind")
+        except (TypeError, OverflowError) as error:
+            raise KernelError(
+                f"{what} returned {which} that cannot be converted to {output.dtype.name} "
+                f"({error}); convert it with .astype({output.dtype.name!r})"
+            ) from None
 
 
 def _make_read_only(array: Array) -> Array:
