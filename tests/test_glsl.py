@@ -110,10 +110,16 @@ def test_the_name_of_a_file_does_not_choose_its_language(tmp_path: Path, name: s
     assert read_interface(compile_glsl(path, cache_dir=None)[0]).bindings == (0, 1)
 
 
-@pytest.mark.parametrize("missing", ["missing.comp", "", ".", "a\0b"])
+@pytest.mark.parametrize("missing", ["missing.comp", ".", "a\0b"])
 def test_a_path_that_cannot_be_read_is_an_error_in_words(missing: str) -> None:
     with pytest.raises(KernelError, match=r"cannot be read.*source text has a line break"):
         compile_glsl(missing, cache_dir=None)
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+def test_empty_text_is_refused(empty: str) -> None:
+    with pytest.raises(KernelError, match="source_or_path is empty; give the text of"):
+        gx.Kernel.from_glsl(empty)
 
 
 def test_text_on_one_line_is_source() -> None:

@@ -298,3 +298,20 @@ def test_a_constant_that_does_not_fit_its_type_is_refused(
 ) -> None:
     with pytest.raises(SpirvError, match=re.escape(words)):
         declare(constants={spec_id: value})
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (
+            "#version 450\nvoid main() {}",
+            r"code_or_path is a text; .* Kernel.from_glsl compiles GLSL",
+        ),
+        ("missing.spv", "code_or_path is 'missing.spv', a path that cannot be read"),
+        (Path("/"), "code_or_path is '/', a path that cannot be read"),
+        (5, "code_or_path is a int; SPIR-V is given as bytes or as the path of a file"),
+    ],
+)
+def test_what_is_no_spirv_is_refused(code: Any, words: str) -> None:
+    with pytest.raises(KernelError, match=words):
+        Kernel.from_spirv(code)

@@ -105,6 +105,8 @@ def _find_path(source_or_path: object) -> Path | None:
             f"source_or_path is a {type(source_or_path).__name__}; GLSL is given as a str with "
             "the source text or as a path"
         )
+    if not source_or_path.strip():
+        raise KernelError("source_or_path is empty; give the text of a compute shader or a path")
     if any(mark in source_or_path for mark in ("\n", "#version", "void main")):
         return None
     return Path(source_or_path)

@@ -266,7 +266,7 @@ class Kernel:
         name: str | None = None,
         reference: Callable[..., Any] | None = None,
         reference_at: Callable[..., Any] | None = None,
-        wgsl: WgslCode | None = None,
+        wgsl: str | Kernel | WgslCode | None = None,
         packed: int = 1,
     ) -> Kernel:
         """Return a kernel from SPIR-V, given as bytes or as the path of a file.
@@ -300,7 +300,9 @@ class Kernel:
 
         `reference` is the same computation on NumPy arrays, with parameters as keywords;
         `reference_at(indices, *arrays, **params)` computes single elements. `wgsl` is the same
-        kernel for WebGPU.
+        kernel for WebGPU, as a WGSL text or as a kernel of `from_wgsl`. The words that the text
+        finds behind the number of elements are those of `push`, then those of `push_of`, then the
+        numbers of the parameters (`wgsl.py`).
         """
         code = _read_code(code_or_path)
         interface = read_interface(code)
@@ -324,7 +326,7 @@ class Kernel:
             interface=interface,
             digest=hashlib.sha256(code).hexdigest(),
             push_of=push_of,
-            wgsl=wgsl,
+            wgsl=_read_wgsl(where, arguments, wgsl, push),
             grid=parse_grid_rule(where, grid),
             packed=packed,
             init=encode_init(where, arguments, init),
@@ -335,6 +337,8 @@ class Kernel:
         )
         _check_declaration(kernel)
         _check_against_code(kernel)
+        if isinstance(wgsl, Kernel):
+            _check_words(kernel, wgsl)
         return kernel
 
     @classmethod
@@ -426,9 +430,56 @@ class Kernel:
 
 
 def _read_code(code_or_path: bytes | str | Path) -> bytes:
+    if isinstance(code_or_path, str) and ("\n" in code_or_path or "void main" in code_or_path):
+        raise KernelError(
+            "code_or_path is a text; SPIR-V is given as bytes or as the path of a file. "
+            "Kernel.from_glsl compiles GLSL"
+        )
     if isinstance(code_or_path, str | Path):
-        return Path(code_or_path).read_bytes()
-    return bytes(code_or_path)
+        try:
+            return Path(code_or_path).read_bytes()
+        except (OSError, ValueError) as error:  # ValueError: a path with a null character
+            raise KernelError(
+                f"code_or_path is {str(code_or_path)!r}, a path that cannot be read ({error})"
+            ) from error
+    try:
+        return bytes(memoryview(code_or_path))
+    except TypeError:
+        raise KernelError(
+            f"code_or_path is a {type(code_or_path).__name__}; SPIR-V is given as bytes or as the "
+            "path of a file"
+        ) from None
+
+
+def _read_wgsl(
+    where: str, arguments: Sequence[Argument], wgsl: object, push: bytes
+) -> WgslCode | None:
+    """Return the WGSL of a kernel that has SPIR-V too."""
+    if wgsl is None or isinstance(wgsl, WgslCode):
+        return wgsl
+    if isinstance(wgsl, str):
+        if "fn main" not in wgsl:
+            raise KernelError(f"{where}: wgsl is {wgsl[:40]!r}, which is no WGSL text with fn main")
+        return WgslCode(wgsl, bytes(memoryview(push)))
+    if not isinstance(wgsl, Kernel):
+        raise KernelError(
+            f"{where}: wgsl is a {type(wgsl).__name__}; it must be a WGSL text or a kernel of "
+            "Kernel.from_wgsl"
+        )
+    if wgsl.wgsl is None:
+        raise KernelError(f"{where}: wgsl is kernel {wgsl.name!r}, which has no WGSL")
+    taken = [(each.access, each.type) for each in arguments]
+    found = [(each.access, each.type) for each in wgsl.arguments]
+    if taken != found:
+        raise KernelError(
+            f"{where}: wgsl is kernel {wgsl.name!r}, whose arguments are "
+            f"{_describe_arguments(found)}; those of the SPIR-V are {_describe_arguments(taken)}"
+        )
+    return wgsl.wgsl
+
+
+def _describe_arguments(arguments: Sequence[tuple[Access, ElementType]]) -> str:
+    return ", ".join(f"{access} {type_}" for access, type_ in arguments) or "none"
 
 
 def _choose_default_name(code_or_path: bytes | str | Path, code: bytes) -> str:
@@ -550,6 +601,26 @@ def _check_against_code(kernel: Kernel) -> None:
             "call has in x, y and z"
         )
     _check_per_invocation(kernel)
+
+
+def _check_words(kernel: Kernel, wgsl: Kernel) -> None:
+    """Check that a kernel and the kernel of its WGSL are declared alike where the text cannot
+    tell: words before the parameters, the parameters, the work-groups."""
+    where = f"kernel {kernel.name!r}: wgsl is kernel {wgsl.name!r}"
+    assert wgsl.wgsl is not None
+    if kernel.push_of is None and not wgsl.spirv:
+        names, words = kernel.make_parameters(b"").names, list(wgsl.wgsl.params)
+        if len(names) != len(words) or (all(names) and names != words):
+            raise KernelError(
+                f"{where}, whose params are {words}; those of the SPIR-V are {names}. Give the "
+                "text itself if a parameter has several words"
+            )
+    for name in ("split", "status"):
+        if getattr(kernel, name) != getattr(wgsl, name):
+            raise KernelError(
+                f"{where}, whose {name} is {getattr(wgsl, name)!r}; this kernel's is "
+                f"{getattr(kernel, name)!r}"
+            )
 
 
 def _check_work_group(kernel: Kernel) -> None:

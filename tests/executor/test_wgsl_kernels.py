@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -189,3 +190,69 @@ def test_the_companion_is_closed_with_the_executor(monkeypatch: pytest.MonkeyPat
     assert len(closed) == 1
     with pytest.raises(gx.errors.ClosedError):
         executor.run(DOUBLE, X)
+
+
+SCALE_GLSL = """#version 450
+layout(local_size_x_id = 0) in;
+layout(push_constant) uniform P { uint count; uint fixed_word; float factor; int offset; };
+layout(binding = 0) readonly buffer X { float x[]; };
+layout(binding = 1) writeonly buffer Y { float y[]; };
+void main() {
+    uint i = gl_GlobalInvocationID.x;
+    if (i < count) y[i] = factor * x[i] + float(offset) + float(fixed_word);
+}
+"""
+SCALE_WGSL = """
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(work_group)
+fn main(@builtin(global_invocation_id) at: vec3<u32>) {
+    if (at.x < param(0u)) {
+        y[at.x] = bitcast<f32>(param(2u)) * x[at.x] + f32(bitcast<i32>(param(3u)))
+            + f32(param(1u));
+    }
+}
+"""
+PUSH = (5).to_bytes(4, "little")
+
+
+def declare_scale(**changes: Any) -> gx.Kernel:
+    declaration: dict[str, Any] = {
+        "access": ["in", "out"], "dtypes": ["f4", "f4"], "params": ["factor", "offset"],
+        "data": PUSH, "name": "scale", **changes,
+    }  # fmt: skip
+    return gx.Kernel.from_wgsl(SCALE_WGSL, **declaration)
+
+
+@pytest.mark.parametrize("wgsl", [SCALE_WGSL, declare_scale()], ids=["text", "kernel"])
+def test_a_kernel_of_glsl_takes_wgsl_as_a_text_or_as_a_kernel(wgsl: str | gx.Kernel) -> None:
+    both, x = gx.Kernel.from_glsl(SCALE_GLSL, wgsl=wgsl, push=PUSH), np.arange(100, dtype="f4")
+    for backend in ("webgpu", "vulkan"):
+        with gx.GpuExecutor(backend) as gpu:
+            np.testing.assert_array_equal(gpu.run(both, x, params=(2, -3)), 2 * x + 2)
+
+
+@pytest.mark.parametrize(
+    ("wgsl", "words"),
+    [
+        (5, "wgsl is a int; it must be a WGSL text or a kernel"),
+        ("scale.wgsl", "wgsl is 'scale.wgsl', which is no WGSL text"),
+        (
+            declare_scale(params=["offset", "factor"]),
+            "whose params are ['offset', 'factor']; those",
+        ),
+        (declare_scale(params=["factor"]), "whose params are ['factor']; those of the SPIR-V are"),
+        (declare_scale(dtypes=["u4", "f4"]), "whose arguments are in uint32, out float32; those"),
+        (declare_scale(split="elements"), "whose split is 'elements'; this kernel's is 'whole'"),
+    ],
+    ids=range(6),
+)
+def test_wgsl_that_does_not_fit_a_kernel_is_refused(wgsl: Any, words: str) -> None:
+    with pytest.raises(KernelError, match=re.escape(words)):
+        gx.Kernel.from_glsl(SCALE_GLSL, wgsl=wgsl, push=PUSH)
+
+
+def test_a_kernel_without_wgsl_is_refused_as_wgsl() -> None:
+    other = gx.Kernel.from_glsl(SCALE_GLSL, name="other", push=PUSH)
+    with pytest.raises(KernelError, match="wgsl is kernel 'other', which has no WGSL"):
+        gx.Kernel.from_glsl(SCALE_GLSL, wgsl=other, push=PUSH)
