@@ -7,7 +7,7 @@ By default 21 and 72 blobs on a GPU, 1 on a software device. Every device has a 
 own and takes a share of the blobs. With --ray, an actor beside each device of the cluster takes the
 place of a thread; Ray starts on this machine unless RAY_ADDRESS names a cluster.
 
-pip install 'gpu-executor[kzg,ray]'
+pip install '.[kzg,ray]'
 """
 
 import argparse
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--ray", action="store_true", help="use the devices of a Ray cluster")
     options = parser.parse_args()
     if options.ray and importlib.util.find_spec("ray") is None:
-        sys.exit("--ray needs Ray, which is not installed: pip install 'gpu-executor[ray]'")
+        sys.exit("--ray needs Ray, which is not installed: pip install '.[ray]'")
     workers = RayWorkers() if options.ray else LocalWorkers()
     kinds, names = zip(*workers.call("describe"), strict=True)
     print(f"{len(names)} device(s): {', '.join(names)}")

@@ -1,7 +1,7 @@
 """A block of blobs: commitments, cells with their proofs, and verification, beside ckzg.
 
 python examples/block_of_blobs.py [-o build/block-of-blobs.svg] [--blobs 21] [--rounds 2]
-pip install 'gpu-executor[kzg]' ckzg        # without ckzg, nothing is compared
+pip install '.[kzg]' ckzg        # without ckzg, nothing is compared
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 An actor beside each device keeps it open; arrays travel through Ray's object store.
 
-pip install 'gpu-executor[ray]'
+pip install '.[ray]'
 python examples/on_ray.py
 """
 

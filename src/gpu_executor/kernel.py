@@ -675,7 +675,7 @@ def _pack_function(kernel_name: str, field_name: str, value: Any) -> Any:
             raise KernelError(
                 f"kernel {kernel_name!r}: its {field_name} is not a function of a module, so "
                 "sending the kernel to another process needs cloudpickle: "
-                "pip install 'gpu-executor[pickle]'"
+                "pip install '.[pickle]' in a checkout of gpu-executor"
             ) from None
         return _ByValue(cloudpickle.dumps(value))
     return value

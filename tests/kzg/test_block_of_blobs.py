@@ -100,5 +100,5 @@ runpy.run_path({str(EXAMPLE)!r}, run_name="__main__")
 """
     done = run_python(script)
     assert done.returncode == 1
-    expected = "--ray needs Ray, which is not installed: pip install 'gpu-executor[ray]'"
+    expected = "--ray needs Ray, which is not installed: pip install '.[ray]'"
     assert done.stderr.strip() == expected

@@ -285,4 +285,4 @@ def test_without_prometheus_client_the_error_says_what_to_install(run_python: Ru
         "    except gx.errors.SettingsError as error:\n"
         "        print(error)\n"
     )
-    assert "pip install 'gpu-executor[metrics]'" in run_python(script).stdout
+    assert "pip install '.[metrics]'" in run_python(script).stdout

@@ -216,7 +216,8 @@ def list_works(sizes: PeerSizes, left_out: dict[str, str]) -> Iterator[PeerWork]
     yield PeerWork("polynomial product", len(a), 1, (a, b), multiply_polynomials(a, b))
     if missing := [name for name in kzg.MODULES if importlib.util.find_spec(name) is None]:
         left_out["commitments"] = (
-            f"not installed: {', '.join(missing)}; pip install 'gpu-executor[kzg]'"
+            f"not installed: {', '.join(missing)}; pip install '.[kzg]' in a checkout of "
+            "gpu-executor"
         )
     else:
         yield _make_commitments(sizes.blobs)

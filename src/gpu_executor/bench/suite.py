@@ -470,7 +470,8 @@ class Benchmark:
         if missing := self.list_missing():
             return BenchmarkResult.without(
                 "skipped",
-                f"not installed: {', '.join(missing)}; pip install 'gpu-executor[{self.extra}]'",
+                f"not installed: {', '.join(missing)}; pip install '.[{self.extra}]' in a checkout "
+                "of gpu-executor",
             )
         begun = time.perf_counter()
         try:

@@ -26,5 +26,7 @@ def __getattr__(name: str) -> Any:
     try:
         import ray  # noqa: F401 - fails here, with advice, if Ray is not installed
     except ImportError as error:
-        raise ImportError(f"{name} needs Ray: pip install 'gpu-executor[ray]' ({error})") from None
+        raise ImportError(
+            f"{name} needs Ray: pip install '.[ray]' in a checkout of gpu-executor ({error})"
+        ) from None
     return getattr(importlib.import_module(f"{__name__}.{MODULES[name]}"), name)

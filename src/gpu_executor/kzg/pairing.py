@@ -34,7 +34,7 @@ def get_arkworks() -> Any:
     except ModuleNotFoundError:
         raise KzgDataError(
             "KZG functions need py-arkworks-bls12381 for pairings, which is not installed: pip "
-            "install 'gpu-executor[kzg]'"
+            "install '.[kzg]' in a checkout of gpu-executor"
         ) from None
     return py_arkworks_bls12381
 

@@ -76,7 +76,7 @@ def find_mainnet_setup() -> Path:
     if found is None or not found.submodule_search_locations:
         raise KzgDataError(
             "mainnet's trusted setup comes with eth-account, which is not installed: pip install "
-            "'gpu-executor[kzg]', or give the path of a trusted setup"
+            "'.[kzg]' in a checkout of gpu-executor, or give the path of a trusted setup"
         )
     folder = Path(found.submodule_search_locations[0])
     return folder / "typed_transactions" / "blob_transactions" / "kzg_trusted_setup.txt"

@@ -203,7 +203,7 @@ def _import_wgpu() -> Any:
         import wgpu
     except ImportError as error:
         raise NoDeviceError(
-            f"WebGPU needs wgpu-py: pip install 'gpu-executor[webgpu]' ({error})"
+            f"WebGPU needs wgpu-py: pip install '.[webgpu]' in a checkout of gpu-executor ({error})"
         ) from None
     if _used_by_parent:
         # A process has one WebGPU instance. The child's is a copy of the parent's, and its devices

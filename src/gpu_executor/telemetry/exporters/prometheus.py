@@ -152,13 +152,14 @@ def serve_metrics(
         from prometheus_client import CollectorRegistry
     except ImportError as error:
         raise SettingsError(
-            f"serve_metrics needs prometheus_client: pip install 'gpu-executor[metrics]' ({error})"
+            "serve_metrics needs prometheus_client: pip install '.[metrics]' in a checkout of "
+            f"gpu-executor ({error})"
         ) from None
     served_registry = CollectorRegistry() if registry is None else registry
     if not isinstance(served_registry, CollectorRegistry):
         found = type(registry).__name__
         raise SettingsError(
-            f"registry= must be a CollectorRegistry of prometheus_client, not a {found}"
+            f"registry= must be a CollectorRegistry of prometheus_client, not {found}"
         )
     if port is not None and (not isinstance(port, int) or not 0 <= port < 1 << 16):
         raise SettingsError(f"port is {port!r}; it must be a number from 0 to 65535, or None")

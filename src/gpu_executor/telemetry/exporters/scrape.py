@@ -85,8 +85,8 @@ def read_metrics(url: str) -> MetricReading:
         from prometheus_client.parser import text_string_to_metric_families
     except ImportError as error:
         raise SettingsError(
-            f"reading metrics needs prometheus_client: pip install 'gpu-executor[metrics]' "
-            f"({error})"
+            "reading metrics needs prometheus_client: pip install '.[metrics]' in a checkout of "
+            f"gpu-executor ({error})"
         ) from None
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
