@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from gpu_executor.vulkan.batch import Job
 from gpu_executor.vulkan.instance import Instance, find_devices
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 from gpu_executor.vulkan.session import Session
+from gpu_executor.webgpu.device import find_adapters
 from gpu_executor.webgpu.executor import WgpuExecutor
 from tests.support.benchmark_files import read_tables
 from tests.support.calibrations import LAVAPIPE
@@ -58,6 +60,22 @@ def test_doctor_finds_everything_that_kernels_need_to_run() -> None:
     assert find_devices()[0].name in shown.output
     assert "missing" not in shown.output
     assert "field additions on 11 paths equal exact integers" in shown.output
+    name, kind = find_adapters()[0]
+    assert f"works   WebGPU: {name} ({kind})" in shown.output
+    assert "GpuExecutor() uses it if Vulkan has no device as good" in shown.output
+
+
+def test_doctor_does_not_need_webgpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wgpu", None)
+    shown = run("doctor")
+    assert shown.exit_code == 0
+    assert "absent  WebGPU: needed only without Vulkan: WebGPU needs wgpu-py" in shown.output
+
+
+def test_a_demo_whose_page_cannot_be_written_measures_nothing(tmp_path: Path) -> None:
+    shown = run("demo", "-o", str(tmp_path / "missing" / "page.html"))
+    assert shown.exit_code == 2
+    assert "cannot be written: No such file or directory" in shown.output
 
 
 @pytest.mark.slow

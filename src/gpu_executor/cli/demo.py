@@ -9,7 +9,7 @@ import click
 from gpu_executor.bench import suite
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
 from gpu_executor.cli.bench_persistent import print_comparison
-from gpu_executor.cli.output import console, show_progress
+from gpu_executor.cli.output import check_output_path, console, show_progress
 from gpu_executor.cli.report import write_report
 from gpu_executor.cli.smoke import check_every_path
 from gpu_executor.report.page import make_page
@@ -21,6 +21,7 @@ from gpu_executor.vulkan.instance import find_devices
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=check_output_path,
     default=Path("gpu-executor-demo.html"),
     show_default=True,
     help="The report page to write.",

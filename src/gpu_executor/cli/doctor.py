@@ -17,6 +17,7 @@ from gpu_executor.vulkan.binding import allocate_out, vk
 from gpu_executor.vulkan.instance import VALIDATION_LAYER, find_devices, list_layers
 from gpu_executor.vulkan.physical_device import unpack_version
 from gpu_executor.vulkan.session import Session
+from gpu_executor.webgpu.device import find_adapters
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ def examine() -> Iterator[Finding]:
     yield _check("open a device", _open_device)
     yield _check("results", _compute)
     yield _check("pipeline cache", _find_cache)
+    yield _find_webgpu()
     yield _find_validation_layer()
     for command, package, use in (
         ("glslc", "glslc", "Kernel.from_glsl and to build kernels"),
@@ -102,6 +104,18 @@ def _compute() -> str:
 def _find_cache() -> str:
     folder = Settings.from_environment().cache_dir
     return "off (GPU_CACHE is 0)" if folder is None else str(folder)
+
+
+def _find_webgpu() -> Finding:
+    try:
+        adapters = find_adapters()
+    except GpuError as error:
+        return Finding("WebGPU", False, f"needed only without Vulkan: {error}", needed=False)
+    listed = "; ".join(dict.fromkeys(f"{name} ({kind})" for name, kind in adapters))
+    details = f"{listed}; GpuExecutor() uses it if Vulkan has no device as good"
+    if not adapters:
+        details = "wgpu is installed and finds no adapter; needed only without Vulkan"
+    return Finding("WebGPU", bool(adapters), details, needed=False)
 
 
 def _find_validation_layer() -> Finding:

@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _check_json_path(
+def check_output_path(
     _context: click.Context, _option: click.Parameter, path: Path | None
 ) -> Path | None:
     """Refuse a file that cannot be written before anything is measured for it."""
@@ -39,7 +39,7 @@ def make_json_option(help_text: str) -> Callable[[Command], Command]:
         "--json",
         "json_file",
         type=click.Path(path_type=Path),
-        callback=_check_json_path,
+        callback=check_output_path,
         help=help_text,
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpu_executor.bench.results import read_run
-from gpu_executor.cli.output import console
+from gpu_executor.cli.output import check_output_path, console
 from gpu_executor.errors import SettingsError
 from gpu_executor.files import check_writable
 from gpu_executor.report.page import make_page
@@ -22,6 +22,7 @@ from gpu_executor.report.picture import draw_pictures
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=check_output_path,
     default=Path("report.html"),
     show_default=True,
     help="The page to write.",
