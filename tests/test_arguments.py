@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.arguments import describe
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
@@ -45,6 +46,14 @@ def refuse(kind: type[GpuError], words: str, call: Callable[..., Any], *argument
         call(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(3, "an int"), (X, "an ndarray"), (X[0], "a uint32"), ([], "a list"), (None, "a NoneType")],
+)
+def test_an_object_is_described_with_its_article(value: Any, words: str) -> None:
+    assert describe(value) == words
+
+
 # --- arrays that are copied to the device, or imported ---
 
 
@@ -52,8 +61,14 @@ def refuse(kind: type[GpuError], words: str, call: Callable[..., Any], *argument
 @pytest.mark.parametrize("call", ["to_device", "asarray", "import_array"])
 def test_arrays_that_are_not_of_numbers_are_refused(gpu: Gpu, call: str, name: str) -> None:
     array = NO_NUMBERS[name]
-    words = f"{call}: the array has dtype {array.dtype}; it takes numbers"
+    kind = "dtype" if array.dtype.names is None else "the structured dtype"
+    words = f"{call}: the array has {kind} {array.dtype}, and it takes numbers; "
     refuse(ArgumentTypeError, words, getattr(gpu, call), array)
+
+
+def test_a_structured_array_is_advised_to_go_to_run(gpu: Gpu) -> None:
+    words = "pass the array to run as it is, whose keep=True leaves results on the device"
+    refuse(ArgumentTypeError, words, gpu.to_device, RECORDS)
 
 
 @pytest.mark.parametrize("call", ["to_device", "asarray", "import_array"])
@@ -80,7 +95,7 @@ def test_a_device_array_is_not_copied_twice(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("other", [[1, 2], None, 3, b"abcd"], ids=repr)
 def test_only_arrays_are_imported(gpu: Gpu, other: Any) -> None:
-    words = f"import_array: the argument is a {type(other).__name__}; it takes a NumPy array"
+    words = f"import_array: the argument is {describe(other)}; it takes a NumPy array"
     refuse(ArgumentTypeError, words, gpu.import_array, other)
 
 
@@ -137,7 +152,7 @@ def test_a_dtype_that_does_not_exist_is_refused(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("name", [None, 3, ["vector_add_u32"], b"vector_add_u32"], ids=repr)
 def test_a_kernels_name_is_a_string(name: Any) -> None:
-    words = f"a kernel's name is a string, not a {type(name).__name__}; the names are vector_add"
+    words = f"a kernel's name is a string, not {type(name).__name__}; the names are vector_add"
     refuse(KernelError, words, gx.kernels.load, name)
 
 
@@ -164,7 +179,7 @@ def test_warm_up_takes_a_kernel_and_sizes(open_webgpu: OpenWebGpu) -> None:
     for size in (-1, 0, 1.5, "3", None):
         words = f"warm_up: the number of elements is {size!r}; it must be a whole number from 1"
         refuse(ArgumentShapeError, words, webgpu.warm_up, ADD_U32, [size])
-    refuse(ArgumentTypeError, "sizes is a int; it must be an iterable", webgpu.warm_up, ADD_U32, 5)
+    refuse(ArgumentTypeError, "sizes is an int; it must be an iterable", webgpu.warm_up, ADD_U32, 5)
     spirv_only = gx.Kernel.from_spirv(shader("", "", ""), inputs=2, outputs=1, name="k")
     refuse(KernelError, "kernel 'k' has no WGSL", webgpu.warm_up, spirv_only, [5])
     webgpu.warm_up(ADD_U32, [5])
@@ -186,12 +201,12 @@ def run_batch(
 def test_jobs_and_out_of_a_batch_are_iterables(run_batch: Callable[..., Any]) -> None:
     for jobs, words in (
         (None, "jobs is a NoneType; it must be an iterable"),
-        (5, "jobs is a int; it must be an iterable"),
-        ([X], "job 0: a job is a tuple of arrays, not a ndarray"),
+        (5, "jobs is an int; it must be an iterable"),
+        ([X], "job 0: a job is a tuple of arrays, not an ndarray"),
         ([(X, X), None], "job 1: a job is a tuple of arrays, not a NoneType"),
     ):
         refuse(ArgumentTypeError, words, run_batch, ADD_U32, jobs)
-    with pytest.raises(ArgumentTypeError, match="out is a int; it must be an iterable"):
+    with pytest.raises(ArgumentTypeError, match="out is an int; it must be an iterable"):
         run_batch(ADD_U32, [(X, X)], out=5)
     with pytest.raises(ArgumentTypeError, match="out has 2 entries for 1 jobs; it needs one for"):
         run_batch(ADD_U32, [(X, X)], out=[None, None])
@@ -215,7 +230,7 @@ def test_a_stream_takes_iterables(gpu: Gpu) -> None:
     refuse(
         ArgumentTypeError, "jobs is a NoneType; it must be an iterable", gpu.stream, ADD_U32, None
     )
-    with pytest.raises(ArgumentTypeError, match="out is a int; it must be an iterable"):
+    with pytest.raises(ArgumentTypeError, match="out is an int; it must be an iterable"):
         gpu.stream(ADD_U32, [(X, X)], out=5)  # type: ignore[arg-type]
 
 
@@ -242,7 +257,7 @@ def test_out_and_keep_together_are_refused(gpu: Gpu) -> None:
 )
 @pytest.mark.parametrize("settings", [{}, {"validation": True}, "1"], ids=repr)
 def test_settings_are_settings(open_one: Callable[..., Any], settings: Any) -> None:
-    words = f"settings is a {type(settings).__name__}; it must be gx.Settings"
+    words = f"settings is of type {type(settings).__name__}; it must be gx.Settings"
     with pytest.raises(SettingsError, match=re.escape(words)):
         open_one(settings=settings)
 
@@ -263,7 +278,7 @@ def test_the_sizes_of_map_are_whole_numbers(cpu: gx.GpuExecutor, value: Any) -> 
 
 
 def test_map_takes_iterables(cpu: gx.GpuExecutor) -> None:
-    words = "iterable 1 of map is a int; it must be an iterable"
+    words = "iterable 1 of map is an int; it must be an iterable"
     refuse(ArgumentTypeError, words, cpu.map, ADD_U32, [X], 5)
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpu_executor as gx
-from gpu_executor.call import Array, Call, Operand, check
+from gpu_executor.arguments import describe
+from gpu_executor.call import Array, Call, Operand, as_arrays, check
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import ElementType, Kernel
 from tests.support.glsl import shader
@@ -67,7 +68,13 @@ def test_the_number_of_arrays_is_the_kernels(given: int) -> None:
 @pytest.mark.parametrize("kernel", [ANY, UINTS])
 def test_an_argument_that_is_no_array_is_refused(kernel: Kernel, other: object) -> None:
     words = get_refusal(ArgumentTypeError, kernel, uints(2), other)
-    assert words == f"k: argument 1 is a {type(other).__name__}; it takes a NumPy array"
+    assert words == f"k: argument 1 is {describe(other)}; it takes a NumPy array"
+
+
+def test_an_import_is_refused_and_its_array_is_named() -> None:
+    with gx.CpuBackend() as backend, backend.import_array(uints(2)) as imported:
+        words = get_refusal(ArgumentTypeError, UINTS, uints(2), imported)
+    assert words == "k: argument 1 is a UsedInPlace; it takes a NumPy array: pass its .array"
 
 
 @pytest.mark.parametrize("kernel", [ANY, UINTS])
@@ -98,7 +105,7 @@ def test_a_device_array_is_refused_by_backends_that_cannot_use_it(
 def test_the_first_argument_is_a_kernel(other: object) -> None:
     words = get_refusal(ArgumentTypeError, other, uints(2), uints(2))
     assert words == (
-        f"the first argument is a {type(other).__name__}, not a Kernel; load one with "
+        f"the first argument is {describe(other)}, not a Kernel; load one with "
         "gx.kernels.load(name) or make one with gx.Kernel.from_spirv(...)"
     )
 
@@ -109,6 +116,15 @@ def test_an_array_of_another_dtype_is_refused(dtype: Any) -> None:
     assert words == (
         f"k: argument 1 has dtype {np.dtype(dtype)}; it takes uint32 "
         "(convert with .astype(np.uint32))"
+    )
+
+
+def test_a_device_array_of_another_dtype_is_converted_on_the_host() -> None:
+    with gx.CpuBackend() as backend:
+        words = get_refusal(ArgumentTypeError, UINTS, uints(3), backend.to_device(np.zeros(3)))
+    assert words == (
+        "k: argument 1 has dtype float64; it takes uint32 "
+        "(convert with gpu.to_device(array.numpy().astype(np.uint32)))"
     )
 
 
@@ -290,12 +306,29 @@ def test_push_of_may_return_numpy_integers() -> None:
         assert check(kernel, (uints(3),)).shape_words == bytes([7, 0, 0, 0, 9, 0, 0, 0])
 
 
+def test_an_out_with_several_leading_axes_must_be_contiguous() -> None:
+    with gx.CpuBackend() as backend:
+        kernel = gx.kernels.load("vector_add_u32")
+        x, out = uints(6).reshape(2, 3), np.zeros((2, 7), np.uint32)
+        words = r"out 0 has shape \(2, 3\) and strides \(28, 8\); .* must be contiguous: pass a con"
+        with pytest.raises(ArgumentShapeError, match=words):
+            backend.run(kernel, x, x, out=out[:, :6:2])
+        backend.run(kernel, x[0], x[1], out=out[0, :6:2])
+    assert out.tolist() == [[3, 0, 5, 0, 7, 0, 0], [0] * 7]
+
+
+def test_an_integer_that_no_dtype_holds_is_named_as_such() -> None:
+    with pytest.raises(ArgumentTypeError, match="a list with a value that uint32 cannot hold"):
+        as_arrays(UINTS, ([1 << 64], [1]))
+
+
 @pytest.mark.parametrize("empty", [0, 1])
 def test_a_whole_kernel_refuses_empty_arrays(empty: int) -> None:
     arrays = [uints(0 if at == empty else 3) for at in range(2)]
     words = get_refusal(ArgumentShapeError, declare(split="whole"), *arrays)
     assert words == (
-        f"k: argument {empty} is empty; a kernel with split='whole' needs at least one element"
+        f"k: argument {empty} is empty; a kernel with split='whole' needs at least one element: "
+        "do not call it for empty arrays"
     )
 
 

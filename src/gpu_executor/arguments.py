@@ -32,7 +32,7 @@ def check_is_kernel(kernel: Any) -> None:
     """Raise `ArgumentTypeError` unless the argument is a kernel."""
     if not isinstance(kernel, Kernel):
         raise ArgumentTypeError(
-            f"the first argument is a {type(kernel).__name__}, not a Kernel; load one with "
+            f"the first argument is {describe(kernel)}, not a Kernel; load one with "
             "gx.kernels.load(name) or make one with gx.Kernel.from_spirv(...)"
         )
 
@@ -69,9 +69,15 @@ def as_numbers(call: str, array: Any) -> Array:
         raise ArgumentTypeError(
             f"{call}: the argument is {describe(array)}, which is no array of numbers"
         )
+    if array.dtype.names is not None:
+        raise ArgumentTypeError(
+            f"{call}: the array has the structured dtype {array.dtype}, and it takes numbers; pass "
+            "the array to run as it is, whose keep=True leaves results on the device, or declare "
+            "the kernel's elements as words with dtypes= and pass array.view(np.uint32)"
+        )
     raise ArgumentTypeError(
-        f"{call}: the array has dtype {array.dtype}; it takes numbers: pass the fields of a "
-        "structured array one by one, and other data as array.view(dtype)"
+        f"{call}: the array has dtype {array.dtype}, and it takes numbers; array.view(dtype) reads "
+        "the same bytes as numbers"
     )
 
 
@@ -190,7 +196,14 @@ def collect_jobs(
 
 def describe(value: Any) -> str:
     """The type of an object, in words."""
-    return f"a {type(value).__name__}"
+    name = type(value).__name__
+    article = "an" if name.startswith(("a", "e", "i", "o", "A", "E", "I", "O", "ndarray")) else "a"
+    return f"{article} {name}"
+
+
+def count_nouns(count: int, noun: str) -> str:
+    """A number with its noun: "1 array", "2 arrays"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _is_scalar(shape: Any) -> bool:

@@ -206,11 +206,11 @@ class Backend(ABC):
     @abstractmethod
     def empty(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
         """Make a NumPy array that the device can use in place where the backend has such memory.
-        Its contents are undefined."""
+        Its contents are undefined. Its dtype is `uint64` unless `dtype` says otherwise."""
 
     @abstractmethod
     def zeros(self, shape: int | Shape, dtype: npt.DTypeLike = np.uint64) -> Array:
-        """Make an array of zeros, in memory as `empty` has it."""
+        """Make an array of zeros, `uint64` by default, in memory as `empty` has it."""
 
     @overload
     def asarray(self, array: Typed) -> Typed: ...
@@ -225,7 +225,8 @@ class Backend(ABC):
 
     @abstractmethod
     def import_array(self, array: Array) -> ArrayImport:
-        """Let the device use an array's own memory until the import is closed."""
+        """Let the device use an array's own memory until the import is closed. Returns the import,
+        a context manager; its `.array` is the array to pass to calls."""
 
     @abstractmethod
     def to_device(self, array: Any) -> Any:
@@ -345,6 +346,14 @@ class PlainArrays(Backend):
 def refuse(method: str, backend: str) -> NotSupportedError:
     """The error of a backend that does not support a method of `SUPPORTED_BY`."""
     return NotSupportedError(method, backend, SUPPORTED_BY[method])
+
+
+def require_array_device(backend: Backend) -> ArrayDevice:
+    """The backend's `array_device`; raises `NotSupportedError` if there is none."""
+    if backend.array_device is None:
+        backend.to_device(np.empty(0))  # raises; an executor names the backend of its device
+        raise refuse("to_device", backend.name)
+    return backend.array_device
 
 
 def open_backend(name: str, **options: Any) -> Backend:

@@ -20,7 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.arguments import check_is_kernel, describe, is_masked, parse_count
+from gpu_executor.arguments import (
+    check_is_kernel,
+    count_nouns,
+    describe,
+    is_masked,
+    parse_count,
+)
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, GpuError, KernelError
 from gpu_executor.kernel import ElementType, Grid, Kernel, Shape, to_native
@@ -113,9 +119,7 @@ class Signature:
 
     def _flatten(self, arrays: Sequence[AnyArray]) -> Sequence[AnyArray]:
         return [
-            array
-            if isinstance(array, DeviceArray)
-            else _flatten(self.kernel, np.asarray(array), operand)
+            array if isinstance(array, DeviceArray) else _flatten(np.asarray(array), operand)
             for array, operand in zip(arrays, self.inputs, strict=True)
         ]
 
@@ -181,8 +185,10 @@ class Call:
         self.outputs = self.results = results
         if not self.signature.is_flat:
             self.outputs = [
-                _flatten(self.signature.kernel, array, output, is_output=True)
-                for array, output in zip(results, self.signature.outputs, strict=True)
+                _flatten_output(self.signature.kernel, index, array, output)
+                for index, (array, output) in enumerate(
+                    zip(results, self.signature.outputs, strict=True)
+                )
             ]
 
     def touches_device(self) -> bool:
@@ -250,7 +256,9 @@ def check(
 def _check_kernel(kernel: Any, arrays: Sequence[Any]) -> None:
     check_is_kernel(kernel)
     if len(arrays) != kernel.inputs:
-        raise ArgumentTypeError(f"{kernel.name} takes {kernel.inputs} arrays and got {len(arrays)}")
+        raise ArgumentTypeError(
+            f"{kernel.name} takes {count_nouns(kernel.inputs, 'array')} and got {len(arrays)}"
+        )
 
 
 def _compute_static_grid(kernel: Kernel, shapes: Sequence[Shape]) -> Grid | None:
@@ -348,7 +356,11 @@ def _convert(kernel: Kernel, index: int, value: Any, dtype: np.dtype[Any]) -> Ar
             found = np.asarray(value, dtype=object)
         with np.errstate(all="ignore"):
             converted = found.astype(dtype)
-    except (TypeError, ValueError, OverflowError):
+    except OverflowError:
+        raise ArgumentTypeError(
+            f"{where} is {describe(value)} with a value that {dtype} cannot hold"
+        ) from None
+    except (TypeError, ValueError):
         raise ArgumentTypeError(
             f"{where} is {describe(value)} that makes no array of {describe_dtype(dtype)}"
         ) from None
@@ -386,14 +398,22 @@ def _check_input(kernel: Kernel, index: int, array: Any, argument: Argument) -> 
         where += f" ({argument.name})"
     type_ = argument.type
     if not isinstance(array, np.ndarray | DeviceArray):
-        raise ArgumentTypeError(f"{where} is {describe(array)}; it takes a NumPy array")
+        advice = "it takes a NumPy array"
+        if isinstance(getattr(array, "array", None), np.ndarray):  # what `import_array` returns
+            advice += ": pass its .array"
+        raise ArgumentTypeError(f"{where} is {describe(array)}; {advice}")
     if is_masked(array):
         raise ArgumentTypeError(
             f"{where} is a masked array, and kernels ignore masks; pass its .data, or "
             ".filled(value)"
         )
     if not have_same_layout(to_native(array.dtype), type_.dtype):
-        advice = f" (convert with .astype(np.{type_.dtype}))" if type_.dtype.names is None else ""
+        advice = ""
+        if type_.dtype.names is None:
+            convert = f".astype(np.{type_.dtype})"
+            if isinstance(array, DeviceArray):
+                convert = f"gpu.to_device(array.numpy(){convert})"
+            advice = f" (convert with {convert})"
         raise ArgumentTypeError(
             f"{where} has dtype {describe_dtype(array.dtype)}; it takes "
             f"{describe_dtype(type_.dtype)}{advice}"
@@ -436,7 +456,7 @@ def _check_not_empty(kernel: Kernel, inputs: Sequence[Operand]) -> None:
         if operand.count == 0:
             raise ArgumentShapeError(
                 f"{kernel.name}: argument {index} is empty; a kernel with split='whole' needs at "
-                "least one element"
+                "least one element: do not call it for empty arrays"
             )
 
 
@@ -545,7 +565,8 @@ def _check_outputs(signature: Signature, given: Any, kinds: Any) -> list[Array]:
     arrays = list(given) if isinstance(given, tuple | list) else [given]
     if len(arrays) != kernel.outputs:
         raise ArgumentTypeError(
-            f"{kernel.name} has {kernel.outputs} outputs and out has {len(arrays)} arrays"
+            f"{kernel.name} has {count_nouns(kernel.outputs, 'output')} and out has "
+            f"{count_nouns(len(arrays), 'array')}"
         )
     on_device = [isinstance(array, DeviceArray) for array in arrays]
     if any(on_device) and not all(on_device):
@@ -641,14 +662,21 @@ def _is_same_view(a: AnyArray, b: AnyArray) -> bool:
     return is_same_view(one, other)
 
 
-def _flatten(kernel: Kernel, array: Array, operand: Operand, *, is_output: bool = False) -> Array:
-    """An array with shape (elements, *element shape); a view of an output."""
+def _flatten(array: Array, operand: Operand) -> Array:
+    """An array with shape (elements, *element shape); a copy where no view has that shape."""
     if operand.type.dtype.names is not None:
         array = array.view(operand.type.copied_dtype)
-    flat = array.reshape(operand.count, *operand.type.shape)
-    if is_output and flat.size and not np.may_share_memory(flat, array):
+    return array.reshape(operand.count, *operand.type.shape)
+
+
+def _flatten_output(kernel: Kernel, index: int, array: Array, operand: Operand) -> Array:
+    """A view of an output with shape (elements, *element shape)."""
+    flat = _flatten(array, operand)
+    if flat.size and not np.may_share_memory(flat, array):
         raise ArgumentShapeError(
-            f"{kernel.name}: an out array with several leading axes must be contiguous"
+            f"{kernel.name}: out {index} has shape {array.shape} and strides {array.strides}; an "
+            "out array with several leading axes must be contiguous: pass a contiguous one and "
+            "copy from it"
         )
     return flat
 
@@ -717,7 +745,7 @@ class SignatureCache:
         """A job of a batch as a call; errors begin with the job's index."""
         try:
             if not isinstance(job, tuple | list):
-                raise ArgumentTypeError(f"a job is a tuple of arrays, not a {type(job).__name__}")
+                raise ArgumentTypeError(f"a job is a tuple of arrays, not {describe(job)}")
             job = as_arrays(kernel, job)
             call = self.get(kernel, job, out_shape).make_call(job, params)
             call.job = index

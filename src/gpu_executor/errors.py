@@ -96,7 +96,8 @@ class ElementRangeError(GpuError, ValueError):
         where = "" if job is None else f"job {job}: "
         super().__init__(
             f"{where}{kernel}: element {index} of argument {argument} is not below the modulus; "
-            "reduce it first (the elements must be in 0 .. p-1)"
+            "reduce it first, as field.encode(integers, reduce=True) does (the elements must be in "
+            "0 .. p-1)"
         )
         self.kernel = kernel
         self.argument = argument

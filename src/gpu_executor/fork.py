@@ -47,7 +47,10 @@ def register_fork_handler(method: Callable[[], None]) -> None:
 
 def raise_forked() -> NoReturn:
     """Refuse the use of an object that the parent process opened."""
-    raise ForkedError("it was opened in the parent process, before fork(); open another one here")
+    raise ForkedError(
+        "it was opened in the parent process, before fork(); open another one here, or start "
+        "children with multiprocessing's 'spawn' if the parent had a GPU open or used WebGPU"
+    )
 
 
 def check_no_parent_gpus(what: str) -> None:

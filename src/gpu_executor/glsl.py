@@ -102,8 +102,8 @@ def _find_path(source_or_path: object) -> Path | None:
         return source_or_path
     if not isinstance(source_or_path, str):
         raise KernelError(
-            f"source_or_path is a {type(source_or_path).__name__}; GLSL is given as a str with "
-            "the source text or as a path"
+            f"source_or_path is of type {type(source_or_path).__name__}; GLSL is given as a str "
+            "with the source text or as a path"
         )
     if not source_or_path.strip():
         raise KernelError("source_or_path is empty; give the text of a compute shader or a path")

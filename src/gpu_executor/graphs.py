@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from gpu_executor.arguments import count_nouns
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import (
     ArrayCopy,
@@ -95,7 +96,8 @@ class Graph:
             raise GpuError("the graph is not recorded yet: leave its `with` block first")
         if arrays and len(arrays) != len(self._inputs):
             raise ArgumentTypeError(
-                f"the graph has {len(self._inputs)} inputs and got {len(arrays)} arrays"
+                f"the graph has {count_nouns(len(self._inputs), 'input')} and got "
+                f"{count_nouns(len(arrays), 'array')}"
             )
         targets = [_get_data(each) for each in self._inputs]
         sources = [

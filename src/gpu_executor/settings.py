@@ -116,8 +116,8 @@ def resolve_settings(settings: Settings | None) -> Settings:
         return Settings.from_environment()
     if not isinstance(settings, Settings):
         raise SettingsError(
-            f"settings is a {type(settings).__name__}; it must be gx.Settings(...), or None for "
-            "the settings of the environment"
+            f"settings is of type {type(settings).__name__}; it must be gx.Settings(...), or None "
+            "for the settings of the environment"
         )
     return settings
 

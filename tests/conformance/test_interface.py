@@ -439,7 +439,7 @@ def test_a_stream_needs_an_out_and_params_for_each_job(
 def test_a_stream_refuses_what_it_cannot_iterate_at_once(
     backend: Backend, options: dict[str, Any]
 ) -> None:
-    with pytest.raises(ArgumentTypeError, match="is a int; it must be an iterable"):
+    with pytest.raises(ArgumentTypeError, match="is an int; it must be an iterable"):
         backend.stream(ADD_U32, **options)
 
 

@@ -125,7 +125,8 @@ def test_the_error_names_an_element_not_below_the_modulus(name: str) -> None:
         assert (error.kernel, error.argument, error.index) == (name, argument, bad[0])
         assert str(error) == (
             f"{name}: element {bad[0]} of argument {argument} is not below the modulus; "
-            "reduce it first (the elements must be in 0 .. p-1)"
+            "reduce it first, as field.encode(integers, reduce=True) does (the elements must be in "
+            "0 .. p-1)"
         )
 
 

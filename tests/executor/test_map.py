@@ -129,8 +129,17 @@ def test_an_error_is_raised_in_place_of_its_result(executor: gx.GpuExecutor) -> 
         for result in results:
             found.append(result)
     assert raised.value.index == 1
+    assert raised.value.job == 7
     check_sums(found, jobs[:7])
     assert list(results) == []
+
+
+def test_an_error_of_an_argument_names_the_call(executor: gx.GpuExecutor) -> None:
+    arrays = [words(2, n)[0] for n in range(3)]
+    with pytest.raises(gx.errors.ArgumentTypeError, match=r"^job 2: .* has dtype float64"):
+        list(executor.map(ADD, arrays, [*arrays[:2], np.zeros(2)]))
+    with pytest.raises(gx.errors.ArgumentTypeError, match=r"^job 1: .* a list with a value"):
+        list(executor.map(ADD, arrays, [arrays[1], [1, -1]]))
 
 
 def test_an_error_of_the_iterable_is_raised_after_the_results_before_it(

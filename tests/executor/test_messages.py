@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.errors import ArgumentTypeError, ClosedError, NoDeviceError, SettingsError
+from gpu_executor.errors import (
+    ArgumentTypeError,
+    ClosedError,
+    NoDeviceError,
+    NotSupportedError,
+    SettingsError,
+)
 from gpu_executor.executor.candidates import BackendName, DeviceCandidate
 from tests.support.executors import ADD, BACKENDS, words
 from tests.support.threads import PATIENCE, in_background
@@ -88,8 +94,31 @@ def test_anything_but_a_registry_is_refused() -> None:
     registry: Any = 5
     with gx.GpuExecutor("cpu") as executor, pytest.raises(SettingsError) as raised:
         executor.serve_metrics(registry=registry)
-    text = "registry= must be a CollectorRegistry of prometheus_client, not a int"
+    text = "registry= must be a CollectorRegistry of prometheus_client, not int"
     assert str(raised.value) == text
+
+
+# --- arrays and options ---
+
+
+def test_a_transform_on_webgpu_names_that_backend() -> None:
+    field = gx.fields.BABYBEAR
+    words = "to_device is not supported by the backend 'webgpu'"
+    with gx.GpuExecutor("webgpu") as executor, pytest.raises(NotSupportedError, match=words):
+        field.ntt(field.arange(4), device=executor)
+
+
+def test_an_operation_after_the_shutdown_says_that_the_elements_are_gone() -> None:
+    with gx.GpuExecutor("vulkan") as executor:
+        x = executor.to_device(gx.fields.BABYBEAR.arange(4))
+    with pytest.raises(ClosedError, match="the elements of its device arrays are gone with it"):
+        x + x
+
+
+def test_small_on_cpu_is_a_switch() -> None:
+    options: Any = {"small_on_cpu": "no"}
+    with pytest.raises(SettingsError, match="small_on_cpu is 'no'; it must be True or False"):
+        gx.GpuExecutor("cpu", **options)
 
 
 # --- explain ---

@@ -68,7 +68,7 @@ def test_one_array_for_two_outputs_is_refused(gpu: Gpu) -> None:
     (a, b), room = word_jobs(70)[0], np.empty(100, np.uint32)
     with pytest.raises(gx.errors.ArgumentShapeError, match="out 1 overlaps out 0"):
         gpu.run(sum_and_difference(), a, b, out=(room[:70], room[30:]))
-    with pytest.raises(gx.errors.ArgumentTypeError, match="has 2 outputs and out has 1 arrays"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="has 2 outputs and out has 1 array"):
         gpu.run(sum_and_difference(), a, b, out=room[:70])
 
 

@@ -184,7 +184,7 @@ def test_wrong_uses_of_a_graph_are_rejected(fresh_gpu: OpenGpu) -> None:
             pass
     with pytest.raises(gx.GpuError, match="recorded already"), graph:
         pass
-    with pytest.raises(gx.errors.ArgumentTypeError, match="1 inputs and got 2"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="1 input and got 2"):
         graph(x, x)
     with pytest.raises(gx.errors.ArgumentShapeError, match="shape"):
         graph(x[:100])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from ray import ObjectRef
 
+from gpu_executor.arguments import describe
 from gpu_executor.call import Array, as_arrays, check
 from gpu_executor.errors import ArgumentTypeError, ClosedError, QueueFullError
 from gpu_executor.executor.jobs import CallArguments
@@ -97,7 +98,7 @@ def _create_job_with_references(kernel: Kernel, call: CallArguments) -> ClusterJ
             continue
         if not isinstance(each, np.ndarray) or each.dtype.hasobject:
             raise ArgumentTypeError(
-                f"{kernel.name}: argument {index} is a {type(each).__name__}; it must be a NumPy "
+                f"{kernel.name}: argument {index} is {describe(each)}; it must be a NumPy "
                 "array of numbers, or a reference to one in Ray's object store"
             )
     return ClusterJob(kernel, call, call.count_input_bytes(), has_references=True)

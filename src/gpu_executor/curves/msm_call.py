@@ -116,7 +116,8 @@ def _find_target(curve: MsmCurve, points: Any, device: Backend | None) -> ArrayD
     """The device that points of the host are copied to; None if they stay where they are."""
     if device is None:
         return None
-    from gpu_executor.backend import Backend, refuse  # loaded already by whoever has a device
+    # Loaded already by whoever has a device.
+    from gpu_executor.backend import Backend, require_array_device
 
     if not isinstance(device, Backend):
         raise ArgumentTypeError(
@@ -127,9 +128,7 @@ def _find_target(curve: MsmCurve, points: Any, device: Backend | None) -> ArrayD
             f"{curve.name}: device= is for points on the host; these are on a device, which "
             "computes with them: leave device= out"
         )
-    if device.array_device is None:
-        raise refuse("to_device", device.name)
-    return device.array_device
+    return require_array_device(device)
 
 
 def _find_batch(curve: MsmCurve, shape: Shape, factors: PointData) -> Shape:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_executor.arguments import is_masked
+from gpu_executor.arguments import describe, is_masked
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
@@ -67,7 +67,7 @@ def to_scalar_words(
         return scalars.in_form("canonical").data
     if isinstance(scalars, DeviceArray | TypedArray):
         raise ArgumentTypeError(
-            f"scalars are a FieldArray of {field.name}, and not a {type(scalars).__name__}; words "
+            f"scalars are a FieldArray of {field.name}, and not {describe(scalars)}; words "
             "on a device become one by gpu.to_device(field.from_words(words, 'canonical'))"
         )
     if isinstance(scalars, np.ndarray):

@@ -59,7 +59,13 @@ from gpu_executor.executor.worker import Worker, join_all, register_atexit
 from gpu_executor.graphs import Graph
 from gpu_executor.kernel import Kernel, Shape
 from gpu_executor.overlaps import JobsInFlight
-from gpu_executor.settings import Settings, WhenFull, check_positive, resolve_settings
+from gpu_executor.settings import (
+    Settings,
+    WhenFull,
+    check_positive,
+    check_switch,
+    resolve_settings,
+)
 from gpu_executor.streams import GeneratorStream, StreamJob, iterate_jobs
 from gpu_executor.telemetry import load_exporter
 from gpu_executor.telemetry.families import MetricsEndpoint
@@ -78,17 +84,17 @@ class GpuExecutor(Backend, Executor):
     """Runs kernels on NumPy arrays and on device arrays, on one or more devices: a `Backend` and a
     `concurrent.futures.Executor`. Thread-safe.
 
-    backend       "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend; with
-                  "auto", a WebGPU device is opened beside it for kernels that have only WGSL
-    device        one device: its place in the ranking, a prefix of its UUID or a part of its name
-    devices       several devices: a list, or "all" devices of the best kind
-    settings      `Settings`; by default those of the environment
-    tries         how often a call runs before its error is raised
-    check         the fraction of each result that is recomputed on the CPU, such as 0.01
-    small_on_cpu  whether small calls run on the CPU where that is measured to be faster
-    memory_limit  the most bytes that each device may hold
-    queued_bytes  the most input bytes that queued jobs may have (back-pressure)
-    when_full     whether `submit` then waits ("block") or raises `QueueFullError` ("raise")
+    - `backend`: "vulkan", "webgpu", "cpu", or "auto" for the best device of any backend; with
+      "auto", a WebGPU device is opened beside it for kernels that have only WGSL
+    - `device`: one device: its place in the ranking, a prefix of its UUID or a part of its name
+    - `devices`: several devices: a list, or "all" devices of the best kind
+    - `settings`: `Settings`; by default those of the environment
+    - `tries`: how often a call runs before its error is raised
+    - `check`: the fraction of each result that is recomputed on the CPU, such as 0.01
+    - `small_on_cpu`: whether small calls run on the CPU where that is measured to be faster
+    - `memory_limit`: the most bytes that each device may hold
+    - `queued_bytes`: the most input bytes that queued jobs may have (back-pressure)
+    - `when_full`: whether `submit` then waits ("block") or raises `QueueFullError` ("raise")
 
     The last three override the settings.
 
@@ -116,6 +122,7 @@ class GpuExecutor(Backend, Executor):
         settings = resolve_settings(settings)
         settings = settings.replace_limits(memory_limit, queued_bytes, when_full)
         check_positive("tries", tries, "it must be a whole number, at least 1")
+        check_switch("small_on_cpu", small_on_cpu, (True, False))
         self._checker = ResultChecker(check)
         self.ranking = rank_devices(backend, settings)
         """Every device that the executor could have opened, best first."""
@@ -367,9 +374,10 @@ class GpuExecutor(Backend, Executor):
         *,
         device: str | int | None = None,
     ) -> Array:
-        """Make a NumPy array in memory that a device can access, with undefined contents. `device`
-        is the device's index in this executor or a part of its name; None is the first usable one.
-        Other devices use the array like any NumPy array."""
+        """Make a NumPy array in memory that a device can access, with undefined contents. Its dtype
+        is `uint64` unless `dtype` says otherwise. `device` is the device's index in this executor
+        or a part of its name; None is the first usable one. Other devices use the array like any
+        NumPy array."""
         return self._use(device, lambda backend: backend.empty(shape, dtype))
 
     def zeros(
@@ -379,7 +387,7 @@ class GpuExecutor(Backend, Executor):
         *,
         device: str | int | None = None,
     ) -> Array:
-        """Make a NumPy array of zeros, in memory as `empty` has it."""
+        """Make a NumPy array of zeros, `uint64` by default, in memory as `empty` has it."""
         return self._use(device, lambda backend: backend.zeros(shape, dtype))
 
     @overload
@@ -394,8 +402,8 @@ class GpuExecutor(Backend, Executor):
         return self._use(device, lambda backend: backend.asarray(array))
 
     def import_array(self, array: Array, *, device: str | int | None = None) -> ArrayImport:
-        """Let a device use an array's own memory until the import is closed. `device` is as in
-        `empty`."""
+        """Let a device use an array's own memory until the import is closed. Returns the import, a
+        context manager; its `.array` is the array to pass to calls. `device` is as in `empty`."""
         return self._use(device, lambda backend: backend.import_array(array))
 
     @overload
@@ -554,7 +562,9 @@ class GpuExecutor(Backend, Executor):
             return call
 
         put, sizes = partial(self._put_batch, kernel), choose_stream_sizes(len(self._devices))
-        with closing(MapIterator(put, map(make_call, jobs), sizes, None, numbered=True)) as results:
+        with closing(
+            MapIterator(put, map(make_call, jobs), sizes, None, is_stream=True)
+        ) as results:
             for result in results:
                 if has_out:
                     in_flight.remove_oldest()

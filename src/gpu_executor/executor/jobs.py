@@ -166,13 +166,16 @@ def iterate_calls(
         jobs = [()] * len(params)
     # `map` and not a generator, whose frame would keep the arrays of the last call alive.
     make_call = partial(_make_map_call, kernel, keep)
-    return map(make_call, jobs, _iterate_map_params(copy.deepcopy(params)))
+    return map(make_call, itertools.count(), jobs, _iterate_map_params(copy.deepcopy(params)))
 
 
 def _make_map_call(
-    kernel: Kernel, keep: bool | None, arrays: Sequence[Any], params: Any
+    kernel: Kernel, keep: bool | None, index: int, arrays: Sequence[Any], params: Any
 ) -> CallArguments:
-    return CallArguments.of(kernel, arrays, None, params, None, keep)
+    try:
+        return CallArguments.of(kernel, arrays, None, params, None, keep)
+    except GpuError as error:
+        raise add_index(error, index) from None
 
 
 def _iterate_map_params(params: Any) -> Iterator[Any]:

@@ -48,8 +48,9 @@ def choose_stream_sizes(devices: int) -> MapSizes:
 class MapIterator(Iterator[Any]):
     """An iterator over results that reads its iterables ahead as far as its sizes say.
 
-    The exception of a call is raised in place of its result. An exception of the iterables, or of
-    the submission, is raised after the results of all earlier calls. Either ends the iteration.
+    The exception of a call is raised in place of its result, and names the index of the call. An
+    exception of the iterables, or of the submission, is raised after the results of all earlier
+    calls. Either ends the iteration.
     """
 
     def __init__(
@@ -59,9 +60,8 @@ class MapIterator(Iterator[Any]):
         sizes: MapSizes,
         timeout: float | None,
         *,
-        numbered: bool = False,
+        is_stream: bool = False,
     ) -> None:
-        """`numbered`: whether the exception of a call names the index of the call."""
         self._jobs: deque[SharedJob] = deque()
         self._ready: deque[Any] = deque()
         """Outcomes of the batch that is being consumed."""
@@ -69,7 +69,7 @@ class MapIterator(Iterator[Any]):
         """Calls that are submitted and whose results are not consumed."""
         self._submit, self._calls = submit, calls
         self._sizes = sizes
-        self._numbered, self._consumed = numbered, 0
+        self._is_stream, self._consumed = is_stream, 0
         self._end = None if timeout is None else time.monotonic() + timeout
         self._stopped_by: BaseException | None = None
         """The exception that is raised after the last result."""
@@ -84,7 +84,7 @@ class MapIterator(Iterator[Any]):
         if isinstance(outcome, BaseException):
             self.close()
             try:
-                raise add_index(outcome, self._consumed - 1) if self._numbered else outcome
+                raise add_index(outcome, self._consumed - 1)
             finally:
                 del outcome  # Break the exception -> traceback -> frame reference cycle.
         self._fill()
@@ -147,7 +147,7 @@ class MapIterator(Iterator[Any]):
             except GpuError as error:
                 self._stopped_by = error
                 # Not of a stream, and not a ForkedError, whose message is specific.
-                if type(error) is ClosedError and not self._numbered:
+                if type(error) is ClosedError and not self._is_stream:
                     self._stopped_by = ClosedError("the executor was shut down during a map")
                 return
             self._jobs.append(job)

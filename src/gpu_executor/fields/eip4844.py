@@ -30,7 +30,7 @@ def from_blob(blob: BytesLike, *, device: Backend | None = None) -> FieldArray:
     try:
         rows = blob if isinstance(blob, np.ndarray) else np.frombuffer(blob, np.uint8)
     except TypeError:
-        raise ArgumentTypeError(f"a blob is bytes, not a {type(blob).__name__}") from None
+        raise ArgumentTypeError(f"a blob is bytes, not {type(blob).__name__}") from None
     if rows.shape[-1:] != (BLOB_BYTES,):
         raise ArgumentShapeError(f"a blob is {BLOB_BYTES} bytes; the shape is {rows.shape}")
     numbers = rows.reshape(*rows.shape[:-1], ELEMENTS, ELEMENT_BYTES)

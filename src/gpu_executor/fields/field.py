@@ -476,17 +476,17 @@ class Field(FiniteField[FieldArray]):
 
     def _find_memory(self, device: Any) -> ArrayDevice:
         """The device arrays of an executor or a backend; raises if it has none."""
-        from gpu_executor.backend import Backend, refuse  # loaded already by whoever has a device
+        from gpu_executor.backend import (
+            Backend,
+            require_array_device,
+        )  # loaded already by whoever has a device
 
         if not isinstance(device, Backend):
             raise ArgumentTypeError(
                 f"{self.name}: device is an executor or a backend with device arrays, or None for "
                 f"the host, not {type(device).__name__}"
             )
-        memory = device.array_device
-        if memory is None:
-            raise refuse("to_device", device.name)
-        return memory
+        return require_array_device(device)
 
     def _make_element(self, value: int, device: ArrayDevice | None) -> ElementData:
         return elementwise.make_element(self.prime, value, device)

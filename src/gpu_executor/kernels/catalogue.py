@@ -63,7 +63,7 @@ def load(name: str) -> Kernel:
     """Return the kernel of that name; the same object every time."""
     if not isinstance(name, str):
         raise KernelError(
-            f"a kernel's name is a string, not a {type(name).__name__}; the names are "
+            f"a kernel's name is a string, not {type(name).__name__}; the names are "
             f"{', '.join(names())}"
         )
     if name in DEPRECATED_NAMES:

@@ -109,7 +109,7 @@ def _to_python_ints(prime: Prime, values: list[Any]) -> list[int]:
             ints.append(operator.index(value))
         except TypeError as error:
             raise ArgumentTypeError(
-                f"{prime.name}: element {at} is a {type(value).__name__}, not an integer"
+                f"{prime.name}: element {at} is of type {type(value).__name__}, not an integer"
             ) from error
     return ints
 

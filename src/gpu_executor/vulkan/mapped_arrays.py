@@ -205,7 +205,7 @@ def is_imported(buffer_range: BufferRange) -> bool:
 
 
 class ImportedArray:
-    """An imported array, valid until `close()` or the end of a `with`.
+    """An imported array, valid until `close()` or the end of a `with`. Pass its `array` to calls.
 
     Do not resize the array meanwhile. The import ends with the array if it is not closed. Calls
     that are running at that moment use it to their end.

@@ -413,7 +413,10 @@ class MemoryPool:
     ) -> Allocation | None:
         """Take a range of a block (`new`: one made for it); None if none has room."""
         if self._closed:
-            raise ClosedError("the backend is closed; open another one")
+            raise ClosedError(
+                "the backend is closed, and the elements of its device arrays are gone with it; "
+                "open another one and copy the data to it"
+            )
         for block in self._blocks:
             if block.bytes_free >= size and block.purpose is purpose:
                 offset = block.take(size)
