@@ -126,9 +126,7 @@ def test_the_parents_metrics_server_does_not_block_the_child(run_python: RunPyth
     check_script(run_python, script + SERVED + FORK_END, "child parent")
 
 
-FORKED_OFTEN = (
-    OPEN_IN_CHILD
-    + """
+FORKED_OFTEN = """
 executor = gx.GpuExecutor("vulkan")
 stop = threading.Event()
 
@@ -154,11 +152,6 @@ for _ in range(10):
             executor.submit(ADD, X, X)
         except gx.errors.ForkedError:
             executor.shutdown()
-            use_own_device(
-                lambda: gx.GpuExecutor("vulkan"),
-                lambda own: right(own.run_batch(ADD, [(X, X)] * 20)) or os._exit(2),
-                executor.ranking[0].on_gpu,
-            )
             os._exit(0)
         os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
@@ -168,7 +161,7 @@ for thread in threads:
 executor.shutdown()
 print("right")
 """
-)
+# The children open no device of their own: the driver's threads may hold its locks when they fork.
 
 
 def test_fork_works_while_threads_use_an_executor(run_python: RunPython) -> None:
