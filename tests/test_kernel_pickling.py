@@ -71,5 +71,7 @@ def test_without_cloudpickle_the_error_names_what_to_install(
         raise ImportError(name)
 
     monkeypatch.setattr("importlib.import_module", fail)
-    with pytest.raises(KernelError, match=r"its \w+ is not a function .*gpu-executor\[pickle\]"):
+    with pytest.raises(
+        KernelError, match=r"its \w+ is not a function .*pip install '\.\[pickle\]'"
+    ):
         pickle.dumps(make_kernel(64))

@@ -124,7 +124,7 @@ def test_invalid_settings_are_rejected(two_nodes: Cluster) -> None:
         ({"in_flight_bytes": 1.5}, "in_flight_bytes is 1.5; it must be a whole number"),
         ({"when_full": "wait"}, "when_full is 'wait'; it must be 'block' or 'raise'"),
         ({"check": 2}, "check is 2; it must be a fraction from 0 to 1"),
-        ({"settings": {}}, "settings is a dict; it must be gx.Settings"),
+        ({"settings": {}}, "settings is of type dict; it must be gx.Settings"),
     ):
         with pytest.raises(SettingsError, match=words):
             gx.cluster.RayExecutor(**options)

@@ -277,10 +277,11 @@ def test_references_that_compute_in_place_do_not_change_the_passed_arrays() -> N
         x *= factor
         return x
 
-    words_ = "its reference raised ValueError: .*read-only; .*uint32\\[9\\]"
-    with pytest.raises(KernelError, match=words_) as raised:
+    with pytest.raises(ValueError, match="read-only") as raised:
         CpuBackend().run(scale(reference=spoil), x, params=(2,))
-    assert isinstance(raised.value.__cause__, ValueError)
+    assert "its reference raised this; it was called with the arrays (uint32[9])" in "".join(
+        raised.value.__notes__
+    )
     assert x.tolist() == list(range(8, -1, -1))
 
 

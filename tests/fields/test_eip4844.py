@@ -137,7 +137,7 @@ def test_arguments_that_are_not_blobs_are_rejected() -> None:
     for data in (b"", bytes(131071), bytes(131073), np.zeros((2, 4096), np.uint8)):
         with pytest.raises(gx.errors.ArgumentShapeError, match="a blob is 131072 bytes"):
             eip4844.from_blob(data)
-    with pytest.raises(gx.errors.ArgumentTypeError, match="a blob is bytes, not a list"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="a blob is bytes, not list"):
         eip4844.from_blob([0] * 131072)  # type: ignore[arg-type]
     with pytest.raises(
         gx.errors.ArgumentTypeError, match="expected an array of uint8, found uint32"

@@ -174,7 +174,7 @@ def test_words_of_the_wrong_form_dtype_or_shape_are_rejected() -> None:
         FR.from_words(zeros.view(np.uint32), "canonical")
     with pytest.raises(gx.errors.ArgumentShapeError, match="the 4 columns of an element"):
         FR.from_words(zeros.reshape(4, 3), "canonical")
-    with pytest.raises(gx.errors.ArgumentTypeError, match="is a float, not an integer"):
+    with pytest.raises(gx.errors.ArgumentTypeError, match="is of type float, not an integer"):
         FR.encode([1, 2.5])
     with pytest.raises(gx.errors.ArgumentTypeError, match="expected integers, found float64"):
         FR.encode(np.zeros(3))

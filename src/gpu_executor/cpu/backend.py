@@ -445,19 +445,17 @@ def compute_elements(
 
 @contextlib.contextmanager
 def _name_errors(what: str, arrays: Sequence[Array], keywords: Mapping[str, Any]) -> Iterator[None]:
-    """Raise what a reference raises as a `KernelError` that names the reference. The errors of the
-    kernels' own references pass."""
+    """Add a note to what a reference raises that names the reference and its arrays. The errors of
+    the kernels' own references have none."""
     try:
         yield
-    except (GpuError, MemoryError):
+    except GpuError:
         raise
     except Exception as error:
         shapes = ", ".join(f"{array.dtype.name}{list(array.shape)}" for array in arrays)
         named = f" and the keywords {', '.join(keywords)}" if keywords else ""
-        raise KernelError(
-            f"{what} raised {type(error).__name__}: {error}; it was called with the arrays "
-            f"({shapes}){named}"
-        ) from error
+        error.add_note(f"{what} raised this; it was called with the arrays ({shapes}){named}")
+        raise
 
 
 def find_shape(signature: Signature, reference: Callable[..., Any]) -> dict[str, Any]:
