@@ -128,7 +128,7 @@ def test_text_on_one_line_is_source() -> None:
 
 
 def test_bytes_are_refused() -> None:
-    with pytest.raises(KernelError, match="source_or_path is a bytes"):
+    with pytest.raises(KernelError, match="source_or_path is of type bytes"):
         compile_glsl(PLAIN.encode(), cache_dir=None)  # type: ignore[arg-type]
 
 

@@ -76,7 +76,7 @@ def test_argument_errors_name_the_job(open_webgpu: OpenWebGpu) -> None:
     with pytest.raises(gx.errors.ArgumentTypeError, match="job 1: vector_add_u32 takes 2 arrays"):
         gpu.run_batch(ADD_U32, [good, good[:1]])
     with pytest.raises(
-        gx.errors.ArgumentTypeError, match="job 1: a job is a tuple of arrays, not a nda"
+        gx.errors.ArgumentTypeError, match="job 1: a job is a tuple of arrays, not an ndarray"
     ):
         gpu.run_batch(ADD_U32, [good, good[0]])  # type: ignore[list-item]
     with pytest.raises(gx.errors.ArgumentShapeError, match=r"job 0: .* out 0 has shape"):
