@@ -17,6 +17,7 @@ from gpu_executor.report.charts import (
     ChartLine,
     DataPoint,
     HeatMap,
+    draw_bars,
     draw_heat_maps,
 )
 from gpu_executor.report.contents import (
@@ -34,7 +35,6 @@ from gpu_executor.report.format import (
     format_time,
 )
 from gpu_executor.report.shared_figures import (
-    draw_bar_groups,
     make_line_figure,
     make_stack_figure,
 )
@@ -267,7 +267,7 @@ def show_streams(name: str, title: str, given: Measurements, _run: BenchmarkRun)
         "directions at once, without a kernel: "
         f"{format_bandwidth(copies[0]['bytes_in_per_second'])} in and "
         f"{format_bandwidth(copies[0]['bytes_out_per_second'])} out.",
-        partial(draw_bar_groups, groups, axis, limit=("limit of the copies", both)),
+        partial(draw_bars, groups, axis, limit=("limit of the copies", both)),
         table,
     )
     best = max(streams, key=lambda row: row["of_limit"])
@@ -335,7 +335,7 @@ def show_buckets(name: str, title: str, given: Measurements, _run: BenchmarkRun)
         "no caches: everything is created for every task. one pipeline: one pipeline and one "
         "submission, buffers created for every task. buckets: buffers and bind groups are reused "
         "by size. kernel alone: the dispatches on existing buffers. The lengths are logarithmic.",
-        partial(draw_bar_groups, groups, ChartAxis("time", format_time)),
+        partial(draw_bars, groups, ChartAxis("time", format_time)),
         table,
         [LegendEntry(label, style, bar=True) for label, (_, style) in programs.items()],
     )
@@ -363,7 +363,7 @@ def show_executor(name: str, title: str, given: Measurements, _run: BenchmarkRun
         "executor-calls",
         "A call of 64 elements",
         "GpuExecutor adds futures, retries and several devices to the backend that it runs.",
-        partial(draw_bar_groups, groups, ChartAxis("time", format_time, log=False)),
+        partial(draw_bars, groups, ChartAxis("time", format_time, log=False)),
         ValueTable(
             ["what", "measured"],
             [

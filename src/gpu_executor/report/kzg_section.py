@@ -13,6 +13,7 @@ from gpu_executor.report.charts import (
     ChartBar,
     ChartLine,
     DataPoint,
+    draw_bars,
 )
 from gpu_executor.report.contents import (
     Figure,
@@ -25,7 +26,6 @@ from gpu_executor.report.format import (
     format_time,
 )
 from gpu_executor.report.shared_figures import (
-    draw_bar_groups,
     make_line_figure,
     make_stack_figure,
 )
@@ -75,7 +75,7 @@ def _compare_functions(rows: Sequence[Mapping[str, Any]], blobs: int) -> Figure:
         f"KZG functions for {blobs} blob{'s' if blobs > 1 else ''}",
         "ckzg on one thread: one blob; on all cores: the batch, with a process for each core. "
         "The lengths are logarithmic.",
-        partial(draw_bar_groups, groups, ChartAxis("time", format_time)),
+        partial(draw_bars, groups, ChartAxis("time", format_time)),
         _make_kzg_table(rows),
         [LegendEntry(label, style, bar=True) for label, (_, style) in columns.items()],
     )

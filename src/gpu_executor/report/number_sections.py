@@ -14,6 +14,7 @@ from gpu_executor.report.charts import (
     ChartLine,
     Dash,
     DataPoint,
+    draw_bars,
     draw_lines,
 )
 from gpu_executor.report.contents import (
@@ -33,7 +34,6 @@ from gpu_executor.report.format import (
     round_digits,
 )
 from gpu_executor.report.shared_figures import (
-    draw_bar_groups,
     make_line_figure,
     make_stack_figure,
 )
@@ -82,7 +82,7 @@ def show_fields(name: str, title: str, given: Measurements, run: BenchmarkRun) -
         "Memory bandwidth of field operations",
         "Bytes read and written in device memory. An operation that reaches the copy's rate is "
         "limited by memory; a slower one is limited by arithmetic.",
-        partial(draw_bar_groups, groups, ChartAxis("bandwidth", format_bandwidth, log=False)),
+        partial(draw_bars, groups, ChartAxis("bandwidth", format_bandwidth, log=False)),
         table,
         [
             *(LegendEntry(operation, style, bar=True) for operation, style in operations.items()),
@@ -232,7 +232,7 @@ def show_transforms(name: str, title: str, given: Measurements, run: BenchmarkRu
                 "transforms-beside-others",
                 "The same transforms by packages on the CPU",
                 "From array to array, with equal results. The lengths are logarithmic.",
-                partial(draw_bar_groups, groups, ChartAxis("time", format_time)),
+                partial(draw_bars, groups, ChartAxis("time", format_time)),
                 ValueTable(
                     ["package", "work", "its time", "our time", "speed-up"],
                     [
@@ -373,9 +373,7 @@ def _compare_bounds(curves: Sequence[Mapping[str, Any]]) -> list[Figure]:
             "Mixed additions per second while points are added to buckets. The bound is the rate "
             "of products in registers, divided by the 10 products and squares of an addition (30 "
             "over an extension of degree 2).",
-            partial(
-                draw_bar_groups, groups, ChartAxis("additions per second", format_rate, log=False)
-            ),
+            partial(draw_bars, groups, ChartAxis("additions per second", format_rate, log=False)),
             table,
             [LegendEntry("measured", 2, bar=True), LegendEntry("bound", 6, bar=True)],
         )

@@ -8,10 +8,9 @@ from typing import Any
 
 from gpu_executor.bench.peers import OWN
 from gpu_executor.bench.results import BenchmarkRun
-from gpu_executor.report.charts import BarGroup, ChartAxis, ChartBar
+from gpu_executor.report.charts import BarGroup, ChartAxis, ChartBar, draw_bars
 from gpu_executor.report.contents import Figure, Measurements, ReportSection, ValueTable
 from gpu_executor.report.format import format_count, format_rate, format_ratio, format_time
-from gpu_executor.report.shared_figures import draw_bar_groups
 
 OPERATIONS = {
     "sum": ("Sums of 32-bit integers", "element"),
@@ -99,7 +98,7 @@ def _draw_packages(rows: Sequence[Mapping[str, Any]], key: str) -> partial[str]:
         BarGroup(row["package"], [ChartBar(row["package"], row[key], int(row["package"] == OWN))])
         for row in sorted(rows, key=lambda row: row[key])
     ]
-    return partial(draw_bar_groups, groups, ChartAxis("time", format_time))
+    return partial(draw_bars, groups, ChartAxis("time", format_time))
 
 
 def _show_first_calls(packages: Sequence[Mapping[str, Any]]) -> Figure:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpu_executor.report.charts import (
-    BarGroup,
     ChartAxis,
     ChartLine,
     DataPoint,
-    draw_bars,
     draw_lines,
     draw_stacks,
 )
@@ -61,16 +59,6 @@ def _write_point(point: DataPoint | None, axis: ChartAxis) -> str:
     if point.low is None or point.high is None:
         return axis.format(point.y)
     return f"{axis.format(point.y)} ({axis.format(point.low)} to {axis.format(point.high)})"
-
-
-def draw_bar_groups(
-    groups: Sequence[BarGroup],
-    axis: ChartAxis,
-    width: int,
-    label: str,
-    limit: tuple[str, float] | None = None,
-) -> str:
-    return draw_bars(groups, axis, width, label, limit)
 
 
 def make_stack_figure(
