@@ -59,20 +59,31 @@ def test_shared_memory_of_no_declared_size_is_refused(
         gpu.run(sums, np.ones(64, np.uint32))
 
 
+GROUP_OF_EACH = """
+#version 450
+layout(local_size_x_id = 0) in;
+layout(binding = 0) readonly buffer X { uint x[]; };
+layout(binding = 1) writeonly buffer Y { uint y[]; };
+void main() {
+    uint i = gl_GlobalInvocationID.x;
+    if (i < x.length()) y[i] = GROUP;
+}
+"""
+
+
 def test_results_by_work_group_have_the_declared_size(gpu: gx.PersistentVulkanBackend) -> None:
-    index = gx.Kernel.from_glsl(
-        """
-        #version 450
-        layout(local_size_x_id = 0) in;
-        layout(binding = 0) readonly buffer X { uint x[]; };
-        layout(binding = 1) writeonly buffer Y { uint y[]; };
-        void main() {
-            uint i = gl_GlobalInvocationID.x;
-            if (i < x.length()) y[i] = gl_WorkGroupID.x;
-        }
-        """,
-        work_group=128,
-    )
+    kernel = gx.Kernel.from_glsl(GROUP_OF_EACH.replace("GROUP", "gl_WorkGroupID.x"), work_group=128)
     for count in (1000, 32_768):
-        found = gpu.run(index, np.zeros(count, np.uint32))
+        found = gpu.run(kernel, np.zeros(count, np.uint32))
         np.testing.assert_array_equal(found, np.arange(count) // 128)
+
+
+@pytest.mark.parametrize(
+    "group", ["gl_WorkGroupID.x", "gl_LocalInvocationID.x", "gl_LocalInvocationIndex"]
+)
+def test_results_by_work_groups_of_no_declared_size_are_refused(
+    gpu: gx.PersistentVulkanBackend, group: str
+) -> None:
+    kernel = gx.Kernel.from_glsl(GROUP_OF_EACH.replace("GROUP", group))
+    with pytest.raises(KernelError, match="use their number in it, and nothing says how many"):
+        gpu.run(kernel, np.ones(64, np.uint32))

@@ -41,7 +41,7 @@ def choose_work_groups(
         )
     if spec_id is None or spec_id in dict(kernel.constants):
         reasons.append(f"work-group: {size}, fixed by the kernel")
-    elif kernel.grid is not None or shares_work(kernel) or declares_size(kernel):
+    elif kernel.grid is not None or depends_on_size(kernel) or declares_size(kernel):
         size = _get_declared_size(kernel, size)
         reasons.append(f"work-group: {size}, declared by the kernel")
     else:
@@ -50,27 +50,33 @@ def choose_work_groups(
     return size, choose_elements_per_invocation(kernel, count, device)
 
 
-def shares_work(kernel: Kernel) -> bool:
-    """Whether invocations of a work-group work together, so that its size may change results."""
-    return kernel.interface.has_shared_memory or kernel.interface.has_barriers
+def depends_on_size(kernel: Kernel) -> bool:
+    """Whether results may depend on the work-group size: invocations share memory, wait for each
+    other, or read their places in work-groups."""
+    interface = kernel.interface
+    shares = interface.has_shared_memory or interface.has_barriers
+    return shares or (interface.uses_group_ids and not _is_tuned(kernel))
 
 
 def declares_size(kernel: Kernel) -> bool:
-    """Whether `work_group` is the size of every work-group. Where output i depends on inputs i
-    alone, or the plan chooses the elements of an invocation, no result depends on the size, and
-    `work_group` is a preference for large calls."""
-    tuned = kernel.split == "elements" or kernel.per_invocation is not None
-    return kernel.work_group is not None and not tuned
+    """Whether `work_group` is the size of every work-group, not a preference for large calls."""
+    return kernel.work_group is not None and not _is_tuned(kernel)
+
+
+def _is_tuned(kernel: Kernel) -> bool:
+    """Whether the declaration says that no result depends on the work-group size: output i depends
+    on inputs i alone, or the plan chooses the elements of an invocation."""
+    return kernel.split == "elements" or kernel.per_invocation is not None
 
 
 def _get_declared_size(kernel: Kernel, default: int) -> int:
     """The size along x of a kernel whose results depend on it: `work_group`, or what the code
     has."""
-    if kernel.work_group is None and default == 1 and shares_work(kernel):
+    if kernel.work_group is None and default == 1 and depends_on_size(kernel):
         raise KernelError(
-            f"kernel {kernel.name!r}: the invocations of a work-group share memory or wait for "
-            "each other, and nothing says how many they are: give work_group=64, or write "
-            "layout(local_size_x = 64) in;"
+            f"kernel {kernel.name!r}: the invocations of a work-group share memory, wait for each "
+            "other or use their number in it, and nothing says how many they are: give "
+            "work_group=64, or write layout(local_size_x = 64) in;"
         )
     return kernel.work_group or default
 

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass, field, replace
 
 from gpu_executor.errors import SpirvError
-from gpu_executor.spirv.access import read_uses
+from gpu_executor.spirv.access import CodeUses, read_uses
 from gpu_executor.spirv.blocks import StorageBlock, UniformBlock, read_blocks
 from gpu_executor.spirv.constants import (
     SpecConstant,
@@ -60,6 +60,7 @@ _MODEL_NAMES = {
 _GL_COMPUTE = 5  # Spec, "Execution Model"
 _LOCAL_SIZE, _LOCAL_SIZE_ID = 17, 38  # Spec, "Execution Mode"
 _WORKGROUP_SIZE = 25  # Spec, "BuiltIn"
+_GROUP_IDS = frozenset((26, 27, 29, 40))  # WorkgroupId, LocalInvocationId and -Index, SubgroupId
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ class ShaderInterface:
     arrays of structs and references to buffers."""
     has_barriers: bool = False  # whether the code waits for other invocations (OpControlBarrier)
     shared_memory: SharedMemory = field(default_factory=SharedMemory)
+    uses_group_ids: bool = False
+    """Whether the code reads the number of a work-group or of an invocation in its work-group."""
 
     @property
     def has_shared_memory(self) -> bool:
@@ -143,6 +146,7 @@ def read_interface(code: bytes) -> ShaderInterface:
         unusable_members=blocks.unusable_members,
         has_barriers=uses.has_barriers,
         shared_memory=read_shared_memory(module, uses),
+        uses_group_ids=_uses_group_ids(module, uses),
     )
 
 
@@ -180,7 +184,14 @@ def _decode_string(words: tuple[int, ...]) -> str:
     return text
 
 
-# --- work-group size ---
+# --- work-groups ---
+
+
+def _uses_group_ids(module: Module, uses: CodeUses) -> bool:
+    return any(
+        decorations.get(BUILT_IN) in _GROUP_IDS and uses.mentions(target)
+        for (target, _), decorations in module.decorations.items()
+    )
 
 
 def _has_size_by_id(module: Module, entry: int) -> bool:
