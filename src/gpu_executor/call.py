@@ -13,7 +13,7 @@ import itertools
 import math
 import operator
 import struct
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Number
 from typing import Any
@@ -126,7 +126,8 @@ class Signature:
     def _compute_grid(self, arrays: Sequence[AnyArray], params: Any) -> Grid:
         assert callable(self.kernel.grid)
         keywords = self.parameters.as_keywords(params)
-        grid = self.kernel.grid(*(array.shape for array in arrays), params=keywords)
+        shapes = [array.shape for array in arrays]
+        grid = _call_rule(self.kernel, "grid", self.kernel.grid, shapes, params=keywords)
         return parse_grid(self.kernel.name, grid)
 
 
@@ -249,7 +250,7 @@ def check(
         shape_words,
         _compute_static_grid(kernel, shapes),
         count if kernel.split == "elements" else max(operand.count for operand in operands),
-        0 if kernel.scratch is None else 4 * kernel.scratch(*shapes),
+        4 * _count_scratch_words(kernel, shapes),
     )
 
 
@@ -265,14 +266,16 @@ def _compute_static_grid(kernel: Kernel, shapes: Sequence[Shape]) -> Grid | None
     """The work-groups, where the shapes alone determine them."""
     if kernel.grid is None or kernel.grid_takes_params:
         return None
-    grid = kernel.grid(*shapes) if callable(kernel.grid) else kernel.grid
+    grid = kernel.grid
+    if callable(grid):
+        grid = _call_rule(kernel, "grid", grid, shapes)
     return parse_grid(kernel.name, grid)
 
 
 def _pack_shape_words(kernel: Kernel, shapes: Sequence[Shape]) -> bytes:
     if kernel.push_of is None:
         return b""
-    words = _parse_shape_words(kernel, kernel.push_of(*shapes))
+    words = _parse_shape_words(kernel, _call_rule(kernel, "push_of", kernel.push_of, shapes))
     packed = struct.pack(f"<{len(words)}I", *words)
     room = kernel.interface.push_constant_bytes - len(kernel.push) - (4 if kernel.count else 0)
     if kernel.spirv and len(packed) > room:
@@ -281,6 +284,30 @@ def _pack_shape_words(kernel: Kernel, shapes: Sequence[Shape]) -> bytes:
             f"{room // 4} after the element count and push"
         )
     return packed
+
+
+def _count_scratch_words(kernel: Kernel, shapes: Sequence[Shape]) -> int:
+    if kernel.scratch is None:
+        return 0
+    words: int = _call_rule(kernel, "scratch", kernel.scratch, shapes)
+    return words
+
+
+def _call_rule(
+    kernel: Kernel, name: str, rule: Callable[..., Any], shapes: Sequence[Shape], **keywords: Any
+) -> Any:
+    """Call a function of the kernel's declaration on the shapes of the passed arrays. What it
+    raises becomes a `KernelError` that names the function; errors of the package pass."""
+    try:
+        return rule(*shapes, **keywords)
+    except (GpuError, MemoryError):
+        raise
+    except Exception as error:
+        given = ", ".join(map(str, shapes)) + "".join(f", {key}=..." for key in keywords)
+        raise KernelError(
+            f"kernel {kernel.name!r}: its function {name} raised {type(error).__name__}: {error}; "
+            f"it was called with the shapes of the passed arrays: {name}({given})"
+        ) from error
 
 
 def _parse_shape_words(kernel: Kernel, returned: Any) -> list[int]:
@@ -487,7 +514,9 @@ def _derive_outputs(
             "their own"
         )
     if rule is not None and outputs:
-        returned = rule(*(array.shape for array in arrays)) if callable(rule) else rule
+        returned = rule
+        if callable(rule):
+            returned = _call_rule(kernel, "out_shape", rule, [array.shape for array in arrays])
         shapes = _parse_out_shape(kernel, outputs, returned)
     elif inputs or all(argument.length is not None for argument in outputs):
         leading = _get_leading_shape(arrays[0], inputs[0].type) if inputs else ()

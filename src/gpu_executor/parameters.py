@@ -86,6 +86,10 @@ class ParameterValues(NamedTuple):
 
 
 NO_VALUES = ParameterValues()
+_COUNT_ADVICE = (
+    "the number of elements, which every call sets; make the kernel with count=False if it is a "
+    "parameter"
+)
 
 
 class ParameterLayout:
@@ -195,10 +199,7 @@ class ParameterLayout:
             if unknown:
                 advice = self._describe_all()
                 if unknown[0] == self._count_name:
-                    advice = (
-                        "it is the number of elements, which every call sets; make the kernel with "
-                        "count=False if it is a parameter"
-                    )
+                    advice = f"it is {_COUNT_ADVICE}"
                 raise ArgumentTypeError(f"{self._kernel_name}: {what} has {unknown[0]!r}; {advice}")
             return {self._positions[name]: value for name, value in params.items()}
         if not isinstance(params, tuple):
@@ -207,8 +208,11 @@ class ParameterLayout:
                 "name or a tuple by position (a list is one entry per job of a batch)"
             )
         if len(params) > len(self._members):
+            advice = self._describe_all()
+            if self._count_name:
+                advice += f"; {self._count_name!r} is {_COUNT_ADVICE}"
             raise ArgumentTypeError(
-                f"{self._kernel_name}: {what} has {len(params)} values; {self._describe_all()}"
+                f"{self._kernel_name}: {what} has {len(params)} values; {advice}"
             )
         return dict(enumerate(params))
 
