@@ -254,6 +254,17 @@ def test_out_shape_gets_the_shapes_of_the_inputs() -> None:
     assert list_shapes(call) == [(6,), (15,), (10,)]
 
 
+@pytest.mark.parametrize("name", ["out_shape", "grid", "push_of"])
+def test_errors_of_declared_functions_name_the_function(name: str) -> None:
+    function: dict[str, Any] = {name: lambda a, b: a[7]}
+    kernel = declare(split="whole", **function)
+    words = f"kernel 'k': its function {name} raised IndexError: tuple index out of range"
+    given = rf"it was called with the shapes of the passed arrays: {name}\(\(2, 3\), \(6,\)\)"
+    with pytest.raises(KernelError, match=f"{words}; {given}") as raised:
+        make_call(kernel, uints(2, 3), uints(6))
+    assert isinstance(raised.value.__cause__, IndexError)
+
+
 def test_out_shape_gives_one_shape_for_each_output() -> None:
     kernel = declare_whole(lambda shape: [shape, (2, 6)], outputs=2, dtypes=["u4", "f4", LIMBS])
     first, second = make_call(kernel, uints(3, 4)).result()
