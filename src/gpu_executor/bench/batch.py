@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -15,7 +14,12 @@ from typing import Any
 from gpu_executor.bench.additions import check_sums
 from gpu_executor.bench.random_elements import tile_elements
 from gpu_executor.bench.sampled import Sampled
-from gpu_executor.bench.timing import compute_medians, time_interleaved
+from gpu_executor.bench.timing import (
+    TimingBudget,
+    compute_medians,
+    time_interleaved,
+    warm_up_device,
+)
 from gpu_executor.call import Array, Call
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernels import load
@@ -35,7 +39,7 @@ MAX_CPU_ELEMENTS = 1 << 20
 """The largest number of elements in a batch on a software device, unless all sizes are
 requested."""
 ROW_SECONDS = 2.0
-WARM_UP_SECONDS = 0.5
+WARM_UP = TimingBudget(warm_up=0.5)
 MIN_ROUNDS, MAX_ROUNDS = 9, 300
 
 ORIGINAL_SPEED_UPS = {
@@ -197,9 +201,7 @@ def measure_hot_path(gpu: PersistentVulkanBackend) -> list[HotPath]:
 def _warm_up(gpu: PersistentVulkanBackend) -> None:
     """Run kernels until the GPU reaches its full clock: an idle GPU runs at a fraction of it."""
     kernel, a = load("bls12_381_fq_add"), gpu.to_device(tile_elements(BLS12_381_FQ, SIZES[-1], 0))
-    end = time.perf_counter() + WARM_UP_SECONDS
-    while time.perf_counter() < end:
-        gpu.run(kernel, a, a, keep=True)
+    warm_up_device(gpu, lambda: gpu.run(kernel, a, a, keep=True), WARM_UP)
 
 
 def _measure_size(

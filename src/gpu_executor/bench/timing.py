@@ -141,7 +141,7 @@ def time_resident(
     In a round each function is called many times in a row, and only the last call is waited for.
     `warm_up` keeps the device busy before; by default the first function does.
     """
-    _warm_up(gpu, warm_up or functions[0], budget)
+    warm_up_device(gpu, warm_up or functions[0], budget)
     counts = [_count_calls_per_round(gpu, function, budget) for function in functions]
     rounds: list[list[float]] = []
     end = time.perf_counter() + budget.per_function * len(functions)
@@ -157,7 +157,12 @@ def time_resident(
     return compute_medians(rounds)
 
 
-def _warm_up(gpu: PersistentVulkanBackend, function: Function, budget: TimingBudget) -> None:
+def warm_up_device(gpu: PersistentVulkanBackend, function: Function, budget: TimingBudget) -> None:
+    """Call the function until the budget's `warm_up` has passed, and wait for the device after each
+    round of calls.
+
+    Without the waits, submissions would queue up for many times as long on a slow device.
+    """
     end = time.perf_counter() + budget.warm_up
     count = 1
     while time.perf_counter() < end:
