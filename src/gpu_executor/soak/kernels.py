@@ -78,6 +78,7 @@ def histogram_kernel() -> Kernel:
         access=("in", "out"),
         out_shape=(BINS,),
         name="histogram_u32",
+        work_group=64,
         reference=_count,
         reference_at=_count_at,
         wgsl=_render(
