@@ -22,10 +22,12 @@ from gpu_executor.bench import (
     stream,
     suite,
 )
-from gpu_executor.bench.timing import time_function
+from gpu_executor.bench.timing import TimingBudget, time_function
 from gpu_executor.call import Array
 from gpu_executor.cli import bench_stream
 from gpu_executor.cli.main import commands, main
+from gpu_executor.soak import load_generator, runner
+from gpu_executor.soak.runner import ExecutorConfig
 from gpu_executor.telemetry.stages import STAGES
 from gpu_executor.vulkan import session
 from gpu_executor.vulkan.batch import Job
@@ -171,12 +173,24 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overhead, "MAX_ROUNDS", 5)
     monkeypatch.setattr(overhead, "GPU_SIZES", (1 << 12, 1 << 8, 4))
     monkeypatch.setattr(overhead, "CPU_SIZES", (1 << 8, 1 << 6, 4))
+    monkeypatch.setattr(overhead, "ROUND_SECONDS", 0)
     monkeypatch.setattr(first_call, "PROCESSES", 1)
     monkeypatch.setattr(batch, "SIZES", (256, 1 << 14))
+    monkeypatch.setattr(batch, "WARM_UP", TimingBudget(warm_up=0))
+    monkeypatch.setattr(batch, "MIN_ROUNDS", 3)
+    monkeypatch.setattr(batch, "CPU_TIMELINE_ELEMENTS", 256)
     monkeypatch.setattr(batch, "JOBS", (2, 3))
     monkeypatch.setattr(batch, "ROW_SECONDS", 0)
     monkeypatch.setattr(batch, "HOT_PATH_ROUNDS", 10)
     monkeypatch.setattr(stream, "ROUNDS", 2)
+    monkeypatch.setattr(suite, "QUICK_SIZES", (64, 100))
+    monkeypatch.setattr(suite, "QUICK_SECONDS", 0)
+    monkeypatch.setattr(suite, "QUICK_BATCH_SIZES", (256,))
+    monkeypatch.setattr(suite, "QUICK_JOBS", (2,))
+    monkeypatch.setattr(suite, "QUICK_STREAM", (1_000, 2))
+    monkeypatch.setattr(runner, "MIN_PHASES", 2)
+    monkeypatch.setattr(runner, "EXECUTOR_CONFIGS", (ExecutorConfig("cpu"),))
+    monkeypatch.setattr(load_generator, "FIELD_OPERATIONS_SHARE", 0.0)
 
 
 @pytest.mark.slow
@@ -246,6 +260,7 @@ def test_bench_batch_measures_every_size_in_every_mode(tmp_path: Path) -> None:
         assert min(each["start_us"], each["finish_us"]) > 0
 
 
+@pytest.mark.usefixtures("quick")
 def test_bench_batch_takes_ratios_within_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     # The machine becomes four times slower within the second of three rounds.
     rounds = [[2.0, 1.0, 1.25], [2.0, 1.0, 5.0], [8.0, 4.0, 5.0]]
@@ -331,7 +346,7 @@ def test_a_json_file_that_cannot_be_written_is_refused_before_the_run(
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("command", ["bench stream --elements 500", "soak --minutes 0.02"])
+@pytest.mark.parametrize("command", ["bench stream --elements 500", "soak --minutes 0.001"])
 def test_figures_that_cannot_be_written_are_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
@@ -384,10 +399,9 @@ def test_calibrate_says_where_nothing_was_saved(
 def test_demo_shows_devices_checks_and_a_comparison_and_writes_a_page(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(suite, "QUICK_SIZES", (64, 100))
-    monkeypatch.setattr(suite, "QUICK_SECONDS", 0.01)
-    monkeypatch.setattr(suite, "QUICK_BATCH_SIZES", (256,))
-    monkeypatch.setattr(suite, "QUICK_STREAM", (1_000, 2))
+    # Neither the table nor the page has them, and the command `bench persistent` measures them.
+    monkeypatch.setattr(overhead, "measure_kernel_rates", lambda _settings: iter(()))
+    monkeypatch.setattr(first_call, "measure_first_calls", lambda _pairs: None)
     page = tmp_path / "demo.html"
     shown = run("demo", "-o", str(page))
     assert shown.exit_code == 0, shown.output

@@ -49,9 +49,10 @@ def make_rng(seed: int = 1) -> np.random.Generator:
 
 
 @pytest.mark.slow
-def test_a_short_run_passes(tmp_path: Path) -> None:
+def test_a_short_run_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(runner, "MIN_PHASES", 4)
     file = tmp_path / "soak.json"
-    options = ["--minutes", "0.05", "--faults", "600", "--seed", "7", "--json", str(file)]
+    options = ["--minutes", "0.03", "--faults", "600", "--seed", "7", "--json", str(file)]
     shown = CliRunner().invoke(commands, ["soak", *options])
     assert shown.exit_code == 0, shown.output
     assert "seed 7" in shown.output
@@ -265,11 +266,11 @@ def test_a_thread_that_does_not_return_ends_the_run(
     assert "in wait" in capfd.readouterr().err
 
 
-@pytest.mark.slow
 def test_an_absent_backend_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     configs = (ExecutorConfig("cpu"), ExecutorConfig("vulkan", [99]))
     monkeypatch.setattr(runner, "EXECUTOR_CONFIGS", configs)
+    monkeypatch.setattr(runner, "MIN_PHASES", 2)
     monkeypatch.setattr(load_generator, "FIELD_OPERATIONS_SHARE", 0.0)
-    report = soak(0.005, 1)
+    report = soak(0.001, 1)
     assert report.passed and len(report.executors) == 1
     assert "no device matches 99" in report.absent[0]
