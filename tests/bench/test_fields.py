@@ -431,9 +431,7 @@ def test_the_command_for_transforms_prints_tables_and_writes_json(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, transform_rows: list[TransformRow]
 ) -> None:
     others = [dataclasses.replace(row, field="another") for row in transform_rows]
-    monkeypatch.setattr(
-        transforms, "measure_transforms", lambda *_: iter([others, transform_rows])
-    )
+    monkeypatch.setattr(transforms, "measure_transforms", lambda *_: iter([others, transform_rows]))
     file = tmp_path / "ntt.json"
     shown = run("bench", "ntt", "--largest", "12", "--json", str(file))
     assert shown.exit_code == 0, shown.output
