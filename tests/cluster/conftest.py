@@ -9,6 +9,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import gpu_executor as gx
+from gpu_executor.cluster.nodes import list_alive_nodes
 from tests.conftest import ValidationMessages
 from tests.support.ray_cluster import HEAD_OPTIONS, NODE_OPTIONS, RayExecutor
 
@@ -26,6 +27,19 @@ def two_nodes(validation_messages: ValidationMessages) -> Iterator[Cluster]:
     yield cluster
     ray.shutdown()
     cluster.shutdown()
+
+
+@pytest.fixture
+def one_node(two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors find only the caller's node, for tests of which one actor is enough: an actor's
+    process takes more than a second of CPU time to start."""
+    here = ray.get_runtime_context().get_node_id()
+
+    def list_this_node() -> dict[str, str]:
+        return {here: list_alive_nodes()[here]}
+
+    for module in ("nodes", "node_watcher"):
+        monkeypatch.setattr(f"gpu_executor.cluster.{module}.list_alive_nodes", list_this_node)
 
 
 @pytest.fixture(scope="package")

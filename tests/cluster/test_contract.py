@@ -177,7 +177,7 @@ def test_scalars_and_lists_become_arrays(vulkan_executor: RayExecutor) -> None:
         vulkan_executor.run(SCALE, [-1], params=(2,))
 
 
-def test_kernels_travel_with_their_functions(vulkan_executor: RayExecutor) -> None:
+def test_kernels_travel_with_their_functions(vulkan_executor: RayExecutor, one_node: None) -> None:
     """The lambdas refer to a variable of this test."""
     size = 64
     kernel = outer(

@@ -1,4 +1,5 @@
-"""RayExecutor when actors, devices and nodes fail while they have jobs."""
+"""RayExecutor when actors and devices fail while they have jobs. A node is lost in
+test_node_watcher.py."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ import dataclasses
 import functools
 import os
 import signal
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import ray
-from ray.cluster_utils import Cluster
 
 import gpu_executor as gx
 from gpu_executor.errors import NoDeviceError, WrongResultError
@@ -26,7 +25,6 @@ from tests.support.ray_cluster import (
     TIMEOUT_SECONDS,
     Array,
     RayExecutor,
-    add_third_node,
     count_deaths,
     make_kernel,
     make_pair,
@@ -125,23 +123,8 @@ def test_a_device_with_a_wrong_result_is_replaced(
     assert count_deaths(cpu_executor) == before + 1
 
 
-def test_results_are_complete_when_a_node_is_lost(two_nodes: Cluster) -> None:
-    def add(a: Array, b: Array) -> Array:
-        time.sleep(0.02)
-        return a + b
-
-    kernel, jobs = make_kernel(add), word_jobs(*[LARGE] * 60)
-    with add_third_node(two_nodes) as node, gx.cluster.RayExecutor("cpu") as executor:
-        assert len(wait_for_pids(executor)) == 3
-        futures = [executor.submit(kernel, *job) for job in jobs]
-        two_nodes.remove_node(node, allow_graceful=False)
-        check_sums([future.result(TIMEOUT_SECONDS) for future in futures], jobs)
-        wait_until(lambda: any(actor.quarantined for actor in executor.stats().actors))
-        check_sums(executor.run_batch(ADD_U32, jobs), jobs)
-
-
 def test_jobs_fail_with_the_reason_when_no_device_is_left(
-    two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch
+    one_node: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpu_executor.cluster.dispatcher.MAX_FAILED_OPENS", 1)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ray.cluster_utils import Cluster
 
 import gpu_executor as gx
 from gpu_executor.errors import (
@@ -106,7 +105,7 @@ def test_what_a_cluster_cannot_do_names_the_backends_that_can(cpu_executor: RayE
         cpu_executor.run(ADD, cpu.to_device(a), b)
 
 
-def test_close_shuts_down(two_nodes: Cluster) -> None:
+def test_close_shuts_down(one_node: None) -> None:
     executor = gx.cluster.RayExecutor("cpu")
     future = executor.submit(ADD, *words(3))
     executor.close()

@@ -32,8 +32,9 @@ from gpu_executor.cluster.nodes import (
     request_candidates,
 )
 from gpu_executor.errors import QueueFullError
-from tests.support.jobs import ADD_U32, check_sums
+from tests.support.jobs import ADD_U32, check_sums, word_jobs
 from tests.support.ray_cluster import (
+    LARGE,
     TIMEOUT_SECONDS,
     Array,
     RayExecutor,
@@ -108,16 +109,21 @@ def count_answered(executor: RayExecutor) -> list[int]:
 # --- jobs on new nodes ---
 
 
-def test_a_node_joins_and_leaves_during_a_map(two_nodes: Cluster, tmp_path: Path) -> None:
-    jobs = [make_pair(number) for number in range(60)]
+def test_a_node_joins_during_a_map_and_is_lost_while_it_has_jobs(
+    two_nodes: Cluster, tmp_path: Path
+) -> None:
+    kernel, jobs = make_gated_kernel(tmp_path), [make_pair(number) for number in range(60)]
+    large = word_jobs(*[LARGE] * 9)
     with gx.cluster.RayExecutor("cpu") as executor, open_gate_at_exit(tmp_path):
-        results = executor.map(make_gated_kernel(tmp_path), *zip(*jobs, strict=True))
-        wait_until(lambda: all(actor.in_flight for actor in executor.stats().actors))
-        with add_third_node(two_nodes):
+
+        def count_in_flight() -> list[int]:
+            return [actor.in_flight for actor in executor.stats().actors]
+
+        results = executor.map(kernel, *zip(*jobs, strict=True))
+        wait_until(lambda: all(count_in_flight()))
+        with add_third_node(two_nodes) as node:
             # The first two actors are blocked until the new actor has some of the waiting jobs.
-            wait_until(
-                lambda: [actor.in_flight > 0 for actor in executor.stats().actors] == [True] * 3
-            )
+            wait_until(lambda: len(count_in_flight()) == 3 and all(count_in_flight()))
             (tmp_path / "open").touch()
             check_sums(list(results), jobs)
             stats = executor.stats()
@@ -131,66 +137,54 @@ def test_a_node_joins_and_leaves_during_a_map(two_nodes: Cluster, tmp_path: Path
             assert stats.actors[2].answered > 0
             assert (stats.resent, stats.unanswered) == (0, 0)
             assert str(stats).count("joined later") == 1
-        check_sums(executor.run_batch(ADD_U32, jobs), jobs)
+            (tmp_path / "open").unlink()
+            futures = [executor.submit(kernel, *job) for job in large]
+            wait_until(lambda: count_in_flight() == [2, 2, 2])
+            two_nodes.remove_node(node, allow_graceful=False)
+            (tmp_path / "open").touch()
+            check_sums([future.result(TIMEOUT_SECONDS) for future in futures], large)
+            assert executor.stats().resent == 2
+            assert sum(count_answered(executor)) == 69
         wait_until(lambda: executor.stats().actors[2].quarantined is not None)
         check_sums(executor.run_batch(ADD_U32, jobs), jobs)
         assert [actor.quarantined for actor in executor.stats().actors[:2]] == [None, None]
 
 
-def test_a_new_node_raises_the_in_flight_limit(
+def test_a_new_node_gets_as_many_actors_as_the_others_and_raises_the_in_flight_limit(
     open_on_first_node: OpenOnFirstNode, tmp_path: Path
 ) -> None:
-    """Nodes are listed although no call waits in the dispatcher: the actor has its full share."""
-    kernel = make_gated_kernel(tmp_path)
-    with open_on_first_node(in_flight=2, when_full="raise") as executor:
-        futures = [executor.submit(kernel, *make_pair(number)) for number in range(2)]
-        with pytest.raises(QueueFullError, match="limit of 2 calls"):
-            executor.submit(kernel, *make_pair(2))
-        wait_until(lambda: len(executor.stats().actors) == 2)
-        futures += [executor.submit(kernel, *make_pair(number)) for number in range(2, 4)]
-        with pytest.raises(QueueFullError, match="limit of 4 calls"):
-            executor.submit(kernel, *make_pair(4))
-        wait_until(lambda: [actor.in_flight for actor in executor.stats().actors] == [2, 2])
-        (tmp_path / "open").touch()
-        results = [future.result(TIMEOUT_SECONDS) for future in futures]
-        check_sums(results, [make_pair(number) for number in range(4)])
-
-
-def test_map_reads_further_ahead_after_a_node_joined(
-    open_on_first_node: OpenOnFirstNode, tmp_path: Path
-) -> None:
-    read: list[int] = []
+    """Nodes are listed although no call waits in the dispatcher: the actor has its full share.
+    `map` reads as many calls ahead as may be in flight."""
+    kernel, read = make_gated_kernel(tmp_path), list[int]()
 
     def endless() -> Iterator[Array]:
         for number in itertools.count():
             read.append(number)
             yield make_pair(number)[0]
 
-    with open_on_first_node(in_flight=3) as executor:
-        results = executor.map(
-            make_gated_kernel(tmp_path), endless(), itertools.repeat(make_pair(0)[1])
-        )
-        wait_until(lambda: len(executor.stats().actors) == 2)
-        assert len(read) == 3
+    with open_on_first_node(devices=2, in_flight=2, when_full="raise") as executor:
+        results = executor.map(kernel, endless(), itertools.repeat(make_pair(0)[1]))
+        with pytest.raises(QueueFullError, match="limit of 2 calls"):
+            executor.submit(kernel, *make_pair(2))
+        wait_until(lambda: len(executor.stats().actors) == 3)
+        # The fixture gave the first node only one actor.
+        assert [actor.joined_later for actor in executor.stats().actors] == [False, True, True]
+        assert len(set(wait_for_pids(executor))) == 3
+        assert len(read) == 2
+        futures = [executor.submit(kernel, *make_pair(number)) for number in range(4)]
+        with pytest.raises(QueueFullError, match="limit of 6 calls"):
+            executor.submit(kernel, *make_pair(4))
+        wait_until(lambda: [actor.in_flight for actor in executor.stats().actors] == [2, 2, 2])
         (tmp_path / "open").touch()
+        check_sums(
+            [future.result(TIMEOUT_SECONDS) for future in futures],
+            [make_pair(number) for number in range(4)],
+        )
         check_sums([next(results)], [make_pair(0)])
         assert len(read) == 1 + 6
         check_sums(
             list(itertools.islice(results, 20)), [make_pair(number) for number in range(1, 21)]
         )
-
-
-def test_a_new_node_gets_as_many_actors_as_the_others(
-    open_on_first_node: OpenOnFirstNode, tmp_path: Path
-) -> None:
-    with open_on_first_node(devices=2) as executor:
-        future = executor.submit(make_gated_kernel(tmp_path), *make_pair(1))
-        wait_until(lambda: len(executor.stats().actors) == 3)
-        (tmp_path / "open").touch()
-        check_sums([future.result(TIMEOUT_SECONDS)], [make_pair(1)])
-        assert len(set(wait_for_pids(executor))) == 3
-        # The fixture gave the first node only one actor.
-        assert [actor.joined_later for actor in executor.stats().actors] == [False, True, True]
 
 
 def test_jobs_wait_for_a_new_node_when_no_other_device_is_left(
@@ -281,6 +275,8 @@ def test_a_new_device_that_cannot_be_opened_affects_no_job(
     log: pytest.LogCaptureFixture,
     tmp_path: Path,
 ) -> None:
+    monkeypatch.setattr("gpu_executor.cluster.dispatcher.MAX_FAILED_OPENS", 1)
+
     def place_on_removed_device(*found: Any) -> Sequence[DevicePlacement]:
         return list(map(remove_device, create_placements(*found)))
 
