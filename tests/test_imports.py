@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gpu_executor
-from tests.support.import_statements import list_imports
+from tests.support.statements import list_imports
 
 PACKAGE = "gpu_executor"
 ROOT = Path(gpu_executor.__file__).parent

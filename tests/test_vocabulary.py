@@ -8,10 +8,12 @@ private word for a slot key, `BatchRow` and the row of a matrix are not meant.
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from pathlib import Path
 
 import gpu_executor
+from tests.support.statements import walk_statements
 
 ROOT = Path(gpu_executor.__file__).parent
 
@@ -93,11 +95,12 @@ def modules() -> dict[str, Path]:
     return {name: path for name, path in sorted(found.items()) if name not in ALIASES}
 
 
+@functools.cache
 def classes() -> dict[str, list[str]]:
     """The modules that define a class of each name, also inside of functions and classes."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for module, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in walk_statements(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(module)
     return found
