@@ -64,8 +64,11 @@ def test_memory_with_a_holder_of_any_kind_is_not_found(hold: Callable[[Any], Any
     for _ in range(2 * MAX_PROBES):
         assert pool.find(NBYTES) is None
     del held
-    gc.collect()
-    assert pool.find(NBYTES) is not None
+    found = pool.find(NBYTES)
+    if found is None:  # the holder is part of a reference cycle
+        gc.collect()
+        found = pool.find(NBYTES)
+    assert found is not None
 
 
 def test_found_memory_is_not_found_again_while_it_is_held() -> None:

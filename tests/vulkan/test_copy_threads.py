@@ -49,14 +49,26 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+DTYPES: list[tuple[str, tuple[int, ...]]] = [
+    ("u8", (6,)),
+    ("u4", ()),
+    ("f4", (3, 5)),
+    ("i2", (7,)),
+    ("c16", (2,)),
+]
+
+
 @pytest.mark.parametrize(
-    ("dtype", "columns"), [("u8", (6,)), ("u4", ()), ("f4", (3, 5)), ("i2", (7,)), ("c16", (2,))]
+    ("dtype", "columns", "layout"),
+    [
+        *((*DTYPES[0], layout) for layout in LAYOUTS),
+        *((*each, layout) for each in DTYPES[1:] for layout in ("transposed", "big-endian")),
+    ],
 )
 def test_large_arrays_of_any_dtype_and_layout_are_copied(
-    copiers: CopyThreads, dtype: str, columns: tuple[int, ...], layout: Callable[[Array], Array]
+    copiers: CopyThreads, dtype: str, columns: tuple[int, ...], layout: str
 ) -> None:
-    source = layout(numbers(LARGE, dtype, *columns))
+    source = LAYOUTS[layout](numbers(LARGE, dtype, *columns))
     room = np.zeros((len(source) + 2, *columns), dtype)
     copiers.copy([(room[1:-1], source)])
     np.testing.assert_array_equal(room[1:-1], source)

@@ -40,19 +40,19 @@ def check_idle(gpu: Gpu, minimum: int) -> MemoryUse:
 
 
 @on_both_paths
-def test_the_pool_stays_within_the_budget_over_800_calls_of_random_sizes(
+def test_the_pool_stays_within_the_budget_over_many_calls_of_random_sizes(
     fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
     minimum, most, draw = 16 * MIB, 100_000, np.random.default_rng(1)
     gpu, x = fresh_gpu(idle_memory=minimum), draw.integers(0, 1 << 32, most, np.uint32)
     twice, recycled = 2 * x, 0
-    for count in draw.integers(1, most, 800).tolist():
+    for count in draw.integers(1, most, 250).tolist():
         result = gpu.run(ADD_U32, x[:count], x[:count], device_local=device_local)
         assert np.array_equal(result, twice[:count])
         recycled += result.base is not None
         del result
         assert gpu._session.resources.memory.stats().bytes_held <= minimum
-    assert recycled > 200
+    assert recycled > 60
     use = check_idle(gpu, minimum)
     assert use.idle["results"] > 0 and use.idle["slots"] > 0
     assert set(use.in_use.values()) == {0}
@@ -204,7 +204,7 @@ def test_held_results_keep_their_contents_while_others_come_and_go(fresh_gpu: Op
     gpu, draw = fresh_gpu(idle_memory=SMALL_BUDGET), random.Random(2)
     jobs = word_jobs(*(draw.randrange(1, 3 * RECYCLED) for _ in range(12)))
     held: list[tuple[Any, Any]] = []
-    for number in range(400):
+    for number in range(150):
         some = draw.sample(jobs, draw.choice([1, 1, 1, 3]))
         run = draw.choice([*RUNS.values()])
         held += zip(run(gpu, some), some, strict=True)
@@ -279,11 +279,11 @@ def test_a_repeated_transform_of_numpy_arrays_allocates_no_block(fresh_gpu: Open
     gpu, field = fresh_gpu(idle_memory=SMALL_BUDGET), gx.fields.BABYBEAR
     x = field.from_words(np.arange(1 << 20, dtype=np.uint32), "montgomery")
     made = []
-    for _ in range(5):
+    for _ in range(3):
         values = field.ntt(gpu.to_device(x)).numpy()
         gpu._session.device_memory.stream.wait()
         made.append((gpu.stats().memory.misses, gpu._session.resources.memory.freed_blocks))
-    assert made[1:] == [made[1]] * 4
+    assert made[1] == made[2]
     back = field.intt(gpu.to_device(field.from_words(values, "montgomery")))
     assert np.array_equal(back.numpy(), x.numpy())
 

@@ -339,7 +339,7 @@ def count_buffers(gpu: gx.WgpuExecutor, monkeypatch: pytest.MonkeyPatch) -> Call
     return count
 
 
-def test_thousands_of_small_calls_do_not_leak_buffers(
+def test_hundreds_of_small_calls_do_not_leak_buffers(
     open_webgpu: OpenWebGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = open_webgpu()
@@ -353,7 +353,7 @@ def test_thousands_of_small_calls_do_not_leak_buffers(
 
     many(200)
     before, buffers = gpu.stats(), alive()
-    many(2000)
+    many(600)
     after = gpu.stats()
     assert alive() <= buffers
     assert after.pool.misses == before.pool.misses
