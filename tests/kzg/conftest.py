@@ -12,12 +12,13 @@ import gpu_executor as gx
 from gpu_executor import kzg
 from gpu_executor.curves import BLS12_381_G1, PointArray
 from gpu_executor.fields import FieldArray, eip4844
-from gpu_executor.kzg.setup import TABLE_BYTES_ON_CPU
+from gpu_executor.kzg.setup import TABLE_BYTES_ON_CPU, plan_setup
 from gpu_executor.kzg.setup_file import find_mainnet_setup
 from tests.support.kzg_setups import (
     POINTS_ALONE,
     SetupPair,
     prove_cells,
+    write_broken_points,
     write_known_setup,
 )
 
@@ -32,16 +33,21 @@ def known_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def known(gpu: gx.PersistentVulkanBackend, known_path: Path) -> Iterator[SetupPair]:
-    """The setup with a known secret."""
+    """The setup with a known secret, where a file on disk has not its points."""
+    write_broken_points(known_path, "setup")
     with kzg.load_trusted_setup(str(known_path), 0, gpu=gpu, memory=POINTS_ALONE) as own:
         yield SetupPair(own, ckzg.load_trusted_setup(str(known_path), 0))
 
 
 @pytest.fixture(scope="session")
 def mainnet(gpu: gx.PersistentVulkanBackend) -> Iterator[SetupPair]:
-    """Mainnet's setup, with the tables that it has by default on a software driver."""
+    """Mainnet's setup, with the tables that it has by default on a software driver, where a file on
+    disk has not those of commitments."""
+    path = find_mainnet_setup()
+    plan, _ = plan_setup(gpu.device, TABLE_BYTES_ON_CPU)
+    write_broken_points(path, f"commitments-{plan.tables}x{plan.window_bits}")
     with kzg.load_trusted_setup(gpu=gpu, memory=TABLE_BYTES_ON_CPU) as own:
-        yield SetupPair(own, ckzg.load_trusted_setup(str(find_mainnet_setup()), 0))
+        yield SetupPair(own, ckzg.load_trusted_setup(str(path), 0))
 
 
 class DefinitionProver:

@@ -17,9 +17,13 @@ from gpu_executor.cli import bench_kzg
 from gpu_executor.curves import BLS12_381_G1
 from gpu_executor.kzg.cell_proofs import CellProver
 from gpu_executor.ops.msm import MsmPlan
-from tests.support.kzg_setups import SetupPair
+from tests.support.kzg_setups import SetupPair, make_blob, make_blob_of
 
 ZERO = BLS12_381_G1.infinity((1, 128))
+
+
+def to_row(blob: bytes) -> bench.Bytes:
+    return np.frombuffer(blob, np.uint8).reshape(1, -1)
 
 
 def test_functions_are_timed_beside_ckzg(
@@ -41,8 +45,10 @@ def test_functions_are_timed_beside_ckzg(
 
 
 @pytest.fixture
-def given(mainnet: SetupPair) -> bench.Inputs:
+def given(mainnet: SetupPair, monkeypatch: pytest.MonkeyPatch) -> bench.Inputs:
     """A blob, and its proofs by ckzg."""
+    blob = make_blob_of([0] * 64 + [3, 5])
+    monkeypatch.setattr(bench, "draw_blobs", lambda _count: to_row(blob))
     found = bench.Inputs(mainnet.own, 1)
     _, proofs = ckzg.compute_cells_and_kzg_proofs(bytes(found.blobs[0]), mainnet.ckzg)
     found.proofs = np.frombuffer(b"".join(proofs), np.uint8).reshape(1, 128, 48)
@@ -121,8 +127,11 @@ def test_targets_are_upper_limits(known: SetupPair) -> None:
     assert bench.check_targets(rows, elsewhere) == []
 
 
-def test_every_function_has_arguments_of_ckzg(known: SetupPair) -> None:
+def test_every_function_has_arguments_of_ckzg(
+    known: SetupPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The jobs of ckzg and the calls of this package compute the same."""
+    monkeypatch.setattr(bench, "draw_blobs", lambda _count: to_row(make_blob([5, 70])))
     inputs = bench.Inputs(known.own, 1)
     for function in ("commitments", "blob proofs", "cells"):
         name, arguments = bench._make_job(function, inputs, 0)

@@ -24,12 +24,16 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def run_example(
-    mainnet: SetupPair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    known: SetupPair,
+    definition_prover: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> Callable[..., str]:
-    """Runs a program in this process, on the setup whose pipelines the tests share. Returns what
-    the program prints."""
+    """Runs a program in this process, on the setup with a known secret: it has the quicker proofs
+    of cells. Returns what the program prints."""
     monkeypatch.syspath_prepend(EXAMPLES)
-    monkeypatch.setattr(kzg, "load_trusted_setup", lambda gpu: mainnet.own)
+    monkeypatch.setattr(kzg, "load_trusted_setup", lambda gpu: known.own)
+    monkeypatch.setattr(ckzg, "load_trusted_setup", lambda _path, _precompute: known.ckzg)
     monkeypatch.setattr(kzg.TrustedSetup, "close", lambda _setup: None)
 
     def run(name: str, *arguments: str) -> str:
@@ -41,14 +45,14 @@ def run_example(
 
 
 def test_commitments_and_proofs_are_those_of_ckzg(
-    mainnet: SetupPair, run_example: Callable[..., str], tmp_path: Path
+    known: SetupPair, run_example: Callable[..., str], tmp_path: Path
 ) -> None:
     output = tmp_path / "new folder" / "blobs.svg"
     shown = run_example("block_of_blobs.py", "-o", str(output), "--rounds", "1")
     assert "all cells are valid" in shown
     assert "ckzg has the same proofs" in shown
     (blob,) = runpy.run_path(str(EXAMPLES / "block_of_blobs.py"))["draw_blobs"](1)
-    commitment = ckzg.blob_to_kzg_commitment(blob.tobytes(), mainnet.ckzg)
+    commitment = ckzg.blob_to_kzg_commitment(blob.tobytes(), known.ckzg)
     assert f"the first commitment is {commitment.hex()}" in shown
     titles = [each.text or "" for each in ElementTree.parse(output).iter(f"{SVG}title")]
     for stage in ("commitments", "proofs", "verification"):

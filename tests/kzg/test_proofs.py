@@ -27,13 +27,6 @@ from tests.support.kzg_setups import (
 )
 
 ROOT = pow(7, (MODULUS - 1) // 4096, MODULUS)
-POINTS = {
-    "zero": 0,
-    "the root -1, the largest": MODULUS - 1,
-    "any": 0x1234567890,
-    "the root 1": 1,
-    "another root": pow(ROOT, 1234, MODULUS),
-}
 
 
 def to_array(items: list[bytes]) -> Any:
@@ -56,9 +49,8 @@ def test_a_commitment_on_mainnets_setup_equals_that_of_ckzg(mainnet: SetupPair) 
     assert kzg.verify_blob_kzg_proof(blob, commitment, found, mainnet.own)
 
 
-@pytest.mark.parametrize("name", ["any", "another root"])
-def test_proofs_of_values_equal_those_of_ckzg(known: SetupPair, name: str) -> None:
-    blob, z = draw_blob(2), POINTS[name]
+def test_proofs_of_values_equal_those_of_ckzg(known: SetupPair) -> None:
+    blob, z = draw_blob(2), 0x1234567890
     at = z.to_bytes(32, "big")
     proof, y = kzg.compute_kzg_proof(blob, at, known.own)
     assert (proof, y) == ckzg.compute_kzg_proof(blob, at, known.ckzg)
@@ -68,10 +60,12 @@ def test_proofs_of_values_equal_those_of_ckzg(known: SetupPair, name: str) -> No
 
 
 def test_a_batch_of_proofs_mixes_roots_and_other_points(known: SetupPair) -> None:
-    blobs = list(list_edge_blobs().values())
-    z = [each.to_bytes(32, "big") for each in POINTS.values()]
+    edges = list_edge_blobs()
+    points = [pow(ROOT, 1234, MODULUS), 0, 1, MODULUS - 1]  # the last is the root -1
+    blobs = [draw_blob(2), edges["first value"], edges["last value"], edges["largest"]]
+    z = [each.to_bytes(32, "big") for each in points]
     found, y = kzg.compute_kzg_proof_batch(to_array(blobs), to_array(z), known.own)
-    assert (found.shape, y.shape) == ((5, 48), (5, 32))
+    assert (found.shape, y.shape) == ((4, 48), (4, 32))
     for blob, at, proof, value in zip(blobs, z, found, y, strict=True):
         expected = ckzg.compute_kzg_proof(blob, at, known.ckzg)
         assert (proof.tobytes(), value.tobytes()) == expected
@@ -80,11 +74,10 @@ def test_a_batch_of_proofs_mixes_roots_and_other_points(known: SetupPair) -> Non
 def test_proofs_of_blobs_equal_those_of_ckzg_for_any_commitment(known: SetupPair) -> None:
     """The commitment only goes into the challenge, so any point of the group is accepted."""
     blob = draw_blob(4)
-    commitments = [ckzg.blob_to_kzg_commitment(blob, known.ckzg), INFINITY, GENERATOR]
+    commitments = [INFINITY, GENERATOR]
     expected = [ckzg.compute_blob_kzg_proof(blob, each, known.ckzg) for each in commitments]
-    found = kzg.compute_blob_kzg_proof_batch(to_array([blob] * 3), to_array(commitments), known.own)
+    found = kzg.compute_blob_kzg_proof_batch(to_array([blob] * 2), to_array(commitments), known.own)
     assert [row.tobytes() for row in found] == expected
-    assert kzg.compute_blob_kzg_proof(blob, GENERATOR, known.own) == expected[2]
 
 
 def test_the_challenge_is_the_hash_that_the_specification_defines() -> None:
@@ -117,15 +110,17 @@ def test_an_empty_batch_has_empty_results(known: SetupPair) -> None:
 
 
 def test_views_of_arrays_are_read_in_their_order(known: SetupPair) -> None:
-    blobs = to_array([make_blob([1]), make_blob([2]), make_blob([3])])
+    blobs = to_array([make_blob([1]), make_blob([2])])
+    expected = [ckzg.blob_to_kzg_commitment(blob.tobytes(), known.ckzg) for blob in blobs]
     backwards = kzg.blob_to_kzg_commitment_batch(blobs[::-1], known.own)
+    assert split_items(backwards) == expected[::-1]
     fortran = kzg.blob_to_kzg_commitment_batch(np.asfortranarray(blobs), known.own)
-    assert np.array_equal(backwards[::-1], fortran)
+    assert split_items(fortran) == expected
 
 
 def test_threads_share_a_setup(known: SetupPair) -> None:
     """Each thread computes a commitment, a proof and cells, and verifies them."""
-    blobs = [make_blob([seed, 9]) for seed in range(3)]
+    blobs = [make_blob([seed, 9]) for seed in range(2)]
     found: dict[int, list[Any]] = {}
 
     def work(index: int) -> None:
@@ -135,7 +130,7 @@ def test_threads_share_a_setup(known: SetupPair) -> None:
         verified = kzg.verify_blob_kzg_proof(blob, commitment, proof, setup)
         found[index] = [commitment, proof, kzg.compute_cells(blob, setup), verified]
 
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(3)]
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

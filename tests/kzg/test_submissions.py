@@ -14,9 +14,9 @@ from gpu_executor import kzg
 from gpu_executor.curves import BLS12_381_G1, PointArray
 from gpu_executor.fields import FieldArray
 from gpu_executor.vulkan.device_memory import DeviceMemory
-from tests.support.kzg_setups import SetupPair, draw_blob
+from tests.support.kzg_setups import SetupPair, make_blob
 
-BLOBS = np.frombuffer(draw_blob(50) + draw_blob(51), np.uint8).reshape(2, 131072)
+BLOBS = np.frombuffer(make_blob([50, 1]) + make_blob([51]), np.uint8).reshape(2, 131072)
 HALF = np.tile(np.arange(0, 128, 2), (2, 1))
 Count = Callable[[Callable[[], Any]], tuple[int, int]]
 

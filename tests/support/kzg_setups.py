@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from py_arkworks_bls12381 import G1Point, G2Point, Scalar
 
 from gpu_executor.fields import BLS12_381_FR, eip4844
-from gpu_executor.kzg import TrustedSetup
+from gpu_executor.kzg import TrustedSetup, setup_file
 from gpu_executor.kzg.setup import LEAST_TABLE_BYTES
 
 MODULUS = BLS12_381_FR.modulus
@@ -57,12 +60,28 @@ def multiply_generator(scalar: int) -> bytes:
     return (G1Point() * Scalar(scalar % MODULUS)).to_compressed_bytes()
 
 
+def write_broken_points(source: Path, name: str) -> Path:
+    """Store a file that has not the points of a setup, where loading the setup looks for them."""
+    folder = Path(os.environ["GPU_CACHE_DIR"])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = setup_file._get_path(folder, name, setup_file.read_setup(source).digest)
+    path.write_bytes(b"broken")
+    return path
+
+
 # --- blobs ---
 
 
 def make_blob(values: list[int]) -> bytes:
     """The blob with these values, and zeros after them."""
     return b"".join(value.to_bytes(32, "big") for value in values).ljust(eip4844.BLOB_BYTES, b"\0")
+
+
+def make_blob_of(coefficients: list[int]) -> bytes:
+    """The blob of the polynomial with these lowest coefficients, which has few products of points:
+    all other scalars of its proofs are zero."""
+    padded = coefficients + [0] * (eip4844.ELEMENTS - len(coefficients))
+    return eip4844.to_blob(eip4844.values_of(BLS12_381_FR.encode(padded))).tobytes()
 
 
 def draw_blob(seed: int) -> bytes:
@@ -91,6 +110,7 @@ def evaluate_at_secret(blob: bytes) -> int:
     return total
 
 
+@functools.lru_cache(4)
 def prove_cells(blob: bytes) -> list[bytes]:
     """The proofs of a blob's cells on the setup with the known secret s, by their definition: the
     commitments to (p - r) / (X^64 - h^64), where r is the remainder and h belongs to the cell."""
