@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Iterator
@@ -97,9 +98,9 @@ def test_the_error_of_a_part_is_the_error_of_the_call(two: gx.GpuExecutor) -> No
 
 
 def test_a_kernel_that_does_not_work_by_elements_is_not_split(two: gx.GpuExecutor) -> None:
-    matmul = gx.kernels.load("matmul_u32")
-    a = np.arange(128 * 128, dtype=np.uint32).reshape(128, 128)
-    np.testing.assert_array_equal(two.run(matmul, a, a), a @ a)
+    job = words(MANY)
+    whole = dataclasses.replace(ADD, split="whole")
+    np.testing.assert_array_equal(two.run(whole, *job), total(job))
     assert sorted(each.calls for each in two.stats().devices) == [0, 1]
 
 

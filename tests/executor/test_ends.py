@@ -61,9 +61,8 @@ def press(_number, frame):
 signal.alarm(0)
 signal.signal(signal.SIGALRM, press)
 x = X[:10]
-end = time.monotonic() + 3
 with gx.GpuExecutor("cpu") as executor:
-    while time.monotonic() < end:
+    while interrupts < 1000:
         future = None
         try:
             armed = True
@@ -80,7 +79,6 @@ with gx.GpuExecutor("cpu") as executor:
             error = future.exception(20)
             assert error is None or isinstance(error, KeyboardInterrupt), error
         assert (executor.submit(ADD, x, x).result(20) == 2 * x).all()
-assert interrupts > 100, interrupts
 print("right")
 """
 
@@ -91,7 +89,7 @@ def test_ctrl_c_anywhere_leaves_no_future_unresolved(run_python: RunPython) -> N
 
 CTRL_C_WHILE_SHUTTING_DOWN = """
 executor = gx.GpuExecutor("vulkan")
-futures = [executor.submit(LONG, WORDS, WORDS) for _ in range(20)]
+futures = [executor.submit(LONG, WORDS, WORDS) for _ in range(40)]
 timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
 timer.start()
 try:
@@ -139,7 +137,7 @@ assert done.wait(30)
 
 # By the garbage collector, in a thread that holds the queue lock of another executor.
 other = gx.GpuExecutor("vulkan")
-for _ in range(10):
+for _ in range(4):
     cycle = [gx.GpuExecutor("vulkan")]
     cycle.append(cycle)
     cycle[0].submit(ADD, X, X)
@@ -185,15 +183,15 @@ def test_an_executor_that_is_collected_under_its_own_lock_ends(run_python: RunPy
 
 ENDS_WITH_WORK = """
 atexit.register(lambda: print(len(seen)))  # runs last
-kept = gx.GpuExecutor("{backend}")
-others = [gx.GpuExecutor("{backend}") for _ in range(2)]
-for executor in (kept, *others):
+kept, closed, dropped = (gx.GpuExecutor("{backend}") for _ in range(3))
+for executor in (kept, closed, dropped):
     executor.run(ADD, X, X)
     for _ in range(20):
         future = executor.submit(ADD, X, X)
         future.add_done_callback(lambda future: seen.append((future.result() == 2 * X).all()))
     executor.submit(LONG, WORDS, WORDS)
-del others
+closed.shutdown(wait=False)
+del dropped, executor
 {ending}
 """
 
@@ -209,9 +207,8 @@ ENDINGS = {
 @pytest.mark.parametrize(
     ("backend", "how"),
     [
-        ("vulkan", "end"),
-        ("vulkan", "Ctrl-C"),
         # The interpreter exits in the same way after all of them.
+        ("vulkan", "end"),
         ("webgpu", "Ctrl-C"),
         ("cpu", "sys.exit"),
         ("cpu", "error"),
@@ -223,6 +220,7 @@ def test_the_interpreter_runs_queued_jobs_before_it_exits(
     ending, status = ENDINGS[how]
     ran = run_python(BEGIN + ENDS_WITH_WORK.format(backend=backend, ending=ending))
     assert (ran.returncode, ran.stdout.split()) == (status, ["60"]), ran.stderr
+    assert how != "end" or ran.stderr == ""
 
 
 ENDS_WITH_A_REOPENED_DEVICE = """

@@ -16,7 +16,6 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError, ClosedError, NotRunHereError
 from gpu_executor.vulkan import binding
-from tests.conftest import RunPython
 from tests.support.executors import (
     ADD,
     BACKENDS,
@@ -347,21 +346,6 @@ def test_a_garbage_collected_executor_runs_its_queue_and_closes() -> None:
     for worker in workers:
         worker.join()
     assert binding.count_live_objects() == alive
-
-
-@pytest.mark.slow
-def test_the_interpreter_exits_after_all_jobs_have_run(run_python: RunPython) -> None:
-    script = (
-        "import numpy as np, gpu_executor as gx\n"
-        "executor = gx.GpuExecutor('vulkan')\n"
-        "x = np.arange(9, dtype=np.uint32)\n"
-        "for _ in range(100):\n"
-        "    future = executor.submit(gx.kernels.load('vector_add_u32'), x, x)\n"
-        "future.add_done_callback(lambda done: print(done.result()[-1]))\n"
-    )
-    for ending in ("", "executor.shutdown(wait=False)\n", "del executor\n"):
-        done = run_python(script + ending)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "16\n", "")
 
 
 # --- asyncio ---

@@ -14,8 +14,8 @@ from gpu_executor.vulkan import binding
 from gpu_executor.vulkan.binding import vk
 ADD = gx.kernels.load("vector_add_u32")
 X = np.arange(3000, dtype=np.uint32)
-LONG = gx.kernels.load("bls12_381_fq_mont_mul")
-WORDS = np.zeros((1 << 15, 6), np.uint64)  # takes lavapipe some milliseconds, the CPU some more
+LONG = gx.kernels.load("bls12_381_fq_add")
+WORDS = np.zeros((1 << 15, 6), np.uint64)  # takes lavapipe and the CPU some milliseconds
 seen = []
 
 def right(results):
