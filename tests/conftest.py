@@ -241,7 +241,7 @@ def run_python(sigint_handler: None) -> RunPython:
                 del environment[name]
         command = [sys.executable, "-W", "error", "-c", script]
         return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=120
+            command, env=environment, capture_output=True, text=True, check=False, timeout=400
         )
 
     return run

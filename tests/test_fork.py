@@ -46,14 +46,14 @@ def fork(child):
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
-        signal.alarm(60)
+        signal.alarm(120)
         child()
         print("child", end=" ", flush=True)
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     assert status == 0, f"the child ended with {status}"
 
-signal.alarm(100)
+signal.alarm(300)
 """
 BEGIN += OPEN_IN_CHILD
 
@@ -189,7 +189,7 @@ def child():
     use_own_device(gx.PersistentVulkanBackend, check, gpu.device.kind != "cpu")
     gpu.close()
 
-for _ in range(10):
+for _ in range(5):
     fork(child)
     time.sleep(0.01)
 stop.set()
@@ -235,7 +235,7 @@ def jobs():
         if number == 10:
             pid = os.fork()
             if pid == 0:
-                signal.alarm(60)
+                signal.alarm(120)
                 forbid_vulkan()
             else:
                 assert os.waitpid(pid, 0)[1] == 0
@@ -258,7 +258,7 @@ check(gpu)
 kept = gpu.to_device(X)
 pid = os.fork()
 if pid == 0:
-    signal.alarm(60)
+    signal.alarm(120)
     sys.exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 check(gpu)
@@ -273,7 +273,7 @@ print("parent")
         pytest.param(FREED_IN_THE_CHILD, "child parent", id="the child frees nothing"),
         pytest.param(OWN_DEVICE, "child parent", id="the child has its own device"),
         pytest.param(PARENT_HAS_A_GPU, "child child parent", id="a GPU that the parent has open"),
-        pytest.param(WHILE_THREADS_RUN, "child " * 10 + "parent", id="while threads run"),
+        pytest.param(WHILE_THREADS_RUN, "child " * 5 + "parent", id="while threads run"),
         pytest.param(IN_THE_MIDDLE_OF_A_BATCH, "child parent", id="in the middle of a stream"),
         pytest.param(ENDS_WITH_THE_INTERPRETER, "parent", id="the child's interpreter ends"),
     ],
@@ -330,7 +330,7 @@ import ctypes
 sys.stdout.flush()
 pid = os.fork()
 if pid == 0:
-    signal.alarm(60)
+    signal.alarm(120)
     ctypes.CDLL(None).printf(b"child ")  # C flushes it when the process ends
     print("end", end=" ")
     sys.exit(7)

@@ -30,7 +30,7 @@ def refused(use):
         raise AssertionError("not refused")
 
 def child():
-    signal.alarm(30)
+    signal.alarm(120)
     for use in (
         lambda: executor.run(ADD, X, X),
         lambda: executor.run_batch(ADD, [(X, X)] * 3),
@@ -139,7 +139,7 @@ for thread in threads:
 for _ in range(10):
     pid = os.fork()
     if pid == 0:
-        signal.alarm(30)
+        signal.alarm(120)
         try:
             executor.submit(ADD, X, X)
         except gx.errors.ForkedError:
@@ -168,7 +168,7 @@ for future in running:
     future.add_done_callback(called.append)
 pid = os.fork()
 if pid == 0:
-    signal.alarm(30)
+    signal.alarm(120)
     before = len(called)
     assert isinstance(running[-1].exception(), gx.errors.ForkedError)
     assert len(called) == before

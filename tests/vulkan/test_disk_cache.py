@@ -251,7 +251,7 @@ def test_two_processes_may_write_at_once(
         [sys.executable, "-c", OPEN_AND_CLOSE_OFTEN], stderr=subprocess.PIPE, text=True
     ) as other:
         ran = run_python(OPEN_AND_CLOSE_OFTEN)
-        _, said = other.communicate(timeout=60)
+        _, said = other.communicate(timeout=300)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert (other.returncode, said) == (0, "")
     assert list(tmp_path.iterdir()) == [cache_path(tmp_path, info)]
