@@ -13,6 +13,25 @@ from gpu_executor.cluster.nodes import list_alive_nodes
 from tests.conftest import ValidationMessages
 from tests.support.ray_cluster import HEAD_OPTIONS, NODE_OPTIONS, RayExecutor
 
+STARTS = 3
+
+
+def start_cluster() -> Cluster:
+    """Two nodes. A node gives up if one of its processes takes Ray 15 s to start, as on a machine
+    that gets little processor time; then this starts another cluster."""
+    for attempt in range(1, STARTS + 1):
+        cluster = Cluster()
+        try:
+            cluster.add_node(**NODE_OPTIONS, **HEAD_OPTIONS)
+            cluster.add_node(**NODE_OPTIONS)
+        except Exception:  # Ray raises Exception itself
+            cluster.shutdown()
+            if attempt == STARTS:
+                raise
+        else:
+            break
+    return cluster
+
 
 @pytest.fixture(scope="package")
 def two_nodes(validation_messages: ValidationMessages) -> Iterator[Cluster]:
@@ -21,8 +40,7 @@ def two_nodes(validation_messages: ValidationMessages) -> Iterator[Cluster]:
     Starting the cluster takes seconds, so all tests of the package share it. It is shut down after
     the package's last test, because Ray's processes would slow down the tests that follow.
     """
-    cluster = Cluster(initialize_head=True, head_node_args=NODE_OPTIONS | HEAD_OPTIONS)
-    cluster.add_node(**NODE_OPTIONS)
+    cluster = start_cluster()
     ray.init(address=cluster.address)
     yield cluster
     ray.shutdown()
