@@ -141,7 +141,7 @@ class Terminal:
         os.close(child)
         self.text = ""
 
-    def wait_for(self, pattern: str, seconds: float = 60.0) -> None:
+    def wait_for(self, pattern: str, seconds: float = 240.0) -> None:
         """Read the screen until a pattern appears."""
         end = time.monotonic() + seconds
         while not re.search(pattern, self.text):
