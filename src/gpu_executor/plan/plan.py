@@ -74,9 +74,9 @@ def _get_declared_size(kernel: Kernel, default: int) -> int:
     has."""
     if kernel.work_group is None and default == 1 and depends_on_size(kernel):
         raise KernelError(
-            f"kernel {kernel.name!r}: the invocations of a work-group share memory, wait for each "
-            "other or use their number in it, and nothing says how many they are: give "
-            "work_group=64, or write layout(local_size_x = 64) in;"
+            f"kernel {kernel.name!r}: its results may depend on the size of a work-group (the code "
+            "has shared memory or barriers, or reads gl_WorkGroupID or gl_LocalInvocationID), and "
+            "nothing gives the size: give work_group=64, or write layout(local_size_x = 64) in;"
         )
     return kernel.work_group or default
 
