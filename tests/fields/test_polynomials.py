@@ -25,6 +25,7 @@ from gpu_executor.ops import polynomials
 from tests.support.fields_under_test import (
     FULL96,
     Place,
+    check_extension,
     draw_elements,
     in_every_place,
     list_edge_values,
@@ -170,6 +171,26 @@ def test_a_low_degree_extension_has_the_values_of_the_same_polynomial(
         coefficients = [int(each) for each in interpolate_with_flint(field, values)]
         polynomial = make_polynomial(field, coefficients)
         assert extended == [int(polynomial(at)) for at in points]
+
+
+@in_every_place
+@pytest.mark.parametrize(
+    ("field", "log_n", "blowup", "coset"),
+    [
+        (BABYBEAR, 0, 1, None),
+        (BABYBEAR, 0, 8, 5),
+        (BABYBEAR, 1, 1, 5),
+        (BABYBEAR, 1, 2, None),
+        (GOLDILOCKS, 1, 8, 5),
+        (FR, 0, 2, None),
+        (FR, 1, 2, 5),
+    ],
+    ids=lambda each: getattr(each, "name", str(each)),
+)
+def test_rows_of_one_and_of_two_values_are_extended(
+    gpu: Gpu, place: Place, field: Field, log_n: int, blowup: int, coset: int | None
+) -> None:
+    check_extension(gpu, place, field, log_n, blowup, coset)
 
 
 def interpolate_with_flint(field: Field, values: Sequence[int]) -> list[int]:

@@ -18,8 +18,10 @@ from gpu_executor.vulkan import binding, device_memory
 from tests.conftest import OpenGpu
 from tests.support.device_arrays import get_device_memory
 from tests.support.fields_under_test import (
+    check_extension,
     check_transforms,
     draw_elements,
+    make_polynomial,
     record_puts,
     to_ints,
     transform_naively,
@@ -128,6 +130,53 @@ def test_tiles_of_any_width_are_exact(
     monkeypatch.setattr(transforms, "ROW_BYTES", row_bytes)
     monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 3)
     check_transforms(gpu_without_tables, "device", BABYBEAR, 6)
+    check_extension(gpu_without_tables, "device", BABYBEAR, 4, 4)
+
+
+@pytest.mark.parametrize(("log_n", "blowup", "coset"), [(8, 8, 5), (9, 2, None)])
+def test_rows_of_one_and_of_two_passes_are_extended(
+    gpu: gx.PersistentVulkanBackend, log_n: int, blowup: int, coset: int | None
+) -> None:
+    check_extension(gpu, "device", BABYBEAR, log_n, blowup, coset)
+
+
+@pytest.mark.parametrize("direct_levels", [0, 16])
+@pytest.mark.parametrize(
+    ("field", "sizes"),
+    [
+        (BABYBEAR, [(0, 8), (1, 2), (1, 16), (2, 2), (2, 8), (3, 2), (5, 1), (5, 8)]),
+        (GOLDILOCKS, [(1, 8), (2, 4), (3, 2), (5, 8)]),
+        (BLS12_381_FR, [(0, 8), (3, 2)]),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_extensions_of_any_number_of_passes_are_exact(
+    gpu_without_tables: gx.PersistentVulkanBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    field: Field,
+    sizes: list[tuple[int, int]],
+    direct_levels: int,
+) -> None:
+    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 2)
+    monkeypatch.setattr(transforms, "DIRECT_LEVELS", direct_levels)
+    for log_n, blowup in sizes:
+        check_extension(gpu_without_tables, "device", field, log_n, blowup)
+    assert uses_two_tables(gpu_without_tables) == (direct_levels == 0)
+
+
+@pytest.mark.parametrize("field", [BABYBEAR, BLS12_381_FR], ids=lambda field: field.name)
+def test_polynomials_are_padded_in_the_first_of_several_passes(
+    gpu_without_tables: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, field: Field
+) -> None:
+    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 2)
+    # Products of one, two and three passes; the factor of 16 coefficients needs no zeros.
+    for long, short in ((2, 3), (7, 2), (16, 1), (19, 13)) if field is BABYBEAR else ((7, 2),):
+        a = [draw_elements(field, long, seed) for seed in range(3)]
+        b = draw_elements(field, short, 9)
+        x, y = (put_on_device(gpu_without_tables, field, each) for each in (a, b))
+        exact = [make_polynomial(field, row) * make_polynomial(field, b) for row in a]
+        wanted = [[int(each[i]) for i in range(long + short - 1)] for each in exact]
+        assert to_ints(field.poly_mul(x, y)) == wanted
 
 
 def test_levels_are_split_evenly_into_passes() -> None:

@@ -174,6 +174,25 @@ def transform_naively(field: Field, values: Sequence[int], coset: int = 1) -> li
     ]
 
 
+def check_extension(
+    gpu: gx.PersistentVulkanBackend,
+    place: Place,
+    field: Field,
+    log_n: int,
+    blowup: int,
+    coset: int | None = None,
+) -> None:
+    """Check the low-degree extension of three rows of 2^log_n values."""
+    rows = [make_polynomial(field, draw_elements(field, 1 << log_n, seed)) for seed in range(3)]
+    small = list_points(field, log_n)
+    large = list_points(field, log_n + blowup.bit_length() - 1, coset or 1)
+    values, wanted = (
+        [[int(polynomial(at)) for at in points] for polynomial in rows] for points in (small, large)
+    )
+    found = field.lde(make_array(gpu, place, field, values), blowup, coset)
+    check_elements(found, wanted, place)
+
+
 def reverse_bits(values: Sequence[int]) -> list[int]:
     """The values in bit-reversed order."""
     bits = len(values).bit_length() - 1

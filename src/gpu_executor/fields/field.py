@@ -303,8 +303,8 @@ class Field(FiniteField[FieldArray]):
         inverse = None if coset is None else self._invert_scalar(coset % self.modulus)
 
         def extend(values: FieldArray) -> FieldArray:
-            coefficients = self._load(self.intt(values, coset=inverse))
-            return self.ntt(self._wrap(polynomials.resize(self.prime, coefficients, extended[-1])))
+            coefficients = self.intt(values, coset=inverse, order_out="reversed")
+            return self._wrap(transforms.extend(self.prime, self._load(coefficients), factor))
 
         return self._write(extend, a, extended, device, out)
 

@@ -86,6 +86,8 @@ class SpecId(IntEnum):
     STORED_LIMB_BITS = 101
     FACTOR_SHIFT = 102
     ROOT_SHIFT = 103
+    PADS = 104
+    LOG_REPEATS = 105
 
 
 F64_LIMB_BITS = 52

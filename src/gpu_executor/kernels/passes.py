@@ -67,10 +67,12 @@ def pass_kernel(
     by_block: bool,
     root_shift: int = 0,
     reverses: bool = False,
+    pads: bool = False,
+    log_repeats: int = 0,
 ) -> Kernel:
     """Return the kernel of one pass of a transform. Inputs: x, roots, low and high twiddles; push
-    words: log_m, low_bits and log_n. `glsl/transform.glsl` and `transform_rounds.glsl` describe
-    the parameters.
+    words: log_m, low_bits, log_n and the length of a row of x. `glsl/transform.glsl` and
+    `transform_rounds.glsl` describe the parameters.
     """
     name = "dit_pass" if decimation_in_time else "dif_pass"
     parameters: dict[int, Constant] = {
@@ -81,6 +83,8 @@ def pass_kernel(
         SpecId.BY_BLOCK: by_block,
         SpecId.ROOT_SHIFT: root_shift,
         SpecId.REVERSES: reverses,
+        SpecId.PADS: pads,
+        SpecId.LOG_REPEATS: log_repeats,
     }
     return _make_transform_kernel(prime, name, inputs=4, parameters=parameters)
 

@@ -63,8 +63,8 @@ def multiply(prime: Prime, a: ElementData, b: ElementData) -> ElementData:
             )
     length = shapes[0][-1] + shapes[1][-1] - 1
     size = 1 << (length - 1).bit_length()
-    first = transform(prime, resize(prime, a, size), FORWARD)
-    second = first if b is a else transform(prime, resize(prime, b, size), FORWARD)
+    first = transform(prime, a, FORWARD, size)
+    second = first if b is a else transform(prime, b, FORWARD, size)
     product = elementwise.compute(prime, "mul", [first, second], commutes=True)
     found = transform(prime, product, BACK)
     # The coefficients of one polynomial are contiguous, so they need no copy.

@@ -11,9 +11,9 @@ its butterflies, and one or two products per element between passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import accumulate, repeat
 from typing import Any, Literal
 
@@ -81,13 +81,51 @@ class TransformOptions:
 
 
 @computes_on_host
-def transform(prime: Prime, x: ElementData, options: TransformOptions) -> ElementData:
-    """Transform every row, which is the last axis."""
-    log_n = check_length(prime, get_shape(prime, x))
+def transform(
+    prime: Prime, x: ElementData, options: TransformOptions, length: int | None = None
+) -> ElementData:
+    """Transform every row, which is the last axis. With `length`, zeros follow the elements of
+    each row up to that length. Such rows are in natural order, and there is no coset."""
+    shape = get_shape(prime, x)
+    rows = shape if length is None else (*shape[:-1], length)
+    log_n = check_length(prime, rows)
+    assert rows == shape or (options.order_in == "natural" and options.coset is None)
     if isinstance(x, DeviceArray):
         return _transform_on_device(prime, x, log_n, options)
-    rows = x.reshape(-1, 1 << log_n, *prime.element_shape)
-    return _transform_on_host(prime, rows, options).reshape(x.shape)
+    flat = x.reshape(-1, shape[-1], *prime.element_shape)
+    if rows != shape:
+        padded = np.zeros((len(flat), rows[-1], *prime.element_shape), x.dtype)
+        padded[:, : shape[-1]] = flat
+        flat = padded
+    return _transform_on_host(prime, flat, options).reshape(*rows, *prime.element_shape)
+
+
+@computes_on_host
+def extend(prime: Prime, x: ElementData, blowup: int) -> ElementData:
+    """The values of polynomials at `blowup` times as many points as they have coefficients, in
+    natural order. The coefficients are in bit-reversed order along the last axis.
+
+    Padded with zeros, a row in bit-reversed order has blowup - 1 zeros behind each coefficient. The
+    first log2(blowup) levels of butterflies turn these into copies of the coefficient. So these
+    levels are skipped: the first pass reads each coefficient `blowup` times.
+    """
+    *leading, length = get_shape(prime, x)
+    rows = (*leading, length * blowup)
+    log_n = check_length(prime, rows)
+    if not isinstance(x, DeviceArray):
+        flat = x.reshape(-1, length, *prime.element_shape)
+        natural = flat[:, make_bit_reversal(length)].reshape(x.shape)
+        return transform(prime, natural, TransformOptions(), rows[-1])
+    if length == 1:  # all levels would be skipped, and no pass would be left
+        return transform(prime, x, TransformOptions(), rows[-1])
+    device: ArrayDevice = x.storage.device
+    y = device.empty((*rows, *prime.element_shape), x.dtype)
+    log_repeats = blowup.bit_length() - 1
+    passes = _get_passes(
+        device, prime, log_n, inverse=False, decimation_in_time=True, log_repeats=log_repeats
+    )
+    device.submit(list(passes.make_dispatches(x, y, count_elements(prime, y), reverse=False)))
+    return y
 
 
 def check_length(prime: Prime, shape: tuple[int, ...]) -> int:
@@ -120,27 +158,35 @@ def compute_powers(prime: Prime, base: int, count: int, scale: int = 1) -> Itera
 class Pass:
     """One pass over all elements: its kernels, its tables and its push words."""
 
-    kernel: Kernel
-    reversing_kernel: Kernel
-    """The same pass, with its result in the other order."""
+    get_kernel: Callable[..., Kernel]
+    """The kernel with the given `reverses` and `pads` of `pass_kernel`."""
     roots: DeviceArray
     low: DeviceArray
     high: DeviceArray
     push_words: tuple[int, int, int]
-    """log_m, low_bits, log_n."""
+    """log_m, low_bits, log_n; the own length of a row is appended."""
     log_tile: int
     """log2 of the elements in a tile."""
     log_held: int
     """log2 of the elements of a tile that an invocation has."""
 
     def make_dispatch(
-        self, x: DeviceArray, y: DeviceArray, count: int, max_groups: int, *, reverse: bool
+        self,
+        x: DeviceArray,
+        y: DeviceArray,
+        count: int,
+        max_groups: int,
+        *,
+        reverse: bool,
+        own_length: int = 0,
     ) -> Dispatch:
+        """The dispatch from x to y. Unless `own_length` is 0, rows of x have only so many elements,
+        which zeros follow."""
         return Dispatch(
-            self.reversing_kernel if reverse else self.kernel,
+            self.get_kernel(reverses=reverse, pads=own_length > 0),
             (x, self.roots, self.low, self.high, y),
             count,
-            self.push_words,
+            (*self.push_words, own_length),
             groups=min(count >> self.log_tile, max_groups),
             work_group=1 << self.log_tile >> self.log_held,
         )
@@ -157,7 +203,8 @@ class PowerTable:
 
 class TransformPasses:
     """The passes of a transform of 2^log_n elements, with their tables, for one direction and one
-    order of the input."""
+    order of the input. With `log_repeats`, each element of the input stands for 2^log_repeats equal
+    ones, the results of the first log_repeats levels."""
 
     def __init__(
         self,
@@ -167,25 +214,30 @@ class TransformPasses:
         *,
         inverse: bool,
         decimation_in_time: bool,
+        log_repeats: int = 0,
     ) -> None:
         self.device, self.prime, self.log_n = device, prime, log_n
         self._inverse, self._decimation_in_time = inverse, decimation_in_time
+        self._log_repeats = log_repeats
         passes = list(self._make_passes())
         self._passes = passes[::-1] if decimation_in_time else passes
 
     def make_dispatches(
-        self, x: DeviceArray, y: DeviceArray, count: int, *, reverse: bool
+        self, x: DeviceArray, y: DeviceArray, count: int, *, reverse: bool, own_length: int = 0
     ) -> Iterator[Dispatch]:
-        """Dispatches from x to y, which may be one array unless `reverse` changes the order."""
+        """Dispatches from x to y, which may be one array unless `reverse` changes the order. Unless
+        `own_length` is 0, rows of x have only so many elements, which zeros follow."""
         max_groups = self.device.info.limits.max_work_group_count[0]
         *passes, last = self._passes
         between = y
         if passes and reverse:
             between = self.device.empty(y.shape, y.dtype)
         for each in passes:
-            yield each.make_dispatch(x, between, count, max_groups, reverse=False)
-            x = between
-        yield last.make_dispatch(x, y, count, max_groups, reverse=reverse)
+            yield each.make_dispatch(
+                x, between, count, max_groups, reverse=False, own_length=own_length
+            )
+            x, own_length = between, 0
+        yield last.make_dispatch(x, y, count, max_groups, reverse=reverse, own_length=own_length)
 
     def _root(self, log_order: int) -> int:
         root = self.prime.root_of_unity(log_order)
@@ -194,8 +246,8 @@ class TransformPasses:
     def _make_passes(self) -> Iterator[Pass]:
         """From natural to bit-reversed order. The first pass multiplies by `scale`, 1 / n."""
         scale = pow(1 << self.log_n, -1, self.prime.modulus) if self._inverse else 1
-        log_m = self.log_n
-        for levels in split_levels(self.log_n, self._max_levels()):
+        log_m, log_last = self.log_n, self._log_repeats
+        for levels in split_levels(self.log_n - log_last, self._max_levels()):
             log_r = log_m - levels
             columns = self._choose_columns(levels, log_r)
             roots = self._put_powers(self._root(levels), count_roots(self.prime, levels))
@@ -211,24 +263,22 @@ class TransformPasses:
             if twiddles and not direct:
                 step = pow(root, 1 << low_bits, self.prime.modulus)
                 high = self._put_powers(step, 1 << (log_m - low_bits))
-            plain, reversing = (
-                pass_kernel(
-                    self.prime,
-                    decimation_in_time=self._decimation_in_time,
-                    levels=levels,
-                    columns=columns,
-                    twiddles=twiddles,
-                    direct=direct,
-                    by_block=log_r == 0,
-                    root_shift=get_root_shift(self.prime, inverse=self._inverse),
-                    reverses=reverses,
-                )
-                for reverses in (False, True)
+            get_kernel = partial(
+                pass_kernel,
+                self.prime,
+                decimation_in_time=self._decimation_in_time,
+                levels=levels,
+                columns=columns,
+                twiddles=twiddles,
+                direct=direct,
+                by_block=log_r == 0,
+                root_shift=get_root_shift(self.prime, inverse=self._inverse),
+                log_repeats=log_last if log_r == log_last else 0,
             )
             push_words = log_m, low_bits, self.log_n
             log_tile = levels + columns
             log_held = count_held(self.prime, levels)
-            yield Pass(plain, reversing, roots, low, high, push_words, log_tile, log_held)
+            yield Pass(cache(get_kernel), roots, low, high, push_words, log_tile, log_held)
             log_m, scale = log_r, 1
 
     def _choose_columns(self, levels: int, log_r: int) -> int:
@@ -238,7 +288,8 @@ class TransformPasses:
         on_cpu = self.device.info.kind == "cpu"
         row_bytes = NARROW_ROW_BYTES if narrow and not on_cpu else ROW_BYTES
         wanted = max(row_bytes // self.prime.element_bytes, 1).bit_length() - 1
-        columns = min(wanted, log_r or self.log_n - levels)
+        rows_are_short = log_r <= self._log_repeats
+        columns = min(wanted, self.log_n - levels if rows_are_short else log_r)
         while columns and not self._fits(levels, columns):
             columns -= 1
         return columns
@@ -286,18 +337,39 @@ def split_levels(log_n: int, most: int) -> list[int]:
     return [each + 1] * more + [each] * (passes - more)
 
 
+def _get_passes(
+    device: ArrayDevice,
+    prime: Prime,
+    log_n: int,
+    *,
+    inverse: bool,
+    decimation_in_time: bool,
+    log_repeats: int = 0,
+) -> TransformPasses:
+    """The cached passes of a transform, which are made at its first use."""
+    return device.cache(
+        ("transform", prime, log_n, inverse, decimation_in_time, log_repeats),
+        lambda: TransformPasses(
+            device,
+            prime,
+            log_n,
+            inverse=inverse,
+            decimation_in_time=decimation_in_time,
+            log_repeats=log_repeats,
+        ),
+    )
+
+
 def _transform_on_device(
     prime: Prime, x: DeviceArray, log_n: int, options: TransformOptions
 ) -> DeviceArray:
     device: ArrayDevice = x.storage.device
-    y = device.empty(x.shape, x.dtype)
-    count = count_elements(prime, x)
+    *leading, own_length = get_shape(prime, x)
+    y = device.empty((*leading, 1 << log_n, *prime.element_shape), x.dtype)
+    count = count_elements(prime, y)
     inverse, decimation_in_time, coset = options.inverse, options.decimation_in_time, options.coset
-    passes = device.cache(
-        ("transform", prime, log_n, inverse, decimation_in_time),
-        lambda: TransformPasses(
-            device, prime, log_n, inverse=inverse, decimation_in_time=decimation_in_time
-        ),
+    passes = _get_passes(
+        device, prime, log_n, inverse=inverse, decimation_in_time=decimation_in_time
     )
     work: list[Dispatch] = []
     if coset is not None and not inverse:
@@ -305,7 +377,13 @@ def _transform_on_device(
         work.append(_multiply_by_powers(prime, x, shifted, log_n, coset, options.order_in))
         x = shifted
     order_of_passes: Order = "natural" if decimation_in_time else "reversed"
-    work += passes.make_dispatches(x, y, count, reverse=order_of_passes != options.order_out)
+    work += passes.make_dispatches(
+        x,
+        y,
+        count,
+        reverse=order_of_passes != options.order_out,
+        own_length=own_length if own_length < 1 << log_n else 0,
+    )
     if coset is not None and inverse:
         base = pow(coset, -1, prime.modulus)
         work.append(_multiply_by_powers(prime, y, y, log_n, base, options.order_out))

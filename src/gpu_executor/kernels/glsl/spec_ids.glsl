@@ -33,4 +33,6 @@
 #define ID_STORED_LIMB_BITS 101
 #define ID_FACTOR_SHIFT 102
 #define ID_ROOT_SHIFT 103
+#define ID_PADS 104
+#define ID_LOG_REPEATS 105
 #endif

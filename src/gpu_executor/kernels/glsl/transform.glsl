@@ -15,7 +15,7 @@
 #endif
 
 #define PRODUCTS
-#define KERNEL_PUSH uint log_m; uint low_bits; uint log_n;
+#define KERNEL_PUSH uint log_m; uint low_bits; uint log_n; uint own_length;
 #include "element.glsl"
 #include "lazy.glsl"
 #include "spec_ids.glsl"
@@ -28,6 +28,10 @@ layout(constant_id = ID_TWIDDLES) const bool TWIDDLES = true;
 layout(constant_id = ID_DIRECT) const bool DIRECT = false;
 // Whether to store in the bit-reversed order.
 layout(constant_id = ID_REVERSES) const bool REVERSES = false;
+// Whether rows of x have only own_length elements, which zeros follow.
+layout(constant_id = ID_PADS) const bool PADS = false;
+// log2 of the adjacent elements that each element of x stands for.
+layout(constant_id = ID_LOG_REPEATS) const uint LOG_REPEATS = 0;
 
 const uint A = 1u << LEVELS, C = 1u << COLUMNS, TILE = A * C;
 #ifdef FAMILY_GOLDILOCKS
@@ -55,6 +59,13 @@ void load_roots() {
         lazy_from_element(words, root);
         put_roots(i, root);
     }
+}
+
+// The element at an index of the rows that the pass transforms.
+void load_source(uint index, out ELEMENT words) {
+    uint i = index & ((1u << log_n) - 1u);
+    if (PADS && i >= own_length) f_zero(words);
+    else load_x(PADS ? (index >> log_n) * own_length + i : index >> LOG_REPEATS, words);
 }
 
 // The lowest `bits` bits of x in reverse order.

@@ -164,7 +164,7 @@ uint column_start(uint tile, uint c) {
 
 void load_element(uint index, out LAZY x) {
     ELEMENT words;
-    load_x(index, words);
+    load_source(index, words);
     lazy_from_element(words, x);
 }
 

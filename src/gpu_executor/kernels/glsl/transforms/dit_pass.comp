@@ -13,7 +13,7 @@ void main() {
             Position position = load_position(tile, i);
             ELEMENT words;
             LAZY x;
-            load_x(position.index, words);
+            load_source(position.index, words);
             lazy_from_element(words, x);
             if (TWIDDLES) multiply_by_twiddle(x, twiddle_exponent(position));
             put_tile(position.in_tile, x);
