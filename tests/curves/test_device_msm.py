@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.host_points import PointArithmetic
+from gpu_executor.ops import points as points_module
 from gpu_executor.ops.points import count_bits
 from tests.support.curves_under_test import (
     FILLS_LIMBS,
@@ -185,6 +186,27 @@ def test_scalars_on_the_host_take_as_many_bits_as_the_largest(
     there = gpu.to_device(points)
     assert G1.msm(there, [scalar, 0]).tolist() == (points[0] * scalar).tolist()
     assert (there * scalar).tolist() == (points * scalar).tolist()
+
+
+@pytest.mark.parametrize("position", [0, 4, 5, 9, 10])
+def test_the_bits_of_scalars_are_counted_in_pieces(
+    monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    monkeypatch.setattr(points_module, "SCANNED_SCALARS", 5)
+    order_bits = G1.order.bit_length()
+    for bits, expected, with_halves in (
+        (1, 1, 1),
+        (127, 127, 127),
+        (128, 128, order_bits),  # a scalar with more bits than a half is split
+        (253, 253, order_bits),
+        (254, order_bits, order_bits),
+        (256, 256, 256),  # words of any number
+    ):
+        words = np.zeros((11, 4), np.uint64)
+        words[position, (bits - 1) // 64] = 1 << (bits - 1) % 64
+        for view in (words, words[:, None], np.asfortranarray(words), words[::-1]):
+            assert count_bits(G1.key, view) == expected
+            assert count_bits(G1.key, view, G1.glv) == with_halves
 
 
 # --- properties of sums, for terms that hypothesis draws ---

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.curves import Curve, PointArray
+from gpu_executor.curves import Curve, PointArray, msm_call
 from gpu_executor.curves.parameters import NAMES
 from gpu_executor.curves.scalars import to_scalar_words
 from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.ops import msm_parts
 from gpu_executor.ops.msm import MAX_WINDOW_BITS, Msm, MsmPlan
 from gpu_executor.ops.msm_parts import MsmParts
 from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
@@ -115,14 +116,25 @@ def test_digits_of_halves(gpu: Gpu, curve: Curve) -> None:
         assert max(map(abs, halves)) <= 3 << glv.scalar_bits >> 2
 
 
-@pytest.mark.parametrize("place", ["device", "streamed", "cpu"])
-def test_words_of_any_numbers_are_taken_modulo_the_order(gpu: Gpu, place: str) -> None:
+@pytest.mark.parametrize("place", ["device", "slices", "streamed", "cpu"])
+def test_words_of_any_numbers_are_taken_modulo_the_order(
+    gpu: Gpu, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     draw = random.Random(2)
     numbers = [2**256 - 1, G1.order, G1.order + 1, *(draw.randrange(2**256) for _ in range(13))]
     words = np.array([[k >> 64 * i & 2**64 - 1 for i in range(4)] for k in numbers], np.uint64)
     points = G1.generator * list(range(1, 17))
     expected = G1.generator * sum(k * (i + 1) for i, k in enumerate(numbers))
-    if place == "streamed":
+    if place == "slices":
+        for module in (msm_call, msm_parts):
+            monkeypatch.setattr(module, "choose_first_slice", lambda *_: 4)
+        there, mapped = gpu.to_device(points), gpu.asarray(words)
+        for given in (words, mapped, np.asfortranarray(words)):
+            assert G1.msm(there, given).to_host() == expected
+        found = G1.msm(there, words)
+        words[:] = 0  # the result has the scalars of its call
+        assert found.to_host() == expected
+    elif place == "streamed":
         assert G1.msm(points, words, device=gpu) == expected
     else:
         backend = gpu if place == "device" else gx.open_backend("cpu")

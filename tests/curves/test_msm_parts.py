@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import traceback
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.curves import Curve, PointArray
+from gpu_executor.curves import Curve, PointArray, msm_call
 from gpu_executor.curves.msm_explanation import HostMsmPlan
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.errors import (
     ArgumentShapeError,
     ArgumentTypeError,
@@ -21,9 +24,12 @@ from gpu_executor.errors import (
     NotSupportedError,
     OutOfMemoryError,
 )
+from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.ops import msm_parts
-from gpu_executor.ops.msm import MsmPlan, plan_msm, run_msm
+from gpu_executor.ops.msm import MsmPlan, plan_msm
 from gpu_executor.ops.msm_parts import MsmParts
+from gpu_executor.ops.recorded_msm import run_msm, run_sliced_msm
+from gpu_executor.vulkan.device_memory import DeviceMemory
 from tests.support.curves_under_test import OVER_MERSENNE31, SMALL_QUADRATIC, draw_points
 from tests.support.device_arrays import get_device_memory
 
@@ -40,6 +46,33 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(msm_parts, "MAX_ENTRIES", 60)
     monkeypatch.setattr(msm_parts, "MAX_ENTRIES_ON_CPU", 60)
     monkeypatch.setattr(msm_parts, "MAX_PART_ENTRIES", 60)
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scalars of 8 points and more come in two slices, also to a CPU."""
+    monkeypatch.setattr(msm_parts, "LEAST_SLICED_POINTS", 8)
+    monkeypatch.setattr(msm_parts, "SLICE_MULTIPLE", 2)
+    choose = msm_parts.choose_first_slice
+
+    def choose_on_gpu(points: int, batch: int, info: DeviceInfo) -> int | None:
+        return choose(points, batch, dataclasses.replace(info, kind="discrete"))
+
+    for module in (msm_parts, msm_call):
+        monkeypatch.setattr(module, "choose_first_slice", choose_on_gpu)
+
+
+@pytest.fixture
+def sliced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The points of the first slices that ran."""
+    noted: list[int] = []
+
+    def run_noted(*arguments: Any) -> None:
+        noted.append(arguments[-2])
+        run_sliced_msm(*arguments)
+
+    monkeypatch.setattr(msm_parts, "run_sliced_msm", run_noted)
+    return noted
 
 
 @pytest.fixture
@@ -78,6 +111,100 @@ def test_points_of_the_host_stream_through_a_device(
     assert curve.msm(points, gpu.to_device(scalars), device=gpu) == expected
     assert curve.msm(points[::-1], scalars[::-1], device=gpu) == expected
     assert curve.msm(points, scalars.tolist(), device=gpu) == expected
+
+
+@pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("curve", [OVER_MERSENNE31, SMALL_QUADRATIC], ids=["m31", "quadratic"])
+def test_scalars_of_the_host_come_in_slices(gpu: Gpu, sliced: list[int], curve: Curve) -> None:
+    for count in (8, 11, COUNT):
+        points, scalars = draw(curve, count)
+        there = gpu.to_device(points)
+        equal = scalars - scalars + scalars[0]
+        for factors in (scalars, scalars[::-1], scalars - scalars, equal):
+            assert curve.msm(there, factors).to_host() == curve.msm(points, factors)
+    assert sliced == 8 * [2] + 4 * [24]
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_an_interrupted_copy_of_a_slice_leaves_no_trace(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, scalars = draw(CURVE, COUNT)
+    there, device = gpu.to_device(points), get_device_memory(gpu)
+    before = CURVE.msm(there, scalars)
+
+    def interrupt(array: Any) -> DeviceArray:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(device, "put_ahead", interrupt)
+        CURVE.msm(there, scalars)
+    for found in (before, CURVE.msm(there, scalars)):
+        assert found.to_host() == CURVE.msm(points, scalars)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_buckets_of_a_second_slice_begin_where_a_device_binds_buffers(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, _ = draw(CURVE, 16)
+    there, device = gpu.to_device(points), get_device_memory(gpu)
+    limits = dataclasses.replace(device.info.limits, buffer_offset_alignment=256)
+    monkeypatch.setattr(device, "info", dataclasses.replace(device.info, limits=limits))
+    monkeypatch.setattr(device._binder, "_alignment", 256)
+    for bits in (1, 2, 3, 5, 31):
+        factors = [(7 * number + 1) % (1 << bits) for number in range(16)]
+        assert CURVE.msm(there, factors).to_host() == CURVE.msm(points, factors)
+
+
+@pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("splits", [True, False], ids=["halves", "whole"])
+def test_the_explained_slices_are_those_that_run(gpu: Gpu, sliced: list[int], splits: bool) -> None:
+    curve = gx.curves.BLS12_381_G1
+    scalars = curve.scalar_field.random(16, seed=3)
+    points = curve.generator * list(range(16))
+    expected = curve.msm(points, scalars)
+    there = gpu.to_device(points)
+    if not splits:
+        there = PointArray(curve, there.data)
+    for factors, come_in_slices in (
+        (scalars, True),
+        (scalars.tolist(), True),
+        (scalars.in_form("canonical").data, splits),  # without halves the device reduces words
+        (curve.scalar_field.to_bytes(scalars), False),
+        (gpu.to_device(scalars), False),
+        (scalars[None], True),
+        (scalars.reshape((2, 8)), False),
+    ):
+        own = there.reshape((2, 8)) if np.shape(factors)[:2] == (2, 8) else there
+        text = str(curve.explain_msm(own, factors))
+        words = "slices: 2, scalars of 12 points are copied while 4 points are added"
+        assert (words in text) == come_in_slices == ("slices" in text)
+        found = curve.msm(own, factors).to_host()
+        assert curve.sum(found.reshape(-1)) == expected
+        assert sliced == [4] * come_in_slices
+        sliced.clear()
+    assert "slices" in str(curve.explain_msm(there))
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_the_memory_of_slices_is_planned(
+    gpu: Gpu, sliced: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, scalars = draw(CURVE, COUNT)
+    there = gpu.to_device(points)
+    parts, at_once = (CURVE.explain_msm(there, each) for each in (scalars, gpu.to_device(scalars)))
+    assert isinstance(parts, MsmParts)
+    assert isinstance(at_once, MsmParts)
+    buckets = 4 * point_limbs(CURVE.key) * parts.part.all_buckets
+    assert parts.nbytes >= at_once.nbytes + 2 * buckets  # of the second slice, and the sums
+    assert f"memory: {parts.nbytes:,} bytes" in str(parts)
+    free = int(parts.nbytes / msm_parts.RECORDED_SHARE)
+    for memory, count in ((free, 0), (free + 8, 1)):
+        monkeypatch.setattr(DeviceMemory, "free_memory", memory)
+        assert ("slices" in str(CURVE.explain_msm(there, scalars))) == bool(count)
+        assert CURVE.msm(there, scalars).to_host() == CURVE.msm(points, scalars)
+        assert len(sliced) == count
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -19,6 +19,7 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve, PointArray
+from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.kernels import curves as curve_kernels
 from gpu_executor.kernels import modules
@@ -83,9 +84,9 @@ def device(
     monkeypatch.setitem(vars(memory), "f64_limbs", True)
     made = Msm.make_sums
 
-    def make_sums(self: Msm) -> Sums:
+    def make_sums(self: Msm, buckets: DeviceArray | None = None) -> Sums:
         limbs = choose_f64_limbs(self._device, self._curve)
-        return dataclasses.replace(made(self), grouped=False, f64_limbs=limbs)
+        return dataclasses.replace(made(self, buckets), grouped=False, f64_limbs=limbs)
 
     monkeypatch.setattr(Msm, "make_sums", make_sums)
     curve_kernel.cache_clear()

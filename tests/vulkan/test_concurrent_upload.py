@@ -39,7 +39,7 @@ def open_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> OpenOne:
         if memory._concurrent is None:
             queue = Timeline(resources.device, resources.device.queues.compute)
             gpu._session._opened.callback(queue.close)
-            memory._concurrent = ConcurrentUpload(resources, memory.stream, queue)
+            memory._concurrent = ConcurrentUpload(resources, memory._mapped, memory.stream, queue)
             gpu._session._opened.callback(memory._concurrent.close)
         return gpu
 
@@ -60,6 +60,19 @@ def test_views_and_axes_are_copied(open_gpu: OpenOne) -> None:
     for view in (words, words[::-2, 5:], words.T):
         assert np.array_equal(device.put_ahead(view).numpy(), view)
     assert device.put_ahead(words[:0]).shape == (0, 300)
+
+
+def test_mapped_arrays_are_copied_from_where_they_are(
+    open_gpu: OpenOne, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = open_gpu()
+    device = get_device_memory(gpu)
+    mapped = gpu.asarray(draw_words(1, 5 * PART))
+    with monkeypatch.context() as patched:
+        patched.setattr(transfers, "StagingPart", None)  # a call would raise
+        copies = [device.put_ahead(view) for view in (mapped, mapped[PART // 4 :])]
+    assert np.array_equal(copies[0].numpy(), mapped)
+    assert np.array_equal(copies[1].numpy(), mapped[PART // 4 :])
 
 
 def test_operations_see_the_copies(open_gpu: OpenOne) -> None:

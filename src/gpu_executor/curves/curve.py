@@ -519,8 +519,8 @@ class Curve:
         """How `msm` would compute: windows, parts and memory. Print it for the reasons.
 
         The arguments are those of `msm`. A number of points stands for points on `device`, or on
-        the host without one. Without scalars the plan is that of `batch` sums with scalars as long
-        as the order.
+        the host without one. Without scalars the plan is that of `batch` sums with scalars of the
+        host as long as the order.
         """
         return explain_msm(self, points, scalars, batch, byteorder, device)
 

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from gpu_executor.arguments import describe, is_integer, parse_count
 from gpu_executor.curves.msm_explanation import HostMsmPlan, explain_points, explain_table
 from gpu_executor.curves.point_array import PointArray, PointCurve, PointData
 from gpu_executor.curves.point_operations import msm, stream_msm
 from gpu_executor.curves.point_table import PointTable
 from gpu_executor.curves.scalars import load_scalars, to_scalar_words
-from gpu_executor.device_array import Shape
+from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields import Field, FieldArray
 from gpu_executor.ops import elementwise
-from gpu_executor.ops.msm_parts import MsmParts, table_msm
-from gpu_executor.ops.points import count_bits
+from gpu_executor.ops.msm_parts import MsmParts, choose_first_slice, table_msm
+from gpu_executor.ops.points import count_bits, takes_any_words
 from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.primes.glv import Glv
 
@@ -54,14 +56,7 @@ def run_msm(
         return PointArray(curve, sums, known_in_subgroup=points.known_in_subgroup)
     own = curve.check_points(points)
     place, streams, glv = target or own.place, target is not None, _get_glv(curve, own)
-    factors = load_scalars(
-        curve.scalar_field,
-        place,
-        scalars,
-        byteorder,
-        streams=streams,
-        reduces=glv is None,  # the halves of a scalar are those of any number that is congruent
-    )
+    factors = _load_factors(curve, own.shape, place, scalars, byteorder, glv, streams=streams)
     arguments = curve.key, own.data, factors, _find_batch(curve, own.shape, factors), glv
     return own.wrap_like(msm(*arguments) if target is None else stream_msm(target, *arguments))
 
@@ -99,11 +94,60 @@ def explain_msm(
     if scalars is None:
         leading = [shape[:-1], sums if batch != 1 else ()]
         sums = elementwise.find_common_shape(curve.scalar_field.prime, leading)
-        bits = curve.order.bit_length()
+        bits, copies_scalars = curve.order.bit_length(), True
     else:
-        factors = load_scalars(curve.scalar_field, place, scalars, byteorder, streams=copies_points)
+        factors = _load_factors(curve, shape, place, scalars, byteorder, glv, streams=copies_points)
         sums, bits = _find_batch(curve, shape, factors), count_bits(curve.key, factors)
-    return explain_points(curve.key, shape, sums, bits, place, glv, copies_points=copies_points)
+        copies_scalars = not isinstance(factors, DeviceArray)
+    return explain_points(
+        curve.key,
+        shape,
+        sums,
+        bits,
+        place,
+        glv,
+        copies_points=copies_points,
+        copies_scalars=copies_scalars,
+    )
+
+
+def _load_factors(
+    curve: MsmCurve,
+    points: Shape,
+    place: ArrayDevice | None,
+    scalars: Any,
+    byteorder: ByteOrder,
+    glv: Glv | None,
+    *,
+    streams: bool,
+) -> PointData:
+    """The words of scalars for points of that shape and place, on the host or in that place: below
+    the order, unless `glv` splits them there."""
+    # The halves of a scalar are those of any number that is congruent.
+    halves = glv is not None and place is not None and not streams
+    factors: PointData = load_scalars(
+        curve.scalar_field,
+        place,
+        scalars,
+        byteorder,
+        streams=streams or (halves and _come_in_slices(curve, points, scalars, place)),
+        reduces=not halves,
+    )
+    return factors
+
+
+def _come_in_slices(
+    curve: MsmCurve, points: Shape, scalars: Any, place: ArrayDevice | None
+) -> bool:
+    """Whether scalars stay on the host until slices of them are copied: words of any numbers, for
+    one sum of points of that shape and place."""
+    prime = curve.scalar_field.prime
+    is_words = isinstance(scalars, np.ndarray) and scalars.dtype == prime.column_dtype
+    if place is None or not is_words or not takes_any_words(prime) or place.is_recording:
+        return False
+    return len(points) == 1 == scalars.ndim - len(prime.element_shape) and (
+        choose_first_slice(points[0], 1, place.info) is not None
+    )
 
 
 def _get_glv(curve: MsmCurve, points: PointArray) -> Glv | None:

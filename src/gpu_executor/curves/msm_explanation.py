@@ -58,17 +58,25 @@ def explain_points(
     glv: Glv | None,
     *,
     copies_points: bool,
+    copies_scalars: bool,
 ) -> MsmParts | HostMsmPlan:
     """The plan for points of a shape, for the leading axes of the sums, where `device` is None for
-    the host. `glv` is given for points in the group of prime order. `copies_points` says that the
-    points are on the host."""
+    the host. `glv` is given for points in the group of prime order. `copies_points` and
+    `copies_scalars` say that they are on the host."""
     sums = _check_sizes(points[-1], batch)
     if device is None or isinstance(device, CpuMemory):
         return HostMsmPlan(points[-1], sums, scalar_bits)
     shares_points = math.prod(points[:-1]) == 1
     whole = plan_msm(points[-1], sums, scalar_bits, glv, shares_points=shares_points)
     memory = device.free_memory
-    return plan_parts(curve, whole, device.info, memory, copies_points=copies_points)
+    return plan_parts(
+        curve,
+        whole,
+        device.info,
+        memory,
+        copies_points=copies_points,
+        copies_scalars=copies_scalars,
+    )
 
 
 def explain_table(table: PointTable, batch: Shape) -> MsmParts:

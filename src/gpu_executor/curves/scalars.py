@@ -132,6 +132,8 @@ def _read_words(field: Field, scalars: Words, device: ArrayDevice | None, *, red
             f"the last axis; the shape is {scalars.shape}. Integers are given as lists or as an "
             "array of int64 or objects"
         )
+    if device is None and not reduces:
+        return scalars
     if can_reduce_scalars(device, field.prime, scalars.nbytes):
         if not reduces:
             return device.put(scalars)

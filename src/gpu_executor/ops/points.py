@@ -33,6 +33,7 @@ from gpu_executor.ops import elementwise, extensions, scans
 from gpu_executor.ops.elementwise import ElementData, Words
 from gpu_executor.primes import Extension, Prime, words
 from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.primes.glv import Glv
 from gpu_executor.primes.prime import LimbLayout
 
 Booleans = npt.NDArray[np.bool_]
@@ -48,6 +49,8 @@ MAX_ITERATIONS = 60_000
 (glsl/curves/point_serial.glsl)."""
 SCALAR_COPIES = 8
 """Scalars are reduced on the device if free memory has room for so many copies of them."""
+SCANNED_SCALARS = 1 << 13
+"""Scalars of the host whose bits are counted at once: their words fit the cache of a core."""
 MAX_ORDER_WORDS = 24
 """Words of the order in the push constants of reduce_scalars.comp."""
 ONE_COLUMN_BITS = 64
@@ -261,10 +264,16 @@ def put_scalars(device: ArrayDevice, scalars: ElementData) -> DeviceArray:
 def can_reduce_scalars(
     device: ArrayDevice | None, prime: Prime, nbytes: int
 ) -> TypeGuard[ArrayDevice]:
-    """Whether there is a device with memory for so many bytes of scalars, and few subtractions
-    reduce any number of as many bytes as an element."""
+    """Whether there is a device with memory for so many bytes of scalars, and kernels take any
+    number of as many bytes as an element."""
     if device is None or device.free_memory < nbytes * SCALAR_COPIES:
         return False
+    return takes_any_words(prime)
+
+
+def takes_any_words(prime: Prime) -> bool:
+    """Whether few subtractions reduce any number of as many bytes as an element of the scalar
+    field."""
     return prime.bits > 8 * prime.element_bytes - 4 and prime.element_bytes <= 4 * MAX_ORDER_WORDS
 
 
@@ -292,12 +301,24 @@ def get_columns(curve: CurveKey, scalars: ElementData) -> Shape:
     return () if curve.order.bit_length() <= ONE_COLUMN_BITS else scalars.shape[-1:]
 
 
-def count_bits(curve: CurveKey, scalars: ElementData) -> int:
-    """The bits of the largest scalar, at least 1; of scalars on a device those of the order."""
+def count_bits(curve: CurveKey, scalars: ElementData, glv: Glv | None = None) -> int:
+    """The bits of the largest scalar, at least 1, or those of the order: they hold for scalars on a
+    device, and as soon as a scalar has as many but one. With `glv` they hold as soon as a scalar
+    has more bits than a half."""
+    bits, most = 1, curve.order.bit_length()
     if isinstance(scalars, DeviceArray):
-        return curve.order.bit_length()
-    union = np.bitwise_or.reduce(scalars.reshape(-1, *get_columns(curve, scalars)), axis=0)
-    return max(int.from_bytes(union.tobytes(), "little").bit_length(), 1)
+        return most
+    enough = most - 1 if glv is None else glv.scalar_bits + 1
+    rows = scalars.reshape(-1, *get_columns(curve, scalars))
+    for first in range(0, len(rows), SCANNED_SCALARS):
+        union = rows[first : first + SCANNED_SCALARS]
+        while len(union) > 1:  # long rows: NumPy reduces an axis of few words slowly
+            half = -(-len(union) // 2)
+            union = union[:half] | union[-half:]
+        bits = max(bits, int.from_bytes(union.tobytes(), "little").bit_length())
+        if bits >= enough:
+            return max(bits, most)
+    return bits
 
 
 def _drop_repeats(data: Any, axes: int) -> Any:

@@ -137,7 +137,7 @@ class DeviceMemory:
         self._concurrent: ConcurrentUpload | None = None
         """Where the device has a transfer queue."""
         if resources.upload is not None:
-            self._concurrent = ConcurrentUpload(resources, self.stream, resources.upload)
+            self._concurrent = ConcurrentUpload(resources, mapped, self.stream, resources.upload)
         self._cache: LruCache[Hashable, _CachedValue] = LruCache()
         self._cache_lock = threading.RLock()
         self._capture = _Capture()

@@ -65,9 +65,26 @@ class StagingPart:
         return mapped_view(self.allocation, 0, nbytes, BYTES)
 
 
+def flatten(array: Array) -> Array:
+    """The bytes of an array."""
+    return np.ascontiguousarray(array, to_native(array.dtype)).reshape(-1).view(np.uint8)
+
+
 def split_parts(flat: Array) -> list[Array]:
     """An array of bytes, in parts of at most PART_BYTES."""
     return [flat[start : start + PART_BYTES] for start in range(0, len(flat), PART_BYTES)]
+
+
+def find_mapped_copy(
+    mapped: MappedArrays, array: Array, target: Allocation
+) -> tuple[Copy, object] | None:
+    """The copy of an array in mapped memory, and what it keeps alive; None for other memory."""
+    found = mapped.find(array)
+    imported = None if found is None else mapped.get_import(found.serial)
+    if found is None or (imported is None and is_imported(found)):
+        return None
+    copy = Copy(found.buffer, found.offset, target.buffer, target.offset, array.nbytes)
+    return copy, imported
 
 
 class Upload:
@@ -95,18 +112,16 @@ class Upload:
             data += bytes(-len(data) % 4)  # every allocation has room for the padding
             self._stream.write(target.buffer, target.offset, data, storage)
             return
-        found = self._mapped.find(array)
-        imported = None if found is None else self._mapped.get_import(found.serial)
-        if found is not None and (imported is not None or not is_imported(found)):
-            copy = Copy(found.buffer, found.offset, target.buffer, target.offset, array.nbytes)
+        mapped = find_mapped_copy(self._mapped, array, target)
+        if mapped is not None:
+            copy, imported = mapped
             if borrow:
                 self._stream.copy(copy, storage, (array, imported))
             else:  # wait: the caller may change the array
                 self._readback.copy(copy, (array, storage, imported))
             return
-        flat = np.ascontiguousarray(array, to_native(array.dtype)).reshape(-1).view(np.uint8)
         offset = target.offset
-        for part in split_parts(flat):
+        for part in split_parts(flatten(array)):
             staging = self._allocate_part(len(part))
             self._copy_threads.copy([(staging.view(len(part)), part)])
             source = staging.allocation
@@ -254,11 +269,13 @@ class Readback:
 
 @dataclass(slots=True, eq=False)
 class _UploadInFlight:
-    """A command buffer of a transfer queue, and the staging memory that it copies from."""
+    """A command buffer of a transfer queue, and what it copies from: staging memory, or the import
+    of a mapped array."""
 
     commands: Handle
     submission: Submission
     staging: StagingPart | None = None
+    mapped: tuple[Copy, object] | None = None
 
 
 class ConcurrentUpload:
@@ -268,8 +285,10 @@ class ConcurrentUpload:
     several threads: one at a time copies.
     """
 
-    def __init__(self, resources: Resources, stream: CommandStream, queue: Timeline) -> None:
-        self._memory, self._stream = resources.memory, stream
+    def __init__(
+        self, resources: Resources, mapped: MappedArrays, stream: CommandStream, queue: Timeline
+    ) -> None:
+        self._memory, self._mapped, self._stream = resources.memory, mapped, stream
         self._copy_threads = resources.copy_threads
         self._device, self._compute, self._queue = resources.device, resources.compute, queue
         self._lock = threading.Lock()
@@ -279,11 +298,15 @@ class ConcurrentUpload:
 
     def copy(self, array: Array, target: Allocation) -> None:
         """Copy an array; commands that are submitted to the compute queue later see it."""
-        flat = np.ascontiguousarray(array, to_native(array.dtype)).reshape(-1).view(np.uint8)
+        mapped = find_mapped_copy(self._mapped, array, target)
         with self._lock:
             arrival = self._arrival or self._open()
             try:
-                self._copy_parts(flat, target)
+                if mapped is None:
+                    self._copy_parts(array, target)
+                else:
+                    self._copies[0].mapped = mapped
+                    self._start(self._copies[0], mapped[0])
             finally:
                 self._finish()
             # The transfer queue is done. This wait of the compute queue makes the bytes visible.
@@ -315,9 +338,9 @@ class ConcurrentUpload:
         self._arrival = self._compute.prepare(nothing, after, stage)
         return self._arrival
 
-    def _copy_parts(self, flat: Array, target: Allocation) -> None:
+    def _copy_parts(self, array: Array, target: Allocation) -> None:
         offset = target.offset
-        for number, part in enumerate(split_parts(flat)):
+        for number, part in enumerate(split_parts(flatten(array))):
             each = self._copies[number % PARTS_IN_FLIGHT]
             if each.staging is None:
                 each.staging = StagingPart(self._memory, self._stream, Purpose.UPLOAD, len(part))
@@ -325,19 +348,21 @@ class ConcurrentUpload:
                 self._queue.wait(each.submission)
             self._copy_threads.copy([(each.staging.view(len(part)), part)])
             source = each.staging.allocation
-            with Recorder(each.commands) as recorder:
-                recorder.copy(
-                    [Copy(source.buffer, source.offset, target.buffer, offset, len(part))]
-                )
-            self._queue.submit(each.submission)
+            copy = Copy(source.buffer, source.offset, target.buffer, offset, len(part))
+            self._start(each, copy)
             offset += len(part)
 
+    def _start(self, each: _UploadInFlight, copy: Copy) -> None:
+        with Recorder(each.commands) as recorder:
+            recorder.copy([copy])
+        self._queue.submit(each.submission)
+
     def _finish(self) -> None:
-        """Wait for all copies, also after an interrupt: they use staging memory and the target."""
+        """Wait for all copies, also after an interrupt: they use their sources and the target."""
         interrupt = None
         for each in self._copies:
-            if each.staging is not None:
+            if each.staging is not None or each.mapped is not None:
                 interrupt = self._queue.wait_uninterrupted(each.submission) or interrupt
-                each.staging = None
+                each.staging = each.mapped = None
         if interrupt is not None:
             raise interrupt
