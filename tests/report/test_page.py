@@ -18,6 +18,7 @@ from gpu_executor.report.format import (
     format_count,
     format_power,
     format_rate,
+    format_ratio,
     format_time,
     round_digits,
 )
@@ -93,6 +94,27 @@ def test_head_figures_and_texts_say_what_was_measured(page: str) -> None:
         "BLS12_381_G1, 2^22",
     ):
         assert words in page, words
+
+
+def test_the_text_of_the_pipeline_counts_the_queues_of_both_batches() -> None:
+    words = "All of them used one queue of the device"
+    run = make_run()
+    timelines = run.benchmarks["batch"].tables["timelines"]
+    queues = {"upload queue", "compute queue", "download queue"}
+    for each in timelines:
+        assert words not in make_page(run), "at least one batch used three queues"
+        for span in each["spans"]:
+            span["track"] = "queue" if span["track"] in queues else span["track"]
+    assert words in make_page(run)
+
+
+@pytest.mark.parametrize(("threads", "reason"), [(2_000.0, True), (500.0, False)])
+def test_only_a_gain_of_threads_is_explained(threads: float, reason: bool) -> None:
+    run = make_run()
+    run.benchmarks["executor"].tables["calls"] |= {"one_thread": 1_000.0, "threads": threads}
+    page = make_page(run)
+    assert f"together reach {format_ratio(threads / 1_000)} the rate of one" in page
+    assert ("because calls that wait together are coalesced" in page) == reason
 
 
 def test_kzg_of_one_batch_shows_the_columns_that_were_measured() -> None:

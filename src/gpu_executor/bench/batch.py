@@ -25,6 +25,7 @@ from gpu_executor.device_info import DeviceInfo
 from gpu_executor.kernels import load
 from gpu_executor.plan import Piece, Plan, QueueUse, RunOptions
 from gpu_executor.primes import BLS12_381_FQ
+from gpu_executor.settings import Settings
 from gpu_executor.telemetry.spans import Span
 from gpu_executor.vulkan.mapped_arrays import offset_to_piece
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
@@ -54,7 +55,7 @@ HOT_PATH_ROUNDS = 1_000
 HOT_PATH_TARGET_US = 30.0
 PLAN_TARGET = 0.95
 TIMELINE_JOBS, TIMELINE_RUNS = 8, 6
-GPU_TIMELINE_ELEMENTS, CPU_TIMELINE_ELEMENTS = 1 << 20, 1 << 14
+GPU_TIMELINE_ELEMENTS, CPU_TIMELINE_ELEMENTS = 1 << 18, 1 << 14
 """The batch whose timelines are recorded: long enough to see its stages, few enough to read."""
 
 
@@ -145,26 +146,31 @@ def measure_batches(
         gpu.trim()
 
 
-def record_timelines(gpu: PersistentVulkanBackend) -> list[BatchTimeline]:
+def record_timelines(device: DeviceInfo) -> list[BatchTimeline]:
     """Profile the same batch sequentially and pipelined: of several runs, the one of median
-    length."""
-    kernel, on_cpu = load("bls12_381_fq_add"), gpu.device.kind == "cpu"
-    elements = CPU_TIMELINE_ELEMENTS if on_cpu else GPU_TIMELINE_ELEMENTS
+    length. Every job is one piece, whatever plans would choose, so that its stages can be followed.
+    """
+    kernel, on_gpu = load("bls12_381_fq_add"), device.kind != "cpu"
+    elements = GPU_TIMELINE_ELEMENTS if on_gpu else CPU_TIMELINE_ELEMENTS
     jobs = [
         (tile_elements(BLS12_381_FQ, elements, 1), tile_elements(BLS12_381_FQ, elements, 2))
         for _ in range(TIMELINE_JOBS)
     ]
     timelines = []
-    for mode, pipelined in (("sequential", False), ("pipelined", True)):
-        profiles = []
-        for _ in range(TIMELINE_RUNS):
-            with gpu.profile() as profile:
-                results = gpu.run_batch(kernel, jobs, pipelined=pipelined, device_local=True)
-            check_sums(mode, *jobs[-1], results[-1])
-            profiles.append(profile.spans)
-        ordered = sorted(profiles[1:], key=_measure_length)  # the first run allocates
-        spans = ordered[len(ordered) // 2]
-        timelines.append(BatchTimeline(mode, elements, TIMELINE_JOBS, convert_spans(spans)))
+    unsplit = dataclasses.replace(Settings.from_environment(), stream_chunk_elems=elements)
+    with PersistentVulkanBackend(settings=unsplit) as gpu:
+        if on_gpu:
+            _warm_up(gpu)
+        for mode, pipelined in (("sequential", False), ("pipelined", True)):
+            profiles = []
+            for _ in range(TIMELINE_RUNS):
+                with gpu.profile() as profile:
+                    results = gpu.run_batch(kernel, jobs, pipelined=pipelined, device_local=True)
+                check_sums(mode, *jobs[-1], results[-1])
+                profiles.append(profile.spans)
+            ordered = sorted(profiles[1:], key=_measure_length)  # the first run allocates
+            spans = ordered[len(ordered) // 2]
+            timelines.append(BatchTimeline(mode, elements, TIMELINE_JOBS, convert_spans(spans)))
     return timelines
 
 

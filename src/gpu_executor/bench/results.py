@@ -42,6 +42,8 @@ PACKAGES = (
         "kp",
         "vkdispatch",
         "cupy",
+        "cupy-cuda12x",
+        "cupy-cuda13x",
         "torch",
     ),
 )

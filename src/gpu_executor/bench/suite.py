@@ -171,7 +171,9 @@ def measure_batches(
             sizes = [(size, jobs) for size in QUICK_BATCH_SIZES for jobs in QUICK_JOBS]
         limits = (QUICK_SECONDS, QUICK_ROUNDS) if quick else (batch.ROW_SECONDS, batch.MIN_ROUNDS)
         rows = watch(batch.measure_batches(gpu, sizes, *limits), 2 * len(sizes), "batches")
-        return BatchMeasurement(gpu.device, list(rows), hot_path, batch.record_timelines(gpu))
+        measured = list(rows)
+    timelines = batch.record_timelines(gpu.device)
+    return BatchMeasurement(gpu.device, measured, hot_path, timelines)
 
 
 @dataclass(frozen=True, slots=True)

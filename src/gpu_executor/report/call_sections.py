@@ -220,10 +220,11 @@ def show_pipeline(name: str, title: str, given: Measurements, _run: BenchmarkRun
         "device copies. compute: the kernel. drain: the host copies results. In a pipelined batch "
         "the stages of different jobs run at the same time."
     )
-    if first["elements"] and len({span["track"] for span in first["spans"]}) <= 2:
+    tracks = {span["track"] for each in timelines for span in each["spans"]}
+    if len([track for track in tracks if not track.startswith("host ")]) == 1:
         text += (
-            " This device has a single queue, so its copies and kernels take turns, and only the "
-            "host's copies overlap them."
+            " All of them used one queue of the device, where copies and kernels take turns, so "
+            "only the host's copies overlap them."
         )
     return ReportSection(name, title, text, timelines=timelines)
 
@@ -375,8 +376,9 @@ def show_executor(name: str, title: str, given: Measurements, _run: BenchmarkRun
             ],
         ),
     )
+    ratio = row["threads"] / row["one_thread"]
     text = (
-        f"Eight threads together reach {format_ratio(row['threads'] / row['one_thread'])} the rate "
-        "of one, because calls that wait together are coalesced."
+        f"Eight threads that wait for each job together reach {format_ratio(ratio)} the rate of one"
     )
+    text += ", because calls that wait together are coalesced." if ratio > 1 else "."
     return ReportSection(name, title, text, [figure])

@@ -155,7 +155,8 @@ def _draw_panel(
     for begin, end in overlaps:
         x = locate(begin)
         drawing.add("rect", x=x, y=y, width=locate(end) - x, height=height, class_="overlap")
-    for span in spans:
+    # Short stages last: they are drawn wider than they are, and longer ones would cover them.
+    for span in sorted(spans, key=lambda span: span["begin_us"] - span["end_us"]):
         _draw_span(drawing, span, rows[span["track"]], locate)
 
 
@@ -163,7 +164,7 @@ def _draw_span(
     drawing: Drawing, span: Mapping[str, Any], y: float, locate: Callable[[float], float]
 ) -> None:
     x, job = locate(span["begin_us"]), span["piece"] + 1
-    length = max(locate(span["end_us"]) - x, 1.5)
+    length = max(locate(span["end_us"]) - x, 2.5)
     took = format_time((span["end_us"] - span["begin_us"]) / 1e3)
     title = f"job {job}, {span['stage']}: {took}"
     style = f"bar s{STAGES.index(span['stage'])}"

@@ -45,7 +45,11 @@
       this.box = figure.querySelector(".timeline");
       this.range = figure.querySelector(".range");
       this.panels = JSON.parse(figure.querySelector(".timeline-data").textContent);
-      for (const panel of this.panels) panel.tracks = listTracks(panel.spans);
+      for (const panel of this.panels) {
+        panel.tracks = listTracks(panel.spans);
+        // Short stages last: they are drawn wider than they are, and longer ones would cover them.
+        panel.spans.sort((a, b) => (b.end_us - b.begin_us) - (a.end_us - a.begin_us));
+      }
       this.end = Math.max(...this.panels.flatMap((panel) => panel.spans.map((span) => span.end_us)));
       this.from = 0;
       this.to = this.end;
@@ -190,7 +194,7 @@
     }
 
     drawSpan(span, y, mode) {
-      const x = this.at(span.begin_us), width = Math.max(this.at(span.end_us) - x, 1.5);
+      const x = this.at(span.begin_us), width = Math.max(this.at(span.end_us) - x, 2.5);
       const group = element("g", { class: "span" });
       group.dataset.piece = `${mode} ${span.piece}`;
       const style = STAGES.indexOf(span.stage);
