@@ -32,8 +32,8 @@ SIZES_LEGEND = (
     "the points.\n"
 )
 STAGES_LEGEND = (
-    "The stages are waited for one by one, so their sum is more than a call. limb form: points "
-    "into the form that the kernels compute with.\n"
+    "The stages on the device, waited for one by one. The copy of the scalars to the device is not "
+    "among them. limb form: points into the form that the kernels compute with.\n"
 )
 TABLES_LEGEND = (
     "without: the same sums without the tables. precompute: the time to make the tables, with all "

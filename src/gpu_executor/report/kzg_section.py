@@ -139,5 +139,8 @@ def _show_kzg_stages(given: Measurements) -> Figure:
         "kzg-stages",
         "Stages of cells and proofs",
         "The stages are waited for one by one, so their sum is more than a call.",
-        [(f"{row['blobs']} blobs", row["stages_ms"]) for row in given.rows("stages")],
+        [
+            (f"{row['blobs']} {'blob' if row['blobs'] == 1 else 'blobs'}", row["stages_ms"])
+            for row in given.rows("stages")
+        ],
     )

@@ -322,7 +322,8 @@ def show_msms(name: str, title: str, given: Measurements, _run: BenchmarkRun) ->
     stages = make_stack_figure(
         "msm-stages",
         "Stages of the largest sum",
-        "The stages are waited for one by one, so their sum is more than a call.",
+        "The stages on the device, waited for one by one. The copy of the scalars to the device is "
+        "not among them.",
         [
             (f"{times['curve']}, 2^{row['log_points']} points", row["stages_ms"])
             for times in curves
