@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.fields import BABYBEAR, BLS12_381_FR, GOLDILOCKS, Field, FieldArray
+from gpu_executor.fields import BABYBEAR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.lru import LruCache
 from gpu_executor.ops import transforms
 from gpu_executor.ops.transforms import PowerTable, TransformPasses, split_levels
@@ -21,11 +21,15 @@ from tests.support.fields_under_test import (
     check_extension,
     check_transforms,
     draw_elements,
+    find_prime,
     make_polynomial,
     record_puts,
     to_ints,
     transform_naively,
 )
+
+WIDE = Field(find_prime(128, largest=True), name="wide")
+"""Four words, with twiddles between passes; test_block_transforms.py has the primes without."""
 
 
 def put_on_device(gpu: gx.PersistentVulkanBackend, field: Field, values: Any) -> FieldArray:
@@ -114,10 +118,10 @@ def test_twiddles_of_many_limbs_from_two_tables_are_exact(
 ) -> None:
     monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 2)
     monkeypatch.setattr(transforms, "DIRECT_LEVELS", 2)
-    values = draw_elements(BLS12_381_FR, 16, 1)
-    y = BLS12_381_FR.ntt(put_on_device(gpu_without_tables, BLS12_381_FR, values))
-    assert to_ints(y) == transform_naively(BLS12_381_FR, values)
-    assert to_ints(BLS12_381_FR.intt(y)) == values
+    values = draw_elements(WIDE, 16, 1)
+    y = WIDE.ntt(put_on_device(gpu_without_tables, WIDE, values))
+    assert to_ints(y) == transform_naively(WIDE, values)
+    assert to_ints(WIDE.intt(y)) == values
     assert uses_two_tables(gpu_without_tables)
 
 
@@ -146,7 +150,7 @@ def test_rows_of_one_and_of_two_passes_are_extended(
     [
         (BABYBEAR, [(0, 8), (1, 2), (1, 16), (2, 2), (2, 8), (3, 2), (5, 1), (5, 8)]),
         (GOLDILOCKS, [(1, 8), (2, 4), (3, 2), (5, 8)]),
-        (BLS12_381_FR, [(0, 8), (3, 2)]),
+        (WIDE, [(0, 8), (3, 2)]),
     ],
     ids=lambda each: getattr(each, "name", ""),
 )
@@ -164,7 +168,7 @@ def test_extensions_of_any_number_of_passes_are_exact(
     assert uses_two_tables(gpu_without_tables) == (direct_levels == 0)
 
 
-@pytest.mark.parametrize("field", [BABYBEAR, BLS12_381_FR], ids=lambda field: field.name)
+@pytest.mark.parametrize("field", [BABYBEAR, WIDE], ids=lambda field: field.name)
 def test_polynomials_are_padded_in_the_first_of_several_passes(
     gpu_without_tables: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, field: Field
 ) -> None:

@@ -25,6 +25,7 @@ from gpu_executor.fields import (
 )
 from gpu_executor.fields.field import NAMED_FIELDS
 from gpu_executor.ops.transforms import Order
+from gpu_executor.primes.number_theory import is_prime
 from gpu_executor.vulkan.device_memory import DeviceMemory
 
 Place = Literal["host", "device", "cpu"]
@@ -149,6 +150,14 @@ GENERATORS = {
     "koalabear": 3,
 }
 """The generators whose powers other libraries use as roots of unity."""
+
+
+def find_prime(bits: int, *, largest: bool) -> int:
+    """The largest or the smallest prime of so many bits that has roots of unity of order 2^12."""
+    found = ((1 << bits) - 1 if largest else (1 << bits - 1)) >> 12 << 12
+    while not (found.bit_length() == bits and is_prime(found + 1)):
+        found += (-1 if largest else 1) << 12
+    return found + 1
 
 
 def get_root(field: Field, log_n: int) -> int:

@@ -303,8 +303,11 @@ class Field(FiniteField[FieldArray]):
         inverse = None if coset is None else self._invert_scalar(coset % self.modulus)
 
         def extend(values: FieldArray) -> FieldArray:
-            coefficients = self.intt(values, coset=inverse, order_out="reversed")
-            return self._wrap(transforms.extend(self.prime, self._load(coefficients), factor))
+            order = transforms.get_extension_order(self.prime, self._load(values), extended[-1])
+            coefficients = self.intt(values, coset=inverse, order_out=order)
+            return self._wrap(
+                transforms.extend(self.prime, self._load(coefficients), factor, order)
+            )
 
         return self._write(extend, a, extended, device, out)
 

@@ -3,10 +3,11 @@
 On the device a transform is a pass for every eight levels of butterflies or so; each pass keeps
 tiles of columns in shared memory (`glsl/transform.glsl`). Between two passes every element is
 multiplied by a twiddle, a power w^e of a root of unity. Small transforms look w^e up in one table;
-large ones multiply two factors from small tables. The tables are cached on the device.
+large ones multiply two factors from small tables. The tables are cached on the device. Primes of
+250 to 255 bits need no twiddles, up to 2^24 elements: `ops/block_transforms.py`.
 
 A transform of n elements takes (n / 2) log2 n products and n log2 n additions or subtractions in
-its butterflies, and one or two products per element between passes.
+its butterflies, and with twiddles one or two products per element between passes.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from gpu_executor.kernels.passes import (
     pass_kernel,
     powers_kernel,
 )
+from gpu_executor.ops.block_transforms import BlockPasses, has_block_roots
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
@@ -58,6 +60,13 @@ NARROW_ROW_BYTES, NARROW_FROM = 32, 22
 elements of BabyBear took 0.237 ms with 32 bytes, 0.270 ms with 64 and 0.338 ms with 16; the inverse
 of 2^22 elements 0.069 ms with 32 and 0.073 ms with 64; 2^20 elements 0.033 or 0.057 ms with 32 and
 0.034 ms with 64. On lavapipe 2^22 elements took 2.5 s with 32 bytes and 1.4 s with 64."""
+LEVELS_OF_8_BYTES, FEWER_LEVELS_FROM = 7, 17
+"""The levels of a pass for Goldilocks from that log2 n on, except on CPUs. On the same device 2^22
+elements took 0.1506 ms in passes of 6, 6, 5, 5 levels and 0.1526 ms in 8, 7, 7; 2^24 took 0.525 ms
+and 0.538 ms; 2^16 took 0.0093 ms in three passes and 0.0065 ms in two."""
+LEVELS_OF_4_BYTES, TWO_PASS_LENGTHS = 10, range(17, 21)
+"""For elements of 4 bytes and these log2 n, except on CPUs: two passes with `NARROW_ROW_BYTES`
+instead of three. On the same device 2^20 elements of BabyBear took 0.020 ms instead of 0.023 ms."""
 DIRECT_LEVELS = 16
 """Up to this many levels one table holds every power: 2 MB of 32-byte elements."""
 
@@ -101,31 +110,46 @@ def transform(
 
 
 @computes_on_host
-def extend(prime: Prime, x: ElementData, blowup: int) -> ElementData:
+def extend(prime: Prime, x: ElementData, blowup: int, order_in: Order) -> ElementData:
     """The values of polynomials at `blowup` times as many points as they have coefficients, in
-    natural order. The coefficients are in bit-reversed order along the last axis.
+    natural order. The coefficients along the last axis are in the order of `get_extension_order`.
 
-    Padded with zeros, a row in bit-reversed order has blowup - 1 zeros behind each coefficient. The
-    first log2(blowup) levels of butterflies turn these into copies of the coefficient. So these
-    levels are skipped: the first pass reads each coefficient `blowup` times.
+    The first log2(blowup) levels of butterflies meet the zeros that would follow the coefficients:
+    in natural order behind all of them, in bit-reversed order behind each of them. These levels
+    only copy coefficients. So they are skipped: the first pass reads each one `blowup` times.
     """
     *leading, length = get_shape(prime, x)
     rows = (*leading, length * blowup)
     log_n = check_length(prime, rows)
     if not isinstance(x, DeviceArray):
         flat = x.reshape(-1, length, *prime.element_shape)
-        natural = flat[:, make_bit_reversal(length)].reshape(x.shape)
-        return transform(prime, natural, TransformOptions(), rows[-1])
+        natural = flat[:, make_bit_reversal(length)] if order_in == "reversed" else flat
+        return transform(prime, natural.reshape(x.shape), TransformOptions(), rows[-1])
     if length == 1:  # all levels would be skipped, and no pass would be left
         return transform(prime, x, TransformOptions(), rows[-1])
     device: ArrayDevice = x.storage.device
     y = device.empty((*rows, *prime.element_shape), x.dtype)
-    log_repeats = blowup.bit_length() - 1
     passes = _get_passes(
-        device, prime, log_n, inverse=False, decimation_in_time=True, log_repeats=log_repeats
+        device,
+        prime,
+        log_n,
+        inverse=False,
+        decimation_in_time=order_in == "reversed",
+        log_repeats=blowup.bit_length() - 1,
     )
-    device.submit(list(passes.make_dispatches(x, y, count_elements(prime, y), reverse=False)))
+    reverse = order_in == "natural"
+    device.submit(list(passes.make_dispatches(x, y, count_elements(prime, y), reverse=reverse)))
     return y
+
+
+def get_extension_order(prime: Prime, x: ElementData, length: int) -> Order:
+    """The order of coefficients from which `extend` computes `length` values of a polynomial: the
+    levels that only copy must come first."""
+    if isinstance(x, DeviceArray):
+        info = x.storage.device.info
+        if has_block_roots(prime, info, length.bit_length() - 1):
+            return "natural"
+    return "reversed"
 
 
 def check_length(prime: Prime, shape: tuple[int, ...]) -> int:
@@ -218,6 +242,7 @@ class TransformPasses:
     ) -> None:
         self.device, self.prime, self.log_n = device, prime, log_n
         self._inverse, self._decimation_in_time = inverse, decimation_in_time
+        self._on_cpu = device.info.kind == "cpu"
         self._log_repeats = log_repeats
         passes = list(self._make_passes())
         self._passes = passes[::-1] if decimation_in_time else passes
@@ -284,9 +309,9 @@ class TransformPasses:
     def _choose_columns(self, levels: int, log_r: int) -> int:
         """log2 of a tile's columns: `ROW_BYTES` or `NARROW_ROW_BYTES` of a row, if they exist and
         fit shared memory."""
-        narrow = self.prime.element_bytes == 4 and self.log_n >= NARROW_FROM
-        on_cpu = self.device.info.kind == "cpu"
-        row_bytes = NARROW_ROW_BYTES if narrow and not on_cpu else ROW_BYTES
+        has_narrow_rows = self.prime.element_bytes == 4 and not self._on_cpu
+        narrow = has_narrow_rows and (self.log_n >= NARROW_FROM or self.log_n in TWO_PASS_LENGTHS)
+        row_bytes = NARROW_ROW_BYTES if narrow else ROW_BYTES
         wanted = max(row_bytes // self.prime.element_bytes, 1).bit_length() - 1
         rows_are_short = log_r <= self._log_repeats
         columns = min(wanted, self.log_n - levels if rows_are_short else log_r)
@@ -296,6 +321,11 @@ class TransformPasses:
 
     def _max_levels(self) -> int:
         levels = LEVELS_PER_PASS
+        if is_in_rounds(self.prime) and not self._on_cpu:
+            if self.prime.element_bytes == 4 and self.log_n in TWO_PASS_LENGTHS:
+                levels = LEVELS_OF_4_BYTES
+            elif self.prime.element_bytes == 8 and self.log_n >= FEWER_LEVELS_FROM:
+                levels = LEVELS_OF_8_BYTES
         while levels > 1 and not self._fits(levels, 0):
             levels -= 1
         return levels
@@ -345,11 +375,12 @@ def _get_passes(
     inverse: bool,
     decimation_in_time: bool,
     log_repeats: int = 0,
-) -> TransformPasses:
+) -> TransformPasses | BlockPasses:
     """The cached passes of a transform, which are made at its first use."""
+    kind = BlockPasses if has_block_roots(prime, device.info, log_n) else TransformPasses
     return device.cache(
         ("transform", prime, log_n, inverse, decimation_in_time, log_repeats),
-        lambda: TransformPasses(
+        lambda: kind(
             device,
             prime,
             log_n,

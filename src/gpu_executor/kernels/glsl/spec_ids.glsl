@@ -35,4 +35,9 @@
 #define ID_ROOT_SHIFT 103
 #define ID_PADS 104
 #define ID_LOG_REPEATS 105
+#define ID_RECIPROCAL 106
+#define ID_RECIPROCAL_SHIFT 107
+#define ID_SCALES 108
+#define ID_REPEATS 109
+#define ID_LOG_SUBGROUP 110
 #endif

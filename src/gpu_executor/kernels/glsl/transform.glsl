@@ -6,9 +6,6 @@
 // of order M. Each row is a block of the next pass. Rows come out in bit-reversed order, and so
 // does the whole transform. That is decimation in frequency (dif_pass.comp); decimation in time
 // (dit_pass.comp) is the same steps backwards.
-//
-// A work-group processes a tile of C = 2^COLUMNS adjacent columns, so that its loads from a row are
-// contiguous. If a row is one element (R = 1), a tile is C whole blocks.
 
 #ifndef FAMILY_WIDE
 #define IN_ROUNDS // transform_rounds.glsl
@@ -18,22 +15,16 @@
 #define KERNEL_PUSH uint log_m; uint low_bits; uint log_n; uint own_length;
 #include "element.glsl"
 #include "lazy.glsl"
-#include "spec_ids.glsl"
+#include "tiles.glsl"
 
-layout(constant_id = ID_LEVELS) const uint LEVELS = 7;
-// The logarithm to base 2 of the number of columns of a tile.
-layout(constant_id = ID_COLUMNS) const uint COLUMNS = 1;
 // Whether to multiply by twiddles, and whether `low` alone has all of them.
 layout(constant_id = ID_TWIDDLES) const bool TWIDDLES = true;
 layout(constant_id = ID_DIRECT) const bool DIRECT = false;
-// Whether to store in the bit-reversed order.
-layout(constant_id = ID_REVERSES) const bool REVERSES = false;
 // Whether rows of x have only own_length elements, which zeros follow.
 layout(constant_id = ID_PADS) const bool PADS = false;
 // log2 of the adjacent elements that each element of x stands for.
 layout(constant_id = ID_LOG_REPEATS) const uint LOG_REPEATS = 0;
 
-const uint A = 1u << LEVELS, C = 1u << COLUMNS, TILE = A * C;
 #ifdef FAMILY_GOLDILOCKS
 const uint ROOTS = A;
 #else
@@ -68,49 +59,6 @@ void load_source(uint index, out ELEMENT words) {
     else load_x(PADS ? (index >> log_n) * own_length + i : index >> LOG_REPEATS, words);
 }
 
-// The lowest `bits` bits of x in reverse order.
-uint reverse_bits(uint x, uint bits) {
-    return bits == 0 ? 0 : bitfieldReverse(x) >> (32 - bits);
-}
-
-// Where the q-th block of one-element rows begins. If REVERSES, adjacent blocks of a tile are those
-// whose elements will be adjacent in the bit-reversed order.
-uint block_start(uint q) {
-    if (!REVERSES) return q << LEVELS;
-    uint bits = log_n - LEVELS, own = q & ((1u << bits) - 1u);
-    return (q - own + reverse_bits(own, bits)) << LEVELS;
-}
-
-// The position of an element: its row, its index in memory and its index in the tile.
-struct Position { uint row; uint index; uint in_tile; };
-
-Position make_position(uint tile, uint row, uint c) {
-    uint log_r = log_m - LEVELS, in_tile = (row << COLUMNS) + c, column = (tile << COLUMNS) + c;
-    if (log_r == 0) return Position(row, block_start(column) + row, in_tile);
-    uint block = column >> log_r, r = column & ((1u << log_r) - 1u);
-    return Position(row, (block << log_m) + (row << log_r) + r, in_tile);
-}
-
-// The i-th element to load: adjacent i are adjacent in memory.
-Position load_position(uint tile, uint i) {
-    if (log_m == LEVELS) return make_position(tile, i & (A - 1), i >> LEVELS);
-    return make_position(tile, i >> COLUMNS, i & (C - 1));
-}
-
-// The i-th element to store: again, adjacent i are adjacent in memory. Reversing the order in the
-// last pass costs less than a pass of its own.
-Position store_position(uint tile, uint i) {
-    if (!REVERSES) return load_position(tile, i);
-    if (log_m == LEVELS && log_n > LEVELS) return make_position(tile, i >> COLUMNS, i & (C - 1));
-    return make_position(tile, reverse_bits(i, LEVELS), i >> LEVELS);
-}
-
-// The index at which an element of the result is stored.
-uint store_index(Position position) {
-    if (!REVERSES) return position.index;
-    return (position.index >> log_n << log_n) + reverse_bits(position.index, log_n);
-}
-
 // k r, where k is the row before bit reversal and r the column.
 uint twiddle_exponent(Position position) {
     return reverse_bits(position.row, LEVELS) * (position.index & ((1u << (log_m - LEVELS)) - 1u));
@@ -142,8 +90,3 @@ Butterfly make_butterfly(uint i, uint log_distance) {
     uint first = (row << COLUMNS) + column;
     return Butterfly(first, first + (C << log_distance), within << (LEVELS - 1 - log_distance));
 }
-
-#define EACH_TILE(tile) \
-    for (uint tile = gl_WorkGroupID.x; tile < count >> (LEVELS + COLUMNS); tile += gl_NumWorkGroups.x)
-#define EACH_LOCAL(i, size) \
-    for (uint i = gl_LocalInvocationID.x; i < (size); i += gl_WorkGroupSize.x)

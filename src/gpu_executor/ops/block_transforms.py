@@ -1,0 +1,195 @@
+"""The passes of transforms whose roots belong to blocks, for primes of 250 to 255 bits
+(`glsl/block_pass.glsl`). `ops/transforms.py` chooses between them and those with twiddles.
+
+The table of roots has half as many factors as a transform has elements. The device computes it from
+two tables of about the square root of its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, repeat
+
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.dispatch import ArrayDevice, Dispatch
+from gpu_executor.kernels.block_passes import (
+    FACTOR_WORDS,
+    LIMBS_BITS,
+    NUMBER_BYTES,
+    PRIME_BITS,
+    WORD,
+    block_pass_kernel,
+    encode_factor,
+    root_factors_kernel,
+)
+from gpu_executor.primes import Prime, words
+
+LEVELS_PER_PASS = 8
+FEWER_LEVELS, FEWER_FROM = 7, 21
+"""The most levels of a pass: fewer from that log2 n on, except in the pass whose rows are one
+element. On an NVIDIA H200, 2^22 elements of BLS12-381 Fr took 1.00 ms in passes of 7, 7, 8 levels
+and 1.03 ms in 8, 7, 7: eight levels leave 32 bytes of a row to a tile, and a pass that only copies
+takes 0.28 ms with rows of 32 bytes, 0.14 ms with 64 and 0.09 ms with contiguous tiles. 2^24
+elements took 4.25 ms in 6, 6, 6, 6 levels and 4.29 ms in 8, 8, 8."""
+LOG_TILE = 8
+"""log2 of the elements of a tile, two for each invocation. On the same device 2^22 elements took
+1.15 ms with tiles of 2^9, whose subgroups wait longer for each other."""
+MAX_LOG_LENGTH = 24
+"""Of transforms: the roots of 2^24 elements take 604 MB."""
+MIN_LOG_ROOTS = 12
+"""Transforms of up to twice 2^12 elements share a table of roots."""
+WORK_GROUP = 64
+"""Of the kernel that makes the roots."""
+
+
+def has_block_roots(prime: Prime, info: DeviceInfo, log_n: int) -> bool:
+    """Whether a transform of 2^log_n elements on a device has roots of blocks."""
+    return (
+        prime.bits in PRIME_BITS
+        and 1 <= log_n <= MAX_LOG_LENGTH
+        and "subgroup shuffle" in info.features
+        and info.limits.max_storage_buffer_range >= 2 * FACTOR_WORDS << log_n
+        and info.limits.max_shared_memory >= NUMBER_BYTES << LOG_TILE
+    )
+
+
+def split_levels(log_n: int) -> list[int]:
+    """The number of levels of each pass, as equal as possible, the larger ones last."""
+    most = LEVELS_PER_PASS if log_n < FEWER_FROM else FEWER_LEVELS
+    passes = -(-max(log_n - LEVELS_PER_PASS, 0) // most) + 1
+    each, more = divmod(log_n, passes)
+    return [each] * (passes - more) + [each + 1] * more
+
+
+@dataclass(frozen=True, slots=True)
+class RootTable:
+    """The factors of the roots of `length` blocks."""
+
+    factors: DeviceArray
+    length: int
+
+
+def get_root_table(device: ArrayDevice, prime: Prime, log_n: int, *, inverse: bool) -> RootTable:
+    """The cached roots for transforms of 2^log_n elements, or of more."""
+    log_length = max(log_n - 1, min(MIN_LOG_ROOTS, prime.two_adicity - 1))
+    return device.cache(
+        ("roots of blocks", prime, log_length, inverse),
+        lambda: _make_root_table(device, prime, log_length, inverse=inverse),
+    )
+
+
+def _make_root_table(
+    device: ArrayDevice, prime: Prime, log_length: int, *, inverse: bool
+) -> RootTable:
+    root = prime.root_of_unity(log_length + 1)
+    if inverse:
+        root = pow(root, -1, prime.modulus)
+    length, low_bits = 1 << log_length, (log_length + 1) // 2
+    low = _put_powers(device, prime, root, 1 << low_bits)
+    step = pow(root, 1 << low_bits, prime.modulus)
+    high = _put_powers(device, prime, step, 1 << (log_length - low_bits))
+    factors = device.empty((FACTOR_WORDS * length,), WORD)
+    groups = min(-(-length // WORK_GROUP), device.info.limits.max_work_group_count[0])
+    making = Dispatch(
+        root_factors_kernel(prime),
+        (low, high, factors),
+        length,
+        (log_length, low_bits),
+        groups=groups,
+        work_group=WORK_GROUP,
+    )
+    device.submit([making])
+    return RootTable(factors, length)
+
+
+def _put_powers(device: ArrayDevice, prime: Prime, base: int, count: int) -> DeviceArray:
+    """The powers of `base`, each times 2^261 mod p."""
+    p = prime.modulus
+    powers = accumulate(repeat(base, count - 1), lambda x, y: x * y % p, initial=1)
+    return device.put(words.from_ints(prime, [(power << LIMBS_BITS) % p for power in powers]))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPass:
+    """One pass over all elements, which are blocks of 2^log_m."""
+
+    levels: int
+    columns: int
+    """log2 of the columns of a tile."""
+    log_m: int
+
+
+class BlockPasses:
+    """The passes of a transform of 2^log_n elements, with their roots, for one direction and one
+    order of the input. With `log_repeats`, the input has 2^log_repeats times as few elements, in
+    natural order, which zeros would follow: the first log_repeats levels would make 2^log_repeats
+    equal blocks of them.
+    """
+
+    def __init__(
+        self,
+        device: ArrayDevice,
+        prime: Prime,
+        log_n: int,
+        *,
+        inverse: bool,
+        decimation_in_time: bool,
+        log_repeats: int = 0,
+    ) -> None:
+        self.device, self.prime, self.log_n = device, prime, log_n
+        self.roots = get_root_table(device, prime, log_n, inverse=inverse)
+        self.scale = None
+        if inverse:
+            self.scale = device.put(encode_factor(prime, pow(1 << log_n, -1, prime.modulus)))
+        self._decimation_in_time = decimation_in_time
+        self._repeats = log_repeats > 0
+        passes, log_m = [], log_n - log_repeats
+        for levels in split_levels(log_m):
+            log_r = log_m - levels
+            columns = min(LOG_TILE - levels, log_r or log_n - levels)
+            passes.append(BlockPass(levels, columns, log_m))
+            log_m = log_r
+        self._passes = passes[::-1] if decimation_in_time else passes
+
+    def make_dispatches(
+        self, x: DeviceArray, y: DeviceArray, count: int, *, reverse: bool, own_length: int = 0
+    ) -> Iterator[Dispatch]:
+        """Dispatches from x to y, which may be one array unless `reverse` changes the order. Unless
+        `own_length` is 0, rows of x have only so many elements, which zeros follow."""
+        limits = self.device.info.limits
+        max_groups = limits.max_work_group_count[0]
+        log_subgroup = limits.subgroup_size.bit_length() - 1
+        first, last = self._passes[0], self._passes[-1]
+        scaled = last if self._decimation_in_time else first
+        between = y
+        if first is not last and reverse:
+            between = self.device.empty(y.shape, y.dtype)
+        for each in self._passes:
+            target = y if each is last else between
+            scale = self.scale if each is scaled else None
+            log_tile = each.levels + each.columns
+            groups = count >> log_tile
+            kernel = block_pass_kernel(
+                self.prime,
+                decimation_in_time=self._decimation_in_time,
+                levels=each.levels,
+                columns=each.columns,
+                by_block=each.log_m == each.levels,
+                log_subgroup=log_subgroup,
+                grid_stride=groups > max_groups,
+                scales=scale is not None,
+                reverses=reverse and each is last,
+                pads=own_length > 0,
+                repeats=self._repeats and each is first,
+            )
+            yield Dispatch(
+                kernel,
+                (x, self.roots.factors, self.roots.factors if scale is None else scale, target),
+                count,
+                (each.log_m, self.log_n, own_length, self.roots.length),
+                groups=min(groups, max_groups),
+                work_group=1 << log_tile - 1,
+            )
+            x, own_length = target, 0
