@@ -20,12 +20,14 @@ from gpu_executor.cli.bench_output import (
 from gpu_executor.cli.output import console, format_milliseconds, make_table, show_progress
 
 LEGEND = (
-    "The first four times are of device arrays: transforms from natural to bit-reversed or natural "
-    "order, and inverse transforms from these orders back to natural order. Each was recorded as a "
-    "graph and submitted many times in a row; only the last submission was waited for. growth: the "
-    "time to natural order over n log2 n, relative to the largest size. Floors: the products of "
-    "the butterflies at the rate of Horner's rule, and each element read and written once at the "
-    "rate of a copy. Arrays of the host: upload, transform in natural order and readback, each "
+    "The first four times are of device arrays: transforms from natural to bit-reversed or "
+    "natural order, and inverse transforms from these orders back to natural order. Each was "
+    "recorded as a graph, small ones several in one graph, and submitted many times in a row; "
+    "only the last submission was waited for. growth: the time to natural order over n log2 n, "
+    "relative to the largest size. Floors: the products of the butterflies at the rate of "
+    "Horner's rule, and each element read and written once at the rate of a copy. Products with "
+    "roots of 250 to 255 bits take less than those of Horner's rule, so such transforms may be "
+    "below that floor. Arrays of the host: upload, transform in natural order and readback, each "
     "call waited for, and the same copies without a transform. lde: from a quarter of the "
     "elements, on a coset; poly_mul: two polynomials with half of the elements each. All inverses "
     "gave the original input, and one value of each size was checked against the polynomial at "
