@@ -72,6 +72,10 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+# Processes of Ray may end after Ray has shut down.
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <function Popen.__del__:pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.parametrize(
     ("page", "least_blocks", "least_values"),
     [(README, 1, 2), (TOUR, 10, 12)],
