@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, repeat
 
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
@@ -25,6 +24,7 @@ from gpu_executor.kernels.block_passes import (
     root_factors_kernel,
 )
 from gpu_executor.primes import Prime, words
+from gpu_executor.primes.number_theory import compute_powers
 
 LEVELS_PER_PASS = 8
 FEWER_LEVELS, FEWER_FROM = 7, 21
@@ -106,9 +106,8 @@ def _make_root_table(
 
 def _put_powers(device: ArrayDevice, prime: Prime, base: int, count: int) -> DeviceArray:
     """The powers of `base`, each times 2^261 mod p."""
-    p = prime.modulus
-    powers = accumulate(repeat(base, count - 1), lambda x, y: x * y % p, initial=1)
-    return device.put(words.from_ints(prime, [(power << LIMBS_BITS) % p for power in powers]))
+    powers = compute_powers(prime.modulus, base, count, 1 << LIMBS_BITS)
+    return device.put(words.from_ints(prime, powers))
 
 
 @dataclass(frozen=True, slots=True)

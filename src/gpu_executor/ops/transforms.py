@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from itertools import accumulate, repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -45,6 +44,7 @@ from gpu_executor.ops.elementwise import (
     get_shape,
 )
 from gpu_executor.primes import Prime, words
+from gpu_executor.primes.number_theory import compute_powers
 
 Order = Literal["natural", "reversed"]
 """Of the elements in a row: by index, or by the index with its bits reversed."""
@@ -167,12 +167,6 @@ def check_length(prime: Prime, shape: tuple[int, ...]) -> int:
             f"order of a root of unity, not 2^{log_n}; the shape is {shape}"
         )
     return log_n
-
-
-def compute_powers(prime: Prime, base: int, count: int, scale: int = 1) -> Iterator[int]:
-    """scale, scale * base, scale * base^2, ... mod p: `count` integers."""
-    bases = repeat(base, count - 1)
-    return accumulate(bases, lambda x, y: x * y % prime.modulus, initial=scale % prime.modulus)
 
 
 # --- on the device ---
@@ -349,9 +343,9 @@ class TransformPasses:
         if not is_in_rounds(self.prime):
             return self._put_powers(base, count, scale)
         if not direct:
-            powers = compute_powers(self.prime, base, count)
+            powers = compute_powers(self.prime.modulus, base, count)
             return self.device.put(encode_twiddles(self.prime, [*powers, scale]))
-        table = encode_twiddles(self.prime, compute_powers(self.prime, base, count, scale))
+        table = encode_twiddles(self.prime, compute_powers(self.prime.modulus, base, count, scale))
         rows = make_bit_reversal(1 << levels)
         exponents = np.outer(np.arange(max(count >> levels, 1)), rows) & count - 1
         return self.device.put(table[exponents.ravel()])
@@ -446,7 +440,7 @@ def _make_power_table(device: ArrayDevice, prime: Prime, log_n: int, base: int) 
 def _put_powers(
     device: ArrayDevice, prime: Prime, base: int, count: int, scale: int = 1
 ) -> DeviceArray:
-    return device.put(encode_twiddles(prime, compute_powers(prime, base, count, scale)))
+    return device.put(encode_twiddles(prime, compute_powers(prime.modulus, base, count, scale)))
 
 
 # --- on the host ---
@@ -495,5 +489,5 @@ def _run_butterflies(prime: Prime, x: Words, root: int) -> Words:
 
 def _make_power_words(prime: Prime, base: int, count: int, scale: int = 1) -> Words:
     """scale * base^i, i = 0 .. count - 1, in the form in which the prime computes."""
-    powers = compute_powers(prime, base, count, scale)
+    powers = compute_powers(prime.modulus, base, count, scale)
     return words.from_ints(prime, map(prime.in_form, powers))

@@ -1,9 +1,9 @@
 """Number theory on Python integers: primality, factoring, generators of a prime field's group."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import count
+from itertools import accumulate, count, repeat
 from math import gcd
 
 from gpu_executor.errors import KernelError
@@ -160,6 +160,12 @@ class _PollardRho:
 
 
 # --- the multiplicative group modulo a prime ---
+
+
+def compute_powers(modulus: int, base: int, length: int, scale: int = 1) -> Iterator[int]:
+    """Return scale, scale * base, scale * base^2, ... modulo the modulus: `length` integers."""
+    bases = repeat(base, length - 1)
+    return accumulate(bases, lambda x, y: x * y % modulus, initial=scale % modulus)
 
 
 def invert_all(numbers: Sequence[int], modulus: int, numerator: int = 1) -> list[int]:
