@@ -9,7 +9,6 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.fields import BLS12_381_FR, Field
 from gpu_executor.kernels.block_passes import LIMBS, PRIME_BITS, encode_factor
-from gpu_executor.lru import LruCache
 from gpu_executor.ops import block_transforms
 from gpu_executor.ops.block_transforms import BlockPasses, get_root_table, split_levels
 from gpu_executor.ops.transforms import TransformPasses
@@ -23,15 +22,6 @@ from tests.support.fields_under_test import (
     to_ints,
     transform_naively,
 )
-
-
-@pytest.fixture
-def gpu_without_tables(
-    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
-) -> gx.PersistentVulkanBackend:
-    """A backend with an empty cache of tables, so that passes are made as the test sets them."""
-    monkeypatch.setattr(get_device_memory(gpu), "_cache", LruCache())
-    return gpu
 
 
 def list_kinds(gpu: gx.PersistentVulkanBackend) -> set[type]:

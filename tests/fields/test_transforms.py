@@ -11,7 +11,6 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.fields import BABYBEAR, GOLDILOCKS, Field, FieldArray
-from gpu_executor.lru import LruCache
 from gpu_executor.ops import transforms
 from gpu_executor.ops.transforms import PowerTable, TransformPasses, split_levels
 from gpu_executor.vulkan import binding, device_memory
@@ -52,20 +51,11 @@ def test_more_rows_than_one_grid_covers_are_transformed(
 # --- other splits into passes, other tables ---
 
 
-@pytest.fixture
-def gpu_without_tables(
-    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
-) -> gx.PersistentVulkanBackend:
-    """A backend with an empty cache of tables, so that passes are made as the test sets them."""
-    monkeypatch.setattr(get_device_memory(gpu), "_cache", LruCache())
-    return gpu
-
-
 def uses_two_tables(gpu: gx.PersistentVulkanBackend) -> bool:
     """Whether any cached pass multiplies twiddles from two tables."""
     values = [cached.value for cached in get_device_memory(gpu)._cache.values()]
     cached = [each for each in values if isinstance(each, TransformPasses)]
-    return any(each.high is not each.roots for passes in cached for each in passes._passes)
+    return any(each.high is not each.roots for passes in cached for each in passes.passes)
 
 
 @pytest.mark.parametrize(
@@ -266,4 +256,4 @@ def test_tables_are_freed_when_the_backend_closes() -> None:
 def _list_arrays(cached: TransformPasses | PowerTable) -> list[gx.DeviceArray]:
     if isinstance(cached, PowerTable):
         return [cached.low, cached.high]
-    return [table for each in cached._passes for table in (each.roots, each.low, each.high)]
+    return [table for each in cached.passes for table in (each.roots, each.low, each.high)]

@@ -7,12 +7,14 @@ two tables of about the square root of its length.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Dispatch
+from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.block_passes import (
     FACTOR_WORDS,
     LIMBS_BITS,
@@ -112,12 +114,40 @@ def _put_powers(device: ArrayDevice, prime: Prime, base: int, count: int) -> Dev
 
 @dataclass(frozen=True, slots=True)
 class BlockPass:
-    """One pass over all elements, which are blocks of 2^log_m."""
+    """One pass over all elements, which are blocks of 2^log_m: its kernels and its tables."""
 
-    levels: int
-    columns: int
-    """log2 of the columns of a tile."""
+    get_kernel: Callable[..., Kernel]
+    """The kernel with the given `grid_stride`, `reverses` and `pads` of `block_pass_kernel`."""
+    roots: RootTable
+    scale: DeviceArray
+    """The factor of an inverse transform; bound in its place where the pass does not scale: the
+    roots."""
     log_m: int
+    log_n: int
+    log_tile: int
+    """log2 of the elements in a tile."""
+
+    def make_dispatch(
+        self,
+        x: DeviceArray,
+        y: DeviceArray,
+        count: int,
+        max_groups: int,
+        *,
+        reverse: bool,
+        own_length: int = 0,
+    ) -> Dispatch:
+        """The dispatch from x to y. Unless `own_length` is 0, rows of x have only so many elements,
+        which zeros follow."""
+        tiles = count >> self.log_tile
+        return Dispatch(
+            self.get_kernel(grid_stride=tiles > max_groups, reverses=reverse, pads=own_length > 0),
+            (x, self.roots.factors, self.scale, y),
+            count,
+            (self.log_m, self.log_n, own_length, self.roots.length),
+            groups=min(tiles, max_groups),
+            work_group=1 << self.log_tile - 1,
+        )
 
 
 class BlockPasses:
@@ -137,58 +167,31 @@ class BlockPasses:
         decimation_in_time: bool,
         log_repeats: int = 0,
     ) -> None:
-        self.device, self.prime, self.log_n = device, prime, log_n
-        self.roots = get_root_table(device, prime, log_n, inverse=inverse)
-        self.scale = None
-        if inverse:
-            self.scale = device.put(encode_factor(prime, pow(1 << log_n, -1, prime.modulus)))
-        self._decimation_in_time = decimation_in_time
-        self._repeats = log_repeats > 0
-        passes, log_m = [], log_n - log_repeats
+        roots = get_root_table(device, prime, log_n, inverse=inverse)
+        log_subgroup = device.info.limits.subgroup_size.bit_length() - 1
+        log_m = log_first = log_n - log_repeats
+        passes = []
         for levels in split_levels(log_m):
             log_r = log_m - levels
             columns = min(LOG_TILE - levels, log_r or log_n - levels)
-            passes.append(BlockPass(levels, columns, log_m))
-            log_m = log_r
-        self._passes = passes[::-1] if decimation_in_time else passes
-
-    def make_dispatches(
-        self, x: DeviceArray, y: DeviceArray, count: int, *, reverse: bool, own_length: int = 0
-    ) -> Iterator[Dispatch]:
-        """Dispatches from x to y, which may be one array unless `reverse` changes the order. Unless
-        `own_length` is 0, rows of x have only so many elements, which zeros follow."""
-        limits = self.device.info.limits
-        max_groups = limits.max_work_group_count[0]
-        log_subgroup = limits.subgroup_size.bit_length() - 1
-        first, last = self._passes[0], self._passes[-1]
-        scaled = last if self._decimation_in_time else first
-        between = y
-        if first is not last and reverse:
-            between = self.device.empty(y.shape, y.dtype)
-        for each in self._passes:
-            target = y if each is last else between
-            scale = self.scale if each is scaled else None
-            log_tile = each.levels + each.columns
-            groups = count >> log_tile
-            kernel = block_pass_kernel(
-                self.prime,
-                decimation_in_time=self._decimation_in_time,
-                levels=each.levels,
-                columns=each.columns,
-                by_block=each.log_m == each.levels,
+            # The pass of the largest blocks is the first one, or the last one in time.
+            scales = inverse and log_m == log_first
+            scale = roots.factors
+            if scales:
+                scale = device.put(encode_factor(prime, pow(1 << log_n, -1, prime.modulus)))
+            get_kernel = partial(
+                block_pass_kernel,
+                prime,
+                decimation_in_time=decimation_in_time,
+                levels=levels,
+                columns=columns,
+                by_block=log_r == 0,
                 log_subgroup=log_subgroup,
-                grid_stride=groups > max_groups,
-                scales=scale is not None,
-                reverses=reverse and each is last,
-                pads=own_length > 0,
-                repeats=self._repeats and each is first,
+                scales=scales,
+                repeats=log_repeats > 0 and log_m == log_first,
             )
-            yield Dispatch(
-                kernel,
-                (x, self.roots.factors, self.roots.factors if scale is None else scale, target),
-                count,
-                (each.log_m, self.log_n, own_length, self.roots.length),
-                groups=min(groups, max_groups),
-                work_group=1 << log_tile - 1,
+            passes.append(
+                BlockPass(cache(get_kernel), roots, scale, log_m, log_n, levels + columns)
             )
-            x, own_length = target, 0
+            log_m = log_r
+        self.passes = passes[::-1] if decimation_in_time else passes

@@ -12,7 +12,7 @@ its butterflies, and with twiddles one or two products per element between passe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any, Literal
@@ -35,7 +35,7 @@ from gpu_executor.kernels.passes import (
     pass_kernel,
     powers_kernel,
 )
-from gpu_executor.ops.block_transforms import BlockPasses, has_block_roots
+from gpu_executor.ops.block_transforms import BlockPass, BlockPasses, has_block_roots
 from gpu_executor.ops.elementwise import (
     ElementData,
     Words,
@@ -138,7 +138,7 @@ def extend(prime: Prime, x: ElementData, blowup: int, order_in: Order) -> Elemen
         log_repeats=blowup.bit_length() - 1,
     )
     reverse = order_in == "natural"
-    device.submit(list(passes.make_dispatches(x, y, count_elements(prime, y), reverse=reverse)))
+    device.submit(list(_make_dispatches(passes, x, y, count_elements(prime, y), reverse=reverse)))
     return y
 
 
@@ -239,24 +239,7 @@ class TransformPasses:
         self._on_cpu = device.info.kind == "cpu"
         self._log_repeats = log_repeats
         passes = list(self._make_passes())
-        self._passes = passes[::-1] if decimation_in_time else passes
-
-    def make_dispatches(
-        self, x: DeviceArray, y: DeviceArray, count: int, *, reverse: bool, own_length: int = 0
-    ) -> Iterator[Dispatch]:
-        """Dispatches from x to y, which may be one array unless `reverse` changes the order. Unless
-        `own_length` is 0, rows of x have only so many elements, which zeros follow."""
-        max_groups = self.device.info.limits.max_work_group_count[0]
-        *passes, last = self._passes
-        between = y
-        if passes and reverse:
-            between = self.device.empty(y.shape, y.dtype)
-        for each in passes:
-            yield each.make_dispatch(
-                x, between, count, max_groups, reverse=False, own_length=own_length
-            )
-            x, own_length = between, 0
-        yield last.make_dispatch(x, y, count, max_groups, reverse=reverse, own_length=own_length)
+        self.passes = passes[::-1] if decimation_in_time else passes
 
     def _root(self, log_order: int) -> int:
         root = self.prime.root_of_unity(log_order)
@@ -361,6 +344,31 @@ def split_levels(log_n: int, most: int) -> list[int]:
     return [each + 1] * more + [each] * (passes - more)
 
 
+def _make_dispatches(
+    passes: Sequence[Pass | BlockPass],
+    x: DeviceArray,
+    y: DeviceArray,
+    count: int,
+    *,
+    reverse: bool,
+    own_length: int = 0,
+) -> Iterator[Dispatch]:
+    """Dispatches from x to y, which may be one array unless `reverse` changes the order. Unless
+    `own_length` is 0, rows of x have only so many elements, which zeros follow."""
+    device: ArrayDevice = y.storage.device
+    max_groups = device.info.limits.max_work_group_count[0]
+    *others, last = passes
+    between = y
+    if others and reverse:
+        between = device.empty(y.shape, y.dtype)
+    for each in others:
+        yield each.make_dispatch(
+            x, between, count, max_groups, reverse=False, own_length=own_length
+        )
+        x, own_length = between, 0
+    yield last.make_dispatch(x, y, count, max_groups, reverse=reverse, own_length=own_length)
+
+
 def _get_passes(
     device: ArrayDevice,
     prime: Prime,
@@ -369,10 +377,10 @@ def _get_passes(
     inverse: bool,
     decimation_in_time: bool,
     log_repeats: int = 0,
-) -> TransformPasses | BlockPasses:
+) -> Sequence[Pass | BlockPass]:
     """The cached passes of a transform, which are made at its first use."""
     kind = BlockPasses if has_block_roots(prime, device.info, log_n) else TransformPasses
-    return device.cache(
+    made: TransformPasses | BlockPasses = device.cache(
         ("transform", prime, log_n, inverse, decimation_in_time, log_repeats),
         lambda: kind(
             device,
@@ -383,6 +391,7 @@ def _get_passes(
             log_repeats=log_repeats,
         ),
     )
+    return made.passes
 
 
 def _transform_on_device(
@@ -402,7 +411,8 @@ def _transform_on_device(
         work.append(_multiply_by_powers(prime, x, shifted, log_n, coset, options.order_in))
         x = shifted
     order_of_passes: Order = "natural" if decimation_in_time else "reversed"
-    work += passes.make_dispatches(
+    work += _make_dispatches(
+        passes,
         x,
         y,
         count,
