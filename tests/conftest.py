@@ -23,6 +23,7 @@ from hypothesis import settings as hypothesis_settings
 import gpu_executor as gx
 from gpu_executor.primes import Prime
 from gpu_executor.vulkan import instance as vulkan_instance
+from gpu_executor.vulkan import memory
 from gpu_executor.vulkan.session import Session
 
 # A software driver shares two cores with the tests, so the time of an example means nothing.
@@ -194,6 +195,18 @@ def fresh_gpu(gpu: gx.PersistentVulkanBackend) -> Iterator[OpenGpu]:
             return opened.enter_context(gx.PersistentVulkanBackend(settings=settings))
 
         yield open_one
+
+
+@pytest.fixture
+def staged_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened backends fill inputs in host memory, whether or not the device has a resizable BAR."""
+    monkeypatch.setattr(memory, "find_input_purpose", lambda _device: memory.Purpose.UPLOAD)
+
+
+@pytest.fixture
+def direct_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened backends fill inputs in device memory, as on a discrete GPU with a resizable BAR."""
+    monkeypatch.setattr(memory, "find_input_purpose", lambda _device: memory.Purpose.INPUT)
 
 
 @pytest.fixture

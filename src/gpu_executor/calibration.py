@@ -13,7 +13,7 @@ from typing import Any
 
 from gpu_executor.files import parse_json
 
-VERSION = 2
+VERSION = 3
 """The version of the JSON format, whose keys are the names of `Calibration`'s fields, and of what
 is measured."""
 OPTIONAL_FIELDS = ("piece_split", "piece_several")
@@ -44,8 +44,11 @@ class Calibration:
     """Rate from device memory to mapped memory, with no other copy running."""
     copy_both: float
     """Total rate of both directions at once, two bytes in for each byte out."""
+    direct_fill: bool
+    """Whether the host fills inputs in device memory, so that the device need not copy them."""
     host_copy: tuple[tuple[int, float], ...]
-    """Rates from plain arrays to mapped memory: pairs of a number of threads and its rate."""
+    """Rates from plain arrays to the memory of inputs: pairs of a number of threads and its
+    rate."""
     shared_copy: float
     """Rate of the same copy where the threads share one piece."""
     sharing: float
@@ -99,10 +102,12 @@ class Calibration:
         names = {field.name for field in dataclasses.fields(cls)}
         if content.keys() != names:
             raise ValueError(f"fields {sorted(content.keys() ^ names)} are missing or unknown")
-        pairs, when = content.pop("host_copy"), content.pop("when")
+        pairs, when, direct = (content.pop(name) for name in ("host_copy", "when", "direct_fill"))
         missing = {name: None for name in OPTIONAL_FIELDS if content[name] is None}
         if not isinstance(when, str) or not isinstance(pairs, list) or not pairs:
             raise ValueError("host_copy is not a list of pairs, or when is not a string")
+        if not isinstance(direct, bool):
+            raise ValueError("direct_fill is neither true nor false")
         try:
             threads = tuple(
                 (_check_threads(number), _check_positive(rate)) for number, rate in pairs
@@ -114,7 +119,7 @@ class Calibration:
             }
         except (TypeError, OverflowError) as error:
             raise ValueError(f"a value is not a number: {error}") from None
-        return cls(**(values | missing), host_copy=threads, when=when)
+        return cls(**(values | missing), host_copy=threads, when=when, direct_fill=direct)
 
 
 def _check_threads(value: int) -> int:

@@ -110,6 +110,12 @@ def test_values_that_are_no_rate_or_time_are_refused(value: Any) -> None:
             Calibration.from_json(change_text(**{name: value}))
 
 
+@pytest.mark.parametrize("value", [None, 0, 1, "true", []])
+def test_a_direct_fill_is_true_or_false(value: Any) -> None:
+    with pytest.raises(ValueError, match="direct_fill is neither true nor false"):
+        Calibration.from_json(change_text(direct_fill=value))
+
+
 def test_only_times_of_optional_queues_may_be_null() -> None:
     for name in NAMES:
         text = change_text(**{name: None})

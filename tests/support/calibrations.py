@@ -14,6 +14,7 @@ H200 = Calibration(
     copy_in=45.7e9,
     copy_out=43.6e9,
     copy_both=52.2e9,
+    direct_fill=False,
     host_copy=((1, 9.8e9), (2, 21.7e9), (4, 41.7e9), (8, 68.8e9)),
     shared_copy=34.0e9,
     sharing=40e-6,
@@ -34,6 +35,7 @@ LAVAPIPE = Calibration(
     copy_in=17.5e9,
     copy_out=17.4e9,
     copy_both=17.9e9,
+    direct_fill=False,
     host_copy=((1, 15.6e9), (2, 30.0e9)),
     shared_copy=20.0e9,
     sharing=25e-6,
@@ -82,7 +84,8 @@ def random_calibrations(draw: st.DrawFn) -> Calibration:
     changes: dict[str, Any] = {name: draw(rates) for name in RATES}
     changes |= {name: draw(times) for name in TIMES}
     changes |= {name: draw(st.none() | times) for name in MAYBE_TIMES}
-    return dataclasses.replace(H200, host_copy=draw(thread_rates), **changes)
+    direct, pairs = draw(st.booleans()), draw(thread_rates)
+    return dataclasses.replace(H200, host_copy=pairs, direct_fill=direct, **changes)
 
 
 EAGER = dataclasses.replace(

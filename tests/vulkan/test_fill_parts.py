@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,13 @@ from tests.support.jobs import ADD_U32, FQ_ADD, TOO_LARGE, Array, check_sums, fi
 Gpu = gx.PersistentVulkanBackend
 COUNT = MIN_FILL_BYTES_IN_PARTS // 8 + 1001
 """Elements of 4 bytes: two inputs are filled in two parts each, the second one shorter."""
+
+
+@pytest.fixture
+def gpu(staged_inputs: None) -> Iterator[Gpu]:
+    """A backend whose device copies what the host fills."""
+    with Gpu() as backend:
+        yield backend
 
 
 @pytest.fixture

@@ -185,7 +185,9 @@ def test_unused_kernels_are_garbage_collected(
     assert sum(reference() is not None for reference in kernels) <= 50
 
 
-def test_both_inputs_are_uploaded_by_one_copy_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_inputs_are_uploaded_by_one_copy_command(
+    staged_inputs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The inputs share one allocation: one copy command with a region for each input."""
     copy, regions = binding.vk.vkCmdCopyBuffer, list[int]()
 

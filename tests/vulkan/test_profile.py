@@ -26,7 +26,7 @@ EXPECTED = words.mont_mul(BLS12_381_FQ, A, B)
 
 @on_both_paths
 def test_every_stage_of_every_piece_lies_within_the_call(
-    fresh_gpu: OpenGpu, device_local: bool
+    staged_inputs: None, fresh_gpu: OpenGpu, device_local: bool
 ) -> None:
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
     with gpu.profile() as profile:
@@ -49,7 +49,9 @@ def test_every_stage_of_every_piece_lies_within_the_call(
         assert all(a.end_ns <= b.end_ns for a, b in itertools.pairwise(order))
 
 
-def test_stages_are_summed_and_the_trace_is_valid(fresh_gpu: OpenGpu, tmp_path: Path) -> None:
+def test_stages_are_summed_and_the_trace_is_valid(
+    staged_inputs: None, fresh_gpu: OpenGpu, tmp_path: Path
+) -> None:
     gpu = fresh_gpu(stream_chunk_elems=CHUNK)
     with gpu.profile() as profile:
         gpu.run_batch(MUL, [(A, B)] * 3, pipelined=True, depth=2, device_local=True)

@@ -17,6 +17,7 @@ from gpu_executor.errors import NoDeviceError
 from gpu_executor.plan import Piece, strategy
 from gpu_executor.vulkan.binding import Arena, vk
 from gpu_executor.vulkan.device import MAX_PARALLEL_QUEUES, QueueAddress, choose_queues
+from gpu_executor.vulkan.memory import Purpose
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.session import Session
 from gpu_executor.vulkan.slot import Slot, SlotLayout
@@ -101,7 +102,9 @@ def three_timelines(resources: Resources, opened: ExitStack) -> Resources:
 
 
 @pytest.fixture
-def split_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> gx.PersistentVulkanBackend:
+def split_gpu(
+    staged_inputs: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> gx.PersistentVulkanBackend:
     """A backend that copies and computes on three timelines, in pieces of 100 elements."""
     make = Session._make_resources
     monkeypatch.setattr(strategy, "_choose_queues", lambda *_: ("split", "queues: three"))
@@ -216,8 +219,9 @@ class SplitSlot:
 
 
 @pytest.fixture
-def split_slot(session: Session) -> Iterator[SplitSlot]:
+def split_slot(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[SplitSlot]:
     with ExitStack() as opened:
+        monkeypatch.setattr(session.resources.memory, "input_purpose", Purpose.UPLOAD)
         made = SplitSlot(three_timelines(session.resources, opened))
         opened.callback(made.slot.close)
         yield made

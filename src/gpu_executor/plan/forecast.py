@@ -1,7 +1,8 @@
 """Forecasts: how long a schedule takes on a calibrated device.
 
     one slot       the stages of a piece (fill, copy in, compute, copy out, drain) run in sequence,
-                   except that a middle-sized fill overlaps its copy to the device
+                   except that a middle-sized fill overlaps its copy to the device; what the host
+                   fills in device memory is not copied in
     several slots  pieces overlap; the slowest of the calling thread, the copy threads and the
                    device sets the throughput, if there are enough slots to keep it busy
 
@@ -79,8 +80,9 @@ def forecast(
     """Return the expected seconds for all jobs, and the number of slots."""
     share = jobs / schedule.pieces
     fill_bytes, drain_bytes = work.fill_bytes * share, work.drain_bytes * share
+    direct = fill_bytes if calibration.direct_fill else 0.0
     device, busiest = _forecast_device(
-        calibration, work.bytes_in * share, work.bytes_out * share, schedule
+        calibration, work.bytes_in * share, direct, work.bytes_out * share, schedule
     )
     if schedule.slots == 1:
         call = (
@@ -88,7 +90,7 @@ def forecast(
         )
         fill = calibration.estimate_copy(fill_bytes)
         in_parts = MIN_FILL_BYTES_IN_PARTS <= fill_bytes <= MAX_FILL_BYTES_IN_PARTS
-        if schedule.path == "device-local" and in_parts:
+        if schedule.path == "device-local" and in_parts and not direct:
             fill -= min(fill, fill_bytes / calibration.copy_in)
         drain = calibration.estimate_copy(drain_bytes)
         return schedule.pieces * (fill + drain + call + device), 1
@@ -99,7 +101,9 @@ def forecast(
         else:
             caller += calibration.handing_over
             others += nbytes
-    latency = caller + others / calibration.host_copy[0][1] + device
+    # While all copy threads are busy, each has its share of their total rate.
+    rate = min(calibration.host_copy[0][1], calibration.pieces_copy / calibration.choose_threads())
+    latency = caller + others / rate + device
     pace = PipelinePace(latency, max(caller, others / calibration.pieces_copy, busiest))
     slots = schedule.slots or max(2, min(pace.slots, schedule.pieces, MAX_SLOTS))
     # At the start the copy threads fill all slots at once, so the first piece is ready later than
@@ -109,15 +113,16 @@ def forecast(
 
 
 def _forecast_device(
-    calibration: Calibration, into: float, back: float, schedule: Schedule
+    calibration: Calibration, into: float, direct: float, back: float, schedule: Schedule
 ) -> tuple[float, float]:
     """Return the seconds of a piece on the device, and the seconds of the busiest engine of the
-    device.
+    device. Of the `into` bytes of inputs, the host fills `direct` in device memory.
     """
     if schedule.path == "host-visible":
-        seconds = (into + back) / calibration.kernel_mapped
+        seconds = (into - direct + back) / calibration.kernel_mapped + direct / calibration.kernel
         return seconds, seconds
     computing = (into + back) / calibration.kernel
+    into -= direct
     seconds = into / calibration.copy_in + computing + back / calibration.copy_out
     if schedule.queues != "split":
         return seconds, seconds

@@ -107,7 +107,16 @@ class Device:
             self.handle = _create(physical, info, self.queues)
             self._is_open = True
             register_fork_handler(self._disown_after_fork)
-        self.memory_flags = _read_memory_flags(physical)
+        memory = allocate_out("VkPhysicalDeviceMemoryProperties")
+        vk.vkGetPhysicalDeviceMemoryProperties(physical, memory)
+        kinds = memory.memoryTypes[0 : memory.memoryTypeCount]
+        self.memory_flags = tuple(kind.propertyFlags for kind in kinds)
+        """The property flags of each memory type."""
+        heaps = memory.memoryHeaps[0 : memory.memoryHeapCount]
+        self.large_memory_types = find_large_types(
+            [(kind.propertyFlags, heaps[kind.heapIndex].size) for kind in kinds]
+        )
+        """The bits of the memory types that are not in a small window to the device's memory."""
 
     def queue(self, address: QueueAddress) -> Handle:
         """Return the VkQueue at an address; the handle is the same every time."""
@@ -189,7 +198,14 @@ def _create(physical: Handle, info: DeviceInfo, queues: Queues) -> Handle:
     return device[0]
 
 
-def _read_memory_flags(physical: Handle) -> tuple[int, ...]:
-    memory = allocate_out("VkPhysicalDeviceMemoryProperties")
-    vk.vkGetPhysicalDeviceMemoryProperties(physical, memory)
-    return tuple(memory.memoryTypes[i].propertyFlags for i in range(memory.memoryTypeCount))
+def find_large_types(kinds: Sequence[tuple[int, int]]) -> int:
+    """The bits of the memory types, given their property flags and the bytes of their heaps, that
+    are not in a small window: without a resizable BAR the host sees 256 MiB of a device's memory.
+    """
+    local = vk.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
+    largest = max((nbytes for flags, nbytes in kinds if flags & local), default=0)
+    return sum(
+        1 << index
+        for index, (flags, nbytes) in enumerate(kinds)
+        if not flags & local or nbytes >= largest // 2
+    )

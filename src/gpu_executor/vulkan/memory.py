@@ -57,6 +57,9 @@ class Purpose(enum.Enum):
     """Read and written by kernels: device-local where possible."""
     UPLOAD = "upload"
     """Staging that the host writes and the device reads."""
+    INPUT = "input"
+    """Device memory that the host writes and kernels read, where the device has some
+    (`find_input_purpose`). The host must not read it, which is slow."""
     READBACK = "readback"
     """Staging that the device writes and the host reads: cached, because uncached reads are
     slow."""
@@ -80,6 +83,7 @@ PREFERENCES: dict[Purpose, tuple[tuple[int, int], ...]] = {
         (HOST_VISIBLE | HOST_COHERENT, DEVICE_LOCAL),
         (HOST_VISIBLE | HOST_COHERENT, 0),
     ),
+    Purpose.INPUT: ((DEVICE_LOCAL | HOST_VISIBLE | HOST_COHERENT, 0),),
     Purpose.ARRAY: (
         (HOST_VISIBLE | HOST_COHERENT | HOST_CACHED, DEVICE_LOCAL),
         (HOST_VISIBLE | HOST_COHERENT | HOST_CACHED, 0),
@@ -104,6 +108,23 @@ def choose_memory_type(flags: Sequence[int], allowed: int, purpose: Purpose) -> 
         f"the device has no memory type for {purpose.value} memory; "
         f"the property flags of its types are {list(flags)}"
     )
+
+
+def find_input_purpose(device: Device) -> Purpose:
+    """The purpose of memory for inputs that the host fills: INPUT if a discrete GPU lets the host
+    write all of its memory (a resizable BAR), else UPLOAD.
+
+    Filling inputs in device memory saves their copy there. On an NVIDIA H200, one thread writes 17
+    GB/s to device memory, and 10.5 GB/s to host memory beyond its caches. A call with 6 MiB of
+    inputs took 0.50 ms instead of 0.75 ms, 16 calls with 24 MiB each took 18 ms instead of 29 ms.
+    """
+    wanted = DEVICE_LOCAL | HOST_VISIBLE | HOST_COHERENT
+    large = (
+        flags for i, flags in enumerate(device.memory_flags) if device.large_memory_types >> i & 1
+    )
+    if device.info.kind == "discrete" and any(flags & wanted == wanted for flags in large):
+        return Purpose.INPUT
+    return Purpose.UPLOAD
 
 
 @dataclass(slots=True, eq=False)
@@ -231,6 +252,8 @@ class MemoryPool:
     ) -> None:
         """`idle` is the budget of idle memory; without one, the pool keeps what it has."""
         self._device = device
+        self.input_purpose = find_input_purpose(device)
+        """Of inputs that the host fills."""
         self.limit = limit
         self._idle = idle
         self._exact_blocks = exact_blocks
@@ -258,7 +281,16 @@ class MemoryPool:
         """Allocate at least `nbytes`, aligned for any use. Raises `OutOfMemoryError`.
 
         Idle items are released for it, if the pool would otherwise keep more than the budget.
+        Memory for UPLOAD stands in for INPUT if the device has none left.
         """
+        if purpose is not Purpose.INPUT:
+            return self._find_or_allocate(purpose, nbytes, owner)
+        try:
+            return self._find_or_allocate(purpose, nbytes, owner)
+        except OutOfMemoryError:
+            return self._find_or_allocate(Purpose.UPLOAD, nbytes, owner)
+
+    def _find_or_allocate(self, purpose: Purpose, nbytes: int, owner: Owner) -> Allocation:
         size = self.round_up_to_class(nbytes)
         with self._lock:
             found = self._take(purpose, size, owner)
@@ -534,7 +566,10 @@ def _make_block(device: Device, purpose: Purpose, nbytes: int) -> Block:
     try:
         requirements = allocate_out("VkMemoryRequirements")
         vk.vkGetBufferMemoryRequirements(device.handle, buffer, requirements)
-        kind = choose_memory_type(device.memory_flags, requirements.memoryTypeBits, purpose)
+        allowed = requirements.memoryTypeBits
+        if purpose is Purpose.INPUT:
+            allowed &= device.large_memory_types
+        kind = choose_memory_type(device.memory_flags, allowed, purpose)
         memory = _allocate_memory(device, requirements.size, kind)
         vk.vkBindBufferMemory(device.handle, buffer, memory, 0)
         flags = device.memory_flags[kind]

@@ -110,7 +110,8 @@ class SlotRecorder:
                 undo.callback(self._copies.close)
             self._undo = undo.pop_all()
         self._spare: list[Handle] = []
-        """Command buffers of the compute queue, to be recorded again."""
+        self._spare_copies: list[Handle] = []
+        """Command buffers of the compute queue, and of transfer queues, to be recorded again."""
 
     def record(
         self,
@@ -127,13 +128,12 @@ class SlotRecorder:
         The command buffers of `oldest` are recorded again. `in_parts` lets the device copy a large
         fill in parts.
         """
-        reused: list[Handle] = []
         if oldest is not None:
-            reused = [submission.commands for _, submission in oldest.submissions]
             self.release(oldest)
-            if self._copies is None:
-                self._spare += reused
-                self._spare += [part.submission.commands for part in oldest.parts]
+            for timeline, submission in oldest.submissions:
+                spare = self._spare if timeline is self._compute else self._spare_copies
+                spare.append(submission.commands)
+            self._spare += [part.submission.commands for part in oldest.parts]
         operands = self._buffers.operands
         ranges = pair_ranges([each.operand for each in operands], buffer_ranges)
         moved = None if self._kernel.split == "whole" else count
@@ -181,7 +181,7 @@ class SlotRecorder:
             submissions = (
                 self._record_one_queue(commands)
                 if self._copies is None
-                else self._record_three_queues(commands, self._copies, reused)
+                else self._record_three_queues(commands, self._copies)
             )
         except BaseException:
             self._descriptors.release(descriptors)
@@ -262,37 +262,37 @@ class SlotRecorder:
         recorder.dispatch(self._pipeline, work.descriptors, work.push, work.grid)
 
     def _record_three_queues(
-        self, work: PieceCommands, copies: CommandPool, reused: list[Handle]
+        self, work: PieceCommands, copies: CommandPool
     ) -> list[tuple[Timeline, Submission]]:
-        """Record copy in, dispatch and copy out for three queues, ordered by semaphores."""
+        """Record copy in, if there is any, dispatch and copy out for three queues, ordered by
+        semaphores."""
         assert self._upload is not None
         assert self._download is not None
-        into, compute, back = reused or (
-            copies.allocate(),
-            self._pool.allocate(),
-            copies.allocate(),
-        )
-        timestamps = self._timestamps
-        with Recorder(into) as recorder:
-            recorder.write_timestamp(timestamps, 0)
-            recorder.copy(work.uploads)
-            recorder.write_timestamp(timestamps, 1)
+        timestamps, copied = self._timestamps, list[tuple[Timeline, Submission]]()
+        if work.uploads:
+            into = self._spare_copies.pop() if self._spare_copies else copies.allocate()
+            with Recorder(into) as recorder:
+                recorder.write_timestamp(timestamps, 0)
+                recorder.copy(work.uploads)
+                recorder.write_timestamp(timestamps, 1)
+            copied.append((self._upload, self._upload.prepare(into)))
+        compute = self._allocate_commands()
         with Recorder(compute) as recorder:
             recorder.write_timestamp(timestamps, 2)
             self._dispatch(recorder, work)
             recorder.barrier_all_to_host()
             recorder.write_timestamp(timestamps, 3)
+        back = self._spare_copies.pop() if self._spare_copies else copies.allocate()
         with Recorder(back) as recorder:
             recorder.write_timestamp(timestamps, 4)
             recorder.copy(work.downloads)
             recorder.barrier_copies_to_host()
             recorder.write_timestamp(timestamps, 5)
-        copied = (self._upload, self._upload.prepare(into))
         reads = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
-        computed = (self._compute, self._compute.prepare(compute, [copied], reads))
+        computed = (self._compute, self._compute.prepare(compute, copied, reads))
         copies_back = vk.VK_PIPELINE_STAGE_TRANSFER_BIT
         fetched = (self._download, self._download.prepare(back, [computed], copies_back))
-        return [copied, computed, fetched]
+        return [*copied, computed, fetched]
 
 
 def _count_bytes(views: Sequence[Array | None]) -> int:

@@ -2,7 +2,8 @@
 
 Operands of equal access share one allocation. Each operand is aligned, so that it can be bound at
 its offset. On the host-visible path the kernel works on the mapped allocations. On the device-local
-path the kernel works on device memory, and the mapped allocations are the staging.
+path the kernel works on device memory, and the mapped allocations are the staging; but the host
+fills inputs in device memory where it can write there.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class OperandBuffer:
     mapped: Allocation
     bound: Allocation
     """What the kernel binds: the mapped allocation itself, or its counterpart in device memory."""
+    staged: bool
+    """Whether the kernel works on device memory alone: the device-local path."""
     offset: int
     """Of the operand in both allocations, in bytes."""
     view: Array
@@ -83,7 +86,7 @@ class OperandBuffer:
 
         An in-out operand is bound in place only if its array is also the result.
         """
-        operand, staged = self.operand, self.bound is not self.mapped
+        operand, staged = self.operand, self.staged
         if operand.is_input and operand.is_output:
             target = ranges.target
             if target is not None and (
@@ -230,7 +233,8 @@ class SlotBuffers:
         made: dict[int, OperandBuffer] = {}
         init = iter(kernel.init)
         values = [None if operand.is_input else next(init) for operand in operands]
-        for purpose, is_output in ((Purpose.UPLOAD, False), (Purpose.READBACK, True)):
+        purposes = (self._memory.input_purpose, False), (Purpose.READBACK, True)
+        for purpose, is_output in purposes:
             group = [
                 (index, operand)
                 for index, operand in enumerate(operands)
@@ -240,12 +244,14 @@ class SlotBuffers:
                 continue
             offsets = list(self._lay_out([operand for _, operand in group]))
             mapped = self._allocate(purpose, offsets[-1])
-            bound = self._allocate(Purpose.DEVICE, offsets[-1]) if staged else mapped
+            bound = mapped
+            if staged and mapped.block.purpose is not Purpose.INPUT:
+                bound = self._allocate(Purpose.DEVICE, offsets[-1])
             for (index, operand), offset in zip(group, offsets, strict=False):
                 view = mapped_view(mapped, offset, operand.count, operand.type)
                 binding = kernel.arguments[index].binding
                 made[index] = OperandBuffer(
-                    operand, binding, mapped, bound, offset, view, values[index]
+                    operand, binding, mapped, bound, staged, offset, view, values[index]
                 )
         return [made[index] for index in range(len(operands))]
 

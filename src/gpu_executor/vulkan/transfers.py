@@ -121,19 +121,22 @@ class Upload:
                 self._readback.copy(copy, (array, storage, imported))
             return
         offset = target.offset
+        # One part alone is filled in device memory: no copy of another part overlaps with its fill.
+        is_one = array.nbytes <= PART_BYTES
+        purpose = self._memory.input_purpose if is_one else Purpose.UPLOAD
         for part in split_parts(flatten(array)):
-            staging = self._allocate_part(len(part))
+            staging = self._allocate_part(len(part), purpose)
             self._copy_threads.copy([(staging.view(len(part)), part)])
             source = staging.allocation
             copy = Copy(source.buffer, source.offset, target.buffer, offset, len(part))
             self._stream.copy(copy, storage, staging)
             offset += len(part)
 
-    def _allocate_part(self, nbytes: int) -> StagingPart:
+    def _allocate_part(self, nbytes: int, purpose: Purpose) -> StagingPart:
         """Another part; with PARTS_IN_FLIGHT in flight it waits until the device has read one."""
         while len(self._parts) >= PARTS_IN_FLIGHT and self._stream.wait_for_oldest():
             pass
-        part = StagingPart(self._memory, self._stream, Purpose.UPLOAD, nbytes)
+        part = StagingPart(self._memory, self._stream, purpose, nbytes)
         self._parts.add(part)
         return part
 
