@@ -120,8 +120,9 @@ def measure_medium_call(settings: Settings) -> Overhead:
 
 
 def measure_planned_call(settings: Settings, count: int) -> Overhead:
-    """Compare a call on plain arrays with its copies, one after the other: those of its arguments
-    by the copy threads, and those over the bus in both directions.
+    """Compare a call on plain arrays with its copies, one after the other: that of its arguments by
+    the copy threads, and those by the device, to its memory if the threads do not write there, and
+    back.
     """
     kernel = load("bls12_381_fq_add")
     arrays = [tile_elements(BLS12_381_FQ, count, seed) for seed in (1, 2)]
@@ -138,13 +139,14 @@ def measure_planned_call(settings: Settings, count: int) -> Overhead:
             copy = Copy(source.buffer, source.offset, target.buffer, target.offset, nbytes)
             return stack.enter_context(open_probe(resources, resources.compute, [[copy]]))
 
-        staging, room = allocate(Purpose.UPLOAD, into), allocate(Purpose.DEVICE, into)
-        probes = [
-            open_copy(staging, room, into),
-            open_copy(room, allocate(Purpose.READBACK, back), back),
-        ]
+        filled, probes = allocate(resources.memory.input_purpose, into), []
+        room = filled
+        if filled.block.purpose is not Purpose.INPUT:
+            room = allocate(Purpose.DEVICE, into)
+            probes.append(open_copy(filled, room, into))
+        probes.append(open_copy(room, allocate(Purpose.READBACK, back), back))
         sources = [each.reshape(-1).view(np.uint8) for each in arrays]
-        target = mapped_view(staging, 0, into, ElementType(np.dtype(np.uint8)))
+        target = mapped_view(filled, 0, into, ElementType(np.dtype(np.uint8)))
         pairs = list(zip(np.split(target, len(sources)), sources, strict=True))
 
         def copy_in_sequence() -> None:
