@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.vulkan import memory
+from gpu_executor.vulkan import calibration, memory
 from gpu_executor.vulkan.device import find_large_types
 from gpu_executor.vulkan.memory import (
     DEVICE_LOCAL,
@@ -140,3 +141,35 @@ def test_device_arrays_of_any_size_have_their_elements(
         np.add(x, 1, out=x)  # the caller may change an array as soon as it is copied
         np.testing.assert_array_equal(made[0].numpy(), x - 1)
         np.testing.assert_array_equal(made[1].numpy(), y)
+
+
+def test_a_calibration_avoids_slow_writes_to_device_memory(
+    direct_inputs: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(calibration, "find_input_purpose", lambda _device: Purpose.INPUT)
+    monkeypatch.setattr(calibration, "SLOWEST_DIRECT_FILL", 1e9)
+    gpu = fresh_gpu(cache_dir=tmp_path, calibrate=True)
+    assert gpu.calibrate().direct_fill
+    assert gpu._session.resources.memory.input_purpose is Purpose.INPUT
+    monkeypatch.setattr(calibration, "SLOWEST_DIRECT_FILL", 0.0)
+    assert not gpu.calibrate().direct_fill
+    for each in (
+        gpu,
+        fresh_gpu(cache_dir=tmp_path, calibrate=True),
+    ):  # the second one reads the file
+        assert each._session.resources.memory.input_purpose is Purpose.UPLOAD
+        assert each.calibration is not None
+        check_sums([each.run(ADD_U32, *job) for job in word_jobs(5000)], word_jobs(5000))
+
+
+def test_a_calibration_of_direct_fills_needs_a_device_that_allows_them(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as context:
+        for module in (calibration, memory):
+            context.setattr(module, "find_input_purpose", lambda _device: Purpose.INPUT)
+        context.setattr(calibration, "SLOWEST_DIRECT_FILL", 1e9)
+        assert fresh_gpu(cache_dir=tmp_path, calibrate=True).calibrate().direct_fill
+        assert fresh_gpu(cache_dir=tmp_path, calibrate=True).calibration is not None
+    monkeypatch.setattr(memory, "find_input_purpose", lambda _device: Purpose.UPLOAD)
+    assert fresh_gpu(cache_dir=tmp_path, calibrate=True).calibration is None

@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
+from pathlib import Path
 from threading import get_ident
 from typing import Any, Protocol
 
@@ -50,7 +51,7 @@ from gpu_executor.vulkan.mapped_arrays import (
     can_recycle_results,
     count_recycled_bytes,
 )
-from gpu_executor.vulkan.memory import MemoryPool
+from gpu_executor.vulkan.memory import MemoryPool, Purpose
 from gpu_executor.vulkan.pipeline import PipelineCache
 from gpu_executor.vulkan.prepared_call import (
     BufferRangeFinder,
@@ -142,7 +143,7 @@ class Session:
             """Where a calibration is stored; None: do not calibrate without being asked."""
             self._calibrating = threading.Lock()
             if self._calibration_dir is not None:
-                self._use_calibration(read_calibration(self._calibration_dir, self.info))
+                self._use_calibration(self._read_calibration(self._calibration_dir))
             opened.callback(self._save_pipelines)
             opened.callback(self._slot_pool.close)
             self._opened = opened.pop_all()
@@ -477,11 +478,21 @@ class Session:
         finally:
             self._calibrating.release()
 
+    def _read_calibration(self, folder: Path) -> Calibration | None:
+        """The stored calibration; None if there is none, or if it was measured while the host could
+        write to device memory, which it cannot now."""
+        found, purpose = read_calibration(folder, self.info), self._memory.input_purpose
+        if found is not None and found.direct_fill and purpose is not Purpose.INPUT:
+            return None
+        return found
+
     def _use_calibration(self, calibration: Calibration | None) -> None:
         self.call_preparer.calibration = calibration
         if calibration is not None:
             copy_threads = self.resources.copy_threads
             copy_threads.threads = min(copy_threads.max_threads, calibration.choose_threads())
+            if not calibration.direct_fill:
+                self._memory.input_purpose = Purpose.UPLOAD
 
     def start_profile(self, trace: TraceFile) -> Profile:
         """Record spans of all calls from now on, until the profile's `with` ends."""
