@@ -47,8 +47,9 @@ class Calibration:
     direct_fill: bool
     """Whether the host fills inputs in device memory, so that the device need not copy them."""
     host_copy: tuple[tuple[int, float], ...]
-    """Rates from plain arrays to the memory of inputs: pairs of a number of threads and its
-    rate."""
+    """Rates from plain arrays to mapped host memory: pairs of a number of threads and its rate."""
+    fill_copy: float
+    """Rate of one thread from plain arrays to the memory of inputs."""
     shared_copy: float
     """Rate of the same copy where the threads share one piece."""
     sharing: float
@@ -87,7 +88,7 @@ class Calibration:
         """Seconds to copy a piece that runs alone: the threads share a large copy, and the calling
         thread makes a small one."""
         if nbytes < LARGE_COPY_BYTES:
-            return nbytes / self.host_copy[0][1]
+            return nbytes / self.fill_copy
         return self.sharing + nbytes / self.shared_copy
 
     def to_json(self) -> str:

@@ -56,6 +56,9 @@ def _make_calibration_table(name: str, calibration: Calibration) -> Table:
             f"host copy, {threads} thread{'' if threads == 1 else 's'}": rate
             for threads, rate in calibration.host_copy
         },
+        f"fill of inputs in {'device' if calibration.direct_fill else 'host'} memory, 1 thread": (
+            calibration.fill_copy
+        ),
         "host copy of one piece, shared by threads": calibration.shared_copy,
         "host copies of several pieces, a thread each": calibration.pieces_copy,
         "kernel in device memory": calibration.kernel,

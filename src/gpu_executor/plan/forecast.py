@@ -97,12 +97,12 @@ def forecast(
     caller, others = _find_piece_cost(calibration, schedule), 0.0
     for nbytes in (fill_bytes, drain_bytes):
         if nbytes < LARGE_COPY_BYTES:
-            caller += nbytes / calibration.host_copy[0][1]
+            caller += nbytes / calibration.fill_copy
         else:
             caller += calibration.handing_over
             others += nbytes
     # While all copy threads are busy, each has its share of their total rate.
-    rate = min(calibration.host_copy[0][1], calibration.pieces_copy / calibration.choose_threads())
+    rate = min(calibration.fill_copy, calibration.pieces_copy / calibration.choose_threads())
     latency = caller + others / rate + device
     pace = PipelinePace(latency, max(caller, others / calibration.pieces_copy, busiest))
     slots = schedule.slots or max(2, min(pace.slots, schedule.pieces, MAX_SLOTS))

@@ -111,28 +111,33 @@ def measure(
     """Measure everything, in about half a second. Other work on the device falsifies the result."""
     begun = perf_counter()
     # The host's copies first: they leave the device idle, and it would need time to wake up after.
-    resources.memory.input_purpose = _choose_input_purpose(resources)
-    host = _measure_host_copies(resources)
+    purpose = resources.memory.input_purpose = _choose_input_purpose(resources)
+    most = resources.copy_threads.max_threads
+    fewer = [threads for threads in (1, 2, 4, 8, 16) if threads < most]
+    fills = host = _measure_host_copies(resources, Purpose.UPLOAD, [*fewer, most])
+    if purpose is Purpose.INPUT:
+        fills = _measure_host_copies(resources, purpose, [1, most])
     benchmark = _AdditionBenchmark(resources, mapped, device_memory, info)
     into, back, both = _measure_bus(resources)
     call_mapped, kernel_mapped = benchmark.measure_calls("host-visible", benchmark.in_mapped_memory)
     _, kernel = benchmark.measure_calls("device-local", benchmark.on_device)
     piece_staged = benchmark.time_piece("device-local", "one")
     sharing, shared_copy = _measure_shared_copies(resources)
-    handing_over, most = sharing, max(rate for _, rate in host)
-    pieces_copy = most
+    fill_copy, fastest = fills[0][1], max(rate for _, rate in fills)
+    handing_over, pieces_copy = sharing, fastest
     if (
-        1 / (1 / into + 0.5 / back + 1.5 / kernel) > host[0][1]
+        1 / (1 / into + 0.5 / back + 1.5 / kernel) > fill_copy
     ):  # otherwise everything waits for the device
         handed, rate = benchmark.measure_host_pieces()
         # A line through two noisy times may be flatter than any copy is fast.
-        handing_over, pieces_copy = handed - piece_staged, min(rate, most)
+        handing_over, pieces_copy = handed - piece_staged, min(rate, fastest)
     return Calibration(
         copy_in=into,
         copy_out=back,
         copy_both=both,
-        direct_fill=resources.memory.input_purpose is Purpose.INPUT,
+        direct_fill=purpose is Purpose.INPUT,
         host_copy=host,
+        fill_copy=fill_copy,
         shared_copy=shared_copy,
         sharing=max(sharing, SHORTEST),
         pieces_copy=pieces_copy,
@@ -221,12 +226,14 @@ def _choose_input_purpose(resources: Resources) -> Purpose:
     return found if direct <= SLOWEST_DIRECT_FILL * staged else Purpose.UPLOAD
 
 
-def _measure_host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
-    """Return bytes per second from a host array to the memory of inputs, by number of threads."""
+def _measure_host_copies(
+    resources: Resources, purpose: Purpose, counts: Sequence[int]
+) -> tuple[tuple[int, float], ...]:
+    """Return bytes per second from a host array to mapped memory, by number of threads."""
     copy_threads = resources.copy_threads
     with contextlib.ExitStack() as stack:
         stack.callback(setattr, copy_threads, "threads", copy_threads.max_threads)
-        room = _allocate(stack, resources, resources.memory.input_purpose, COPIED)
+        room = _allocate(stack, resources, purpose, COPIED)
         target = mapped_view(room, 0, COPIED, ElementType(np.dtype(np.uint8)))
         source = np.ones(COPIED, np.uint8)
 
@@ -234,10 +241,7 @@ def _measure_host_copies(resources: Resources) -> tuple[tuple[int, float], ...]:
             copy_threads.threads = threads
             return COPIED / _time_median(lambda: copy_threads.copy([(target, source)]))
 
-        fewer = [threads for threads in (1, 2, 4, 8, 16) if threads < copy_threads.max_threads]
-        return tuple(
-            (threads, measure_with(threads)) for threads in (*fewer, copy_threads.max_threads)
-        )
+        return tuple((threads, measure_with(threads)) for threads in counts)
 
 
 def _measure_shared_copies(resources: Resources) -> tuple[float, float]:
