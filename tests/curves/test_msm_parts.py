@@ -50,7 +50,8 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scalars of 8 points and more come in two slices, also to a CPU."""
+    """Scalars of 8 points and more come in two slices, those of 5 to 7 in one, also to a CPU."""
+    monkeypatch.setattr(msm_parts, "LEAST_LATE_POINTS", 5)
     monkeypatch.setattr(msm_parts, "LEAST_SLICED_POINTS", 8)
     monkeypatch.setattr(msm_parts, "SLICE_MULTIPLE", 2)
     choose = msm_parts.choose_first_slice
@@ -116,13 +117,13 @@ def test_points_of_the_host_stream_through_a_device(
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize("curve", [OVER_MERSENNE31, SMALL_QUADRATIC], ids=["m31", "quadratic"])
 def test_scalars_of_the_host_come_in_slices(gpu: Gpu, sliced: list[int], curve: Curve) -> None:
-    for count in (8, 11, COUNT):
+    for count in (4, 5, 7, 8, 11, COUNT):
         points, scalars = draw(curve, count)
         there = gpu.to_device(points)
         equal = scalars - scalars + scalars[0]
         for factors in (scalars, scalars[::-1], scalars - scalars, equal):
             assert curve.msm(there, factors).to_host() == curve.msm(points, factors)
-    assert sliced == 8 * [2] + 4 * [24]
+    assert sliced == 4 * [5] + 4 * [7] + 8 * [2] + 4 * [24]
 
 
 @pytest.mark.usefixtures("small_slices")

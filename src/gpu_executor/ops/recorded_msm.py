@@ -68,27 +68,32 @@ class RecordedMsm:
 
 
 class SlicedMsm:
-    """A recorded multi-scalar multiplication of one sum, whose scalars come in two slices: the
-    device adds the points of the first slice while the host copies the scalars of the second.
+    """A recorded multi-scalar multiplication of one sum, whose scalars come in one or two slices.
 
-    Each slice has buckets of its own, which are added before their reduction.
+    While the host copies the scalars of a slice, the device converts its points, and adds the
+    points of the slice before. Each slice has buckets of its own, which are added before their
+    reduction.
     """
 
     def __init__(self, device: ArrayDevice, curve: CurveKey, plan: MsmPlan, first: int) -> None:
-        """The first slice has `first` points."""
-        self._device, self._slices = device, (slice(0, first), slice(first, plan.points))
+        """The first slice has `first` points; one that has all points is the only one."""
+        self._device, self._slices = device, [slice(0, first)]
+        if first < plan.points:
+            self._slices.append(slice(first, plan.points))
         self._result = make_points(device, curve, 1)
         self._lock = threading.Lock()
         whole, count = Msm(device, curve, plan), plan.all_buckets
-        buckets = device.empty((2 * count, point_limbs(curve)), WORD)
+        buckets = device.empty((len(self._slices) * count, point_limbs(curve)), WORD)
         self._additions = []
-        for each, own in zip(self._slices, (buckets[:count], buckets[count:]), strict=True):
+        for number, each in enumerate(self._slices):
             part = dataclasses.replace(plan, points=each.stop - each.start)
+            own = buckets[number * count : (number + 1) * count]
             self._additions.append(_RecordedAdditions(device, Msm(device, curve, part), own))
         with _Recorder(device) as self._commands:
             for additions in self._additions:
                 additions.combine()
-            whole.finish(whole.add_buckets(buckets), self._result)
+            sums = whole.add_buckets(buckets) if len(self._slices) > 1 else buckets
+            whole.finish(sums, self._result)
 
     def run(
         self, points: DeviceArray, load: Callable[[slice], DeviceArray], result: DeviceArray
