@@ -70,6 +70,9 @@ def first_not_below(prime: Prime, a: Elements) -> int | None:
     """Return the flat index of the first element that is not below the modulus; None if all are."""
     rows = element_rows(prime, a)
     modulus = _make_modulus_columns(prime)
+    # Of elements below the modulus, hardly any has the highest column of the modulus.
+    if not len(rows) or rows[:, -1].max() < modulus[-1, 0]:
+        return None
     for block in _split_into_blocks(len(rows)):
         found = np.flatnonzero(_compare_with_modulus(rows[block], modulus))
         if found.size:
