@@ -107,9 +107,11 @@ def test_equality_is_exact_for_every_pair_of_edge_values(
 ) -> None:
     pairs = list(product(list_edge_values(field), repeat=2))
     a, b = (make_array(gpu, place, field, [pair[side] for pair in pairs]) for side in (0, 1))
-    found = field.equal(a, b)
+    found, canonical = field.equal(a, b), [each.in_form("canonical") for each in (a, b)]
     assert (found.dtype, found.shape) == (np.dtype(bool), a.shape)
     assert found.tolist() == (a == b).tolist() == [x == y for x, y in pairs]
+    for one, other in (canonical, (a, canonical[1])):
+        assert (one == other).tolist() == found.tolist()
     assert (a != b).tolist() == [x != y for x, y in pairs]
 
 

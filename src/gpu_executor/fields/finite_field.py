@@ -10,7 +10,7 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -482,6 +482,11 @@ class FiniteField(ABC, Generic[A]):
 
     def equal(self, a: Operand, b: Operand) -> npt.NDArray[np.bool_]:
         """Whether elements are equal: an array of booleans on the host."""
+        if isinstance(a, FiniteFieldArray) and isinstance(b, FiniteFieldArray):
+            one, other = cast("A", a), cast("A", b)
+            if one.form == other.form and one.field == self == other.field:
+                check_one_place([one, other])
+                return self._compare_words(one.data, other.data)  # equal elements, equal words
         first, second = self._operands((a, b))
         return self._compare_words(first, second)
 
