@@ -213,9 +213,9 @@ class Field(FiniteField[FieldArray]):
         lengths = parse_shape(shape, self.prime.element_bytes)
         # Integers of 128 bits more than p are uniform modulo p within 2^-128.
         count, width = math.prod(lengths), self.prime.element_bytes + 16
-        drawn = np.random.default_rng(seed).bytes(count * width)
+        drawn, modulus = np.random.default_rng(seed).bytes(count * width), self.modulus
         values = [
-            int.from_bytes(drawn[at : at + width], "little") % self.modulus
+            int.from_bytes(drawn[at : at + width], "little") % modulus
             for at in range(0, count * width, width)
         ]
         found = words.from_ints(self.prime, values)
