@@ -13,7 +13,7 @@ from typing import Any
 
 from gpu_executor.files import parse_json
 
-VERSION = 3
+VERSION = 4
 """The version of the JSON format, whose keys are the names of `Calibration`'s fields, and of what
 is measured."""
 OPTIONAL_FIELDS = ("piece_split", "piece_several")

@@ -24,7 +24,7 @@ from gpu_executor.bench import (
     transforms,
 )
 from gpu_executor.bench.fields import FieldSizes
-from gpu_executor.bench.random_elements import draw_elements
+from gpu_executor.bench.inputs import draw_elements
 from gpu_executor.bench.timing import TimingBudget
 from gpu_executor.bench.transform_comparison import ComparisonSizes
 from gpu_executor.bench.transforms import TransformRow, TransformSize

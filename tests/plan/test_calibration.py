@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import gpu_executor as gx
 from gpu_executor.calibration import LARGE_COPY_BYTES, VERSION, Calibration
 from gpu_executor.device_info import DeviceInfo
+from gpu_executor.vulkan import disk_cache
 from gpu_executor.vulkan.disk_cache import calibration_path, read_calibration, write_calibration
 from tests.support.calibrations import (
     H200,
@@ -280,6 +281,22 @@ def test_a_garbled_file_is_logged_ignored_and_replaced(
     write_calibration(tmp_path, info, H200)
     assert read_calibration(tmp_path, info) == H200
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_files_of_other_versions_of_the_package_are_left_alone(
+    info: DeviceInfo,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(disk_cache, "VERSION", VERSION - 1)
+        path = calibration_path(tmp_path, info)
+    path.write_text(change_text(version=VERSION - 1))
+    assert read_calibration(tmp_path, info) is None
+    write_calibration(tmp_path, info, H200)
+    assert read_calibration(tmp_path, info) == H200
+    assert path.exists() and not caplog.text
 
 
 def test_a_failing_disk_is_only_a_warning(

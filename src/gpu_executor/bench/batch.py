@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
-from gpu_executor.bench.additions import check_sums
-from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.inputs import check_sums, tile_elements
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import (
     TimingBudget,

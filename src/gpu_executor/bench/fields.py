@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gpu_executor.bench.inputs import DISTINCT, tile_elements
 from gpu_executor.bench.kernel_timing import time_kernel
-from gpu_executor.bench.random_elements import DISTINCT, tile_elements
 from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.bench.timing import (
     DEFAULT_BUDGET,

@@ -10,7 +10,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 
-from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.inputs import tile_elements
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.kernels import load
 from gpu_executor.primes import BLS12_381_FQ

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.inputs import tile_elements
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.call import check
 from gpu_executor.device_array import DeviceArray

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpu_executor.bench.inputs import tile_elements
 from gpu_executor.bench.kernel_timing import time_kernel
-from gpu_executor.bench.random_elements import tile_elements
 from gpu_executor.bench.targets import Target, is_h200
 from gpu_executor.bench.timing import Function, compute_medians, time_interleaved
 from gpu_executor.call import Call

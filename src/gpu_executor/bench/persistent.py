@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from gpu_executor.bench.additions import check_sums
-from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.inputs import check_sums, tile_elements
 from gpu_executor.bench.timing import time_function
 from gpu_executor.call import Array
 from gpu_executor.primes import BLS12_381_FQ

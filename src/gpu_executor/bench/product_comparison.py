@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.bench.random_elements import draw_elements
+from gpu_executor.bench.inputs import draw_elements
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.targets import Target
 from gpu_executor.bench.timing import compute_medians, time_interleaved

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_executor.bench.additions import check_sums
-from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.inputs import check_sums, tile_elements
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.call import Array

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_executor.bench.random_elements import draw_elements
+from gpu_executor.bench.inputs import draw_elements
 from gpu_executor.bench.sampled import Sampled
 from gpu_executor.bench.timing import compute_medians, time_interleaved
 from gpu_executor.device_info import DeviceInfo

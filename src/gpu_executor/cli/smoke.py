@@ -10,7 +10,7 @@ from functools import partial
 import click
 import numpy as np
 
-from gpu_executor.bench.random_elements import tile_elements
+from gpu_executor.bench.inputs import tile_elements
 from gpu_executor.call import Array
 from gpu_executor.cli.output import console
 from gpu_executor.cpu import field_oracle

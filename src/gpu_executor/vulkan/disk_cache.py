@@ -14,7 +14,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_executor.calibration import Calibration
+from gpu_executor.calibration import VERSION, Calibration
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.files import MAX_JSON_BYTES, read_own_file, write_atomically
 from gpu_executor.vulkan.binding import Arena, Handle, allocate_out, vk
@@ -126,8 +126,9 @@ def _encode_identity(info: DeviceInfo) -> bytes:
 
 
 def calibration_path(folder: Path, info: DeviceInfo) -> Path:
-    """Return the path of the calibration of this device and driver."""
-    return folder / f"calibration-{fingerprint(info)}.json"
+    """Return the path of the calibration of this device and driver. Each version of the format has
+    files of its own, so that another version of this package is not in the way."""
+    return folder / f"calibration-v{VERSION}-{fingerprint(info)}.json"
 
 
 def read_calibration(folder: Path, info: DeviceInfo) -> Calibration | None:

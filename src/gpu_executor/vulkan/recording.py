@@ -110,8 +110,9 @@ class SlotRecorder:
                 undo.callback(self._copies.close)
             self._undo = undo.pop_all()
         self._spare: list[Handle] = []
+        """Command buffers of the compute queue, to be recorded again."""
         self._spare_copies: list[Handle] = []
-        """Command buffers of the compute queue, and of transfer queues, to be recorded again."""
+        """The same of the transfer queues."""
 
     def record(
         self,
@@ -230,6 +231,9 @@ class SlotRecorder:
     def _allocate_commands(self) -> Handle:
         return self._spare.pop() if self._spare else self._pool.allocate()
 
+    def _allocate_copy_commands(self, copies: CommandPool) -> Handle:
+        return self._spare_copies.pop() if self._spare_copies else copies.allocate()
+
     def _record_one_queue(self, work: PieceCommands) -> list[tuple[Timeline, Submission]]:
         """Record everything in one command buffer for one queue."""
         commands = self._allocate_commands()
@@ -270,7 +274,7 @@ class SlotRecorder:
         assert self._download is not None
         timestamps, copied = self._timestamps, list[tuple[Timeline, Submission]]()
         if work.uploads:
-            into = self._spare_copies.pop() if self._spare_copies else copies.allocate()
+            into = self._allocate_copy_commands(copies)
             with Recorder(into) as recorder:
                 recorder.write_timestamp(timestamps, 0)
                 recorder.copy(work.uploads)
@@ -282,7 +286,7 @@ class SlotRecorder:
             self._dispatch(recorder, work)
             recorder.barrier_all_to_host()
             recorder.write_timestamp(timestamps, 3)
-        back = self._spare_copies.pop() if self._spare_copies else copies.allocate()
+        back = self._allocate_copy_commands(copies)
         with Recorder(back) as recorder:
             recorder.write_timestamp(timestamps, 4)
             recorder.copy(work.downloads)
