@@ -17,6 +17,8 @@ assert right(executor.run_batch(ADD, [(X, X)] * 20))
 mapped = executor.map(ADD, [X] * 500, [X] * 500)
 next(mapped)
 work = WORDS[: 1000 if "by cpu" in repr(executor) else len(WORDS)]
+# Compiled before the fork: the child would wait forever for locks of a driver that compiles.
+executor.run(LONG, work, work)
 running = [executor.submit(LONG, work, work) for _ in range(60)]
 if {metrics}:
     executor.serve_metrics(0)
