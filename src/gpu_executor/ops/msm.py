@@ -67,6 +67,8 @@ LEAST_LENGTH, LEAST_GROUP_LENGTH = 32, 8
 makes two partial sums, which are added too."""
 COMBINED_LENGTH = 16
 """Partial sums that an invocation adds."""
+MAX_BLOCK_LENGTH = 16
+"""Partial sums in a block, whose short runs a group adds (glsl/curves/sum_runs.comp)."""
 TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
 """Memory of the tables of fixed points, unless the caller says otherwise."""
 WORD = np.dtype(np.uint32)
@@ -245,6 +247,12 @@ class Sums:
     """The f64 limbs with which invocations accumulate, or None for integer limbs."""
 
 
+def choose_block_length(places: int, lanes: int) -> int:
+    """The partial sums of a block, whose short runs a group of so many lanes adds: one, unless
+    there are more partial sums than groups that fill the device."""
+    return min(max(places * lanes // INVOCATIONS, 1), MAX_BLOCK_LENGTH)
+
+
 def choose_f64_limbs(device: ArrayDevice, curve: CurveKey) -> LimbLayout | None:
     """The f64 limbs with which single invocations accumulate, or None for integer limbs.
 
@@ -387,7 +395,8 @@ class Msm:
         if self._lanes > 1:
             long_keys = device.empty((places,), WORD)
             runs = partial_keys, partials, self._constants, sums.buckets, long_keys
-            self._add("sum_runs", runs, places, ())
+            length = choose_block_length(places, self._lanes)
+            self._add("sum_runs", runs, -(-places // length), (places, length))
             partial_keys = long_keys
         while True:
             count = -(-places // COMBINED_LENGTH)
