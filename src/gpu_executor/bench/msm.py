@@ -30,7 +30,7 @@ from gpu_executor.curves.parameters import get_named
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import Field, FieldArray
-from gpu_executor.ops.msm import Msm, MsmPlan, plan_msm
+from gpu_executor.ops.msm import Msm, MsmPlan, choose_tables, plan_msm
 from gpu_executor.ops.points import make_points
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
@@ -289,7 +289,7 @@ class _CurveBenchmark:
         resident = gpu.to_device(field.from_words(words, "canonical"))
         given = scalars, gpu.asarray(scalars), resident
         times = self._time([partial(self._run, points, each) for each in given])
-        plan = plan_points(curve, count)
+        plan = plan_points(curve, count, choose_tables(curve.key, count, 1, gpu.device))
         assert isinstance(points.data, DeviceArray)
         digits = gpu.to_device(scalars.view(np.uint32).reshape(1, count, -1))
         taken: dict[str, list[float]] = {}
@@ -373,9 +373,9 @@ class _CurveBenchmark:
         return [list(times) for times in zip(*rounds, strict=True)]
 
 
-def plan_points(curve: Curve, count: int) -> MsmPlan:
+def plan_points(curve: Curve, count: int, tables: int = 1) -> MsmPlan:
     """The plan of a sum of points in the group of prime order."""
-    return plan_msm(count, 1, curve.order.bit_length(), curve.glv)
+    return plan_msm(count, 1, curve.order.bit_length(), curve.glv, tables=tables)
 
 
 def _to_ms(times: Sequence[float]) -> float:

@@ -20,7 +20,7 @@ from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields import Field, FieldArray
 from gpu_executor.ops import elementwise
-from gpu_executor.ops.msm_parts import MsmParts, choose_first_slice, table_msm
+from gpu_executor.ops.msm_parts import MsmParts, starts_with_points, table_msm
 from gpu_executor.ops.points import count_bits, takes_any_words
 from gpu_executor.primes.encoding import ByteOrder
 from gpu_executor.primes.glv import Glv
@@ -130,23 +130,21 @@ def _load_factors(
         place,
         scalars,
         byteorder,
-        streams=streams or (halves and _come_in_slices(curve, points, scalars, place)),
+        streams=streams or (halves and _come_late(curve, points, scalars, place)),
         reduces=not halves,
     )
     return factors
 
 
-def _come_in_slices(
-    curve: MsmCurve, points: Shape, scalars: Any, place: ArrayDevice | None
-) -> bool:
-    """Whether scalars stay on the host until slices of them are copied: words of any numbers, for
-    one sum of points of that shape and place."""
+def _come_late(curve: MsmCurve, points: Shape, scalars: Any, place: ArrayDevice | None) -> bool:
+    """Whether scalars stay on the host until the device has begun with the points: words of any
+    numbers, for one sum of points of that shape and place."""
     prime = curve.scalar_field.prime
     is_words = isinstance(scalars, np.ndarray) and scalars.dtype == prime.column_dtype
     if place is None or not is_words or not takes_any_words(prime) or place.is_recording:
         return False
     return len(points) == 1 == scalars.ndim - len(prime.element_shape) and (
-        choose_first_slice(points[0], 1, place.info) is not None
+        starts_with_points(curve.key, points[0], place.info)
     )
 
 

@@ -12,8 +12,7 @@ from gpu_executor.curves.point_table import PointTable
 from gpu_executor.device_array import Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError
-from gpu_executor.ops.msm import plan_msm
-from gpu_executor.ops.msm_parts import MsmParts, plan_parts
+from gpu_executor.ops.msm_parts import MsmParts, plan_parts, plan_whole
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
 
@@ -67,7 +66,9 @@ def explain_points(
     if device is None or isinstance(device, CpuMemory):
         return HostMsmPlan(points[-1], sums, scalar_bits)
     shares_points = math.prod(points[:-1]) == 1
-    whole = plan_msm(points[-1], sums, scalar_bits, glv, shares_points=shares_points)
+    whole = plan_whole(
+        device, curve, points[-1], sums, scalar_bits, glv, shares_points=shares_points
+    )
     memory = device.free_memory
     return plan_parts(
         curve,

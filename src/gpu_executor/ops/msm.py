@@ -33,12 +33,14 @@ from gpu_executor.kernels.curves import (
 )
 from gpu_executor.ops.points import (
     TERM_ITERATIONS,
+    count_coordinates,
     count_steps,
     get_constants,
     get_f64_constants,
     make_dispatch,
     make_points,
     mul,
+    shift_points,
     to_affine,
     to_limb_form,
 )
@@ -67,6 +69,10 @@ LEAST_LENGTH, LEAST_GROUP_LENGTH = 32, 8
 makes two partial sums, which are added too."""
 COMBINED_LENGTH = 16
 """Partial sums that an invocation adds."""
+SHIFTED_TABLES, SHIFTED_LANES = 2, 1 << 14
+"""Tables of multiples that a sum of few points makes, and the lanes that compute them at most: one
+subgroup for each of the 528 schedulers of an NVIDIA H200, which take no longer than one subgroup
+alone."""
 MAX_BLOCK_LENGTH = 16
 """Partial sums in a block, whose short runs a group adds (glsl/curves/sum_runs.comp)."""
 TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
@@ -151,13 +157,26 @@ def plan_msm(
     glv: Glv | None = None,
     *,
     shares_points: bool = True,
+    tables: int = 1,
 ) -> MsmPlan:
     """Choose the window. With `glv`, scalars longer than halves are split into halves."""
-    if glv is None or scalar_bits <= glv.scalar_bits:
-        plan = MsmPlan(points, batch, scalar_bits, 2, shares_points=shares_points)
-    else:
-        plan = MsmPlan(points, batch, glv.scalar_bits, 2, shares_points=shares_points, glv=glv)
-    return choose_window(plan)
+    if glv is not None and scalar_bits <= glv.scalar_bits:
+        glv = None
+    bits = scalar_bits if glv is None else glv.scalar_bits
+    return choose_window(MsmPlan(points, batch, bits, 2, tables, shares_points, glv=glv))
+
+
+def choose_tables(curve: CurveKey, points: int, batch: int, info: DeviceInfo) -> int:
+    """The tables of multiples that a call makes of the points that all its sums share.
+
+    Half of the doublings then come before the additions. They need no scalars: the device computes
+    them while the host prepares the scalars. Only groups of invocations add such points, which have
+    denominators."""
+    lanes = count_lanes(curve, info)
+    if lanes == 1 or points * lanes > SHIFTED_LANES:
+        return 1
+    plan = plan_msm(points, batch, curve.order.bit_length(), tables=SHIFTED_TABLES)
+    return SHIFTED_TABLES if plan.entries < GROUPED_ENTRIES else 1
 
 
 def choose_window(plan: MsmPlan) -> MsmPlan:
@@ -277,19 +296,33 @@ class Msm:
         self._steps: list[Step] = []
         self._halves: DeviceArray | None = None
 
-    def run(self, points: DeviceArray, scalars: DeviceArray, result: DeviceArray) -> None:
-        """Submit everything; the sums of the batch go to `result`."""
+    def run(
+        self,
+        points: DeviceArray,
+        scalars: DeviceArray,
+        result: DeviceArray,
+        *,
+        is_converted: bool = False,
+    ) -> None:
+        """Submit everything; the sums of the batch go to `result`. `is_converted` says that the
+        points are those that `convert` returns."""
         sorted_entries = self.sort(*self.split_scalars(scalars, *self.make_entries()))
         sums = self.make_sums()
-        self.accumulate(*sorted_entries, self.convert(points), sums)
+        converted = points if is_converted else self.convert(points)
+        self.accumulate(*sorted_entries, converted, sums)
         self.combine(sums)
         self.finish(sums.buckets, result)
 
     def convert(self, points: DeviceArray) -> DeviceArray:
-        """The points in limb form, with their images if the plan has halves."""
+        """The points in limb form: with their tables of multiples, which have denominators, if the
+        plan has tables, and with their images if it has halves."""
         if self._has_table:
             return points
-        with_images = self._plan.glv is not None
+        plan = self._plan
+        if plan.tables > 1:
+            shift = plan.table_windows * plan.window_bits
+            points = shift_points(self._curve, points, plan.tables, shift)
+        with_images = plan.glv is not None
         return to_limb_form(self._device, self._curve, points, with_images=with_images)
 
     def submit(self) -> None:
@@ -349,7 +382,8 @@ class Msm:
     def make_sums(self, buckets: DeviceArray | None = None) -> Sums:
         """Arrays for the sums; those of buckets, in an array that is made or given, are 0."""
         plan, device = self._plan, self._device
-        grouped = self._lanes == 1 or plan.entries < GROUPED_ENTRIES
+        has_denominators = plan.tables > 1 and not self._has_table
+        grouped = self._lanes == 1 or plan.entries < GROUPED_ENTRIES or has_denominators
         f64_limbs = None if grouped else choose_f64_limbs(device, self._curve)
         wanted = INVOCATIONS // (self._lanes if grouped else self._curve.degree)
         if f64_limbs is not None:
@@ -371,7 +405,7 @@ class Msm:
             constants = get_f64_constants(self._device, self._curve, limbs)
         written = sums.buckets, sums.partial_keys, sums.partials
         arrays = keys, entries, points, constants, *written
-        push = self._plan.entries, sums.length
+        push = self._plan.entries, sums.length, count_coordinates(self._curve, points)
         count, grouped = sums.invocations, sums.grouped
         self._add("accumulate", arrays, count, push, grouped=grouped, f64_limbs=limbs)
         self.submit()

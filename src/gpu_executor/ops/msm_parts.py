@@ -27,7 +27,7 @@ from gpu_executor.dispatch import ArrayDevice, Step
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.ops.elementwise import ElementData
-from gpu_executor.ops.msm import Msm, MsmPlan, choose_window, plan_msm
+from gpu_executor.ops.msm import Msm, MsmPlan, choose_tables, choose_window, plan_msm
 from gpu_executor.ops.points import (
     AFFINE,
     count_bits,
@@ -84,8 +84,8 @@ MEMORY_SHARE = 0.75
 T = TypeVar("T")
 Range = tuple[slice, slice]
 """Sums of a batch, and points of each sum."""
-LoadData = Callable[[Range], DeviceArray]
-"""Returns the points of a range, or its scalars, on the device."""
+LoadPoints = Callable[[Range], DeviceArray]
+"""Returns the points of a range on the device."""
 
 
 # --- planning ---
@@ -147,6 +147,23 @@ def split_evenly(count: int, parts: int) -> list[slice]:
     return [slice(first, last) for first, last in itertools.pairwise(bounds)]
 
 
+def plan_whole(
+    device: ArrayDevice,
+    curve: CurveKey,
+    points: int,
+    batch: int,
+    scalar_bits: int,
+    glv: Glv | None,
+    *,
+    shares_points: bool,
+) -> MsmPlan:
+    """The plan of a call in one part."""
+    # A replay of a graph prepares no scalars while the device makes tables.
+    makes_tables = shares_points and not device.is_recording
+    tables = choose_tables(curve, points, batch, device.info) if makes_tables else 1
+    return plan_msm(points, batch, scalar_bits, glv, shares_points=shares_points, tables=tables)
+
+
 def plan_parts(
     curve: CurveKey,
     whole: MsmPlan,
@@ -199,10 +216,23 @@ def plan_parts(
             if first < whole.points
             else "scalars: copied while the device converts the points"
         )
+    if part.tables > 1 and not has_table:
+        last["tables"] = (
+            f"tables: {part.tables}, which the device makes of the points while the host prepares "
+            "the scalars; the windows share them, and half of the doublings follow the additions"
+        )
     window = _explain_window(part, has_table=has_table)
     memory = f"memory: {nbytes:,} bytes, besides the arrays of the caller"
     reasons = [window, *last.values(), memory]
     return dataclasses.replace(made, nbytes=nbytes, reasons=tuple(reasons), first_slice=first)
+
+
+def starts_with_points(curve: CurveKey, points: int, info: DeviceInfo) -> bool:
+    """Whether the device begins with the points of one sum before its scalars are copied from the
+    host."""
+    return (
+        choose_first_slice(points, 1, info) is not None or choose_tables(curve, points, 1, info) > 1
+    )
 
 
 def choose_first_slice(points: int, batch: int, info: DeviceInfo) -> int | None:
@@ -359,8 +389,8 @@ def run_parts(
     device: ArrayDevice,
     curve: CurveKey,
     parts: MsmParts,
-    load_points: LoadData,
-    load_scalars: LoadData,
+    load_points: LoadPoints,
+    scalars: ElementData,
     *,
     has_table: bool,
 ) -> DeviceArray:
@@ -370,9 +400,7 @@ def run_parts(
     recorded. An interrupt ends it, and the parts that were submitted complete.
     """
     try:
-        results = _submit_parts(
-            device, curve, parts, load_points, load_scalars, has_table=has_table
-        )
+        results = _submit_parts(device, curve, parts, load_points, scalars, has_table=has_table)
     except KeyboardInterrupt as error:
         # An interactive session keeps the traceback, and with its frames the arrays of the parts.
         traceback.clear_frames(error.__traceback__)
@@ -384,8 +412,8 @@ def _submit_parts(
     device: ArrayDevice,
     curve: CurveKey,
     parts: MsmParts,
-    load_points: LoadData,
-    load_scalars: LoadData,
+    load_points: LoadPoints,
+    scalars: ElementData,
     *,
     has_table: bool,
 ) -> list[tuple[Range, DeviceArray]]:
@@ -402,18 +430,32 @@ def _submit_parts(
             plan = parts.plan_range(sums, points)
             result = make_points(device, curve, plan.batch)
             if parts.first_slice is not None and records:
-                load = functools.partial(_load_slice, load_scalars)
-                run_sliced_msm(device, curve, plan, loaded, load, parts.first_slice, result)
+                load_slice = functools.partial(_load_slice, device, scalars)
+                run_sliced_msm(device, curve, plan, loaded, load_slice, parts.first_slice, result)
             else:
-                arrays = loaded, load_scalars((sums, points)), result
+                load = functools.partial(_load, device, scalars, (sums, points))
+                arrays = loaded, scalars[sums, points], load, result
                 run_msm(device, curve, plan, *arrays, has_table=has_table, records=records)
             results.append(((sums, points), result))
     return results
 
 
-def _load_slice(load_scalars: LoadData, points: slice) -> DeviceArray:
+def _load_slice(device: ArrayDevice, scalars: ElementData, points: slice) -> DeviceArray:
     """The scalars of some points of a call in one part."""
-    return load_scalars((slice(0, 1), points))
+    return _load(device, scalars, (slice(0, 1), points))
+
+
+def _load(
+    device: ArrayDevice, data: ElementData, of: Range, *, shares: bool = False
+) -> DeviceArray:
+    """A range of an array of either place, on the device; with `shares`, all sums have the same
+    elements."""
+    found = data[of[1]] if shares else data[of]
+    if isinstance(found, DeviceArray):
+        return found
+    # Nothing runs while the first elements are copied, and `put` does not wait for its copy.
+    is_first = not of[0].start and not of[1].start
+    return device.put(found) if is_first else device.put_ahead(found)
 
 
 def _join_parts(
@@ -436,8 +478,8 @@ def _run_within_memory(
     device: ArrayDevice,
     curve: CurveKey,
     whole: MsmPlan,
-    load_points: LoadData,
-    load_scalars: LoadData,
+    load_points: LoadPoints,
+    scalars: ElementData,
     *,
     copies_points: bool = False,
     copies_scalars: bool = False,
@@ -457,7 +499,7 @@ def _run_within_memory(
         )
         device.keep_memory(parts.nbytes)
         try:
-            return run_parts(device, curve, parts, load_points, load_scalars, has_table=has_table)
+            return run_parts(device, curve, parts, load_points, scalars, has_table=has_table)
         except OutOfMemoryError:
             if device.is_recording or parts.is_smallest:
                 raise
@@ -480,8 +522,7 @@ def run_plan(
         axes = tables.shape[1:]
         return tables.reshape((plan.tables, plan.points, *axes))[:, points].reshape((-1, *axes))
 
-    load_scalars = _make_loader(device, scalars)
-    return _run_within_memory(device, curve, plan, load_points, load_scalars, has_table=True)
+    return _run_within_memory(device, curve, plan, load_points, scalars, has_table=True)
 
 
 def table_msm(
@@ -515,36 +556,20 @@ def msm(
     """
     batch, count = scalars.shape[:2]
     shares_points = len(get_shape(curve, points)) == 1
-    whole = plan_msm(count, batch, scalar_bits, glv, shares_points=shares_points)
-    load = _make_loader(device, points, shares=shares_points)
+    whole = plan_whole(device, curve, count, batch, scalar_bits, glv, shares_points=shares_points)
 
     def load_points(of: Range) -> DeviceArray:
-        return to_affine(curve, load(of))
+        return to_affine(curve, _load(device, points, of, shares=shares_points))
 
     return _run_within_memory(
         device,
         curve,
         whole,
         load_points,
-        _make_loader(device, scalars),
+        scalars,
         copies_points=not isinstance(points, DeviceArray),
         copies_scalars=not isinstance(scalars, DeviceArray),
     )
-
-
-def _make_loader(device: ArrayDevice, data: ElementData, *, shares: bool = False) -> LoadData:
-    """A function that returns a range of an array of either place, on the device; with `shares`,
-    all sums have the same elements."""
-
-    def load(of: Range) -> DeviceArray:
-        found = data[of[1]] if shares else data[of]
-        if isinstance(found, DeviceArray):
-            return found
-        # Nothing runs while the first elements are copied, and `put` does not wait for its copy.
-        is_first = not of[0].start and not of[1].start
-        return device.put(found) if is_first else device.put_ahead(found)
-
-    return load
 
 
 def broadcast_msm(

@@ -77,5 +77,6 @@ def sum_sets(
     own = dataclasses.replace(plan, batch=batch, sums_per_set=sums_per_set)
     result = make_points(device, curve, batch)
     records = not device.is_recording
-    run_msm(device, curve, own, tables, scalars, result, has_table=True, records=records)
+    arrays = tables, scalars, lambda: scalars, result
+    run_msm(device, curve, own, *arrays, has_table=True, records=records)
     return result

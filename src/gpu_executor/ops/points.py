@@ -112,18 +112,18 @@ def get_f64_constants(device: ArrayDevice, curve: CurveKey, limbs: LimbLayout) -
 def to_limb_form(
     device: ArrayDevice, curve: CurveKey, points: DeviceArray, *, with_images: bool = False
 ) -> DeviceArray:
-    """Points in the Montgomery form that the kernels compute with. With `with_images`, affine
-    points (..., n) are followed by their images (beta x, y): (..., 2n)."""
+    """Points in the Montgomery form that the kernels compute with. With `with_images`, points
+    (..., n) are followed by their images, whose x is multiplied by beta: (..., 2n)."""
     *leading, n = get_shape(curve, points) or (1,)
-    shape, row = points.shape, 0
+    coordinates, shape, row = count_coordinates(curve, points), points.shape, 0
     if with_images:
         shape = (*leading, 2 * n, *points.shape[len(leading) + 1 :])
-        row = n * AFFINE * curve.degree
+        row = n * coordinates * curve.degree
     made = device.empty(shape, points.dtype)
     kernel = curve_kernel(curve, "to_limb_form", 1)
     count = points.nbytes // curve.prime.element_bytes
     arrays = points, get_constants(device, curve), made
-    device.submit([Dispatch(kernel, arrays, count, (row,), grid_stride=True)])
+    device.submit([Dispatch(kernel, arrays, count, (row, coordinates), grid_stride=True)])
     return made
 
 

@@ -9,8 +9,9 @@
 // whatever the scalars are.
 //
 // With -DGROUPED a group of invocations does the additions of an element: on CPUs, for fields of
-// degree 2, and for few points, where it takes less time until the sums are there. With -DF64_LIMBS
-// invocations multiply f64 limbs.
+// degree 2, and for few points, where it takes less time until the sums are there. Groups add points
+// of 2 `coordinates` (affine) or 4 (XYZZ), single invocations affine ones. With -DF64_LIMBS invocations
+// multiply f64 limbs.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "coordinate.glsl"
@@ -23,7 +24,7 @@ CONSTANTS(3)
 #include "point.glsl"
 #endif
 
-layout(push_constant) uniform Push { uint count; uint entry_count; uint length; };
+layout(push_constant) uniform Push { uint count; uint entry_count; uint length; uint coordinates; };
 layout(set = 0, binding = 0, std430) readonly buffer Keys { uint keys[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Entries { uint entries[]; };
 AFFINE_IN(2, points)
@@ -56,7 +57,7 @@ void main() {
             uint entry = enabled ? entries[i] : 0, index = entry & ~NEGATIVE;
             bool negative = (entry & NEGATIVE) != 0;
 #ifdef GROUPED
-            bool infinity = load_points(PQ enabled, 2, index, negative);
+            bool infinity = load_points(PQ enabled, coordinates, index, negative);
             add_points(PQ enabled, false, sum_infinity, infinity);
 #else
             NUMBER x, y;
