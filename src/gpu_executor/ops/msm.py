@@ -74,10 +74,11 @@ SHIFTED_TABLES, SHIFTED_LANES = 2, 1 << 14
 subgroup for each of the 528 schedulers of an NVIDIA H200, which take no longer than one subgroup
 alone."""
 MIN_BLOCK_LENGTH, MAX_BLOCK_LENGTH = 2, 4
-"""Partial sums of a block, whose short runs a group adds (glsl/curves/sum_runs.comp): the fewest, and
-those where there are more partial sums than groups that fill a device. Blocks of 1, 2, 4 and 8 took
-an NVIDIA H200 in us, with 0.3 ms of the host (BLS12-381 G1): 412, 378, 411 and 454 at 2^10 points,
-614, 496, 547 and 611 at 2^12, 734, 540, 578 and 705 at 2^16, 1,495, 1,041, 974 and 1,003 at 2^18."""
+"""Partial sums of a block, whose short runs a group adds (glsl/curves/sum_runs.comp): the fewest,
+and those where there are more partial sums than groups that fill a device. Blocks of 1, 2, 4 and 8
+took an NVIDIA H200 in us, with 0.3 ms of the host (BLS12-381 G1): 412, 378, 411 and 454 at 2^10
+points, 614, 496, 547 and 611 at 2^12, 734, 540, 578 and 705 at 2^16, 1,495, 1,041, 974 and 1,003 at
+2^18."""
 TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
 """Memory of the tables of fixed points, unless the caller says otherwise."""
 WORD = np.dtype(np.uint32)
