@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.curves import Curve, PointArray, msm_call
+from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.parameters import NAMES
 from gpu_executor.curves.scalars import to_scalar_words
 from gpu_executor.errors import ArgumentTypeError
@@ -116,7 +116,7 @@ def test_digits_of_halves(gpu: Gpu, curve: Curve) -> None:
         assert max(map(abs, halves)) <= 3 << glv.scalar_bits >> 2
 
 
-@pytest.mark.parametrize("place", ["device", "slices", "streamed", "cpu"])
+@pytest.mark.parametrize("place", ["device", "slices", "tables", "streamed", "cpu"])
 def test_words_of_any_numbers_are_taken_modulo_the_order(
     gpu: Gpu, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,9 +125,11 @@ def test_words_of_any_numbers_are_taken_modulo_the_order(
     words = np.array([[k >> 64 * i & 2**64 - 1 for i in range(4)] for k in numbers], np.uint64)
     points = G1.generator * list(range(1, 17))
     expected = G1.generator * sum(k * (i + 1) for i, k in enumerate(numbers))
-    if place == "slices":
-        for module in (msm_call, msm_parts):
-            monkeypatch.setattr(module, "choose_first_slice", lambda *_: 4)
+    if place in ("slices", "tables"):
+        if place == "slices":
+            monkeypatch.setattr(msm_parts, "choose_first_slice", lambda *_: 4)
+        else:
+            monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: 2)
         there, mapped = gpu.to_device(points), gpu.asarray(words)
         for given in (words, mapped, np.asfortranarray(words)):
             assert G1.msm(there, given).to_host() == expected

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
-from gpu_executor.curves import Curve, PointArray, msm_call
+from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.msm_explanation import HostMsmPlan
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
@@ -38,8 +38,23 @@ CURVE = OVER_MERSENNE31
 COUNT = 100
 
 
+def forget_plans(gpu: Gpu) -> None:
+    """The next call of every plan looks at the free memory again."""
+    cache = get_device_memory(gpu)._cache
+    for key in [each for each in cache if isinstance(each, tuple) and each[0] == "msm parts"]:
+        del cache[key]
+
+
 @pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def new_plans(gpu: Gpu) -> Iterator[None]:
+    """No plan of another test, and no plan left for one."""
+    forget_plans(gpu)
+    yield
+    forget_plans(gpu)
+
+
+@pytest.fixture
+def small_parts(new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of 7 points at most, of any place."""
     monkeypatch.setattr(msm_parts, "LEAST_POINTS", 1)
     monkeypatch.setattr(msm_parts, "COPIED_POINTS", 7)
@@ -49,7 +64,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_slices(new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scalars of 8 points and more come in two slices, those of 5 to 7 in one, also to a CPU."""
     monkeypatch.setattr(msm_parts, "LEAST_LATE_POINTS", 5)
     monkeypatch.setattr(msm_parts, "LEAST_SLICED_POINTS", 8)
@@ -59,8 +74,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     def choose_on_gpu(points: int, batch: int, info: DeviceInfo) -> int | None:
         return choose(points, batch, dataclasses.replace(info, kind="discrete"))
 
-    for module in (msm_parts, msm_call):
-        monkeypatch.setattr(module, "choose_first_slice", choose_on_gpu)
+    monkeypatch.setattr(msm_parts, "choose_first_slice", choose_on_gpu)
 
 
 @pytest.fixture
@@ -203,6 +217,7 @@ def test_the_memory_of_slices_is_planned(
     free = int(parts.nbytes / msm_parts.RECORDED_SHARE)
     for memory, count in ((free, 0), (free + 8, 1)):
         monkeypatch.setattr(DeviceMemory, "free_memory", memory)
+        forget_plans(gpu)
         assert ("slices" in str(CURVE.explain_msm(there, scalars))) == bool(count)
         assert CURVE.msm(there, scalars).to_host() == CURVE.msm(points, scalars)
         assert len(sliced) == count

@@ -54,8 +54,10 @@ class PointArithmetic:
 
     def load(self, data: Words) -> list[Point]:
         """The points of words in affine or XYZZ form, in flat order."""
-        coordinates = [self.field.from_words(each) for each in self._split(data)]
-        if len(coordinates) == 2:
+        count = data.shape[data.ndim - len(self.key.coordinate_shape) - 1]
+        found = self.field.from_words(data)
+        coordinates = [found[first::count] for first in range(count)]
+        if count == 2:
             return [(x, y) if x or y else None for x, y in zip(*coordinates, strict=True)]
         p, one = self.modulus, self.field.one
         big_x, big_y, zz, zzz = coordinates
@@ -66,12 +68,6 @@ class PointArithmetic:
             ratio = z2 * inverse % p  # 1 / Z
             points.append((x * (ratio * ratio % p) % p, y * inverse % p) if z3 else None)
         return points
-
-    def _split(self, data: Words) -> list[Words]:
-        """The coordinates of points, each an array of words with the points along one axis."""
-        shape = self.key.coordinate_shape
-        rows = data.reshape(-1, data.shape[data.ndim - len(shape) - 1], *shape)
-        return [rows[:, each] for each in range(rows.shape[1])]
 
     def store(self, points: Sequence[Point], shape: tuple[int, ...]) -> Words:
         """The words of points in affine form; `shape` is that of the leading axes."""

@@ -181,6 +181,8 @@ def broadcast_to(layout: ElementLayout, data: ElementData, shape: Shape) -> Elem
 
 def find_common_shape(layout: ElementLayout, shapes: Sequence[Shape]) -> Shape:
     """The shape that NumPy broadcasts all shapes to."""
+    if all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:

@@ -56,6 +56,10 @@ ADDITION_COST = 3.4
 """The time of such an addition, in mixed additions by single invocations: on an NVIDIA H200 0.6 G/s
 instead of 2.0 (BLS12-381 G1), 1.0 instead of 4.4 (BN254 G1). Groups of invocations take equally
 long for both."""
+DOUBLING_COST = 2900
+"""The time of a doubling that all others wait for, in additions by groups that fill the device: 4.9
+us on an NVIDIA H200. So 2^10 points of BLS12-381 G1 are added in windows of 8 bits: 1.08 ms, of 10
+bits 1.14 ms."""
 INVOCATIONS = 1 << 17
 """Invocations that fill a device with mixed additions: on an NVIDIA H200, 2^15 give 85 % of the
 rate of 2^17."""
@@ -189,6 +193,9 @@ def choose_window(plan: MsmPlan) -> MsmPlan:
     most = min(MAX_WINDOW_BITS, plan.scalar_bits + 1)
 
     def estimate(plan: MsmPlan) -> float:
+        if plan.tables > 1:  # few points: doublings one after the other take most of the time
+            doublings = plan.tables * plan.table_windows * plan.window_bits
+            return plan.estimate_cost(1) + doublings * DOUBLING_COST
         return plan.estimate_cost(ADDITION_COST if plan.entries >= GROUPED_ENTRIES else 1)
 
     plans = (dataclasses.replace(plan, window_bits=bits) for bits in range(least, most + 1))

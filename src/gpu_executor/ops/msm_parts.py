@@ -103,6 +103,8 @@ class MsmParts:
     nbytes: int
     """Device memory of the parts in flight, besides the arrays of the caller."""
     reasons: tuple[str, ...]
+    records: bool = False
+    """Whether the arrays and the commands of a part are kept for the next call."""
     first_slice: int | None = None
     """Points whose scalars are copied before those of the others, after the device has begun with
     the points, in a call in one part; None if all scalars are copied before that."""
@@ -224,7 +226,13 @@ def plan_parts(
     window = _explain_window(part, has_table=has_table)
     memory = f"memory: {nbytes:,} bytes, besides the arrays of the caller"
     reasons = [window, *last.values(), memory]
-    return dataclasses.replace(made, nbytes=nbytes, reasons=tuple(reasons), first_slice=first)
+    return dataclasses.replace(
+        made,
+        nbytes=nbytes,
+        reasons=tuple(reasons),
+        records=_is_recorded(nbytes, free_memory),
+        first_slice=first,
+    )
 
 
 def starts_with_points(curve: CurveKey, points: int, info: DeviceInfo) -> bool:
@@ -419,7 +427,7 @@ def _submit_parts(
 ) -> list[tuple[Range, DeviceArray]]:
     """Submit one part after the other; returns the range and the sums of each."""
     results: list[tuple[Range, DeviceArray]] = []
-    records = not device.is_recording and _is_recorded(parts.nbytes, device.free_memory)
+    records = parts.records and not device.is_recording
     for points in parts.point_ranges:
         loaded: DeviceArray | None = None
         for sums in parts.sum_ranges:
@@ -434,7 +442,7 @@ def _submit_parts(
                 run_sliced_msm(device, curve, plan, loaded, load_slice, parts.first_slice, result)
             else:
                 load = functools.partial(_load, device, scalars, (sums, points))
-                arrays = loaded, scalars[sums, points], load, result
+                arrays = loaded, _select(scalars, (sums, points)), load, result
                 run_msm(device, curve, plan, *arrays, has_table=has_table, records=records)
             results.append(((sums, points), result))
     return results
@@ -450,12 +458,20 @@ def _load(
 ) -> DeviceArray:
     """A range of an array of either place, on the device; with `shares`, all sums have the same
     elements."""
-    found = data[of[1]] if shares else data[of]
+    found = _select(data, of[1:] if shares else of)
     if isinstance(found, DeviceArray):
         return found
     # Nothing runs while the first elements are copied, and `put` does not wait for its copy.
     is_first = not of[0].start and not of[1].start
     return device.put(found) if is_first else device.put_ahead(found)
+
+
+def _select(data: ElementData, ranges: tuple[slice, ...]) -> ElementData:
+    """The ranges of the first axes; the array itself if they are whole, which takes less time."""
+    is_whole = all(
+        each == slice(0, length) for each, length in zip(ranges, data.shape, strict=False)
+    )
+    return data if is_whole else data[ranges]
 
 
 def _join_parts(
@@ -486,24 +502,39 @@ def _run_within_memory(
     has_table: bool = False,
 ) -> DeviceArray:
     """Plan the parts and run them; in smaller parts if the memory for a part is not there."""
-    free_memory = device.free_memory
+    call = curve, whole, copies_points, copies_scalars, has_table
+    known = device.cache(("msm parts", *call), _KnownParts)
+    parts, free_memory = known.parts, -1
     while True:
-        parts = plan_parts(
-            curve,
-            whole,
-            device.info,
-            free_memory,
-            copies_points=copies_points,
-            copies_scalars=copies_scalars,
-            has_table=has_table,
-        )
+        if parts is None:
+            free_memory = device.free_memory if free_memory < 0 else free_memory
+            parts = plan_parts(
+                curve,
+                whole,
+                device.info,
+                free_memory,
+                copies_points=copies_points,
+                copies_scalars=copies_scalars,
+                has_table=has_table,
+            )
+        known.parts = parts if parts.count == 1 and parts.records else None
         device.keep_memory(parts.nbytes)
         try:
             return run_parts(device, curve, parts, load_points, scalars, has_table=has_table)
         except OutOfMemoryError:
+            known.parts = None
             if device.is_recording or parts.is_smallest:
                 raise
-        free_memory = min(free_memory, parts.nbytes) // 2
+            most = device.free_memory if free_memory < 0 else free_memory
+            free_memory, parts = min(most, parts.nbytes) // 2, None
+
+
+@dataclass(slots=True)
+class _KnownParts:
+    """The parts of the calls of a plan whose arrays and commands are kept: such a call needs no new
+    plan, whatever memory is free. None for other calls."""
+
+    parts: MsmParts | None = None
 
 
 def run_plan(
@@ -600,6 +631,8 @@ def broadcast_msm(
 
 
 def _broadcast(data: ElementData, shape: Shape) -> ElementData:
+    if data.shape == shape:
+        return data
     return (
         data.broadcast_to(shape) if isinstance(data, DeviceArray) else np.broadcast_to(data, shape)
     )

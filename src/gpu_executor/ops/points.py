@@ -11,6 +11,7 @@ law (conversions, negation, comparisons) is computed with the operations of the 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any, TypeGuard
@@ -49,7 +50,7 @@ MAX_ITERATIONS = 60_000
 (glsl/curves/point_serial.glsl)."""
 SCALAR_COPIES = 8
 """Scalars are reduced on the device if free memory has room for so many copies of them."""
-SCANNED_SCALARS = 1 << 13
+FIRST_SCANNED_SCALARS, SCANNED_SCALARS = 8, 1 << 13
 """Scalars of the host whose bits are counted at once: their words fit the cache of a core."""
 MAX_ORDER_WORDS = 24
 """Words of the order in the push constants of reduce_scalars.comp."""
@@ -310,8 +311,10 @@ def count_bits(curve: CurveKey, scalars: ElementData, glv: Glv | None = None) ->
         return most
     enough = most - 1 if glv is None else glv.scalar_bits + 1
     rows = scalars.reshape(-1, *get_columns(curve, scalars))
-    for first in range(0, len(rows), SCANNED_SCALARS):
-        union = rows[first : first + SCANNED_SCALARS]
+    # A few scalars first: of random ones they have all bits.
+    starts = [0, FIRST_SCANNED_SCALARS, *range(SCANNED_SCALARS, len(rows), SCANNED_SCALARS)]
+    for first, last in itertools.pairwise([*starts, len(rows)]):
+        union = rows[first:last]
         while len(union) > 1:  # long rows: NumPy reduces an axis of few words slowly
             half = -(-len(union) // 2)
             union = union[:half] | union[-half:]
