@@ -125,13 +125,15 @@ def test_msm_by_groups_of_several_invocations(
     block_length: int,
     tables: int,
 ) -> None:
-    """As GPUs compute it: runs of partial sums of all lengths, and tables of multiples that a call
-    makes; the plan of each count of points is recorded with these choices."""
+    """As GPUs compute it: runs of partial sums of all lengths, tables of multiples that a call
+    makes, and windows that are sorted by themselves; the plan of each count of points is recorded
+    with these choices."""
     for module in (msm, point_operations):
         monkeypatch.setattr(module, "count_lanes", lambda *_: 4)
     monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: tables)
     monkeypatch.setattr(msm, "choose_block_length", lambda *_: block_length)
     monkeypatch.setattr(msm, "LEAST_GROUP_LENGTH", 2)
+    monkeypatch.setattr(msm, "gains_by_rows", lambda *_: True)
     curve, draw = SMALL[3], np.random.default_rng(block_length)
     points = list_points(curve)
     for count in (1, 40 + 2 * block_length + tables, 300 + 2 * block_length + tables):

@@ -109,6 +109,24 @@ def test_pairs_are_sorted_by_their_keys(gpu: Gpu, key_bits: int) -> None:
     np.testing.assert_array_equal(found[1].numpy(), order)
 
 
+@pytest.mark.parametrize("key_bits", [3, 8, 11, 16])
+def test_rows_are_sorted_by_themselves(gpu: Gpu, key_bits: int) -> None:
+    device, draws = gpu.array_device, np.random.default_rng(key_bits)
+    tile, base = choose_tile(device.info).size, 1 << key_bits - 1
+    for rows, length in ((1, 100), (2, 1), (7, 64), (5, tile), (3, tile + 1), (4, 3 * tile - 1)):
+        keys = draws.integers(0, base, (rows, length), np.uint32)
+        keys += np.arange(rows, dtype=np.uint32)[:, None] * np.uint32(base)
+        keys[draws.random(keys.shape) < 0.2] = 0xFFFFFFFF
+        keys[:, -1] = np.arange(1, rows + 1) * base - 1  # the last of each row's keys
+        values = np.arange(keys.size, dtype=np.uint32).reshape(keys.shape)
+        arrays = (gpu.to_device(each.ravel()) for each in (keys, values))
+        found = sort_pairs(device, *arrays, key_bits if rows > 1 else 32, rows)
+        order = np.argsort(keys, axis=1, kind="stable")
+        for each, given in zip(found, (keys, values), strict=True):
+            expected = np.take_along_axis(given, order, 1)
+            np.testing.assert_array_equal(each.numpy().reshape(keys.shape), expected)
+
+
 def test_keys_of_few_bits_take_few_passes(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[Any] = []
     device = gpu.array_device

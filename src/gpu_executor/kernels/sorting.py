@@ -66,7 +66,8 @@ def choose_tile(info: DeviceInfo) -> Tile:
 @functools.cache
 def histogram_kernel(tile: Tile, digit_bits: int, order: Order) -> Kernel:
     """Return the kernel that counts the digits of each tile. Input: keys; push words: the lowest
-    bit of the digit, the number of tiles.
+    bit of the digit, the length and the tiles of a row, the base of a row's keys, and the largest
+    key.
     """
     return _make_kernel("sort_histogram", 1, 1, _list_constants(tile, digit_bits, order))
 

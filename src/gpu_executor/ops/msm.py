@@ -44,7 +44,7 @@ from gpu_executor.ops.points import (
     to_affine,
     to_limb_form,
 )
-from gpu_executor.ops.sort import sort_pairs
+from gpu_executor.ops.sort import gains_by_rows, sort_pairs
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
 from gpu_executor.primes.prime import LimbLayout
@@ -379,8 +379,16 @@ class Msm:
         return self._halves
 
     def sort(self, keys: DeviceArray, entries: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        """The entries ordered by bucket."""
-        return sort_pairs(self._device, keys, entries, self._plan.key_bits)
+        """The entries ordered by bucket. Where that takes fewer passes, the entries of each window
+        are sorted by themselves."""
+        plan, rows, key_bits = self._plan, 1, self._plan.key_bits
+        if plan.windows % plan.table_windows == 0:
+            windows = plan.batch * plan.table_windows
+            if gains_by_rows(
+                self._device.info, plan.entries // windows, key_bits, plan.window_bits
+            ):
+                rows, key_bits = windows, plan.window_bits
+        return sort_pairs(self._device, keys, entries, key_bits, rows)
 
     def _make_points(self, count: int) -> DeviceArray:
         return self._device.empty((count, point_limbs(self._curve)), WORD)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from gpu_executor.arguments import as_numbers, describe, parse_count
 from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.kernel import Kernel
@@ -40,13 +41,15 @@ UINT64, FLOAT32 = np.dtype(np.uint64), np.dtype(np.float32)
 ORDERS = {UINT32: Order.UNSIGNED, INT32: Order.SIGNED, FLOAT32: Order.FLOAT}
 """The dtypes of one word that are sorted. The two words of a uint64 are sorted one after the
 other."""
-WORD_BITS = 32
+WORD_BITS, LARGEST_KEY = 32, 0xFFFFFFFF
 MAX_INDEXED = 1 << 32
 """The indices of fewer elements fit uint32."""
 SINGLE_SCAN = 4 * SCAN_STEP
 """Up to this many elements, one work-group computes an exclusive scan."""
 MAX_SCAN_CHUNKS = 1024
 """Chunks of an exclusive scan. Each work-group adds up the sums of all chunks before its own."""
+LARGEST_WASTE = 1.25
+"""The places in tiles for each key of a row that is sorted by itself, at most."""
 MAX_SHARED_GROUPS = 1024
 """Work-groups that count in shared memory. Each of them adds all of its counts to the result."""
 
@@ -181,15 +184,30 @@ def sort_pairs(
     keys: DeviceArray,
     values: DeviceArray | None,
     key_bits: int = WORD_BITS,
+    rows: int = 1,
 ) -> tuple[DeviceArray, DeviceArray]:
     """Sort uint32 keys below 2^key_bits, each with its uint32 value; return both.
 
-    The sort is stable. Without `values`, the values are the positions of the keys.
+    The sort is stable. Without `values`, the values are the positions of the keys. With several
+    rows of equal length, each is sorted by itself. The keys of row r are then at least r B and
+    below (r + 1) B, where B is 2^(key_bits - 1), or 2^32 - 1.
     """
     steps: list[Step] = []
-    result = _add_pairs_sort(steps, device, keys, values, key_bits)
+    result = _add_pairs_sort(steps, device, keys, values, key_bits, rows=rows)
     _submit(device, steps)
     return result
+
+
+def gains_by_rows(info: DeviceInfo, length: int, key_bits: int, row_bits: int) -> bool:
+    """Whether a sort by keys of `key_bits` bits takes longer than one of its rows by themselves,
+    whose keys have `row_bits` bits: that has fewer passes, and its tiles are nearly full."""
+    tile = choose_tile(info).size
+    is_full = -(-length // tile) * tile <= length * LARGEST_WASTE
+    return is_full and _count_passes(row_bits) < _count_passes(key_bits)
+
+
+def _count_passes(key_bits: int) -> int:
+    return -(-key_bits // MAX_DIGIT_BITS)
 
 
 class _Passes:
@@ -197,13 +215,19 @@ class _Passes:
     histograms, which all passes share.
     """
 
-    def __init__(self, device: ArrayDevice, size: int, key_bits: int, order: Order) -> None:
+    def __init__(
+        self, device: ArrayDevice, size: int, key_bits: int, order: Order, rows: int = 1
+    ) -> None:
         self.tile = choose_tile(device.info)
-        self.count = -(-key_bits // MAX_DIGIT_BITS)
+        self.count = _count_passes(key_bits)
         self.digit_bits = -(-key_bits // self.count)
-        self._size, self._tiles = size, -(-size // self.tile.size)
+        self._size, row_length = size, size // rows
+        row_tiles = -(-row_length // self.tile.size)
+        base, most = (1 << key_bits - 1, (1 << key_bits) - 1) if rows > 1 else (0, LARGEST_KEY)
+        self._rows = row_length, row_tiles, base, most
+        self._tiles, self._has_counts = rows * row_tiles, row_tiles > 1
         self._scan: list[Step] = []
-        if self._tiles > 1:  # otherwise the scatter alone is a sort
+        if self._has_counts:  # otherwise the scatter alone is a sort
             self._count_digits = histogram_kernel(self.tile, self.digit_bits, order)
             self._histogram = device.empty((self._tiles << self.digit_bits,), UINT32)
             self._offsets = _add_scan(self._scan, device, self._histogram)
@@ -217,7 +241,7 @@ class _Passes:
         if not self._size:
             return
         keys = offsets = arrays[0]
-        if self._tiles > 1:
+        if self._has_counts:
             counted = keys, self._histogram
             steps.append(self._make_dispatch(number, self._count_digits, counted))
             steps += self._scan
@@ -227,7 +251,7 @@ class _Passes:
     def _make_dispatch(
         self, number: int, kernel: Kernel, arrays: tuple[DeviceArray, ...]
     ) -> Dispatch:
-        push_words = number * self.digit_bits, self._tiles
+        push_words = number * self.digit_bits, *self._rows
         return Dispatch(
             kernel, arrays, self._size, push_words, groups=self._tiles, grid_stride=True
         )
@@ -255,11 +279,12 @@ def _add_pairs_sort(
     values: DeviceArray | None,
     key_bits: int = WORD_BITS,
     order: Order = Order.UNSIGNED,
+    rows: int = 1,
 ) -> tuple[DeviceArray, DeviceArray]:
     """Add the steps that sort keys of one word with their values, or with their positions if there
     are none; return both.
     """
-    passes = _Passes(device, keys.size, key_bits, order)
+    passes = _Passes(device, keys.size, key_bits, order, rows)
     targets = [
         (device.empty(keys.shape, keys.dtype), device.empty(keys.shape, UINT32)) for _ in range(2)
     ]

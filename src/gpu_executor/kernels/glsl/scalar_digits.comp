@@ -6,7 +6,7 @@
 // The points are one or more tables of the same length: table k has the points times
 // 2^(k * table_windows * window_bits). So window w uses table w / table_windows, and the buckets of
 // window w % table_windows: bucket (b * table_windows + w % table_windows) * 2^(bits - 1)
-// + |digit| - 1. Batch b has the set of tables b / sums_per_set % sets, which begins at set_stride
+// + |digit| - 1. The entries of windows that share their buckets are neighbours. Batch b has the set of tables b / sums_per_set % sets, which begins at set_stride
 // times its number.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -35,8 +35,9 @@ ELEMENTWISE(e) {
         bool negative = digit > buckets;
         carry = uint(negative);
         uint size = negative ? 2 * buckets - digit : digit;
-        uint at = (batch * windows + w) * points + point;
-        uint window = batch * table_windows + w % table_windows;
+        uint row = w % table_windows, window = batch * table_windows + row;
+        uint before = row * (windows / table_windows) + min(row, windows % table_windows);
+        uint at = (batch * windows + before + w / table_windows) * points + point;
         uint index = first + w / table_windows * points + point;
         keys[at] = size == 0 ? NONE : window * buckets + size - 1;
         entries[at] = negative ? index | NEGATIVE : index;

@@ -1,8 +1,8 @@
 // The last step of a pass of the radix sort: every key, and with PAIRS its value, goes to its place
 // in the order of digits. Keys with equal digits keep their order.
 //
-// offsets[d * tiles + t] is the place of the first key of tile t whose digit is d: the exclusive
-// scan of the histogram. It is not read if there is a single tile.
+// The offsets are the places of the first key of each digit in each tile: the exclusive scan of the
+// histogram. They are not read if a row is a single tile.
 //
 // A work-group sorts a tile in shared memory first, and then stores it, so that adjacent
 // invocations store to adjacent places. Every subgroup takes consecutive keys, as many at a time as
@@ -21,7 +21,6 @@
 // Whether the values are the positions of the keys, instead of those in memory.
 layout(constant_id = ID_INDICES) const bool INDICES = false;
 
-layout(push_constant) uniform Push { uint count; uint shift; uint tiles; };
 layout(set = 0, binding = 0, std430) readonly buffer Offsets { uint offsets[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Keys { uint keys[]; };
 #ifdef PAIRS
@@ -63,9 +62,9 @@ uint count_before(uint digit, uint row) {
     return subgroupShuffle(before, first) + subgroupBallotExclusiveBitCount(peers);
 }
 
-void sort_tile(uint tile) {
+void sort_tile(Tile tile) {
     uint lanes = count_lanes(), invocation = invocation_index();
-    uint start = tile * TILE, length = min(count - start, TILE);
+    uint start = tile.start, length = tile.size;
     uint first = gl_SubgroupID * lanes * KEYS + gl_SubgroupInvocationID;
     uint own[KEYS], place[KEYS];
     EACH_KEY(k) {
@@ -82,7 +81,7 @@ void sort_tile(uint tile) {
         barrier();
         if (has_turn) {
             EACH_KEY(k) {
-                place[k] = count_before(compute_digit(own[k], shift), row);
+                place[k] = count_before(compute_digit(own[k], tile.row), row);
             }
         }
         barrier();
@@ -95,7 +94,7 @@ void sort_tile(uint tile) {
         }
         barrier();
         if (has_turn) {
-            EACH_KEY(k) place[k] += pool[row + compute_digit(own[k], shift)];
+            EACH_KEY(k) place[k] += pool[row + compute_digit(own[k], tile.row)];
         }
         barrier();
     }
@@ -104,18 +103,18 @@ void sort_tile(uint tile) {
     if (invocation < RADIX) {
         digit_starts[invocation] = digit_start;
         digit_bases[invocation] =
-            tiles == 1 ? 0 : offsets[invocation * tiles + tile] - digit_start;
+            row_tiles == 1 ? start : offsets[count_index(tile, invocation)] - digit_start;
     }
     barrier();
     EACH_KEY(k) {
-        place[k] += digit_starts[compute_digit(own[k], shift)];
+        place[k] += digit_starts[compute_digit(own[k], tile.row)];
         pool[place[k]] = own[k];
     }
     barrier();
     uint target[KEYS];
     EACH_KEY(k) {
         uint at = k * gl_WorkGroupSize.x + invocation, key = pool[at];
-        target[k] = at + digit_bases[compute_digit(key, shift)];
+        target[k] = at + digit_bases[compute_digit(key, tile.row)];
         if (at < length) sorted_keys[target[k]] = key;
     }
 #ifdef PAIRS
@@ -134,5 +133,5 @@ void sort_tile(uint tile) {
 }
 
 void main() {
-    for (uint tile = gl_WorkGroupID.x; tile < tiles; tile += gl_NumWorkGroups.x) sort_tile(tile);
+    EACH_TILE(i) sort_tile(find_tile(i));
 }

@@ -1,5 +1,6 @@
-// Adds points to buckets. The entries are sorted by bucket: `keys` has the bucket of each entry, and
-// `entries` the index of its point and, in the topmost bit, whether the point is subtracted.
+// Adds points to buckets. The entries are sorted by bucket: `keys` has the bucket of each entry, or NO_KEY
+// behind those of a window, and `entries` the index of its point and, in the topmost bit, whether the
+// point is subtracted.
 //
 // Element t adds the entries from t * length on. It stores the sum of each run of equal keys. The
 // sum of a run inside its entries goes to its bucket. A run that continues from the entries before,
@@ -48,7 +49,7 @@ void main() {
         OPERANDS
         uint first = t * length, end = t < count ? min(first + length, entry_count) : 0;
         uint head = NO_KEY, tail = NO_KEY, key = first < end ? keys[first] : NO_KEY;
-        bool continued = t > 0 && first < end && keys[first - 1] == key, doubles = false;
+        bool continued = t > 0 && key != NO_KEY && keys[first - 1] == key, doubles = false;
         SUM;
         sum_infinity = true;
         for (uint j = 0; j < length;) {
