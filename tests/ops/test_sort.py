@@ -119,8 +119,8 @@ def test_rows_are_sorted_by_themselves(gpu: Gpu, key_bits: int) -> None:
         keys[draws.random(keys.shape) < 0.2] = 0xFFFFFFFF
         keys[:, -1] = np.arange(1, rows + 1) * base - 1  # the last of each row's keys
         values = np.arange(keys.size, dtype=np.uint32).reshape(keys.shape)
-        arrays = (gpu.to_device(each.ravel()) for each in (keys, values))
-        found = sort_pairs(device, *arrays, key_bits if rows > 1 else 32, rows)
+        there = [gpu.to_device(each.ravel()) for each in (keys, values)]
+        found = sort_pairs(device, there[0], there[1], key_bits if rows > 1 else 32, rows)
         order = np.argsort(keys, axis=1, kind="stable")
         for each, given in zip(found, (keys, values), strict=True):
             expected = np.take_along_axis(given, order, 1)

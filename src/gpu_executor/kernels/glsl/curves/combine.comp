@@ -5,7 +5,8 @@
 // Group t adds the sums from t * length on, run by run. The sum of a run goes to its bucket if the
 // keys beside it show that the run is complete, else it is a partial sum of the next level, at the
 // places described in accumulate.comp. Most runs cross the boundary of two elements of the level
-// before, so their two sums are here in one group. With one group every run is complete.
+// before, so their two sums are here in one group. With one group every run is complete. Groups without
+// a key, which are most of them behind sum_runs.comp, do nothing else.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "coordinate.glsl"
@@ -33,8 +34,12 @@ void main() {
         uint before = enabled && first > 0 ? get_bucket(keys[first - 1]) : NO_KEY;
         uint behind = enabled && end < sum_count ? get_bucket(keys[end]) : NO_KEY;
         uint head = NO_KEY, tail = NO_KEY, key = NO_KEY;
-        bool continued = false, infinity = true;
-        for (uint j = 0; j <= length; ++j) {
+        bool continued = false, infinity = true, has_keys = false;
+        for (uint i = first + lane(); enabled && i < end; i += LANES) {
+            has_keys = has_keys || keys[i] != NO_KEY;
+        }
+        uint steps = is_any(has_keys) ? length + 1 : 0;
+        for (uint j = 0; j < steps; ++j) {
             uint i = first + j;
             uint found = enabled && j < length && i < end ? keys[i] : NO_KEY;
             uint next = get_bucket(found);

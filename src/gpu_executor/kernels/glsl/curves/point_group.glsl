@@ -6,6 +6,7 @@
 //     add_points(PQ enabled, doubles, infinity, other)      P = P + Q or 2 P
 //     double_points(PQ enabled, times, infinity)            P = 2^times P, on GPUs
 //     store_name(PQ index, infinity)                        stores P
+//     is_any(condition)                                     whether it holds for a group of the subgroup
 //
 // All groups of a subgroup call them together; a group that takes no part passes enabled = false.
 #ifdef SERIAL

@@ -275,3 +275,4 @@ void double_points(OPERAND_PARAMETERS bool enabled, uint times, inout bool infin
     }
 
 void begin() {}
+bool is_any(bool condition) { return subgroupAny(condition); }

@@ -20,6 +20,7 @@ layout(local_size_x_id = ID_WORK_GROUP_SIZE) in;
 layout(constant_id = ID_A_IS_ZERO) const bool A_IS_ZERO = true;
 const uint LANES = 1, GROUPS = gl_WorkGroupSize.x;
 uint lane() { return 0; }
+bool is_any(bool condition) { return condition; }
 
 // --- the table of steps ---
 
