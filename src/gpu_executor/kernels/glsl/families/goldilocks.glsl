@@ -2,6 +2,7 @@
 // 2^64 = EPSILON = 2^32 - 1 and 2^96 = -1.
 
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_EXT_spirv_intrinsics : require
 
 layout(push_constant) uniform Push { uint count; KERNEL_PUSH };
 
@@ -47,17 +48,15 @@ uint64_t reduce(uint64_t high, uint64_t low) {
     return z;
 }
 
-// Four 32 x 32 -> 64-bit products. 292 G squares/s in chains on an NVIDIA H200; on arrays in
-// memory, the bandwidth is the limit.
+// OpUMulExtended of 64-bit integers. umulExtended of GLSL has 32 bits only.
+struct Product { uint64_t low; uint64_t high; };
+spirv_instruction(id = 151) Product multiply_extended(uint64_t x, uint64_t y);
+
+// With four 32 x 32 -> 64-bit products in its place, 2^22 elements were transformed in 0.152 ms instead
+// of 0.147 ms on an NVIDIA H200.
 void f_mul(uint64_t x, uint64_t y, out uint64_t z) {
-    uint64_t x0 = x & EPSILON, x1 = x >> 32, y0 = y & EPSILON, y1 = y >> 32;
-    uint64_t low = x0 * y0;
-    // A 32 x 32-bit product is at most (2^32 - 1)^2, so two integers below 2^32 can be added to it.
-    uint64_t middle = x1 * y0 + (low >> 32);
-    uint64_t other = x0 * y1 + (middle & EPSILON);
-    uint64_t high = x1 * y1 + (middle >> 32) + (other >> 32);
-    z = reduce(high, (other << 32) | (low & EPSILON));
+    Product product = multiply_extended(x, y);
+    z = reduce(product.high, product.low);
 }
 
-// The two mixed products are equal, and compilers see that: three products are left.
 void f_square(uint64_t x, out uint64_t z) { f_mul(x, x, z); }
