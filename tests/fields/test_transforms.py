@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import gpu_executor as gx
+from gpu_executor.dispatch import Dispatch
 from gpu_executor.fields import BABYBEAR, GOLDILOCKS, Field, FieldArray
+from gpu_executor.kernels.modules import SpecId
 from gpu_executor.ops import transforms
-from gpu_executor.ops.transforms import PowerTable, TransformPasses, split_levels
+from gpu_executor.ops.transforms import Pass, PowerTable, TransformPasses, split_levels
 from gpu_executor.vulkan import binding, device_memory
 from tests.conftest import OpenGpu
 from tests.support.device_arrays import get_device_memory
@@ -46,6 +48,31 @@ def test_more_rows_than_one_grid_covers_are_transformed(
     y = BABYBEAR.ntt(put_on_device(gpu, BABYBEAR, values))
     np.testing.assert_array_equal(y.in_form("canonical").numpy(), wanted)
     np.testing.assert_array_equal(BABYBEAR.intt(y).in_form("canonical").numpy(), values)
+
+
+@pytest.mark.parametrize("max_groups", [3, 1 << 16])
+@pytest.mark.parametrize("field", [BABYBEAR, GOLDILOCKS, WIDE], ids=lambda field: field.name)
+def test_work_groups_process_one_tile_or_several(
+    gpu_without_tables: gx.PersistentVulkanBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    field: Field,
+    max_groups: int,
+) -> None:
+    make_dispatch, strides = Pass.make_dispatch, []
+
+    def limit_groups(
+        self: Pass, x: Any, y: Any, count: int, _max_groups: int, **options: Any
+    ) -> Dispatch:
+        made = make_dispatch(self, x, y, count, max_groups, **options)
+        strides.append(dict(made.kernel.constants)[SpecId.GRID_STRIDE])
+        return made
+
+    monkeypatch.setattr(Pass, "make_dispatch", limit_groups)
+    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 4)
+    monkeypatch.setattr(transforms, "ROW_BYTES", 16)
+    check_transforms(gpu_without_tables, "device", field, 8)
+    check_extension(gpu_without_tables, "device", field, 7, 2)
+    assert set(strides) == {max_groups == 3}
 
 
 # --- other splits into passes, other tables ---

@@ -65,7 +65,9 @@ def pass_kernel(
     twiddles: bool,
     direct: bool,
     by_block: bool,
+    grid_stride: bool,
     root_shift: int = 0,
+    scales: bool = False,
     reverses: bool = False,
     pads: bool = False,
     log_repeats: int = 0,
@@ -81,7 +83,9 @@ def pass_kernel(
         SpecId.TWIDDLES: twiddles,
         SpecId.DIRECT: direct,
         SpecId.BY_BLOCK: by_block,
+        SpecId.GRID_STRIDE: grid_stride,
         SpecId.ROOT_SHIFT: root_shift,
+        SpecId.SCALES: scales,
         SpecId.REVERSES: reverses,
         SpecId.PADS: pads,
         SpecId.LOG_REPEATS: log_repeats,
@@ -113,6 +117,11 @@ def count_roots(prime: Prime, levels: int) -> int:
     butterflies need no roots (glsl/families/goldilocks_rounds.glsl)."""
     count = 1 << levels
     return count if family(prime) == "goldilocks" else max(count >> 1, 1)
+
+
+def count_shared_roots(prime: Prime, levels: int) -> int:
+    """Return the number of roots of which a pass has a copy in shared memory."""
+    return 0 if family(prime) == "goldilocks" else count_roots(prime, levels)
 
 
 def get_root_shift(prime: Prime, *, inverse: bool) -> int:

@@ -28,6 +28,7 @@ from gpu_executor.kernels.element_references import add, mul, sub
 from gpu_executor.kernels.passes import (
     count_held,
     count_roots,
+    count_shared_roots,
     encode_twiddles,
     get_root_shift,
     is_in_rounds,
@@ -177,7 +178,7 @@ class Pass:
     """One pass over all elements: its kernels, its tables and its push words."""
 
     get_kernel: Callable[..., Kernel]
-    """The kernel with the given `reverses` and `pads` of `pass_kernel`."""
+    """The kernel with the given `grid_stride`, `reverses` and `pads` of `pass_kernel`."""
     roots: DeviceArray
     low: DeviceArray
     high: DeviceArray
@@ -200,12 +201,13 @@ class Pass:
     ) -> Dispatch:
         """The dispatch from x to y. Unless `own_length` is 0, rows of x have only so many elements,
         which zeros follow."""
+        tiles = count >> self.log_tile
         return Dispatch(
-            self.get_kernel(reverses=reverse, pads=own_length > 0),
+            self.get_kernel(grid_stride=tiles > max_groups, reverses=reverse, pads=own_length > 0),
             (x, self.roots, self.low, self.high, y),
             count,
             (*self.push_words, own_length),
-            groups=min(count >> self.log_tile, max_groups),
+            groups=min(tiles, max_groups),
             work_group=1 << self.log_tile >> self.log_held,
         )
 
@@ -275,6 +277,7 @@ class TransformPasses:
                 direct=direct,
                 by_block=log_r == 0,
                 root_shift=get_root_shift(self.prime, inverse=self._inverse),
+                scales=scale != 1,
                 log_repeats=log_last if log_r == log_last else 0,
             )
             push_words = log_m, low_bits, self.log_n
@@ -312,7 +315,7 @@ class TransformPasses:
         limits = self.device.info.limits
         tile, log_held = 1 << levels + columns, count_held(self.prime, levels)
         gaps = (tile >> 4) + (1 << columns) if is_in_rounds(self.prime) else 0
-        numbers = tile + gaps + count_roots(self.prime, levels)
+        numbers = tile + gaps + count_shared_roots(self.prime, levels)
         return (
             numbers * lazy_bytes(self.prime) <= limits.max_shared_memory
             and tile >> log_held <= limits.max_work_group_invocations

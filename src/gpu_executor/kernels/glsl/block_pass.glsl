@@ -29,6 +29,8 @@ layout(push_constant) uniform Push {
     uint own_length;
     uint table_length;
 };
+// Whether there are fewer work-groups than tiles.
+layout(constant_id = ID_GRID_STRIDE) const bool GRID_STRIDE = true;
 #include "shoup.glsl"
 #include "tiles.glsl"
 
@@ -42,8 +44,6 @@ layout(constant_id = ID_REPEATS) const bool REPEATS = false;
 layout(constant_id = ID_SCALES) const bool SCALES = false;
 // log2 of the adjacent invocations that are in one subgroup.
 layout(constant_id = ID_LOG_SUBGROUP) const uint LOG_SUBGROUP = 0;
-// Whether there are fewer work-groups than tiles.
-layout(constant_id = ID_GRID_STRIDE) const bool GRID_STRIDE = true;
 
 layout(set = 0, binding = 0, std430) readonly buffer X { uvec4 x_by4[]; };
 // Word k of factor i is in vector i of array k / 4: four arrays of vectors of four words, and one of
@@ -188,13 +188,4 @@ void store_pair(uint tile, uint start, uint pair, uint d, bool fully, NUMBER u, 
         store_number(index, fully, u);
         store_number(index + (1u << (d + log_r)), fully, v);
     }
-}
-
-// The tile of a work-group, and the next one if there are more tiles than work-groups.
-#define FIRST_TILE gl_WorkGroupID.x
-bool find_next_tile(inout uint tile) {
-    if (!GRID_STRIDE) return false;
-    barrier(); // nobody reads the shared memory of this tile any more
-    tile += gl_NumWorkGroups.x;
-    return tile < count >> (LEVELS + COLUMNS);
 }

@@ -4,7 +4,8 @@
 // columns. A work-group processes a tile of C = 2^COLUMNS adjacent columns, so that its loads from a
 // row are contiguous. If a row is one element (R = 1), a tile is C whole blocks.
 //
-// The including file declares the push constants count, log_m and log_n.
+// The including file declares the push constants count, log_m and log_n, and the constant GRID_STRIDE:
+// whether there are fewer work-groups than tiles.
 
 #include "spec_ids.glsl"
 
@@ -59,7 +60,16 @@ uint store_index(Position position) {
     return (position.index >> log_n << log_n) + reverse_bits(position.index, log_n);
 }
 
-#define EACH_TILE(tile) \
-    for (uint tile = gl_WorkGroupID.x; tile < count >> (LEVELS + COLUMNS); tile += gl_NumWorkGroups.x)
+// The tile of a work-group, and the next one if there are more tiles than work-groups. Without
+// GRID_STRIDE there is no loop: 2^24 elements of Goldilocks took 0.511 ms instead of 0.527 ms on an NVIDIA
+// H200, and 2^18 elements of BabyBear 70 ms instead of 189 ms on lavapipe.
+#define FIRST_TILE gl_WorkGroupID.x
+bool find_next_tile(inout uint tile) {
+    if (!GRID_STRIDE) return false;
+    barrier(); // nobody reads the shared memory of this tile any more
+    tile += gl_NumWorkGroups.x;
+    return tile < count >> (LEVELS + COLUMNS);
+}
+
 #define EACH_LOCAL(i, size) \
     for (uint i = gl_LocalInvocationID.x; i < (size); i += gl_WorkGroupSize.x)

@@ -25,14 +25,8 @@ layout(constant_id = ID_PADS) const bool PADS = false;
 // log2 of the adjacent elements that each element of x stands for.
 layout(constant_id = ID_LOG_REPEATS) const uint LOG_REPEATS = 0;
 
-#ifdef FAMILY_GOLDILOCKS
-const uint ROOTS = A;
-#else
-const uint ROOTS = LEVELS == 0 ? 1 : A / 2;
-#endif
-
 ELEMENTS_IN(0, x)
-ELEMENTS_IN(1, root) // w_A^j for j < ROOTS, where w_A is of order A
+ELEMENTS_IN(1, root) // w_A^j for j < A / 2, where w_A is of order A; for j < A in Goldilocks
 ELEMENTS_IN(2, low)  // w^e = low[e mod 2^low_bits] * high[e >> low_bits]; transform_rounds.glsl
                      // has its own order if DIRECT
 ELEMENTS_IN(3, high)
@@ -40,8 +34,18 @@ ELEMENTS_OUT(4, y)
 #ifndef IN_ROUNDS
 SHARED_LAZY(tile, TILE)
 #endif
+
+// --- roots ---
+
+#ifdef FAMILY_GOLDILOCKS
+// The roots are read from memory (families/goldilocks_rounds.glsl).
+void load_roots() {}
+void wait_for_roots() {}
+#else
+const uint ROOTS = LEVELS == 0 ? 1 : A / 2;
 SHARED_LAZY(roots, ROOTS)
 
+// Copies the roots to shared memory. A barrier must follow before they are read.
 void load_roots() {
     for (uint i = gl_LocalInvocationID.x; i < ROOTS; i += gl_WorkGroupSize.x) {
         ELEMENT words;
@@ -51,6 +55,10 @@ void load_roots() {
         put_roots(i, root);
     }
 }
+void wait_for_roots() { barrier(); }
+#endif
+
+// --- elements and twiddles ---
 
 // The element at an index of the rows that the pass transforms.
 void load_source(uint index, out ELEMENT words) {

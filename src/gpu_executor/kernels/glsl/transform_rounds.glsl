@@ -10,10 +10,16 @@
 // is a sum of one that depends on the invocation and of a constant for j, for which compilers need no
 // instruction.
 //
+// In an exchange an invocation puts its elements where it got the elements of the same round. Nobody else
+// reads there before the barrier that follows, so no barrier precedes. It would take up to 1 % of the time
+// of Goldilocks.
+//
 // Include transform.glsl first. A work-group has TILE / HELD invocations.
 
 // Whether a row is one element (R = 1): log_m = LEVELS.
 layout(constant_id = ID_BY_BLOCK) const bool BY_BLOCK = false;
+// Whether the scale in `low` is not 1, unless DIRECT.
+layout(constant_id = ID_SCALES) const bool SCALES = true;
 
 const uint LOG_HELD = LEVELS < 3 ? LEVELS : 3, HELD = 1u << LOG_HELD; // as count_held in passes.py
 const uint ROUNDS = LEVELS == 0 ? 1 : (LEVELS + LOG_HELD - 1) / LOG_HELD, LAST = ROUNDS - 1;
@@ -131,11 +137,14 @@ void multiply_by_twiddles(uint start, uint row, inout LAZY x[8]) {
         EACH_HELD(MULTIPLY)
 #undef MULTIPLY
     } else {
-        LAZY even, odd, step, scale;
+        LAZY even, odd, step;
         load_power(BY_BLOCK ? 0 : reverse_bits(row, LEVELS) * r, even);
         load_power(BY_BLOCK ? 0 : r << (LEVELS - LOG_HELD), step);
-        load_low(1u << low_bits, scale);
-        lazy_mul(even, scale, even);
+        if (SCALES) {
+            LAZY scale;
+            load_low(1u << low_bits, scale);
+            lazy_mul(even, scale, even);
+        }
         lazy_mul(even, step, odd);
         lazy_mul(step, step, step);
 #define MULTIPLY(j)                                                                             \

@@ -57,13 +57,17 @@ void rise(uint shift, inout uint64_t u, inout uint64_t v) {
         if (HELD > 4) { BUTTERFLY(run, 2, level) BUTTERFLY(run, 3, level) }                     \
     }
 
+// The roots are read from memory, which means from caches. A copy in shared memory would be read once in
+// each round but one, and would cost a barrier and 2^LEVELS elements of shared memory. 2^22 elements took
+// 0.148 ms instead of 0.150 ms on an NVIDIA H200 in passes of 6, 6, 5, 5 levels; in passes of 6, 7, 9
+// levels 0.139 ms instead of 0.146 ms, with a table in the order of the reads.
 void multiply_by_roots(uint i, uint round, inout uint64_t x[8]) {
     uint s = log_stride(round), base = first_row(i, round) & ((1u << s) - 1u);
     uint step = base << (LEVELS - LOG_HELD - s);
 #define MULTIPLY(j)                                                                             \
     if (j > 0) {                                                                                \
         uint64_t root;                                                                          \
-        get_roots(step * reverse_bits(j, LOG_HELD), root);                                      \
+        load_root(step * reverse_bits(j, LOG_HELD), root);                                      \
         f_mul(x[j], root, x[j]);                                                                \
     }
     EACH_HELD(MULTIPLY)

@@ -12,8 +12,8 @@
 void main() {
     lazy_begin();
     load_roots();
-    EACH_TILE(tile) {
-        barrier();
+    uint tile = FIRST_TILE;
+    do {
         EACH_LOCAL(i, TILE) {
             Position position = load_position(tile, i);
             ELEMENT words;
@@ -52,21 +52,21 @@ void main() {
             lazy_to_element(x, words);
             store_y(store_index(position), words);
         }
-    }
+    } while (find_next_tile(tile));
 }
 #else
 #include "../transform_rounds.glsl"
 
 void main() {
     load_roots();
-    uint i = gl_LocalInvocationID.x, log_r = log_m - LEVELS;
-    EACH_TILE(tile) {
+    uint i = gl_LocalInvocationID.x, log_r = log_m - LEVELS, tile = FIRST_TILE;
+    do {
         LAZY x[8];
         uint start = column_start(tile, get_column(i)), row = first_row(i, 0);
 #define LOAD(j) load_element(start + (row << log_r) + (j << (log_stride(0) + log_r)), x[j]);
         EACH_HELD(LOAD)
+        wait_for_roots();
         [[unroll]] for (uint round = 0; round < ROUNDS; ++round) {
-            barrier(); // the roots are there, and nobody reads the tile any more
             if (round > 0) {
                 put_held(i, round - 1, x);
                 barrier();
@@ -81,7 +81,6 @@ void main() {
             EACH_HELD(STORE)
         } else {
             // Adjacent invocations store adjacent elements.
-            barrier();
             put_held(i, LAST, x);
             barrier();
             if (REVERSES) {
@@ -102,6 +101,6 @@ void main() {
                 EACH_HELD(STORE_IN_BLOCK)
             }
         }
-    }
+    } while (find_next_tile(tile));
 }
 #endif

@@ -7,8 +7,8 @@
 void main() {
     lazy_begin();
     load_roots();
-    EACH_TILE(tile) {
-        barrier();
+    uint tile = FIRST_TILE;
+    do {
         EACH_LOCAL(i, TILE) {
             Position position = load_position(tile, i);
             ELEMENT words;
@@ -46,21 +46,21 @@ void main() {
             lazy_to_element(x, words);
             store_y(store_index(position), words);
         }
-    }
+    } while (find_next_tile(tile));
 }
 #else
 #include "../transform_rounds.glsl"
 
 void main() {
     load_roots();
-    uint i = gl_LocalInvocationID.x, log_r = log_m - LEVELS;
-    EACH_TILE(tile) {
+    uint i = gl_LocalInvocationID.x, log_r = log_m - LEVELS, tile = FIRST_TILE;
+    do {
         LAZY x[8];
         uint start = column_start(tile, get_column(i)), row = first_row(i, LAST);
-        barrier(); // the roots are there, and nobody reads the tile any more
         if (!BY_BLOCK) {
 #define LOAD(j) load_element(start + ((row + j) << log_r), x[j]);
             EACH_HELD(LOAD)
+            wait_for_roots();
         } else {
             // Adjacent invocations load adjacent elements.
 #define LOAD_IN_BLOCK(j)                                                                        \
@@ -78,7 +78,6 @@ void main() {
         [[unroll]] for (uint k = 0; k < ROUNDS; ++k) {
             uint round = LAST - k;
             if (k > 0) {
-                barrier();
                 put_held(i, round + 1, x);
                 barrier();
                 get_held(i, round, x);
@@ -90,7 +89,6 @@ void main() {
 #define STORE(j) store_element(start + (row << log_r) + (j << (log_stride(0) + log_r)), x[j]);
             EACH_HELD(STORE)
         } else {
-            barrier();
             put_held(i, 0, x);
             barrier();
             EACH_LOCAL(k, TILE) {
@@ -100,6 +98,6 @@ void main() {
                 store_element(store_index(position), stored);
             }
         }
-    }
+    } while (find_next_tile(tile));
 }
 #endif
