@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from gpu_executor.vulkan import binding, device_memory
 from tests.conftest import OpenGpu
 from tests.support.device_arrays import get_device_memory
 from tests.support.fields_under_test import (
+    ORDERS,
     check_extension,
     check_transforms,
     draw_elements,
@@ -212,6 +214,59 @@ def test_levels_are_split_evenly_into_passes() -> None:
         [6, 6, 5],
         [8, 8, 8],
     ]
+
+
+def test_the_contiguous_pass_of_a_gpu_has_more_levels() -> None:
+    lengths = 17, 20, 21, 22, 24, 25
+    most_of_words, most_of_goldilocks = transforms.MOST_CONTIGUOUS_LEVELS.values()
+    assert [split_levels(log_n, 8, most_of_words) for log_n in lengths] == [
+        [5, 5, 7],
+        [6, 6, 8],
+        [6, 6, 9],
+        [7, 6, 9],
+        [7, 7, 10],
+        [6, 6, 5, 8],
+    ]
+    assert split_levels(22, 8, most_of_goldilocks) == [7, 6, 9]
+    assert split_levels(24, 8, most_of_goldilocks) == [8, 8, 8]
+    assert split_levels(5, 8, most_of_words) == [5], "one pass"
+
+
+@pytest.mark.parametrize(
+    ("field", "log_n", "two_passes_up_to", "split"),
+    [
+        (BABYBEAR, 16, 0, [6, 10]),
+        (BABYBEAR, 17, 17, [9, 8]),
+        (GOLDILOCKS, 14, 0, [5, 9]),
+        (GOLDILOCKS, 17, 0, [5, 5, 7]),
+    ],
+    ids=lambda each: getattr(each, "name", str(each)),
+)
+def test_splits_of_gpus_are_exact(
+    gpu_without_tables: gx.PersistentVulkanBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    field: Field,
+    log_n: int,
+    two_passes_up_to: int,
+    split: list[int],
+) -> None:
+    monkeypatch.setattr(TransformPasses, "_is_long", True)
+    monkeypatch.setattr(transforms, "TWO_PASSES_UP_TO", two_passes_up_to)
+    shape = 2, 1 << log_n
+    x = field.random(shape, seed=1)
+    given = gpu_without_tables.to_device(x)
+    for order_in, order_out in product(ORDERS, repeat=2):
+        for transform, coset in ((field.ntt, 3), (field.intt, None)):
+            wanted = transform(x, coset=coset, order_in=order_in, order_out=order_out)
+            found = transform(given, coset=coset, order_in=order_in, order_out=order_out)
+            np.testing.assert_array_equal(found.numpy(), wanted.numpy())
+    cached = [each.value for each in get_device_memory(gpu_without_tables)._cache.values()]
+    splits = [
+        [each.levels for each in sorted(made.passes, key=lambda each: -each.push_words[0])]
+        for made in cached
+        if isinstance(made, TransformPasses)
+    ]
+    assert splits == [split] * 4, "two directions, and two orders of the input"
 
 
 # --- cached tables ---

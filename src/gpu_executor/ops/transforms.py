@@ -1,10 +1,13 @@
 """Number-theoretic transforms (NTT) of rows of 2^k elements, on the device and on the host.
 
 On the device a transform is a pass for every eight levels of butterflies or so; each pass keeps
-tiles of columns in shared memory (`glsl/transform.glsl`). Between two passes every element is
-multiplied by a twiddle, a power w^e of a root of unity. Small transforms look w^e up in one table;
-large ones multiply two factors from small tables. The tables are cached on the device. Primes of
-250 to 255 bits need no twiddles, up to 2^24 elements: `ops/block_transforms.py`.
+tiles of columns in shared memory (`glsl/transform.glsl`). The tiles of the pass with the smallest
+distances are contiguous in memory: the last one, or the first one from bit-reversed order.
+
+Between two passes every element is multiplied by a twiddle, a power w^e of a root of unity. Small
+transforms look w^e up in one table; large ones multiply two factors from small tables. The tables
+are cached on the device. Primes of 250 to 255 bits need no twiddles, up to 2^24 elements:
+`ops/block_transforms.py`.
 
 A transform of n elements takes (n / 2) log2 n products and n log2 n additions or subtractions in
 its butterflies, and with twiddles one or two products per element between passes.
@@ -56,18 +59,30 @@ LEVELS_PER_PASS = 8
 ROW_BYTES = 64
 """Contiguous bytes of a row in a tile. On the same device 2^22 elements took 1.62 ms with 64 bytes
 and 1.76 ms with 128 bytes and tiles twice as large; 2^24 took 7.02 and 8.04 ms."""
-NARROW_ROW_BYTES, NARROW_FROM = 32, 22
-"""The same for elements of 4 bytes, from that log2 n on, except on CPUs. On the same device 2^24
-elements of BabyBear took 0.237 ms with 32 bytes, 0.270 ms with 64 and 0.338 ms with 16; the inverse
-of 2^22 elements 0.069 ms with 32 and 0.073 ms with 64; 2^20 elements 0.033 or 0.057 ms with 32 and
-0.034 ms with 64. On lavapipe 2^22 elements took 2.5 s with 32 bytes and 1.4 s with 64."""
-LEVELS_OF_8_BYTES, FEWER_LEVELS_FROM = 7, 17
-"""The levels of a pass for Goldilocks from that log2 n on, except on CPUs. On the same device 2^22
-elements took 0.1506 ms in passes of 6, 6, 5, 5 levels and 0.1526 ms in 8, 7, 7; 2^24 took 0.525 ms
-and 0.538 ms; 2^16 took 0.0093 ms in three passes and 0.0065 ms in two."""
-LEVELS_OF_4_BYTES, TWO_PASS_LENGTHS = 10, range(17, 21)
-"""For elements of 4 bytes and these log2 n, except on CPUs: two passes with `NARROW_ROW_BYTES`
-instead of three. On the same device 2^20 elements of BabyBear took 0.020 ms instead of 0.023 ms."""
+LONG_FROM = 17
+"""log2 n of the transforms to which the figures below apply: those of elements of one integer, on
+devices that are no CPUs. The figures are of the same device."""
+TWO_PASSES_UP_TO, LEVELS_OF_TWO = 20, 10
+"""Elements of 4 bytes are transformed in two passes up to that log2 n. 2^20 elements of BabyBear
+took 0.020 ms in two passes and 0.023 ms in three."""
+LONGER_BY, MOST_CONTIGUOUS_LEVELS = 2, {4: 10, 8: 9}
+"""Otherwise the pass whose tiles are contiguous in memory has so many levels more than an equal
+part, unless these are too many for elements of so many bytes. The other passes gain more from fewer
+levels than this one loses.
+
+2^20 elements of Goldilocks took 0.0382 ms in passes of 6, 6, 8 levels and 0.0398 ms in 7, 7, 6.
+2^22 took 0.1476 ms in 7, 6, 9, 0.1491 ms in 7, 7, 8, 0.1535 ms in 8, 7, 7 and 0.1592 ms in
+6, 6, 10. 2^24 took 0.535 ms in 8, 8, 8, 0.545 ms in 7, 8, 9 and 0.597 ms in 7, 7, 10. 2^22 elements
+of BabyBear took 0.0695 ms in 7, 6, 9, 0.0705 ms in 8, 7, 7 and 0.0707 ms in 6, 6, 10. 2^24 took
+0.230 ms in 7, 7, 10, 0.237 ms in 8, 8, 8 and 0.255 ms in 7, 6, 11."""
+LOG_CONTIGUOUS_TILE = 10
+"""log2 of the elements of its tiles: 128 invocations and at most 9 KB, which every device has. More
+columns do not make accesses wider. 2^22 elements of Goldilocks took 0.1491 ms in passes of 7, 7, 8
+levels, and 0.1514 ms with contiguous tiles of 2^11 elements."""
+NARROW_ROW_BYTES, NARROW_FROM = 32, 8
+"""Rows of elements of 4 bytes in passes of at least so many levels. 2^24 elements of BabyBear took
+0.237 ms in passes of 8, 8, 8 levels with 32 bytes, 0.270 ms with 64 and 0.338 ms with 16; in
+7, 7, 10 levels they took 0.254 ms with 32 bytes and 0.230 ms with 64."""
 DIRECT_LEVELS = 16
 """Up to this many levels one table holds every power: 2 MB of 32-byte elements."""
 
@@ -178,14 +193,18 @@ class Pass:
     """One pass over all elements: its kernels, its tables and its push words."""
 
     get_kernel: Callable[..., Kernel]
-    """The kernel with the given `grid_stride`, `reverses` and `pads` of `pass_kernel`."""
+    """The kernel with the given `columns`, `grid_stride`, `reverses` and `pads`."""
     roots: DeviceArray
     low: DeviceArray
     high: DeviceArray
     push_words: tuple[int, int, int]
     """log_m, low_bits, log_n; the own length of a row is appended."""
-    log_tile: int
-    """log2 of the elements in a tile."""
+    levels: int
+    columns: int
+    """log2 of the columns of a tile."""
+    reversing_columns: int
+    """The same if the pass stores in the reverse order: elements that become adjacent are in
+    adjacent columns, even of a contiguous tile."""
     log_held: int
     """log2 of the elements of a tile that an invocation has."""
 
@@ -201,14 +220,19 @@ class Pass:
     ) -> Dispatch:
         """The dispatch from x to y. Unless `own_length` is 0, rows of x have only so many elements,
         which zeros follow."""
-        tiles = count >> self.log_tile
+        columns = self.reversing_columns if reverse else self.columns
+        log_tile = self.levels + columns
+        tiles = count >> log_tile
+        kernel = self.get_kernel(
+            columns=columns, grid_stride=tiles > max_groups, reverses=reverse, pads=own_length > 0
+        )
         return Dispatch(
-            self.get_kernel(grid_stride=tiles > max_groups, reverses=reverse, pads=own_length > 0),
+            kernel,
             (x, self.roots, self.low, self.high, y),
             count,
             (*self.push_words, own_length),
             groups=min(tiles, max_groups),
-            work_group=1 << self.log_tile >> self.log_held,
+            work_group=1 << log_tile >> self.log_held,
         )
 
 
@@ -238,7 +262,6 @@ class TransformPasses:
     ) -> None:
         self.device, self.prime, self.log_n = device, prime, log_n
         self._inverse, self._decimation_in_time = inverse, decimation_in_time
-        self._on_cpu = device.info.kind == "cpu"
         self._log_repeats = log_repeats
         passes = list(self._make_passes())
         self.passes = passes[::-1] if decimation_in_time else passes
@@ -251,9 +274,11 @@ class TransformPasses:
         """From natural to bit-reversed order. The first pass multiplies by `scale`, 1 / n."""
         scale = pow(1 << self.log_n, -1, self.prime.modulus) if self._inverse else 1
         log_m, log_last = self.log_n, self._log_repeats
-        for levels in split_levels(self.log_n - log_last, self._max_levels()):
+        for levels in self._split_levels():
             log_r = log_m - levels
-            columns = self._choose_columns(levels, log_r)
+            columns = reversing_columns = self._choose_columns(levels, log_r)
+            if log_r == 0 and self._has_longer_pass:
+                columns = LOG_CONTIGUOUS_TILE - levels
             roots = self._put_powers(self._root(levels), count_roots(self.prime, levels))
             twiddles = log_r > 0 or scale != 1
             direct = log_m <= DIRECT_LEVELS or log_r == 0
@@ -272,7 +297,6 @@ class TransformPasses:
                 self.prime,
                 decimation_in_time=self._decimation_in_time,
                 levels=levels,
-                columns=columns,
                 twiddles=twiddles,
                 direct=direct,
                 by_block=log_r == 0,
@@ -280,19 +304,47 @@ class TransformPasses:
                 scales=scale != 1,
                 log_repeats=log_last if log_r == log_last else 0,
             )
-            push_words = log_m, low_bits, self.log_n
-            log_tile = levels + columns
-            log_held = count_held(self.prime, levels)
-            yield Pass(cache(get_kernel), roots, low, high, push_words, log_tile, log_held)
+            yield Pass(
+                cache(get_kernel),
+                roots,
+                low,
+                high,
+                push_words=(log_m, low_bits, self.log_n),
+                levels=levels,
+                columns=columns,
+                reversing_columns=reversing_columns,
+                log_held=count_held(self.prime, levels),
+            )
             log_m, scale = log_r, 1
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether the figures of long transforms apply, from `LONG_FROM` on."""
+        on_cpu = self.device.info.kind == "cpu"
+        return self.log_n >= LONG_FROM and is_in_rounds(self.prime) and not on_cpu
+
+    @property
+    def _has_two_passes(self) -> bool:
+        return self._is_long and self.prime.element_bytes == 4 and self.log_n <= TWO_PASSES_UP_TO
+
+    @property
+    def _has_longer_pass(self) -> bool:
+        """Whether the contiguous pass has more levels. With `log_repeats` no pass is contiguous."""
+        return self._is_long and not self._has_two_passes and not self._log_repeats
+
+    def _split_levels(self) -> list[int]:
+        levels, most = self.log_n - self._log_repeats, self._max_levels()
+        if not self._has_longer_pass:
+            return split_levels(levels, most)
+        return split_levels(levels, most, MOST_CONTIGUOUS_LEVELS[self.prime.element_bytes])
 
     def _choose_columns(self, levels: int, log_r: int) -> int:
         """log2 of a tile's columns: `ROW_BYTES` or `NARROW_ROW_BYTES` of a row, if they exist and
         fit shared memory."""
-        has_narrow_rows = self.prime.element_bytes == 4 and not self._on_cpu
-        narrow = has_narrow_rows and (self.log_n >= NARROW_FROM or self.log_n in TWO_PASS_LENGTHS)
+        element_bytes = self.prime.element_bytes
+        narrow = self._is_long and element_bytes == 4 and levels >= NARROW_FROM
         row_bytes = NARROW_ROW_BYTES if narrow else ROW_BYTES
-        wanted = max(row_bytes // self.prime.element_bytes, 1).bit_length() - 1
+        wanted = max(row_bytes // element_bytes, 1).bit_length() - 1
         rows_are_short = log_r <= self._log_repeats
         columns = min(wanted, self.log_n - levels if rows_are_short else log_r)
         while columns and not self._fits(levels, columns):
@@ -300,12 +352,7 @@ class TransformPasses:
         return columns
 
     def _max_levels(self) -> int:
-        levels = LEVELS_PER_PASS
-        if is_in_rounds(self.prime) and not self._on_cpu:
-            if self.prime.element_bytes == 4 and self.log_n in TWO_PASS_LENGTHS:
-                levels = LEVELS_OF_4_BYTES
-            elif self.prime.element_bytes == 8 and self.log_n >= FEWER_LEVELS_FROM:
-                levels = LEVELS_OF_8_BYTES
+        levels = LEVELS_OF_TWO if self._has_two_passes else LEVELS_PER_PASS
         while levels > 1 and not self._fits(levels, 0):
             levels -= 1
         return levels
@@ -340,9 +387,17 @@ class TransformPasses:
         return _put_powers(self.device, self.prime, base, max(count, 1), scale)
 
 
-def split_levels(log_n: int, most: int) -> list[int]:
-    """The number of levels of each pass, as equal as possible."""
+def split_levels(log_n: int, most: int, most_contiguous: int = 0) -> list[int]:
+    """The number of levels of each pass, as equal as possible. The last pass, the contiguous one,
+    has `LONGER_BY` more than an equal part unless these are more than `most_contiguous`."""
     passes = max(-(-log_n // most), 1)
+    longer = log_n // passes + LONGER_BY
+    if passes > 1 and longer <= most_contiguous:
+        return [*_split_equally(log_n - longer, passes - 1), longer]
+    return _split_equally(log_n, passes)
+
+
+def _split_equally(log_n: int, passes: int) -> list[int]:
     each, more = divmod(log_n, passes)
     return [each + 1] * more + [each] * (passes - more)
 
