@@ -232,41 +232,68 @@ def test_the_contiguous_pass_of_a_gpu_has_more_levels() -> None:
     assert split_levels(5, 8, most_of_words) == [5], "one pass"
 
 
+@pytest.fixture
+def gpu_with_long_transforms(
+    gpu_without_tables: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> gx.PersistentVulkanBackend:
+    """A backend that transforms rows of any length as GPUs transform long ones."""
+    monkeypatch.setattr(TransformPasses, "_is_long", True)
+    monkeypatch.setattr(transforms, "TWO_PASSES_UP_TO", 0)
+    return gpu_without_tables
+
+
+def list_splits(gpu: gx.PersistentVulkanBackend) -> list[list[int]]:
+    """The levels of the cached passes, those of the largest distances first."""
+    cached = [each.value for each in get_device_memory(gpu)._cache.values()]
+    return [
+        [each.levels for each in sorted(made.passes, key=lambda each: -each.push_words[0])]
+        for made in cached
+        if isinstance(made, TransformPasses)
+    ]
+
+
 @pytest.mark.parametrize(
-    ("field", "log_n", "two_passes_up_to", "split"),
+    ("field", "log_n", "settings", "split"),
     [
-        (BABYBEAR, 16, 0, [6, 10]),
-        (BABYBEAR, 17, 17, [9, 8]),
-        (GOLDILOCKS, 14, 0, [5, 9]),
-        (GOLDILOCKS, 17, 0, [5, 5, 7]),
+        (BABYBEAR, 16, {}, [6, 10]),
+        (BABYBEAR, 16, {"TWO_PASSES_UP_TO": 16}, [8, 8]),
+        (GOLDILOCKS, 14, {}, [5, 9]),
+        (GOLDILOCKS, 12, {"LEVELS_PER_PASS": 4, "DIRECT_LEVELS": 8}, [3, 3, 6]),
     ],
-    ids=lambda each: getattr(each, "name", str(each)),
+    ids=["babybear", "babybear_in_two_passes", "goldilocks", "goldilocks_in_three_passes"],
 )
 def test_splits_of_gpus_are_exact(
-    gpu_without_tables: gx.PersistentVulkanBackend,
+    gpu_with_long_transforms: gx.PersistentVulkanBackend,
     monkeypatch: pytest.MonkeyPatch,
     field: Field,
     log_n: int,
-    two_passes_up_to: int,
+    settings: dict[str, int],
     split: list[int],
 ) -> None:
-    monkeypatch.setattr(TransformPasses, "_is_long", True)
-    monkeypatch.setattr(transforms, "TWO_PASSES_UP_TO", two_passes_up_to)
-    shape = 2, 1 << log_n
-    x = field.random(shape, seed=1)
-    given = gpu_without_tables.to_device(x)
+    for name, value in settings.items():
+        monkeypatch.setattr(transforms, name, value)
+    x = field.random((2, 1 << log_n), seed=1)
+    given = gpu_with_long_transforms.to_device(x)
     for order_in, order_out in product(ORDERS, repeat=2):
         for transform, coset in ((field.ntt, 3), (field.intt, None)):
             wanted = transform(x, coset=coset, order_in=order_in, order_out=order_out)
             found = transform(given, coset=coset, order_in=order_in, order_out=order_out)
             np.testing.assert_array_equal(found.numpy(), wanted.numpy())
-    cached = [each.value for each in get_device_memory(gpu_without_tables)._cache.values()]
-    splits = [
-        [each.levels for each in sorted(made.passes, key=lambda each: -each.push_words[0])]
-        for made in cached
-        if isinstance(made, TransformPasses)
-    ]
+    splits = list_splits(gpu_with_long_transforms)
     assert splits == [split] * 4, "two directions, and two orders of the input"
+
+
+def test_extensions_and_padded_rows_are_exact_in_splits_of_gpus(
+    gpu_with_long_transforms: gx.PersistentVulkanBackend,
+) -> None:
+    gpu, log_n = gpu_with_long_transforms, 12
+    values = GOLDILOCKS.random((2, 1 << log_n), seed=1)
+    extended = GOLDILOCKS.lde(gpu.to_device(values), 4, 3)
+    np.testing.assert_array_equal(extended.numpy(), GOLDILOCKS.lde(values, 4, 3).numpy())
+    assert sorted(list_splits(gpu)) == [[4, 8], [6, 6]], "an extension has no contiguous pass"
+    a, b = (GOLDILOCKS.random(length, seed=2) for length in (3_000, 1_000))
+    found = GOLDILOCKS.poly_mul(gpu.to_device(a), gpu.to_device(b))
+    np.testing.assert_array_equal(found.numpy(), GOLDILOCKS.poly_mul(a, b).numpy())
 
 
 # --- cached tables ---
