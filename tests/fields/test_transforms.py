@@ -14,8 +14,9 @@ import gpu_executor as gx
 from gpu_executor.dispatch import Dispatch
 from gpu_executor.fields import BABYBEAR, GOLDILOCKS, Field, FieldArray
 from gpu_executor.kernels.modules import SpecId
-from gpu_executor.ops import transforms
-from gpu_executor.ops.transforms import Pass, PowerTable, TransformPasses, split_levels
+from gpu_executor.ops import transform_splits, transforms
+from gpu_executor.ops.transform_splits import split_levels, split_long
+from gpu_executor.ops.transforms import Pass, PowerTable, TransformPasses
 from gpu_executor.vulkan import binding, device_memory
 from tests.conftest import OpenGpu
 from tests.support.device_arrays import get_device_memory
@@ -70,8 +71,8 @@ def test_work_groups_process_one_tile_or_several(
         return made
 
     monkeypatch.setattr(Pass, "make_dispatch", limit_groups)
-    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 4)
-    monkeypatch.setattr(transforms, "ROW_BYTES", 16)
+    monkeypatch.setattr(transform_splits, "LEVELS_PER_PASS", 4)
+    monkeypatch.setattr(transform_splits, "ROW_BYTES", 16)
     check_transforms(gpu_without_tables, "device", field, 8)
     check_extension(gpu_without_tables, "device", field, 7, 2)
     assert set(strides) == {max_groups == 3}
@@ -98,8 +99,8 @@ def test_passes_of_any_number_of_levels_are_exact(
     field: Field,
     levels: int,
 ) -> None:
-    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", levels)
-    assert len(split_levels(5, transforms.LEVELS_PER_PASS)) == -(-5 // levels)
+    monkeypatch.setattr(transform_splits, "LEVELS_PER_PASS", levels)
+    assert len(split_levels(5, transform_splits.LEVELS_PER_PASS)) == -(-5 // levels)
     for coset in (None, 3):
         check_transforms(gpu_without_tables, "device", field, 5, coset)
     assert not uses_two_tables(gpu_without_tables)
@@ -116,7 +117,7 @@ def test_twiddles_from_two_tables_are_exact(
     field: Field,
     direct_levels: int,
 ) -> None:
-    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 2)
+    monkeypatch.setattr(transform_splits, "LEVELS_PER_PASS", 2)
     monkeypatch.setattr(transforms, "DIRECT_LEVELS", direct_levels)
     for log_n in (1, 5):
         check_transforms(gpu_without_tables, "device", field, log_n)
@@ -126,7 +127,7 @@ def test_twiddles_from_two_tables_are_exact(
 def test_twiddles_from_two_tables_after_several_rounds_are_exact(
     gpu_without_tables: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 4)
+    monkeypatch.setattr(transform_splits, "LEVELS_PER_PASS", 4)
     monkeypatch.setattr(transforms, "DIRECT_LEVELS", 4)
     check_transforms(gpu_without_tables, "device", BABYBEAR, 8)
     assert uses_two_tables(gpu_without_tables)
@@ -135,7 +136,7 @@ def test_twiddles_from_two_tables_after_several_rounds_are_exact(
 def test_twiddles_of_many_limbs_from_two_tables_are_exact(
     gpu_without_tables: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 2)
+    monkeypatch.setattr(transform_splits, "LEVELS_PER_PASS", 2)
     monkeypatch.setattr(transforms, "DIRECT_LEVELS", 2)
     values = draw_elements(WIDE, 16, 1)
     y = WIDE.ntt(put_on_device(gpu_without_tables, WIDE, values))
@@ -150,8 +151,8 @@ def test_tiles_of_any_width_are_exact(
     monkeypatch: pytest.MonkeyPatch,
     row_bytes: int,
 ) -> None:
-    monkeypatch.setattr(transforms, "ROW_BYTES", row_bytes)
-    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 3)
+    monkeypatch.setattr(transform_splits, "ROW_BYTES", row_bytes)
+    monkeypatch.setattr(transform_splits, "LEVELS_PER_PASS", 3)
     check_transforms(gpu_without_tables, "device", BABYBEAR, 6)
     check_extension(gpu_without_tables, "device", BABYBEAR, 4, 4)
 
@@ -180,7 +181,7 @@ def test_extensions_of_any_number_of_passes_are_exact(
     sizes: list[tuple[int, int]],
     direct_levels: int,
 ) -> None:
-    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 2)
+    monkeypatch.setattr(transform_splits, "LEVELS_PER_PASS", 2)
     monkeypatch.setattr(transforms, "DIRECT_LEVELS", direct_levels)
     for log_n, blowup in sizes:
         check_extension(gpu_without_tables, "device", field, log_n, blowup)
@@ -191,7 +192,7 @@ def test_extensions_of_any_number_of_passes_are_exact(
 def test_polynomials_are_padded_in_the_first_of_several_passes(
     gpu_without_tables: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch, field: Field
 ) -> None:
-    monkeypatch.setattr(transforms, "LEVELS_PER_PASS", 2)
+    monkeypatch.setattr(transform_splits, "LEVELS_PER_PASS", 2)
     # Products of one, two and three passes; the factor of 16 coefficients needs no zeros.
     for long, short in ((2, 3), (7, 2), (16, 1), (19, 13)) if field is BABYBEAR else ((7, 2),):
         a = [draw_elements(field, long, seed) for seed in range(3)]
@@ -204,32 +205,48 @@ def test_polynomials_are_padded_in_the_first_of_several_passes(
 
 def test_levels_are_split_evenly_into_passes() -> None:
     assert [
-        split_levels(log_n, transforms.LEVELS_PER_PASS) for log_n in (0, 1, 8, 9, 16, 17, 24)
-    ] == [
-        [0],
-        [1],
-        [8],
-        [5, 4],
-        [8, 8],
-        [6, 6, 5],
-        [8, 8, 8],
+        split_levels(log_n, transform_splits.LEVELS_PER_PASS) for log_n in (0, 1, 8, 9, 16, 17, 24)
+    ] == [(0,), (1,), (8,), (5, 4), (8, 8), (6, 6, 5), (8, 8, 8)]
+
+
+def list_long_splits(element_bytes: int, *, from_reversed: bool, reverses: bool) -> list[Any]:
+    return [
+        split_long(
+            log_n, element_bytes, from_reversed=from_reversed, reverses=reverses, log_repeats=0
+        ).levels
+        for log_n in (18, 20, 22, 24, 25)
     ]
 
 
 def test_the_contiguous_pass_of_a_gpu_has_more_levels() -> None:
-    lengths = 17, 20, 21, 22, 24, 25
-    most_of_words, most_of_goldilocks = transforms.MOST_CONTIGUOUS_LEVELS.values()
-    assert [split_levels(log_n, 8, most_of_words) for log_n in lengths] == [
-        [5, 5, 7],
-        [6, 6, 8],
-        [6, 6, 9],
-        [7, 6, 9],
-        [7, 7, 10],
-        [6, 6, 5, 8],
+    assert list_long_splits(8, from_reversed=False, reverses=False) == [
+        (9, 9),
+        (6, 6, 8),
+        (7, 6, 9),
+        (8, 7, 9),
+        (7, 6, 6, 6),
     ]
-    assert split_levels(22, 8, most_of_goldilocks) == [7, 6, 9]
-    assert split_levels(24, 8, most_of_goldilocks) == [8, 8, 8]
-    assert split_levels(5, 8, most_of_words) == [5], "one pass"
+    assert list_long_splits(4, from_reversed=False, reverses=False) == [
+        (9, 9),
+        (10, 10),
+        (7, 6, 9),
+        (7, 7, 10),
+        (7, 6, 6, 6),
+    ]
+    assert list_long_splits(4, from_reversed=True, reverses=False) == [
+        (9, 9),
+        (10, 10),
+        (8, 7, 7),
+        (7, 7, 10),
+        (7, 6, 6, 6),
+    ]
+    assert list_long_splits(8, from_reversed=False, reverses=True) == [
+        (6, 6, 6),
+        (7, 7, 6),
+        (6, 6, 5, 5),
+        (6, 6, 6, 6),
+        (7, 6, 6, 6),
+    ]
 
 
 @pytest.fixture
@@ -237,41 +254,39 @@ def gpu_with_long_transforms(
     gpu_without_tables: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> gx.PersistentVulkanBackend:
     """A backend that transforms rows of any length as GPUs transform long ones."""
-    monkeypatch.setattr(TransformPasses, "_is_long", True)
-    monkeypatch.setattr(transforms, "TWO_PASSES_UP_TO", 0)
+    monkeypatch.setattr(transforms, "is_long", lambda *_: True)
+    monkeypatch.setattr(transform_splits, "TWO_PASSES_UP_TO", {4: 0, 8: 0})
+    monkeypatch.setattr(transform_splits, "LEAST_STRIDED_FROM_REVERSED", {4: 4, 8: 1})
     return gpu_without_tables
 
 
-def list_splits(gpu: gx.PersistentVulkanBackend) -> list[list[int]]:
+def list_splits(gpu: gx.PersistentVulkanBackend) -> set[tuple[int, ...]]:
     """The levels of the cached passes, those of the largest distances first."""
     cached = [each.value for each in get_device_memory(gpu)._cache.values()]
-    return [
-        [each.levels for each in sorted(made.passes, key=lambda each: -each.push_words[0])]
-        for made in cached
-        if isinstance(made, TransformPasses)
-    ]
+    return {made._split.levels for made in cached if isinstance(made, TransformPasses)}
 
 
 @pytest.mark.parametrize(
-    ("field", "log_n", "settings", "split"),
+    ("field", "log_n", "two_passes", "splits"),
     [
-        (BABYBEAR, 16, {}, [6, 10]),
-        (BABYBEAR, 16, {"TWO_PASSES_UP_TO": 16}, [8, 8]),
-        (GOLDILOCKS, 14, {}, [5, 9]),
-        (GOLDILOCKS, 12, {"LEVELS_PER_PASS": 4, "DIRECT_LEVELS": 8}, [3, 3, 6]),
+        (BABYBEAR, 14, 0, {(4, 4, 6), (7, 7)}),
+        (BABYBEAR, 16, 16, {(8, 8)}),
+        (GOLDILOCKS, 12, 0, {(3, 3, 6), (6, 6)}),
+        (GOLDILOCKS, 14, 14, {(7, 7)}),
     ],
-    ids=["babybear", "babybear_in_two_passes", "goldilocks", "goldilocks_in_three_passes"],
+    ids=["babybear", "babybear_in_two_passes", "goldilocks", "goldilocks_in_two_passes"],
 )
 def test_splits_of_gpus_are_exact(
     gpu_with_long_transforms: gx.PersistentVulkanBackend,
     monkeypatch: pytest.MonkeyPatch,
     field: Field,
     log_n: int,
-    settings: dict[str, int],
-    split: list[int],
+    two_passes: int,
+    splits: set[tuple[int, ...]],
 ) -> None:
-    for name, value in settings.items():
-        monkeypatch.setattr(transforms, name, value)
+    """With twiddles from one table and from two."""
+    monkeypatch.setattr(transform_splits, "TWO_PASSES_UP_TO", dict.fromkeys((4, 8), two_passes))
+    monkeypatch.setattr(transforms, "DIRECT_LEVELS", 8)
     x = field.random((2, 1 << log_n), seed=1)
     given = gpu_with_long_transforms.to_device(x)
     for order_in, order_out in product(ORDERS, repeat=2):
@@ -279,8 +294,7 @@ def test_splits_of_gpus_are_exact(
             wanted = transform(x, coset=coset, order_in=order_in, order_out=order_out)
             found = transform(given, coset=coset, order_in=order_in, order_out=order_out)
             np.testing.assert_array_equal(found.numpy(), wanted.numpy())
-    splits = list_splits(gpu_with_long_transforms)
-    assert splits == [split] * 4, "two directions, and two orders of the input"
+    assert list_splits(gpu_with_long_transforms) == splits
 
 
 def test_extensions_and_padded_rows_are_exact_in_splits_of_gpus(
@@ -290,7 +304,7 @@ def test_extensions_and_padded_rows_are_exact_in_splits_of_gpus(
     values = GOLDILOCKS.random((2, 1 << log_n), seed=1)
     extended = GOLDILOCKS.lde(gpu.to_device(values), 4, 3)
     np.testing.assert_array_equal(extended.numpy(), GOLDILOCKS.lde(values, 4, 3).numpy())
-    assert sorted(list_splits(gpu)) == [[4, 8], [6, 6]], "an extension has no contiguous pass"
+    assert list_splits(gpu) == {(3, 3, 6), (6, 6)}, "an extension has no contiguous pass"
     a, b = (GOLDILOCKS.random(length, seed=2) for length in (3_000, 1_000))
     found = GOLDILOCKS.poly_mul(gpu.to_device(a), gpu.to_device(b))
     np.testing.assert_array_equal(found.numpy(), GOLDILOCKS.poly_mul(a, b).numpy())

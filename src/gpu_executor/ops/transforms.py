@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernel import Kernel
@@ -39,6 +40,7 @@ from gpu_executor.kernels.passes import (
     pass_kernel,
     powers_kernel,
 )
+from gpu_executor.ops import transform_splits
 from gpu_executor.ops.block_transforms import BlockPass, BlockPasses, has_block_roots
 from gpu_executor.ops.elementwise import (
     ElementData,
@@ -47,42 +49,13 @@ from gpu_executor.ops.elementwise import (
     count_elements,
     get_shape,
 )
+from gpu_executor.ops.transform_splits import LONG_FROM, Split, split_levels, split_long
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.number_theory import compute_powers
 
 Order = Literal["natural", "reversed"]
 """Of the elements in a row: by index, or by the index with its bits reversed."""
 
-LEVELS_PER_PASS = 8
-"""On an NVIDIA H200, BLS12-381 Fr: 2^22 elements took 1.62 ms in passes of 8, 7, 7 levels and
-1.60 ms in 6, 6, 5, 5; 2^24 took 7.02 ms in 8, 8, 8 levels and 7.02 ms in 6, 6, 6, 6."""
-ROW_BYTES = 64
-"""Contiguous bytes of a row in a tile. On the same device 2^22 elements took 1.62 ms with 64 bytes
-and 1.76 ms with 128 bytes and tiles twice as large; 2^24 took 7.02 and 8.04 ms."""
-LONG_FROM = 17
-"""log2 n of the transforms to which the figures below apply: those of elements of one integer, on
-devices that are no CPUs. The figures are of the same device."""
-TWO_PASSES_UP_TO, LEVELS_OF_TWO = 20, 10
-"""Elements of 4 bytes are transformed in two passes up to that log2 n. 2^20 elements of BabyBear
-took 0.020 ms in two passes and 0.023 ms in three."""
-LONGER_BY, MOST_CONTIGUOUS_LEVELS = 2, {4: 10, 8: 9}
-"""Otherwise the pass whose tiles are contiguous in memory has so many levels more than an equal
-part, unless these are too many for elements of so many bytes. The other passes gain more from fewer
-levels than this one loses.
-
-2^20 elements of Goldilocks took 0.0382 ms in passes of 6, 6, 8 levels and 0.0398 ms in 7, 7, 6.
-2^22 took 0.1476 ms in 7, 6, 9, 0.1491 ms in 7, 7, 8, 0.1535 ms in 8, 7, 7 and 0.1592 ms in
-6, 6, 10. 2^24 took 0.535 ms in 8, 8, 8, 0.545 ms in 7, 8, 9 and 0.597 ms in 7, 7, 10. 2^22 elements
-of BabyBear took 0.0695 ms in 7, 6, 9, 0.0705 ms in 8, 7, 7 and 0.0707 ms in 6, 6, 10. 2^24 took
-0.230 ms in 7, 7, 10, 0.237 ms in 8, 8, 8 and 0.255 ms in 7, 6, 11."""
-LOG_CONTIGUOUS_TILE = 10
-"""log2 of the elements of its tiles: 128 invocations and at most 9 KB, which every device has. More
-columns do not make accesses wider. 2^22 elements of Goldilocks took 0.1491 ms in passes of 7, 7, 8
-levels, and 0.1514 ms with contiguous tiles of 2^11 elements."""
-NARROW_ROW_BYTES, NARROW_FROM = 32, 8
-"""Rows of elements of 4 bytes in passes of at least so many levels. 2^24 elements of BabyBear took
-0.237 ms in passes of 8, 8, 8 levels with 32 bytes, 0.270 ms with 64 and 0.338 ms with 16; in
-7, 7, 10 levels they took 0.254 ms with 32 bytes and 0.230 ms with 64."""
 DIRECT_LEVELS = 16
 """Up to this many levels one table holds every power: 2 MB of 32-byte elements."""
 
@@ -151,6 +124,7 @@ def extend(prime: Prime, x: ElementData, blowup: int, order_in: Order) -> Elemen
         log_n,
         inverse=False,
         decimation_in_time=order_in == "reversed",
+        reverses=order_in == "natural",
         log_repeats=blowup.bit_length() - 1,
     )
     reverse = order_in == "natural"
@@ -193,7 +167,7 @@ class Pass:
     """One pass over all elements: its kernels, its tables and its push words."""
 
     get_kernel: Callable[..., Kernel]
-    """The kernel with the given `columns`, `grid_stride`, `reverses` and `pads`."""
+    """The kernel with the given `grid_stride`, `reverses` and `pads` of `pass_kernel`."""
     roots: DeviceArray
     low: DeviceArray
     high: DeviceArray
@@ -202,9 +176,6 @@ class Pass:
     levels: int
     columns: int
     """log2 of the columns of a tile."""
-    reversing_columns: int
-    """The same if the pass stores in the reverse order: elements that become adjacent are in
-    adjacent columns, even of a contiguous tile."""
     log_held: int
     """log2 of the elements of a tile that an invocation has."""
 
@@ -220,11 +191,10 @@ class Pass:
     ) -> Dispatch:
         """The dispatch from x to y. Unless `own_length` is 0, rows of x have only so many elements,
         which zeros follow."""
-        columns = self.reversing_columns if reverse else self.columns
-        log_tile = self.levels + columns
+        log_tile = self.levels + self.columns
         tiles = count >> log_tile
         kernel = self.get_kernel(
-            columns=columns, grid_stride=tiles > max_groups, reverses=reverse, pads=own_length > 0
+            grid_stride=tiles > max_groups, reverses=reverse, pads=own_length > 0
         )
         return Dispatch(
             kernel,
@@ -247,8 +217,9 @@ class PowerTable:
 
 class TransformPasses:
     """The passes of a transform of 2^log_n elements, with their tables, for one direction and one
-    order of the input. With `log_repeats`, each element of the input stands for 2^log_repeats equal
-    ones, the results of the first log_repeats levels."""
+    order of the input. `reverses` says that they will change the order of the results: long
+    transforms are split in another way then. With `log_repeats`, each element of the input stands
+    for 2^log_repeats equal ones, the results of the first log_repeats levels."""
 
     def __init__(
         self,
@@ -258,11 +229,13 @@ class TransformPasses:
         *,
         inverse: bool,
         decimation_in_time: bool,
+        reverses: bool = False,
         log_repeats: int = 0,
     ) -> None:
         self.device, self.prime, self.log_n = device, prime, log_n
         self._inverse, self._decimation_in_time = inverse, decimation_in_time
-        self._log_repeats = log_repeats
+        self._reverses, self._log_repeats = reverses, log_repeats
+        self._split = self._choose_split()
         passes = list(self._make_passes())
         self.passes = passes[::-1] if decimation_in_time else passes
 
@@ -274,11 +247,9 @@ class TransformPasses:
         """From natural to bit-reversed order. The first pass multiplies by `scale`, 1 / n."""
         scale = pow(1 << self.log_n, -1, self.prime.modulus) if self._inverse else 1
         log_m, log_last = self.log_n, self._log_repeats
-        for levels in self._split_levels():
+        for levels in self._split.levels:
             log_r = log_m - levels
-            columns = reversing_columns = self._choose_columns(levels, log_r)
-            if log_r == 0 and self._has_longer_pass:
-                columns = LOG_CONTIGUOUS_TILE - levels
+            columns = self._choose_columns(levels, log_r)
             roots = self._put_powers(self._root(levels), count_roots(self.prime, levels))
             twiddles = log_r > 0 or scale != 1
             direct = log_m <= DIRECT_LEVELS or log_r == 0
@@ -297,6 +268,7 @@ class TransformPasses:
                 self.prime,
                 decimation_in_time=self._decimation_in_time,
                 levels=levels,
+                columns=columns,
                 twiddles=twiddles,
                 direct=direct,
                 by_block=log_r == 0,
@@ -312,50 +284,39 @@ class TransformPasses:
                 push_words=(log_m, low_bits, self.log_n),
                 levels=levels,
                 columns=columns,
-                reversing_columns=reversing_columns,
                 log_held=count_held(self.prime, levels),
             )
             log_m, scale = log_r, 1
 
-    @property
-    def _is_long(self) -> bool:
-        """Whether the figures of long transforms apply, from `LONG_FROM` on."""
-        on_cpu = self.device.info.kind == "cpu"
-        return self.log_n >= LONG_FROM and is_in_rounds(self.prime) and not on_cpu
-
-    @property
-    def _has_two_passes(self) -> bool:
-        return self._is_long and self.prime.element_bytes == 4 and self.log_n <= TWO_PASSES_UP_TO
-
-    @property
-    def _has_longer_pass(self) -> bool:
-        """Whether the contiguous pass has more levels. With `log_repeats` no pass is contiguous."""
-        return self._is_long and not self._has_two_passes and not self._log_repeats
-
-    def _split_levels(self) -> list[int]:
-        levels, most = self.log_n - self._log_repeats, self._max_levels()
-        if not self._has_longer_pass:
-            return split_levels(levels, most)
-        return split_levels(levels, most, MOST_CONTIGUOUS_LEVELS[self.prime.element_bytes])
+    def _choose_split(self) -> Split:
+        """The split for the device, in passes whose tiles it can hold."""
+        if is_long(self.prime, self.device.info, self.log_n):
+            split = split_long(
+                self.log_n,
+                self.prime.element_bytes,
+                from_reversed=self._decimation_in_time,
+                reverses=self._reverses,
+                log_repeats=self._log_repeats,
+            )
+            if all(self._fits(levels, 0) for levels in split.levels):
+                return split
+        most = transform_splits.LEVELS_PER_PASS
+        while most > 1 and not self._fits(most, 0):
+            most -= 1
+        return Split(split_levels(self.log_n - self._log_repeats, most), transform_splits.ROW_BYTES)
 
     def _choose_columns(self, levels: int, log_r: int) -> int:
-        """log2 of a tile's columns: `ROW_BYTES` or `NARROW_ROW_BYTES` of a row, if they exist and
-        fit shared memory."""
-        element_bytes = self.prime.element_bytes
-        narrow = self._is_long and element_bytes == 4 and levels >= NARROW_FROM
-        row_bytes = NARROW_ROW_BYTES if narrow else ROW_BYTES
-        wanted = max(row_bytes // element_bytes, 1).bit_length() - 1
+        """log2 of a tile's columns: those that the split says, if they exist and fit shared
+        memory."""
+        split = self._split
+        if log_r == 0 and split.log_contiguous_tile is not None:
+            return split.log_contiguous_tile - levels
+        wanted = max(split.row_bytes // self.prime.element_bytes, 1).bit_length() - 1
         rows_are_short = log_r <= self._log_repeats
         columns = min(wanted, self.log_n - levels if rows_are_short else log_r)
         while columns and not self._fits(levels, columns):
             columns -= 1
         return columns
-
-    def _max_levels(self) -> int:
-        levels = LEVELS_OF_TWO if self._has_two_passes else LEVELS_PER_PASS
-        while levels > 1 and not self._fits(levels, 0):
-            levels -= 1
-        return levels
 
     def _fits(self, levels: int, columns: int) -> bool:
         """Whether a work-group can hold such a tile with its gaps and its roots."""
@@ -387,19 +348,9 @@ class TransformPasses:
         return _put_powers(self.device, self.prime, base, max(count, 1), scale)
 
 
-def split_levels(log_n: int, most: int, most_contiguous: int = 0) -> list[int]:
-    """The number of levels of each pass, as equal as possible. The last pass, the contiguous one,
-    has `LONGER_BY` more than an equal part unless these are more than `most_contiguous`."""
-    passes = max(-(-log_n // most), 1)
-    longer = log_n // passes + LONGER_BY
-    if passes > 1 and longer <= most_contiguous:
-        return [*_split_equally(log_n - longer, passes - 1), longer]
-    return _split_equally(log_n, passes)
-
-
-def _split_equally(log_n: int, passes: int) -> list[int]:
-    each, more = divmod(log_n, passes)
-    return [each + 1] * more + [each] * (passes - more)
+def is_long(prime: Prime, info: DeviceInfo, log_n: int) -> bool:
+    """Whether a transform has the splits of long ones (`ops/transform_splits.py`)."""
+    return log_n >= LONG_FROM and is_in_rounds(prime) and info.kind != "cpu"
 
 
 def _make_dispatches(
@@ -434,21 +385,24 @@ def _get_passes(
     *,
     inverse: bool,
     decimation_in_time: bool,
+    reverses: bool,
     log_repeats: int = 0,
 ) -> Sequence[Pass | BlockPass]:
     """The cached passes of a transform, which are made at its first use."""
-    kind = BlockPasses if has_block_roots(prime, device.info, log_n) else TransformPasses
-    made: TransformPasses | BlockPasses = device.cache(
-        ("transform", prime, log_n, inverse, decimation_in_time, log_repeats),
-        lambda: kind(
-            device,
-            prime,
-            log_n,
-            inverse=inverse,
-            decimation_in_time=decimation_in_time,
-            log_repeats=log_repeats,
-        ),
-    )
+    # Blocks are split in the same way for both orders, and so are short transforms.
+    has_blocks = has_block_roots(prime, device.info, log_n)
+    reverses = reverses and not has_blocks and is_long(prime, device.info, log_n)
+
+    def make() -> TransformPasses | BlockPasses:
+        way = {"inverse": inverse, "decimation_in_time": decimation_in_time}
+        if has_blocks:
+            return BlockPasses(device, prime, log_n, log_repeats=log_repeats, **way)
+        return TransformPasses(
+            device, prime, log_n, reverses=reverses, log_repeats=log_repeats, **way
+        )
+
+    key = "transform", prime, log_n, inverse, decimation_in_time, reverses, log_repeats
+    made = device.cache(key, make)
     return made.passes
 
 
@@ -460,21 +414,27 @@ def _transform_on_device(
     y = device.empty((*leading, 1 << log_n, *prime.element_shape), x.dtype)
     count = count_elements(prime, y)
     inverse, decimation_in_time, coset = options.inverse, options.decimation_in_time, options.coset
+    order_of_passes: Order = "natural" if decimation_in_time else "reversed"
+    reverse = order_of_passes != options.order_out
     passes = _get_passes(
-        device, prime, log_n, inverse=inverse, decimation_in_time=decimation_in_time
+        device,
+        prime,
+        log_n,
+        inverse=inverse,
+        decimation_in_time=decimation_in_time,
+        reverses=reverse,
     )
     work: list[Dispatch] = []
     if coset is not None and not inverse:
         shifted = device.empty(x.shape, x.dtype)
         work.append(_multiply_by_powers(prime, x, shifted, log_n, coset, options.order_in))
         x = shifted
-    order_of_passes: Order = "natural" if decimation_in_time else "reversed"
     work += _make_dispatches(
         passes,
         x,
         y,
         count,
-        reverse=order_of_passes != options.order_out,
+        reverse=reverse,
         own_length=own_length if own_length < 1 << log_n else 0,
     )
     if coset is not None and inverse:
