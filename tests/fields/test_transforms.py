@@ -214,7 +214,7 @@ def list_long_splits(element_bytes: int, *, from_reversed: bool, reverses: bool)
         split_long(
             log_n, element_bytes, from_reversed=from_reversed, reverses=reverses, log_repeats=0
         ).levels
-        for log_n in (18, 20, 22, 24, 25)
+        for log_n in (18, 20, 22, 23, 24, 25)
     ]
 
 
@@ -223,6 +223,7 @@ def test_the_contiguous_pass_of_a_gpu_has_more_levels() -> None:
         (9, 9),
         (6, 6, 8),
         (7, 6, 9),
+        (7, 7, 9),
         (8, 7, 9),
         (7, 6, 6, 6),
     ]
@@ -230,6 +231,7 @@ def test_the_contiguous_pass_of_a_gpu_has_more_levels() -> None:
         (9, 9),
         (10, 10),
         (7, 6, 9),
+        (7, 7, 9),
         (7, 7, 10),
         (7, 6, 6, 6),
     ]
@@ -237,6 +239,7 @@ def test_the_contiguous_pass_of_a_gpu_has_more_levels() -> None:
         (9, 9),
         (10, 10),
         (8, 7, 7),
+        (8, 8, 7),
         (7, 7, 10),
         (7, 6, 6, 6),
     ]
@@ -244,6 +247,7 @@ def test_the_contiguous_pass_of_a_gpu_has_more_levels() -> None:
         (6, 6, 6),
         (7, 7, 6),
         (6, 6, 5, 5),
+        (6, 6, 6, 5),
         (6, 6, 6, 6),
         (7, 6, 6, 6),
     ]
@@ -256,7 +260,8 @@ def gpu_with_long_transforms(
     """A backend that transforms rows of any length as GPUs transform long ones."""
     monkeypatch.setattr(transforms, "is_long", lambda *_: True)
     monkeypatch.setattr(transform_splits, "TWO_PASSES_UP_TO", {4: 0, 8: 0})
-    monkeypatch.setattr(transform_splits, "LEAST_STRIDED_FROM_REVERSED", {4: 4, 8: 1})
+    lengths = dict.fromkeys((4, 8), transform_splits.LONGER_LENGTHS)
+    monkeypatch.setattr(transform_splits, "LONGER_FROM_REVERSED", lengths)
     return gpu_without_tables
 
 

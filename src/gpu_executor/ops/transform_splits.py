@@ -24,16 +24,18 @@ TWO_PASSES_UP_TO = {4: 20, 8: 18}
 """log2 n up to which there are two passes, by the bytes of an element. 2^20 elements of BabyBear
 took 0.018 ms in two passes and 0.021 ms in three, 2^18 of Goldilocks 0.0096 and 0.0127 ms; 2^20 of
 Goldilocks took 0.038 ms in two passes and 0.036 ms in three."""
-LONGER_BY, LONGEST_CONTIGUOUS, LONGER_UP_TO = 2, {4: 10, 8: 9}, 24
+LONGER_BY, LONGEST_CONTIGUOUS = 2, {4: 10, 8: 9}
 """Of three passes the contiguous one has so many levels more than an equal part, at most these, by
 the bytes of an element: the strided passes gain more than it loses. 2^22 elements of Goldilocks
 took 0.132 ms in passes of 7, 6, 9 levels, 0.137 ms in 7, 7, 8 and in 6, 6, 10, and 0.143 ms in
 8, 7, 7; 2^24 took 0.475 ms in 8, 7, 9 and 0.491 ms in 8, 8, 8. 2^22 elements of BabyBear took
 0.0669 ms in 7, 6, 9 and 0.0702 ms in 8, 7, 7; 2^24 took 0.217 ms in 7, 7, 10 and 0.234 ms in
-8, 8, 8. Longer transforms were not measured."""
-LEAST_STRIDED_FROM_REVERSED = {4: 7, 8: 1}
-"""The levels that this leaves to strided passes from bit-reversed order at least. 2^22 elements of
-BabyBear took 0.095 ms in passes of 7, 6, 9 levels and 0.067 ms in 8, 7, 7."""
+8, 8, 8."""
+LONGER_LENGTHS, LONGER_FROM_REVERSED = range(24 + 1), {4: range(24, 24 + 1), 8: range(24 + 1)}
+"""The log2 n for which that holds, from natural and from bit-reversed order. From bit-reversed
+order 2^22 elements of BabyBear took 0.095 ms in passes of 7, 6, 9 levels and 0.067 ms in 8, 7, 7;
+2^23 took 0.151 ms in 7, 7, 9 and 0.128 ms in 8, 8, 7; 2^24 took 0.219 ms in 7, 7, 10 and 0.231 ms
+in 8, 8, 8. More than 2^24 elements were not measured."""
 REVERSING_LEVELS = {4: 8, 8: 7}
 """The levels of passes if the contiguous one reverses the order: it needs tiles as wide as those of
 the others, so it has no more levels. To natural order, 2^24 elements of BabyBear took 0.251 ms in
@@ -84,20 +86,11 @@ def split_long(
         most = -(-TWO_PASSES_UP_TO[element_bytes] // 2)
         tile = None if widens or log_repeats else LOG_CONTIGUOUS_TILE
         return Split(split_levels(levels, most), NARROW_ROW_BYTES, tile)
-    longer = _split_longer(log_n, element_bytes, from_reversed=from_reversed)
-    if longer is not None and not reverses and not log_repeats:
-        return Split(longer, ROW_BYTES, LOG_CONTIGUOUS_TILE)
+    lengths = LONGER_FROM_REVERSED[element_bytes] if from_reversed else LONGER_LENGTHS
+    if log_n in lengths and not reverses and not log_repeats:
+        contiguous = min(log_n // 3 + LONGER_BY, LONGEST_CONTIGUOUS[element_bytes])
+        strided = split_levels(log_n - contiguous, -(-(log_n - contiguous) // 2))
+        return Split((*strided, contiguous), ROW_BYTES, LOG_CONTIGUOUS_TILE)
     narrow = element_bytes == 4 and log_n >= NARROW_FROM
     row_bytes = NARROW_ROW_BYTES if narrow else ROW_BYTES
     return Split(split_levels(levels, REVERSING_LEVELS[element_bytes]), row_bytes)
-
-
-def _split_longer(log_n: int, element_bytes: int, *, from_reversed: bool) -> tuple[int, ...] | None:
-    """Three passes, of which the contiguous one has more levels; None where others take less
-    time."""
-    contiguous = min(log_n // 3 + LONGER_BY, LONGEST_CONTIGUOUS[element_bytes])
-    strided = split_levels(log_n - contiguous, -(-(log_n - contiguous) // 2))
-    least = LEAST_STRIDED_FROM_REVERSED[element_bytes] if from_reversed else 1
-    if log_n > LONGER_UP_TO or min(strided) < least:
-        return None
-    return (*strided, contiguous)
