@@ -31,6 +31,7 @@ from gpu_executor.vulkan.profile import Profile, StageTimestamps
 from gpu_executor.vulkan.recording import Recording, SlotRecorder
 from gpu_executor.vulkan.resources import Resources
 from gpu_executor.vulkan.slot_buffers import SlotBuffers
+from gpu_executor.vulkan.timeline import SPIN_NS
 
 MAX_RECORDINGS = 64
 """Recordings that a slot caches: one for each element count and set of buffer ranges."""
@@ -296,7 +297,7 @@ class Slot:
         if self._submitted:
             begun = perf_counter_ns()
             timeline, submission = self._recording.submissions[self._submitted - 1]
-            timeline.wait(submission, spin=spin)
+            timeline.wait(submission, spin_ns=SPIN_NS if spin else 0)
             self.record.compute += perf_counter_ns() - begun
         elif self._may_have_parts:
             timeline, _ = self._recording.submissions[0]

@@ -37,7 +37,7 @@ from gpu_executor.vulkan.memory import (
     mapped_view,
 )
 from gpu_executor.vulkan.resources import Resources
-from gpu_executor.vulkan.timeline import Submission, Timeline
+from gpu_executor.vulkan.timeline import FETCH_SPIN_NS, Submission, Timeline
 
 PART_BYTES = 32 << 20
 PARTS_IN_FLIGHT = 2
@@ -246,7 +246,7 @@ class Readback:
         self._timeline.submit(in_flight.submission)
 
     def _finish(self, in_flight: _CopyInFlight) -> None:
-        self._timeline.wait(in_flight.submission)
+        self._timeline.wait(in_flight.submission, spin_ns=FETCH_SPIN_NS)
         in_flight.keep_alive = ()
 
     def _drain(self, in_flight: _CopyInFlight, staging: StagingPart, part: Array) -> None:
