@@ -70,6 +70,8 @@ BLOWUP, COSET = 4, 7
 RATE_COEFFICIENTS = 256
 GPU_RATE_POINTS, CPU_RATE_POINTS = 1 << 20, 1 << 10
 """The products per second are those of a polynomial's values at many points, by Horner's rule."""
+GPU_COPIED_BYTES, CPU_COPIED_BYTES = 1 << 28, 1 << 22
+"""The bytes per second are those of a copy, which takes longer than its submission."""
 RESIDENT = {
     "to_reversed_ms",
     "to_natural_ms",
@@ -257,7 +259,8 @@ def measure_floors(
     points = CPU_RATE_POINTS if gpu.device.kind == "cpu" else GPU_RATE_POINTS
     drawn = field.from_words(draw_elements(field.prime, (points,), 1), field.form)
     x, memory = gpu.to_device(drawn), gpu._session.device_memory
-    copied = memory.empty((points * field.prime.element_bytes * 4 // 16, 4), np.dtype(np.uint32))
+    nbytes = CPU_COPIED_BYTES if gpu.device.kind == "cpu" else GPU_COPIED_BYTES
+    copied = memory.empty((nbytes // 16, 4), np.dtype(np.uint32))
     target = memory.empty(copied.shape, copied.dtype)
     functions = [
         record_graph(gpu, partial(field.poly_eval, x[:RATE_COEFFICIENTS], x)),
