@@ -25,7 +25,7 @@ from gpu_executor.errors import (
     OutOfMemoryError,
 )
 from gpu_executor.kernels.curves import point_limbs
-from gpu_executor.ops import msm_parts
+from gpu_executor.ops import msm_parts, msm_runs
 from gpu_executor.ops.msm import MsmPlan, plan_msm
 from gpu_executor.ops.msm_parts import MsmParts
 from gpu_executor.ops.recorded_msm import run_msm, run_sliced_msm
@@ -87,7 +87,7 @@ def sliced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         noted.append(arguments[-2])
         run_sliced_msm(*arguments)
 
-    monkeypatch.setattr(msm_parts, "run_sliced_msm", run_noted)
+    monkeypatch.setattr(msm_runs, "run_sliced_msm", run_noted)
     return noted
 
 
@@ -100,7 +100,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[MsmPlan]]:
         found.append(plan)
         run_msm(device, curve, plan, *arguments, **options)
 
-    monkeypatch.setattr(msm_parts, "run_msm", run_noted)
+    monkeypatch.setattr(msm_runs, "run_msm", run_noted)
     yield found
 
 
@@ -428,7 +428,7 @@ def test_ctrl_c_ends_a_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
         if runs == 5:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(msm_parts, "run_msm", run_with_signal)
+    monkeypatch.setattr(msm_runs, "run_msm", run_with_signal)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # another test may have one
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -451,7 +451,7 @@ def test_few_parts_are_in_flight(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> N
         run(*arguments, **options)
         values.append(stream._in_flight[-1].value)
 
-    monkeypatch.setattr(msm_parts, "run_msm", run_counted)
+    monkeypatch.setattr(msm_runs, "run_msm", run_counted)
     assert CURVE.msm(points, scalars, device=gpu) == CURVE.msm(points, scalars)
     assert len(values) > 10
 

@@ -33,7 +33,7 @@ from gpu_executor.kernels.curves import (
     point_limbs,
 )
 from gpu_executor.ops.msm import Msm, Sums, choose_f64_limbs
-from gpu_executor.ops.msm_parts import msm
+from gpu_executor.ops.msm_runs import msm
 from gpu_executor.ops.points import get_f64_constants, make_dispatch, to_limb_form
 from gpu_executor.primes.prime import Prime, is_prime
 from gpu_executor.vulkan.device_memory import F64_LIMB_FEATURES, DeviceMemory

@@ -1,0 +1,285 @@
+"""Runs multi-scalar multiplications in the parts that `ops/msm_parts.py` plans.
+
+A part is one run of `Msm`. The sums of the parts of the points are added. An interrupt (Ctrl-C)
+ends a call between two parts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpu_executor.device_array import DeviceArray, Shape
+from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.errors import OutOfMemoryError
+from gpu_executor.ops.elementwise import ElementData
+from gpu_executor.ops.msm import MsmPlan
+from gpu_executor.ops.msm_parts import PARTS_IN_FLIGHT, MsmParts, plan_parts, plan_whole
+from gpu_executor.ops.points import (
+    count_bits,
+    get_columns,
+    get_shape,
+    make_infinity,
+    make_points,
+    sum_points,
+    to_affine,
+)
+from gpu_executor.ops.recorded_msm import run_msm, run_sliced_msm
+from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.primes.glv import Glv
+
+Range = tuple[slice, slice]
+"""Sums of a batch, and points of each sum."""
+LoadPoints = Callable[[Range], DeviceArray]
+"""Returns the points of a range on the device."""
+
+
+def run_parts(
+    device: ArrayDevice,
+    curve: CurveKey,
+    parts: MsmParts,
+    load_points: LoadPoints,
+    scalars: ElementData,
+    *,
+    has_table: bool,
+) -> DeviceArray:
+    """Run the parts: the sums of the batch, as XYZZ points of words.
+
+    With more than `PARTS_IN_FLIGHT` parts this waits for the device, except while a graph is
+    recorded. An interrupt ends it, and the parts that were submitted complete.
+    """
+    try:
+        results = _submit_parts(device, curve, parts, load_points, scalars, has_table=has_table)
+    except KeyboardInterrupt as error:
+        # An interactive session keeps the traceback, and with its frames the arrays of the parts.
+        traceback.clear_frames(error.__traceback__)
+        raise
+    return _join_parts(device, curve, parts, results)
+
+
+def _submit_parts(
+    device: ArrayDevice,
+    curve: CurveKey,
+    parts: MsmParts,
+    load_points: LoadPoints,
+    scalars: ElementData,
+    *,
+    has_table: bool,
+) -> list[tuple[Range, DeviceArray]]:
+    """Submit one part after the other; returns the range and the sums of each."""
+    results: list[tuple[Range, DeviceArray]] = []
+    records = parts.records and not device.is_recording
+    for points in parts.point_ranges:
+        loaded: DeviceArray | None = None
+        for sums in parts.sum_ranges:
+            if len(results) >= PARTS_IN_FLIGHT and not device.is_recording:
+                device.wait_for(results[-PARTS_IN_FLIGHT][1])
+            if loaded is None or not parts.part.shares_points:
+                loaded = load_points((sums, points))
+            plan = parts.plan_range(sums, points)
+            result = make_points(device, curve, plan.batch)
+            if parts.first_slice is not None and records:
+                load_slice = functools.partial(_load_slice, device, scalars)
+                run_sliced_msm(device, curve, plan, loaded, load_slice, parts.first_slice, result)
+            else:
+                load = functools.partial(_load, device, scalars, (sums, points))
+                arrays = loaded, _select(scalars, (sums, points)), load, result
+                run_msm(device, curve, plan, *arrays, has_table=has_table, records=records)
+            results.append(((sums, points), result))
+    return results
+
+
+def _load_slice(device: ArrayDevice, scalars: ElementData, points: slice) -> DeviceArray:
+    """The scalars of some points of a call in one part."""
+    return _load(device, scalars, (slice(0, 1), points))
+
+
+def _load(
+    device: ArrayDevice, data: ElementData, of: Range, *, shares: bool = False
+) -> DeviceArray:
+    """A range of an array of either place, on the device; with `shares`, all sums have the same
+    elements."""
+    found = _select(data, of[1:] if shares else of)
+    if isinstance(found, DeviceArray):
+        return found
+    # Nothing runs while the first elements are copied, and `put` does not wait for its copy.
+    is_first = not of[0].start and not of[1].start
+    return device.put(found) if is_first else device.put_ahead(found)
+
+
+def _select(data: ElementData, ranges: tuple[slice, ...]) -> ElementData:
+    """The ranges of the first axes; the array itself if they are whole, which takes less time."""
+    is_whole = all(
+        each == slice(0, length) for each, length in zip(ranges, data.shape, strict=False)
+    )
+    return data if is_whole else data[ranges]
+
+
+def _join_parts(
+    device: ArrayDevice,
+    curve: CurveKey,
+    parts: MsmParts,
+    results: Sequence[tuple[Range, DeviceArray]],
+) -> DeviceArray:
+    """The sums of the batch from the sums of its parts."""
+    if len(results) == 1:
+        return results[0][1]
+    columns = {points.start: number for number, points in enumerate(parts.point_ranges)}
+    joined = make_points(device, curve, parts.batch, len(columns))
+    for (sums, points), result in results:
+        device.assign(joined[sums, columns[points.start]], result)
+    return sum_points(curve, joined) if len(columns) > 1 else joined.reshape(joined[:, 0].shape)
+
+
+def _run_within_memory(
+    device: ArrayDevice,
+    curve: CurveKey,
+    whole: MsmPlan,
+    load_points: LoadPoints,
+    scalars: ElementData,
+    *,
+    copies_points: bool = False,
+    copies_scalars: bool = False,
+    has_table: bool = False,
+) -> DeviceArray:
+    """Plan the parts and run them; in smaller parts if the memory for a part is not there."""
+    call = curve, whole, copies_points, copies_scalars, has_table
+    known = device.cache(("msm parts", *call), _KnownParts)
+    parts, free_memory = known.parts, -1
+    while True:
+        if parts is None:
+            free_memory = device.free_memory if free_memory < 0 else free_memory
+            parts = plan_parts(
+                curve,
+                whole,
+                device.info,
+                free_memory,
+                copies_points=copies_points,
+                copies_scalars=copies_scalars,
+                has_table=has_table,
+            )
+        known.parts = parts if parts.count == 1 and parts.records else None
+        device.keep_memory(parts.nbytes)
+        try:
+            return run_parts(device, curve, parts, load_points, scalars, has_table=has_table)
+        except OutOfMemoryError:
+            known.parts = None
+            if device.is_recording or parts.is_smallest:
+                raise
+            most = device.free_memory if free_memory < 0 else free_memory
+            free_memory, parts = min(most, parts.nbytes) // 2, None
+
+
+@dataclass(slots=True)
+class _KnownParts:
+    """The parts of the calls of a plan whose arrays and commands are kept: such a call needs no new
+    plan, whatever memory is free. None for other calls."""
+
+    parts: MsmParts | None = None
+
+
+def run_plan(
+    device: ArrayDevice,
+    curve: CurveKey,
+    plan: MsmPlan,
+    tables: DeviceArray,
+    scalars: ElementData,
+) -> DeviceArray:
+    """Run a plan on tables of points in limb form, one table behind the other."""
+
+    def load_points(of: Range) -> DeviceArray:
+        points = of[1]
+        if points == slice(0, plan.points):
+            return tables
+        axes = tables.shape[1:]
+        return tables.reshape((plan.tables, plan.points, *axes))[:, points].reshape((-1, *axes))
+
+    return _run_within_memory(device, curve, plan, load_points, scalars, has_table=True)
+
+
+def table_msm(
+    curve: CurveKey, plan: MsmPlan, tables: DeviceArray, scalars: ElementData, batch: Shape
+) -> DeviceArray:
+    """The sums over the last axis of scalars (..., n, words) below the order, with tables."""
+    device: ArrayDevice = tables.storage.device
+    sums = math.prod(batch)
+    if not sums:
+        return make_infinity(device, curve, *batch)
+    rows = scalars.reshape((sums, plan.points, -1))
+    found = run_plan(device, curve, dataclasses.replace(plan, batch=sums), tables, rows)
+    return found.reshape(*batch, *found.shape[1:])
+
+
+def msm(
+    device: ArrayDevice,
+    curve: CurveKey,
+    points: ElementData,
+    scalars: ElementData,
+    scalar_bits: int,
+    glv: Glv | None = None,
+) -> DeviceArray:
+    """The sum of scalars[b, i] * points[i] for each b, as XYZZ points of words on the device.
+
+    Points and scalars are on the device or on the host. `points` have shape (n, coordinates, ...).
+    With shape (batch, n, coordinates, ...) every sum has points of its own: it is the sum of
+    scalars[b, i] * points[b, i]. `scalars` have shape (batch, n, words), or (batch, n) if they are
+    one column, and are below 2^scalar_bits. `glv` is given only for points in the group of prime
+    order.
+    """
+    batch, count = scalars.shape[:2]
+    shares_points = len(get_shape(curve, points)) == 1
+    whole = plan_whole(device, curve, count, batch, scalar_bits, glv, shares_points=shares_points)
+
+    def load_points(of: Range) -> DeviceArray:
+        return to_affine(curve, _load(device, points, of, shares=shares_points))
+
+    return _run_within_memory(
+        device,
+        curve,
+        whole,
+        load_points,
+        scalars,
+        copies_points=not isinstance(points, DeviceArray),
+        copies_scalars=not isinstance(scalars, DeviceArray),
+    )
+
+
+def broadcast_msm(
+    device: ArrayDevice,
+    curve: CurveKey,
+    points: ElementData,
+    scalars: ElementData,
+    batch: Shape,
+    glv: Glv | None = None,
+) -> DeviceArray:
+    """The sums of k P over the last axis of points (..., n) in either form. The scalars are words
+    (..., n, words of a scalar) below the order. Both are on the host or on the device. The leading
+    axes of both are broadcast to `batch`. `glv` is given only for points in the group of prime
+    order."""
+    *leading, count = get_shape(curve, points)
+    sums = math.prod(batch)
+    if not sums or not count:
+        return make_infinity(device, curve, *batch)
+    axes = points.shape[len(leading) :]
+    if math.prod(leading) == 1:
+        own = points.reshape(axes)
+    else:
+        own = _broadcast(points, (*batch, *axes)).reshape((sums, *axes))
+    axes = (count, *get_columns(curve, scalars))
+    factors = _broadcast(scalars, (*batch, *axes)).reshape((sums, *axes))
+    result = msm(device, curve, own, factors, count_bits(curve, scalars, glv), glv)
+    return result.reshape((*batch, *result.shape[1:]))
+
+
+def _broadcast(data: ElementData, shape: Shape) -> ElementData:
+    if data.shape == shape:
+        return data
+    return (
+        data.broadcast_to(shape) if isinstance(data, DeviceArray) else np.broadcast_to(data, shape)
+    )
