@@ -33,7 +33,7 @@ def check_is_kernel(kernel: Any) -> None:
     if not isinstance(kernel, Kernel):
         raise ArgumentTypeError(
             f"the first argument is {describe(kernel)}, not a Kernel; load one with "
-            "gx.kernels.load(name) or make one with gx.Kernel.from_spirv(...)"
+            "gx.kernels.load(name) or make one with gx.Kernel.from_glsl(text)"
         )
 
 

@@ -276,8 +276,9 @@ class Kernel:
         outputs, and `dtypes` lists element types in binding order; a subarray dtype such as
         `("u8", (6,))` makes six integers one element.
 
-        `split="elements"` declares that output i depends only on elements i of the inputs, so a
-        call may be split into chunks anywhere; calls of "whole" kernels are never split.
+        `split="elements"` declares that output i depends only on elements i of the inputs, and not
+        on i itself, so a call may be split into chunks anywhere; calls of "whole" kernels are never
+        split.
 
         `out_shape` computes the shapes of the pure outputs from the shapes of the passed arrays, or
         is a shape. Without it, outputs have the shape of the first array. `grid` is the number of

@@ -385,3 +385,18 @@ def _show(point: Any) -> str:
 
 def test_curves_by_name_have_their_points() -> None:
     assert get_curve("PALLAS").generator.tolist() == (gx.curves.PALLAS.field.modulus - 1, 2)
+
+
+def test_a_row_of_words_as_long_as_the_points_is_refused() -> None:
+    """One scalar in words, or an integer for each point: the caller says which."""
+    points = G1.generator * [2, 3, 5, 7]
+    row = np.array([1, 2, 3, 4], np.uint64)
+    with pytest.raises(ArgumentShapeError, match=r"reshape\(1, 4\) is one scalar for all points"):
+        points * row
+    assert (points * row.tolist() == G1.generator * [2, 6, 15, 28]).all()
+    scalar = sum(int(word) << 64 * at for at, word in enumerate(row))
+    assert (points * row.reshape(1, 4) == points * scalar).all()
+    assert (points[:3] * row == points[:3] * scalar).all()
+    many = G1.generator * list(range(1, 33))
+    with pytest.raises(ArgumentShapeError, match=r"32 points .* 32 uint8"):
+        many * np.ones(32, np.uint8)

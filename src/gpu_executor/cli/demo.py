@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.markup import escape
 
 from gpu_executor.bench import suite
 from gpu_executor.bench.results import BenchmarkResult, BenchmarkRun, describe_environment
@@ -33,7 +34,7 @@ def demo(output: Path) -> None:
     console.print("\nField additions on every backend and data path, compared with exact integers:")
     for description, right in check_every_path(1_000):
         mark = "[green]right[/]" if right else "[red]wrong[/]"
-        console.print(f"  {mark}  {description}", soft_wrap=True)
+        console.print(f"  {mark}  {escape(description)}", soft_wrap=True)
     console.print()
     calls = suite.measure_persistent(show_progress, quick=True)
     print_comparison(calls.rows)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import click
+from rich.markup import escape
 
 from gpu_executor.cli.output import console
 from gpu_executor.cli.smoke import check_every_path
@@ -40,7 +41,8 @@ def doctor() -> None:
         mark = "[green]works  [/]" if finding.works else "[red]missing[/]"
         if not finding.works and not finding.needed:
             mark = "[yellow]absent [/]"
-        console.print(f"{mark} {finding.subject}: {finding.details}", soft_wrap=True)
+        text = escape(f"{finding.subject}: {finding.details}")
+        console.print(f"{mark} {text}", soft_wrap=True)
     if not all(finding.works for finding in findings if finding.needed):
         sys.exit(1)
 

@@ -9,6 +9,7 @@ from functools import partial
 
 import click
 import numpy as np
+from rich.markup import escape
 
 from gpu_executor.bench.inputs import tile_elements
 from gpu_executor.call import Array
@@ -33,7 +34,7 @@ def smoke(size: int) -> None:
     all_right = True
     for description, right in check_every_path(size):
         mark = "[green]right[/]" if right else "[red]wrong[/]"
-        console.print(f"{mark}  {description}", soft_wrap=True)
+        console.print(f"{mark}  {escape(description)}", soft_wrap=True)
         all_right = all_right and right
     if not all_right:
         sys.exit(1)

@@ -32,7 +32,7 @@ from gpu_executor.curves.point_array import (
 from gpu_executor.curves.point_encoding import PointEncoding
 from gpu_executor.curves.point_operations import compute
 from gpu_executor.curves.point_table import PointTable, load_table, make_table
-from gpu_executor.curves.scalars import load_scalars, to_scalar_words
+from gpu_executor.curves.scalars import load_scalars, refuse_ambiguous_row, to_scalar_words
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.errors import (
     ArgumentShapeError,
@@ -377,6 +377,7 @@ class Curve:
         Scalars are taken modulo the order.
         """
         own = self.check_points(p)
+        refuse_ambiguous_row(self.scalar_field, scalars, own.shape)
         factors = load_scalars(self.scalar_field, own.place, scalars, byteorder)
         prime = self.scalar_field.prime
         given = elementwise.get_shape(prime, factors)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_executor.arguments import describe, is_masked
-from gpu_executor.device_array import DeviceArray
+from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentShapeError, ArgumentTypeError
 from gpu_executor.fields import Field, FieldArray
@@ -90,6 +90,21 @@ def to_scalar_words(
         )
     _refuse_booleans(scalars)
     return encoding.ints_to_words(field.prime, scalars, reduce=True)
+
+
+def refuse_ambiguous_row(field: Field, scalars: Any, points: Shape) -> None:
+    """Raise if a row of words or bytes is one scalar, and as long as the points: whoever passes it
+    may mean an integer for each point."""
+    prime = field.prime
+    if not isinstance(scalars, np.ndarray) or scalars.shape != points[-1:] or not points:
+        return
+    width = {prime.column_dtype: prime.columns, np.dtype(np.uint8): encoding.byte_width(prime)}
+    if prime.element_shape and width.get(scalars.dtype) == len(scalars):
+        raise ArgumentShapeError(
+            f"{len(scalars)} points are multiplied by a row of {len(scalars)} {scalars.dtype}: "
+            f"scalars.reshape(1, {len(scalars)}) is one scalar for all points, in words or bytes, "
+            "and scalars.tolist() is an integer for each point"
+        )
 
 
 def _refuse_booleans(scalars: Any) -> None:
