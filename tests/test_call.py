@@ -61,7 +61,8 @@ def get_refusal(kind: type[GpuError], kernel: Any, *arrays: Any) -> str:
 @pytest.mark.parametrize("given", [0, 1, 3])
 def test_the_number_of_arrays_is_the_kernels(given: int) -> None:
     words = get_refusal(ArgumentTypeError, UINTS, *[uints(4)] * given)
-    assert words == f"k takes 2 arrays and got {given}"
+    taken = "B0 (uint32, in), B1 (uint32, in)"
+    assert words == f"k takes 2 arrays and got {given}; it takes {taken}"
 
 
 @pytest.mark.parametrize("other", [[1, 2], 3, None, "ab", np.uint32(3), memoryview(b"abcd")])
@@ -106,7 +107,7 @@ def test_the_first_argument_is_a_kernel(other: object) -> None:
     words = get_refusal(ArgumentTypeError, other, uints(2), uints(2))
     assert words == (
         f"the first argument is {describe(other)}, not a Kernel; load one with "
-        "gx.kernels.load(name) or make one with gx.Kernel.from_spirv(...)"
+        "gx.kernels.load(name) or make one with gx.Kernel.from_glsl(text)"
     )
 
 

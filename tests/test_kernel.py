@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpu_executor import kernels
 from gpu_executor.errors import GpuError, KernelError, NotRunHereError, SpirvError
 from gpu_executor.kernel import ElementType, Kernel
 from tests.support.glsl import shader
@@ -315,3 +316,11 @@ def test_a_constant_that_does_not_fit_its_type_is_refused(
 def test_what_is_no_spirv_is_refused(code: Any, words: str) -> None:
     with pytest.raises(KernelError, match=words):
         Kernel.from_spirv(code)
+
+
+def test_a_kernel_is_shown_with_its_arguments() -> None:
+    kernel = kernels.load("vector_add_u32")
+    assert repr(kernel) == (
+        "<Kernel vector_add_u32: binding 0 (uint32, in), binding 1 (uint32, in), "
+        "binding 2 (uint32, out)>"
+    )

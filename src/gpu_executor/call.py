@@ -257,8 +257,10 @@ def check(
 def _check_kernel(kernel: Any, arrays: Sequence[Any]) -> None:
     check_is_kernel(kernel)
     if len(arrays) != kernel.inputs:
+        taken = ", ".join(str(each) for each in kernel.arguments if each.is_input)
         raise ArgumentTypeError(
             f"{kernel.name} takes {count_nouns(kernel.inputs, 'array')} and got {len(arrays)}"
+            + (f"; it takes {taken}" if taken else "")
         )
 
 

@@ -73,7 +73,7 @@ NO_INTERFACE = ShaderInterface(
 """The interface of a kernel without SPIR-V."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Kernel:
     """The code of one dispatch and its declaration; immutable and hashable.
 
@@ -82,7 +82,7 @@ class Kernel:
     """
 
     name: str
-    spirv: bytes = field(repr=False)
+    spirv: bytes
     arguments: tuple[Argument, ...]
     """In binding order."""
     split: Split
@@ -96,13 +96,13 @@ class Kernel:
     """The id of the specialization constant for the elements per invocation, if there is one."""
     work_group: int | None
     """The fastest work-group size for large calls, if it was measured."""
-    reference: Callable[..., Any] | None = field(repr=False)
-    interface: ShaderInterface = field(repr=False)
-    digest: str = field(repr=False)
+    reference: Callable[..., Any] | None
+    interface: ShaderInterface
+    digest: str
     """SHA-256 of the SPIR-V."""
-    push_of: Callable[..., Sequence[int]] | None = field(default=None, repr=False)
+    push_of: Callable[..., Sequence[int]] | None = None
     """Computes the push words that follow `push` from the shapes of the passed arrays."""
-    wgsl: WgslCode | None = field(default=None, repr=False)
+    wgsl: WgslCode | None = None
     """The same kernel for WebGPU."""
     grid: GridRule | None = None
     """The work-groups, or a function that computes them from the shapes of the passed arrays."""
@@ -115,9 +115,9 @@ class Kernel:
     """Whether the push constants begin with the number of elements."""
     params: Any = None
     """Default values of the parameters: a tuple, or pairs of a name and a value."""
-    reference_at: Callable[..., Any] | None = field(default=None, repr=False)
+    reference_at: Callable[..., Any] | None = None
     """Computes single elements of the outputs: `reference_at(indices, *arrays, **params)`."""
-    scratch: Callable[..., int] | None = field(default=None, repr=False)
+    scratch: Callable[..., int] | None = None
     """Computes the number of 32-bit words of the scratch buffer from the shapes."""
 
     def __post_init__(self) -> None:
@@ -140,6 +140,9 @@ class Kernel:
     """How many arrays a call returns: outputs and in-out arguments."""
     grid_takes_params: bool = field(init=False, repr=False)
     """Whether `grid` computes the work-groups from the parameters too."""
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.name}: {', '.join(map(str, self.arguments)) or 'no arrays'}>"
 
     def __hash__(self) -> int:
         value: int = self.__dict__["_hash"]

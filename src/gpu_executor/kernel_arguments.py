@@ -67,6 +67,9 @@ class Argument:
         """Whether callers get it back."""
         return self.access != "in"
 
+    def __str__(self) -> str:
+        return f"{self.name or f'binding {self.binding}'} ({self.type}, {self.access})"
+
 
 def to_native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return a number's dtype in native byte order: NumPy's singleton, so `is` can compare it. A

@@ -176,7 +176,7 @@ def test_what_was_not_measured_is_named(run: BenchmarkRun) -> None:
     page = make_page(partial)
     assert "`bench kzg` was skipped: not installed: &lt;eth_account&gt;" in page
     assert "`bench msm` failed: AssertionError: wrong sums" in page
-    assert "The file has no results of `bench persistent`." in page
+    assert "`bench persistent` was not part of this run" in page
     assert "A quick run" in page
     assert 'id="stream-rates"' in page and 'id="timeline"' not in page
     check = TagCheck()

@@ -179,8 +179,9 @@ def show_batches(name: str, title: str, given: Measurements, _run: BenchmarkRun)
         "batch-speed-up",
         "Speed-up of pipelined over sequential batches",
         "Rows: elements of a job. Columns: jobs. Above 1, overlapping the copies of one job with "
-        "the kernel of another pays. The planner chooses the mode by itself. The Rust original "
-        "ran on another machine.",
+        "the kernel of another pays. A speed-up is the median of the ratios of neighbouring runs, "
+        "which is not the ratio of the median times. The planner chooses the mode by itself. The "
+        "Rust original, from which this project started, ran on another machine.",
         partial(draw_heat_maps, maps),
         table,
     )

@@ -53,7 +53,7 @@ def list_sections(run: BenchmarkRun) -> list[ReportSection]:
 def _describe(run: BenchmarkRun, benchmark: str, name: str, title: str, show: Any) -> ReportSection:
     result = run.benchmarks.get(benchmark)
     if result is None:
-        missing = f"The file has no results of `bench {benchmark}`."
+        missing = f"`bench {benchmark}` was not part of this run; `gpu-executor bench all` runs it."
         return ReportSection(name, title, "", missing=missing)
     if result.state != "measured":
         state = "was skipped" if result.state == "skipped" else result.state
