@@ -262,6 +262,7 @@ def gpu_with_long_transforms(
     monkeypatch.setattr(transform_splits, "TWO_PASSES_UP_TO", {4: 0, 8: 0})
     lengths = dict.fromkeys((4, 8), transform_splits.LONGER_LENGTHS)
     monkeypatch.setattr(transform_splits, "LONGER_FROM_REVERSED", lengths)
+    monkeypatch.setattr(transform_splits, "SMALL_TILES_FROM", {4: 0, 8: 0})
     return gpu_without_tables
 
 

@@ -41,10 +41,11 @@ REVERSING_LEVELS = {4: 8, 8: 7}
 the others, so it has no more levels. To natural order, 2^24 elements of BabyBear took 0.251 ms in
 passes of 8, 8, 8 levels and 0.278 ms in 7, 7, 10, and those of Goldilocks 0.510 ms in 6, 6, 6, 6,
 0.532 ms in 8, 8, 8 and 0.547 ms in 8, 7, 9."""
-LOG_CONTIGUOUS_TILE = 10
+LOG_CONTIGUOUS_TILE, SMALL_TILES_FROM = 10, {4: 19, 8: 17}
 """log2 of the elements of a contiguous tile that does not reverse the order: 128 invocations and at
-most 9 KB, which every device has. More columns do not make accesses wider: 2^20 elements of
-BabyBear took 0.0182 ms, and with tiles of 2^13 elements 0.0193 ms."""
+most 9 KB, which every device has; and log2 n from which on such tiles are used. More columns do not
+make accesses wider: 2^20 elements of BabyBear took 0.0182 ms, and with tiles of 2^13 elements
+0.0193 ms; but 2^18 elements took 0.0073 ms, and with tiles of 2^12 elements 0.0068 ms."""
 NARROW_ROW_BYTES, NARROW_FROM = 32, 22
 """Of rows in two passes, and for elements of 4 bytes from that log2 n on, unless the contiguous
 pass has more levels. 2^24 elements of BabyBear took 0.237 ms in passes of 8, 8, 8 levels with 32
@@ -84,7 +85,8 @@ def split_long(
         element_bytes == 4 or not (reverses or log_repeats)
     ):
         most = -(-TWO_PASSES_UP_TO[element_bytes] // 2)
-        tile = None if widens or log_repeats else LOG_CONTIGUOUS_TILE
+        is_wide = widens or log_repeats or log_n < SMALL_TILES_FROM[element_bytes]
+        tile = None if is_wide else LOG_CONTIGUOUS_TILE
         return Split(split_levels(levels, most), NARROW_ROW_BYTES, tile)
     lengths = LONGER_FROM_REVERSED[element_bytes] if from_reversed else LONGER_LENGTHS
     if log_n in lengths and not reverses and not log_repeats:
