@@ -134,11 +134,11 @@ class Kernel:
         object.__setattr__(self, "outputs", sum(each.is_output for each in self.arguments))
         object.__setattr__(self, "grid_takes_params", takes_params(self.grid))
 
-    inputs: int = field(init=False, repr=False)
+    inputs: int = field(init=False)
     """How many arrays a call passes: inputs and in-out arguments."""
-    outputs: int = field(init=False, repr=False)
+    outputs: int = field(init=False)
     """How many arrays a call returns: outputs and in-out arguments."""
-    grid_takes_params: bool = field(init=False, repr=False)
+    grid_takes_params: bool = field(init=False)
     """Whether `grid` computes the work-groups from the parameters too."""
 
     def __repr__(self) -> str:

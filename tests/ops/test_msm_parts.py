@@ -119,3 +119,10 @@ def test_the_measured_memory_has_all_arrays_of_a_part(info: DeviceInfo) -> None:
     assert largest >= max(4 * part.entries, 96 * part.points)
     copied, _ = measure_memory(G1, part, info, copies_points=True)
     assert copied >= nbytes + (96 + 32) * part.points
+
+
+def test_only_a_call_that_makes_tables_has_memory_for_their_denominators(info: DeviceInfo) -> None:
+    part = MsmPlan(1 << 16, 1, 255, 16, tables=16)
+    given, _ = measure_memory(G1, part, info, copies_points=False, has_table=True)
+    made, _ = measure_memory(G1, part, info, copies_points=False)
+    assert made >= given + 192 * part.tables * part.points

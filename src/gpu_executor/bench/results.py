@@ -218,8 +218,9 @@ def describe_environment(device: DescribedDevice) -> dict[str, Any]:
             "packages": _read_packages(),
         },
         "device": device.as_dict(),
+        # A path names folders of the machine, and says nothing of its speed.
         "settings": {
-            name: str(value) if isinstance(value, Path) else value
+            name: "a folder" if isinstance(value, Path) else value
             for name, value in settings.items()
         },
     }

@@ -165,7 +165,9 @@ def plan_parts(
         part = dataclasses.replace(part, batch=together)
         reasons.append(f"sums: {together:,} at once: at most {most:,} digits are sorted at once")
     while True:
-        nbytes, largest = measure_memory(curve, part, info, copies_points=copies_points)
+        nbytes, largest = measure_memory(
+            curve, part, info, copies_points=copies_points, has_table=has_table
+        )
         limit = _find_limit(part, info, nbytes, largest, free_memory, copies_points=copies_points)
         if limit is None or (part.batch == 1 and part.points <= LEAST_POINTS):
             break
@@ -291,10 +293,12 @@ def measure_memory(
     info: DeviceInfo,
     *,
     copies_points: bool,
+    has_table: bool = False,
     first_slice: int | None = None,
 ) -> tuple[int, int]:
-    """The bytes of all arrays of a part, and of the largest of them; nothing runs. `first_slice` is
-    given if the scalars are copied in slices."""
+    """The bytes of all arrays of a part, and of the largest of them; nothing runs. `has_table` says
+    that the points are a table of the caller, and `first_slice` is given if the scalars are copied
+    in slices."""
     meter = MemoryMeter(info)
     get_constants(meter, curve)
     shape = (plan.points,) if plan.shares_points else (plan.batch, plan.points)
@@ -302,11 +306,11 @@ def measure_memory(
     for _ in range(PARTS_IN_FLIGHT if copies_points else 1):
         points = make_points(meter, curve, *shape, coordinates=AFFINE)
         words = meter.empty((plan.batch, plan.points, scalar_words), np.dtype(np.uint32))
-    if plan.tables > 1:  # a part of the table is copied
-        make_points(meter, curve, plan.tables * plan.points, coordinates=AFFINE)
+    if has_table:  # a part of the table is copied
+        points = make_points(meter, curve, plan.tables * plan.points, coordinates=AFFINE)
     result = make_points(meter, curve, plan.batch)
     if first_slice is None:
-        Msm(meter, curve, plan).run(points, words, result)
+        Msm(meter, curve, plan, has_table=has_table).run(points, words, result)
     else:
         SlicedMsm(meter, curve, plan, first_slice).run(points, lambda each: words[:, each], result)
     return meter.nbytes, meter.largest

@@ -40,29 +40,6 @@ LoadPoints = Callable[[Range], DeviceArray]
 """Returns the points of a range on the device."""
 
 
-def run_parts(
-    device: ArrayDevice,
-    curve: CurveKey,
-    parts: MsmParts,
-    load_points: LoadPoints,
-    scalars: ElementData,
-    *,
-    has_table: bool,
-) -> DeviceArray:
-    """Run the parts: the sums of the batch, as XYZZ points of words.
-
-    With more than `PARTS_IN_FLIGHT` parts this waits for the device, except while a graph is
-    recorded. An interrupt ends it, and the parts that were submitted complete.
-    """
-    try:
-        results = _submit_parts(device, curve, parts, load_points, scalars, has_table=has_table)
-    except KeyboardInterrupt as error:
-        # An interactive session keeps the traceback, and with its frames the arrays of the parts.
-        traceback.clear_frames(error.__traceback__)
-        raise
-    return _join_parts(device, curve, parts, results)
-
-
 def _submit_parts(
     device: ArrayDevice,
     curve: CurveKey,
@@ -72,7 +49,11 @@ def _submit_parts(
     *,
     has_table: bool,
 ) -> list[tuple[Range, DeviceArray]]:
-    """Submit one part after the other; returns the range and the sums of each."""
+    """Submit one part after the other; returns the range and the sums of each.
+
+    With more than `PARTS_IN_FLIGHT` parts this waits for the device, except while a graph is
+    recorded. An interrupt ends it, and the parts that were submitted complete.
+    """
     results: list[tuple[Range, DeviceArray]] = []
     records = parts.records and not device.is_recording
     for points in parts.point_ranges:
@@ -148,7 +129,8 @@ def _run_within_memory(
     copies_scalars: bool = False,
     has_table: bool = False,
 ) -> DeviceArray:
-    """Plan the parts and run them; in smaller parts if the memory for a part is not there."""
+    """The sums of the batch, as XYZZ points of words: plan the parts and run them, in smaller parts
+    if the memory for a part is not there."""
     call = curve, whole, copies_points, copies_scalars, has_table
     known = device.cache(("msm parts", *call), _KnownParts)
     parts, free_memory = known.parts, -1
@@ -167,7 +149,12 @@ def _run_within_memory(
         known.parts = parts if parts.count == 1 and parts.records else None
         device.keep_memory(parts.nbytes)
         try:
-            return run_parts(device, curve, parts, load_points, scalars, has_table=has_table)
+            results = _submit_parts(device, curve, parts, load_points, scalars, has_table=has_table)
+            return _join_parts(device, curve, parts, results)
+        except KeyboardInterrupt as error:
+            # An interactive session keeps the traceback, and with its frames the arrays of parts.
+            traceback.clear_frames(error.__traceback__)
+            raise
         except OutOfMemoryError:
             known.parts = None
             if device.is_recording or parts.is_smallest:
