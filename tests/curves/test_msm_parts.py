@@ -26,8 +26,8 @@ from gpu_executor.errors import (
 )
 from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.ops import msm_parts, msm_runs
-from gpu_executor.ops.msm import MsmPlan, plan_msm
 from gpu_executor.ops.msm_parts import MsmParts
+from gpu_executor.ops.msm_plan import MsmPlan, plan_msm
 from gpu_executor.ops.recorded_msm import run_msm, run_sliced_msm
 from gpu_executor.vulkan.device_memory import DeviceMemory
 from tests.support.curves_under_test import OVER_MERSENNE31, SMALL_QUADRATIC, draw_points

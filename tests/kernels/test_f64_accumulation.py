@@ -32,7 +32,8 @@ from gpu_executor.kernels.curves import (
     f64_curve_limbs,
     point_limbs,
 )
-from gpu_executor.ops.msm import Msm, Sums, choose_f64_limbs
+from gpu_executor.ops.msm import Msm, Sums
+from gpu_executor.ops.msm_plan import choose_f64_limbs
 from gpu_executor.ops.msm_runs import msm
 from gpu_executor.ops.points import get_f64_constants, make_dispatch, to_limb_form
 from gpu_executor.primes.prime import Prime, is_prime
@@ -115,7 +116,7 @@ def accumulate(
     table = to_limb_form(device, key, device.put(points.affine().numpy()))
     given = device.put(keys), device.put(entries), table, get_f64_constants(device, key, limbs)
     arrays = *given, buckets, partial_keys, partials
-    push = len(keys), length
+    push = len(keys), length, 2, 1
     device.submit(
         [
             make_dispatch(

@@ -10,7 +10,8 @@ from gpu_executor.curves import PointArray
 from gpu_executor.errors import DeviceLacksError
 from gpu_executor.ops import msm_parts
 from gpu_executor.ops import points as points_module
-from gpu_executor.ops.msm import Msm, MsmPlan, plan_msm
+from gpu_executor.ops.msm import Msm
+from gpu_executor.ops.msm_plan import MsmPlan, plan_msm
 from gpu_executor.ops.msm_runs import run_plan
 from gpu_executor.ops.points import make_points, to_limb_form
 from tests.support.device_arrays import get_device_memory

@@ -9,8 +9,8 @@ import pytest
 import gpu_executor as gx
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.ops import msm_parts
-from gpu_executor.ops.msm import MsmPlan, plan_msm
 from gpu_executor.ops.msm_parts import MsmParts, measure_memory, plan_parts, split_evenly
+from gpu_executor.ops.msm_plan import MsmPlan, plan_msm, with_rounds
 
 G1 = gx.curves.BLS12_381_G1.key
 GIB = 1 << 30
@@ -126,3 +126,19 @@ def test_only_a_call_that_makes_tables_has_memory_for_their_denominators(info: D
     given, _ = measure_memory(G1, part, info, copies_points=False, has_table=True)
     made, _ = measure_memory(G1, part, info, copies_points=False)
     assert made >= given + 192 * part.tables * part.points
+
+
+def test_rounds_run_where_their_arrays_fit(info: DeviceInfo) -> None:
+    whole = with_rounds(plan_msm(1 << 22, 1, 255))
+    found = plan_parts(G1, whole, info, 100 * GIB)
+    assert found.part.rounds == 4 and found.count == 1
+    assert "rounds: 4 of affine additions" in str(found)
+    less = plan_parts(G1, whole, info, 10 * GIB)
+    assert less.part.rounds == 0 and less.count == 1 and less.nbytes < found.nbytes
+    assert "rounds: none of affine additions: with them" in str(less)
+    larger = plan_parts(G1, with_rounds(plan_msm(1 << 24, 1, 255)), info, 100 * GIB)
+    assert larger.part.rounds == 0  # the sums of the first round exceed a storage buffer
+    streamed = plan_parts(
+        G1, with_rounds(plan_msm(1 << 24, 1, 255)), info, 100 * GIB, copies_points=True
+    )
+    assert streamed.count == 4 and streamed.part.rounds == 4

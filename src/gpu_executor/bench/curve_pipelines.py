@@ -21,7 +21,8 @@ from gpu_executor.curves import Curve, PointArray
 from gpu_executor.curves.parameters import get_named
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import Dispatch
-from gpu_executor.ops.msm import Msm, plan_msm
+from gpu_executor.ops.msm import Msm
+from gpu_executor.ops.msm_plan import plan_msm
 from gpu_executor.ops.points import make_points
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
@@ -80,7 +81,7 @@ def _time_dispatches(gpu: PersistentVulkanBackend, curve: Curve) -> Iterator[tup
     table = msm.convert(points.data)
     yield "to_limb_form", wait(begun)
     begun = perf_counter()
-    msm.accumulate(*entries, table, sums)
+    msm.accumulate(*entries, table, None, sums)
     yield "accumulate", wait(begun)
     msm.combine(sums)
     msm.join(msm.reduce(sums.buckets), result)

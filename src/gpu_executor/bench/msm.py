@@ -30,7 +30,9 @@ from gpu_executor.curves.parameters import get_named
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.fields import Field, FieldArray
-from gpu_executor.ops.msm import Msm, MsmPlan, choose_tables, plan_msm
+from gpu_executor.ops.msm import Msm
+from gpu_executor.ops.msm_parts import plan_whole
+from gpu_executor.ops.msm_plan import MsmPlan, plan_msm
 from gpu_executor.ops.points import make_points
 from gpu_executor.vulkan.persistent import PersistentVulkanBackend
 
@@ -289,7 +291,9 @@ class _CurveBenchmark:
         resident = gpu.to_device(field.from_words(words, "canonical"))
         given = scalars, gpu.asarray(scalars), resident
         times = self._time([partial(self._run, points, each) for each in given])
-        plan = plan_points(curve, count, choose_tables(curve.key, count, 1, gpu.device))
+        device = gpu._session.device_memory
+        bits = curve.order.bit_length()
+        plan = plan_whole(device, curve.key, count, 1, bits, curve.glv, shares_points=True)
         assert isinstance(points.data, DeviceArray)
         digits = gpu.to_device(scalars.view(np.uint32).reshape(1, count, -1))
         taken: dict[str, list[float]] = {}
@@ -373,9 +377,9 @@ class _CurveBenchmark:
         return [list(times) for times in zip(*rounds, strict=True)]
 
 
-def plan_points(curve: Curve, count: int, tables: int = 1) -> MsmPlan:
-    """The plan of a sum of points in the group of prime order."""
-    return plan_msm(count, 1, curve.order.bit_length(), curve.glv, tables=tables)
+def plan_points(curve: Curve, count: int) -> MsmPlan:
+    """The plan of a sum of points in the group of prime order, which no device changes."""
+    return plan_msm(count, 1, curve.order.bit_length(), curve.glv)
 
 
 def _to_ms(times: Sequence[float]) -> float:
@@ -451,7 +455,7 @@ def _time_stages(
     sums = msm.make_sums()
     gpu.synchronize()
     begun = perf_counter()
-    msm.accumulate(*entries, table, sums)
+    msm.accumulate(*entries, table, msm.find_pairs(*entries), sums)
     yield "accumulate", wait(begun)
     begun = perf_counter()
     msm.combine(sums)

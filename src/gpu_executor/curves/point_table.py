@@ -22,7 +22,8 @@ from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentTypeError, GpuError
 from gpu_executor.files import write_atomically
 from gpu_executor.kernels.curves import encode_constants
-from gpu_executor.ops.msm import MsmPlan, make_tables, plan_tables
+from gpu_executor.ops.msm import make_tables
+from gpu_executor.ops.msm_plan import MsmPlan, plan_tables
 from gpu_executor.ops.points import to_limb_form
 from gpu_executor.primes.curve_key import CurveKey
 

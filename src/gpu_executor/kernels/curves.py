@@ -1,7 +1,8 @@
 """Kernels on points of curves: which module serves a curve, its constants and its limbs.
 
-Only a `Dispatch` runs these kernels (`ops/points.py`, `ops/msm.py`). `glsl/curves/coordinate.glsl`
-describes the numbers that they compute with, `glsl/curves/point_group.glsl` the groups.
+Only a `Dispatch` runs these kernels (`ops/points.py`, `ops/msm.py`, `ops/affine_rounds.py`).
+`glsl/curves/coordinate.glsl` describes the numbers that they compute with,
+`glsl/curves/point_group.glsl` the groups.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ REGISTERS = 16
 SINGLE_WORK_GROUP = 64
 _ARRAYS = {
     "to_limb_form": (2, 1),
+    "add_pairs": (4, 2),
     "accumulate": (4, 3),
     "sum_runs": (3, 2),
     "combine": (3, 3),
@@ -63,8 +65,10 @@ _ARRAYS = {
     "shift_points": (2, 1),
 }
 """The numbers of inputs and outputs."""
-_SINGLE = ("to_limb_form",)
+_SINGLE = ("to_limb_form", "add_pairs")
 """The kernels in which every invocation is alone."""
+_OF_PRIME_FIELDS = ("add_pairs",)
+"""The kernels that only curves over prime fields have."""
 _IN_LANES = ("sum_runs",)
 """The kernels that only groups of several lanes run."""
 
@@ -82,6 +86,8 @@ limbs and, at degree 1, on f64 limbs."""
 
 def list_variants(operation: str, degree: int) -> tuple[str, ...]:
     """Return the variants of which there are modules."""
+    if operation in _OF_PRIME_FIELDS and degree > 1:
+        return ()
     if operation in (*_SINGLE, *_IN_LANES):
         return ("",)
     if operation != "accumulate":
@@ -157,7 +163,7 @@ def encode_constants(curve: CurveKey) -> npt.NDArray[np.uint32]:
     to_limb_form = factor * factor * pow(prime.one, -1, p)
     coefficients = (value * factor for value in (*curve.a, *curve.b))
     image = to_limb_form * (find_cube_root_of_unity(p) or 1)
-    numbers = (factor, to_limb_form, prime.one, *coefficients, image)
+    numbers = (factor, to_limb_form, prime.one, *coefficients, image, factor**3)
     return np.array([limbs.split(number % p) for number in numbers], np.uint32)
 
 
@@ -252,6 +258,28 @@ def scalar_digits_kernel() -> Kernel:
     sums_per_set, sets.
     """
     return _make_scalar_kernel("scalar_digits", 1, 2)
+
+
+@functools.cache
+def run_bounds_kernel() -> Kernel:
+    """Return the kernel that finds runs of equal keys. Input: keys; outputs: starts, ends."""
+    return _make_scalar_kernel("run_bounds", 1, 2)
+
+
+@functools.cache
+def halved_lengths_kernel() -> Kernel:
+    """Return the kernel that halves the lengths of runs. Inputs: starts, ends; output: lengths;
+    push words: runs.
+    """
+    return _make_scalar_kernel("halved_lengths", 2, 1)
+
+
+@functools.cache
+def pair_runs_kernel() -> Kernel:
+    """Return the kernel that finds the pairs of each round. Inputs: keys, entries, starts, ends,
+    offsets; outputs: pairs, keys of the last sums; push words: runs, rounds.
+    """
+    return _make_scalar_kernel("pair_runs", 5, 2)
 
 
 @functools.cache

@@ -1,10 +1,13 @@
 """Multi-scalar multiplication on a device: Pippenger's bucket method.
 
     scalars -> signed digits -> sort by bucket -> accumulate -> reduce buckets -> join windows
+                                    |                 ^
+                                    +- affine rounds -+
 
 Scalars are split into windows of c bits. Each non-zero digit adds its point to a bucket of its
 window, 2^(c-1) of them. The entries are sorted by bucket, so that every invocation adds equally
-many points (glsl/curves/accumulate.comp). A window is the sum of k times bucket k, and the result
+many points (glsl/curves/accumulate.comp). Of many entries, rounds of affine additions leave fewer
+to accumulate (`ops/affine_rounds.py`). A window is the sum of k times bucket k, and the result
 the sum of 2^(c w) times window w.
 
 Where an endomorphism allows it, each point and its image have scalars of half the length
@@ -14,23 +17,21 @@ reduction and of the join.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from dataclasses import dataclass
 
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Dispatch, Step
-from gpu_executor.errors import ArgumentTypeError, DeviceLacksError
+from gpu_executor.errors import DeviceLacksError
 from gpu_executor.kernels.curves import (
     count_lanes,
-    f64_curve_limbs,
     halve_scalars_kernel,
     point_limbs,
     scalar_digits_kernel,
 )
+from gpu_executor.ops.affine_rounds import AffineRounds
+from gpu_executor.ops.msm_plan import GROUPED_ENTRIES, MsmPlan, choose_f64_limbs
 from gpu_executor.ops.points import (
     TERM_ITERATIONS,
     count_coordinates,
@@ -46,188 +47,28 @@ from gpu_executor.ops.points import (
 )
 from gpu_executor.ops.sort import gains_by_rows, sort_pairs
 from gpu_executor.primes.curve_key import CurveKey
-from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
+from gpu_executor.primes.glv import Glv
 from gpu_executor.primes.prime import LimbLayout
 from gpu_executor.progress import show_progress
 
-ADDITIONS_PER_BUCKET = 2
-"""In the reduction of the buckets, all levels together."""
-ADDITION_COST = 3.4
-"""The time of such an addition, in mixed additions by single invocations: on an NVIDIA H200 0.6 G/s
-instead of 2.0 (BLS12-381 G1), 1.0 instead of 4.4 (BN254 G1). Groups of invocations take equally
-long for both."""
-DOUBLING_COST = 2900
-"""The time of a doubling that all others wait for, in additions by groups that fill the device: 4.9
-us on an NVIDIA H200. So 2^10 points of BLS12-381 G1 are added in windows of 8 bits: 1.08 ms, of 10
-bits 1.14 ms."""
 INVOCATIONS = 1 << 17
 """Invocations that fill a device with mixed additions: on an NVIDIA H200, 2^15 give 85 % of the
 rate of 2^17."""
 F64_INVOCATIONS = 132 * 12 * 32 * 2
 """The same with f64 limbs. Each of the 132 multiprocessors of an NVIDIA H200 runs 12 subgroups at a
 time, so these are two rounds: 4.64 G mixed additions a second, where 2^17 gave 4.10."""
-GROUPED_ENTRIES = 1 << 18
-"""Below this number of entries, groups of invocations accumulate."""
 LEAST_LENGTH, LEAST_GROUP_LENGTH = 32, 8
 """Entries that an invocation or a group adds at least. Fewer take less time, but each invocation
 makes two partial sums, which are added too."""
 COMBINED_LENGTH = 16
 """Partial sums that an invocation adds."""
-SHIFTED_TABLES, SHIFTED_LANES = 2, 1 << 14
-"""Tables of multiples that a sum of few points makes, and the lanes that compute them at most: one
-subgroup for each of the 528 schedulers of an NVIDIA H200, which take no longer than one subgroup
-alone."""
 MIN_BLOCK_LENGTH, MAX_BLOCK_LENGTH = 2, 4
 """Partial sums of a block, whose short runs a group adds (glsl/curves/sum_runs.comp): the fewest,
 and those where there are more partial sums than groups that fill a device. Blocks of 1, 2, 4 and 8
 took an NVIDIA H200 in us, with 0.3 ms of the host (BLS12-381 G1): 412, 378, 411 and 454 at 2^10
 points, 614, 496, 547 and 611 at 2^12, 734, 540, 578 and 705 at 2^16, 1,495, 1,041, 974 and 1,003 at
 2^18."""
-TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
-"""Memory of the tables of fixed points, unless the caller says otherwise."""
 WORD = np.dtype(np.uint32)
-MAX_WINDOW_BITS = 22
-
-
-@dataclass(frozen=True, slots=True)
-class MsmPlan:
-    """How a multi-scalar multiplication is split."""
-
-    points: int
-    batch: int
-    scalar_bits: int
-    window_bits: int
-    tables: int = 1
-    """Tables of multiples of the points: windows that use different tables share their buckets."""
-    shares_points: bool = True
-    """Whether all sums of the batch have the same points; otherwise each has points of its own."""
-    point_sets: int | None = None
-    """Sets of points, if neither is so: sum b has set b // sums_per_set % point_sets."""
-    sums_per_set: int = 1
-    glv: Glv | None = None
-    """How scalars are split into halves, whose bits are `scalar_bits`; None if they are not."""
-
-    @property
-    def terms(self) -> int:
-        """Points of a sum and their images."""
-        return self.points if self.glv is None else 2 * self.points
-
-    @property
-    def table_windows(self) -> int:
-        """Windows that use one table, and so the windows that have buckets."""
-        return -(-self.windows // self.tables)
-
-    @property
-    def windows(self) -> int:
-        """Windows of a scalar; the topmost has room for the carry of the signed digits."""
-        return -(-(self.scalar_bits + 1) // self.window_bits)
-
-    @property
-    def buckets(self) -> int:
-        """Buckets of a window."""
-        return 1 << (self.window_bits - 1)
-
-    @property
-    def key_bits(self) -> int:
-        """Bits of the key of an entry: the number of its bucket, or as many ones."""
-        return self.all_buckets.bit_length()
-
-    @property
-    def all_buckets(self) -> int:
-        """Buckets of the whole batch."""
-        return self.batch * self.table_windows * self.buckets
-
-    @property
-    def entries(self) -> int:
-        """Signed digits of all scalars."""
-        return self.batch * self.windows * self.terms
-
-    def estimate_cost(self, addition_cost: float) -> float:
-        """The time of all additions, in mixed additions, if those of buckets take so many."""
-        return self.entries + self.all_buckets * ADDITIONS_PER_BUCKET * addition_cost
-
-    def __str__(self) -> str:
-        tables = f" and {self.tables} tables of multiples" if self.tables > 1 else ""
-        batch = f"{self.batch:,} x " if self.batch > 1 else ""
-        images = "" if self.glv is None else " and their images"
-        return (
-            f"{batch}{self.points:,} points{images} in {self.windows} windows of "
-            f"{self.window_bits} bits{tables}: {self.entries:,} mixed additions to "
-            f"{self.all_buckets:,} buckets"
-        )
-
-
-@functools.lru_cache(maxsize=256)
-def plan_msm(
-    points: int,
-    batch: int,
-    scalar_bits: int,
-    glv: Glv | None = None,
-    *,
-    shares_points: bool = True,
-    tables: int = 1,
-) -> MsmPlan:
-    """Choose the window. With `glv`, scalars longer than halves are split into halves."""
-    if glv is not None and scalar_bits <= glv.scalar_bits:
-        glv = None
-    bits = scalar_bits if glv is None else glv.scalar_bits
-    return choose_window(MsmPlan(points, batch, bits, 2, tables, shares_points, glv=glv))
-
-
-def choose_tables(curve: CurveKey, points: int, batch: int, info: DeviceInfo) -> int:
-    """The tables of multiples that a call makes of the points that all its sums share.
-
-    Half of the doublings then come before the additions. They need no scalars: the device computes
-    them while the host prepares the scalars. Only groups of invocations add such points, which have
-    denominators."""
-    lanes = count_lanes(curve, info)
-    if lanes == 1 or points * lanes > SHIFTED_LANES:
-        return 1
-    plan = plan_msm(points, batch, curve.order.bit_length(), tables=SHIFTED_TABLES)
-    return SHIFTED_TABLES if plan.entries < GROUPED_ENTRIES else 1
-
-
-def choose_window(plan: MsmPlan) -> MsmPlan:
-    """The same plan with the window that takes the least time."""
-    least = 2 if plan.glv is None else LEAST_WINDOW_BITS
-    most = min(MAX_WINDOW_BITS, plan.scalar_bits + 1)
-
-    def estimate(plan: MsmPlan) -> float:
-        if plan.tables > 1:  # few points: doublings one after the other take most of the time
-            doublings = plan.tables * plan.table_windows * plan.window_bits
-            return plan.estimate_cost(1) + doublings * DOUBLING_COST
-        return plan.estimate_cost(ADDITION_COST if plan.entries >= GROUPED_ENTRIES else 1)
-
-    plans = (dataclasses.replace(plan, window_bits=bits) for bits in range(least, most + 1))
-    return min(plans, key=estimate)
-
-
-def plan_tables(
-    curve: CurveKey, points: int, info: DeviceInfo, window: int | None, memory: int | None
-) -> MsmPlan:
-    """Choose the windows and the tables of multiples of fixed points, within `memory` bytes."""
-    for name, value in (("window", window), ("memory", memory)):
-        if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__")):
-            raise ArgumentTypeError(f"precompute: {name} is {value!r}; it must be a whole number")
-    bits = curve.order.bit_length()
-    if window is not None and not 2 <= window <= min(MAX_WINDOW_BITS, bits + 1):
-        raise ArgumentTypeError(
-            f"window={window}: a window has 2 to {min(MAX_WINDOW_BITS, bits + 1)} bits"
-        )
-    default = TABLE_BYTES_ON_CPU if info.kind == "cpu" else TABLE_BYTES
-    budget = default if memory is None else memory
-    nbytes = 2 * curve.degree * curve.prime.element_bytes * points
-    if budget < nbytes:
-        raise ArgumentTypeError(
-            f"memory={budget:,}: one table of {points:,} points takes {nbytes:,} bytes"
-        )
-    plans = []
-    for width in range(2, min(MAX_WINDOW_BITS, bits + 1) + 1) if window is None else [window]:
-        plan = MsmPlan(points, 1, bits, width)
-        tables = min(budget // nbytes, plan.windows)
-        rows = -(-plan.windows // tables)
-        plans.append(dataclasses.replace(plan, tables=-(-plan.windows // rows)))
-    return min(plans, key=lambda plan: plan.estimate_cost(ADDITION_COST))
 
 
 def make_tables(
@@ -282,16 +123,6 @@ def choose_block_length(places: int, lanes: int) -> int:
     return min(max(places * lanes // INVOCATIONS, MIN_BLOCK_LENGTH), MAX_BLOCK_LENGTH)
 
 
-def choose_f64_limbs(device: ArrayDevice, curve: CurveKey) -> LimbLayout | None:
-    """The f64 limbs with which single invocations accumulate, or None for integer limbs.
-
-    Only curves with such limbs ask the device: `ArrayDevice.f64_limbs` runs a benchmark at its
-    first use.
-    """
-    limbs = f64_curve_limbs(curve)
-    return limbs if limbs is not None and device.f64_limbs else None
-
-
 class Msm:
     """One multi-scalar multiplication on a device: its stages, each of several dispatches."""
 
@@ -317,9 +148,9 @@ class Msm:
         """Submit everything; the sums of the batch go to `result`. `is_converted` says that the
         points are those that `convert` returns."""
         sorted_entries = self.sort(*self.split_scalars(scalars, *self.make_entries()))
-        sums = self.make_sums()
+        rounds, sums = self.find_pairs(*sorted_entries), self.make_sums()
         converted = points if is_converted else self.convert(points)
-        self.accumulate(*sorted_entries, converted, sums)
+        self.accumulate(*sorted_entries, converted, rounds, sums)
         self.combine(sums)
         self.finish(sums.buckets, result)
 
@@ -390,6 +221,15 @@ class Msm:
                 rows, key_bits = windows, plan.window_bits
         return sort_pairs(self._device, keys, entries, key_bits, rows)
 
+    def find_pairs(self, keys: DeviceArray, entries: DeviceArray) -> AffineRounds | None:
+        """The pairs that the rounds of affine additions add; None if the plan has no rounds."""
+        plan = self._plan
+        if not plan.rounds:
+            return None
+        made = AffineRounds(self._device, self._curve, plan.entries, plan.all_buckets, plan.rounds)
+        made.find_pairs(keys, entries)
+        return made
+
     def _make_points(self, count: int) -> DeviceArray:
         return self._device.empty((count, point_limbs(self._curve)), WORD)
 
@@ -407,23 +247,31 @@ class Msm:
         if f64_limbs is not None:
             wanted = F64_INVOCATIONS
         least = LEAST_GROUP_LENGTH if grouped else LEAST_LENGTH
-        length = max(-(-plan.entries // wanted), least)
-        count = -(-plan.entries // length)
+        length = max(-(-plan.accumulated // wanted), least)
+        count = -(-plan.accumulated // length)
         buckets = self.make_buckets() if buckets is None else buckets
         device.assign(buckets, np.uint32(0))
         partial_keys, partials = device.empty((2 * count,), WORD), self._make_points(2 * count)
         return Sums(buckets, partial_keys, partials, count, length, grouped, f64_limbs)
 
     def accumulate(
-        self, keys: DeviceArray, entries: DeviceArray, points: DeviceArray, sums: Sums
+        self,
+        keys: DeviceArray,
+        entries: DeviceArray,
+        points: DeviceArray,
+        rounds: AffineRounds | None,
+        sums: Sums,
     ) -> None:
-        """Add the points of all entries."""
+        """Add the points of all entries: in the rounds, then those that are left."""
+        if rounds is not None:
+            keys, points = rounds.keys, rounds.add(points)
         limbs, constants = sums.f64_limbs, self._constants
         if limbs is not None:
             constants = get_f64_constants(self._device, self._curve, limbs)
         written = sums.buckets, sums.partial_keys, sums.partials
         arrays = keys, entries, points, constants, *written
-        push = self._plan.entries, sums.length, count_coordinates(self._curve, points)
+        coordinates = count_coordinates(self._curve, points)
+        push = len(keys), sums.length, coordinates, int(rounds is None)
         count, grouped = sums.invocations, sums.grouped
         self._add("accumulate", arrays, count, push, grouped=grouped, f64_limbs=limbs)
         self.submit()

@@ -21,7 +21,16 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Step
 from gpu_executor.kernels.curves import point_limbs
-from gpu_executor.ops.msm import Msm, MsmPlan, choose_tables, choose_window, plan_msm
+from gpu_executor.ops.affine_rounds import LEAST_ROUND_PAIRS
+from gpu_executor.ops.msm import Msm
+from gpu_executor.ops.msm_plan import (
+    MsmPlan,
+    choose_tables,
+    choose_window,
+    has_rounds,
+    plan_msm,
+    with_rounds,
+)
 from gpu_executor.ops.points import AFFINE, get_constants, make_points
 from gpu_executor.ops.recorded_msm import SlicedMsm
 from gpu_executor.plan import round_up_to_class
@@ -140,7 +149,10 @@ def plan_whole(
     # A replay of a graph prepares no scalars while the device makes tables.
     makes_tables = shares_points and not device.is_recording
     tables = choose_tables(curve, points, batch, device.info) if makes_tables else 1
-    return plan_msm(points, batch, scalar_bits, glv, shares_points=shares_points, tables=tables)
+    whole = plan_msm(points, batch, scalar_bits, glv, shares_points=shares_points, tables=tables)
+    if whole.entries >= LEAST_ROUND_PAIRS and has_rounds(device, curve):
+        whole = with_rounds(whole)
+    return whole
 
 
 def plan_parts(
@@ -158,28 +170,9 @@ def plan_parts(
     `whole` is the plan of the call in one part. `copies_points` and `copies_scalars` say that they
     are copied from the host, `has_table` that the points are a table, whose window is fixed.
     """
-    part, reasons = whole, list[str]()
-    most = MAX_ENTRIES_ON_CPU if info.kind == "cpu" else MAX_ENTRIES
-    together = max(most // (whole.windows * whole.terms), 1)
-    if together < whole.batch:
-        part = dataclasses.replace(part, batch=together)
-        reasons.append(f"sums: {together:,} at once: at most {most:,} digits are sorted at once")
-    while True:
-        nbytes, largest = measure_memory(
-            curve, part, info, copies_points=copies_points, has_table=has_table
-        )
-        limit = _find_limit(part, info, nbytes, largest, free_memory, copies_points=copies_points)
-        if limit is None or (part.batch == 1 and part.points <= LEAST_POINTS):
-            break
-        if part.batch > 1:
-            part = dataclasses.replace(part, batch=-(-part.batch // 2))
-            reasons.append(f"sums: {part.batch:,} at once: for more, {limit}")
-        else:
-            count = -(-part.points // 2)
-            part = dataclasses.replace(part, points=count)
-            if not has_table:
-                part = choose_window(part)
-            reasons.append(f"parts: {count:,} points at most: for more, {limit}")
+    part, nbytes, reasons = _choose_part(
+        curve, whole, info, free_memory, copies_points=copies_points, has_table=has_table
+    )
     made = MsmParts(whole.points, whole.batch, part, info.name, nbytes, ())
     last = {reason.partition(":")[0]: reason for reason in reasons}
     if made.count == 1:
@@ -188,19 +181,24 @@ def plan_parts(
         last["in flight"] = f"in flight: {PARTS_IN_FLIGHT} parts; Ctrl-C ends a call between parts"
     first = None
     if made.count == 1 and copies_scalars and not copies_points and not has_table:
-        first = _plan_slices(curve, whole, info, free_memory)
+        first = _plan_slices(curve, part, info, free_memory)
     if first is not None:
-        nbytes, _ = measure_memory(curve, whole, info, copies_points=False, first_slice=first)
+        nbytes, _ = measure_memory(curve, part, info, copies_points=False, first_slice=first)
         last["slices"] = (
-            f"slices: 2, scalars of {whole.points - first:,} points are copied while {first:,} "
+            f"slices: 2, scalars of {part.points - first:,} points are copied while {first:,} "
             "points are added"
-            if first < whole.points
+            if first < part.points
             else "scalars: copied while the device converts the points"
         )
     if part.tables > 1 and not has_table:
         last["tables"] = (
             f"tables: {part.tables}, which the device makes of the points while the host prepares "
             "the scalars; the windows share them, and half of the doublings follow the additions"
+        )
+    if part.rounds:
+        last["rounds"] = (
+            f"rounds: {part.rounds} of affine additions, which leave at most "
+            f"{part.accumulated:,} mixed ones"
         )
     window = _explain_window(part, has_table=has_table)
     memory = f"memory: {nbytes:,} bytes, besides the arrays of the caller"
@@ -212,6 +210,54 @@ def plan_parts(
         records=_is_recorded(nbytes, free_memory),
         first_slice=first,
     )
+
+
+def _choose_part(
+    curve: CurveKey,
+    whole: MsmPlan,
+    info: DeviceInfo,
+    free_memory: int,
+    *,
+    copies_points: bool,
+    has_table: bool,
+) -> tuple[MsmPlan, int, list[str]]:
+    """The largest part within the limits, its bytes, and the reasons."""
+    part, reasons = whole, list[str]()
+    most = MAX_ENTRIES_ON_CPU if info.kind == "cpu" else MAX_ENTRIES
+    together = max(most // (whole.windows * whole.terms), 1)
+    if together < whole.batch:
+        part = dataclasses.replace(part, batch=together)
+        reasons.append(f"sums: {together:,} at once: at most {most:,} digits are sorted at once")
+
+    def measure(part: MsmPlan) -> tuple[int, str | None]:
+        """The bytes of a part, and the limit that it exceeds."""
+        nbytes, largest = measure_memory(
+            curve, part, info, copies_points=copies_points, has_table=has_table
+        )
+        limit = _find_limit(part, info, nbytes, largest, free_memory, copies_points=copies_points)
+        return nbytes, limit
+
+    while True:
+        part = with_rounds(part) if whole.rounds else part
+        nbytes, limit = measure(part)
+        if limit is not None and part.rounds:
+            plain = dataclasses.replace(part, rounds=0)
+            plain_bytes, plain_limit = measure(plain)
+            if plain_limit is None:
+                reasons.append(f"rounds: none of affine additions: with them, {limit}")
+                part, nbytes, limit = plain, plain_bytes, None
+        if limit is None or (part.batch == 1 and part.points <= LEAST_POINTS):
+            break
+        if part.batch > 1:
+            part = dataclasses.replace(part, batch=-(-part.batch // 2))
+            reasons.append(f"sums: {part.batch:,} at once: for more, {limit}")
+        else:
+            count = -(-part.points // 2)
+            part = dataclasses.replace(part, points=count)
+            if not has_table:
+                part = choose_window(part)
+            reasons.append(f"parts: {count:,} points at most: for more, {limit}")
+    return part, nbytes, reasons
 
 
 def starts_with_points(curve: CurveKey, points: int, info: DeviceInfo) -> bool:

@@ -19,8 +19,8 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.ops.elementwise import ElementData
-from gpu_executor.ops.msm import MsmPlan
 from gpu_executor.ops.msm_parts import PARTS_IN_FLIGHT, MsmParts, plan_parts, plan_whole
+from gpu_executor.ops.msm_plan import MsmPlan
 from gpu_executor.ops.points import (
     count_bits,
     get_columns,

@@ -12,7 +12,7 @@ import math
 from gpu_executor.device_array import DeviceArray
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice
-from gpu_executor.ops.msm import ADDITION_COST, MsmPlan
+from gpu_executor.ops.msm_plan import ADDITION_COST, MsmPlan
 from gpu_executor.ops.points import (
     get_shape,
     make_points,

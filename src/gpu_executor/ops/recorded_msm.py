@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import threading
 from collections.abc import Callable
@@ -12,7 +11,8 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayCopy, ArrayDevice, GraphRecording, Step
 from gpu_executor.kernels.curves import point_limbs
 from gpu_executor.ops.elementwise import ElementData
-from gpu_executor.ops.msm import WORD, Msm, MsmPlan
+from gpu_executor.ops.msm import WORD, Msm
+from gpu_executor.ops.msm_plan import MsmPlan, resize_plan
 from gpu_executor.ops.points import make_points
 from gpu_executor.primes.curve_key import CurveKey
 
@@ -99,7 +99,7 @@ class SlicedMsm:
         buckets = device.empty((len(self._slices) * count, point_limbs(curve)), WORD)
         self._additions = []
         for number, each in enumerate(self._slices):
-            part = dataclasses.replace(plan, points=each.stop - each.start)
+            part = resize_plan(plan, each.stop - each.start)
             own = buckets[number * count : (number + 1) * count]
             self._additions.append(_RecordedAdditions(device, Msm(device, curve, part), own))
         with _Recorder(device) as self._commands:
@@ -127,6 +127,7 @@ class _RecordedAdditions:
         self._msm, self._entries = msm, msm.make_entries()
         with _Recorder(device) as self._sort:
             self._sorted = msm.sort(*self._entries)
+            self._rounds = msm.find_pairs(*self._sorted)
             self._sums = msm.make_sums(buckets)
 
     def run(self, points: DeviceArray, load: Callable[[], DeviceArray]) -> None:
@@ -134,7 +135,7 @@ class _RecordedAdditions:
         converted = self._msm.convert(points)
         self._msm.split_scalars(load(), *self._entries)
         self._sort.replay()
-        self._msm.accumulate(*self._sorted, converted, self._sums)
+        self._msm.accumulate(*self._sorted, converted, self._rounds, self._sums)
 
     def combine(self) -> None:
         """Submit the additions of partial sums."""

@@ -1,6 +1,6 @@
 // Adds points to buckets. The entries are sorted by bucket: `keys` has the bucket of each entry, or NO_KEY
 // behind those of a window, and `entries` the index of its point and, in the topmost bit, whether the
-// point is subtracted.
+// point is subtracted. Unless `indexed`, each entry is its own index, as behind affine rounds.
 //
 // Element t adds the entries from t * length on. It stores the sum of each run of equal keys. The
 // sum of a run inside its entries goes to its bucket. A run that continues from the entries before,
@@ -25,7 +25,9 @@ CONSTANTS(3)
 #include "point.glsl"
 #endif
 
-layout(push_constant) uniform Push { uint count; uint entry_count; uint length; uint coordinates; };
+layout(push_constant) uniform Push {
+    uint count; uint entry_count; uint length; uint coordinates; uint indexed;
+};
 layout(set = 0, binding = 0, std430) readonly buffer Keys { uint keys[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Entries { uint entries[]; };
 AFFINE_IN(2, points)
@@ -55,7 +57,7 @@ void main() {
         for (uint j = 0; j < length;) {
             uint i = first + j;
             bool enabled = i < end && key != NO_KEY;
-            uint entry = enabled ? entries[i] : 0, index = entry & ~NEGATIVE;
+            uint entry = !enabled ? 0 : indexed != 0 ? entries[i] : i, index = entry & ~NEGATIVE;
             bool negative = (entry & NEGATIVE) != 0;
 #ifdef GROUPED
             bool infinity = load_points(PQ enabled, coordinates, index, negative);

@@ -75,7 +75,7 @@ void n_negate(NUMBER x, out NUMBER z) {
 // The constants of a curve, as numbers in limbs; `kernels/curves.py` writes them in this order.
 const uint ONE = 0, TO_LIMB_FORM = 1, TO_WORD_FORM = 2, COEFFICIENT_A = 3;
 const uint COEFFICIENT_B = COEFFICIENT_A + DEGREE;
-const uint IMAGE_TO_LIMB_FORM = COEFFICIENT_B + DEGREE;
+const uint IMAGE_TO_LIMB_FORM = COEFFICIENT_B + DEGREE, FACTOR_CUBED = IMAGE_TO_LIMB_FORM + 1;
 
 #ifdef F64_LIMBS
 #define LIMB_WORDS uvec2

@@ -1,0 +1,218 @@
+"""How a multi-scalar multiplication on a device is split: its windows, its tables, its rounds.
+
+`MsmPlan` says it, and `plan_msm` and `plan_tables` choose it. `ops/msm.py` has the stages, and
+`ops/msm_parts.py` divides plans that exceed a device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+
+from gpu_executor.device_info import DeviceInfo
+from gpu_executor.dispatch import ArrayDevice
+from gpu_executor.errors import ArgumentTypeError
+from gpu_executor.kernels.curves import count_lanes, f64_curve_limbs
+from gpu_executor.ops.affine_rounds import choose_rounds, count_sums
+from gpu_executor.primes.curve_key import CurveKey
+from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
+from gpu_executor.primes.prime import LimbLayout
+
+ADDITIONS_PER_BUCKET = 2
+"""In the reduction of the buckets, all levels together."""
+ADDITION_COST = 3.4
+"""The time of such an addition, in mixed additions by single invocations: on an NVIDIA H200 0.6 G/s
+instead of 2.0 (BLS12-381 G1), 1.0 instead of 4.4 (BN254 G1). Groups of invocations take equally
+long for both."""
+DOUBLING_COST = 2900
+"""The time of a doubling that all others wait for, in additions by groups that fill the device: 4.9
+us on an NVIDIA H200. So 2^10 points of BLS12-381 G1 are added in windows of 8 bits: 1.08 ms, of 10
+bits 1.14 ms."""
+GROUPED_ENTRIES = 1 << 18
+"""Below this number of entries, groups of invocations accumulate."""
+SHIFTED_TABLES, SHIFTED_LANES = 2, 1 << 14
+"""Tables of multiples that a sum of few points makes, and the lanes that compute them at most: one
+subgroup for each of the 528 schedulers of an NVIDIA H200, which take no longer than one subgroup
+alone."""
+TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
+"""Memory of the tables of fixed points, unless the caller says otherwise."""
+MAX_WINDOW_BITS = 22
+
+
+@dataclass(frozen=True, slots=True)
+class MsmPlan:
+    """How a multi-scalar multiplication is split."""
+
+    points: int
+    batch: int
+    scalar_bits: int
+    window_bits: int
+    tables: int = 1
+    """Tables of multiples of the points: windows that use different tables share their buckets."""
+    shares_points: bool = True
+    """Whether all sums of the batch have the same points; otherwise each has points of its own."""
+    point_sets: int | None = None
+    """Sets of points, if neither is so: sum b has set b // sums_per_set % point_sets."""
+    sums_per_set: int = 1
+    glv: Glv | None = None
+    """How scalars are split into halves, whose bits are `scalar_bits`; None if they are not."""
+    rounds: int = 0
+    """Rounds of affine additions ahead of the accumulation."""
+
+    @property
+    def terms(self) -> int:
+        """Points of a sum and their images."""
+        return self.points if self.glv is None else 2 * self.points
+
+    @property
+    def table_windows(self) -> int:
+        """Windows that use one table, and so the windows that have buckets."""
+        return -(-self.windows // self.tables)
+
+    @property
+    def windows(self) -> int:
+        """Windows of a scalar; the topmost has room for the carry of the signed digits."""
+        return -(-(self.scalar_bits + 1) // self.window_bits)
+
+    @property
+    def buckets(self) -> int:
+        """Buckets of a window."""
+        return 1 << (self.window_bits - 1)
+
+    @property
+    def key_bits(self) -> int:
+        """Bits of the key of an entry: the number of its bucket, or as many ones."""
+        return self.all_buckets.bit_length()
+
+    @property
+    def all_buckets(self) -> int:
+        """Buckets of the whole batch."""
+        return self.batch * self.table_windows * self.buckets
+
+    @property
+    def entries(self) -> int:
+        """Signed digits of all scalars."""
+        return self.batch * self.windows * self.terms
+
+    @property
+    def accumulated(self) -> int:
+        """Points that are left to accumulate after the rounds, at most."""
+        return count_sums(self.entries, self.all_buckets, self.rounds)
+
+    def estimate_cost(self, addition_cost: float) -> float:
+        """The time of all additions, in mixed additions, if those of buckets take so many."""
+        return self.entries + self.all_buckets * ADDITIONS_PER_BUCKET * addition_cost
+
+    def __str__(self) -> str:
+        tables = f" and {self.tables} tables of multiples" if self.tables > 1 else ""
+        batch = f"{self.batch:,} x " if self.batch > 1 else ""
+        images = "" if self.glv is None else " and their images"
+        rounds = f", {self.rounds} rounds of affine ones first" if self.rounds else ""
+        return (
+            f"{batch}{self.points:,} points{images} in {self.windows} windows of "
+            f"{self.window_bits} bits{tables}: {self.entries:,} mixed additions to "
+            f"{self.all_buckets:,} buckets{rounds}"
+        )
+
+
+@functools.lru_cache(maxsize=256)
+def plan_msm(
+    points: int,
+    batch: int,
+    scalar_bits: int,
+    glv: Glv | None = None,
+    *,
+    shares_points: bool = True,
+    tables: int = 1,
+) -> MsmPlan:
+    """Choose the window. With `glv`, scalars longer than halves are split into halves."""
+    if glv is not None and scalar_bits <= glv.scalar_bits:
+        glv = None
+    bits = scalar_bits if glv is None else glv.scalar_bits
+    return choose_window(MsmPlan(points, batch, bits, 2, tables, shares_points, glv=glv))
+
+
+def choose_tables(curve: CurveKey, points: int, batch: int, info: DeviceInfo) -> int:
+    """The tables of multiples that a call makes of the points that all its sums share.
+
+    Half of the doublings then come before the additions. They need no scalars: the device computes
+    them while the host prepares the scalars. Only groups of invocations add such points, which have
+    denominators."""
+    lanes = count_lanes(curve, info)
+    if lanes == 1 or points * lanes > SHIFTED_LANES:
+        return 1
+    plan = plan_msm(points, batch, curve.order.bit_length(), tables=SHIFTED_TABLES)
+    return SHIFTED_TABLES if plan.entries < GROUPED_ENTRIES else 1
+
+
+def has_rounds(device: ArrayDevice, curve: CurveKey) -> bool:
+    """Whether rounds of affine additions gain time: on integer limbs, on a GPU. With f64 limbs the
+    accumulation of BN254 G1 is as fast without (docs/experiments.md)."""
+    if curve.degree > 1 or count_lanes(curve, device.info) == 1:
+        return False
+    return choose_f64_limbs(device, curve) is None
+
+
+def resize_plan(plan: MsmPlan, points: int) -> MsmPlan:
+    """The same plan for a number of points, with the rounds for it if the plan has any."""
+    made = dataclasses.replace(plan, points=points)
+    return with_rounds(made) if plan.rounds else made
+
+
+def with_rounds(plan: MsmPlan) -> MsmPlan:
+    """The same plan with the rounds of affine additions that gain time."""
+    return dataclasses.replace(plan, rounds=choose_rounds(plan.entries, plan.all_buckets))
+
+
+def choose_window(plan: MsmPlan) -> MsmPlan:
+    """The same plan with the window that takes the least time."""
+    least = 2 if plan.glv is None else LEAST_WINDOW_BITS
+    most = min(MAX_WINDOW_BITS, plan.scalar_bits + 1)
+
+    def estimate(plan: MsmPlan) -> float:
+        if plan.tables > 1:  # few points: doublings one after the other take most of the time
+            doublings = plan.tables * plan.table_windows * plan.window_bits
+            return plan.estimate_cost(1) + doublings * DOUBLING_COST
+        return plan.estimate_cost(ADDITION_COST if plan.entries >= GROUPED_ENTRIES else 1)
+
+    plans = (dataclasses.replace(plan, window_bits=bits) for bits in range(least, most + 1))
+    return min(plans, key=estimate)
+
+
+def plan_tables(
+    curve: CurveKey, points: int, info: DeviceInfo, window: int | None, memory: int | None
+) -> MsmPlan:
+    """Choose the windows and the tables of multiples of fixed points, within `memory` bytes."""
+    for name, value in (("window", window), ("memory", memory)):
+        if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__")):
+            raise ArgumentTypeError(f"precompute: {name} is {value!r}; it must be a whole number")
+    bits = curve.order.bit_length()
+    if window is not None and not 2 <= window <= min(MAX_WINDOW_BITS, bits + 1):
+        raise ArgumentTypeError(
+            f"window={window}: a window has 2 to {min(MAX_WINDOW_BITS, bits + 1)} bits"
+        )
+    default = TABLE_BYTES_ON_CPU if info.kind == "cpu" else TABLE_BYTES
+    budget = default if memory is None else memory
+    nbytes = 2 * curve.degree * curve.prime.element_bytes * points
+    if budget < nbytes:
+        raise ArgumentTypeError(
+            f"memory={budget:,}: one table of {points:,} points takes {nbytes:,} bytes"
+        )
+    plans = []
+    for width in range(2, min(MAX_WINDOW_BITS, bits + 1) + 1) if window is None else [window]:
+        plan = MsmPlan(points, 1, bits, width)
+        tables = min(budget // nbytes, plan.windows)
+        rows = -(-plan.windows // tables)
+        plans.append(dataclasses.replace(plan, tables=-(-plan.windows // rows)))
+    return min(plans, key=lambda plan: plan.estimate_cost(ADDITION_COST))
+
+
+def choose_f64_limbs(device: ArrayDevice, curve: CurveKey) -> LimbLayout | None:
+    """The f64 limbs with which single invocations accumulate, or None for integer limbs.
+
+    Only curves with such limbs ask the device: `ArrayDevice.f64_limbs` runs a benchmark at its
+    first use.
+    """
+    limbs = f64_curve_limbs(curve)
+    return limbs if limbs is not None and device.f64_limbs else None
