@@ -150,9 +150,9 @@ def test_msm_in_rounds(
     for module in (affine_rounds, msm_parts):
         monkeypatch.setattr(module, "LEAST_ROUND_PAIRS", 64)
     monkeypatch.setattr(msm_parts, "has_rounds", lambda *_: True)
+    monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: 1)  # as for many points
     if slices:
         monkeypatch.setattr(msm_parts, "choose_first_slice", lambda *_: 256)
-        monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: 1)
     curve, draw, count = SMALL[4], np.random.default_rng(7), 700 + slices
     points = list_points(curve)
     chosen = [points[at] for at in draw.integers(0, len(points), count)]
@@ -184,6 +184,11 @@ def test_slices_have_rounds_of_their_own() -> None:
     assert whole.rounds == 4
     assert resize_plan(whole, 1 << 20).rounds == 2
     assert resize_plan(plan_msm(1 << 22, 1, 255), 1 << 20).rounds == 0
+
+
+def test_tables_of_a_call_have_no_rounds() -> None:
+    """Their points have denominators."""
+    assert with_rounds(plan_msm(1 << 22, 1, 255, tables=2)).rounds == 0
 
 
 def test_devices_that_gain_from_rounds(

@@ -107,14 +107,18 @@ class AffineRounds:
         """Submit all rounds; returns the sums of the last one, whose keys are `keys`."""
         constants = get_constants(self._device, self._curve)
         steps: list[Step] = []
+        words = self._curve.prime.element_bytes // 4
+        chunks = 2 * (words // 4 if words % 4 == 0 else words)  # of a point
+        by_point = layout = chunks, 1
         for number, (sums, count) in enumerate(zip(self._sums, self._invocations, strict=True)):
+            target = (1, len(sums)) if number + 1 < len(self._sums) else by_point
             arrays = self._pairs, points, constants, self._offsets, sums, self._products
-            push = number * self._runs, self._runs
+            push = number * self._runs, self._runs, *layout, *target
             steps.append(
                 make_dispatch(
                     self._device, self._curve, "add_pairs", arrays, count, push, grouped=False
                 )
             )
-            points = sums
+            points, layout = sums, target
         self._device.submit(steps)
         return points

@@ -161,7 +161,10 @@ def resize_plan(plan: MsmPlan, points: int) -> MsmPlan:
 
 
 def with_rounds(plan: MsmPlan) -> MsmPlan:
-    """The same plan with the rounds of affine additions that gain time."""
+    """The same plan with the rounds of affine additions that gain time: none for the tables that a
+    call makes, whose points have denominators."""
+    if plan.tables > 1:
+        return plan
     return dataclasses.replace(plan, rounds=choose_rounds(plan.entries, plan.all_buckets))
 
 

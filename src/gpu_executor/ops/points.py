@@ -444,10 +444,15 @@ def to_affine(curve: CurveKey, p: DeviceArray) -> DeviceArray:
 
 def is_infinity(curve: CurveKey, p: DeviceArray) -> Booleans:
     """Whether the points are the point at infinity, on the host."""
-    zero = _get_element(curve, p.storage.device, (0,) * curve.degree)
+    device: ArrayDevice = p.storage.device
+    zero = _get_element(curve, device, (0,) * curve.degree)
     if count_coordinates(curve, p) == XYZZ:
         return _compare(curve, _get_coordinate(curve, p, ZZZ), zero)
-    return np.asarray(_compare(curve, p, zero).all(axis=-1))
+    if p.nbytes <= device.info.limits.max_storage_buffer_range:
+        return np.asarray(_compare(curve, p, zero).all(axis=-1))
+    # One coordinate of all points fits a binding where both do not.
+    x, y = (_compare(curve, _get_coordinate(curve, p, each), zero) for each in (X, Y))
+    return np.asarray(x & y)
 
 
 def equal(curve: CurveKey, p: DeviceArray, q: DeviceArray) -> Booleans:

@@ -16,11 +16,14 @@ CONSTANTS(2)
 #include "point.glsl"
 #include "inverse.glsl"
 
-layout(push_constant) uniform Push { uint count; uint offsets_at; uint runs; };
+layout(push_constant) uniform Push {
+    uint count; uint offsets_at; uint runs; uint point_step; uint chunk_step; uint sum_step;
+    uint sum_chunk_step;
+};
 layout(set = 0, binding = 0, std430) readonly restrict buffer Pairs { uvec2 pairs[]; };
-ELEMENTS_IN(1, points)
+WORDS_VIEWS(1, points, readonly)
 layout(set = 0, binding = 3, std430) readonly restrict buffer Offsets { uint offsets[]; };
-ELEMENTS_OUT(4, sums)
+WORDS_VIEWS(4, sums, writeonly)
 layout(set = 0, binding = 5, std430) restrict buffer Products { uint products[]; };
 
 const uint NONE = 0xFFFFFFFF, NEGATIVE = 0x80000000;
@@ -33,8 +36,23 @@ uvec2 pair_at(uint step) {
     return at < pair_count ? pairs[first_pair + at] : uvec2(NONE);
 }
 
+// Coordinates are loaded and stored in chunks of four words, or of one. Chunk k of point i is at
+// i * point_step + k * chunk_step: the chunks of a point are neighbours, or those of all points with
+// the same k. Between two rounds they are the latter, so that neighbouring invocations access
+// neighbouring chunks.
+const uint CHUNK = WORDS % 4 == 0 ? 4 : 1, CHUNKS = WORDS / CHUNK;
+
 void load_words(uint index, uint coordinate, out uint words[WORDS]) {
-    load_points(2 * (index & ~NEGATIVE) + coordinate, words);
+    uint first = (index & ~NEGATIVE) * point_step + coordinate * CHUNKS * chunk_step;
+    [[unroll]] for (uint k = 0; k < CHUNKS; ++k) {
+        uint at = first + k * chunk_step;
+        if (CHUNK == 4) {
+            uvec4 v = points_by4[at];
+            words[4 * k] = v.x; words[4 * k + 1] = v.y; words[4 * k + 2] = v.z; words[4 * k + 3] = v.w;
+        } else {
+            words[k] = points_by1[at];
+        }
+    }
 }
 
 // A coordinate as it is stored: below p.
@@ -84,10 +102,17 @@ void n_reduce(NUMBER x, out NUMBER z) {
     reduce_once(z, p, z);
 }
 
-void store_number(uint at, NUMBER x) {
-    uint words[WORDS];
+void store_number(uint index, uint coordinate, NUMBER x) {
+    uint words[WORDS], first = index * sum_step + coordinate * CHUNKS * sum_chunk_step;
     limbs_to_words(x, words);
-    store_sums(at, words);
+    [[unroll]] for (uint k = 0; k < CHUNKS; ++k) {
+        uint at = first + k * sum_chunk_step;
+        if (CHUNK == 4) {
+            sums_by4[at] = uvec4(words[4 * k], words[4 * k + 1], words[4 * k + 2], words[4 * k + 3]);
+        } else {
+            sums_by1[at] = words[k];
+        }
+    }
 }
 
 // Multiplies `running` by the denominators of all pairs. Returns whether every pair is added by
@@ -188,7 +213,7 @@ void main() {
             n_sub(z, y0, 1, z);                     // 3p
         }
         n_reduce(z, z);
-        store_number(2 * sum, x1);
-        store_number(2 * sum + 1, z);
+        store_number(sum, 0, x1);
+        store_number(sum, 1, z);
     }
 }
