@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from gpu_executor.errors import (
     PointError,
 )
 from gpu_executor.primes import words
+from tests.conftest import OpenGpu
 from tests.support.curves_under_test import (
     FILLS_LIMBS,
     FILLS_WORDS,
@@ -30,6 +32,7 @@ from tests.support.curves_under_test import (
     get_curve,
     list_points,
 )
+from tests.support.device_arrays import get_device_memory
 
 CURVE = SMALL[4]
 full = pytest.mark.parametrize("name", ["BLS12_381_G1", "BLS12_381_G2"])
@@ -366,3 +369,19 @@ def test_curves_without_kernels_are_refused_in_words(
     assert (points == gpu.to_device(host)).all()
     assert points.is_on_curve().all()
     assert points.affine() is points
+
+
+def test_points_larger_than_a_binding_are_checked(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One coordinate of all points fits, as of 2^26 points of BN254 G1 on most GPUs."""
+    gpu = fresh_gpu()
+    points = encode_points(CURVE, list_points(CURVE) * 8)
+    there = gpu.to_device(points)
+    assert isinstance(there.data, gx.DeviceArray)
+    most, memory = there.data.nbytes - 4, get_device_memory(gpu)
+    limits = dataclasses.replace(gpu.device.limits, max_storage_buffer_range=most)
+    monkeypatch.setattr(memory, "info", dataclasses.replace(gpu.device, limits=limits))
+    monkeypatch.setattr(memory._binder, "_max_binding_bytes", most)
+    assert there.is_infinity().tolist() == points.is_infinity().tolist()
+    assert there.is_on_curve().all()

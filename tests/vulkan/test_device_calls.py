@@ -259,6 +259,28 @@ def test_large_calls_are_cut_where_the_device_must(
         gpu.run(FQ_ADD, gpu.to_device(bad), good).numpy()
 
 
+def test_views_larger_than_a_binding_are_copied_in_parts(
+    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = fresh_gpu()
+    monkeypatch.setattr(gpu._session.device_memory._binder, "_max_binding_bytes", 4096)
+    a = draw_words(5, 3 * 1000 * 4).reshape(3, 1000, 4)
+    there = gpu.to_device(a)
+    for index in (
+        np.s_[:, :, 1],
+        np.s_[::-1, ::-3, ::2],
+        np.s_[1, ::7],
+        np.s_[:, 0, 3:],
+        np.s_[..., ::-1],
+    ):
+        np.testing.assert_array_equal(there[index].copy().numpy(), a[index])
+    target = gpu.to_device(np.zeros_like(a))
+    target[::-1, ::2, 1:] = there[:, 500:, :3]
+    expected = np.zeros_like(a)
+    expected[::-1, ::2, 1:] = a[:, 500:, :3]
+    np.testing.assert_array_equal(target.numpy(), expected)
+
+
 def test_explain_describes_calls_on_device_arrays(gpu: Gpu) -> None:
     plan = gpu.explain(ADD_U32, gpu.to_device(X), Y)
     assert plan.path == "device-resident" and "device-resident" in str(plan)

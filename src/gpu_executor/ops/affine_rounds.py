@@ -29,18 +29,18 @@ from gpu_executor.ops.points import AFFINE, get_constants, make_dispatch, make_p
 from gpu_executor.ops.sort import exclusive_scan
 from gpu_executor.primes.curve_key import CurveKey
 
-INVOCATIONS = 132 * 12 * 32 * 2
-"""Invocations of a round at most. Each of the 132 multiprocessors of an NVIDIA H200 runs 12
-subgroups at a time, so these are two turns: 2.36 G additions a second in the first round of 2^22
-points of BLS12-381 G1, where 2^17 gave 2.21."""
+INVOCATIONS = 132 * 16 * 32 * 2
+"""Invocations of a round at most. Each of the 132 multiprocessors of an NVIDIA H200 runs 16
+subgroups at a time, so these are two turns: 2.48 G additions a second in the first round of 2^22
+points of BLS12-381 G1, where 1.5 turns give 2.44 and one turn 2.42."""
 LEAST_PAIRS = 32
 """Pairs of an invocation at least, which share an inverse: it takes as long as 45 products."""
 LEAST_ROUND_PAIRS = 1 << 22
 """Pairs of a round at least; the accumulation adds fewer points in less time. The additions of
 2^20 and 2^22 points of BLS12-381 G1 to buckets took an NVIDIA H200 in ms, by the number of rounds:
 
-    2^20    none 8.67, one 8.48, two 8.23, three 8.24, four 8.80
-    2^22    none 33.9, one 32.0, two 30.4, three 29.8, four 29.4, five 29.8
+    2^20    none 8.68, two 8.38, three 8.30, four 8.67
+    2^22    none 33.9, two 29.7, three 28.6, four 28.3, five 29.1
 """
 NO_KEY = np.uint32(0xFFFFFFFF)
 WORD = np.dtype(np.uint32)

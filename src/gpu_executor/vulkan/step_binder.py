@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -404,7 +404,10 @@ class StepBinder:
         if not source.nbytes:
             return
         if not (source.is_contiguous and target.is_contiguous):
-            self._bind_strided_copy(step, storages, bound)
+            # A binding begins at a multiple of the alignment, and has a multiple of four bytes.
+            most = self._max_binding_bytes - max(self._alignment, FILL_UNIT) - FILL_UNIT
+            for part in _split_wide_copy(step, most):
+                self._bind_strided_copy(part, storages, bound)
         elif self._copies_by_kernel(step, storages):
             units = source.nbytes // COPY_UNIT_BYTES
             bindings = _list_bindings(storages, (source, target))
@@ -455,12 +458,7 @@ class StepBinder:
                 low = first + _sum_steps(lengths, strides[number], negative=True)
                 high = first + _sum_steps(lengths, strides[number], negative=False) + unit
                 begin = low - low % max(self._alignment, unit)
-                nbytes = -(-(high - begin) // 4) * 4
-                if nbytes > self._max_binding_bytes:
-                    raise DeviceLacksError(
-                        f"a view extends over {nbytes:,} bytes; {self._info.name} binds "
-                        f"{self._max_binding_bytes:,} bytes at most"
-                    )
+                nbytes = -(-(high - begin) // FILL_UNIT) * FILL_UNIT
                 bindings += [storage.handle, begin, nbytes]
                 starts.append((first - begin) // unit)
             in_units = [stride // unit % WORD for each in strides for stride in each]
@@ -483,6 +481,25 @@ def _is_simple(signature: Signature) -> bool:
 def _make_copy_dispatch(kernel: Kernel, count: int, push: bytes, info: DeviceInfo) -> CallDispatch:
     groups = min(-(-count // STRIDED_COPY_WORK_GROUP), info.limits.max_work_group_count[0])
     return CallDispatch(kernel, STRIDED_COPY_WORK_GROUP, 1, push, (groups, 1, 1), 2)
+
+
+def _split_wide_copy(step: ArrayCopy, most: int) -> Iterator[ArrayCopy]:
+    """Parts of a copy of views, each of which extends over at most so many bytes: halves along the
+    longest axis."""
+    views = step.source, step.target
+    shape = step.source.shape
+    extents = [
+        [(n - 1) * abs(stride) for n, stride in zip(shape, each.strides, strict=True)]
+        for each in views
+    ]
+    if max(map(sum, extents)) + step.source.dtype.itemsize <= most:
+        yield step
+        return
+    axis = max(range(len(shape)), key=lambda each: max(extent[each] for extent in extents))
+    half = shape[axis] // 2
+    for part in (slice(0, half), slice(half, shape[axis])):
+        index = (*[slice(None)] * axis, part)
+        yield from _split_wide_copy(ArrayCopy(step.source[index], step.target[index]), most)
 
 
 def _merge_axes(step: ArrayCopy, unit: int) -> list[tuple[int, int, int]]:
