@@ -32,7 +32,8 @@ from tests.support.device_arrays import get_device_memory
 NO_KEY, NEGATIVE = 0xFFFFFFFF, 0x80000000
 SMALL_CURVES = [SMALL[0], SMALL[1], SMALL[4]]
 """With a generator of x = 0, with points of order 2, and with an a that is not 0."""
-LARGER = [OVER_MERSENNE31, FILLS_LIMBS, FILLS_WORDS, gx.curves.BN254_G1]
+LARGER = [OVER_MERSENNE31, FILLS_LIMBS, FILLS_WORDS, gx.curves.BN254_G1, gx.curves.SECP256K1]
+"""With limbs of 28, 29 and 30 bits, and primes that fill words or limbs."""
 
 
 @pytest.fixture(autouse=True)
