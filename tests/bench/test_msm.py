@@ -41,7 +41,7 @@ def test_a_curve_is_timed_by_size_stage_table_and_skew(gpu: gx.PersistentVulkanB
         "limb form", "digits", "sort", "accumulate", "combine", "reduce", "join",
     }  # fmt: skip
     assert times.products_per_second is not None
-    assert times.additions_bound == times.products_per_second / 10
+    assert {row.additions_bound for row in times.rows} == {times.products_per_second / 10}
     batch = msm.BATCH_ON_CPU[0] if gpu.device.kind == "cpu" else msm.BATCH[0]
     assert [(row.batch, row.log_points) for row in times.tables] == [(1, 0), (1, 3), (batch, 3)]
     assert all(min(row.ms, row.without_ms, row.precompute_ms) > 0 for row in times.tables)
@@ -114,6 +114,8 @@ def test_one_bucket_of_the_lowest_window_is_hot(gpu: gx.PersistentVulkanBackend)
 def test_additions_over_an_extension_take_three_times_the_products() -> None:
     assert msm.bound_additions(G1, 30e9) == 3e9
     assert msm.bound_additions(gx.curves.BLS12_381_G2, 30e9) == 1e9
+    assert msm.bound_additions(G1, 30e9, rounds=1) == 30e9 / 8
+    assert 4.7e9 < msm.bound_additions(G1, 30e9, rounds=4) < 5e9
 
 
 def test_targets_are_times_rates_and_ratios(gpu: gx.PersistentVulkanBackend) -> None:
@@ -121,8 +123,7 @@ def test_targets_are_times_rates_and_ratios(gpu: gx.PersistentVulkanBackend) -> 
     bn254 = CurveTimes(
         "BN254_G1",
         None,
-        None,
-        [MsmRow(22, "", 0.0, 17.0, 16.0, 15.0, 5.0e9, {})],
+        [MsmRow(22, "", 0.0, 17.0, 16.0, 15.0, 5.0e9, None, {})],
         [TableRow(1024, 12, 1, 16, 1, 1.0, 99.0, 99.0)],
         [SkewRow(16, "all equal", 9.0, 3.5)],
     )

@@ -289,7 +289,6 @@ def _make_msm(device: DeviceInfo) -> MsmMeasurement:
         CurveTimes(
             curve,
             2.6e10,
-            2.6e9,
             [
                 MsmRow(
                     log_points,
@@ -299,6 +298,7 @@ def _make_msm(device: DeviceInfo) -> MsmMeasurement:
                     0.8,
                     0.7,
                     _vary(2.1e9),
+                    2.6e9,
                     dict.fromkeys(MSM_STAGES, 1.5),
                 )
                 for log_points in (10, 12, 16, 20, 22)

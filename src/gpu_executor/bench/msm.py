@@ -5,10 +5,8 @@ The discrete logarithms of all points are known, so every result is checked befo
 
 The bound of the additions per second comes from the products per second that chains of products of
 the curve's prime reach in the same run. A mixed addition takes 8 products and 2 squares of
-coordinates, which count as 10 products. Over an extension of degree 2 a product of coordinates
-takes 3 products modulo the prime:
-
-    additions per second <= products per second / (10 * (1 at degree 1, 3 at degree 2))
+coordinates, which count as 10 products. An affine addition in a round takes 6. Over an extension of
+degree 2 a product of coordinates takes 3 products modulo the prime.
 """
 
 from __future__ import annotations
@@ -53,8 +51,8 @@ FEW_SUMS = 16
 1,024 sums take the host 11 ms."""
 WARM_UP_SECONDS = 0.3
 """An idle NVIDIA H200 runs at a fifth of its clock, and needs this long to raise it."""
-PRODUCTS_PER_ADDITION = 10
-"""Products and squares of coordinates in a mixed addition."""
+PRODUCTS_PER_ADDITION, PRODUCTS_PER_AFFINE_ADDITION = 10, 6
+"""Products and squares of coordinates in a mixed addition, and in an affine one in a round."""
 PRODUCTS_OF_COORDINATES = {1: 1, 2: 3}
 """Products modulo the prime in a product of coordinates, by degree."""
 AIMS = {
@@ -93,7 +91,10 @@ class MsmRow:
     resident_ms: float
     """The same from scalars on the device."""
     additions_per_second: float
-    """Mixed additions in the accumulation stage."""
+    """Additions in the accumulation stage, those in rounds among them."""
+    additions_bound: float | None
+    """The additions per second that the products per second of the curve allow; None if these are
+    not known."""
     stages_ms: dict[str, float]
     """The fastest of several runs of each stage, waited for by itself."""
 
@@ -131,8 +132,6 @@ class CurveTimes:
     curve: str
     products_per_second: float | None
     """In chains; None if no kernel chains products of the curve's prime."""
-    additions_bound: float | None
-    """The mixed additions per second that these products allow."""
     rows: list[MsmRow]
     tables: list[TableRow]
     skews: list[SkewRow]
@@ -248,9 +247,12 @@ def make_known_points(gpu: PersistentVulkanBackend, curve: Curve, log_count: int
     return KnownPoints(points, by_row, by_column)
 
 
-def bound_additions(curve: Curve, products_per_second: float) -> float:
-    """The mixed additions per second that so many products modulo the prime allow."""
-    return products_per_second / (PRODUCTS_PER_ADDITION * PRODUCTS_OF_COORDINATES[curve.key.degree])
+def bound_additions(curve: Curve, products_per_second: float, rounds: int = 0) -> float:
+    """The additions per second that so many products modulo the prime allow, where so many rounds
+    add pairs of affine points."""
+    mixed = 0.5**rounds
+    products = PRODUCTS_PER_ADDITION * mixed + PRODUCTS_PER_AFFINE_ADDITION * (1 - mixed)
+    return products_per_second / (products * PRODUCTS_OF_COORDINATES[curve.key.degree])
 
 
 class _CurveBenchmark:
@@ -267,19 +269,18 @@ class _CurveBenchmark:
         prime_field = field if isinstance(field, Field) else field.prime_field
         products = fields.measure_product_chains(gpu, prime_field, fields.choose_sizes(gpu.device))
         batch, log_points = BATCH_ON_CPU if self._on_cpu else BATCH
-        rows = [self._measure_size(each) for each in sizes]
+        rows = [self._measure_size(each, products) for each in sizes]
         tables = [self._measure_table(1, each) for each in sizes if each <= LARGEST_TABLE]
         tables.append(self._measure_table(batch, min(log_points, self._log_largest)))
         return CurveTimes(
             self._name,
             products,
-            None if products is None else bound_additions(self._curve, products),
             rows,
             tables,
             self._measure_skews(),
         )
 
-    def _measure_size(self, log_points: int) -> MsmRow:
+    def _measure_size(self, log_points: int, products: float | None) -> MsmRow:
         gpu, curve, count = self._gpu, self._curve, 1 << log_points
         points, scalars = self._known.points[:count], _draw_scalars(curve, count)
         begun = perf_counter()
@@ -302,8 +303,10 @@ class _CurveBenchmark:
                 taken.setdefault(stage, []).append(seconds * 1e3)
         stages: dict[str, float] = {name: Sampled.fastest(each) for name, each in taken.items()}
         rate = plan.entries / stages["accumulate"] * 1e3
+        bound = None if products is None else bound_additions(curve, products, plan.rounds)
         plain, mapped, on_device = map(_to_ms, times)
-        return MsmRow(log_points, str(plan), first_ms, plain, mapped, on_device, rate, stages)
+        milliseconds = first_ms, plain, mapped, on_device
+        return MsmRow(log_points, str(plan), *milliseconds, rate, bound, stages)
 
     def _measure_table(self, batch: int, log_points: int) -> TableRow:
         curve, count = self._curve, 1 << log_points

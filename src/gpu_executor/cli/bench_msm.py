@@ -25,11 +25,11 @@ SIZES_LEGEND = (
     "Points are on the device. ms: the median of calls from scalars in NumPy memory to an affine "
     "point on the host; mapped: the same from a NumPy array in mapped memory (gpu.asarray); "
     "resident: from scalars on the device. first: the first call, which compiles the pipelines "
-    "that no earlier call has used, or finds them in a cache on disk. M add/s: mixed additions "
-    "while points are added to buckets. bound: products per second, measured in chains, divided by "
-    "10 for the 8 products and 2 squares of an addition; by 30 over a field of degree 2, where a "
-    "product of coordinates takes 3 products. Every result was checked by the known logarithms of "
-    "the points.\n"
+    "that no earlier call has used, or finds them in a cache on disk. M add/s: additions of points "
+    "to buckets. bound: products per second, measured in chains, divided by 10 for the 8 products "
+    "and 2 squares of a mixed addition, or by 6 for an affine one in a round; by 30 over a field "
+    "of degree 2, where a product of coordinates takes 3 products. Every result was checked by the "
+    "known logarithms of the points.\n"
 )
 STAGES_LEGEND = (
     "The stages on the device, waited for one by one. The copy of the scalars to the device is not "
@@ -88,9 +88,8 @@ def _make_sizes_table(measured: Sequence[CurveTimes]) -> Table:
         *("curve", "points", "ms", "mapped", "resident", "first", "M add/s", "bound", "share"),
     )
     for times in measured:
-        bound = times.additions_bound
         for row in times.rows:
-            rate = row.additions_per_second
+            rate, bound = row.additions_per_second, row.additions_bound
             table.add_row(
                 times.curve,
                 f"2^{row.log_points}",
