@@ -98,6 +98,11 @@ class ArrayDevice(Protocol):
         """Whether products of large primes use f64 limbs, because they are faster here."""
 
     @property
+    def bytes_per_product(self) -> float:
+        """The bytes that kernels move in the time of a 255-bit product on integer limbs; 0 if it is
+        not known."""
+
+    @property
     def free_memory(self) -> int:
         """Bytes that new arrays may take, as far as this process knows."""
 

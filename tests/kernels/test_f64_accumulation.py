@@ -37,7 +37,8 @@ from gpu_executor.ops.msm_plan import choose_f64_limbs
 from gpu_executor.ops.msm_runs import msm
 from gpu_executor.ops.points import get_f64_constants, make_dispatch, to_limb_form
 from gpu_executor.primes.prime import Prime, is_prime
-from gpu_executor.vulkan.device_memory import F64_LIMB_FEATURES, DeviceMemory
+from gpu_executor.vulkan.device_memory import DeviceMemory
+from gpu_executor.vulkan.device_trials import F64_LIMB_FEATURES
 from tests.support.curves_under_test import FILLS_WORDS, NAMED_CURVES, SMALL, get_curve
 from tests.support.device_arrays import get_device_memory
 from tests.support.f64_emulation import compile_emulated

@@ -23,8 +23,9 @@ from gpu_executor.kernels.catalogue import mont_mul_chain_kernel
 from gpu_executor.kernels.elements import CONVERSIONS, OPERATIONS, PRODUCTS, element_kernel
 from gpu_executor.kernels.families import module_family
 from gpu_executor.primes import BABYBEAR, GOLDILOCKS, Prime, words
-from gpu_executor.vulkan import device_memory
-from gpu_executor.vulkan.device_memory import F64_LIMB_FEATURES, DeviceMemory, try_f64_limbs
+from gpu_executor.vulkan import device_trials
+from gpu_executor.vulkan.device_memory import DeviceMemory
+from gpu_executor.vulkan.device_trials import F64_LIMB_FEATURES, try_f64_limbs
 from tests.support.element_operations import (
     compute_expected,
     draw_elements,
@@ -210,17 +211,17 @@ class Trial:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, device: DeviceMemory) -> None:
         self.patch, self.device = monkeypatch, device
-        monkeypatch.setattr(device_memory, "F64_LIMB_FEATURES", frozenset())
-        monkeypatch.setattr(device_memory, "TRIAL_POINTS", 1 << 11)
+        monkeypatch.setattr(device_trials, "F64_LIMB_FEATURES", frozenset())
+        monkeypatch.setattr(device_trials, "TRIAL_POINTS", 1 << 11)
 
     def pays(self, with_integers: float, with_f64_limbs: float) -> bool:
-        times = iter([with_integers, with_f64_limbs] * device_memory.TRIAL_REPEATS)
+        times = iter([with_integers, with_f64_limbs] * device_trials.TRIAL_REPEATS)
 
         def seconds(devices: DeviceMemory, work: Any) -> float:
-            devices.submit([work])
+            devices.submit(work)
             return next(times)
 
-        self.patch.setattr(device_memory, "_time_dispatch", seconds)
+        self.patch.setattr(device_trials, "_time", seconds)
         return try_f64_limbs(self.device)
 
 
@@ -241,7 +242,7 @@ def test_a_device_with_wrong_results_does_not_use_f64_limbs(
         other = Prime("another", 2**255 - 19)
         return passes.scan_kernel(other if f64_limbs else prime, name)
 
-    monkeypatch.setattr(device_memory, "scan_kernel", wrong)
+    monkeypatch.setattr(device_trials, "scan_kernel", wrong)
     assert not trial.pays(2, 1)
 
 
@@ -261,5 +262,5 @@ def test_times_are_taken_on_an_idle_device(device: DeviceMemory) -> None:
     x = device.put(words.from_ints(FR, [5, 6, 7]))
     y = device.empty(x.shape, x.dtype)
     work = Dispatch(element_kernel(FR, "add"), (x, x, y), 3)
-    assert device_memory._time_dispatch(device, work) > 0
+    assert device_trials._time(device, [work]) > 0
     assert np.array_equal(y.numpy(), words.from_ints(FR, [10, 12, 14]))

@@ -11,11 +11,14 @@ import pytest
 
 import gpu_executor as gx
 from gpu_executor.curves import Curve
+from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.kernels.curves import curve_limbs
 from gpu_executor.ops import affine_rounds, msm_parts, msm_plan
 from gpu_executor.ops.affine_rounds import AffineRounds, choose_rounds, count_sums
 from gpu_executor.ops.msm_plan import has_rounds, plan_msm, resize_plan, with_rounds
 from gpu_executor.ops.points import to_limb_form
+from gpu_executor.vulkan import device_trials
+from gpu_executor.vulkan.device_trials import measure_bytes_per_product
 from tests.support.curves_under_test import (
     FILLS_LIMBS,
     FILLS_WORDS,
@@ -195,13 +198,47 @@ def test_tables_of_a_call_have_no_rounds() -> None:
 def test_devices_that_gain_from_rounds(
     gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that add with integer limbs in single invocations: not CPUs, and not those whose f64
-    limbs are as fast."""
+    """Those that add with integer limbs in single invocations, and whose memory is fast: not CPUs,
+    and not those whose f64 limbs are as fast."""
     device, curve = get_device_memory(gpu), gx.curves.BLS12_381_G1.key
     assert device.info.kind != "cpu" or not has_rounds(device, curve)
     monkeypatch.setattr(msm_plan, "count_lanes", lambda *_: 4)
+    monkeypatch.setitem(vars(device), "bytes_per_product", 80.0)  # as on an NVIDIA H200
     assert has_rounds(device, curve)
     assert not has_rounds(device, gx.curves.BLS12_381_G2.key)
     for fast in (False, True):
         monkeypatch.setitem(vars(device), "f64_limbs", fast)
         assert has_rounds(device, gx.curves.BN254_G1.key) != fast
+    for slower in (14.0, 0.0):
+        monkeypatch.setitem(vars(device), "bytes_per_product", slower)
+        assert not has_rounds(device, curve)
+
+
+def test_bytes_per_product_are_measured(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against given times, and with those of the device; also while a graph is recorded."""
+    device = get_device_memory(gpu)
+    monkeypatch.setattr(device_trials, "TRIAL_POINTS", 1 << 11)
+    monkeypatch.setattr(device_trials, "COPIED_BYTES", 1 << 20)
+    there = gpu.to_device(np.array([3, 1, 2], np.uint32))
+    with gx.graph(there) as graph:
+        ascending = gx.ops.sort(there)
+        assert measure_bytes_per_product(device) > 0
+    graph(np.array([9, 7, 8], np.uint32))
+    assert ascending.numpy().tolist() == [7, 8, 9]
+    times = itertools.cycle([4.0, 2.0])  # the products, then four copies
+    monkeypatch.setattr(device_trials, "_time", lambda *_: next(times))
+    products, moved = device_trials.TRIAL_COEFFICIENTS << 11, 8 << 20
+    assert measure_bytes_per_product(device) == (moved / 2.0) * (4.0 / products)
+
+
+def test_no_memory_to_measure_means_no_rounds(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OutOfMemoryError("no memory")
+
+    device = get_device_memory(gpu)
+    monkeypatch.setattr(device, "empty", refuse)
+    assert measure_bytes_per_product(device) == 0

@@ -111,6 +111,7 @@ class CpuMemory:
     """The device arrays of a CPU backend: an `ArrayDevice`. Safe from several threads."""
 
     f64_limbs = False
+    bytes_per_product = 0.0
     closed = False
     """The arrays are ordinary memory: they outlive the backend."""
 

@@ -366,6 +366,7 @@ class MemoryMeter:
     """An `ArrayDevice` that counts the bytes of arrays, has no memory and runs nothing."""
 
     f64_limbs = closed = is_recording = False
+    bytes_per_product = 0.0
     free_memory = 0
 
     def __init__(self, info: DeviceInfo) -> None:

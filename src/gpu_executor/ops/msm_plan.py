@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice
 from gpu_executor.errors import ArgumentTypeError
-from gpu_executor.kernels.curves import count_lanes, f64_curve_limbs
+from gpu_executor.kernels.curves import count_lanes, curve_limbs, f64_curve_limbs
 from gpu_executor.ops.affine_rounds import choose_rounds, count_sums
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import LEAST_WINDOW_BITS, Glv
@@ -35,6 +35,11 @@ SHIFTED_TABLES, SHIFTED_LANES = 2, 1 << 14
 """Tables of multiples that a sum of few points makes, and the lanes that compute them at most: one
 subgroup for each of the 528 schedulers of an NVIDIA H200, which take no longer than one subgroup
 alone."""
+MOVED_COORDINATES, SAVED_PRODUCTS, LIMBS_OF_255_BITS = 12.5, 5.4, 9
+"""What a pair of an affine round moves, in coordinates: both points twice (a read of x brings y
+along), their sum, and a product of denominators, which is written and read. And the products that
+it saves: a mixed addition takes as long as 11.4, an affine one 6. An NVIDIA H200 moves about 80
+bytes in the time of a 255-bit product."""
 TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
 """Memory of the tables of fixed points, unless the caller says otherwise."""
 MAX_WINDOW_BITS = 22
@@ -147,11 +152,16 @@ def choose_tables(curve: CurveKey, points: int, batch: int, info: DeviceInfo) ->
 
 
 def has_rounds(device: ArrayDevice, curve: CurveKey) -> bool:
-    """Whether rounds of affine additions gain time: on integer limbs, on a GPU. With f64 limbs the
-    accumulation of BN254 G1 is as fast without (docs/experiments.md)."""
+    """Whether rounds of affine additions gain time: on integer limbs, on a GPU that moves what a
+    pair takes in less time than the products that its affine addition saves. With f64 limbs the
+    accumulation of BN254 G1 is as fast without them (docs/experiments.md)."""
     if curve.degree > 1 or count_lanes(curve, device.info) == 1:
         return False
-    return choose_f64_limbs(device, curve) is None
+    if choose_f64_limbs(device, curve) is not None:
+        return False
+    products = SAVED_PRODUCTS * (curve_limbs(curve).count / LIMBS_OF_255_BITS) ** 2
+    moved = MOVED_COORDINATES * curve.prime.element_bytes
+    return moved <= products * device.bytes_per_product
 
 
 def resize_plan(plan: MsmPlan, points: int) -> MsmPlan:

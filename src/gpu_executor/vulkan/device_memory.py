@@ -1,11 +1,5 @@
 """`DeviceMemory`: the device arrays of a backend. It makes and fills them, runs steps on them and
 fetches results; `ops` and graphs know it as an `ArrayDevice`.
-
-It also decides whether large primes are multiplied with f64 limbs, by running both variants. Some
-GPUs have as many units for f64 as for integers, most have few, and Vulkan does not report which.
-Nor does Vulkan promise that fma() rounds once, which those products rely on. The first product of
-a large prime took an NVIDIA H200 0.26 s with everything that is made and tried for it, the next
-one 0.5 ms.
 """
 
 from __future__ import annotations
@@ -18,26 +12,24 @@ import time
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
 
 from gpu_executor.call import Array, Call
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayCopy, Dispatch, assign_array, copy_array, is_same_array
+from gpu_executor.dispatch import ArrayCopy, assign_array, copy_array, is_same_array
 from gpu_executor.errors import ClosedError, DeviceLostError, GpuError, OutOfMemoryError
 from gpu_executor.fork import DISOWNED, register_fork_handler
 from gpu_executor.idle_memory import IdleItem, IdleMemory
 from gpu_executor.kernel import Shape, to_native
-from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.lru import LruCache
 from gpu_executor.plan import Plan, round_up_to_class
-from gpu_executor.primes import BLS12_381_FR, words
 from gpu_executor.result_memory import MIN_RECYCLED_BYTES
 from gpu_executor.vulkan.command_stream import BoundStep, CommandStream
 from gpu_executor.vulkan.commands import Copy
 from gpu_executor.vulkan.device_storage import VulkanStorage
+from gpu_executor.vulkan.device_trials import measure_bytes_per_product, try_f64_limbs
 from gpu_executor.vulkan.graph_dependencies import GraphDependencies
 from gpu_executor.vulkan.mapped_arrays import (
     BufferRange,
@@ -55,12 +47,6 @@ MIN_CONCURRENT_BYTES = 1 << 20
 queue."""
 MAX_CACHED = 256
 """Values that `DeviceMemory.cache` holds, such as tables of twiddles."""
-
-F64_LIMB_FEATURES = frozenset({"shaderInt64", "shaderFloat64", "shaderRoundingModeRTZFloat64"})
-TRIAL_POINTS, TRIAL_COEFFICIENTS = 1 << 17, 256
-"""The trial of f64 limbs evaluates a polynomial: 34 million products, in one chain per point."""
-TRIAL_DISTINCT_POINTS = 1 << 11
-TRIAL_REPEATS = 5
 
 T = TypeVar("T")
 
@@ -148,6 +134,11 @@ class DeviceMemory:
     def f64_limbs(self) -> bool:
         """Whether products of large primes use f64 limbs, because they are faster here."""
         return try_f64_limbs(self)
+
+    @functools.cached_property
+    def bytes_per_product(self) -> float:
+        """The bytes that kernels move in the time of a 255-bit product on integer limbs."""
+        return measure_bytes_per_product(self)
 
     @property
     def closed(self) -> bool:
@@ -452,38 +443,3 @@ class DeviceMemory:
     def _disown_after_fork(self) -> None:
         self.stream = self._readback = self._upload = self._concurrent = DISOWNED
         self._recycled = self._cache_lock = self._memory = DISOWNED
-
-
-def try_f64_limbs(device_memory: DeviceMemory) -> bool:
-    """Whether a polynomial has the same values with f64 limbs as with integers, and sooner."""
-    if not device_memory.info.features >= F64_LIMB_FEATURES:
-        return False
-    prime = BLS12_381_FR
-    kernels = [scan_kernel(prime, "evaluate", f64_limbs=f64_limbs) for f64_limbs in (False, True)]
-    draw = np.random.default_rng(1)
-    drawn = [int.from_bytes(draw.bytes(31), "little") for _ in range(TRIAL_DISTINCT_POINTS)]
-    drawn[:3] = 0, 1, prime.modulus - 1
-    distinct = words.from_ints(prime, drawn)
-    with device_memory.pause_capture():
-        coefficients = device_memory.put(distinct[-TRIAL_COEFFICIENTS:])
-        repeats = TRIAL_POINTS // TRIAL_DISTINCT_POINTS
-        points = device_memory.put(np.tile(distinct, (repeats, 1)))
-        results = [device_memory.empty(points.shape, points.dtype) for _ in kernels]
-        best = [float("inf")] * len(kernels)
-        for _ in range(TRIAL_REPEATS):
-            for index, (kernel, result) in enumerate(zip(kernels, results, strict=True)):
-                arrays = coefficients, points, result
-                push_words = (TRIAL_COEFFICIENTS,)
-                work = Dispatch(kernel, arrays, TRIAL_POINTS, push_words, grid_stride=True)
-                best[index] = min(best[index], _time_dispatch(device_memory, work))
-        with_integers, with_f64_limbs = (result.numpy() for result in results)
-    return np.array_equal(with_integers, with_f64_limbs) and best[1] < best[0]
-
-
-def _time_dispatch(device_memory: DeviceMemory, work: Dispatch) -> float:
-    """The seconds of one dispatch, from an idle device to an idle device."""
-    device_memory.stream.wait()
-    begun = perf_counter()
-    device_memory.submit([work])
-    device_memory.stream.wait()
-    return perf_counter() - begun

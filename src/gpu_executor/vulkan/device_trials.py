@@ -1,0 +1,100 @@
+"""What a device is asked once by running something, because Vulkan does not report it.
+
+- Whether large primes are multiplied with f64 limbs. Some GPUs have as many units for f64 as for
+  integers, most have few. Nor does Vulkan promise that fma() rounds once, which those products rely
+  on. The first product of a large prime took an NVIDIA H200 0.26 s with everything that is made and
+  tried for it, the next one 0.5 ms.
+- How many bytes its kernels move in the time of a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_executor.device_array import DeviceArray
+from gpu_executor.dispatch import ArrayCopy, Dispatch, Step
+from gpu_executor.errors import OutOfMemoryError
+from gpu_executor.kernels.passes import scan_kernel
+from gpu_executor.primes import BLS12_381_FR, words
+
+if TYPE_CHECKING:
+    from gpu_executor.vulkan.device_memory import DeviceMemory
+
+F64_LIMB_FEATURES = frozenset({"shaderInt64", "shaderFloat64", "shaderRoundingModeRTZFloat64"})
+TRIAL_POINTS, TRIAL_COEFFICIENTS = 1 << 17, 256
+"""Products are tried by a polynomial: 34 million of them, in one chain per point."""
+TRIAL_DISTINCT_POINTS = 1 << 11
+TRIAL_REPEATS = 5
+COPIED_BYTES, COPIES = 1 << 28, 4
+"""Copies are tried with several of them in a row, so that their submission takes little of it."""
+WORD = np.dtype(np.uint32)
+
+
+def try_f64_limbs(device: DeviceMemory) -> bool:
+    """Whether a polynomial has the same values with f64 limbs as with integers, and sooner."""
+    if not device.info.features >= F64_LIMB_FEATURES:
+        return False
+    with device.pause_capture():
+        works, results = _make_polynomials(device, [False, True])
+        integers_time, f64_time = _time_fastest(device, [[work] for work in works])
+        with_integers, with_f64_limbs = (result.numpy() for result in results)
+    return np.array_equal(with_integers, with_f64_limbs) and f64_time < integers_time
+
+
+def measure_bytes_per_product(device: DeviceMemory) -> float:
+    """The bytes that a copy reads and writes in the time of a 255-bit product on integer limbs; 0
+    if there is no memory to try it."""
+    with device.pause_capture():
+        try:
+            source, target = (device.empty((COPIED_BYTES // 4,), WORD) for _ in range(2))
+        except OutOfMemoryError:
+            return 0.0
+        works, _ = _make_polynomials(device, [False])
+        copies: list[Step] = [ArrayCopy(source, target)] * COPIES
+        products_time, copies_time = _time_fastest(device, [works, copies])
+    product_time = products_time / (TRIAL_POINTS * TRIAL_COEFFICIENTS)
+    return 2 * COPIES * COPIED_BYTES * product_time / copies_time
+
+
+def _make_polynomials(
+    device: DeviceMemory, variants: Sequence[bool]
+) -> tuple[list[Step], list[DeviceArray]]:
+    """The evaluation of one polynomial at the same points, with f64 limbs or without, and what it
+    writes."""
+    prime = BLS12_381_FR
+    draw = np.random.default_rng(1)
+    drawn = [int.from_bytes(draw.bytes(31), "little") for _ in range(TRIAL_DISTINCT_POINTS)]
+    drawn[:3] = 0, 1, prime.modulus - 1
+    distinct = words.from_ints(prime, drawn)
+    coefficients = device.put(distinct[-TRIAL_COEFFICIENTS:])
+    points = device.put(np.tile(distinct, (TRIAL_POINTS // TRIAL_DISTINCT_POINTS, 1)))
+    works: list[Step] = []
+    results = []
+    for f64_limbs in variants:
+        kernel = scan_kernel(prime, "evaluate", f64_limbs=f64_limbs)
+        result = device.empty(points.shape, points.dtype)
+        arrays, push = (coefficients, points, result), (TRIAL_COEFFICIENTS,)
+        works.append(Dispatch(kernel, arrays, TRIAL_POINTS, push, grid_stride=True))
+        results.append(result)
+    return works, results
+
+
+def _time_fastest(device: DeviceMemory, works: Sequence[Sequence[Step]]) -> list[float]:
+    """The seconds of each work by itself, the fastest of several in turns."""
+    best = [float("inf")] * len(works)
+    for _ in range(TRIAL_REPEATS):
+        best = [min(one, _time(device, work)) for one, work in zip(best, works, strict=True)]
+    return best
+
+
+def _time(device: DeviceMemory, work: Sequence[Step]) -> float:
+    """The seconds of one submission, from an idle device to an idle device."""
+    device.stream.wait()
+    begun = perf_counter()
+    device.submit(work)
+    device.stream.wait()
+    return perf_counter() - begun
