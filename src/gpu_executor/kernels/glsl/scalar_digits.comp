@@ -6,8 +6,8 @@
 // The points are one or more tables of the same length: table k has the points times
 // 2^(k * table_windows * window_bits). So window w uses table w / table_windows, and the buckets of
 // window w % table_windows: bucket (b * table_windows + w % table_windows) * 2^(bits - 1)
-// + |digit| - 1. The entries of windows that share their buckets are neighbours. Batch b has the set of tables b / sums_per_set % sets, which begins at set_stride
-// times its number.
+// + |digit| - 1. The entries of windows that share their buckets are neighbours. Batch b has the set of
+// tables b / sums_per_set % sets, which begins at set_stride times its number.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "grid.glsl"
