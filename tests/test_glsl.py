@@ -133,8 +133,10 @@ def test_bytes_are_refused() -> None:
 
 
 def test_a_mistake_in_source_text_has_its_line() -> None:
-    with pytest.raises(KernelError, match=r"<glsl>:8: error: 'OFFSET'"):
+    with pytest.raises(KernelError, match=r"glslc refused <glsl>:\n<glsl>:8: error: 'OFFSET'"):
         compile_glsl(TEXT, cache_dir=None)
+    with pytest.raises(KernelError, match=r"refused the kernel 'mine':\n<glsl>:8: error: 'OFFSET'"):
+        gx.Kernel.from_glsl(TEXT, name="mine")
 
 
 def test_a_mistake_in_a_file_has_its_path_and_line(tmp_path: Path) -> None:

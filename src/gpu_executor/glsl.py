@@ -47,6 +47,7 @@ def compile_glsl(
     *,
     include: Sequence[str | Path] = (),
     defines: Mapping[str, object] | None = None,
+    kernel_name: str | None = None,
     cache_dir: Path | None,
 ) -> tuple[bytes, str]:
     """Return the SPIR-V of a compute shader and a name for it.
@@ -54,13 +55,14 @@ def compile_glsl(
     A string with a line break, `#version` or `void main` is source text; other strings are paths.
     `include` lists the folders that `#include` searches behind the including file's own folder
     (for source text: the working directory). `defines` are macros: None defines a name without a
-    value, True and False are 1 and 0. `cache_dir` is the folder of the cache on disk; None stores
-    nothing.
+    value, True and False are 1 and 0. Messages have the `kernel_name`, if it is given. `cache_dir`
+    is the folder of the cache on disk; None stores nothing.
 
     A mistake in the source raises `KernelError` with the compiler's messages, file and line.
     """
     path = _find_path(source_or_path)
     name = SOURCE_TEXT if path is None else str(path)
+    refused = name if kernel_name is None else f"the kernel {kernel_name!r}"
     source = str(source_or_path).encode() if path is None else _read(path)
     options = [*_list_include_options(include), *_list_define_options(defines or {})]
     compiler = find_compiler()
@@ -68,7 +70,7 @@ def compile_glsl(
         # The files that #include finds are known to the compiler alone. What is compiled is the
         # text that was hashed, so a file that changes meanwhile cannot give a wrong entry.
         file = "-" if path is None else str(path)
-        source = _run([compiler, "-E", *OPTIONS, *options, file], source, name)
+        source = _run([compiler, "-E", *OPTIONS, *options, file], source, name, refused)
         options = []
     key = _hash([*_identify(compiler), *options], source)
     code = _compiled.get(key)
@@ -76,7 +78,7 @@ def compile_glsl(
         stored = None if cache_dir is None else cache_dir / "glsl" / f"{key}.bin"
         code = None if stored is None else _read_entry(stored)
         if code is None:
-            code = _run([compiler, *OPTIONS, *options, "-o", "-", "-"], source, name)
+            code = _run([compiler, *OPTIONS, *options, "-o", "-", "-"], source, name, refused)
             if stored is not None:
                 _write_entry(stored, code)
         remember(_compiled, key, code, MODULES_IN_PROCESS)
@@ -156,15 +158,16 @@ def _hash(options: Sequence[str], source: bytes) -> str:
     return hashlib.sha256("\0".join(options).encode() + b"\0\0" + source).hexdigest()
 
 
-def _run(command: Sequence[str], source: bytes, name: str) -> bytes:
-    """Run the compiler on a source and return its output; messages call the source `name`."""
+def _run(command: Sequence[str], source: bytes, name: str, refused: str) -> bytes:
+    """Run the compiler on a source and return its output. Messages call the source `name`, and say
+    that the compiler `refused` it."""
     try:
         done = subprocess.run(command, input=source, capture_output=True, check=False)
     except (OSError, ValueError) as error:
         raise KernelError(f"{command[0]} could not be started: {error}") from error
     said = done.stderr.decode(errors="replace").replace("<stdin>", name).strip()
     if done.returncode:
-        raise KernelError(f"{COMPILER} refused {name}:\n{said or f'status {done.returncode}'}")
+        raise KernelError(f"{COMPILER} refused {refused}:\n{said or f'status {done.returncode}'}")
     if said:
         log.warning("%s", said)
     return done.stdout

@@ -362,7 +362,11 @@ class Kernel:
         """
         cache_dir = Settings.from_environment().cache_dir
         code, default_name = compile_glsl(
-            source_or_path, include=include, defines=defines or {}, cache_dir=cache_dir
+            source_or_path,
+            include=include,
+            defines=defines or {},
+            kernel_name=name,
+            cache_dir=cache_dir,
         )
         return cls.from_spirv(code, name=name or default_name, **declaration)
 

@@ -167,6 +167,17 @@ def test_msm_does_not_depend_on_order_or_splits(order: list[int], split: int) ->
     assert shuffled == parts
 
 
+def test_words_have_any_byte_order() -> None:
+    """An array of big-endian words is words, too, and not as many integers."""
+    scalars = np.arange(16, dtype=np.uint64).reshape(4, 4) + np.uint64(1 << 40)
+    swapped = scalars.astype(scalars.dtype.newbyteorder())
+    assert swapped.dtype != scalars.dtype and swapped.tolist() == scalars.tolist()
+    assert G1.msm(POINTS[:4], swapped) == G1.msm(POINTS[:4], scalars)
+    assert G1.msm(POINTS[:4], swapped).shape == ()
+    with pytest.raises(ArgumentShapeError, match="one scalar for all points"):
+        POINTS[:4] * swapped[0]
+
+
 # --- what is refused ---
 
 

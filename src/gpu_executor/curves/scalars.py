@@ -56,7 +56,7 @@ def to_scalar_words(
     - a NumPy array of uint8: bytes (..., width), one scalar along the last axis
     - a NumPy array of the field's words in canonical form: (..., columns)
 
-    NumPy arrays of the dtype of words are words, and never integers.
+    NumPy arrays of the dtype of words, in any byte order, are words, and never integers.
     """
     if isinstance(scalars, FieldArray):
         if scalars.field != field:
@@ -75,8 +75,9 @@ def to_scalar_words(
             raise ArgumentTypeError("scalars is a masked array; pass its .data or .filled(value)")
         if scalars.dtype == np.uint8:
             return _read_bytes(field, scalars, byteorder, device)
-        if scalars.dtype == field.prime.column_dtype:
-            return _read_words(field, scalars, device, reduces=reduces)
+        if scalars.dtype.newbyteorder("=") == field.prime.column_dtype:
+            native = scalars.astype(field.prime.column_dtype, copy=False)
+            return _read_words(field, native, device, reduces=reduces)
         if scalars.dtype.kind not in "iuO":
             raise ArgumentTypeError(
                 f"scalars are integers, bytes (uint8), words ({field.prime.column_dtype}) or a "
@@ -99,7 +100,7 @@ def refuse_ambiguous_row(field: Field, scalars: Any, points: Shape) -> None:
     if not isinstance(scalars, np.ndarray) or scalars.shape != points[-1:] or not points:
         return
     width = {prime.column_dtype: prime.columns, np.dtype(np.uint8): encoding.byte_width(prime)}
-    if prime.element_shape and width.get(scalars.dtype) == len(scalars):
+    if prime.element_shape and width.get(scalars.dtype.newbyteorder("=")) == len(scalars):
         raise ArgumentShapeError(
             f"{len(scalars)} points are multiplied by a row of {len(scalars)} {scalars.dtype}: "
             f"scalars.reshape(1, {len(scalars)}) is one scalar for all points, in words or bytes, "
