@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,17 @@ def draw_points(curve: Curve, draw: random.Random, count: int) -> list[IntPoint]
     return draw.sample([*many, *draw.choices([None, *few], k=count - len(many))], count)
 
 
+def sum_entries(curve: Curve, points: list[IntPoint], entries: Iterable[int]) -> IntPoint:
+    """The sum of the points of entries, by the definition of the group law."""
+    total: IntPoint = None
+    for entry in entries:
+        point = points[entry & ~NEGATIVE]
+        if entry & NEGATIVE and point is not None:
+            point = point[0], -point[1] % curve.key.prime.modulus
+        total = add_ints(curve, total, point)
+    return total
+
+
 def run_rounds(
     gpu: gx.PersistentVulkanBackend,
     curve: Curve,
@@ -95,28 +107,20 @@ def test_rounds_leave_the_sums_of_every_run(
     draw = random.Random(rounds)
     lengths = draw.sample([*range(20), 90], 21)
     points = draw_points(curve, draw, 60)
+    runs = [
+        [draw.randrange(len(points)) | NEGATIVE * draw.randrange(2) for _ in range(length)]
+        for length in lengths
+    ]
     rows: list[tuple[int, int]] = []
-    expected: list[IntPoint] = []
-    for key, length in enumerate(lengths):
-        total = None
-        for _ in range(length):
-            at, negative = draw.randrange(len(points)), draw.random() < 0.5
-            point = points[at]
-            rows.append((key, at | NEGATIVE * negative))
-            if negative and point is not None:
-                point = point[0], -point[1] % curve.key.prime.modulus
-            total = add_ints(curve, total, point)
-        expected.append(total)
+    for key, run in enumerate(runs):
+        rows += [(key, entry) for entry in run]
         rows += [(NO_KEY, 0)] * draw.choice([0, 0, 1, 2])
     keys, sums = run_rounds(gpu, curve, points, rows, len(lengths), rounds)
     assert keys == sorted(keys)
-    for key, length in enumerate(lengths):
+    for key, run in enumerate(runs):
         mine = [point for each, point in zip(keys, sums, strict=True) if each == key]
-        assert len(mine) == -(-length // 2**rounds)
-        total = None
-        for point in mine:
-            total = add_ints(curve, total, point)
-        assert total == expected[key]
+        assert len(mine) == -(-len(run) // 2**rounds)
+        assert sum_entries(curve, mine, range(len(mine))) == sum_entries(curve, points, run)
 
 
 @pytest.mark.parametrize("curve", SMALL_CURVES, ids=lambda curve: curve.name)
@@ -124,25 +128,12 @@ def test_every_sum_and_difference_of_two_points(
     gpu: gx.PersistentVulkanBackend, curve: Curve
 ) -> None:
     points = list_points(curve)
-    pairs = list(itertools.product(range(len(points)), repeat=2))
-    for signs in itertools.product((False, True), repeat=2):
-        rows = [
-            (key, at | NEGATIVE * negative)
-            for key, pair in enumerate(pairs)
-            for at, negative in zip(pair, signs, strict=True)
-        ]
-        keys, sums = run_rounds(gpu, curve, points, rows, len(pairs), 1)
-        assert keys == list(range(len(pairs)))
-        factors = [curve.order - 1 if negative else 1 for negative in signs]
-        modulus = curve.key.prime.modulus
-        for found, pair in zip(sums, pairs, strict=True):
-            total: IntPoint = None
-            for at, factor in zip(pair, factors, strict=True):
-                point = points[at]
-                if factor > 1 and point is not None:
-                    point = point[0], -point[1] % modulus
-                total = add_ints(curve, total, point)
-            assert found == total
+    entries = [at | sign for at in range(len(points)) for sign in (0, NEGATIVE)]
+    pairs = list(itertools.product(entries, repeat=2))
+    rows = [(key, entry) for key, pair in enumerate(pairs) for entry in pair]
+    keys, sums = run_rounds(gpu, curve, points, rows, len(pairs), 1)
+    assert keys == list(range(len(pairs)))
+    assert sums == [sum_entries(curve, points, pair) for pair in pairs]
 
 
 @pytest.mark.parametrize("slices", [False, True])
