@@ -193,6 +193,7 @@ def test_the_bits_of_scalars_are_counted_in_pieces(
     monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
     monkeypatch.setattr(points_module, "SCANNED_SCALARS", 5)
+    monkeypatch.setattr(points_module, "UNITED_ROWS", 2)
     order_bits = G1.order.bit_length()
     for bits, expected, with_halves in (
         (1, 1, 1),

@@ -50,8 +50,8 @@ MAX_ITERATIONS = 60_000
 (glsl/curves/point_serial.glsl)."""
 SCALAR_COPIES = 8
 """Scalars are reduced on the device if free memory has room for so many copies of them."""
-FIRST_SCANNED_SCALARS, SCANNED_SCALARS = 8, 1 << 13
-"""Scalars of the host whose bits are counted at once: their words fit the cache of a core."""
+FIRST_SCANNED_SCALARS, SCANNED_SCALARS, UNITED_ROWS = 8, 1 << 16, 1 << 10
+"""Scalars of the host whose bits are counted at once, and those that are side by side then."""
 MAX_ORDER_WORDS = 24
 """Words of the order in the push constants of reduce_scalars.comp."""
 ONE_COLUMN_BITS = 64
@@ -314,14 +314,26 @@ def count_bits(curve: CurveKey, scalars: ElementData, glv: Glv | None = None) ->
     # A few scalars first: of random ones they have all bits.
     starts = [0, FIRST_SCANNED_SCALARS, *range(SCANNED_SCALARS, len(rows), SCANNED_SCALARS)]
     for first, last in itertools.pairwise([*starts, len(rows)]):
-        union = rows[first:last]
-        while len(union) > 1:  # long rows: NumPy reduces an axis of few words slowly
-            half = -(-len(union) // 2)
-            union = union[:half] | union[-half:]
+        union = _unite_rows(rows[first:last])
         bits = max(bits, int.from_bytes(union.tobytes(), "little").bit_length())
         if bits >= enough:
             return max(bits, most)
     return bits
+
+
+def _unite_rows(rows: Words) -> Words:
+    """The bits that any of some rows has. NumPy reduces an axis of few words slowly, so many rows
+    are side by side: 64 MiB take 8 instead of 22 ms on a Neoverse-N1."""
+    count = len(rows) // UNITED_ROWS
+    if count > 1:
+        rest = rows[count * UNITED_ROWS :]
+        wide = rows[: count * UNITED_ROWS].reshape(count, UNITED_ROWS, *rows.shape[1:])
+        rows = np.bitwise_or.reduce(wide, axis=0)
+        rows[: len(rest)] |= rest
+    while len(rows) > 1:
+        half = -(-len(rows) // 2)
+        rows = rows[:half] | rows[-half:]
+    return rows
 
 
 def _drop_repeats(data: Any, axes: int) -> Any:
