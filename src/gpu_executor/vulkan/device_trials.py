@@ -10,19 +10,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from gpu_executor.device_array import DeviceArray
-from gpu_executor.dispatch import ArrayCopy, Dispatch, Step
+from gpu_executor.dispatch import ArrayCopy, ArrayDevice, Dispatch, Step
 from gpu_executor.errors import OutOfMemoryError
 from gpu_executor.kernels.passes import scan_kernel
 from gpu_executor.primes import BLS12_381_FR, words
-
-if TYPE_CHECKING:
-    from gpu_executor.vulkan.device_memory import DeviceMemory
+from gpu_executor.vulkan.command_stream import CommandStream
 
 F64_LIMB_FEATURES = frozenset({"shaderInt64", "shaderFloat64", "shaderRoundingModeRTZFloat64"})
 TRIAL_POINTS, TRIAL_COEFFICIENTS = 1 << 17, 256
@@ -34,7 +33,16 @@ COPIED_BYTES, COPIES = 1 << 28, 4
 WORD = np.dtype(np.uint32)
 
 
-def try_f64_limbs(device: DeviceMemory) -> bool:
+class TriedDevice(ArrayDevice, Protocol):
+    """The device that runs the trials, `DeviceMemory`."""
+
+    stream: CommandStream
+
+    def pause_capture(self) -> AbstractContextManager[None]:
+        """Record nothing in the `with` block."""
+
+
+def try_f64_limbs(device: TriedDevice) -> bool:
     """Whether a polynomial has the same values with f64 limbs as with integers, and sooner."""
     if not device.info.features >= F64_LIMB_FEATURES:
         return False
@@ -45,7 +53,7 @@ def try_f64_limbs(device: DeviceMemory) -> bool:
     return np.array_equal(with_integers, with_f64_limbs) and f64_time < integers_time
 
 
-def measure_bytes_per_product(device: DeviceMemory) -> float:
+def measure_bytes_per_product(device: TriedDevice) -> float:
     """The bytes that a copy reads and writes in the time of a 255-bit product on integer limbs; 0
     if there is no memory to try it."""
     with device.pause_capture():
@@ -61,7 +69,7 @@ def measure_bytes_per_product(device: DeviceMemory) -> float:
 
 
 def _make_polynomials(
-    device: DeviceMemory, variants: Sequence[bool]
+    device: TriedDevice, variants: Sequence[bool]
 ) -> tuple[list[Step], list[DeviceArray]]:
     """The evaluation of one polynomial at the same points, with f64 limbs or without, and what it
     writes."""
@@ -83,7 +91,7 @@ def _make_polynomials(
     return works, results
 
 
-def _time_fastest(device: DeviceMemory, works: Sequence[Sequence[Step]]) -> list[float]:
+def _time_fastest(device: TriedDevice, works: Sequence[Sequence[Step]]) -> list[float]:
     """The seconds of each work by itself, the fastest of several in turns."""
     best = [float("inf")] * len(works)
     for _ in range(TRIAL_REPEATS):
@@ -91,7 +99,7 @@ def _time_fastest(device: DeviceMemory, works: Sequence[Sequence[Step]]) -> list
     return best
 
 
-def _time(device: DeviceMemory, work: Sequence[Step]) -> float:
+def _time(device: TriedDevice, work: Sequence[Step]) -> float:
     """The seconds of one submission, from an idle device to an idle device."""
     device.stream.wait()
     begun = perf_counter()
