@@ -142,8 +142,7 @@ def test_msm_in_rounds(
 ) -> None:
     """As a GPU with integer limbs computes it, recorded, with skewed scalars too; the scalars of
     the host may come in two slices."""
-    for module in (affine_rounds, msm_parts):
-        monkeypatch.setattr(module, "LEAST_ROUND_PAIRS", 64)
+    monkeypatch.setattr(affine_rounds, "LEAST_ROUND_PAIRS", 64)
     monkeypatch.setattr(msm_parts, "has_rounds", lambda *_: True)
     monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: 1)  # as for many points
     if slices:

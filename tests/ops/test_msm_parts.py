@@ -136,6 +136,8 @@ def test_rounds_run_where_their_arrays_fit(info: DeviceInfo) -> None:
     less = plan_parts(G1, whole, info, 10 * GIB)
     assert less.part.rounds == 0 and less.count == 1 and less.nbytes < found.nbytes
     assert "rounds: none of affine additions: with them" in str(less)
+    kept = plan_parts(G1, whole, info, 50 * GIB)
+    assert kept.records and "bytes would not be kept for the next call" in str(kept)
     larger = plan_parts(G1, with_rounds(plan_msm(1 << 24, 1, 255)), info, 100 * GIB)
     assert larger.part.rounds == 0  # the sums of the first round exceed a storage buffer
     streamed = plan_parts(

@@ -21,7 +21,6 @@ from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Step
 from gpu_executor.kernels.curves import point_limbs
-from gpu_executor.ops.affine_rounds import LEAST_ROUND_PAIRS
 from gpu_executor.ops.msm import Msm
 from gpu_executor.ops.msm_plan import (
     MsmPlan,
@@ -150,9 +149,8 @@ def plan_whole(
     makes_tables = shares_points and not device.is_recording
     tables = choose_tables(curve, points, batch, device.info) if makes_tables else 1
     whole = plan_msm(points, batch, scalar_bits, glv, shares_points=shares_points, tables=tables)
-    if whole.entries >= LEAST_ROUND_PAIRS and has_rounds(device, curve):
-        whole = with_rounds(whole)
-    return whole
+    rounded = with_rounds(whole)
+    return rounded if rounded.rounds and has_rounds(device, curve) else whole
 
 
 def plan_parts(
@@ -240,11 +238,14 @@ def _choose_part(
     while True:
         part = with_rounds(part) if whole.rounds else part
         nbytes, limit = measure(part)
-        if limit is not None and part.rounds:
+        if part.rounds:
             plain = dataclasses.replace(part, rounds=0)
             plain_bytes, plain_limit = measure(plain)
-            if plain_limit is None:
-                reasons.append(f"rounds: none of affine additions: with them, {limit}")
+            loss = limit
+            if _is_recorded(plain_bytes, free_memory) and not _is_recorded(nbytes, free_memory):
+                loss = loss or f"{nbytes:,} bytes would not be kept for the next call"
+            if loss is not None and plain_limit is None:
+                reasons.append(f"rounds: none of affine additions: with them, {loss}")
                 part, nbytes, limit = plain, plain_bytes, None
         if limit is None or (part.batch == 1 and part.points <= LEAST_POINTS):
             break

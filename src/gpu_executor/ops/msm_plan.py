@@ -113,11 +113,11 @@ class MsmPlan:
         tables = f" and {self.tables} tables of multiples" if self.tables > 1 else ""
         batch = f"{self.batch:,} x " if self.batch > 1 else ""
         images = "" if self.glv is None else " and their images"
-        rounds = f", {self.rounds} rounds of affine ones first" if self.rounds else ""
+        kind = f"additions ({self.rounds} rounds of affine ones, then mixed ones)"
         return (
             f"{batch}{self.points:,} points{images} in {self.windows} windows of "
-            f"{self.window_bits} bits{tables}: {self.entries:,} mixed additions to "
-            f"{self.all_buckets:,} buckets{rounds}"
+            f"{self.window_bits} bits{tables}: {self.entries:,} "
+            f"{kind if self.rounds else 'mixed additions'} to {self.all_buckets:,} buckets"
         )
 
 

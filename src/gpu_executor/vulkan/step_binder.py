@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -404,9 +404,12 @@ class StepBinder:
         if not source.nbytes:
             return
         if not (source.is_contiguous and target.is_contiguous):
-            # A binding begins at a multiple of the alignment, and has a multiple of four bytes.
-            most = self._max_binding_bytes - max(self._alignment, FILL_UNIT) - FILL_UNIT
-            for part in _split_wide_copy(step, most):
+            parts: Iterable[ArrayCopy] = [step]
+            if any(each.nbytes > self._max_binding_bytes for each in storages):
+                # A binding begins at a multiple of the alignment, and ends at one of four bytes.
+                most = self._max_binding_bytes - max(self._alignment, FILL_UNIT) - FILL_UNIT
+                parts = _split_wide_copy(step, most)
+            for part in parts:
                 self._bind_strided_copy(part, storages, bound)
         elif self._copies_by_kernel(step, storages):
             units = source.nbytes // COPY_UNIT_BYTES
