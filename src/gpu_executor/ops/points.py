@@ -51,7 +51,7 @@ MAX_ITERATIONS = 60_000
 SCALAR_COPIES = 8
 """Scalars are reduced on the device if free memory has room for so many copies of them."""
 FIRST_SCANNED_SCALARS, SCANNED_SCALARS, UNITED_ROWS = 8, 1 << 16, 1 << 10
-"""Scalars of the host whose bits are counted at once, and those that are side by side then."""
+"""Scalars of the host whose bits are counted at once, and how many of them become one row."""
 MAX_ORDER_WORDS = 24
 """Words of the order in the push constants of reduce_scalars.comp."""
 ONE_COLUMN_BITS = 64
@@ -322,8 +322,8 @@ def count_bits(curve: CurveKey, scalars: ElementData, glv: Glv | None = None) ->
 
 
 def _unite_rows(rows: Words) -> Words:
-    """The bits that any of some rows has. NumPy reduces an axis of few words slowly, so many rows
-    are side by side: 64 MiB take 8 instead of 22 ms on a Neoverse-N1."""
+    """The bitwise or of all rows, as one row. NumPy reduces an axis of few words slowly, so many
+    rows are joined first: 64 MiB take 8 instead of 22 ms on a Neoverse-N1."""
     count = len(rows) // UNITED_ROWS
     if count > 1:
         rest = rows[count * UNITED_ROWS :]

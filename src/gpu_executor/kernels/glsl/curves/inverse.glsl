@@ -54,8 +54,7 @@ void apply_to_values(int u, int v, int q, int r, inout SIGNED_NUMBER f, inout SI
     g[LIMBS - 1] = int(b);
 }
 
-// The multiple of p that makes `low` + m p divisible by 2^LIMB_BITS, for a multiple `m` that is added
-// in any case.
+// The largest n up to m for which `low` + n p is divisible by 2^LIMB_BITS.
 int find_multiple(int m, int64_t low) {
     return m - int((uint(m) - uint(low) * NEGATIVE_INVERSE) & LIMB_MASK);
 }
