@@ -51,6 +51,11 @@ class Dispatch:
     """Makes that error from the status word."""
     overwrites: bool = False
     """Whether the kernel writes all of its outputs, so that nothing of their contents remains."""
+    elementwise: int = 0
+    """Not 0 if the kernel works element by element: the number of adjacent elements that depend on
+    each other, which is 1 or, of coefficients, the degree of an extension. A device then runs a
+    dispatch on arrays larger than a binding in parts. An array of k times `count` elements has k
+    for each one; a shorter array repeats, or is read whole. A status word is an index."""
 
 
 @dataclass(slots=True, eq=False)

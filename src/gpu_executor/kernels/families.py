@@ -28,9 +28,11 @@ that multiply."""
 MONTGOMERY_FAMILIES = ("wide", "f64_limbs", "monty31")
 """The families whose elements are in Montgomery form; in the others they are in canonical form."""
 
+PACK_BYTES = 16
+"""Bytes that one invocation of a packed kernel loads at once, and the alignment that needs."""
 PACKED_ELEMENTS = {"monty31": 4, "mersenne31": 4, "goldilocks": 2}
-"""Elements per 16 bytes, the largest size that one instruction can load, for families of smaller
-elements."""
+"""Elements per `PACK_BYTES`, the largest size that one instruction can load, for families of
+smaller elements."""
 
 MERSENNE31_MODULUS = 2**31 - 1
 LIMB_FORM_BITS = 2

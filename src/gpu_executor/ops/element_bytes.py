@@ -54,6 +54,7 @@ def read_bytes(prime: Prime, encoded: DeviceArray, *, big_endian: bool) -> Devic
                 grid_stride=True,
                 guarded=(elements,),
                 make_error=make_error,
+                elementwise=1,
             )
         ]
     )
@@ -75,6 +76,7 @@ def write_bytes(
     shape = get_shape(prime, elements)
     count = count_elements(prime, elements)
     columns = stride = max(count, 1)
+    elementwise = int(target is None)
     if target is None:
         target = device.empty((*shape, prime.element_bytes), BYTE)
     else:
@@ -82,5 +84,7 @@ def write_bytes(
     push = int(big_endian), int(form == "montgomery"), columns, stride, first
     if count:
         kernel = encoding_kernel(prime, "to_bytes")
-        device.submit([Dispatch(kernel, (elements, target), count, push, grid_stride=True)])
+        arrays = elements, target
+        dispatch = Dispatch(kernel, arrays, count, push, grid_stride=True, elementwise=elementwise)
+        device.submit([dispatch])
     return target

@@ -8,7 +8,8 @@ the form in which the prime computes (`Prime.form`), and all operands of a call 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from gpu_executor.errors import ArgumentShapeError
 from gpu_executor.kernel import Kernel
 from gpu_executor.kernels.catalogue import find_zero_kernel
 from gpu_executor.kernels.elements import element_kernel
-from gpu_executor.kernels.families import family
+from gpu_executor.kernels.families import PACK_BYTES, family
 from gpu_executor.primes import ElementLayout, Form, Prime, words
 
 Words = npt.NDArray[Any]
@@ -32,8 +33,9 @@ ElementData = Words | DeviceArray
 MAX_UNSTRIDED_ELEMENTS = 65_535 * 64
 """Elements that every device covers with one work-group per 64. More elements need a kernel whose
 invocations stride over them, which costs lavapipe a third of its products."""
-PACK_BYTES = 16
-"""Bytes that one invocation of a packed kernel loads at once, and the alignment that needs."""
+PART_MULTIPLE = 64
+"""Parts of an array begin at a multiple of so many elements where they can: 256 bytes of the
+smallest elements, the largest alignment that Vulkan lets a device ask for."""
 
 
 P = ParamSpec("P")
@@ -143,6 +145,7 @@ def forbid_zeros(
                     grid_stride=True,
                     guarded=(result,),
                     make_error=make_error,
+                    elementwise=1,
                 )
             ]
         )
@@ -177,6 +180,21 @@ def broadcast_to(layout: ElementLayout, data: ElementData, shape: Shape) -> Elem
     if isinstance(data, DeviceArray):
         return data.broadcast_to(full)
     return np.broadcast_to(data, full)
+
+
+def split_axes(shape: Shape, most: int) -> Iterator[tuple[slice, ...]]:
+    """Indices of parts of an array of that shape, of at most `most` elements each, in order. The
+    first axes are cut first, so that parts of a contiguous array are contiguous."""
+    if math.prod(shape) <= most:
+        yield ()
+        return
+    step = most // math.prod(shape[1:])
+    if step:
+        step -= step % PART_MULTIPLE if step > PART_MULTIPLE else 0
+        yield from ((slice(start, start + step),) for start in range(0, shape[0], step))
+        return
+    for row in range(shape[0]):
+        yield from ((slice(row, row + 1), *rest) for rest in split_axes(shape[1:], most))
 
 
 def find_common_shape(layout: ElementLayout, shapes: Sequence[Shape]) -> Shape:
@@ -230,7 +248,8 @@ def combine(prime: Prime, operation: str, a: DeviceArray, b: DeviceArray) -> Ele
     result: DeviceArray = device.empty(a.shape, a.dtype)
     if count:
         periods = (1,) if repeats else ()
-        device.submit([Dispatch(kernel, (a, b, result), count, periods, None, True)])
+        arrays = a, b, result
+        device.submit([Dispatch(kernel, arrays, count, periods, None, True, elementwise=1)])
     return result
 
 
@@ -384,7 +403,8 @@ def apply_kernel(
     push_words: tuple[int, ...] = (),
     steps: list[Step] | None = None,
 ) -> ElementData:
-    """A kernel on arrays in one place; `push_words` are appended to its push constants.
+    """An element-wise kernel on arrays in one place; `push_words` are appended to its push
+    constants.
 
     The dispatch is appended to `steps`, or else submitted. The reference on the host needs no push
     words: it sees the shapes of the arrays.
@@ -399,7 +419,9 @@ def apply_kernel(
         count = first.nbytes // own.nbytes
         if count:
             operands = tuple(each for each in arrays if isinstance(each, DeviceArray))
-            dispatch = Dispatch(kernel, (*operands, result), count, push_words, grid_stride=True)
+            dispatch = Dispatch(
+                kernel, (*operands, result), count, push_words, grid_stride=True, elementwise=1
+            )
             if steps is None:
                 device.submit([dispatch])
             else:

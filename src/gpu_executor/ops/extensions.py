@@ -395,6 +395,7 @@ class _Calculation:
                 count_elements(prime, a),
                 (field.degree, period, small),
                 grid_stride=True,
+                elementwise=field.degree,
             )
         )
         return result

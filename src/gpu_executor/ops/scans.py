@@ -24,7 +24,9 @@ from gpu_executor.ops.elementwise import (
     Words,
     computes_on_host,
     count_elements,
+    get_shape,
     put_exponent,
+    split_axes,
     with_f64_limbs,
 )
 from gpu_executor.primes import Prime, words
@@ -92,15 +94,21 @@ def invert(prime: Prime, x: ElementData, *, steps: list[Step] | None = None) -> 
     """1 / x, and 0 for 0, by Montgomery's trick: three products per element.
 
     The products of groups of elements are inverted recursively. The last few are inverted directly,
-    on a device by raising them to the power p - 2. With `steps`, the dispatches on a device are
-    appended to them instead of being submitted.
+    on a device by raising them to the power p - 2. More elements than a kernel can bind are
+    inverted in parts. With `steps`, the dispatches on a device are appended to them instead of
+    being submitted.
     """
     if isinstance(x, DeviceArray):
         device: ArrayDevice = x.storage.device
         y = device.empty(x.shape, x.dtype)
         if x.size:
             work: list[Step] = [] if steps is None else steps
-            _append_inverses(device, prime, x, y, work)
+            max_bytes = device.info.limits.max_storage_buffer_range
+            if x.nbytes <= max_bytes:
+                _append_inverses(device, prime, x, y, work)
+            else:
+                for part in split_axes(get_shape(prime, x), max_bytes // prime.element_bytes):
+                    _append_inverses(device, prime, x[part], y[part], work)
             if steps is None:
                 device.submit(work)
         return y

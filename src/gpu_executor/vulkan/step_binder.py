@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ from gpu_executor.vulkan.dispatch_cache import CallDispatch, SetLayout
 from gpu_executor.vulkan.memory import MemoryPool
 from gpu_executor.vulkan.slot_buffers import FILL_UNIT, STATUS_BYTES, ZERO
 from gpu_executor.vulkan.status_check import StatusCheck, StatusWord
+from gpu_executor.vulkan.step_parts import DispatchParts, split_copy
 
 KERNEL_COPY_BYTES = 1 << 20
 """From this size on a kernel copies one device array to another: the driver of an NVIDIA H200
@@ -161,6 +162,9 @@ class StepBinder:
             if storage is not None:  # so it is for nearly all arrays
                 bindings += storage.whole_range
             else:
+                if dispatch.elementwise and self._has_wide_array(dispatch):
+                    self._bind_parts(dispatch, bound)
+                    return
                 writes = len(storages) >= inputs
                 array = self._make_bindable(  # noqa: PLW2901
                     dispatch.kernel, array, bound, written_back, reads=not writes, writes=writes
@@ -189,6 +193,39 @@ class StepBinder:
             for storage in storages[inputs:]:  # a dispatch may write only a part of its output
                 storage.checks = list_pending([*storage.checks, *checks])
         bound.append(BoundStep(dispatch, storages, inputs, bindings, check))
+        for step in written_back:
+            self._bind_copy(step, bound)
+
+    def _has_wide_array(self, dispatch: Dispatch) -> bool:
+        return any(array.nbytes > self._max_binding_bytes for array in dispatch.arrays)
+
+    def _bind_parts(self, dispatch: Dispatch, bound: list[BoundStep]) -> None:
+        """Bind an element-wise dispatch on arrays larger than a binding, in parts."""
+        kernel = dispatch.kernel
+        written_back: list[ArrayCopy] = []
+        parts = DispatchParts(dispatch, self._max_binding_bytes, self._alignment)
+        if not parts.length:
+            nbytes = max(array.nbytes for array in dispatch.arrays)
+            raise DeviceLacksError(
+                f"{self._describe_excess(kernel, nbytes)}, and no part that fits ends where "
+                f"shorter operands repeat and at a multiple of {self._alignment} bytes"
+            )
+        arrays = [
+            self._make_bindable(
+                kernel,
+                array,
+                bound,
+                written_back,
+                reads=number < kernel.inputs,
+                writes=number >= kernel.inputs,
+                limit=parts.get_limit(number),
+            )
+            for number, array in enumerate(dispatch.arrays)
+        ]
+        for part in parts.make(arrays):
+            self._bind_dispatch(part, bound)
+        self.bytes_bound = sum(array.nbytes for array in dispatch.arrays)
+        self._note_call(self.bytes_bound)
         for step in written_back:
             self._bind_copy(step, bound)
 
@@ -374,10 +411,7 @@ class StepBinder:
         """
         nbytes = array.nbytes if limit is None else min(limit, array.nbytes)
         if nbytes > self._max_binding_bytes:
-            raise DeviceLacksError(
-                f"{kernel.name}: an array has {nbytes:,} bytes; {self._info.name} binds "
-                f"{self._max_binding_bytes:,} bytes at most"
-            )
+            raise DeviceLacksError(self._describe_excess(kernel, nbytes))
         storage = self.find_storage(array)
         whole_words = not array.nbytes % FILL_UNIT or array.offset + array.nbytes >= storage.nbytes
         if array.is_contiguous and not array.offset % self._alignment and whole_words:
@@ -388,6 +422,12 @@ class StepBinder:
         if writes:
             written_back.append(ArrayCopy(made, array))
         return made
+
+    def _describe_excess(self, kernel: Kernel, nbytes: int) -> str:
+        return (
+            f"{kernel.name}: an array has {nbytes:,} bytes; {self._info.name} binds "
+            f"{self._max_binding_bytes:,} bytes at most"
+        )
 
     # --- copies ---
 
@@ -408,7 +448,7 @@ class StepBinder:
             if any(each.nbytes > self._max_binding_bytes for each in storages):
                 # A binding begins at a multiple of the alignment, and ends at one of four bytes.
                 most = self._max_binding_bytes - max(self._alignment, FILL_UNIT) - FILL_UNIT
-                parts = _split_wide_copy(step, most)
+                parts = split_copy(step, most)
             for part in parts:
                 self._bind_strided_copy(part, storages, bound)
         elif self._copies_by_kernel(step, storages):
@@ -484,25 +524,6 @@ def _is_simple(signature: Signature) -> bool:
 def _make_copy_dispatch(kernel: Kernel, count: int, push: bytes, info: DeviceInfo) -> CallDispatch:
     groups = min(-(-count // STRIDED_COPY_WORK_GROUP), info.limits.max_work_group_count[0])
     return CallDispatch(kernel, STRIDED_COPY_WORK_GROUP, 1, push, (groups, 1, 1), 2)
-
-
-def _split_wide_copy(step: ArrayCopy, most: int) -> Iterator[ArrayCopy]:
-    """Parts of a copy of views, each of which extends over at most so many bytes: halves along the
-    longest axis."""
-    views = step.source, step.target
-    shape = step.source.shape
-    extents = [
-        [(n - 1) * abs(stride) for n, stride in zip(shape, each.strides, strict=True)]
-        for each in views
-    ]
-    if max(map(sum, extents)) + step.source.dtype.itemsize <= most:
-        yield step
-        return
-    axis = max(range(len(shape)), key=lambda each: max(extent[each] for extent in extents))
-    half = shape[axis] // 2
-    for part in (slice(0, half), slice(half, shape[axis])):
-        index = (*[slice(None)] * axis, part)
-        yield from _split_wide_copy(ArrayCopy(step.source[index], step.target[index]), most)
 
 
 def _merge_axes(step: ArrayCopy, unit: int) -> list[tuple[int, int, int]]:
