@@ -63,6 +63,7 @@ SHARED_PIPELINES = {
     "tests/curves/test_device_points.py": "BLS12-381",
     "tests/curves/test_glv.py": "BLS12-381",
     "tests/curves/test_tables.py": "small curves",
+    "tests/curves/test_wide_points.py": "small curves",
     "tests/ops/test_msm.py": "BLS12-381",
     "tests/bench/test_msm.py": "BLS12-381",
 }

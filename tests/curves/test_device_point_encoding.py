@@ -32,6 +32,7 @@ from tests.support.curves_under_test import (
     get_curve,
     list_points,
 )
+from tests.support.device_arrays import limit_bindings
 
 both_kinds = pytest.mark.parametrize("compressed", [True, False], ids=["compressed", "whole"])
 both_places = pytest.mark.parametrize("on_device", [False, True], ids=["host", "device"])
@@ -402,3 +403,20 @@ def test_an_executor_reads_bytes() -> None:
         found = curve.from_bytes(data, device=executor)
         assert found.on_device
         assert np.array_equal(found.to_bytes(), data)
+
+
+def test_bytes_of_points_larger_than_a_binding(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A binding has 19 points in XYZZ form."""
+    limit_bindings(monkeypatch, gpu, 19 * 4 * 48, alignment=16)
+    points = G1.concatenate([draw_points(G1, 7, seed=1), G1.infinity(1)])[list(range(8)) * 11]
+    encoded = points.to_bytes()
+    there = G1.from_bytes(encoded, device=gpu)
+    assert there.tolist() == points.tolist()
+    assert there.known_in_subgroup
+    np.testing.assert_array_equal(there.to_bytes(), encoded)
+    np.testing.assert_array_equal((there + there).to_bytes(), points.double().to_bytes())
+    encoded[80, 1:] ^= 1
+    with pytest.raises(PointError, match="point 80: "):
+        G1.from_bytes(encoded, device=gpu)

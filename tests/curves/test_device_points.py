@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +19,6 @@ from gpu_executor.errors import (
     PointError,
 )
 from gpu_executor.primes import words
-from tests.conftest import OpenGpu
 from tests.support.curves_under_test import (
     FILLS_LIMBS,
     FILLS_WORDS,
@@ -32,7 +30,7 @@ from tests.support.curves_under_test import (
     get_curve,
     list_points,
 )
-from tests.support.device_arrays import get_device_memory
+from tests.support.device_arrays import limit_bindings
 
 CURVE = SMALL[4]
 full = pytest.mark.parametrize("name", ["BLS12_381_G1", "BLS12_381_G2"])
@@ -371,17 +369,18 @@ def test_curves_without_kernels_are_refused_in_words(
     assert points.affine() is points
 
 
-def test_points_larger_than_a_binding_are_checked(
-    fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch
+def test_a_point_of_an_array_larger_than_a_binding_is_refused_by_its_index(
+    gpu: gx.PersistentVulkanBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One coordinate of all points fits, as of 2^26 points of BN254 G1 on most GPUs."""
-    gpu = fresh_gpu()
-    points = encode_points(CURVE, list_points(CURVE) * 8)
-    there = gpu.to_device(points)
-    assert isinstance(there.data, gx.DeviceArray)
-    most, memory = there.data.nbytes - 4, get_device_memory(gpu)
-    limits = dataclasses.replace(gpu.device.limits, max_storage_buffer_range=most)
-    monkeypatch.setattr(memory, "info", dataclasses.replace(gpu.device, limits=limits))
-    monkeypatch.setattr(memory._binder, "_max_binding_bytes", most)
-    assert there.is_infinity().tolist() == points.is_infinity().tolist()
-    assert there.is_on_curve().all()
+    """A binding has 19 points in XYZZ form."""
+    curve = get_curve("BLS12_381_G1")
+    limit_bindings(monkeypatch, gpu, 19 * 4 * 48, alignment=16)
+    good, outside = draw_points(curve, 4, seed=1), find_outside_points(curve, 1)
+    points = curve.concatenate([good[list(range(4)) * 20], outside, good])
+    x, y = gpu.to_device(points.x), gpu.to_device(points.y)
+    with pytest.raises(PointError, match="point 80: it is on the curve and not in the group"):
+        curve.from_affine(x, y)
+    assert curve.from_affine(x[:80], y[:80]).tolist() == points[:80].tolist()
+    y[77] = 5
+    with pytest.raises(PointError, match="point 77: x and y are not on the curve"):
+        curve.from_affine(x, y)

@@ -12,8 +12,8 @@ from gpu_executor.device_array import DeviceArray
 from gpu_executor.dispatch import ArrayDevice, Dispatch
 from gpu_executor.kernels.passes import encoding_kernel
 from gpu_executor.ops import element_bytes, powers
-from gpu_executor.ops.elementwise import Words
-from gpu_executor.ops.points import AFFINE, count_points, make_points, mul
+from gpu_executor.ops.elementwise import Words, split_axes
+from gpu_executor.ops.points import AFFINE, count_bindable, count_points, make_points, mul
 from gpu_executor.primes import Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 
@@ -49,12 +49,12 @@ def decode_points(
     coefficients = _put_elements(device, prime, curve.a[0], curve.b[0])
     kernel, push = encoding_kernel(prime, "right_side"), (int(big_endian),)
     arrays: tuple[DeviceArray, ...] = encoded, coefficients, x, right, below
-    device.submit([Dispatch(kernel, arrays, count, push, grid_stride=True)])
+    device.submit([Dispatch(kernel, arrays, count, push, grid_stride=True, elementwise=1)])
     roots = powers.power(prime, right, (prime.modulus + 1) // 4, prime.form)
     assert isinstance(roots, DeviceArray)
     kernel, push = encoding_kernel(prime, "choose_root"), (int(larger),)
     arrays = x, right, roots, flags, below, points, codes
-    device.submit([Dispatch(kernel, arrays, count, push, grid_stride=True)])
+    device.submit([Dispatch(kernel, arrays, count, push, grid_stride=True, elementwise=1)])
     return points, codes
 
 
@@ -80,7 +80,8 @@ def encode_points(
     if count:
         kernel = encoding_kernel(curve.prime, "compress_points")
         push = int(big_endian), int(larger), *flags
-        device.submit([Dispatch(kernel, (points, encoded), count, push, grid_stride=True)])
+        arrays = points, encoded
+        device.submit([Dispatch(kernel, arrays, count, push, grid_stride=True, elementwise=1)])
     return encoded
 
 
@@ -102,11 +103,13 @@ def compare_images(
     if not count:
         return codes
     flat = points.reshape((count, AFFINE, *curve.coordinate_shape))
-    multiples = mul(curve, flat, scalar[np.newaxis])
     factors = _put_elements(device, curve.prime, x_factor, y_factor)
     kernel = encoding_kernel(curve.prime, "has_image")
-    arrays = flat, multiples, factors, codes
-    device.submit([Dispatch(kernel, arrays, count, grid_stride=True)])
+    for part in split_axes((count,), count_bindable(device, curve)):
+        own, found = flat[part], codes[part]
+        multiples = mul(curve, own, np.broadcast_to(scalar, (found.size, *scalar.shape)))
+        arrays = own, multiples, factors, found
+        device.submit([Dispatch(kernel, arrays, found.size, grid_stride=True)])
     return codes
 
 

@@ -2,7 +2,8 @@
 
 Points are device arrays of words (..., coordinates, *coordinate axes): two coordinates in affine
 form, four in XYZZ form. Operands of one operation have equal leading axes, and their forms may
-differ. Results of the group law are in XYZZ form.
+differ. Results of the group law are in XYZZ form. Operations on more points than a kernel can bind
+run in parts.
 
 The group law runs in one kernel for all operations, glsl/curves/add_terms.comp. What needs no group
 law (conversions, negation, comparisons) is computed with the operations of the field.
@@ -13,8 +14,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping
-from typing import Any, TypeGuard
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -31,12 +32,13 @@ from gpu_executor.kernels.curves import (
     reduce_scalars_kernel,
 )
 from gpu_executor.ops import elementwise, extensions, scans
-from gpu_executor.ops.elementwise import ElementData, Words
+from gpu_executor.ops.elementwise import ElementData, Words, split_axes
 from gpu_executor.primes import Extension, Prime, words
 from gpu_executor.primes.curve_key import CurveKey
 from gpu_executor.primes.glv import Glv
 from gpu_executor.primes.prime import LimbLayout
 
+P = ParamSpec("P")
 Booleans = npt.NDArray[np.bool_]
 AFFINE, XYZZ = 2, 4
 """The coordinates of a point in each form."""
@@ -90,6 +92,48 @@ def make_infinity(device: ArrayDevice, curve: CurveKey, *shape: int) -> DeviceAr
     made = make_points(device, curve, *shape)
     device.assign(made, curve.prime.column_dtype.type(0))
     return made
+
+
+def count_bindable(device: ArrayDevice, curve: CurveKey) -> int:
+    """How many points in XYZZ form a kernel can bind, at least 2."""
+    point_bytes = XYZZ * curve.degree * curve.prime.element_bytes
+    return max(device.info.limits.max_storage_buffer_range // point_bytes, 2)
+
+
+def _in_parts(
+    *, whole_axes: int = 0
+) -> Callable[[Callable[P, DeviceArray]], Callable[P, DeviceArray]]:
+    """Let an operation on points take more of them than a kernel can bind: it runs on parts, and
+    its results are copied to one array. Its arguments are a curve, then operands of equal leading
+    axes; the last `whole_axes` of them are not cut, and its results are without them."""
+
+    def decorate(operation: Callable[P, DeviceArray]) -> Callable[P, DeviceArray]:
+        @functools.wraps(operation)
+        def compute(*arguments: P.args, **options: P.kwargs) -> DeviceArray:
+            given: Any = arguments
+            curve, first, *others = given
+            device: ArrayDevice = first.storage.device
+            shape, most = get_shape(curve, first), count_bindable(device, curve)
+            count = math.prod(shape)
+            if count <= most:
+                return operation(*arguments, **options)
+            cut = shape[: len(shape) - whole_axes]
+            assert not options
+            assert all(each.shape[: len(cut)] == cut for each in others)
+            result: DeviceArray | None = None
+            call: Any = operation
+            for index in split_axes(cut, most // (count // math.prod(cut))):
+                part = call(curve, *(each[index] for each in (first, *others)))
+                if result is None:
+                    coordinates = count_coordinates(curve, part)
+                    result = make_points(device, curve, *cut, coordinates=coordinates)
+                device.submit([ArrayCopy(part, result[index])])
+            assert result is not None
+            return result
+
+        return compute
+
+    return decorate
 
 
 # --- kernels ---
@@ -195,11 +239,13 @@ def _add_terms(
 # --- the group law ---
 
 
+@_in_parts()
 def add(curve: CurveKey, p: DeviceArray, q: DeviceArray) -> DeviceArray:
     """P + Q."""
     return _add_terms(curve, get_shape(curve, p), p, q=q)
 
 
+@_in_parts()
 def sub(curve: CurveKey, p: DeviceArray, q: DeviceArray) -> DeviceArray:
     """P - Q."""
     return _add_terms(curve, get_shape(curve, p), p, q=q, negates=True)
@@ -210,6 +256,7 @@ def double(curve: CurveKey, p: DeviceArray) -> DeviceArray:
     return add(curve, p, p)
 
 
+@_in_parts()
 def mul(curve: CurveKey, p: DeviceArray, scalars: ElementData) -> DeviceArray:
     """k P, with a scalar for each point: words (..., words of a scalar) below the order, on the
     host or on the device."""
@@ -291,9 +338,8 @@ def reduce_scalars(
     if count:
         order = (prime.modulus >> 32 * i & 0xFFFFFFFF for i in range(MAX_ORDER_WORDS))
         push = prime.element_bytes // 4, int(big_endian), *order
-        device.submit(
-            [Dispatch(reduce_scalars_kernel(), (raw, made), count, push, grid_stride=True)]
-        )
+        kernel, arrays = reduce_scalars_kernel(), (raw, made)
+        device.submit([Dispatch(kernel, arrays, count, push, grid_stride=True, elementwise=1)])
     return made
 
 
@@ -347,7 +393,22 @@ def _drop_repeats(data: Any, axes: int) -> Any:
 
 
 def sum_points(curve: CurveKey, p: DeviceArray) -> DeviceArray:
-    """The sums over the last axis of points: segments of each row, then the sums of segments."""
+    """The sums over the last axis of points. Rows longer than a kernel can bind are cut."""
+    device: ArrayDevice = p.storage.device
+    *leading, columns = get_shape(curve, p)
+    most, rows = count_bindable(device, curve), [slice(None)] * len(leading)
+    if columns <= most:
+        return _sum_rows(curve, p)
+    sums = [_sum_rows(curve, p[(*rows, *part)]) for part in split_axes((columns,), most)]
+    joined = make_points(device, curve, *leading, len(sums))
+    copies = [ArrayCopy(each, joined[(*rows, at)]) for at, each in enumerate(sums)]
+    device.submit(copies)
+    return sum_points(curve, joined)
+
+
+@_in_parts(whole_axes=1)
+def _sum_rows(curve: CurveKey, p: DeviceArray) -> DeviceArray:
+    """The sums over the last axis: segments of each row, then the sums of segments."""
     device: ArrayDevice = p.storage.device
     *leading, columns = get_shape(curve, p)
     rows = math.prod(leading)
@@ -431,8 +492,12 @@ def neg(curve: CurveKey, p: DeviceArray) -> DeviceArray:
 def to_affine(curve: CurveKey, p: DeviceArray) -> DeviceArray:
     """The same points in affine form. With I = 1 / ZZZ, which is 0 for the point at infinity:
     1 / ZZ = (ZZ I)^2, because ZZ^3 = ZZZ^2."""
-    if count_coordinates(curve, p) == AFFINE:
-        return p
+    return p if count_coordinates(curve, p) == AFFINE else _divide(curve, p)
+
+
+@_in_parts()
+def _divide(curve: CurveKey, p: DeviceArray) -> DeviceArray:
+    """`to_affine` of points in XYZZ form."""
     device: ArrayDevice = p.storage.device
     x, y, zz, zzz = (_get_coordinate(curve, p, each) for each in range(XYZZ))
     result = make_points(device, curve, *get_shape(curve, p), coordinates=AFFINE)
@@ -460,11 +525,7 @@ def is_infinity(curve: CurveKey, p: DeviceArray) -> Booleans:
     zero = _get_element(curve, device, (0,) * curve.degree)
     if count_coordinates(curve, p) == XYZZ:
         return _compare(curve, _get_coordinate(curve, p, ZZZ), zero)
-    if p.nbytes <= device.info.limits.max_storage_buffer_range:
-        return np.asarray(_compare(curve, p, zero).all(axis=-1))
-    # One coordinate of all points fits a binding where both do not.
-    x, y = (_compare(curve, _get_coordinate(curve, p, each), zero) for each in (X, Y))
-    return np.asarray(x & y)
+    return np.asarray(_compare(curve, p, zero).all(axis=-1))
 
 
 def equal(curve: CurveKey, p: DeviceArray, q: DeviceArray) -> Booleans:
