@@ -63,11 +63,12 @@ _ARRAYS = {
     "join_windows": (2, 2),
     "add_terms": (4, 1),
     "shift_points": (2, 1),
+    "to_affine": (2, 2),
 }
 """The numbers of inputs and outputs."""
-_SINGLE = ("to_limb_form", "add_pairs")
+_SINGLE = ("to_limb_form", "add_pairs", "to_affine")
 """The kernels in which every invocation is alone."""
-_OF_PRIME_FIELDS = ("add_pairs",)
+_OF_PRIME_FIELDS = ("add_pairs", "to_affine")
 """The kernels that only curves over prime fields have."""
 _IN_LANES = ("sum_runs",)
 """The kernels that only groups of several lanes run."""

@@ -29,6 +29,7 @@ from gpu_executor.kernels.curves import (
     curve_kernel,
     encode_constants,
     encode_f64_constants,
+    point_limbs,
     reduce_scalars_kernel,
 )
 from gpu_executor.ops import elementwise, extensions, scans
@@ -50,6 +51,9 @@ GROUPS = 1 << 15
 MAX_ITERATIONS = 60_000
 """Iterations of all loops of an invocation on lavapipe, which leaves loops after 65,535
 (glsl/curves/point_serial.glsl)."""
+AFFINE_INVOCATIONS = 132 * 16 * 32
+"""Invocations that convert points to affine form, of which each inverts once: as many as an NVIDIA
+H200 runs at a time."""
 SCALAR_COPIES = 8
 """Scalars are reduced on the device if free memory has room for so many copies of them."""
 FIRST_SCANNED_SCALARS, SCANNED_SCALARS, UNITED_ROWS = 8, 1 << 16, 1 << 10
@@ -499,10 +503,13 @@ def to_affine(curve: CurveKey, p: DeviceArray) -> DeviceArray:
 def _divide(curve: CurveKey, p: DeviceArray) -> DeviceArray:
     """`to_affine` of points in XYZZ form."""
     device: ArrayDevice = p.storage.device
-    x, y, zz, zzz = (_get_coordinate(curve, p, each) for each in range(XYZZ))
     result = make_points(device, curve, *get_shape(curve, p), coordinates=AFFINE)
     if not result.size:
         return result
+    if has_affine_kernel(device, curve):
+        _dispatch_to_affine(device, curve, p, result)
+        return result
+    x, y, zz, zzz = (_get_coordinate(curve, p, each) for each in range(XYZZ))
     steps: list[Step] = []
     field = get_field(curve)
     inverse: Any
@@ -517,6 +524,26 @@ def _divide(curve: CurveKey, p: DeviceArray) -> DeviceArray:
         steps.append(ArrayCopy(product, _get_coordinate(curve, result, at)))
     device.submit(steps)
     return result
+
+
+def has_affine_kernel(device: ArrayDevice, curve: CurveKey) -> bool:
+    """Whether one kernel converts points to affine form: on a GPU, over a prime field. Lavapipe
+    would take seconds to compile it."""
+    return curve.degree == 1 and device.info.kind != "cpu"
+
+
+def _dispatch_to_affine(
+    device: ArrayDevice, curve: CurveKey, p: DeviceArray, result: DeviceArray
+) -> None:
+    """The kernel to_affine.comp."""
+    count = count_points(curve, p)
+    invocations = min(count, AFFINE_INVOCATIONS)
+    limbs, others = point_limbs(curve) // XYZZ, -(-count // invocations) - 1
+    products = device.empty((max(others, 1) * invocations * limbs,), np.dtype(np.uint32))
+    arrays = p, get_constants(device, curve), result, products
+    device.submit(
+        [make_dispatch(device, curve, "to_affine", arrays, invocations, (count,), grouped=False)]
+    )
 
 
 def is_infinity(curve: CurveKey, p: DeviceArray) -> Booleans:
