@@ -132,9 +132,11 @@ class ArrayDevice(Protocol):
         copy, with `wait_for` or by fetching a result: mapped memory is then not waited for here.
         """
 
-    def put_ahead(self, array: npt.NDArray[Any]) -> DeviceArray:
-        """A copy of a NumPy array on the device. Where the device has a queue for copies, the copy
-        does not wait for what was submitted before; this returns when the copy is complete."""
+    def put_ahead(self, array: npt.NDArray[Any], *, waits: bool = True) -> DeviceArray:
+        """A copy of a NumPy array on the device. Where the host writes to device memory, or the
+        device has a queue for copies, the copy does not wait for what was submitted before; this
+        returns when the copy is complete. Without `waits`, it does not wait for that queue: what
+        was submitted before is little."""
 
     def copy(self, array: DeviceArray) -> DeviceArray:
         """A contiguous copy of an array of this device."""

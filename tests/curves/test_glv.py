@@ -128,7 +128,8 @@ def test_words_of_any_numbers_are_taken_modulo_the_order(
     expected = G1.generator * sum(k * (i + 1) for i, k in enumerate(numbers))
     if place in ("slices", "tables"):
         if place == "slices":
-            monkeypatch.setattr(msm_parts, "choose_first_slice", lambda *_: 4)
+            monkeypatch.setattr(msm_parts, "copies_late", lambda *_: True)
+            monkeypatch.setattr(msm_parts, "choose_slices", lambda *_: (4, 12))
         else:
             monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: 2)
         there, mapped = gpu.to_device(points), gpu.asarray(words)

@@ -68,20 +68,21 @@ def small_slices(new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scalars of 8 points and more come in two slices, those of 5 to 7 in one, also to a CPU."""
     monkeypatch.setattr(msm_parts, "LEAST_LATE_POINTS", 5)
     monkeypatch.setattr(msm_parts, "LEAST_SLICED_POINTS", 8)
+    monkeypatch.setattr(msm_parts, "LEAST_F64_SLICED_POINTS", 8)
     monkeypatch.setattr(msm_parts, "SLICE_MULTIPLE", 2)
-    choose = msm_parts.choose_first_slice
+    copies_late = msm_parts.copies_late
 
-    def choose_on_gpu(points: int, batch: int, info: DeviceInfo) -> int | None:
-        return choose(points, batch, dataclasses.replace(info, kind="discrete"))
+    def copies_late_to_gpu(points: int, batch: int, info: DeviceInfo) -> bool:
+        return copies_late(points, batch, dataclasses.replace(info, kind="discrete"))
 
-    monkeypatch.setattr(msm_parts, "choose_first_slice", choose_on_gpu)
+    monkeypatch.setattr(msm_parts, "copies_late", copies_late_to_gpu)
     monkeypatch.setattr(msm_parts, "choose_tables", lambda *_: 1)  # as for many points
 
 
 @pytest.fixture
-def sliced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The points of the first slices that ran."""
-    noted: list[int] = []
+def sliced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The points of the slices of the calls that ran."""
+    noted: list[tuple[int, ...]] = []
 
     def run_noted(*arguments: Any) -> None:
         noted.append(arguments[-2])
@@ -131,26 +132,32 @@ def test_points_of_the_host_stream_through_a_device(
 
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize("curve", [OVER_MERSENNE31, SMALL_QUADRATIC], ids=["m31", "quadratic"])
-def test_scalars_of_the_host_come_in_slices(gpu: Gpu, sliced: list[int], curve: Curve) -> None:
+def test_scalars_of_the_host_come_in_slices(
+    gpu: Gpu, sliced: list[tuple[int, ...]], curve: Curve
+) -> None:
     for count in (4, 5, 7, 8, 11, COUNT):
         points, scalars = draw(curve, count)
         there = gpu.to_device(points)
         equal = scalars - scalars + scalars[0]
         for factors in (scalars, scalars[::-1], scalars - scalars, equal):
             assert curve.msm(there, factors).to_host() == curve.msm(points, factors)
-    assert sliced == 4 * [5] + 4 * [7] + 8 * [2] + 4 * [24]
+    sizes = (5,), (7,), (2, 6), (2, 9), (24, COUNT - 24)
+    assert sliced == [each for each in sizes for _ in range(4)]
 
 
 @pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("later", [False, True])
 def test_an_interrupted_copy_of_a_slice_leaves_no_trace(
-    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, *, later: bool
 ) -> None:
     points, scalars = draw(CURVE, COUNT)
     there, device = gpu.to_device(points), get_device_memory(gpu)
     before = CURVE.msm(there, scalars)
 
-    def interrupt(array: Any) -> DeviceArray:
-        raise KeyboardInterrupt
+    def interrupt(array: Any, *, waits: bool) -> DeviceArray:
+        if waits == later:
+            raise KeyboardInterrupt
+        return device.put(array)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(device, "put_ahead", interrupt)
@@ -175,7 +182,9 @@ def test_buckets_of_a_second_slice_begin_where_a_device_binds_buffers(
 
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize("splits", [True, False], ids=["halves", "whole"])
-def test_the_explained_slices_are_those_that_run(gpu: Gpu, sliced: list[int], splits: bool) -> None:
+def test_the_explained_slices_are_those_that_run(
+    gpu: Gpu, sliced: list[tuple[int, ...]], splits: bool
+) -> None:
     curve = gx.curves.BLS12_381_G1
     scalars = curve.scalar_field.random(16, seed=3)
     points = curve.generator * list(range(16))
@@ -198,14 +207,14 @@ def test_the_explained_slices_are_those_that_run(gpu: Gpu, sliced: list[int], sp
         assert (words in text) == come_in_slices == ("slices" in text)
         found = curve.msm(own, factors).to_host()
         assert curve.sum(found.reshape(-1)) == expected
-        assert sliced == [4] * come_in_slices
+        assert sliced == [(4, 12)] * come_in_slices
         sliced.clear()
     assert "slices" in str(curve.explain_msm(there))
 
 
 @pytest.mark.usefixtures("small_slices")
 def test_the_memory_of_slices_is_planned(
-    gpu: Gpu, sliced: list[int], monkeypatch: pytest.MonkeyPatch
+    gpu: Gpu, sliced: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     points, scalars = draw(CURVE, COUNT)
     there = gpu.to_device(points)

@@ -14,7 +14,7 @@ from gpu_executor.errors import ClosedError
 from gpu_executor.ops import msm_parts
 from gpu_executor.vulkan import binding, device_memory, transfers
 from gpu_executor.vulkan.timeline import Timeline
-from gpu_executor.vulkan.transfers import ConcurrentUpload
+from gpu_executor.vulkan.transfers import ConcurrentUpload, Upload
 from tests.conftest import OpenGpu
 from tests.support.curves_under_test import OVER_MERSENNE31, draw_points
 from tests.support.device_arrays import draw_words, get_device_memory, submit_sum
@@ -28,7 +28,7 @@ SIZES = [1, 3, 4, PART - 1, PART, PART + 4, 3 * PART + 8, 7 * PART]
 
 
 @pytest.fixture
-def open_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> OpenOne:
+def open_gpu(staged_inputs: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> OpenOne:
     """Opens a backend that copies beside its command stream, in small parts."""
     monkeypatch.setattr(device_memory, "MIN_CONCURRENT_BYTES", 1)
     monkeypatch.setattr(transfers, "PART_BYTES", PART)
@@ -44,6 +44,51 @@ def open_gpu(fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> OpenOne:
         return gpu
 
     return open_one
+
+
+@pytest.fixture
+def filling(direct_inputs: None, fresh_gpu: OpenGpu, monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    """A backend whose host writes to device memory: it copies nothing there."""
+    monkeypatch.setattr(device_memory, "MIN_CONCURRENT_BYTES", 1)
+    monkeypatch.setattr(Upload, "copy", None)  # a call would raise
+    monkeypatch.setattr(ConcurrentUpload, "copy", None)
+    return fresh_gpu()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_host_fills_device_memory(filling: Gpu, *, waits: bool) -> None:
+    device = get_device_memory(filling)
+    words = draw_words(1, 6000).reshape(20, 300)
+    for array in (words, words[::-2, 5:], words.T, words.view(np.uint8)[:3, :7], words > 9):
+        made = device.put_ahead(array, waits=waits)
+        assert made.dtype == array.dtype and made.shape == array.shape
+        assert np.array_equal(made.numpy(), array)
+    swapped = words.astype(words.dtype.newbyteorder())
+    assert np.array_equal(device.put_ahead(swapped, waits=waits).numpy(), words)
+
+
+def test_operations_see_what_the_host_fills(filling: Gpu) -> None:
+    """Memory that the device may still read is not filled."""
+    device = get_device_memory(filling)
+    total, expected = device.put_ahead(draw_words(0)), draw_words(0)
+    for seed in range(1, 30):
+        words = draw_words(seed)
+        total = submit_sum(device, total, device.put_ahead(words))
+        expected = expected + words
+    assert np.array_equal(total.numpy(), expected)
+
+
+def test_what_the_host_fills_is_freed(filling: Gpu) -> None:
+    device, words = get_device_memory(filling), draw_words(1)
+    made = device.put_ahead(words)
+    assert filling.stats().memory.bytes_used >= words.nbytes
+    del made
+    gc.collect()
+    device.stream.wait()
+    assert filling.stats().memory.bytes_used == 0
+    filling.close()
+    with pytest.raises(ClosedError):
+        device.put_ahead(words)
 
 
 @pytest.mark.parametrize("size", SIZES)

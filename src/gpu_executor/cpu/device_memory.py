@@ -162,7 +162,7 @@ class CpuMemory:
             self.view(made)[...] = array
         return made
 
-    def put_ahead(self, array: Array) -> DeviceArray:
+    def put_ahead(self, array: Array, *, waits: bool = True) -> DeviceArray:
         """The copy of `put`: nothing runs meanwhile."""
         return self.put(array)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from gpu_executor.device_array import DeviceArray, Shape
 from gpu_executor.device_info import DeviceInfo
 from gpu_executor.dispatch import ArrayDevice, Step
-from gpu_executor.kernels.curves import point_limbs
+from gpu_executor.kernels.curves import f64_curve_limbs, point_limbs
 from gpu_executor.ops.msm import Msm
 from gpu_executor.ops.msm_plan import (
     MsmPlan,
@@ -51,16 +51,19 @@ copy of the first part has nothing to overlap with."""
 LEAST_LATE_POINTS = 1 << 19
 """Points of one sum whose scalars are copied from the host after the device has begun to convert
 the points. That takes an NVIDIA H200 0.3 ms of the 14 ms of 2^20 points of BLS12-381 G1."""
-LEAST_SLICED_POINTS = 1 << 22
+LEAST_SLICED_POINTS, LEAST_F64_SLICED_POINTS = 1 << 22, 1 << 20
 """Points of one sum whose scalars are copied from the host in two slices: the device adds the
 points of the first slice while the host copies the scalars of the second. With fewer points the
-second set of buckets takes longer than the copy. Calls on an NVIDIA H200 took in ms, without slices
-and with a first slice of 1/8 and of 1/4 (2^21 points were not measured):
+second set of buckets takes longer than the copy. The latter is for curves that accumulate with f64
+limbs. Calls on an NVIDIA H200 took in ms, without slices and with a first slice of 3/16 and of 1/4:
 
-    BLS12-381 G1, 2^20    plain memory 14.83, 15.87, 14.99    mapped 13.62, 14.14, 14.18
-    BLS12-381 G1, 2^22    plain memory 47.43, 43.98, 43.54    mapped 43.47, 42.15, 42.43
-    BN254 G1, 2^20        plain memory  8.81,  9.94,  9.30    mapped  6.92,  7.46,  7.24
-    BN254 G1, 2^22        plain memory 24.08, 23.90, 21.53    mapped 20.92, 19.74, 19.78
+    BLS12-381 G1, 2^20    plain memory 12.36, 12.82, 12.82    mapped 11.90, 12.62, 12.62
+    BLS12-381 G1, 2^21    plain memory 21.13, 20.97, 21.63    mapped 20.45, 20.69, 21.12
+    BLS12-381 G1, 2^22    plain memory 38.31, 36.27, 36.47    mapped 35.71, 36.32, 36.55
+    BN254 G1, 2^19        plain memory  4.33,     -,  4.45    mapped  4.05,     -,  4.29
+    BN254 G1, 2^20        plain memory  6.92,  6.67,  6.67    mapped  6.41,  6.25,  6.38
+    BN254 G1, 2^21        plain memory 11.74, 11.06, 10.58    mapped 10.86, 10.42, 10.38
+    BN254 G1, 2^22        plain memory 22.06, 19.13, 18.73    mapped 19.76, 18.37, 18.41
 """
 SLICE_MULTIPLE = 1 << 8
 """The first slice is a quarter of the points, rounded down to a multiple: the second slice of an
@@ -90,9 +93,9 @@ class MsmParts:
     reasons: tuple[str, ...]
     records: bool = False
     """Whether the arrays and the commands of a part are kept for the next call."""
-    first_slice: int | None = None
-    """Points whose scalars are copied before those of the others, after the device has begun with
-    the points, in a call in one part; None if all scalars are copied before that."""
+    slices: tuple[int, ...] | None = None
+    """The points of each slice in which scalars are copied, after the device has begun with the
+    points, in a call in one part; None if all scalars are copied before that."""
 
     @property
     def point_ranges(self) -> list[slice]:
@@ -177,15 +180,16 @@ def plan_parts(
         last["parts"] = "parts: 1, since everything fits the device at once"
     else:
         last["in flight"] = f"in flight: {PARTS_IN_FLIGHT} parts; Ctrl-C ends a call between parts"
-    first = None
+    slices = None
     if made.count == 1 and copies_scalars and not copies_points and not has_table:
-        first = _plan_slices(curve, part, info, free_memory)
-    if first is not None:
-        nbytes, _ = measure_memory(curve, part, info, copies_points=False, first_slice=first)
+        slices = _plan_slices(curve, part, info, free_memory)
+    if slices is not None:
+        nbytes, _ = measure_memory(curve, part, info, copies_points=False, slices=slices)
+        first, *others = slices
         last["slices"] = (
-            f"slices: 2, scalars of {part.points - first:,} points are copied while {first:,} "
-            "points are added"
-            if first < part.points
+            f"slices: 2, scalars of {others[0]:,} points are copied while {first:,} points are "
+            "added"
+            if others
             else "scalars: copied while the device converts the points"
         )
     if part.tables > 1 and not has_table:
@@ -206,7 +210,7 @@ def plan_parts(
         nbytes=nbytes,
         reasons=tuple(reasons),
         records=_is_recorded(nbytes, free_memory),
-        first_slice=first,
+        slices=slices,
     )
 
 
@@ -264,33 +268,37 @@ def _choose_part(
 def starts_with_points(curve: CurveKey, points: int, info: DeviceInfo) -> bool:
     """Whether the device begins with the points of one sum before its scalars are copied from the
     host."""
-    return (
-        choose_first_slice(points, 1, info) is not None or choose_tables(curve, points, 1, info) > 1
-    )
+    return copies_late(points, 1, info) or choose_tables(curve, points, 1, info) > 1
 
 
-def choose_first_slice(points: int, batch: int, info: DeviceInfo) -> int | None:
-    """The points of the first slice in which scalars are copied from the host, after the device has
-    begun with the points: all points, or those of the first of two slices. None if scalars are
-    copied before that. A CPU computes on the cores that copy."""
-    if batch > 1 or points < LEAST_LATE_POINTS or info.kind == "cpu":
+def copies_late(points: int, batch: int, info: DeviceInfo) -> bool:
+    """Whether scalars are copied from the host in slices, after the device has begun with the
+    points. A CPU computes on the cores that copy."""
+    return batch == 1 and points >= LEAST_LATE_POINTS and info.kind != "cpu"
+
+
+def choose_slices(curve: CurveKey, plan: MsmPlan) -> tuple[int, ...]:
+    """The points of each slice in which scalars are copied: one slice or two."""
+    has_f64_limbs = f64_curve_limbs(curve) is not None and not plan.rounds
+    if plan.points < (LEAST_F64_SLICED_POINTS if has_f64_limbs else LEAST_SLICED_POINTS):
+        return (plan.points,)
+    first = plan.points // 4 // SLICE_MULTIPLE * SLICE_MULTIPLE
+    return first, plan.points - first
+
+
+def _plan_slices(
+    curve: CurveKey, plan: MsmPlan, info: DeviceInfo, free_memory: int
+) -> tuple[int, ...] | None:
+    """The slices of a call in one part; None if its commands are not recorded, or if the buckets of
+    the second slice would begin where the device cannot bind a buffer."""
+    if not copies_late(plan.points, plan.batch, info):
         return None
-    if points < LEAST_SLICED_POINTS:
-        return points
-    return points // 4 // SLICE_MULTIPLE * SLICE_MULTIPLE
-
-
-def _plan_slices(curve: CurveKey, plan: MsmPlan, info: DeviceInfo, free_memory: int) -> int | None:
-    """The first slice of a call in one part; None if its commands are not recorded, or if the
-    buckets of the second slice would begin where the device cannot bind a buffer."""
-    first = choose_first_slice(plan.points, plan.batch, info)
+    slices = choose_slices(curve, plan)
     bucket_bytes = 4 * point_limbs(curve) * plan.all_buckets
-    if first is None or (
-        first < plan.points and bucket_bytes % info.limits.buffer_offset_alignment
-    ):
+    if len(slices) > 1 and bucket_bytes % info.limits.buffer_offset_alignment:
         return None
-    nbytes, _ = measure_memory(curve, plan, info, copies_points=False, first_slice=first)
-    return first if _is_recorded(nbytes, free_memory) else None
+    nbytes, _ = measure_memory(curve, plan, info, copies_points=False, slices=slices)
+    return slices if _is_recorded(nbytes, free_memory) else None
 
 
 def _is_recorded(nbytes: int, free_memory: int) -> bool:
@@ -341,11 +349,11 @@ def measure_memory(
     *,
     copies_points: bool,
     has_table: bool = False,
-    first_slice: int | None = None,
+    slices: tuple[int, ...] | None = None,
 ) -> tuple[int, int]:
     """The bytes of all arrays of a part, and of the largest of them; nothing runs. `has_table` says
-    that the points are a table of the caller, and `first_slice` is given if the scalars are copied
-    in slices."""
+    that the points are a table of the caller, and `slices` are given if the scalars are copied in
+    slices."""
     meter = MemoryMeter(info)
     get_constants(meter, curve)
     shape = (plan.points,) if plan.shares_points else (plan.batch, plan.points)
@@ -356,10 +364,10 @@ def measure_memory(
     if has_table:  # a part of the table is copied
         points = make_points(meter, curve, plan.tables * plan.points, coordinates=AFFINE)
     result = make_points(meter, curve, plan.batch)
-    if first_slice is None:
+    if slices is None:
         Msm(meter, curve, plan, has_table=has_table).run(points, words, result)
     else:
-        SlicedMsm(meter, curve, plan, first_slice).run(points, lambda each: words[:, each], result)
+        SlicedMsm(meter, curve, plan, slices).run(points, lambda each: words[:, each], result)
     return meter.nbytes, meter.largest
 
 
@@ -386,7 +394,7 @@ class MemoryMeter:
     def put(self, array: npt.NDArray[Any], *, borrow: bool = False) -> DeviceArray:
         return self.empty(array.shape, array.dtype)
 
-    def put_ahead(self, array: npt.NDArray[Any]) -> DeviceArray:
+    def put_ahead(self, array: npt.NDArray[Any], *, waits: bool = True) -> DeviceArray:
         return self.put(array)
 
     def copy(self, array: DeviceArray) -> DeviceArray:

@@ -65,9 +65,9 @@ def _submit_parts(
                 loaded = load_points((sums, points))
             plan = parts.plan_range(sums, points)
             result = make_points(device, curve, plan.batch)
-            if parts.first_slice is not None and records:
+            if parts.slices is not None and records:
                 load_slice = functools.partial(_load_slice, device, scalars)
-                run_sliced_msm(device, curve, plan, loaded, load_slice, parts.first_slice, result)
+                run_sliced_msm(device, curve, plan, loaded, load_slice, parts.slices, result)
             else:
                 load = functools.partial(_load, device, scalars, (sums, points))
                 arrays = loaded, _select(scalars, (sums, points)), load, result
@@ -89,9 +89,8 @@ def _load(
     found = _select(data, of[1:] if shares else of)
     if isinstance(found, DeviceArray):
         return found
-    # Nothing runs while the first elements are copied, and `put` does not wait for its copy.
     is_first = not of[0].start and not of[1].start
-    return device.put(found) if is_first else device.put_ahead(found)
+    return device.put_ahead(found, waits=not is_first)
 
 
 def _select(data: ElementData, ranges: tuple[slice, ...]) -> ElementData:

@@ -51,9 +51,10 @@ GROUPS = 1 << 15
 MAX_ITERATIONS = 60_000
 """Iterations of all loops of an invocation on lavapipe, which leaves loops after 65,535
 (glsl/curves/point_serial.glsl)."""
-AFFINE_INVOCATIONS = 132 * 16 * 32
-"""Invocations that convert points to affine form, of which each inverts once: as many as an NVIDIA
-H200 runs at a time."""
+AFFINE_INVOCATIONS = 132 * 8 * 32
+"""Invocations that convert points to affine form, of which each inverts once: 8 subgroups for each
+multiprocessor of an NVIDIA H200. With as many, twice and four times as many, 2^16 points of
+BLS12-381 G1 took 0.12, 0.18 and 0.18 ms, 2^20 points 0.63, 0.63 and 0.74 ms."""
 SCALAR_COPIES = 8
 """Scalars are reduced on the device if free memory has room for so many copies of them."""
 FIRST_SCANNED_SCALARS, SCANNED_SCALARS, UNITED_ROWS = 8, 1 << 16, 1 << 10

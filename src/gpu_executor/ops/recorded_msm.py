@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Self
@@ -58,7 +59,6 @@ class RecordedMsm:
         buckets = msm.make_buckets()
         self._additions = _RecordedAdditions(device, msm, buckets)
         with _Recorder(device) as self._commands:
-            self._additions.combine()
             msm.finish(buckets, self._result)
 
     def run(
@@ -67,7 +67,7 @@ class RecordedMsm:
         """Submit everything; the sums of the batch go to `result`. `load` returns the scalars."""
         with self._lock:  # the submissions of one call follow each other
             if self._inputs is None:
-                self._additions.run(points, load)
+                self._additions.run(self._additions.convert(points), load)
             else:
                 own, words = self._inputs
                 copies: list[Step] = [ArrayCopy(points, own)]
@@ -83,29 +83,29 @@ class RecordedMsm:
 class SlicedMsm:
     """A recorded multi-scalar multiplication of one sum, whose scalars come in one or two slices.
 
-    While the host copies the scalars of a slice, the device converts its points, and adds the
-    points of the slice before. Each slice has buckets of its own, which are added before their
-    reduction.
+    The device converts the points while the host copies the scalars of the first slice, and adds
+    the points of that slice while the host copies the others. Each slice has buckets of its own,
+    which are added before their reduction.
     """
 
-    def __init__(self, device: ArrayDevice, curve: CurveKey, plan: MsmPlan, first: int) -> None:
-        """The first slice has `first` points; one that has all points is the only one."""
-        self._device, self._slices = device, [slice(0, first)]
-        if first < plan.points:
-            self._slices.append(slice(first, plan.points))
+    def __init__(
+        self, device: ArrayDevice, curve: CurveKey, plan: MsmPlan, sizes: tuple[int, ...]
+    ) -> None:
+        """`sizes` are the points of each slice."""
+        self._device = device
+        ends = tuple(itertools.accumulate(sizes))
+        self._slices = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
         self._result = make_points(device, curve, 1)
         self._lock = threading.Lock()
         whole, count = Msm(device, curve, plan), plan.all_buckets
-        buckets = device.empty((len(self._slices) * count, point_limbs(curve)), WORD)
+        buckets = device.empty((len(sizes) * count, point_limbs(curve)), WORD)
         self._additions = []
-        for number, each in enumerate(self._slices):
-            part = resize_plan(plan, each.stop - each.start)
+        for number, size in enumerate(sizes):
+            msm = Msm(device, curve, resize_plan(plan, size))
             own = buckets[number * count : (number + 1) * count]
-            self._additions.append(_RecordedAdditions(device, Msm(device, curve, part), own))
+            self._additions.append(_RecordedAdditions(device, msm, own))
         with _Recorder(device) as self._commands:
-            for additions in self._additions:
-                additions.combine()
-            sums = whole.add_buckets(buckets) if len(self._slices) > 1 else buckets
+            sums = whole.add_buckets(buckets) if len(sizes) > 1 else buckets
             whole.finish(sums, self._result)
 
     def run(
@@ -113,8 +113,10 @@ class SlicedMsm:
     ) -> None:
         """Submit everything; the sum goes to `result`. `load` returns the scalars of a slice."""
         with self._lock:
-            for each, additions in zip(self._slices, self._additions, strict=True):
-                additions.run(points[each], functools.partial(load, each))
+            slices = list(zip(self._additions, self._slices, strict=True))
+            converted = [additions.convert(points[each]) for additions, each in slices]
+            for (additions, each), own in zip(slices, converted, strict=True):
+                additions.run(own, functools.partial(load, each))
             self._commands.replay()
             self._device.submit([ArrayCopy(self._result, result)])
 
@@ -129,18 +131,20 @@ class _RecordedAdditions:
             self._sorted = msm.sort(*self._entries)
             self._rounds = msm.find_pairs(*self._sorted)
             self._sums = msm.make_sums(buckets)
+        with _Recorder(device) as self._combine:
+            msm.combine(self._sums)
+            msm.submit()
+
+    def convert(self, points: DeviceArray) -> DeviceArray:
+        """Submit the conversion of the points, which needs no scalars."""
+        return self._msm.convert(points)
 
     def run(self, points: DeviceArray, load: Callable[[], DeviceArray]) -> None:
-        """Submit the additions. The device converts the points while `load` copies scalars."""
-        converted = self._msm.convert(points)
+        """Submit the additions of converted points. `load` returns the scalars."""
         self._msm.split_scalars(load(), *self._entries)
         self._sort.replay()
-        self._msm.accumulate(*self._sorted, converted, self._rounds, self._sums)
-
-    def combine(self) -> None:
-        """Submit the additions of partial sums."""
-        self._msm.combine(self._sums)
-        self._msm.submit()
+        self._msm.accumulate(*self._sorted, points, self._rounds, self._sums)
+        self._combine.replay()
 
 
 class _Recorder:
@@ -194,12 +198,12 @@ def run_sliced_msm(
     plan: MsmPlan,
     points: DeviceArray,
     load: Callable[[slice], DeviceArray],
-    first: int,
+    sizes: tuple[int, ...],
     result: DeviceArray,
 ) -> None:
     """Submit a multi-scalar multiplication of affine points to one sum, which goes to `result`.
-    `load` returns the scalars of a slice of the points, the first of which has `first` points."""
+    `load` returns the scalars of a slice of the points; `sizes` are the points of each slice."""
     recorded = device.cache(
-        ("sliced msm", curve, plan, first), lambda: SlicedMsm(device, curve, plan, first)
+        ("sliced msm", curve, plan, sizes), lambda: SlicedMsm(device, curve, plan, sizes)
     )
     recorded.run(points, load, result)

@@ -194,24 +194,32 @@ class DeviceMemory:
         self._upload.copy(array, storage, borrow=borrow)
         return made
 
-    def put_ahead(self, array: Array) -> DeviceArray:
+    def put_ahead(self, array: Array, *, waits: bool = True) -> DeviceArray:
         """A copy of a NumPy array on the device, made while the device computes what was submitted
-        before; where that is not possible, the copy of `put`."""
-        if self._concurrent is None or array.nbytes < MIN_CONCURRENT_BYTES:
+        before: by the host, or on a transfer queue. Where neither is possible, or without `waits`
+        the latter only, this is `put`."""
+        if array.nbytes < MIN_CONCURRENT_BYTES:
             return self.put(array)
         if self.closed:
             raise ClosedError("the backend is closed; open another one")
+        fills = self._upload.can_fill(array)
+        if not fills and (self._concurrent is None or not waits):
+            return self.put(array)
         self._note_call(round_up_to_class(array.nbytes) + MAX_STAGING_BYTES)
         self.stream.release_completed()
         try:
             # Not memory of the command stream, which the device may still use.
-            allocation = self._memory.allocate(Purpose.DEVICE, array.nbytes, "device array")
+            purpose = Purpose.INPUT if fills else Purpose.DEVICE
+            allocation = self._memory.allocate(purpose, array.nbytes, "device array")
         except OutOfMemoryError:
             return self.put(array)
         made = DeviceArray(
             array.shape, to_native(array.dtype), VulkanStorage(self, allocation, array.nbytes)
         )
-        self._concurrent.copy(array, allocation)
+        if fills:
+            self._upload.fill(array, allocation)
+        elif self._concurrent is not None:
+            self._concurrent.copy(array, allocation)
         return made
 
     def copy(self, array: DeviceArray) -> DeviceArray:

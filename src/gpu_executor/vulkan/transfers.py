@@ -132,6 +132,16 @@ class Upload:
             self._stream.copy(copy, storage, staging)
             offset += len(part)
 
+    def can_fill(self, array: Array) -> bool:
+        """Whether the host writes an array to device memory by itself: where it can, and the device
+        cannot read the array."""
+        return self._memory.input_purpose is Purpose.INPUT and self._mapped.find(array) is None
+
+    def fill(self, array: Array, target: Allocation) -> None:
+        """Write such an array to memory for inputs that nothing submitted uses. Commands that are
+        submitted later see it."""
+        self._copy_threads.copy([(mapped_view(target, 0, array.nbytes, BYTES), flatten(array))])
+
     def _allocate_part(self, nbytes: int, purpose: Purpose) -> StagingPart:
         """Another part; with PARTS_IN_FLIGHT in flight it waits until the device has read one."""
         while len(self._parts) >= PARTS_IN_FLIGHT and self._stream.wait_for_oldest():
