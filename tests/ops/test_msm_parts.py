@@ -51,6 +51,30 @@ def test_what_fits_runs_in_one_part_with_the_best_window(info: DeviceInfo) -> No
     assert "parts: 1, since everything fits the device at once" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("curve", "log_points", "rounds", "slices"),
+    [
+        ("BN254_G1", 18, 0, None),
+        ("BN254_G1", 19, 0, (1 << 19,)),
+        ("BN254_G1", 20, 0, (1 << 18, 3 << 18)),
+        ("BN254_G1", 20, 1, (1 << 20,)),
+        ("BLS12_381_G1", 20, 0, (1 << 20,)),
+        ("BLS12_381_G1", 22, 3, (1 << 20, 3 << 20)),
+        ("BLS12_381_G2", 21, 0, (1 << 21,)),
+    ],
+)
+def test_scalars_of_the_host_are_copied_in_slices(
+    info: DeviceInfo, curve: str, log_points: int, rounds: int, slices: tuple[int, ...] | None
+) -> None:
+    """Of many points, and of fewer where a device adds them faster."""
+    key = getattr(gx.curves, curve).key
+    whole = dataclasses.replace(plan_msm(1 << log_points, 1, 127), rounds=rounds)
+    assert plan_parts(key, whole, info, 1000 * GIB, copies_scalars=True).slices == slices
+    assert plan_parts(key, whole, info, 1000 * GIB).slices is None
+    on_cpu = dataclasses.replace(info, kind="cpu")
+    assert plan_parts(key, whole, on_cpu, 1000 * GIB, copies_scalars=True).slices is None
+
+
 def test_less_memory_gives_smaller_parts_with_their_own_window(info: DeviceInfo) -> None:
     whole = plan(info, 1 << 24, 100 * GIB)
     found = plan(info, 1 << 24, 2 * GIB)

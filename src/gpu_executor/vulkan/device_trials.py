@@ -28,6 +28,10 @@ TRIAL_POINTS, TRIAL_COEFFICIENTS = 1 << 17, 256
 """Products are tried by a polynomial: 34 million of them, in one chain per point."""
 TRIAL_DISTINCT_POINTS = 1 << 11
 TRIAL_REPEATS = 5
+WARM_UP_SECONDS = 0.3
+"""What a GPU that idled needs to reach its clock. An NVIDIA H200 multiplied 32 G elements a second
+in the trial, and 14 G before that, while its copies were as fast: so copies are compared with
+products after it only."""
 COPIED_BYTES, COPIES = 1 << 28, 4
 """Copies are tried with several of them in a row, so that their submission takes little of it."""
 WORD = np.dtype(np.uint32)
@@ -63,6 +67,9 @@ def measure_bytes_per_product(device: TriedDevice) -> float:
             return 0.0
         works, _ = _make_polynomials(device, [False])
         copies: list[Step] = [ArrayCopy(source, target)] * COPIES
+        begun = perf_counter()
+        while perf_counter() - begun < WARM_UP_SECONDS:
+            _time(device, works)
         products_time, copies_time = _time_fastest(device, [works, copies])
     product_time = products_time / (TRIAL_POINTS * TRIAL_COEFFICIENTS)
     return 2 * COPIES * COPIED_BYTES * product_time / copies_time
