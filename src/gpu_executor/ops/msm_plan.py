@@ -35,11 +35,11 @@ SHIFTED_TABLES, SHIFTED_LANES = 2, 1 << 14
 """Tables of multiples that a sum of few points makes, and the lanes that compute them at most: one
 subgroup for each of the 528 schedulers of an NVIDIA H200, which take no longer than one subgroup
 alone."""
-MOVED_COORDINATES, SAVED_PRODUCTS, LIMBS_OF_255_BITS = 12.5, 3.6, 9
+MOVED_COORDINATES, SAVED_PRODUCTS, LIMBS_OF_255_BITS = 12.5, 3.8, 9
 """What a pair of an affine round moves, in coordinates: both points twice (a read of x brings y
 along), their sum, and a product of denominators, which is written and read. And what it saves, in
 products of the trial of a device: a mixed addition takes as long as 11.4 products, an affine one 6,
-and a product of the trial as long as 1.5. An NVIDIA H200 moves 110 bytes in the time of a product
+and a product of the trial as long as 1.4. An NVIDIA H200 moves 110 bytes in the time of a product
 of the trial."""
 TABLE_BYTES, TABLE_BYTES_ON_CPU = 1 << 30, 1 << 26
 """Memory of the tables of fixed points, unless the caller says otherwise."""
